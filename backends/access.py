@@ -1,0 +1,47 @@
+"""What a backend hands to a workload: frozen, JSON-able descriptions, no open handles."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True)
+class Access:
+    """Base of all accesses.  `backend` and `details` are what mount() needs on a node."""
+
+    type: ClassVar[str] = ""
+    backend: str
+    target: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dict that `access_from_json` turns back into an equal access."""
+        return {"type": self.type, **dataclasses.asdict(self)}
+
+
+@dataclass(frozen=True)
+class PathAccess(Access):
+    """A directory that the suite made for itself on the file system under test."""
+
+    type: ClassVar[str] = "path"
+    path: str = ""  # absolute; the player's root, everything is written below it
+
+
+@dataclass(frozen=True)
+class DeviceAccess(Access):
+    """A block device without a file system."""
+
+    type: ClassVar[str] = "device"
+    device: str = ""
+
+
+ACCESS_TYPES: dict[str, type[Access]] = {"path": PathAccess, "device": DeviceAccess}
+
+
+def access_from_json(data: Mapping[str, Any]) -> Access:
+    """Inverse of `Access.to_json`; KeyError for an unknown type."""
+    values = dict(data)
+    return ACCESS_TYPES[values.pop("type")](**values)

@@ -1,0 +1,140 @@
+"""The backend seam: a kind of storage and the way to it.
+
+Where each method runs:
+  conductor, once per attachment ..... provision, release, describe
+  node leader, once per kernel ....... mount, unmount, cache, counters, settle, health, seen
+  every rank ......................... the driver's connect (in the player)
+
+Node-side methods are class methods of an `Access` alone: the leader that calls them is
+another process on another machine than the conductor that made the access.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+from fsmatrix.backends.access import Access
+from fsmatrix.backends.journal import Journal
+
+
+class BackendError(Exception):
+    """A backend cannot do what was asked; the text says why and what to do."""
+
+
+class BackendOptions(BaseModel):
+    """Base of all typed backend options: unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True)
+class Usable:
+    """Answer of `check`: can it be used on this machine, which version, or why not."""
+
+    ok: bool
+    version: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was done to reach a cache state, and what the system showed afterwards."""
+
+    state: str  # the state reached: cold, warm, bypass, memory
+    method: str  # drop_caches, fadvise, O_DIRECT, none
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Outcome of a bounded wait until the system is quiet."""
+
+    reached: bool
+    seconds: float
+    state: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a backend gets from the conductor: where it may keep things, and the journal."""
+
+    target: str
+    state: Path  # directory of this target inside the campaign's state directory
+    journal: Journal
+    tag: str  # unique name of this campaign's output, for directories that the suite makes
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Backend(ABC):
+    """One kind of storage.  Subclasses: one file each, one line in registry.BACKENDS."""
+
+    name: ClassVar[str]
+    Options: ClassVar[type[BackendOptions]] = BackendOptions
+    access_type: ClassVar[type[Access]]
+    cache_states: ClassVar[frozenset[str]] = frozenset({"cold", "warm", "bypass"})
+    device_states: ClassVar[frozenset[str]] = frozenset({"as_found"})
+    level_factors: ClassVar[frozenset[str]] = frozenset()  # cluster factors it can realise
+    driver: ClassVar[str] = "posix"
+
+    def __init__(self, options: BackendOptions) -> None:
+        self.options = options
+
+    # -- conductor ---------------------------------------------------------------------
+    @classmethod
+    @abstractmethod
+    def check(cls) -> Usable:
+        """Whether it can be used here."""
+
+    def refusal(self) -> str:
+        """Why these options cannot work on this machine (empty: they can)."""
+        return ""
+
+    @abstractmethod
+    def provision(self, level: Mapping[str, Any], room: Room) -> Access:
+        """Make or choose what this level needs.  Journalled.  BackendError if impossible."""
+
+    def release(self, access: Access, room: Room) -> None:
+        """Undo provision."""
+
+    @abstractmethod
+    def describe(self, access: Access) -> dict[str, Any]:
+        """Provenance while attached: mount options, device, model, capacity, kernel..."""
+
+    def space(self) -> int | None:
+        """Bytes that a campaign may fill on it; None if unknown."""
+        return None
+
+    # -- node leaders, once per kernel and mount namespace --------------------------------
+    @classmethod
+    def mount(cls, access: Access, journal: Journal) -> None:
+        """Attach the storage on this kernel."""
+
+    @classmethod
+    def unmount(cls, access: Access, journal: Journal) -> None:
+        """Detach it."""
+
+    @classmethod
+    @abstractmethod
+    def cache(cls, access: Access, state: str, files: Sequence[str]) -> Evidence:
+        """Bring this kernel's caches of `files` (relative paths) into `state`."""
+
+    @classmethod
+    @abstractmethod
+    def counters(cls, access: Access) -> dict[str, float]:
+        """Monotonic counters: device_read_bytes, device_written_bytes, network_..., ..."""
+
+    @classmethod
+    def settle(cls, access: Access, timeout: float) -> Settled:
+        """Wait, at most `timeout` seconds, until the system is quiet."""
+        return Settled(True, 0.0)
+
+    @classmethod
+    def health(cls, access: Access) -> list[str]:
+        """What is wrong with the system now (empty: nothing known)."""
+        return []

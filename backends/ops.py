@@ -1,0 +1,94 @@
+"""The op stream: one idea for all built-in work.
+
+A chunk is a numpy structured array of operations and the names of the files that it
+touches.  Files are numbered slots; a slot keeps its open handle from chunk to chunk until
+it is closed.  A chunk may rename a range of slots that are not open.  Within a stream the
+order is kept; between streams there is no order (threads take whole streams).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+class Kind(enum.IntEnum):
+    """Kinds of operations; the numbers are part of the trace format."""
+
+    OPEN = 0
+    CREATE = 1
+    READ = 2
+    WRITE = 3
+    FSYNC = 4
+    CLOSE = 5
+    STAT = 6
+    UNLINK = 7
+    MKDIR = 8
+    RMDIR = 9
+    RENAME = 10
+    TRUNCATE = 11
+    READDIR = 12
+
+
+DATA_KINDS = frozenset({Kind.READ, Kind.WRITE})
+
+
+class Flag(enum.IntFlag):
+    """Flags of one operation."""
+
+    DIRECT = 1  # open, create: O_DIRECT
+    DSYNC = 2  # open, create: O_DSYNC
+    EXCLUSIVE = 4  # create: fail if it exists
+    TRUNCATE = 8  # open, create: O_TRUNC
+    READ_ONLY = 16  # open: O_RDONLY (otherwise O_RDWR)
+    WRITE_ONLY = 32  # open, create: O_WRONLY
+    VERIFY = 64  # read: compare every byte with what was written
+    DATA_ONLY = 128  # fsync: fdatasync
+
+
+OP = np.dtype(
+    [
+        ("kind", "u1"),
+        ("flags", "u1"),
+        ("stream", "<u2"),
+        ("file", "<u4"),
+        ("file2", "<u4"),  # rename: the slot that names the new path
+        ("offset", "<u8"),
+        ("size", "<u4"),  # bytes of a read or write (at most 1 GiB)
+        ("time", "<u8"),  # intended issue time, ns after the phase's start; 0 = at once
+    ],
+    align=True,
+)
+MAX_OP_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Operations, and new names for slots first..first+len(names)-1 if names are given.
+
+    Names are paths relative to the root of the access, without leading slash.
+    """
+
+    ops: npt.NDArray[Any]  # dtype OP, [operation]
+    names: Sequence[bytes] = ()
+    first: int = 0
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rank stands in a run: what a generator needs to make its own part."""
+
+    rank: int
+    ranks: int
+    node: int
+    nodes: int
+    threads: int
+    seed: int  # of the run: campaign seed, case, repetition and attempt mixed
+
+
+Chunks = Iterator[Chunk]

@@ -1,0 +1,117 @@
+"""The record of one run: what every engine's output becomes before it is stored.
+
+Times are seconds; inside a phase, zero is the phase's agreed start on the common clock.
+A worker ("rank") is an MPI rank, a fio job or a database connection; arrays over workers
+have one element where an engine gives only totals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Status = Literal["ok", "failed", "timeout"]
+Severity = Literal["info", "warning", "invalid"]
+SEVERITIES: tuple[Severity, ...] = ("info", "warning", "invalid")
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Latencies of one kind of operation over all workers (histogram.py's bins).
+
+    `service`: time from call to completion.  Under an open loop `counts` are from the
+    intended issue time, and the service times stand in a kind of their own ("read/service").
+    """
+
+    counts: Integers  # [bin], histogram.BINS long
+    total: float  # sum of all latencies, seconds
+    minimum: float
+    maximum: float
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A timed part of a run.  Arrays over workers have shape [rank]."""
+
+    name: str  # write, read, mixed, create, stat, remove, ...
+    start: Floats  # first operation (open included) began
+    end: Floats  # last operation (close included) ended
+    bytes: Integers
+    operations: Integers  # completed data operations; metadata operations in metadata phases
+    errors: Integers
+    io_start: Floats | None = None  # first data operation began (the window as fio opens it)
+    io_end: Floats | None = None  # last data operation ended
+    overhead: Floats | None = None  # seconds spent filling and verifying buffers
+    latency: Mapping[str, Latency] = field(default_factory=dict)  # by kind of operation
+    interval: float = 0.0  # width of one interval of the series, seconds; 0 = no series
+    interval_bytes: Integers | None = None  # [interval], all workers
+    interval_operations: Integers | None = None
+    began: float = 0.0  # Unix time of the agreed start
+    clock_uncertainty: float = 0.0  # largest uncertainty of a worker's clock offset, seconds
+    errors_by_errno: Mapping[str, int] = field(default_factory=dict)  # "ENOSPC" -> count
+    facts: Mapping[str, Any] = field(default_factory=dict)  # JSON-able: stonewall, wear-out, ...
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What an audit found: the measurement is not what it seems."""
+
+    audit: str
+    version: int
+    severity: Severity
+    message: str
+    advice: str = ""
+    phase: str = ""
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Monitor:
+    """Series sampled during the run, one row per kernel."""
+
+    hosts: tuple[str, ...]
+    time: Floats  # [sample], Unix time
+    series: Mapping[str, Floats] = field(default_factory=dict)  # metric -> [host, sample]
+    units: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One execution of a case; written as one HDF5 file."""
+
+    case: str  # canonical JSON
+    case_id: str
+    work_id: str
+    repetition: int
+    attempt: int
+    block: int
+    attachment: str  # unique id of the mounting/provisioning of a target level
+    session: str
+    status: Status
+    engine: str  # player-c, player-python, ior, fio, ...
+    engine_version: str
+    started: str  # UTC, ISO 8601
+    duration: float = 0.0  # seconds of wall time, all steps together
+    job: str = ""
+    error: str = ""  # why it failed, one sentence
+    failure: Mapping[str, Any] = field(default_factory=dict)  # rank, host, errno, file, offset
+    argv: tuple[tuple[str, ...], ...] = ()
+    coordinates: Mapping[str, Any] = field(default_factory=dict)  # factor -> level, defaults too
+    environment: Mapping[str, Any] = field(default_factory=dict)  # provenance
+    companions: tuple[str, ...] = ()
+    ranks: tuple[Mapping[str, Any], ...] = ()  # per rank: host, node, boot_id, pid, cpus
+    phases: tuple[Phase, ...] = ()
+    monitor: Monitor | None = None
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def run_id(self) -> str:
+        """(case_id, repetition, attempt) as text; the name of the run's file."""
+        return f"{self.case_id}-r{self.repetition:04d}-a{self.attempt}"

@@ -1,0 +1,132 @@
+"""The workload seam: what is done, as a list of steps; both `steps` and `parse` are pure."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from fsmatrix.backends.access import Access
+from fsmatrix.results.case import Case
+from fsmatrix.results.record import Phase
+
+Where = Literal["once", "node", "mpi", "rank"]
+Role = Literal["setup", "timed", "check"]
+
+
+class WorkloadOptions(BaseModel):
+    """Base of all typed workload options: unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True)
+class Argv:
+    """A program.  `{path}` in an argument stands for the access's own path."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """An op stream made in every rank: `generator` is "module:function"(params, place)."""
+
+    generator: str
+    params: Mapping[str, Any]
+    seconds: float = 0.0  # fixed time (stonewall); 0 = fixed work
+    wear_out: float = 0.0  # fixed time: bound of the wear-out, seconds; 0 = none
+    verify: bool = False
+    fill_ratio: float = 0.0  # compressible share of the data written
+    generation: int = 0  # which overwrite generation is written or expected
+    metadata: bool = False  # count every operation, not only reads and writes
+
+
+@dataclass(frozen=True)
+class Function:
+    """A Python function "module:function"(params, place, root) -> JSON-able dict."""
+
+    function: str
+    params: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a workload.  The session does barriers, clocks and cache states."""
+
+    name: str  # of the phase, if timed
+    where: Where
+    role: Role
+    what: Argv | Stream | Function
+    reads: bool = False  # the declared cache state is made before it
+    files: tuple[str, ...] = ()  # files (relative) whose cache state matters
+    stops_at_exit: bool = False
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The program that does it: path, version and features probed before."""
+
+    name: str
+    version: str
+    path: str = ""
+    features: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Output:
+    """What one step gave at one place (a rank, a node, or the conductor)."""
+
+    step: str
+    host: str
+    rank: int
+    returncode: int = 0
+    stdout: str = ""
+    stderr: str = ""
+    value: Mapping[str, Any] = field(default_factory=dict)  # of a Function
+    phase: Phase | None = None  # of a Stream: the whole phase, given once
+    began: float = 0.0
+    ended: float = 0.0
+
+
+class Workload(ABC):
+    """One kind of work.  Subclasses: one file each, one line in registry.WORKLOADS."""
+
+    name: ClassVar[str]
+    Options: ClassVar[type[WorkloadOptions]]
+    accesses: ClassVar[frozenset[str]]  # types of access that it speaks
+    engines: ClassVar[tuple[str, ...]] = ("player",)
+
+    def __init__(self, options: WorkloadOptions) -> None:
+        self.options = options
+
+    @abstractmethod
+    def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:
+        """The steps of one run, in order."""
+
+    def parse(self, outputs: Sequence[Output]) -> list[Phase]:
+        """The phases of one run; a Stream's are made by the session already."""
+        return [output.phase for output in outputs if output.phase is not None]
+
+    def refusal(self, case: Case) -> str:
+        """Why this case cannot be run (empty: it can)."""
+        return ""
+
+    @abstractmethod
+    def footprint(self, case: Case) -> Footprint:
+        """What one run needs, for estimates and limits."""
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Space and traffic of one run, bytes and files over all ranks; seconds if it knows."""
+
+    space: int
+    written: int
+    files: int
+    seconds: float | None = None  # of timed windows, where the time is fixed
+    kinds: frozenset[str] = frozenset()  # operation kinds that a driver must have
+    depth: int = 1
