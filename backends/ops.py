@@ -9,7 +9,7 @@ order is kept; between streams there is no order (threads take whole streams).
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,4 +91,6 @@ class Place:
     seed: int  # of the run: campaign seed, case, repetition and attempt mixed
 
 
-Chunks = Iterator[Chunk]
+# What a generator of chunks is: it yields chunks and is sent True when its time is over; it
+# then ends its data operations and yields only what closes the files (fsync, close).
+Chunks = Generator[Chunk, bool | None, None]

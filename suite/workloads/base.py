@@ -33,10 +33,18 @@ class Argv:
 
 @dataclass(frozen=True)
 class Stream:
-    """An op stream made in every rank: `generator` is "module:function"(params, place)."""
+    """An op stream made in every rank: `generator` is "module:function"(params, place).
+
+    The function is a Python generator of chunks.  Under fixed time the session tells it that
+    the time is over (`stop = yield chunk` gives True): it then ends its data operations and
+    yields what closes the files (fsync, close).  `slots` and `max_op_bytes` bound the slot
+    numbers and the size of one read or write in its chunks.
+    """
 
     generator: str
     params: Mapping[str, Any]
+    slots: int = 1 << 16
+    max_op_bytes: int = 1 << 20
     seconds: float = 0.0  # fixed time (stonewall); 0 = fixed work
     wear_out: float = 0.0  # fixed time: bound of the wear-out, seconds; 0 = none
     verify: bool = False

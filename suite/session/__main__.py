@@ -1,0 +1,64 @@
+"""A rank of a session: `python -P -m fsmatrix.suite.session --channel SOCKET [--solo]`.
+
+Imports numpy, mpi4py and the player and nothing else (leaders import their backend when it
+is first needed).  A rank that raises prints one line that the conductor understands and ends
+the whole session: the conductor records the run as failed and starts a new session.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import socket
+import sys
+import traceback
+
+from fsmatrix.suite.session.wire import ChannelClosed
+
+ERROR_MARK = "fsmatrix-rank-error "
+
+
+def _world_comm(solo: bool) -> tuple[object, str]:
+    from fsmatrix.suite.session.comm import MpiComm, SoloComm
+
+    if solo:
+        return SoloComm(), "none"
+    from mpi4py import MPI
+
+    # objects travel between our ranks as JSON, never as pickles
+    MPI.pickle.__init__(  # type: ignore[misc]
+        lambda value, protocol=None: json.dumps(value).encode(),  # noqa: ARG005
+        lambda data: json.loads(bytes(data)),
+    )
+    return MpiComm(MPI.COMM_WORLD), MPI.Get_library_version().split("\n")[0].strip("\0 ")
+
+
+def main() -> None:
+    """Serve commands until the conductor closes its channel."""
+    channel = sys.argv[sys.argv.index("--channel") + 1]
+    comm, library = _world_comm("--solo" in sys.argv)
+    from fsmatrix.suite.session.serve import Server
+
+    try:
+        conductor = None
+        if comm.rank == 0:  # type: ignore[attr-defined]
+            conductor = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            conductor.connect(channel)
+        Server(comm, conductor, library).serve()  # type: ignore[arg-type]
+    except ChannelClosed:
+        sys.stdout.flush()
+        os._exit(0 if comm.rank else 70)  # type: ignore[attr-defined]
+    except BaseException as error:
+        facts = {
+            "rank": comm.rank,  # type: ignore[attr-defined]
+            "host": platform.node(),
+            "error": f"{type(error).__name__}: {error}",
+            "traceback": traceback.format_exc(),
+        }
+        print(ERROR_MARK + json.dumps(facts), file=sys.stderr, flush=True)
+        os._exit(71)
+
+
+if __name__ == "__main__":
+    main()

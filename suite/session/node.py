@@ -1,0 +1,96 @@
+"""What a node leader does for its kernel: backend calls, cache states, counters, sampling.
+
+Backends are imported here, when first needed and by leaders only: ranks stay small.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fsmatrix.suite.session.wire import Arrays
+
+SAMPLE_SECONDS = 0.1
+
+
+def backend_of(access: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The backend's class and the access of an access's JSON."""
+    from fsmatrix.backends import registry
+    from fsmatrix.backends.access import access_from_json
+
+    return registry.BACKENDS.load(access["backend"]), access_from_json(access)
+
+
+def call(function: str, access: Mapping[str, Any], journal: str, arguments: Mapping[str, Any],
+         ) -> Any:
+    """Call one node-side method of a backend; its answer as JSON-able data."""
+    from fsmatrix.backends.journal import Journal
+
+    backend, where = backend_of(access)
+    if function in ("mount", "unmount"):
+        return getattr(backend, function)(where, Journal(Path(journal)))
+    if function in ("cache", "settle", "counters", "health"):
+        answer = getattr(backend, function)(where, **arguments)
+        return dataclasses.asdict(answer) if dataclasses.is_dataclass(answer) else answer  # type: ignore[arg-type]
+    raise ValueError(f"no node-side method {function!r}")
+
+
+def cpu_times() -> tuple[float, float, float, float]:
+    """Seconds of this kernel's CPUs so far: busy, idle, iowait, steal (/proc/stat)."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    user, nice, system, idle, iowait, irq, softirq, steal = (int(x) / 100 for x in fields[:8])
+    return user + nice + system + irq + softirq, idle, iowait, steal
+
+
+class Sampler:
+    """Samples one kernel while a step runs; what it saw before, after and between."""
+
+    def __init__(self, access: Mapping[str, Any]) -> None:
+        self._backend, self._access = backend_of(access)
+        self._stop = threading.Event()
+        self._rows: list[tuple[float, dict[str, float]]] = []
+        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+
+    def _look(self) -> dict[str, float]:
+        busy, idle, iowait, steal = cpu_times()
+        counters: dict[str, float] = dict(self._backend.counters(self._access))
+        return counters | {
+            "cpu_busy": busy, "cpu_idle": idle, "cpu_iowait": iowait, "cpu_steal": steal,
+        }
+
+    def _sample(self) -> None:
+        self._rows.append((time.time(), self._look()))
+
+    def _run(self) -> None:
+        while not self._stop.wait(SAMPLE_SECONDS):
+            self._sample()
+
+    def start(self) -> None:
+        """Take the first sample now, the next ones in a thread."""
+        self._sample()
+        self._thread.start()
+
+    def stop(self) -> tuple[dict[str, Any], Arrays]:
+        """Before and after, and the series: "time" [sample] and every counter [sample]."""
+        self._stop.set()
+        self._thread.join()
+        self._sample()
+        times, looks = zip(*self._rows, strict=True)
+        names = sorted(set().union(*looks))
+        arrays: Arrays = {"time": np.array(times)}
+        for name in names:
+            arrays[name] = np.array([look.get(name, np.nan) for look in looks])
+        before, after = looks[0], looks[-1]
+        cpu = {
+            name: after[f"cpu_{name}"] - before[f"cpu_{name}"]
+            for name in ("busy", "idle", "iowait", "steal")
+        }
+        whole = sum(cpu.values())
+        shares = {name: value / whole if whole else 0.0 for name, value in cpu.items()}
+        return {"before": before, "after": after, "cpu": shares}, arrays

@@ -1,0 +1,203 @@
+"""The commands of a session, as its ranks carry them out."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import socket
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fsmatrix.backends.ops import Place
+from fsmatrix.suite.session import clock, programs, wire
+from fsmatrix.suite.session.clock import Offset
+from fsmatrix.suite.session.comm import Comm
+from fsmatrix.suite.session.wire import Arrays
+from fsmatrix.suite.session.world import World
+
+Reply = tuple[dict[str, Any], Arrays]
+
+
+class Server:
+    """One rank: waits for a command, does its part, waits again."""
+
+    def __init__(self, comm: Comm, conductor: socket.socket | None, library: str) -> None:
+        self.world = World(comm, conductor)
+        self.allowed = frozenset(self.world.me.cpus)
+        self._commands = {
+            "call": self._call, "step": self._step, "mkdir": self._mkdir, "quit": self._quit,
+        }
+        if conductor is not None:
+            hello = {"ranks": [asdict(rank) for rank in self.world.ranks], "mpi": library}
+            wire.send(conductor, hello | {"kernels": self.world.kernel_leaders()})
+            self.world.watch_conductor()
+
+    def serve(self) -> None:
+        """Until the channel closes or the conductor says quit."""
+        while True:
+            command = self.world.next_command()
+            self._commands[command["do"]](command)
+
+    def _answer(self, reply: Reply | None) -> None:
+        if reply is not None and self.world.conductor is not None:
+            wire.send(self.world.conductor, *reply)
+
+    # -- commands ------------------------------------------------------------------------
+    def _quit(self, _command: Mapping[str, Any]) -> None:
+        self._answer(({"ok": True}, {}))
+        if self.world.comm.size > 1:
+            from mpi4py import MPI
+
+            MPI.Finalize()
+        os._exit(0)
+
+    def _call(self, command: Mapping[str, Any]) -> None:
+        """A backend's node-side method, on one leader of each kernel."""
+        from fsmatrix.suite.session import node
+
+        comm = self.world.comm.part(command["to"])
+        answer: dict[str, Any] = {"host": self.world.me.host}
+        try:
+            answer["value"] = node.call(
+                command["function"], command["access"], command["journal"], command["arguments"]
+            )
+        except Exception as error:  # every failure of a backend is an answer
+            answer["error"] = f"{type(error).__name__}: {error}"
+        gathered = comm.gather(answer)
+        if gathered is not None:
+            self._answer(({"answers": gathered}, {}))
+
+    def _mkdir(self, command: Mapping[str, Any]) -> None:
+        """Make the run's own directory, on one leader of each kernel."""
+        comm = self.world.comm.part(command["to"])
+        answer: dict[str, Any] = {"host": self.world.me.host}
+        try:
+            Path(command["path"]).mkdir(exist_ok=bool(command["exist_ok"]))
+        except OSError as error:
+            answer["error"] = f"{error.strerror}: {command['path']}"
+        gathered = comm.gather(answer)
+        if gathered is not None:
+            self._answer(({"answers": gathered}, {}))
+
+    def _step(self, command: Mapping[str, Any]) -> None:
+        """One step of a run, on the ranks of its geometry."""
+        comm = self.world.comm.part(command["to"])
+        place = self._place(command, comm)
+        offset = self._offset(comm, command)
+        sampler = self._sampler(command)
+        self._set_affinity(command, place)
+        try:
+            comm.barrier()
+            if sampler is not None:
+                sampler.start()
+            comm.barrier()
+            reply = self._DO[command["kind"]](self, command, place, comm, offset)
+            comm.barrier()
+            seen = sampler.stop() if sampler is not None else None
+        finally:
+            os.sched_setaffinity(0, self.allowed)
+        reply = self._collect(comm, reply, seen, command)
+        if comm.rank == 0:
+            self._answer(reply)
+
+    # -- parts of a step -------------------------------------------------------------------
+    def _place(self, command: Mapping[str, Any], comm: Comm) -> Place:
+        return Place(
+            rank=comm.rank, ranks=comm.size, node=self.world.me.node, nodes=command["nodes"],
+            threads=command["threads"], seed=command["seed"],
+        )
+
+    def _offset(self, comm: Comm, command: Mapping[str, Any]) -> Offset:
+        first: dict[str, int] = {}
+        for index, rank in enumerate(command["to"]):
+            first.setdefault(self.world.ranks[rank].boot_id, index)
+        return clock.measure(comm, first, self.world.me.boot_id)
+
+    def _sampler(self, command: Mapping[str, Any]) -> Any:
+        """A sampler on one rank of each kernel that takes part."""
+        first: dict[str, int] = {}
+        for rank in command["to"]:
+            first.setdefault(self.world.ranks[rank].kernel, rank)
+        if not command["sample"] or self.world.me.rank not in first.values():
+            return None
+        from fsmatrix.suite.session import node
+
+        return node.Sampler(command["access"])
+
+    def _set_affinity(self, command: Mapping[str, Any], place: Place) -> None:
+        """Policy "core": each rank gets `threads` CPUs of its own; "none": all of them."""
+        if command["affinity"] != "core":
+            return
+        cpus = sorted(self.allowed)
+        first = self.world.me.node_rank * place.threads
+        os.sched_setaffinity(0, {cpus[(first + i) % len(cpus)] for i in range(place.threads)})
+
+    def _collect(self, comm: Comm, reply: Reply, seen: tuple[dict[str, Any], Arrays] | None,
+                 command: Mapping[str, Any]) -> Reply:
+        """Add what every rank and every sampled kernel tells."""
+        usage = os.times()
+        own: dict[str, Any] = {
+            "rank": self.world.me.rank, "cpu_seconds": usage.user + usage.system,
+            "host": self.world.me.host,
+        }
+        if seen is not None:
+            own["kernel"] = seen[0]
+            own["samples"] = {name: series.tolist() for name, series in seen[1].items()}
+        gathered = comm.gather(own)
+        if gathered is None:
+            return {}, {}
+        message, arrays = reply
+        message = dict(message)
+        message["kernels"] = [entry for entry in gathered if "kernel" in entry]
+        message["ranks"] = [
+            {**asdict(self.world.ranks[rank]), "policy": command["affinity"]}
+            for rank in command["to"]
+        ]
+        return message, arrays
+
+    def _stream(self, command: Mapping[str, Any], place: Place, comm: Comm, offset: Offset,
+                ) -> Reply:
+        from fsmatrix.suite.session.stream import run_stream
+
+        return run_stream(
+            command["what"], command["root"], place, comm, offset, command["oversubscribed"]
+        )
+
+    def _function(self, command: Mapping[str, Any], place: Place, comm: Comm, _offset: Offset,
+                  ) -> Reply:
+        """A Python function in every rank; what it raises is the run's error."""
+        module, function = str(command["what"]["function"]).split(":")
+        own: dict[str, Any] = {"host": self.world.me.host, "rank": place.rank}
+        begin = clock.time.time()
+        try:
+            called = getattr(importlib.import_module(module), function)
+            own["value"] = called(command["what"]["params"], place, command["root"])
+        except Exception as error:  # the answer carries it to the run's record
+            own["error"] = f"{type(error).__name__}: {error}"
+        own |= {"began": begin, "ended": clock.time.time()}
+        return {"outputs": comm.gather(own)}, {}
+
+    def _argv(self, command: Mapping[str, Any], place: Place, comm: Comm, _offset: Offset,
+              ) -> Reply:
+        """A program once per node (or once), by node leaders, started together."""
+        mine = self.world.me.node_rank == 0 and (command["where"] == "node" or place.rank == 0)
+        own = None
+        if mine:
+            what = command["what"]
+            os.sched_setaffinity(0, self.allowed)
+            done = programs.run(what["argv"], command["root"], command["timeout"], what["env"])
+            own = {"host": self.world.me.host, "rank": place.rank, **asdict(done)}
+        gathered = comm.gather(own)
+        return {"outputs": [entry for entry in gathered or () if entry]}, {}
+
+    _DO = {"stream": _stream, "function": _function, "argv": _argv}
+
+
+def remove_run_directory(path: str) -> None:
+    """Remove what a run made below its own directory; symlinks are removed, not followed."""
+    if not shutil.rmtree.avoids_symlink_attacks:
+        raise RuntimeError("this platform cannot remove a tree without following links")
+    shutil.rmtree(path)

@@ -1,0 +1,246 @@
+"""One op-stream step in one rank: agreed start, play, fixed time and wear-out, reduction."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fsmatrix.backends.ops import Chunk, Chunks, Place
+from fsmatrix.backends.player import Player, PlayerResult, open_player, wait_until
+from fsmatrix.suite.session.clock import Offset
+from fsmatrix.suite.session.comm import Comm
+from fsmatrix.suite.session.wire import Arrays
+
+LEAD_NS = 2_000_000  # between the agreement on a start and the start, plus a bit per rank
+LEAD_PER_RANK_NS = 50_000
+RANK_FIELDS = ("start", "end", "io_start", "io_end", "overhead")
+RANK_COUNTS = ("bytes", "operations", "errors")
+
+
+@dataclass
+class Source:
+    """Chunks of a generator; keeps the time that making them took."""
+
+    generator: Chunks
+    spent_ns: int = 0
+    _next: Chunk | None = None
+    _over: bool = False
+
+    def peek(self) -> None:
+        """Make the first chunk before the clock runs."""
+        self._next = self._pull(None)
+
+    def take(self) -> Chunk | None:
+        """The next chunk; None at the end."""
+        if self._next is not None:
+            chunk, self._next = self._next, None
+            return chunk
+        begin = time.monotonic_ns()
+        chunk2 = self._pull(None)
+        self.spent_ns += time.monotonic_ns() - begin
+        return chunk2
+
+    def stop(self) -> Chunk | None:
+        """Tell the generator that its time is over; its first closing chunk."""
+        self._next = None
+        return self._pull(True)
+
+    def _pull(self, stop: bool | None) -> Chunk | None:
+        if self._over:
+            return None
+        try:
+            return self.generator.send(stop) if stop else next(self.generator)
+        except StopIteration:
+            self._over = True
+            return None
+
+
+@dataclass
+class Played:
+    """What a rank did besides what its player counted."""
+
+    executed: int = 0
+    stopped: bool = False  # the time was over before the data was
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def play(player: Player, source: Source, seconds: float, wear_out: float, origin_ns: int,
+         comm: Comm) -> Played:
+    """Play a stream; with `seconds` until that time, then worn out to the busiest rank."""
+    played = Played()
+    if not seconds:
+        while (chunk := source.take()) is not None:
+            done = player.play(chunk)
+            played.executed += done
+            if done < len(chunk.ops):
+                break  # the first error ended it
+        player.drain()
+        return played
+    rest = _until(player, source, origin_ns + int(seconds * 1e9), None, played)
+    at_stop = played.executed
+    most = int(comm.largest(np.array([played.executed], dtype=np.int64))[0])
+    if wear_out and most > played.executed and rest is not None:
+        limit = time.monotonic_ns() + int(wear_out * 1e9)
+        _until(player, source, limit, most, played, rest)
+    played.facts = {
+        "stonewall_seconds": seconds,
+        "operations_at_stonewall": at_stop,
+        "worn_out_to": most if wear_out else None,
+        "reached": played.executed,
+    }
+    player.stop_at(0)
+    if played.stopped:
+        tail = source.stop()
+        while tail is not None:
+            player.play(tail)
+            tail = source.take()
+    player.drain()
+    return played
+
+
+def _until(player: Player, source: Source, limit_ns: int, most: int | None, played: Played,
+           first: Chunk | None = None) -> Chunk | None:
+    """Play until `limit_ns` or, if given, `most` operations; what was left of the chunk."""
+    player.stop_at(limit_ns)
+    chunk = first if first is not None else source.take()
+    played.stopped = True
+    while chunk is not None:
+        if most is not None and played.executed + len(chunk.ops) > most:
+            chunk = Chunk(chunk.ops[: most - played.executed], chunk.names, chunk.first)
+        done = player.play(chunk)
+        played.executed += done
+        if done < len(chunk.ops):
+            if player.result().errors:
+                played.stopped = False  # an error ended it: nothing is closed in order
+                return None
+            return Chunk(chunk.ops[done:])
+        if most is not None and played.executed >= most:
+            return None
+        chunk = source.take()
+    played.stopped = False  # the stream ended by itself, its files are closed
+    return None
+
+
+def run_stream(spec: Mapping[str, Any], root: str, place: Place, comm: Comm, offset: Offset,
+               oversubscribed: bool) -> tuple[dict[str, Any], Arrays]:
+    """Run one Stream step; the merged phase at rank 0 of `comm`, nothing elsewhere.
+
+    `spec` is the step's Stream as a dict, with "seed" (content) and "driver".  All times in
+    the answer are seconds after the agreed start on the common clock.
+    """
+    module, function = str(spec["generator"]).split(":")
+    generator = getattr(importlib.import_module(module), function)(spec["params"], place)
+    source = Source(generator)
+    source.peek()
+    player = open_player(
+        spec["driver"], root, slots=spec["slots"], threads=place.threads, seed=spec["seed"],
+        max_op_bytes=spec["max_op_bytes"], fill_ratio=spec["fill_ratio"],
+        count_metadata=spec["metadata"], implementation=spec["implementation"],
+    )
+    try:
+        start_ns, began = _agree(comm)
+        origin = start_ns + offset.nanoseconds  # on this kernel's own clock
+        player.begin(origin)
+        wait_until(origin, 0 if oversubscribed else 200_000)
+        played = play(player, source, spec["seconds"], spec["wear_out"], origin, comm)
+        result = player.result()
+    finally:
+        player.close()
+    message, arrays = _reduce(comm, result, source, origin, offset)
+    if comm.rank == 0:
+        message |= {"began": began, "facts": played.facts | {"clock": result.clock}}
+    return message, arrays
+
+
+def _agree(comm: Comm) -> tuple[int, float]:
+    """The agreed start on rank 0's monotonic clock, and the same as Unix time."""
+    comm.barrier()
+    lead = LEAD_NS + LEAD_PER_RANK_NS * comm.size
+    now = time.monotonic_ns()
+    start, began = comm.bcast([now + lead, (time.time_ns() + lead) / 1e9])
+    return int(start), float(began)
+
+
+def _reduce(comm: Comm, result: PlayerResult, source: Source, origin: int, offset: Offset,
+            ) -> tuple[dict[str, Any], Arrays]:
+    """Everything that the ranks measured, merged: sums by one reduce, times gathered."""
+    arrays = _histograms(comm, result)
+    width, series = _series(comm, result)
+    arrays |= series
+    seconds = [(stamp - origin) / 1e9 for stamp in
+               (result.first_ns, result.last_ns, result.io_first_ns, result.io_last_ns)]
+    seconds.append((result.overhead_ns + source.spent_ns) / 1e9)
+    own = {
+        "seconds": seconds,
+        "counts": [result.bytes, result.operations, result.errors],
+        "errno": dict(result.errors_by_errno),
+        "first_error": result.first_error,
+        "uncertainty": offset.uncertainty / 1e9,
+    }
+    gathered = comm.gather(own)
+    if gathered is None:
+        return {}, {}
+    table = np.array([entry["seconds"] for entry in gathered], dtype=np.float64)
+    counts = np.array([entry["counts"] for entry in gathered], dtype=np.int64)
+    arrays |= {name: table[:, i] for i, name in enumerate(RANK_FIELDS)}
+    arrays |= {name: counts[:, i] for i, name in enumerate(RANK_COUNTS)}
+    errno: dict[str, int] = {}
+    for entry in gathered:
+        for name, count in entry["errno"].items():
+            errno[name] = errno.get(name, 0) + count
+    failures = [
+        {"rank": rank, **entry["first_error"]}
+        for rank, entry in enumerate(gathered) if entry["first_error"]
+    ]
+    message = {
+        "interval": width,
+        "errors_by_errno": errno,
+        "failures": failures[:16],
+        "clock_uncertainty": max(entry["uncertainty"] for entry in gathered),
+    }
+    return message, arrays
+
+
+def _histograms(comm: Comm, result: PlayerResult) -> Arrays:
+    kinds = result.counts.shape[0]
+    packed = np.concatenate([result.counts.ravel(), result.total_ns])
+    summed = comm.sum(packed.astype(np.int64))
+    seen = result.counts.sum(axis=1) > 0
+    floor = np.where(seen, -result.min_ns.astype(np.int64), np.iinfo(np.int64).min)
+    extremes = comm.largest(np.concatenate([floor, result.max_ns.astype(np.int64)]))
+    return {
+        "counts": summed[: result.counts.size].reshape(result.counts.shape),
+        "total": summed[result.counts.size :] / 1e9,
+        "minimum": -extremes[:kinds].astype(np.float64) / 1e9,
+        "maximum": extremes[kinds:] / 1e9,
+    }
+
+
+def _series(comm: Comm, result: PlayerResult) -> tuple[float, Arrays]:
+    """Series of all ranks on the widest interval among them; widths are 10 ms x 2**n."""
+    lengths = np.array([result.interval_ns, 0], dtype=np.int64)
+    width = int(comm.largest(lengths)[0])
+    folded = [
+        fold(series, width // result.interval_ns)
+        for series in (result.interval_bytes, result.interval_operations)
+    ]
+    longest = int(comm.largest(np.array([len(folded[0])], dtype=np.int64))[0])
+    padded = np.zeros((2, longest), dtype=np.int64)
+    for row, series in enumerate(folded):
+        padded[row, : len(series)] = series
+    total = comm.sum(padded)
+    return width / 1e9, {"interval_bytes": total[0], "interval_operations": total[1]}
+
+
+def fold(series: Any, factor: int) -> Any:
+    """Sum groups of `factor` neighbouring intervals; shape [n] -> [ceil(n / factor)]."""
+    if factor == 1:
+        return series
+    padded = np.zeros(-(-len(series) // factor) * factor, dtype=np.int64)
+    padded[: len(series)] = series
+    return padded.reshape(-1, factor).sum(axis=1)
