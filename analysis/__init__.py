@@ -1,0 +1,1 @@
+"""Analysis: a campaign file in (xarray), tables, figures and reports out."""

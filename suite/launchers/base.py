@@ -1,13 +1,31 @@
-"""The launcher seam: how processes are started.  `command` is pure."""
+"""The launcher seam: how processes are started.  `command` and `environment` are pure.
+
+A launcher is found once (`probe` looks at the machine) and then only turns an argv and a
+geometry into another argv.  `hosts` names the nodes; `emulated` says that they are UTS
+namespaces of this machine, entered by the launch agent instead of ssh.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from fsmatrix.results.case import Geometry
+
+PROBE_SECONDS = 20
+
+
+class LauncherError(Exception):
+    """No launcher can do what was asked; the text says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -18,20 +36,101 @@ class Probe:
     program: str = ""
     version: str = ""
     reason: str = ""
+    library: str = ""  # the MPI library that belongs to the program
+
+    @property
+    def major(self) -> int:
+        """First number of the version; 0 if there is none."""
+        found = re.search(r"\d+", self.version)
+        return int(found.group()) if found else 0
 
 
+@dataclass(frozen=True)
 class Launcher(ABC):
     """Subclasses: ten lines each, one line in registry.LAUNCHERS."""
 
-    name: ClassVar[str]
+    found: Probe
+    hosts: tuple[str, ...] = ()
+    emulated: bool = False
+    options: tuple[str, ...] = ()
+    oversubscribed: bool = False
+    scratch: str = ""  # a folder of this session, for what `prepare` writes
+
+    name: ClassVar[str] = ""
+    needs_mpi: ClassVar[bool] = True
 
     @classmethod
     @abstractmethod
     def probe(cls) -> Probe:
-        """Whether it can be used here, and its version."""
+        """Whether it can be used here: its program, version and library."""
 
     @abstractmethod
     def command(
         self, argv: Sequence[str], geometry: Geometry, env: Mapping[str, str]
     ) -> list[str]:
-        """The argv that starts `argv` with this geometry.  Pure."""
+        """The argv that starts `argv` with this geometry, `env` given to every rank."""
+
+    def environment(self) -> dict[str, str]:
+        """What the launcher and its ranks need in their environment."""
+        return {}
+
+    @property
+    def agent(self) -> str:
+        """Path of the launch agent that plays ssh for emulated nodes."""
+        return str(Path(self.scratch) / "agent")
+
+    def prepare(self) -> None:
+        """Write what the command needs into the scratch folder."""
+        if self.emulated:
+            python = shlex.quote(sys.executable)
+            script = f'#!/bin/sh\nexec {python} -P -m fsmatrix.suite.launchers.agent "$@"\n'
+            Path(self.agent).write_text(script)
+            Path(self.agent).chmod(0o700)
+
+    def place(self, geometry: Geometry) -> list[str]:
+        """The first `nodes` hosts; LauncherError if there are fewer."""
+        if geometry.nodes > max(len(self.hosts), 1):
+            raise LauncherError(
+                f"{geometry.nodes} client nodes are asked for, the launcher {self.name!r} has "
+                f"{max(len(self.hosts), 1)}: give launcher.hosts or launcher.emulated_nodes"
+            )
+        return list(self.hosts[: geometry.nodes])
+
+
+def find_program(names: Sequence[str], pattern: str) -> tuple[str, str]:
+    """Path and version of the first program whose --version matches `pattern`.
+
+    This Python's own folder comes first (PyPI's Open MPI lives there).  ("", "") if none.
+    """
+    folders = [str(Path(sys.prefix) / "bin"), *os.environ.get("PATH", "").split(os.pathsep)]
+    for folder in folders:
+        for name in names:
+            program = shutil.which(name, path=folder)
+            if program is None:
+                continue
+            found = re.search(pattern, _version_text(program))
+            if found:
+                return program, found.group(1)
+    return "", ""
+
+
+def _version_text(program: str) -> str:
+    try:
+        done = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, timeout=PROBE_SECONDS,
+            check=False, stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout + done.stderr
+
+
+def find_library(program: str, names: Sequence[str]) -> str:
+    """The MPI library beside a program: <prefix>/lib, lib64, lib/<multiarch>; "" if none."""
+    prefix = Path(program).resolve().parent.parent
+    for start in (Path(program).parent.parent, prefix):
+        for folder in ("lib", "lib64", "lib/*-linux-gnu*"):
+            for name in names:
+                for found in sorted(start.glob(f"{folder}/{name}")):
+                    return str(found)
+    return ""

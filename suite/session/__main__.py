@@ -14,9 +14,7 @@ import socket
 import sys
 import traceback
 
-from fsmatrix.suite.session.wire import ChannelClosed
-
-ERROR_MARK = "fsmatrix-rank-error "
+from fsmatrix.suite.session.wire import ERROR_MARK, ChannelClosed
 
 
 def _world_comm(solo: bool) -> tuple[object, str]:

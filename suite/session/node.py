@@ -6,6 +6,7 @@ Backends are imported here, when first needed and by leaders only: ranks stay sm
 from __future__ import annotations
 
 import dataclasses
+import platform
 import threading
 import time
 from collections.abc import Mapping
@@ -34,7 +35,7 @@ def call(function: str, access: Mapping[str, Any], journal: str, arguments: Mapp
 
     backend, where = backend_of(access)
     if function in ("mount", "unmount"):
-        return getattr(backend, function)(where, Journal(Path(journal)))
+        return getattr(backend, function)(where, Journal(Path(journal) / f"{platform.node()}.jsonl"))
     if function in ("cache", "settle", "counters", "health"):
         answer = getattr(backend, function)(where, **arguments)
         return dataclasses.asdict(answer) if dataclasses.is_dataclass(answer) else answer  # type: ignore[arg-type]

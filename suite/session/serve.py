@@ -6,7 +6,7 @@ import importlib
 import os
 import shutil
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,8 @@ class Server:
         self.world = World(comm, conductor)
         self.allowed = frozenset(self.world.me.cpus)
         self._commands = {
-            "call": self._call, "step": self._step, "mkdir": self._mkdir, "quit": self._quit,
+            "call": self._call, "step": self._step, "mkdir": self._mkdir,
+            "rmdir": self._rmdir, "quit": self._quit,
         }
         if conductor is not None:
             hello = {"ranks": [asdict(rank) for rank in self.world.ranks], "mpi": library}
@@ -72,12 +73,19 @@ class Server:
 
     def _mkdir(self, command: Mapping[str, Any]) -> None:
         """Make the run's own directory, on one leader of each kernel."""
+        self._directory(command, lambda path: Path(path).mkdir(exist_ok=True))
+
+    def _rmdir(self, command: Mapping[str, Any]) -> None:
+        """Remove the run's own directory; links in it are removed, never followed."""
+        self._directory(command, lambda path: shutil.rmtree(path) if os.path.lexists(path) else 0)
+
+    def _directory(self, command: Mapping[str, Any], change: Callable[[str], object]) -> None:
         comm = self.world.comm.part(command["to"])
         answer: dict[str, Any] = {"host": self.world.me.host}
         try:
-            Path(command["path"]).mkdir(exist_ok=bool(command["exist_ok"]))
+            change(command["path"])
         except OSError as error:
-            answer["error"] = f"{error.strerror}: {command['path']}"
+            answer["error"] = f"{error.strerror}: {error.filename or command['path']}"
         gathered = comm.gather(answer)
         if gathered is not None:
             self._answer(({"answers": gathered}, {}))
@@ -195,9 +203,3 @@ class Server:
 
     _DO = {"stream": _stream, "function": _function, "argv": _argv}
 
-
-def remove_run_directory(path: str) -> None:
-    """Remove what a run made below its own directory; symlinks are removed, not followed."""
-    if not shutil.rmtree.avoids_symlink_attacks:
-        raise RuntimeError("this platform cannot remove a tree without following links")
-    shutil.rmtree(path)

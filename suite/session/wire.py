@@ -19,6 +19,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 Message = dict[str, Any]
 _LENGTHS = struct.Struct("<II")
 MAX_FRAME = 1 << 30
+ERROR_MARK = "fsmatrix-rank-error "  # on stderr: JSON of what a rank raised
 
 
 class ChannelClosed(ConnectionError):

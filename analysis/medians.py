@@ -1,0 +1,137 @@
+"""Intervals of a median from order statistics, without a model of the distribution.
+
+With n independent values of one continuous distribution the number of them below the true
+median is binomial(n, 1/2), so [x_(k), x_(n+1-k)] holds the median with probability
+1 - 2 P(B <= k - 1).  Sources: Hettmansperger and Sheather, "Confidence intervals based on
+interpolated order statistics", 1986; Le Boudec, "Performance Evaluation of Computer and
+Communication Systems", 2010, section 2.2; Hoefler and Belli, "Scientific Benchmarking of
+Parallel Computing Systems", SC'15, rule 5.
+
+Repetitions inside one attachment are not independent, so values are first reduced to one
+per attachment.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+Floats = npt.NDArray[np.float64]
+Kind = Literal["interval", "range", "one session", "none"]
+LEVEL = 0.95
+SMALLEST = 6  # independent values: 1 - 2 * 0.5**6 = 0.969 is the first above 95 %
+
+
+@dataclass(frozen=True)
+class Median:
+    """A median and how sure it is.  Values in the unit of the input; NaN without values.
+
+    `interval`: low..high covers the true median with probability `coverage` >= 95 %.
+    `range`: too few independent values; smallest..largest, covers with `coverage` < 95 %.
+    `one session`: all values are of one attachment; low..high says nothing about others,
+    `coverage` holds for repetitions within that session only.
+    """
+
+    median: float
+    low: float
+    high: float
+    coverage: float
+    runs: int  # values that are numbers
+    independent: int  # attachments that they are of
+    kind: Kind
+
+    @property
+    def decides(self) -> bool:
+        """Whether a verdict may be drawn from it: a 95 % interval over attachments."""
+        return self.kind == "interval"
+
+    @property
+    def says(self) -> str:
+        """What low..high is, in words."""
+        percent = f"{100 * self.coverage:.4g} %"
+        if self.kind == "interval":
+            return f"interval of the median, coverage {percent}"
+        if self.kind == "range":
+            return f"range of {self.independent} independent values, coverage {percent}, no verdict"
+        if self.kind == "one session":
+            return f"within one session only ({self.runs} runs, coverage there {percent})"
+        return "no values"
+
+
+@functools.cache
+def ranks(n: int, level: float = LEVEL) -> tuple[int, float]:
+    """(k, coverage): [x_(k), x_(n+1-k)], 1-based, is the narrowest symmetric interval.
+
+    The largest k with coverage 1 - 2 P(binomial(n, 1/2) <= k - 1) >= level; k = 1, the
+    whole range, if even that covers less.  ValueError for n < 1 or a level outside (0, 1).
+    """
+    if n < 1:
+        raise ValueError(f"an interval needs at least one value, not {n}")
+    if not 0 < level < 1:
+        raise ValueError(f"the level must lie between 0 and 1, not {level}")
+    k = np.arange(1, (n + 1) // 2 + 1)
+    coverage = 1 - 2 * stats.binom.cdf(k - 1, n, 0.5)
+    enough = np.flatnonzero(coverage >= level)
+    best = int(enough[-1]) if enough.size else 0
+    return int(k[best]), max(float(coverage[best]), 0.0)
+
+
+def of_independent(values: npt.ArrayLike, level: float = LEVEL) -> Median:
+    """Median and interval of independent values, shape [n]; NaN are left out."""
+    array = np.asarray(values, dtype=np.float64).ravel()
+    array = np.sort(array[~np.isnan(array)])
+    n = array.size
+    if n == 0:
+        nan = float("nan")
+        return Median(nan, nan, nan, 0.0, 0, 0, "none")
+    k, coverage = ranks(n, level)
+    return Median(
+        median=float(np.median(array)),
+        low=float(array[k - 1]),
+        high=float(array[n - k]),
+        coverage=coverage,
+        runs=n,
+        independent=n,
+        kind="interval" if coverage >= level else "range",
+    )
+
+
+def per_attachment(values: npt.ArrayLike, attachments: npt.ArrayLike) -> Floats:
+    """The median of each attachment's values, shape [attachment]; NaN are left out.
+
+    `values` and `attachments` (labels) have shape [run]; ValueError if they differ.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    labels = np.asarray(attachments)
+    if array.ndim != 1 or array.shape != labels.shape:
+        raise ValueError(f"values {array.shape} and attachments {labels.shape} must match, 1-d")
+    known = ~np.isnan(array)
+    array, labels = array[known], labels[known]
+    names, owner = np.unique(labels, return_inverse=True)
+    return np.array([np.median(array[owner == i]) for i in range(names.size)], dtype=np.float64)
+
+
+def of_runs(values: npt.ArrayLike, attachments: npt.ArrayLike, level: float = LEVEL) -> Median:
+    """Median and interval of runs, shape [run], that share attachments.
+
+    One value per attachment, then `of_independent`.  With a single attachment the interval
+    is over its runs and marked `one session`.
+    """
+    reduced = per_attachment(values, attachments)
+    array = np.asarray(values, dtype=np.float64)
+    runs = int(np.count_nonzero(~np.isnan(array)))
+    result = of_independent(array if reduced.size == 1 else reduced, level)
+    return Median(
+        median=result.median,
+        low=result.low,
+        high=result.high,
+        coverage=result.coverage,
+        runs=runs,
+        independent=int(reduced.size),
+        kind="one session" if reduced.size == 1 else result.kind,
+    )

@@ -1,0 +1,295 @@
+"""Medians and intervals of every cell: factor combination x phase x target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from fsmatrix.analysis.load import Array, Rows, rows
+from fsmatrix.analysis.medians import Median, of_runs
+from fsmatrix.analysis.units import METRICS, Level
+from fsmatrix.results.record import SEVERITIES
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Mask = npt.NDArray[np.bool_]
+FIRST = ("workload", "pattern", "phase")  # order of columns; the target comes last
+NOT_FACTORS = ("reference",)
+TABLE_METRICS = ("bandwidth", "iops", "latency_p50", "latency_p99")
+RANK: dict[str, int] = {"": 0, **{severity: i for i, severity in enumerate(SEVERITIES, 1)}}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination of levels, one phase, one target."""
+
+    levels: Mapping[str, Level]  # factor -> level; with target, engine and phase
+    runs: int  # that the medians are of: ok and not invalid
+    attachments: int
+    failed: int  # runs of this combination that failed or timed out
+    invalid: int  # runs left out because a finding says that they are invalid
+    worst_finding: str
+    findings: tuple[str, ...]  # audits, by name
+    metrics: Mapping[str, Median]
+
+    @property
+    def target(self) -> str:
+        """Name of the target."""
+        return str(self.levels.get("target", ""))
+
+    def too_few(self, metric: str) -> bool:
+        """Whether no run had enough operations for this metric."""
+        return self.runs > 0 and self.metrics[metric].runs == 0
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All cells, and what varies between them."""
+
+    cells: tuple[Cell, ...]
+    varying: tuple[str, ...]  # factors that are columns; `target` last
+    constants: Mapping[str, Level]  # factors of one level
+    attributes: tuple[str, ...]  # factors that each target has one level of
+    references: tuple[str, ...]  # reference targets
+    references_shown: bool
+    invalid_runs: int
+    invalid_included: bool
+    superseded: int  # earlier attempts of runs that were tried again: in no cell
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Targets of the cells, sorted."""
+        return tuple(sorted({cell.target for cell in self.cells}))
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """One flat dict per cell; values in SI units, NaN where there is no value."""
+        return [_flat(cell, self) for cell in self.cells]
+
+    def table(self, metrics: Sequence[str] = TABLE_METRICS) -> Table:
+        """Table for the terminal."""
+        from fsmatrix.analysis.table import table
+
+        return table(self, metrics)
+
+
+def summarise(
+    ds: xr.Dataset, *, include_reference: bool = False, include_invalid: bool = False
+) -> Summary:
+    """Summary of a campaign (`load.open_campaign`).
+
+    Runs with a finding of severity `invalid` are counted and left out of the medians unless
+    `include_invalid`; reference targets are left out unless `include_reference`.
+    """
+    every = rows(ds)
+    references = reference_targets(every)
+    shown = _shown(every, include_reference)
+    superseded = np.unique(every["run_id"][shown & ~_current(every)]).size
+    data = every.where(shown & _current(every))
+    names = [name for name in every.factors if name not in NOT_FACTORS]
+    columns = {name: data.factor(name) for name in names}
+    columns |= {name: data[name] for name in ("engine", "phase") if name in data.columns}
+    varying, constants, attributes = _roles(columns, data["phase"] != "")
+    audits = _audits(ds, np.flatnonzero(shown & _current(every)))
+    cells = _cells(data, columns, audits, include_invalid)
+    return Summary(
+        cells=tuple(sorted(cells, key=lambda cell: _sort_key(cell, varying))),
+        varying=varying,
+        constants=constants,
+        attributes=attributes,
+        references=references,
+        references_shown=include_reference,
+        invalid_runs=int(np.unique(data["run_id"][_invalid(data)]).size),
+        invalid_included=include_invalid,
+        superseded=int(superseded),
+    )
+
+
+def reference_targets(data: Rows) -> tuple[str, ...]:
+    """Targets whose coordinate `reference` is true."""
+    if "reference" not in data.factors:
+        return ()
+    return tuple(sorted({str(t) for t in data.factor("target")[_is_reference(data)]}))
+
+
+def _is_reference(data: Rows) -> Mask:
+    values = data.factor("reference").astype(str)
+    flags: Mask = np.isin(np.char.lower(values), ("true", "1", "1.0"))
+    return flags
+
+
+def _shown(data: Rows, include_reference: bool) -> Mask:
+    keep = np.ones(len(data), dtype=bool)
+    if not include_reference and "reference" in data.factors:
+        keep &= ~_is_reference(data)
+    return keep
+
+
+def _current(data: Rows) -> Mask:
+    if "last_attempt" not in data.columns:
+        return np.ones(len(data), dtype=bool)
+    return np.asarray(data["last_attempt"] != 0)
+
+
+def _invalid(data: Rows) -> Mask:
+    return np.asarray((data["worst_finding"] == "invalid") & (data["status"] == "ok"))
+
+
+def _codes(column: Array) -> tuple[list[Level], npt.NDArray[np.int64]]:
+    """Levels, sorted, and the index of each row's level; NaN is one level."""
+    levels, codes = np.unique(column, return_inverse=True)
+    return [level.item() for level in levels], codes.astype(np.int64)
+
+
+def _missing(level: Level) -> bool:
+    return level == "" or level != level
+
+
+def _roles(
+    columns: Mapping[str, Array], timed: Mask
+) -> tuple[tuple[str, ...], dict[str, Level], tuple[str, ...]]:
+    """(varying, constants, attributes of targets) over rows that have a phase."""
+    use = timed if timed.any() else np.ones_like(timed)
+    targets = _codes(columns["target"][use])[1]
+    varying, attributes = [], []
+    constants: dict[str, Level] = {}
+    for name, column in columns.items():
+        levels, codes = _codes(column[use])
+        if len(levels) == 1:
+            if name != "target" and not _missing(levels[0]):
+                constants[name] = levels[0]
+        elif name != "target" and name not in KEPT_APART and _follows(codes, targets):
+            attributes.append(name)
+        elif name != "target":
+            varying.append(name)
+    varying.sort(key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
+    return (*varying, "target"), constants, tuple(attributes)
+
+
+# what a reader must see in every table and chart even if each target has its own
+KEPT_APART = frozenset({
+    "workload", "pattern", "phase", "engine", "cache", "device_state",
+    "nodes", "processes_per_node", "threads",
+})  # fmt: skip
+
+
+def _follows(codes: npt.NDArray[np.int64], owner: npt.NDArray[np.int64]) -> bool:
+    """Whether each owner has one code only."""
+    pairs = np.unique(np.stack([owner, codes]), axis=1)
+    return int(pairs.shape[1]) == int(np.unique(owner).size)
+
+
+def _groups(columns: Iterable[Array], length: int) -> npt.NDArray[np.int64]:
+    """Number of the combination that each row has, shape [row]."""
+    group = np.zeros(length, dtype=np.int64)
+    for column in columns:
+        codes = _codes(column)[1]
+        group = np.unique(group * (codes.max(initial=0) + 1) + codes, return_inverse=True)[1]
+    return group
+
+
+def _members(group: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+    """Rows of each group."""
+    order = np.argsort(group, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(group[order])) + 1) if group.size else []
+
+
+def _cells(
+    data: Rows, columns: Mapping[str, Array], audits: Sequence[set[str]], include_invalid: bool
+) -> list[Cell]:
+    base = _groups((c for n, c in columns.items() if n not in ("phase", "engine")), len(data))
+    failed = data["status"] != "ok"
+    failures = {
+        int(base[group[0]]): int(np.unique(data["run_id"][group][failed[group]]).size)
+        for group in _members(base)
+    }
+    timed = data["phase"] != ""
+    phased = set(base[timed].tolist())
+    cells = []
+    for group in _members(_groups(columns.values(), len(data))):
+        combination = int(base[group[0]])
+        if timed[group[0]] or combination not in phased:
+            levels = {name: column[group[0]].item() for name, column in columns.items()}
+            found = {audit for row in group.tolist() for audit in audits[row]}
+            cells.append(
+                _cell(data, group, levels, failures[combination], found, include_invalid)
+            )
+    return cells
+
+
+def _cell(
+    data: Rows,
+    group: npt.NDArray[np.int64],
+    levels: Mapping[str, Level],
+    failed: int,
+    found: set[str],
+    include_invalid: bool,
+) -> Cell:
+    part = _take(data, group)
+    ok = (part["status"] == "ok") & (part["phase"] != "")
+    invalid = _invalid(part)
+    used = ok if include_invalid else ok & ~invalid
+    worst = max((str(f) for f in part["worst_finding"]), key=lambda f: RANK.get(f, 0), default="")
+    attachments = part["attachment"][used]
+    return Cell(
+        levels=levels,
+        runs=int(used.sum()),
+        attachments=int(np.unique(attachments).size),
+        failed=failed,
+        invalid=int(invalid.sum()),
+        worst_finding=worst,
+        findings=tuple(sorted(found)),
+        metrics={name: of_runs(_values(part, name)[used], attachments) for name in METRICS},
+    )
+
+
+def _take(data: Rows, group: npt.NDArray[np.int64]) -> Rows:
+    needed = {"status", "phase", "worst_finding", "attachment", "bytes", "run_id", *METRICS}
+    return Rows({n: c[group] for n, c in data.columns.items() if n in needed}, data.factors)
+
+
+def _values(part: Rows, metric: str) -> npt.NDArray[np.float64]:
+    """A metric's values; a phase that moved no bytes has no bandwidth."""
+    if metric not in part.columns:
+        return np.full(len(part), np.nan)
+    values = part[metric].astype(np.float64)
+    if metric == "bandwidth" and "bytes" in part.columns:
+        values = np.where(part["bytes"] == 0, np.nan, values)
+    return values
+
+
+def _audits(ds: xr.Dataset, kept: npt.NDArray[np.int64]) -> list[set[str]]:
+    """Names of the audits that found something, for each of the kept rows."""
+    found: dict[int, set[str]] = {}
+    if "finding_run" in ds:
+        names = ds["finding_audit"].values.astype(str).tolist()
+        for row, name in zip(ds["finding_run"].values.tolist(), names, strict=True):
+            found.setdefault(int(row), set()).add(name)
+    return [found.get(row, set()) for row in kept.tolist()]
+
+
+def _sort_key(cell: Cell, varying: Sequence[str]) -> tuple[tuple[int, float, str], ...]:
+    key = []
+    for name in varying:
+        level = cell.levels[name]
+        if isinstance(level, str):
+            key.append((2 if level else 0, 0.0, level))
+        else:
+            key.append((1, level, "") if level == level else (0, 0.0, ""))
+    return tuple(key)
+
+
+def _flat(cell: Cell, summary: Summary) -> dict[str, Any]:
+    flat: dict[str, Any] = {name: cell.levels[name] for name in summary.varying}
+    flat |= {"runs": cell.runs, "attachments": cell.attachments, "failed": cell.failed}
+    flat |= {"invalid": cell.invalid, "worst_finding": cell.worst_finding}
+    flat["findings"] = list(cell.findings)
+    for name, median in cell.metrics.items():
+        flat |= {name: median.median, f"{name}_low": median.low, f"{name}_high": median.high}
+        flat |= {f"{name}_coverage": median.coverage, f"{name}_kind": median.kind}
+    return flat

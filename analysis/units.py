@@ -1,0 +1,148 @@
+"""Metrics and display units: files hold SI units, what a reader sees is chosen here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+Quantity = Literal["bandwidth", "rate", "time"]
+Level = str | int | float
+MISSING = "–"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One measured variable of the campaign file."""
+
+    name: str  # of the variable
+    title: str
+    quantity: Quantity
+    more_is_better: bool
+
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric("bandwidth", "Bandwidth", "bandwidth", True),
+        Metric("iops", "Operations per second", "rate", True),
+        Metric("latency_mean", "Latency, mean", "time", False),
+        Metric("latency_p50", "Latency, 50th percentile", "time", False),
+        Metric("latency_p95", "Latency, 95th percentile", "time", False),
+        Metric("latency_p99", "Latency, 99th percentile", "time", False),
+        Metric("latency_p99_9", "Latency, 99.9th percentile", "time", False),
+    )
+}
+SHORT_TITLES = {
+    "bandwidth": "bandwidth",
+    "iops": "IOPS",
+    "latency_mean": "mean latency",
+    "latency_p50": "p50",
+    "latency_p95": "p95",
+    "latency_p99": "p99",
+    "latency_p99_9": "p99.9",
+}
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A display unit: value in SI / `divisor` is shown with `label`."""
+
+    label: str
+    divisor: float
+
+
+# (smallest typical value in SI, unit), largest first
+UNITS: dict[Quantity, tuple[tuple[float, Unit], ...]] = {
+    "bandwidth": (
+        (10 * 2.0**30, Unit("GiB/s", 2.0**30)),
+        (2.0**20 / 4, Unit("MiB/s", 2.0**20)),
+        (0.0, Unit("KiB/s", 2.0**10)),
+    ),
+    "rate": (
+        (1e7, Unit("MIOPS", 1e6)),
+        (1e3, Unit("kIOPS", 1e3)),
+        (0.0, Unit("IOPS", 1.0)),
+    ),
+    "time": (
+        (1.0, Unit("s", 1.0)),
+        (1e-3, Unit("ms", 1e-3)),
+        (1e-6, Unit("µs", 1e-6)),
+        (0.0, Unit("ns", 1e-9)),
+    ),
+}
+
+
+def fitting(quantity: Quantity, values: Iterable[float]) -> Unit:
+    """The unit that fits the geometric mean of the positive, finite values (SI)."""
+    logs = [math.log(v) for v in values if math.isfinite(v) and v > 0]
+    typical = math.exp(sum(logs) / len(logs)) if logs else 0.0
+    choices = UNITS[quantity]
+    if not logs:
+        return choices[len(choices) // 2][1]
+    return next(unit for least, unit in choices if typical >= least)
+
+
+def number(value: float) -> str:
+    """Three significant digits, thousands apart by a thin blank; a dash for NaN."""
+    if not math.isfinite(value):
+        return MISSING
+    if value == 0:
+        return "0"
+    if abs(value) < 0.001:
+        return f"{value:.2e}"
+    digits = max(2 - math.floor(math.log10(abs(value))), 0)
+    return f"{value:,.{digits}f}".replace(",", "\u2009")
+
+
+def text(value: float, unit: Unit) -> str:
+    """`value` (SI) in `unit`, without the unit's label."""
+    return number(value / unit.divisor)
+
+
+def size(count: float) -> str:
+    """Bytes in the largest binary unit that divides them, or with three digits."""
+    whole = float(count).is_integer()
+    for power, label in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
+        divisor = 1024**power
+        if count >= divisor and (not whole or int(count) % divisor == 0 or count >= 100 * divisor):
+            return f"{number(count / divisor)} {label}"
+    return f"{number(count)} B" if not whole else f"{int(count)} B"
+
+
+def is_size(factor: str) -> bool:
+    """Whether a factor's name says that its levels are bytes."""
+    name = factor.lower()
+    return name in ("chunk", "segment", "stripe") or name.startswith("bytes") or name.endswith(
+        ("_size", "_bytes", "blocksize")
+    )
+
+
+def factor_title(factor: str) -> str:
+    """A factor's name for readers: blanks for underscores."""
+    return factor.replace("_", " ")
+
+
+def level_text(factor: str, level: Level) -> str:
+    """A level for readers: bytes with their unit, whole numbers whole, a dash if missing."""
+    if isinstance(level, str):
+        return level or MISSING
+    if not math.isfinite(level):
+        return MISSING
+    if is_size(factor) and level >= 0:
+        return size(level)
+    return str(int(level)) if float(level).is_integer() else f"{level:g}"
+
+
+def labelled(factor: str, level: Level) -> str:
+    """A level that says what it is, where the level alone would not: "2 processes per node"."""
+    shown = level_text(factor, level)
+    if isinstance(level, str) and factor in ("pattern", "phase", "workload", "target"):
+        return shown
+    if factor == "processes_per_node":
+        return f"{shown} process{'' if shown == '1' else 'es'} per node"
+    if factor in ("nodes", "threads"):
+        noun = {"nodes": "client node", "threads": "thread"}[factor]
+        return f"{shown} {noun}{'' if shown == '1' else 's'}"
+    return f"{factor_title(factor)} {shown}"

@@ -1,0 +1,94 @@
+/* The player: lanes (one per thread) that execute chunks of operations through a driver. */
+#ifndef FSM_PLAYER_H
+#define FSM_PLAYER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fsm_clock.h"
+#include "fsm_driver.h"
+
+#define FSM_BINS 1856 /* results/histogram.py */
+#define FSM_INTERVALS 1024u
+#define FSM_FIRST_WIDTH 10000000ull /* ns */
+#define FSM_ERRORS 1002             /* errno values and the player's own */
+#define FSM_TEXT 4096
+
+struct fsm_latency { /* of one kind */
+    uint64_t counts[FSM_BINS];
+    uint64_t total, least, most; /* ns */
+};
+
+struct fsm_first_error {
+    uint64_t ns; /* when; 0: none */
+    uint64_t index, offset;
+    uint64_t wrong_offset; /* FSM_EVERIFY: of the first wrong byte in the file */
+    int32_t error;
+    uint8_t kind, expected, found;
+    char name[FSM_TEXT];
+};
+
+struct fsm_player;
+
+struct fsm_lane {
+    struct fsm_player *player;
+    void *state; /* the driver's */
+    uint64_t deadline; /* ticks */
+    struct fsm_clock clock;
+    unsigned char *pool, *buffer;
+    struct fsm_latency *latency, *service; /* [FSM_KINDS]; service NULL: no open loop */
+    uint64_t *bytes, *operations;          /* [FSM_INTERVALS] */
+    uint64_t interval, intervals_used, interval_end, width; /* index, count, ticks, ns */
+    uint64_t first_ns, last_ns, io_first_ns, io_last_ns;    /* 0: none yet */
+    uint64_t executed, played, overhead, error_count;       /* overhead in ns */
+    uint64_t errors[FSM_ERRORS];
+    struct fsm_first_error first_error;
+    unsigned index;
+    bool started; /* its thread runs */
+    pthread_t thread;
+};
+
+struct fsm_player {
+    const struct fsm_driver *driver;
+    void *connection;
+    struct fsm_file *files;
+    struct fsm_lane *lanes;
+    size_t pool_bytes, buffer_bytes; /* mapped per lane */
+    uint64_t period;                 /* bytes of the pool that repeat */
+    uint64_t seed, origin_ns, deadline_ns;
+    uint64_t before; /* operations in earlier chunks */
+    uint32_t slots, threads, max_op_bytes;
+    bool tsc, count_metadata, stop_on_error;
+    int stop; /* an error ended the play */
+    /* the chunk that is being played */
+    const struct fsm_op *ops;
+    size_t count;
+    bool paced; /* some operation has a time */
+    /* hand-over to the threads of lanes 1.. */
+    pthread_mutex_t mutex;
+    pthread_cond_t begin, done;
+    uint64_t turn;
+    uint32_t busy;
+    bool quit;
+};
+
+extern struct fsm_clock fsm_base_clock; /* read when the module is loaded */
+
+/* 0 or an errno; on an error what was made is taken down by fsm_player_close. */
+int fsm_player_open(struct fsm_player *player, const struct fsm_config *config,
+                    const unsigned char *pool, size_t period);
+void fsm_player_close(struct fsm_player *player);
+int fsm_player_want_service(struct fsm_player *player); /* 0 or ENOMEM */
+uint64_t fsm_player_play(struct fsm_player *player, const struct fsm_op *ops, size_t count,
+                         bool paced);
+/* A name for a slot that is not open: 0 or ENOMEM. */
+int fsm_file_name(struct fsm_player *player, struct fsm_file *file, const char *name,
+                  size_t length);
+/* lane.c */
+void fsm_lane_run(struct fsm_lane *lane);
+/* ticks of the interval's end are set for the moment `now` */
+void fsm_lane_interval(struct fsm_lane *lane, uint64_t now);
+
+#endif

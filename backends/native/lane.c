@@ -1,0 +1,262 @@
+/* The hot loop: one lane plays its operations of a chunk.
+ *
+ * One clock read is the end of one operation and the start of the next; where something else
+ * was done between them (filling, verifying, looking at directories, waiting for an intended
+ * time) the clock is read again after it.  Nothing is allocated.  The loop is written once
+ * and compiled for each combination of clock, pace and number of threads.
+ */
+#define _GNU_SOURCE
+#include <string.h>
+
+#include "fsm_content.h"
+#include "fsm_player.h"
+
+#define INLINE static inline __attribute__((always_inline))
+#define COLD __attribute__((noinline, cold))
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define PACE_SPIN 50000ull    /* ns before an intended time that are spent watching the clock */
+#define ANCHOR_AGE 100000000ull /* ns after which an anchor is renewed within a chunk */
+
+#define HANDLE_KINDS (FSM_BIT(FSM_READ) | FSM_BIT(FSM_WRITE) | FSM_BIT(FSM_FSYNC) | \
+                      FSM_BIT(FSM_CLOSE) | FSM_BIT(FSM_TRUNCATE))
+#define OPEN_KINDS (FSM_BIT(FSM_OPEN) | FSM_BIT(FSM_CREATE))
+#define DATA_KINDS (FSM_BIT(FSM_READ) | FSM_BIT(FSM_WRITE))
+
+static void set_deadline(struct fsm_lane *lane)
+{
+    uint64_t ns = lane->player->deadline_ns;
+    lane->deadline = ns ? fsm_ticks_at(&lane->clock, ns) : FSM_NEVER;
+}
+
+/* Halve the series: pairs of intervals become one of twice the width. */
+static void fold(struct fsm_lane *lane)
+{
+    for (unsigned i = 0; i < FSM_INTERVALS; i++) {
+        uint64_t bytes = 0, operations = 0;
+        if (i < FSM_INTERVALS / 2) {
+            bytes = lane->bytes[2 * i] + lane->bytes[2 * i + 1];
+            operations = lane->operations[2 * i] + lane->operations[2 * i + 1];
+        }
+        lane->bytes[i] = bytes;
+        lane->operations[i] = operations;
+    }
+    lane->intervals_used = (lane->intervals_used + 1) / 2;
+    lane->width *= 2;
+}
+
+COLD void fsm_lane_interval(struct fsm_lane *lane, uint64_t now)
+{
+    uint64_t ns = fsm_ns(&lane->clock, now), origin = lane->player->origin_ns;
+    if (ns > lane->clock.ns + ANCHOR_AGE) {
+        fsm_clock_anchor(&lane->clock, &fsm_base_clock);
+        set_deadline(lane);
+    }
+    uint64_t elapsed = ns > origin ? ns - origin : 0;
+    while (elapsed / lane->width >= FSM_INTERVALS)
+        fold(lane);
+    lane->interval = elapsed / lane->width;
+    lane->interval_end = fsm_ticks_at(&lane->clock, origin + (lane->interval + 1) * lane->width);
+    if (lane->interval_end <= now) /* by rounding */
+        lane->interval_end = now + 1;
+    if (lane->interval >= lane->intervals_used)
+        lane->intervals_used = lane->interval + 1;
+}
+
+INLINE void record(struct fsm_latency *latency, uint64_t ns)
+{
+    unsigned shift = 57u - (unsigned)__builtin_clzll(ns | 64);
+    uint64_t bin = ((uint64_t)shift << 6) + (ns >> shift);
+    latency->counts[bin < FSM_BINS ? bin : FSM_BINS - 1]++;
+    latency->total += ns;
+    if (ns < latency->least)
+        latency->least = ns;
+    if (ns > latency->most)
+        latency->most = ns;
+}
+
+COLD static void note_error(struct fsm_lane *lane, const struct fsm_op *op, uint64_t end,
+                            int64_t error, const unsigned char *expected, uint64_t wrong)
+{
+    struct fsm_player *player = lane->player;
+    struct fsm_file *file = &player->files[op->file];
+    struct fsm_first_error *first = &lane->first_error;
+    lane->error_count++;
+    lane->errors[error > 0 && error < FSM_ERRORS ? error : FSM_ESHORT - 1]++;
+    if (player->stop_on_error)
+        __atomic_store_n(&player->stop, 1, __ATOMIC_RELAXED);
+    if (first->ns)
+        return;
+    first->ns = fsm_ns(&lane->clock, end);
+    first->index = player->before + (uint64_t)(op - player->ops);
+    first->offset = op->offset;
+    first->error = (int32_t)error;
+    first->kind = op->kind;
+    if (error == FSM_EVERIFY) {
+        first->wrong_offset = op->offset + wrong;
+        first->expected = expected[wrong];
+        first->found = lane->buffer[wrong];
+    }
+    strncpy(first->name, file->name ? file->name : "", sizeof first->name - 1);
+}
+
+/* Offset of the first byte that is not what was written, below 0 if all are right. */
+static int64_t verify(struct fsm_lane *lane, const struct fsm_op *op, const unsigned char **expected)
+{
+    struct fsm_player *player = lane->player;
+    const unsigned char *right = fsm_content(lane->pool, player->period,
+                                             player->files[op->file].key, op->offset, op->size);
+    *expected = right;
+    if (memcmp(right, lane->buffer, op->size) == 0)
+        return -1;
+    int64_t at = 0;
+    while (right[at] == lane->buffer[at])
+        at++;
+    return at;
+}
+
+/* Wait for the intended time (ticks); the deadline is not passed in the wait. */
+COLD static uint64_t pace(struct fsm_lane *lane, uint64_t intended)
+{
+    uint64_t now = fsm_ticks(lane->clock.tsc);
+    if (now >= intended)
+        return now;
+    if (fsm_duration(&lane->clock, intended - now) > PACE_SPIN)
+        fsm_wait_until(fsm_ns(&lane->clock, intended) - PACE_SPIN, 0);
+    do
+        now = fsm_ticks(lane->clock.tsc);
+    while (now < intended);
+    return now;
+}
+
+/* What the player itself refuses, whatever the driver. */
+INLINE int refusal(const struct fsm_op *op, const struct fsm_file *file,
+                   const struct fsm_file *file2)
+{
+    uint32_t bit = FSM_BIT(op->kind);
+    if (bit & HANDLE_KINDS)
+        return file->handle < 0 ? EBADF : 0;
+    if (!file->valid || (op->kind == FSM_RENAME && !file2->valid))
+        return EINVAL;
+    return bit & OPEN_KINDS && file->handle >= 0 ? EBUSY : 0;
+}
+
+INLINE void run(struct fsm_lane *lane, const bool tsc, const bool paced, const bool many)
+{
+    struct fsm_player *player = lane->player;
+    const struct fsm_driver *driver = player->driver;
+    const struct fsm_op *op = player->ops, *const beyond = op + player->count;
+    const uint32_t counted = player->count_metadata ? FSM_ALL_KINDS : DATA_KINDS;
+    const uint32_t prepared = driver->prepare ? driver->prepare_kinds : 0;
+    struct fsm_file *const files = player->files;
+    uint64_t now = fsm_ticks(tsc), first = 0, last = 0, io_first = 0, io_last = 0;
+    uint64_t executed = 0, overhead = 0;
+
+    for (; op < beyond; op++) {
+        if (many && op->stream % player->threads != lane->index)
+            continue;
+        if (UNLIKELY(now >= lane->deadline))
+            break;
+        if (many && UNLIKELY(__atomic_load_n(&player->stop, __ATOMIC_RELAXED)))
+            break;
+        struct fsm_file *file = &files[op->file], *file2 = &files[op->file2];
+        const uint32_t bit = FSM_BIT(op->kind);
+        void *buffer = lane->buffer;
+        uint64_t intended = 0, start = now;
+        int refused = refusal(op, file, file2);
+
+        if (op->kind == FSM_WRITE) {
+            buffer = fsm_content(lane->pool, player->period, file->key, op->offset, op->size);
+            now = fsm_ticks(tsc);
+            overhead += now - start;
+        } else if (UNLIKELY(bit & prepared) && !refused) {
+            int answer = driver->prepare(lane->state, op, file, file2);
+            if (answer > 0)
+                refused = answer;
+            if (answer) {
+                now = fsm_ticks(tsc);
+                overhead += now - start;
+            }
+        }
+        if (paced && op->time) {
+            intended = fsm_ticks_at(&lane->clock, player->origin_ns + op->time);
+            if (intended >= lane->deadline)
+                break;
+            now = pace(lane, intended);
+        }
+        start = now;
+        struct fsm_status status = {0, refused};
+        if (!UNLIKELY(refused))
+            status = driver->execute(lane->state, op, file, file2, buffer);
+        const uint64_t end = now = fsm_ticks(tsc);
+
+        executed++;
+        if (UNLIKELY(!first))
+            first = start;
+        last = end;
+        const unsigned char *expected = NULL;
+        int64_t wrong = -1;
+        if (UNLIKELY(op->flags & FSM_VERIFY) && op->kind == FSM_READ && !status.error) {
+            wrong = verify(lane, op, &expected);
+            if (wrong >= 0)
+                status = (struct fsm_status){0, FSM_EVERIFY};
+            now = fsm_ticks(tsc);
+            overhead += now - end;
+        }
+        if (UNLIKELY(end >= lane->interval_end))
+            fsm_lane_interval(lane, end);
+        if (bit & DATA_KINDS) {
+            io_first = io_first ? io_first : start;
+            io_last = end;
+            lane->bytes[lane->interval] += (uint64_t)status.bytes;
+        }
+        if (UNLIKELY(status.error)) {
+            note_error(lane, op, end, status.error, expected, (uint64_t)wrong);
+            if (player->stop_on_error)
+                break;
+            continue;
+        }
+        lane->operations[lane->interval] += (bit & counted) != 0;
+        const uint64_t from = paced && intended && intended < start ? intended : start;
+        record(&lane->latency[op->kind], fsm_duration(&lane->clock, end - from));
+        if (paced && intended)
+            record(&lane->service[op->kind], fsm_duration(&lane->clock, end - start));
+    }
+    lane->played = executed;
+    lane->executed += executed;
+    lane->overhead += fsm_duration(&lane->clock, overhead);
+    if (first && !lane->first_ns)
+        lane->first_ns = fsm_ns(&lane->clock, first);
+    if (last)
+        lane->last_ns = fsm_ns(&lane->clock, last);
+    if (io_first && !lane->io_first_ns)
+        lane->io_first_ns = fsm_ns(&lane->clock, io_first);
+    if (io_last)
+        lane->io_last_ns = fsm_ns(&lane->clock, io_last);
+}
+
+#define VARIANT(name, tsc, paced, many)                                                       \
+    __attribute__((noinline)) static void name(struct fsm_lane *lane)                         \
+    {                                                                                         \
+        run(lane, tsc, paced, many);                                                          \
+    }
+VARIANT(run_mono, false, false, false)
+VARIANT(run_mono_many, false, false, true)
+VARIANT(run_mono_paced, false, true, false)
+VARIANT(run_mono_paced_many, false, true, true)
+VARIANT(run_tsc, true, false, false)
+VARIANT(run_tsc_many, true, false, true)
+VARIANT(run_tsc_paced, true, true, false)
+VARIANT(run_tsc_paced_many, true, true, true)
+
+void fsm_lane_run(struct fsm_lane *lane)
+{
+    static void (*const variants[8])(struct fsm_lane *) = {
+        run_mono, run_mono_many, run_mono_paced, run_mono_paced_many,
+        run_tsc,  run_tsc_many,  run_tsc_paced,  run_tsc_paced_many,
+    };
+    const struct fsm_player *player = lane->player;
+    fsm_clock_anchor(&lane->clock, &fsm_base_clock);
+    set_deadline(lane);
+    fsm_lane_interval(lane, fsm_ticks(player->tsc));
+    variants[player->tsc * 4 + player->paced * 2 + (player->threads > 1)](lane);
+}

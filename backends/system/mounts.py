@@ -1,0 +1,110 @@
+"""What is mounted where: /proc/self/mountinfo."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.system import libc
+
+MOUNTINFO = Path("/proc/self/mountinfo")
+
+
+@dataclass(frozen=True)
+class Mount:
+    """One line of mountinfo (proc(5))."""
+
+    id: int
+    device: str  # "major:minor" of st_dev
+    root: str
+    point: str
+    options: str  # of this mount
+    fstype: str
+    source: str
+    super_options: str  # of the file system
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the mount or its file system refuses to write."""
+        return "ro" in self.options.split(",") or "ro" in self.super_options.split(",")
+
+
+def parse_mountinfo(text: str) -> list[Mount]:
+    """The mounts of a mountinfo text, in its order; lines that are none are left out."""
+    found = []
+    for line in text.splitlines():
+        left, separator, right = line.partition(" - ")
+        fields, rest = left.split(" "), right.split(" ")
+        if not separator or len(fields) < 6 or len(rest) < 2:
+            continue
+        found.append(
+            Mount(
+                id=int(fields[0]),
+                device=fields[2],
+                root=_plain(fields[3]),
+                point=_plain(fields[4]),
+                options=fields[5],
+                fstype=rest[0],
+                source=_plain(rest[1]),
+                super_options=rest[2] if len(rest) > 2 else "",
+            )
+        )
+    return found
+
+
+def _plain(field: str) -> str:
+    """mountinfo writes blank, tab, newline and backslash as octal."""
+    octal = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
+    return octal
+
+
+def mounts() -> list[Mount]:
+    """The mounts of this mount namespace; a later one hides an earlier one at its point."""
+    return parse_mountinfo(os.fsdecode(MOUNTINFO.read_bytes()))
+
+
+def mount_of(path: Path | str) -> Mount:
+    """The mount that holds `path` (exact: by mount id, links followed); OSError if missing."""
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        info = Path(f"/proc/self/fdinfo/{descriptor}").read_text()
+    finally:
+        os.close(descriptor)
+    number = int(re.findall(r"^mnt_id:\s*(\d+)", info, re.MULTILINE)[0])
+    for mount in mounts():
+        if mount.id == number:
+            return mount
+    raise BackendError(f"{path}: its mount ({number}) is not in {MOUNTINFO}")
+
+
+def mounted_at(point: Path | str) -> Mount | None:
+    """The topmost mount exactly at `point` (an absolute path without links)."""
+    at_point = [mount for mount in mounts() if mount.point == str(point)]
+    return at_point[-1] if at_point else None
+
+
+def mounted_below(folder: Path | str) -> list[Mount]:
+    """All mounts at or below `folder`."""
+    prefix = str(folder).rstrip("/") + "/"
+    return [mount for mount in mounts() if f"{mount.point}/".startswith(prefix)]
+
+
+def unmount(point: Path | str, patience: float = 5.0) -> None:
+    """Detach what is mounted at `point`; a busy one is tried again for `patience` seconds.
+
+    OSError with EBUSY if it is still in use then: it is never detached lazily, because the
+    device below would stay taken by nobody knows whom.
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            return libc.umount(str(point))
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() >= deadline:
+                raise
+        time.sleep(0.05)

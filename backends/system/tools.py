@@ -1,0 +1,83 @@
+"""Other people's programs: found, started with a deadline, never through a shell."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fsmatrix.backends.errors import ToolError
+
+DEADLINE = 10.0  # seconds, unless the caller knows better
+_GRACE = 1.0  # seconds that a killed program gets to disappear
+_SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a program gave."""
+
+    argv: tuple[str, ...]
+    returncode: int
+    stdout: str
+    stderr: str
+
+    @property
+    def complaint(self) -> str:
+        """Its error text in one line."""
+        return " ".join((self.stderr.strip() or self.stdout.strip() or "no output").split())
+
+
+def find(name: str) -> str | None:
+    """Path of a program on PATH or in the system's sbin folders; None if there is none."""
+    folders = [os.environ.get("PATH", os.defpath), *_SYSTEM_FOLDERS]
+    return shutil.which(name, path=os.pathsep.join(folders))
+
+
+def run(argv: Sequence[str], deadline: float = DEADLINE, check: bool = True) -> Ran:
+    """Run a program to its end.
+
+    ToolError if it is missing, takes longer than `deadline` seconds (it is then killed; one
+    that cannot be killed is left behind and not waited for), or, with `check`, fails.
+    """
+    program = find(argv[0])
+    if program is None:
+        raise ToolError(f"{argv[0]} is not installed (not on PATH)")
+    command = (program, *argv[1:])
+    with_c_locale = {**os.environ, "LC_ALL": "C"}
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=with_c_locale,
+        text=True,
+        errors="replace",
+    )
+    try:
+        stdout, stderr = process.communicate(timeout=deadline)
+    except subprocess.TimeoutExpired as error:
+        _end(process)
+        raise ToolError(
+            f"{shlex.join(argv)} did not end within {deadline:g} s and was killed"
+        ) from error
+    except BaseException:
+        _end(process)
+        raise
+    ran = Ran(tuple(argv), process.returncode, stdout, stderr)
+    if check and ran.returncode:
+        raise ToolError(f"{shlex.join(argv)} failed ({ran.returncode}): {ran.complaint}")
+    return ran
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    try:
+        process.communicate(timeout=_GRACE)
+    except subprocess.TimeoutExpired:  # stuck in the kernel: waiting would hang us as well
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()

@@ -1,0 +1,133 @@
+"""Merge N synthetic run files and print seconds, peak memory, and both per run.
+
+    python bench/merge.py --runs 10000
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from fsmatrix.results import histogram
+from fsmatrix.results.case import Case, Geometry
+from fsmatrix.results.record import Finding, Latency, Phase, RunRecord
+from fsmatrix.results.store import Store
+
+TARGETS = ("xfs", "ext4", "btrfs", "cephfs")
+SIZES = (4096, 65536, 1 << 20)
+
+
+def phase(name: str, ranks: int, chunk: int, random: np.random.Generator) -> Phase:
+    """A phase with latencies of two kinds and a series of ten intervals."""
+    operations = random.integers(200, 2000, ranks)
+    latency = {}
+    for kind in (name, "close"):
+        nanoseconds = random.lognormal(11, 0.5, int(operations.sum())).astype(np.int64)
+        latency[kind] = Latency(
+            counts=np.bincount(histogram.bin_of(nanoseconds), minlength=histogram.BINS),
+            total=float(nanoseconds.sum()) / 1e9,
+            minimum=float(nanoseconds.min()) / 1e9,
+            maximum=float(nanoseconds.max()) / 1e9,
+        )
+    end = 0.5 + random.random(ranks) / 10
+    return Phase(
+        name=name,
+        start=random.random(ranks) / 1e4,
+        end=end,
+        bytes=operations * chunk,
+        operations=operations,
+        errors=np.zeros(ranks, dtype=np.int64),
+        io_start=random.random(ranks) / 1e3,
+        io_end=end - 1e-3,
+        latency=latency,
+        interval=0.1,
+        interval_bytes=random.integers(0, 1 << 24, 10),
+        interval_operations=random.integers(0, 1 << 12, 10),
+        began=1.7e9,
+        clock_uncertainty=2e-6,
+    )
+
+
+def record(index: int, ranks: int = 4, names: tuple[str, ...] = ("write", "read")) -> RunRecord:
+    """The synthetic run number `index`."""
+    random = np.random.default_rng(index)
+    chunk = SIZES[index // len(TARGETS) % len(SIZES)]
+    case = Case(
+        target=TARGETS[index % len(TARGETS)],
+        workload="pattern",
+        options={"chunk_size": chunk},
+        geometry=Geometry(1, ranks),
+    )
+    block = index // (len(TARGETS) * len(SIZES))
+    failed = index % 97 == 0
+    return RunRecord(
+        case=case.canonical,
+        case_id=case.case_id,
+        work_id=case.work_id,
+        repetition=block,
+        attempt=1,
+        block=block,
+        attachment=f"{case.target}-{block}",
+        session=f"s{block}",
+        status="failed" if failed else "ok",
+        error="rank 1: ENOSPC in file 3 at 4096" if failed else "",
+        engine="player-c",
+        engine_version="1",
+        started="2026-01-01T00:00:00Z",
+        duration=1.5,
+        coordinates={"target": case.target, "chunk_size": chunk, "processes_per_node": ranks},
+        environment={"kernel": "6.1.0", "target": case.target},
+        ranks=tuple({"host": "node1", "rank": rank} for rank in range(ranks)),
+        phases=() if failed else tuple(phase(name, ranks, chunk, random) for name in names),
+        findings=(Finding("too-short", 1, "warning", "window below 1 s"),) if index % 10 else (),
+    )
+
+
+def measure(runs: int, directory: Path) -> dict[str, float]:
+    """Write and merge; seconds, bytes and peak memory."""
+    store = Store.create(directory / "store")
+    began = time.perf_counter()
+    store.append(record(index) for index in range(runs))
+    written = time.perf_counter()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    merged = store.merge()
+    ended = time.perf_counter()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    size = sum(path.stat().st_size for path in store.files())
+    return {
+        "runs": runs,
+        "write_seconds": written - began,
+        "merge_seconds": ended - written,
+        "merge_milliseconds_per_run": (ended - written) / runs * 1e3,
+        "run_files_bytes": size,
+        "campaign_file_bytes": merged.stat().st_size,
+        "peak_before_merge_bytes": before,
+        "peak_bytes": peak,
+        "peak_growth_per_run_bytes": (peak - before) / runs,
+        "peak_to_run_files": peak / size,
+    }
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=10000)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="fsmatrix-bench-") as directory:
+        result = measure(options.runs, Path(directory))
+    if options.json:
+        print(json.dumps(result))
+        return
+    for name, value in result.items():
+        print(f"{name:32} {value:14,.3f}")
+
+
+if __name__ == "__main__":
+    main()

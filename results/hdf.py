@@ -1,0 +1,181 @@
+"""HDF5 as netCDF-4 reads it, made and read in memory, and files that appear whole or not.
+
+A dimension is a dimension scale; one without values of its own carries netCDF's name for
+that.  Small files are built in memory and written in one go: a run file costs one write,
+one fsync and one rename.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from fsmatrix.results.schema import (
+    SCHEMA_VERSION,
+    DamagedFileError,
+    ForeignFileError,
+    NewerSchemaError,
+    ResultError,
+)
+
+LIBVER = ("earliest", "v108")
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable.%10d"
+TEXT = h5py.string_dtype()
+PACK_FROM = 512  # bytes: smaller arrays are stored as they are
+# what h5py raises when it meets nonsense in a file
+HDF5_ERRORS = (
+    OSError, RuntimeError, KeyError, ValueError, TypeError, IndexError, AttributeError,
+    OverflowError, MemoryError, ArithmeticError,
+)  # fmt: skip
+
+Upgrade = Callable[[h5py.File], None]
+UPGRADES: dict[int, Upgrade] = {}  # version -> brings a run file (in memory) to version + 1
+
+
+class Group:
+    """A group with its dimensions, while it is being written."""
+
+    def __init__(self, group: h5py.Group) -> None:
+        self.h5 = group
+        self._scales: dict[str, h5py.Dataset] = {}
+
+    def dimension(self, name: str, size: int) -> None:
+        """A dimension without values of its own."""
+        scale = self.h5.create_dataset(name, shape=(size,), dtype=">f4")
+        self._scale(name, scale, NO_VARIABLE % size)
+
+    def coordinate(self, name: str, values: Any, attributes: Mapping[str, Any]) -> None:
+        """A dimension with its values: a coordinate variable."""
+        self._scale(name, self._dataset(name, values, attributes), name)
+
+    def variable(
+        self, name: str, values: Any, dims: Sequence[str], attributes: Mapping[str, Any]
+    ) -> None:
+        """A variable; `values` has one axis per dimension of `dims`."""
+        dataset = self._dataset(name, values, attributes)
+        for axis, dim in enumerate(dims):
+            h5py.h5ds.attach_scale(dataset.id, self._scales[dim].id, axis)
+
+    def attributes(self, values: Mapping[str, Any]) -> None:
+        """Attributes of the group."""
+        for name, value in values.items():
+            self.h5.attrs[name] = value
+
+    def _scale(self, name: str, dataset: h5py.Dataset, label: str) -> None:
+        h5py.h5ds.set_scale(dataset.id, label.encode())
+        self._scales[name] = dataset
+
+    def _dataset(self, name: str, values: Any, attributes: Mapping[str, Any]) -> h5py.Dataset:
+        if isinstance(values, np.ndarray) and values.nbytes >= PACK_FROM:
+            dataset = self.h5.create_dataset(
+                name, data=values, chunks=values.shape, compression=1, shuffle=True
+            )
+        elif isinstance(values, np.ndarray):
+            dataset = self.h5.create_dataset(name, data=values)
+        else:
+            dataset = self.h5.create_dataset(name, data=list(values), dtype=TEXT)
+        for key, value in attributes.items():
+            dataset.attrs[key] = value
+        return dataset
+
+
+def image(fill: Callable[[h5py.File], None]) -> bytes:
+    """The bytes of an HDF5 file that `fill` makes, without touching a disk."""
+    with h5py.File(
+        "image", "w", driver="core", backing_store=False, block_size=1 << 16, libver=LIBVER
+    ) as file:
+        fill(file)
+        file.flush()
+        return bytes(file.id.get_file_image())
+
+
+@contextmanager
+def reading(path: Path, kind: str) -> Iterator[h5py.File]:
+    """The file at `path` as a copy in memory, upgraded to this schema.
+
+    `kind` is the `format` that it must have.  Whatever is wrong comes as a ResultError.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ResultError(path, f"cannot be read: {error.strerror or error}") from error
+    _check_signature(path, data)
+    try:
+        with _open_image(data) as file:
+            _check_schema(path, file, kind)
+            yield file
+    except ResultError:
+        raise
+    except HDF5_ERRORS as error:
+        raise DamagedFileError(path, f"truncated or damaged HDF5 file ({_line(error)})") from error
+
+
+def _open_image(data: bytes) -> h5py.File:
+    access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
+    access.set_fapl_core(1 << 16, False)
+    access.set_file_image(data)
+    return h5py.File(h5py.h5f.open(b"image", h5py.h5f.ACC_RDWR, fapl=access))
+
+
+def _check_signature(path: Path, data: bytes) -> None:
+    if not data:
+        raise DamagedFileError(path, "truncated: the file is empty")
+    if data.startswith(SIGNATURE):
+        return
+    if SIGNATURE.startswith(data[: len(SIGNATURE)]) or not any(data[: len(SIGNATURE)]):
+        raise DamagedFileError(path, "truncated or damaged: the HDF5 signature is not whole")
+    raise ForeignFileError(path, "not an HDF5 file")
+
+
+def _check_schema(path: Path, file: h5py.File, kind: str) -> None:
+    found = file.attrs.get("format")
+    if found != kind:
+        what = f"a {found!r} file" if isinstance(found, str) else "an HDF5 file of another program"
+        raise ForeignFileError(path, f"{what}, not a {kind!r} file")
+    version = int(file.attrs["schema_version"])
+    if version > SCHEMA_VERSION:
+        raise NewerSchemaError(path, version)
+    while version < SCHEMA_VERSION:
+        if version not in UPGRADES:
+            raise ResultError(path, f"schema {version} is not known to this fsmatrix")
+        UPGRADES[version](file)
+        version += 1
+
+
+def _line(error: BaseException) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:200]
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """`data` at `path`, durable, or nothing: written aside, synced, renamed, directory synced.
+
+    OSError as the system gives it (ENOSPC, EACCES...); what was written aside is removed.
+    """
+    aside = path.with_name(f".{path.name}.tmp")
+    try:
+        with aside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except OSError:
+        aside.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make names in `directory` durable."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

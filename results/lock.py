@@ -1,0 +1,256 @@
+"""One writer per shard of a store: lock files that a crash does not leave standing.
+
+locks/shard-<k>-of-<n>.json says who holds it.  Whether the holder lives is told by boot id,
+pid and the process's start time; of another machine only by its job.  Lock files appear
+whole (a hard link), which also holds on NFS.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+
+from fsmatrix.results.schema import ResultError
+
+FOLDER = "locks"
+NAME = re.compile(r"shard-(\d+)-of-(\d+)\.json")
+NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+TRIES = 5
+
+
+class LockedError(ResultError):
+    """Another run is writing to this store."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a lock."""
+
+    k: int
+    n: int
+    host: str
+    boot_id: str
+    namespace: str  # of pids: a pid means nothing in another one
+    pid: int
+    started: str  # start time of the process in clock ticks since boot
+    job: str
+    restart: int  # how often Slurm requeued the job
+    since: str
+
+    @classmethod
+    def me(cls, k: int, n: int, job: str) -> Holder:
+        """This process."""
+        pid = os.getpid()
+        return cls(
+            k=k,
+            n=n,
+            host=os.uname().nodename,
+            boot_id=_boot_id(),
+            namespace=_namespace(),
+            pid=pid,
+            started=_start_time(pid),
+            job=job,
+            restart=_restarts(),
+            since=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+    def gone(self, me: Holder, job_dead: Callable[[str], bool]) -> bool:
+        """Whether this holder is certainly dead, seen from `me`."""
+        if self.boot_id == me.boot_id and self.namespace == me.namespace:
+            return _start_time(self.pid) != self.started
+        if self.boot_id != me.boot_id and self.host == me.host:
+            return True  # the machine was booted since
+        if self.job and self.job == me.job and self.restart < me.restart:
+            return True  # the same job, requeued
+        return bool(self.job) and job_dead(self.job)
+
+
+class ShardLock:
+    """Context manager: the right to write shard `k` of `n` (1 <= k <= n) to a store.
+
+    `job` is the scheduler's id of this job, `job_dead` tells whether a job is known to have
+    ended.  LockedError if another process writes this shard, or divides the store otherwise.
+    """
+
+    def __init__(
+        self,
+        directory: Path | str,
+        k: int = 1,
+        n: int = 1,
+        job: str = "",
+        job_dead: Callable[[str], bool] = lambda job: False,  # noqa: ARG005
+    ) -> None:
+        if not 1 <= k <= n:
+            raise ValueError(f"shard {k}/{n}: k must lie between 1 and n")
+        self.directory = Path(directory)
+        self.folder = self.directory / FOLDER
+        self.path = self.folder / f"shard-{k}-of-{n}.json"
+        self._k, self._n, self._job, self._job_dead = k, n, job, job_dead
+        self._mine: Holder | None = None
+
+    def __enter__(self) -> ShardLock:
+        self.acquire()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+    def acquire(self) -> None:
+        """Take the lock; stale ones are removed."""
+        me = Holder.me(self._k, self._n, self._job)
+        try:
+            self.folder.mkdir(exist_ok=True)
+            self._take(me)
+        except OSError as error:
+            raise ResultError(self.folder, f"cannot lock: {error.strerror}") from error
+        self._mine = me
+        try:
+            self._refuse_other_division(me)
+        except LockedError:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Give it back; only what this process itself took."""
+        mine, self._mine = self._mine, None
+        if mine is not None and mine.pid == os.getpid() and _read(self.path) == mine:
+            self.path.unlink(missing_ok=True)
+
+    def _take(self, me: Holder) -> None:
+        for _ in range(TRIES):
+            if _create(self.path, me):
+                return
+            self._clear(self.path, me)
+        raise LockedError(self.directory, f"the lock {self.path} changes hands all the time")
+
+    def _refuse_other_division(self, me: Holder) -> None:
+        """Another number of shards must not be live."""
+        for path in sorted(self.folder.iterdir()):
+            match = NAME.fullmatch(path.name)
+            if match and int(match[2]) != self._n:
+                self._clear(path, me)
+
+    def _clear(self, path: Path, me: Holder) -> None:
+        """Remove a stale lock file; LockedError if its holder lives or may live."""
+        holder = _read_patiently(path)
+        if holder is None:
+            if not path.exists():
+                return
+            raise LockedError(
+                self.directory, f"the lock file {path} is damaged; if no run is live, remove it"
+            )
+        if not holder.gone(me, self._job_dead):
+            raise LockedError(self.directory, _refusal(holder, path, me, self.directory))
+        _steal(path, holder)
+
+
+def _refusal(holder: Holder, path: Path, me: Holder, directory: Path) -> str:
+    job = f", job {holder.job}" if holder.job else ""
+    shard = f", shard {holder.k}/{holder.n}" if holder.n > 1 or me.n > 1 else ""
+    text = (
+        f"another fsmatrix run (pid {holder.pid} on {holder.host} since {holder.since}"
+        f"{job}{shard}) is writing to {directory}"
+    )
+    if holder.n != me.n:
+        text += f"; it divides the campaign into {holder.n}, not {me.n}: wait for its end"
+    if (holder.boot_id, holder.namespace) != (me.boot_id, me.namespace):
+        text += f"; whether it lives cannot be seen from {me.host}: if it does not, remove {path}"
+    return text
+
+
+def _create(path: Path, holder: Holder) -> bool:
+    """Make the lock file, whole; False if there is one."""
+    text = json.dumps(asdict(holder)) + "\n"
+    aside = path.with_name(f".{path.name}.{holder.host}.{holder.pid}")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        try:
+            os.link(aside, path)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            return _create_without_link(path, text)
+        return True
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _create_without_link(path: Path, text: str) -> bool:
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _steal(path: Path, holder: Holder) -> None:
+    """Remove the lock file of `holder`, unless another process was faster."""
+    aside = path.with_name(f".{path.name}.stale.{os.uname().nodename}.{os.getpid()}")
+    try:
+        path.rename(aside)
+    except FileNotFoundError:
+        return
+    found = _read(aside)
+    if found is not None and found != holder:
+        _create(path, found)  # a living one, just made: give it back
+    aside.unlink(missing_ok=True)
+
+
+def _read_patiently(path: Path) -> Holder | None:
+    for _ in range(TRIES):
+        holder = _read(path)
+        if holder is not None or not path.exists():
+            return holder
+        time.sleep(0.05)
+    return None
+
+
+def _read(path: Path) -> Holder | None:
+    """The holder in a lock file; None if there is no whole one."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    names = {field.name for field in fields(Holder)}
+    if not isinstance(data, dict) or set(data) != names:
+        return None
+    return Holder(**data)
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def _namespace() -> str:
+    return str(Path("/proc/self/ns/pid").readlink())
+
+
+def _restarts() -> int:
+    text = os.environ.get("SLURM_RESTART_COUNT", "0")
+    return int(text) if text.isdecimal() else 0
+
+
+def _start_time(pid: int) -> str:
+    """Clock ticks from boot to the start of a process; "" if there is none (or a zombie)."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    state, *rest = text.rpartition(")")[2].split()
+    return "" if state in "ZX" else rest[18]

@@ -1,0 +1,73 @@
+"""Merge run files into one campaign file, one run in memory at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import h5py
+
+from fsmatrix.results import hdf
+from fsmatrix.results.campaignfile import CampaignWriter
+from fsmatrix.results.runfile import read_run
+from fsmatrix.results.schema import ResultError
+
+Progress = Callable[[int], None]
+
+
+def merge_files(
+    files: Iterable[Path],
+    target: Path,
+    campaign: str = "",
+    root: Path | None = None,
+    progress: Progress | None = None,
+) -> list[ResultError]:
+    """Stream `files`, ordered by run id, into a campaign file at `target`.
+
+    Files that cannot be used are left out, named in the file (relative to `root`) and
+    returned.  `campaign` is the text of campaign.json; `progress` is told the number of
+    files seen.  The file appears whole or not at all; OSError as the system gives it.
+    """
+    target = Path(target)
+    aside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    left_out: list[ResultError] = []
+    try:
+        with h5py.File(aside, "w", libver=hdf.LIBVER) as file:
+            writer = CampaignWriter(file)
+            for seen, path in enumerate(files, 1):
+                error = _add(writer, path)
+                if error is not None:
+                    left_out.append(error)
+                if progress is not None:
+                    progress(seen)
+            writer.finish(campaign, [_named(error, root) for error in left_out])
+        with aside.open("rb") as handle:
+            os.fsync(handle.fileno())
+        aside.replace(target)
+    finally:
+        aside.unlink(missing_ok=True)
+    hdf.sync_directory(target.parent)
+    return left_out
+
+
+def _add(writer: CampaignWriter, path: Path) -> ResultError | None:
+    try:
+        record = read_run(path)
+        if path.stem != record.run_id:
+            return ResultError(path, f"holds run {record.run_id}: renamed, or copied here")
+        writer.add(record)
+    except ResultError as error:
+        return error
+    except ValueError as error:  # a case that is none
+        return ResultError(path, str(error))
+    return None
+
+
+def _named(error: ResultError, root: Path | None) -> dict[str, str]:
+    path = error.path
+    inside = root is not None and path.is_relative_to(root)
+    return {
+        "file": str(path.relative_to(root)) if inside and root else path.name,
+        "reason": error.reason,
+    }

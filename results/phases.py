@@ -1,0 +1,256 @@
+"""The phases of a run file: arrays [phase, rank], latencies [phase, kind, bin], series.
+
+Phases may have different numbers of workers and intervals; shorter ones are padded with
+NaN or -1 and `workers` and `intervals` say the true number.  A dimension is at least one
+long (netCDF knows no empty dimension of a fixed size); without phases nothing is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from fsmatrix.results import histogram
+from fsmatrix.results.hdf import Group
+from fsmatrix.results.record import Floats, Integers, Latency, Phase
+from fsmatrix.results.schema import InvalidRecordError, decode_text, encode_text, from_json, to_json
+
+# name -> unit, meaning
+TIMES = {
+    "start": "first operation began, after the phase's agreed start",
+    "end": "last operation ended",
+}
+OPTIONAL_TIMES = {
+    "io_start": "first data operation began",
+    "io_end": "last data operation ended",
+    "overhead": "time spent filling and verifying buffers",
+}
+COUNTS = {
+    "bytes": ("B", "bytes moved"),
+    "operations": ("1", "completed operations"),
+    "errors": ("1", "failed operations"),
+}
+SERIES = {
+    "interval_bytes": ("B", "bytes of all workers in this interval"),
+    "interval_operations": ("1", "operations of all workers in this interval"),
+}
+SCALARS = {
+    "interval": ("interval_width", "s", "width of one interval; 0 = no series"),
+    "began": ("began", "s", "Unix time of the agreed start"),
+    "clock_uncertainty": ("clock_uncertainty", "s", "largest uncertainty of a clock offset"),
+}
+LATENCY = {
+    "total": ("latency_total", "sum of all latencies"),
+    "minimum": ("latency_min", "smallest latency"),
+    "maximum": ("latency_max", "largest latency"),
+}
+PHASE_JSON = ("errors_by_errno", "facts")
+FILL = -1
+NAN = float("nan")
+
+
+def check(path: Path, phases: Sequence[Phase]) -> None:
+    """InvalidRecordError if the arrays of a phase do not fit together."""
+    for phase in phases:
+        for name in (*TIMES, *OPTIONAL_TIMES, *COUNTS):
+            values = getattr(phase, name)
+            if values is not None and np.shape(values) != np.shape(phase.start)[:1]:
+                raise InvalidRecordError(
+                    path,
+                    f"phase {phase.name!r}: {name} has shape {np.shape(values)}, "
+                    f"start has {np.shape(phase.start)}; both must be [rank]",
+                )
+        given = [getattr(phase, name) for name in SERIES]
+        lengths = {np.shape(values) for values in given if values is not None}
+        if len(lengths) > 1 or any(len(shape) != 1 for shape in lengths):
+            raise InvalidRecordError(
+                path, f"phase {phase.name!r}: interval series of shapes {sorted(lengths)}"
+            )
+        for kind, latency in phase.latency.items():
+            if np.shape(latency.counts) != (histogram.BINS,):
+                raise InvalidRecordError(
+                    path,
+                    f"phase {phase.name!r}: latency counts of {kind!r} have shape "
+                    f"{np.shape(latency.counts)}, not ({histogram.BINS},)",
+                )
+
+
+def write(root: Group, phases: Sequence[Phase]) -> None:
+    """All phases into the root group."""
+    if not phases:
+        return
+    workers = [len(phase.start) for phase in phases]
+    root.coordinate("phase", texts([p.name for p in phases]), {"long_name": "timed part of a run"})
+    root.dimension("rank", max(1, *workers))
+    root.variable(
+        "workers", integers(workers), ["phase"], {"units": "1", "long_name": "number of workers"}
+    )
+    for name, meaning in (TIMES | OPTIONAL_TIMES).items():
+        rows = [getattr(phase, name) for phase in phases]
+        _table(root, name, rows, "rank", {"units": "s", "long_name": meaning})
+    for name, (unit, meaning) in COUNTS.items():
+        rows = [getattr(phase, name) for phase in phases]
+        _table(root, name, rows, "rank", {"units": unit, "long_name": meaning})
+    for field, (name, unit, meaning) in SCALARS.items():
+        column = np.array([getattr(phase, field) for phase in phases], dtype=np.float64)
+        root.variable(name, column, ["phase"], {"units": unit, "long_name": meaning})
+    for name in PHASE_JSON:
+        column_json = [to_json(getattr(phase, name)) for phase in phases]
+        root.variable(name, column_json, ["phase"], {"long_name": f"{name} (JSON)"})
+    _write_series(root, phases)
+    _write_latency(root, phases)
+
+
+def _write_series(root: Group, phases: Sequence[Phase]) -> None:
+    lengths = [
+        max((len(v) for v in (p.interval_bytes, p.interval_operations) if v is not None), default=0)
+        for p in phases
+    ]
+    if all(p.interval_bytes is None and p.interval_operations is None for p in phases):
+        return
+    root.dimension("interval", max(1, *lengths))
+    root.variable(
+        "intervals", integers(lengths), ["phase"], {"units": "1", "long_name": "length of series"}
+    )
+    for name, (unit, meaning) in SERIES.items():
+        rows = [getattr(phase, name) for phase in phases]
+        _table(root, name, rows, "interval", {"units": unit, "long_name": meaning})
+
+
+def _table(
+    root: Group, name: str, rows: Sequence[Any], dim: str, attributes: Mapping[str, Any]
+) -> None:
+    """A variable [phase, dim]; left out if no phase gives it, `given` if only some do."""
+    given = np.array([row is not None for row in rows], dtype=np.int8)
+    if not given.any():
+        return
+    size = root.h5[dim].shape[0]
+    whole = name in COUNTS or name in SERIES
+    extra: dict[str, Any] = {"_FillValue": np.int64(FILL) if whole else np.float64(NAN)}
+    if not given.all():
+        extra["given"] = given
+    table = padded(rows, size, FILL if whole else NAN)
+    root.variable(name, table, ["phase", dim], {**attributes, **extra})
+
+
+def _write_latency(root: Group, phases: Sequence[Phase]) -> None:
+    kinds = sorted({kind for phase in phases for kind in phase.latency})
+    if not kinds:
+        return
+    counts = np.zeros((len(phases), len(kinds), histogram.BINS), dtype=np.int64)
+    given = np.zeros(counts.shape[:2], dtype=np.int8)
+    sums = {field: np.full(given.shape, NAN) for field in LATENCY}
+    for row, phase in enumerate(phases):
+        for kind, latency in phase.latency.items():
+            column = kinds.index(kind)
+            counts[row, column] = latency.counts
+            given[row, column] = 1
+            for field, table in sums.items():
+                table[row, column] = getattr(latency, field)
+    bins = np.flatnonzero(counts.any(axis=(0, 1)))
+    bins = bins if bins.size else np.zeros(1, dtype=np.int64)
+    root.coordinate("kind", texts(kinds), {"long_name": "kind of operation"})
+    root.coordinate(
+        "bin", bins.astype(np.int64), {"long_name": "index of a bin that is not empty somewhere"}
+    )
+    edges = {"bin_lower": histogram.lower_edges(), "bin_upper": histogram.upper_edges()}
+    for name, edge in edges.items():
+        root.variable(
+            name, edge[bins] / 1e9, ["bin"], {"units": "s", "long_name": "bin is [lower, upper)"}
+        )
+    dims = ["phase", "kind"]
+    root.variable(
+        "latency_count", np.ascontiguousarray(counts[:, :, bins]), [*dims, "bin"],
+        {"units": "1", "long_name": "operations whose latency fell into the bin"},
+    )  # fmt: skip
+    root.variable("latency_given", given, dims, {"long_name": "1 = the phase has this kind"})
+    for field, (name, meaning) in LATENCY.items():
+        root.variable(name, sums[field], dims, {"units": "s", "long_name": meaning})
+
+
+def read(file: h5py.File) -> tuple[Phase, ...]:
+    """The phases of a run file."""
+    if "phase" not in file:
+        return ()
+    names = strings(file["phase"])
+    columns: dict[str, Sequence[Any]] = {"name": names}
+    workers = file["workers"][...]
+    for name in (*TIMES, *OPTIONAL_TIMES, *COUNTS):
+        columns[name] = _rows(file, name, workers)
+    for name in SERIES:
+        columns[name] = _rows(file, name, file["intervals"][...] if "intervals" in file else workers)
+    for field, (name, _, _) in SCALARS.items():
+        columns[field] = file[name][...].tolist()
+    for name in PHASE_JSON:
+        columns[name] = [from_json(text) for text in file[name].asstr()[...]]
+    columns["latency"] = _read_latency(file, len(names))
+    return tuple(
+        Phase(**{field: values[row] for field, values in columns.items()})
+        for row in range(len(names))
+    )
+
+
+def _rows(file: h5py.File, name: str, sizes: Integers) -> Sequence[npt.NDArray[Any] | None]:
+    if name not in file:
+        return [None] * len(sizes)
+    dataset = file[name]
+    table = dataset[...]
+    given = dataset.attrs["given"] if "given" in dataset.attrs else np.ones(len(sizes))
+    return [
+        table[row, :size].copy() if given[row] else None for row, size in enumerate(sizes.tolist())
+    ]
+
+
+def _read_latency(file: h5py.File, phases: int) -> list[dict[str, Latency]]:
+    if "kind" not in file:
+        return [{} for _ in range(phases)]
+    kinds = strings(file["kind"])
+    bins = file["bin"][...]
+    counts = file["latency_count"][...]
+    sums = {field: file[name][...] for field, (name, _) in LATENCY.items()}
+    result: list[dict[str, Latency]] = [{} for _ in range(phases)]
+    for row, column in np.argwhere(file["latency_given"][...]).tolist():
+        whole = np.zeros(histogram.BINS, dtype=np.int64)
+        whole[bins] = counts[row, column]
+        values = {field: float(table[row, column]) for field, table in sums.items()}
+        result[row][kinds[column]] = Latency(counts=whole, **values)
+    return result
+
+
+def padded(rows: Sequence[Any], size: int, fill: float) -> npt.NDArray[Any]:
+    """[row, max(1, size)]: each row followed by `fill`; None is a row of `fill`."""
+    dtype = np.int64 if isinstance(fill, int) else np.float64
+    table = np.full((len(rows), max(1, size)), fill, dtype=dtype)
+    for index, row in enumerate(rows):
+        if row is not None:
+            table[index, : len(row)] = row
+    return table
+
+
+def cube(series: Sequence[Floats], hosts: int, samples: int) -> Floats:
+    """[host, metric, sample] of one [host, sample] array per metric; NaN where there is none."""
+    table = np.full((max(1, hosts), max(1, len(series)), max(1, samples)), NAN)
+    for index, values in enumerate(series):
+        table[:hosts, index, : np.shape(values)[1]] = values
+    return table
+
+
+def texts(values: Sequence[str]) -> list[str]:
+    """Strings as HDF5 can hold them; one empty string if there is none."""
+    return [encode_text(value) for value in values] or [""]
+
+
+def strings(dataset: h5py.Dataset) -> tuple[str, ...]:
+    """Inverse of `texts`."""
+    return tuple(decode_text(text) for text in dataset.asstr()[...])
+
+
+def integers(values: Sequence[int]) -> Integers:
+    """int64 array."""
+    return np.array(values, dtype=np.int64)
+

@@ -1,0 +1,72 @@
+"""A lazy registry: plain dict `name -> "module:Class"` plus an entry-point group."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Generic, TypeVar, cast
+
+T = TypeVar("T")
+
+
+class UnknownName(LookupError):  # noqa: N818
+    """A name that no registry knows; the text proposes near ones and lists all."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        self.kind, self.name, self.known = kind, name, tuple(sorted(known))
+        super().__init__(f"unknown {kind} {name!r}{did_you_mean(name, self.known)}")
+
+
+class BrokenEntry(ImportError):  # noqa: N818
+    """A registered name whose module or class cannot be loaded; the text says why."""
+
+
+class Registry(Generic[T]):
+    """Names of one kind of thing; nothing is imported before `load`.
+
+    `builtin` wins over an entry point of the same name: another package cannot replace
+    what a campaign means by a name of ours.
+    """
+
+    def __init__(self, group: str, builtin: Mapping[str, str], kind: str = "name") -> None:
+        self.group, self.builtin, self.kind = group, builtin, kind
+
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        return sorted({*self.builtin, *self._outside()})
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.builtin or name in self._outside()
+
+    def load(self, name: str) -> type[T]:
+        """The class of that name; UnknownName, or BrokenEntry if it cannot be imported."""
+        if name in self.builtin:
+            return cast("type[T]", _load(self.kind, name, self.builtin[name]))
+        outside = self._outside()
+        if name not in outside:
+            raise UnknownName(self.kind, name, {*self.builtin, *outside})
+        try:
+            return cast("type[T]", outside[name].load())
+        except (ImportError, AttributeError) as error:
+            raise BrokenEntry(f"{self.kind} {name!r} of an entry point: {error}") from error
+
+    def _outside(self) -> dict[str, EntryPoint]:
+        return {entry.name: entry for entry in entry_points(group=self.group)}
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Text that follows "unknown thing 'name'": a proposal, and what is allowed."""
+    known = sorted(known)
+    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
+    proposal = f": did you mean {near[0]!r}?" if near else ";"
+    return f"{proposal} known are {', '.join(known) or 'none'}"
+
+
+def _load(kind: str, name: str, where: str) -> Any:
+    module, _, attribute = where.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise BrokenEntry(f"{kind} {name!r} ({where}) cannot be loaded: {error}") from error

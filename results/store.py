@@ -1,0 +1,225 @@
+"""The store: a directory of run files, one per run, that makes resume trivial.
+
+    store.json          marker: format, schema, created
+    campaign.json       what was planned (written by the conductor)
+    runs/<xx>/<run_id>.h5
+    locks/              one file per live shard (lock.py)
+    campaign.h5         merged
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fsmatrix.results import runfile
+from fsmatrix.results.merge import Progress, merge_files
+from fsmatrix.results.record import RunRecord
+from fsmatrix.results.schema import SCHEMA_VERSION, STORE_FORMAT, NewerSchemaError, ResultError
+
+MARKER = "store.json"
+CAMPAIGN = "campaign.json"
+MERGED = "campaign.h5"
+RUNS = "runs"
+IGNORED = frozenset({"lost+found"})
+NAME = re.compile(r"(?P<case>[A-Za-z0-9_.-]+)-r(?P<repetition>\d{4,})-a(?P<attempt>\d+)")
+
+
+class StoreError(ResultError):
+    """A directory cannot be used as a store, or a run cannot be stored in it."""
+
+
+class Store:
+    """An open store.  Reads need no lock; writers hold a ShardLock."""
+
+    def __init__(self, directory: Path) -> None:
+        """Use `Store.create` or `Store.open`."""
+        self.directory = Path(directory)
+        self.runs = self.directory / RUNS
+
+    @classmethod
+    def create(cls, directory: Path | str, exist_ok: bool = False) -> Store:
+        """Make a store in a new or empty directory.
+
+        With `exist_ok` an existing store is opened (shards may do so at the same time).
+        StoreError for a file, a directory with other contents, or one inside a store.
+        """
+        path = Path(directory)
+        if (path / MARKER).exists():
+            if exist_ok:
+                return cls.open(path)
+            raise StoreError(path, "is a store already: resume it, or choose another directory")
+        _refuse_inside(path)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            strange = sorted(e.name for e in path.iterdir() if not _may_be_there(e.name))
+            if strange:
+                raise StoreError(path, f"is not empty (holds {strange[0]!r}) and is not a store")
+            _write_marker(path)
+            (path / RUNS).mkdir(exist_ok=True)
+        except OSError as error:
+            raise StoreError(path, f"cannot be a store: {error.strerror}") from error
+        return cls(path)
+
+    @classmethod
+    def open(cls, directory: Path | str) -> Store:
+        """Open an existing store.  StoreError if it is none, NewerSchemaError if too new."""
+        path = Path(directory)
+        try:
+            marker = json.loads((path / MARKER).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise StoreError(path, f"is not a store (it has no {MARKER})") from None
+        except OSError as error:
+            raise StoreError(path, f"cannot be opened: {error.strerror}") from error
+        except ValueError as error:
+            raise StoreError(path / MARKER, f"damaged: {error}") from error
+        if not isinstance(marker, dict) or marker.get("format") != STORE_FORMAT:
+            raise StoreError(path, f"{MARKER} is of another program, not of a store")
+        version = marker.get("schema")
+        if not isinstance(version, int):
+            raise StoreError(path / MARKER, "damaged: no schema version")
+        if version > SCHEMA_VERSION:
+            raise NewerSchemaError(path, version)
+        try:
+            (path / RUNS).mkdir(exist_ok=True)
+        except OSError as error:
+            raise StoreError(path, f"cannot hold runs: {error.strerror}") from error
+        return cls(path)
+
+    # -- runs ------------------------------------------------------------------------------
+    def path(self, run_id: str) -> Path:
+        """Where the file of a run is or would be."""
+        if not NAME.fullmatch(run_id):
+            raise StoreError(self.directory, f"{run_id!r} is not the id of a run")
+        return self.runs / run_id[:2] / f"{run_id}.h5"
+
+    def write(self, record: RunRecord) -> Path:
+        """Store a run.  StoreError if there is one of this id: a run is never overwritten."""
+        path = self.path(record.run_id)
+        if path.exists():
+            raise StoreError(path, "this run is stored already: a new attempt has a new number")
+        path.parent.mkdir(exist_ok=True)
+        runfile.write_run(path, record)
+        return path
+
+    def append(self, records: Iterable[RunRecord]) -> int:
+        """Store many runs; gives their number."""
+        return sum(1 for record in records if self.write(record))
+
+    def read(self, run_id: str) -> RunRecord:
+        """The record of a run; KeyError if there is none, ResultError if it is damaged."""
+        path = self.path(run_id)
+        if not path.exists():
+            raise KeyError(run_id)
+        return runfile.read_run(path)
+
+    def status(self, run_id: str) -> str:
+        """ok, failed or timeout; KeyError and ResultError as `read`."""
+        path = self.path(run_id)
+        if not path.exists():
+            raise KeyError(run_id)
+        return runfile.read_status(path)
+
+    def __contains__(self, run_id: object) -> bool:
+        named = isinstance(run_id, str) and NAME.fullmatch(run_id) is not None
+        return named and self.path(str(run_id)).exists()
+
+    def ids(self) -> list[str]:
+        """Ids of all runs, damaged ones too, ordered by case, repetition and attempt."""
+        return [path.stem for path in self.files() if NAME.fullmatch(path.stem)]
+
+    def files(self) -> list[Path]:
+        """All run files and whatever else ends in .h5 below runs/, ordered by run id."""
+        return sorted(_below(self.runs), key=_order)
+
+    def damaged(self) -> list[tuple[Path, str]]:
+        """Files that cannot be read, and why.  Opens every file."""
+        found = []
+        for path in self.files():
+            try:
+                runfile.read_run(path)
+            except ResultError as error:
+                found.append((path, error.reason))
+        return found
+
+    # -- resume ----------------------------------------------------------------------------
+    def attempts(self, case_id: str, repetition: int) -> list[int]:
+        """Numbers of the stored attempts, ascending; damaged ones too."""
+        stem = f"{case_id}-r{repetition:04d}-a"
+        folder = self.path(f"{stem}0").parent
+        try:
+            names = os.listdir(folder)
+        except FileNotFoundError:
+            return []
+        tails = (name[len(stem) : -3] for name in names if name.startswith(stem))
+        return sorted(int(tail) for tail in tails if tail.isdecimal())
+
+    def next_attempt(self, case_id: str, repetition: int) -> int:
+        """The number of the next attempt; the first is 1."""
+        return max(self.attempts(case_id, repetition), default=0) + 1
+
+    def done(self, case_id: str, repetition: int, retry_failed: bool = False) -> bool:
+        """Whether this run need not be made: an attempt is ok, or failed and not retried.
+
+        An attempt whose file is damaged does not count.
+        """
+        for attempt in reversed(self.attempts(case_id, repetition)):
+            try:
+                status = self.status(f"{case_id}-r{repetition:04d}-a{attempt}")
+            except ResultError:
+                continue
+            if status == "ok" or not retry_failed:
+                return True
+        return False
+
+    # -- merge -----------------------------------------------------------------------------
+    def merge(self, path: Path | None = None, progress: Progress | None = None) -> Path:
+        """Merge all runs into campaign.h5 (or `path`); what cannot be read is left out."""
+        target = Path(path) if path is not None else self.directory / MERGED
+        campaign = self.directory / CAMPAIGN
+        text = campaign.read_text(encoding="utf-8") if campaign.exists() else ""
+        merge_files(self.files(), target, text, self.directory, progress)
+        return target
+
+
+def _refuse_inside(path: Path) -> None:
+    if path.exists() and not path.is_dir():
+        raise StoreError(path, "is a file, not a directory")
+    for parent in path.absolute().parents:
+        if (parent / MARKER).exists():
+            raise StoreError(path, f"is inside another store ({parent})")
+
+
+def _may_be_there(name: str) -> bool:
+    """What may be in a directory that becomes a store: also another shard's first steps."""
+    return name in IGNORED or name == MARKER or name == RUNS or name.startswith(f".{MARKER}.")
+
+
+def _write_marker(path: Path) -> None:
+    """The marker, once: the first of several shards makes it."""
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    text = json.dumps({"format": STORE_FORMAT, "schema": SCHEMA_VERSION, "created": created})
+    aside = path / f".{MARKER}.{os.uname().nodename}.{os.getpid()}"
+    aside.write_text(text + "\n", encoding="utf-8")
+    aside.replace(path / MARKER)
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Files that end in .h5 in `folder` and its subfolders; links are not followed."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _below(Path(entry.path))
+            elif entry.name.endswith(".h5") and not entry.name.startswith("."):
+                yield Path(entry.path)
+
+
+def _order(path: Path) -> tuple[str, int, int, str]:
+    match = NAME.fullmatch(path.stem)
+    if match is None:
+        return (path.stem, -1, -1, str(path))
+    return (match["case"], int(match["repetition"]), int(match["attempt"]), str(path))

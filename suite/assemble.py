@@ -1,0 +1,101 @@
+"""From what the steps of a run gave to its record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fsmatrix.backends.ops import Kind
+from fsmatrix.results import histogram
+from fsmatrix.results.record import Latency, Monitor, Phase
+from fsmatrix.suite.session.wire import Arrays
+
+UNITS = {
+    "device_read_bytes": "byte", "device_written_bytes": "byte",
+    "backing_read_bytes": "byte", "backing_written_bytes": "byte",
+    "network_received_bytes": "byte", "network_sent_bytes": "byte",
+}
+
+
+@dataclass
+class Gathered:
+    """Everything that a run's steps gave, collected as the run goes on."""
+
+    evidence: dict[str, Any] = field(default_factory=dict)
+    kernels: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # by phase
+    ranks: tuple[Mapping[str, Any], ...] = ()
+    argv: list[tuple[str, ...]] = field(default_factory=list)
+
+    def put(self, group: str, phase: str, value: Any) -> None:
+        """evidence[group][phase] = value"""
+        self.evidence.setdefault(group, {})[phase] = value
+
+
+def stream_phase(name: str, message: Mapping[str, Any], arrays: Arrays) -> Phase:
+    """The phase of an op-stream step from the session's merged answer."""
+    counts = arrays["counts"]
+    latency = {}
+    for kind in np.flatnonzero(counts.sum(axis=1)):
+        latency[Kind(int(kind) % len(Kind)).name.lower() + _suffix(int(kind))] = Latency(
+            counts=counts[kind],
+            total=float(arrays["total"][kind]),
+            minimum=float(arrays["minimum"][kind]),
+            maximum=float(arrays["maximum"][kind]),
+        )
+    assert counts.shape[1] == histogram.BINS
+    return Phase(
+        name=name,
+        start=arrays["start"], end=arrays["end"],
+        bytes=arrays["bytes"], operations=arrays["operations"], errors=arrays["errors"],
+        io_start=arrays["io_start"], io_end=arrays["io_end"], overhead=arrays["overhead"],
+        latency=latency,
+        interval=float(message["interval"]),
+        interval_bytes=arrays["interval_bytes"],
+        interval_operations=arrays["interval_operations"],
+        began=float(message["began"]),
+        clock_uncertainty=float(message["clock_uncertainty"]),
+        errors_by_errno=message["errors_by_errno"],
+        facts=message["facts"],
+    )
+
+
+def _suffix(kind: int) -> str:
+    """Service times of an open loop stand behind the kinds, in the same order."""
+    return "/service" if kind >= len(Kind) else ""
+
+
+def monitor(kernels: Sequence[Mapping[str, Any]]) -> Monitor | None:
+    """Series of all sampled kernels; shorter ones are padded with NaN."""
+    if not kernels:
+        return None
+    longest = max(len(entry["samples"]["time"]) for entry in kernels)
+
+    def row(entry: Mapping[str, Any], name: str) -> np.ndarray:
+        series = np.full(longest, np.nan)
+        values = entry["samples"].get(name, ())
+        series[: len(values)] = values
+        return series
+
+    names = sorted({name for entry in kernels for name in entry["samples"]} - {"time"})
+    first = max(kernels, key=lambda entry: len(entry["samples"]["time"]))
+    return Monitor(
+        hosts=tuple(entry["host"] for entry in kernels),
+        time=row(first, "time"),
+        series={name: np.stack([row(entry, name) for entry in kernels]) for name in names},
+        units={name: UNITS.get(name, "s" if name.startswith("cpu_") else "1") for name in names},
+    )
+
+
+def failure_text(failure: Mapping[str, Any], ranks: Sequence[Mapping[str, Any]]) -> str:
+    """One sentence: who met what error, doing what, where."""
+    host = ranks[failure["rank"]]["host"] if failure["rank"] < len(ranks) else "?"
+    text = (
+        f"rank {failure['rank']} on {host}: {failure.get('errno_name', '?')} in "
+        f"{failure.get('kind', '?')} of {failure.get('file', '?')}"
+    )
+    if failure.get("offset") is not None:
+        text += f" at offset {failure['offset']}"
+    return text + (f": {failure['detail']}" if failure.get("detail") else "")

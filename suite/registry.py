@@ -1,0 +1,57 @@
+"""Registries of workloads and launchers, and all registries together for planning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from fsmatrix.backends.drivers import DRIVERS, Driver
+from fsmatrix.results.registry import Registry
+from fsmatrix.suite.launchers.base import Launcher
+from fsmatrix.suite.workloads.base import Workload
+
+WORKLOADS: Registry[Workload] = Registry(
+    "fsmatrix.workloads",
+    {
+        "pattern": "fsmatrix.suite.workloads.pattern:Pattern",
+        "metadata": "fsmatrix.suite.workloads.metadata:Metadata",
+    },
+    "workload",
+)
+LAUNCHERS: Registry[Launcher] = Registry(
+    "fsmatrix.launchers",
+    {
+        "local": "fsmatrix.suite.launchers.local:Local",
+        "mpirun": "fsmatrix.suite.launchers.openmpi:OpenMpi",
+        "mpiexec": "fsmatrix.suite.launchers.mpich:Mpich",
+    },
+    "launcher",
+)
+
+
+class Lookup(Protocol):
+    """What planning needs of a registry."""
+
+    def names(self) -> Any:
+        """All names."""
+
+    def load(self, name: str) -> type[Any]:
+        """The class called `name`; UnknownName if there is none."""
+
+
+@dataclass(frozen=True)
+class Registries:
+    """Everything that a campaign names."""
+
+    backends: Lookup
+    workloads: Lookup = WORKLOADS
+    launchers: Lookup = LAUNCHERS
+    drivers: Mapping[str, Driver] = field(default_factory=lambda: DRIVERS)
+
+
+def registries() -> Registries:
+    """The installed ones."""
+    from fsmatrix.backends.registry import BACKENDS
+
+    return Registries(BACKENDS)

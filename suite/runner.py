@@ -1,0 +1,309 @@
+"""One run on a session: its steps in order, settled, cached, timed, and recorded."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fsmatrix.backends.access import Access, PathAccess
+from fsmatrix.results.audits import audit_run
+from fsmatrix.results.case import Case, digest
+from fsmatrix.results.record import Phase, RunRecord, Status
+from fsmatrix.suite import assemble
+from fsmatrix.suite.assemble import Gathered
+from fsmatrix.suite.session.client import Session
+from fsmatrix.suite.session.death import DeadlinePassed, SessionError
+from fsmatrix.suite.session.programs import run as run_program
+from fsmatrix.suite.workloads.base import Argv, Engine, Function, Output, Step, Stream, Workload
+
+CONTENT_STEP = 0x9E3779B97F4A7C15  # between the content seeds of two overwrite generations
+REST_SECONDS = 5.0  # for what follows a run's own time: removal, answers
+
+
+class RunFailed(Exception):
+    """A step failed; the session lives on."""
+
+    def __init__(self, reason: str, status: Status = "failed", **facts: Any) -> None:
+        super().__init__(reason)
+        self.status: Status = status
+        self.facts = facts
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be run, and the facts of its place in the campaign."""
+
+    case: Case
+    workload: Workload
+    engine: Engine
+    coordinates: Mapping[str, Any]
+    repetition: int
+    attempt: int
+    block: int
+    attachment: str
+    campaign_seed: int
+
+    @property
+    def name(self) -> str:
+        """Name of the run and of its directory on the target."""
+        return f"{self.case.case_id}-r{self.repetition:04d}-a{self.attempt}"
+
+    @property
+    def seed(self) -> int:
+        """63 bits that differ between runs: of what is written and of random orders."""
+        return int(digest([self.campaign_seed, self.name]), 16) >> 1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How runs are carried out, the same for all of a campaign."""
+
+    time_per_run: float
+    settle_timeout: float
+    cache_method: str = "auto"
+    affinity: str = "none"
+    implementation: str = "auto"  # of the player
+    out: Path = field(default_factory=Path)
+
+
+class Runner:
+    """Carries out runs on one attachment."""
+
+    def __init__(self, session: Session, access: Access, journal: Path, settings: Settings,
+                 provenance: Mapping[str, Any]) -> None:
+        self.session = session
+        self.access = access
+        self.journal = journal
+        self.settings = settings
+        self.provenance = provenance
+
+    def run(self, job: Job) -> tuple[RunRecord, SessionError | None]:
+        """Execute a run.  A failure is in the record; the session's own is returned too."""
+        started = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+        begin = time.monotonic()
+        gathered = Gathered()
+        outputs: list[Output] = []
+        status: Status = "ok"
+        error, failure, broken = "", {}, None
+        try:
+            self._steps(job, begin + self.settings.time_per_run, gathered, outputs)
+        except RunFailed as problem:
+            status, error, failure = problem.status, str(problem), problem.facts
+        except SessionError as problem:
+            broken = problem
+            status = "timeout" if isinstance(problem, DeadlinePassed) else "failed"
+            error, failure = str(problem), problem.facts
+        phases: Sequence[Phase] = ()
+        if outputs:
+            phases = job.workload.parse(outputs)
+        record = RunRecord(
+            case=job.case.canonical, case_id=job.case.case_id, work_id=job.case.work_id,
+            repetition=job.repetition, attempt=job.attempt, block=job.block,
+            attachment=job.attachment, session=self.provenance["session"],
+            job=os.environ.get("SLURM_JOB_ID", ""), status=status, error=error,
+            failure=failure, engine=self._engine(job), engine_version=job.engine.version,
+            argv=tuple(gathered.argv), coordinates=job.coordinates,
+            environment=self.provenance["environment"], started=started,
+            duration=time.monotonic() - begin, ranks=gathered.ranks, phases=tuple(phases),
+            monitor=self._monitor(gathered),
+            evidence=gathered.evidence,
+        )
+        return record, broken
+
+    @staticmethod
+    def _engine(job: Job) -> str:
+        return job.engine.name
+
+    @staticmethod
+    def _monitor(gathered: Gathered) -> Any:
+        """One series per kernel over all timed phases, one after the other."""
+        merged: dict[str, dict[str, Any]] = {}
+        for entries in gathered.kernels.values():
+            for entry in entries:
+                kept = merged.setdefault(entry["host"], {"host": entry["host"], "samples": {}})
+                for name, values in entry["samples"].items():
+                    kept["samples"].setdefault(name, []).extend(values)
+        return assemble.monitor(list(merged.values()))
+
+    # -- the steps -------------------------------------------------------------------------
+    def _steps(self, job: Job, deadline: float, gathered: Gathered, outputs: list[Output],
+               ) -> None:
+        self._world(job, gathered)
+        root = self._make_directory(job)
+        try:
+            for step in job.workload.steps(job.case, self.access, job.engine):
+                if step.role == "timed":
+                    self._settle(step, deadline, gathered)
+                if step.reads:
+                    self._cache(job, step, deadline, gathered)
+                outputs += self._step(job, step, root, deadline, gathered)
+        except RunFailed:
+            self._remove_directory(root)
+            raise
+        self._remove_directory(root)
+
+    def _world(self, job: Job, gathered: Gathered) -> None:
+        geometry = job.case.geometry
+        ranks = [self.session.hello["ranks"][i] for i in self.session.members(geometry)]
+        threads = geometry.threads * geometry.processes_per_node
+        cpus = len(ranks[0]["cpus"]) if ranks else 0
+        kernels = {rank["boot_id"] for rank in ranks}
+        per_kernel = threads * geometry.nodes // max(len(kernels), 1)
+        gathered.evidence["world"] = {
+            "asked_ranks": geometry.processes, "got_ranks": len(ranks),
+            "asked_nodes": geometry.nodes, "got_nodes": len({rank["node"] for rank in ranks}),
+            "kernels": len(kernels), "oversubscribed": per_kernel > cpus,
+            "emulated_nodes": len(kernels) < geometry.nodes,
+        }
+        on_target = False
+        if isinstance(self.access, PathAccess):
+            on_target = self.settings.out.stat().st_dev == os.stat(self.access.path).st_dev
+        gathered.evidence["output"] = {"on_target": on_target}
+
+    def _make_directory(self, job: Job) -> str:
+        if not isinstance(self.access, PathAccess):
+            return ""
+        root = str(Path(self.access.path) / job.name)
+        command = {"do": "mkdir", "to": self.session.kernels, "path": root}
+        answers = self.session.request(command, REST_SECONDS * 4).message["answers"]
+        for answer in answers:
+            if "error" in answer:
+                raise RunFailed(f"{answer['error']} on {answer['host']}", host=answer["host"])
+        return root
+
+    def _remove_directory(self, root: str) -> None:
+        if root:
+            command = {"do": "rmdir", "to": self.session.kernels, "path": root}
+            reply = self.session.request(command, self.settings.time_per_run + REST_SECONDS)
+            self.session.checked(reply, "removal of the run's directory")
+
+    def _settle(self, step: Step, deadline: float, gathered: Gathered) -> None:
+        timeout = self.settings.settle_timeout
+        answers = self.session.call(
+            "settle", self.access.to_json(), self.journal, timeout + left(deadline),
+            timeout=timeout,
+        )
+        values = [answer["value"] for answer in answers]
+        worst = min(values, key=lambda value: value["reached"])
+        gathered.put("settle", step.name, worst)
+
+    def _cache(self, job: Job, step: Step, deadline: float, gathered: Gathered) -> None:
+        files = [str(Path(job.name) / name) for name in step.files or ("",)]
+        answers = self.session.call(
+            "cache", self.access.to_json(), self.journal, left(deadline),
+            state=job.case.cache, files=files, method=self.settings.cache_method,
+        )
+        values = [answer["value"] for answer in answers]
+        gathered.put(
+            "cache", step.name, {"declared": job.case.cache, "reads": True, **values[0],
+                                 "kernels": values},
+        )
+
+    def _step(self, job: Job, step: Step, root: str, deadline: float, gathered: Gathered,
+              ) -> list[Output]:
+        if isinstance(step.what, Argv):
+            return self._program(job, step, step.what, root, deadline, gathered)
+        what: dict[str, Any] = asdict(step.what)
+        if isinstance(step.what, Stream):
+            what["seed"] = (job.seed + step.what.generation * CONTENT_STEP) % (1 << 64)
+            what["driver"] = self.provenance["driver"]
+            what["implementation"] = self.settings.implementation
+            kind = "stream"
+        else:
+            assert isinstance(step.what, Function)
+            kind = "function"
+        reply = self._command(job, step, kind, what, root, deadline, gathered)
+        if kind == "function":
+            return self._answers(step, reply.message["outputs"])
+        phase = assemble.stream_phase(step.name, reply.message, reply.arrays)
+        for failure in reply.message["failures"]:
+            raise RunFailed(assemble.failure_text(failure, reply.message["ranks"]), **failure)
+        return [Output(step.name, "", 0, phase=phase)] if step.role == "timed" else []
+
+    def _command(self, job: Job, step: Step, kind: str, what: Mapping[str, Any], root: str,
+                 deadline: float, gathered: Gathered) -> Any:
+        geometry = job.case.geometry
+        command = {
+            "do": "step", "to": self.session.members(geometry), "kind": kind, "what": what,
+            "where": step.where, "root": root, "access": self.access.to_json(),
+            "nodes": geometry.nodes, "threads": geometry.threads, "seed": job.seed,
+            "affinity": self.settings.affinity, "sample": step.role == "timed",
+            "oversubscribed": gathered.evidence["world"]["oversubscribed"],
+            "timeout": left(deadline),
+        }
+        reply = self.session.request(command, left(deadline))
+        gathered.ranks = tuple(reply.message["ranks"])
+        if step.role == "timed":
+            kernels = reply.message["kernels"]
+            gathered.kernels[step.name] = kernels
+            gathered.put("counters", step.name, [
+                {"host": k["host"], "before": k["kernel"]["before"], "after": k["kernel"]["after"]}
+                for k in kernels
+            ])
+            gathered.put("cpu", step.name, {k["host"]: k["kernel"]["cpu"] for k in kernels})
+        return reply
+
+    def _program(self, job: Job, step: Step, what: Argv, root: str, deadline: float,
+                 gathered: Gathered) -> list[Output]:
+        argv = tuple(word.replace("{path}", root) for word in what.argv)
+        gathered.argv.append(argv)
+        if step.where != "mpi":
+            data = {"argv": argv, "env": dict(what.env)}
+            reply = self._command(job, step, "argv", data, root, deadline + REST_SECONDS, gathered)
+            return self._answers(step, reply.message["outputs"])
+        launcher = self.session.launcher
+        env = launcher.environment()
+        command = launcher.command(argv, job.case.geometry, dict(what.env))
+        done = run_program(command, root or "/", left(deadline), env | dict(what.env))
+        return self._answers(step, [{"host": "", "rank": 0, **asdict(done)}])
+
+    def _answers(self, step: Step, answers: Sequence[Mapping[str, Any]]) -> list[Output]:
+        for answer in answers:
+            where = f"{step.name} on {answer['host']}" if answer["host"] else step.name
+            if "error" in answer:
+                raise RunFailed(f"{where} raised {answer['error']}", rank=answer["rank"],
+                                host=answer["host"])
+            if answer.get("timed_out"):
+                raise RunFailed(f"{where}: the program passed its deadline", "timeout")
+            if answer.get("returncode"):
+                tail = " | ".join(answer["stderr"].strip().splitlines()[-3:])
+                raise RunFailed(
+                    f"{where}: the program ended with status {answer['returncode']}: {tail}",
+                    host=answer["host"], returncode=answer["returncode"],
+                )
+        return [
+            Output(
+                step=step.name, host=a["host"], rank=a["rank"],
+                returncode=a.get("returncode", 0), stdout=a.get("stdout", ""),
+                stderr=a.get("stderr", ""), value=a.get("value") or {}, began=a["began"],
+                ended=a["ended"],
+            )
+            for a in answers
+        ]
+
+
+def left(deadline: float) -> float:
+    """Seconds until a deadline on the monotonic clock, at least a little."""
+    return max(deadline - time.monotonic(), 0.1)
+
+
+def failed_record(job: Job, reason: str) -> RunRecord:
+    """The record of a run that could not even be begun."""
+    return RunRecord(
+        case=job.case.canonical, case_id=job.case.case_id, work_id=job.case.work_id,
+        repetition=job.repetition, attempt=job.attempt, block=job.block,
+        attachment=job.attachment, session="", status="failed", error=reason,
+        engine=job.engine.name, engine_version=job.engine.version,
+        started=datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
+        coordinates=job.coordinates,
+    )
+
+
+def judged(record: RunRecord) -> RunRecord:
+    """The record with what the audits find in it."""
+    return replace(record, findings=audit_run(record))

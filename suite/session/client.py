@@ -1,0 +1,289 @@
+"""A session as the conductor sees it: start, ask, and end whatever happens.
+
+The conductor sleeps on the session's channel, on the launcher's end and on its own wake-up
+pipe (signals).  A session that died or passed a deadline is ended: SIGTERM to the launcher
+first, then SIGKILL to the launcher and to those ranks of this kernel that are still the
+processes that reported themselves (pid and start time).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from fsmatrix.results.case import Geometry
+from fsmatrix.suite.launchers.base import Launcher
+from fsmatrix.suite.session import wire
+from fsmatrix.suite.session.death import (
+    DeadlinePassed,
+    SessionDied,
+    SessionError,
+    explain_death,
+)
+from fsmatrix.suite.session.programs import clean_environment
+from fsmatrix.suite.session.wire import Arrays, ChannelClosed
+
+START_SECONDS = 120.0
+END_SECONDS = 10.0
+TERM_SECONDS = 5.0
+KEPT_STDERR = 65536
+
+
+class Interrupted(Exception):
+    """The user or the batch system asked to stop."""
+
+
+class StopFlag:
+    """Signals become a number and a byte in a pipe; nothing is raised inside a handler."""
+
+    def __init__(self) -> None:
+        self.signal = 0
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._write, False)
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> StopFlag:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+            self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, _frame: object) -> None:
+        self.signal = number
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._write, b"!")
+
+    def fileno(self) -> int:
+        """For select."""
+        return self._read
+
+    @property
+    def at_once(self) -> bool:
+        """SIGINT and SIGTERM abandon the current run; SIGUSR1 lets it end."""
+        return self.signal in (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a session answered."""
+
+    message: dict[str, Any]
+    arrays: Arrays
+
+
+class Session:
+    """One MPI world that stays up; use as a context manager."""
+
+    def __init__(self, launcher: Launcher, geometry: Geometry, stop: StopFlag,
+                 start_seconds: float = START_SECONDS) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="fsmatrix-session-")
+        self.launcher = replace(launcher, scratch=self._folder.name)
+        self.geometry = geometry
+        self._stop = stop
+        self._start_seconds = start_seconds
+        self.hello: dict[str, Any] = {}
+        self._births: dict[int, float] = {}  # pid -> start time, ranks of this kernel
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: socket.socket | None = None
+        self.alive = False
+
+    # -- life ------------------------------------------------------------------------------
+    def start(self) -> None:
+        """Start the world and wait for its hello; SessionError if it does not come up."""
+        self.launcher.prepare()
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        address = str(Path(self._folder.name) / "channel")
+        listener.bind(address)
+        listener.listen(1)
+        argv = [sys.executable, "-P", "-m", "fsmatrix.suite.session", "--channel", address]
+        if not self.launcher.needs_mpi:
+            argv.append("--solo")
+        env = self.launcher.environment()
+        self._process = subprocess.Popen(
+            self.launcher.command(argv, self.geometry, env),
+            env=clean_environment(env), stdin=subprocess.DEVNULL,
+            stdout=self._capture("stdout"), stderr=self._capture("stderr"),
+            start_new_session=True,
+        )
+        self.alive = True
+        try:
+            self._accept(listener)
+        except BaseException:
+            self.kill()
+            raise
+        finally:
+            listener.close()
+
+    def _capture(self, name: str) -> int:
+        return os.open(Path(self._folder.name) / name, os.O_CREAT | os.O_WRONLY, 0o600)
+
+    def _accept(self, listener: socket.socket) -> None:
+        deadline = time.monotonic() + self._start_seconds
+        self._wait(listener, deadline, "the session did not start")
+        self._channel, _ = listener.accept()
+        self.hello = self._receive(deadline, "the session did not start").message
+        asked, got = self.geometry.processes, len(self.hello["ranks"])
+        if asked != got:
+            raise SessionError(
+                f"asked for a world of {asked} ranks, MPI made one of {got}: the launcher "
+                f"{self.launcher.name!r} ({self.launcher.found.program}) does not belong to the "
+                f"MPI library of mpi4py ({self.hello['mpi']})"
+            )
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        for rank in self.hello["ranks"]:
+            if rank["boot_id"] == boot_id:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    self._births[rank["pid"]] = psutil.Process(rank["pid"]).create_time()
+
+    def close(self) -> None:
+        """End in good order, or by force; removes the session's folder."""
+        if self.alive:
+            try:
+                self.request({"do": "quit", "to": self.everybody()}, END_SECONDS, urgent=True)
+                assert self._process is not None
+                self._process.wait(END_SECONDS)
+                self.alive = False
+            except (SessionError, subprocess.TimeoutExpired):
+                self.kill()
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        self._folder.cleanup()
+
+    def kill(self) -> None:
+        """End everything that this session started, by pid."""
+        self.alive = False
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        process = self._process
+        if process is None:
+            return
+        if process.poll() is None:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(TERM_SECONDS)
+        for pid, birth in self._births.items():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                rank = psutil.Process(pid)
+                if rank.create_time() == birth:
+                    rank.kill()
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+    # -- talk ------------------------------------------------------------------------------
+    def everybody(self) -> list[int]:
+        """All ranks."""
+        return [rank["rank"] for rank in self.hello["ranks"]]
+
+    @property
+    def kernels(self) -> list[int]:
+        """One leader per kernel and mount namespace."""
+        return list(self.hello["kernels"])
+
+    @property
+    def pids(self) -> list[int]:
+        """Processes of this kernel: the launcher and the ranks."""
+        return [*([self._process.pid] if self._process else []), *self._births]
+
+    def members(self, geometry: Geometry) -> list[int]:
+        """World ranks of a run: the same number on each of its nodes."""
+        return [
+            rank["rank"] for rank in self.hello["ranks"]
+            if rank["node"] < geometry.nodes and rank["node_rank"] < geometry.processes_per_node
+        ]
+
+    def request(self, command: Mapping[str, Any], seconds: float, urgent: bool = False) -> Reply:
+        """Send a command and wait for its answer.
+
+        DeadlinePassed after `seconds`, SessionDied with the reason if the session ended,
+        Interrupted when the user wants to stop at once (not if `urgent`).
+        """
+        if self._channel is None:
+            raise SessionDied("the session has ended")
+        try:
+            wire.send(self._channel, command)
+        except ChannelClosed as error:
+            raise self._death() from error
+        deadline = time.monotonic() + seconds
+        return self._receive(deadline, f"no answer within {seconds:g} s", urgent)
+
+    def call(self, function: str, access: Mapping[str, Any], journal: Path, seconds: float,
+             urgent: bool = False, **arguments: Any) -> list[dict[str, Any]]:
+        """A backend's node-side method on every kernel; SessionError with what failed."""
+        reply = self.request(
+            {"do": "call", "to": self.kernels, "function": function, "access": dict(access),
+             "journal": str(journal), "arguments": arguments}, seconds, urgent,
+        )
+        return self.checked(reply, function)
+
+    @staticmethod
+    def checked(reply: Reply, what: str) -> list[dict[str, Any]]:
+        """The answers of all kernels, none of which failed."""
+        answers: list[dict[str, Any]] = reply.message["answers"]
+        for answer in answers:
+            if "error" in answer:
+                raise SessionError(f"{what} on {answer['host']}: {answer['error']}",
+                                   host=answer["host"])
+        return answers
+
+    def _receive(self, deadline: float, late: str, urgent: bool = False) -> Reply:
+        assert self._channel is not None
+        self._wait(self._channel, deadline, late, urgent)
+        self._channel.settimeout(max(deadline - time.monotonic(), 1.0))
+        try:
+            return Reply(*wire.receive(self._channel))
+        except TimeoutError as error:
+            raise DeadlinePassed(late) from error
+        except ChannelClosed as error:
+            raise self._death() from error
+
+    def _wait(self, sock: socket.socket, deadline: float, late: str, urgent: bool = False) -> None:
+        """Until `sock` can be read; sleeps, except for a look at the launcher now and then."""
+        assert self._process is not None
+        watched: Sequence[Any] = [sock] if urgent else [sock, self._stop]
+        while True:
+            if self._stop.at_once and not urgent:
+                raise Interrupted
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise DeadlinePassed(late)
+            ready = select.select(watched, [], [], min(left, 0.5))[0]
+            if sock in ready:
+                return
+            if ready:
+                watched = [sock]  # a signal that lets the run end
+            if self._process.poll() is not None and not select.select([sock], [], [], 0.2)[0]:
+                raise self._death()
+
+    # -- what its end tells ------------------------------------------------------------------
+    def output(self, name: str) -> str:
+        """The last 64 KiB of what the session printed on "stdout" or "stderr"."""
+        with (Path(self._folder.name) / name).open("rb") as stream:
+            stream.seek(0, os.SEEK_END)
+            stream.seek(max(stream.tell() - KEPT_STDERR, 0))
+            return stream.read().decode(errors="replace")
+
+    def _death(self) -> SessionDied:
+        assert self._process is not None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(END_SECONDS)
+        text = self.output("stderr")
+        return explain_death(text, self._process.poll(), self.hello.get("ranks", []))

@@ -1,0 +1,61 @@
+"""Why a session could not go on: its errors, and what its end tells."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import signal
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fsmatrix.suite.session.wire import ERROR_MARK
+
+
+class SessionError(Exception):
+    """The session cannot go on; `facts` tell what is known (rank, host, signal...)."""
+
+    def __init__(self, message: str, **facts: Any) -> None:
+        super().__init__(message)
+        self.facts = facts
+
+
+class SessionDied(SessionError):
+    """It ended by itself."""
+
+
+class DeadlinePassed(SessionError):
+    """It did not answer in time."""
+
+
+def explain_death(stderr: str, returncode: int | None, ranks: Sequence[Mapping[str, Any]],
+                  ) -> SessionDied:
+    """Why a session ended: from a rank's own words, the launcher's, or its exit status."""
+    for line in stderr.splitlines():
+        if line.startswith(ERROR_MARK):
+            facts = json.loads(line[len(ERROR_MARK) :])
+            return SessionDied(
+                f"rank {facts['rank']} on {facts['host']} raised {facts['error']}", **facts
+            )
+    by_pid = {rank["pid"]: rank for rank in ranks}
+    for found in re.finditer(r"\bPID[:= ]+(\d+)", stderr):
+        rank = by_pid.get(int(found.group(1)))
+        if rank is not None:
+            tail = stderr[found.end() :]
+            number = re.search(r"signal (\d+)|EXIT CODE: (\d+)", tail)
+            code = int(next(filter(None, number.groups()))) if number else 0
+            how = f"was ended by signal {code} ({_signal_name(code)})" if code else "ended"
+            return SessionDied(f"rank {rank['rank']} on {rank['host']} (pid {rank['pid']}) {how}",
+                               rank=rank["rank"], host=rank["host"], signal=code)
+    if returncode is not None and (returncode < 0 or returncode > 128):
+        code = -returncode if returncode < 0 else returncode - 128
+        return SessionDied(f"the session was ended by signal {code} ({_signal_name(code)})",
+                           signal=code)
+    last = " | ".join(line for line in stderr.strip().splitlines()[-5:])
+    return SessionDied(f"the session ended with status {returncode}: {last or 'no message'}")
+
+
+def _signal_name(number: int) -> str:
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return "unknown"

@@ -1,0 +1,80 @@
+"""Numbers that look random and can be had again: hashes and permutations, vectorised.
+
+They depend on nothing but their arguments: the same on every machine and with every numpy.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Integers = npt.NDArray[np.int64]
+_MASK = (1 << 64) - 1
+_ROUNDS = 4
+
+
+def mix(*values: int) -> int:
+    """64 bits that depend on every value and on their order (SplitMix64's finaliser)."""
+    state = 0x9E3779B97F4A7C15
+    for value in values:
+        state = (state ^ (value & _MASK)) + 0x9E3779B97F4A7C15 & _MASK
+        state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & _MASK
+        state = (state ^ state >> 27) * 0x94D049BB133111EB & _MASK
+        state ^= state >> 31
+    return state
+
+
+def salt(text: str) -> int:
+    """A number for a text, to be mixed with others; texts up to any length."""
+    return mix(*text.encode())
+
+
+def drawn(index: Integers, n: int, key: int) -> Integers:
+    """Independent draws from 0..n-1, with replacement; one for each index (SplitMix64)."""
+    state = index.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key & _MASK)
+    state ^= state >> np.uint64(30)
+    state *= np.uint64(0xBF58476D1CE4E5B9)
+    state ^= state >> np.uint64(27)
+    state *= np.uint64(0x94D049BB133111EB)
+    state ^= state >> np.uint64(31)
+    if n <= 1 << 32:  # multiply and shift: no division
+        state = (state >> np.uint64(32)) * np.uint64(n) >> np.uint64(32)
+    else:
+        state %= np.uint64(n)
+    return state.astype(np.int64)
+
+
+def permuted(index: Integers, n: int, key: int) -> Integers:
+    """Images of `index` (each in 0..n-1) under a permutation of 0..n-1 chosen by `key`.
+
+    A bijection on the next power of two (rounds of: xor with a key, multiply by an odd
+    number, xor with the upper half shifted down), applied again to what falls beyond n
+    (cycle walking, Black and Rogaway 2002).  Memory: that of `index`, whatever n is.
+    """
+    if n <= 1:
+        return np.zeros_like(index)
+    bits = max(4, (n - 1).bit_length())
+    unsigned: type[np.uint32 | np.uint64] = np.uint32 if bits <= 32 else np.uint64
+    image = _bijection(index.astype(unsigned), bits, key, unsigned)
+    beyond = np.flatnonzero(image >= n)
+    while beyond.size:
+        walked = _bijection(image[beyond], bits, key, unsigned)
+        image[beyond] = walked
+        beyond = beyond[walked >= n]
+    return image.astype(np.int64)
+
+
+def _bijection(
+    value: npt.NDArray[np.uint32 | np.uint64], bits: int, key: int,
+    unsigned: type[np.uint32 | np.uint64],
+) -> npt.NDArray[np.uint32 | np.uint64]:
+    """One bijection of 0..2**bits-1; `value` may be overwritten."""
+    mask = unsigned((1 << bits) - 1)
+    shift = unsigned((bits + 1) // 2)
+    for number in range(_ROUNDS):
+        word = mix(key, number)
+        value ^= unsigned(word & int(mask))
+        value *= unsigned((word >> 31 | 1) & int(mask))
+        value &= mask
+        value ^= value >> shift
+    return value
