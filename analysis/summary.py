@@ -43,9 +43,13 @@ class Cell:
         """Name of the target."""
         return str(self.levels.get("target", ""))
 
-    def too_few(self, metric: str) -> bool:
-        """Whether no run had enough operations for this metric."""
-        return self.runs > 0 and self.metrics[metric].runs == 0
+    @property
+    def notes(self) -> str:
+        """What a reader must know: failed and invalid runs, findings."""
+        parts = [f"{self.failed} failed"] if self.failed else []
+        parts += [f"{self.invalid} invalid"] if self.invalid else []
+        parts += [f"{self.worst_finding}: {', '.join(self.findings)}"] if self.findings else []
+        return "; ".join(parts)
 
 
 @dataclass(frozen=True)

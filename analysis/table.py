@@ -9,7 +9,7 @@ from rich.text import Text
 
 from fsmatrix.analysis import units
 from fsmatrix.analysis.medians import Median
-from fsmatrix.analysis.summary import Cell, Summary
+from fsmatrix.analysis.summary import Summary
 from fsmatrix.analysis.units import METRICS, level_text
 
 
@@ -30,7 +30,7 @@ def table(summary: Summary, metrics: Sequence[str]) -> Table:
         fields = [level_text(name, cell.levels[name]) for name in summary.varying]
         fields.append(str(cell.runs))
         fields += [_median_text(cell.metrics[name], chosen[name]) for name in metrics]
-        result.add_row(*(Text(printable(field)) for field in [*fields, notes(cell)]))
+        result.add_row(*(Text(printable(field)) for field in [*fields, cell.notes]))
     return result
 
 
@@ -44,15 +44,7 @@ def _median_text(median: Median, unit: units.Unit) -> str:
 
 def printable(text: str) -> str:
     """`text` without control characters: names and messages may come from anywhere."""
-    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
-
-
-def notes(cell: Cell) -> str:
-    """What a reader must know about a cell: failed and invalid runs, findings."""
-    parts = [f"{cell.failed} failed"] if cell.failed else []
-    parts += [f"{cell.invalid} invalid"] if cell.invalid else []
-    parts += [f"{cell.worst_finding}: {', '.join(cell.findings)}"] if cell.findings else []
-    return "; ".join(parts)
+    return "".join(c if c.isprintable() or c in "\n\u202f" else "\ufffd" for c in text)
 
 
 def _caption(summary: Summary) -> Text:

@@ -85,7 +85,7 @@ def fitting(quantity: Quantity, values: Iterable[float]) -> Unit:
 
 
 def number(value: float) -> str:
-    """Three significant digits, thousands apart by a thin blank; a dash for NaN."""
+    """Three significant digits, from 10000 with thin blanks; a dash for NaN."""
     if not math.isfinite(value):
         return MISSING
     if value == 0:
@@ -93,7 +93,8 @@ def number(value: float) -> str:
     if abs(value) < 0.001:
         return f"{value:.2e}"
     digits = max(2 - math.floor(math.log10(abs(value))), 0)
-    return f"{value:,.{digits}f}".replace(",", "\u2009")
+    plain = f"{value:,.{digits}f}"
+    return plain.replace(",", "\u202f" if abs(value) >= 10_000 else "")
 
 
 def text(value: float, unit: Unit) -> str:
@@ -107,8 +108,9 @@ def size(count: float) -> str:
     for power, label in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
         divisor = 1024**power
         if count >= divisor and (not whole or int(count) % divisor == 0 or count >= 100 * divisor):
-            return f"{number(count / divisor)} {label}"
-    return f"{number(count)} B" if not whole else f"{int(count)} B"
+            scaled = count / divisor
+            return f"{int(scaled) if scaled.is_integer() else number(scaled)} {label}"
+    return f"{int(count)} B" if whole else f"{number(count)} B"
 
 
 def is_size(factor: str) -> bool:

@@ -12,19 +12,18 @@ another process on another machine than the conductor that made the access.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from fsmatrix.backends.access import Access
+from fsmatrix.backends.errors import BackendError as BackendError
 from fsmatrix.backends.journal import Journal
 
-
-class BackendError(Exception):
-    """A backend cannot do what was asked; the text says why and what to do."""
+CacheMethod = Literal["auto", "drop_caches", "fadvise"]
 
 
 class BackendOptions(BaseModel):
@@ -46,8 +45,8 @@ class Usable:
 class Evidence:
     """What was done to reach a cache state, and what the system showed afterwards."""
 
-    state: str  # the state reached: cold, warm, bypass, memory
-    method: str  # drop_caches, fadvise, O_DIRECT, none
+    state: str  # the state reached: cold, warm, bypass, memory; unknown = could not be shown
+    method: str  # drop_caches, fadvise, read, O_DIRECT, none
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -61,6 +60,19 @@ class Settled:
 
 
 @dataclass(frozen=True)
+class Space:
+    """What a campaign may fill; None where it is not known."""
+
+    bytes: int | None
+    inodes: int | None
+    source: str  # what says so: statfs, quota, an estimate
+
+
+def _quiet(message: str) -> None:
+    del message
+
+
+@dataclass(frozen=True)
 class Room:
     """What a backend gets from the conductor: where it may keep things, and the journal."""
 
@@ -69,6 +81,7 @@ class Room:
     journal: Journal
     tag: str  # unique name of this campaign's output, for directories that the suite makes
     options: Mapping[str, Any] = field(default_factory=dict)
+    progress: Callable[[str], None] = _quiet  # told what takes long
 
 
 class Backend(ABC):
@@ -81,6 +94,7 @@ class Backend(ABC):
     device_states: ClassVar[frozenset[str]] = frozenset({"as_found"})
     level_factors: ClassVar[frozenset[str]] = frozenset()  # cluster factors it can realise
     driver: ClassVar[str] = "posix"
+    reference: ClassVar[bool] = False  # memory: shown only on request, never ranked
 
     def __init__(self, options: BackendOptions) -> None:
         self.options = options
@@ -100,41 +114,61 @@ class Backend(ABC):
         """Make or choose what this level needs.  Journalled.  BackendError if impossible."""
 
     def release(self, access: Access, room: Room) -> None:
-        """Undo provision."""
+        """Undo provision; may keep for the next attachment what `finish` removes."""
+        del access, room
+
+    def finish(self, room: Room) -> None:
+        """The campaign ends: remove what `release` kept.  Journalled."""
+        del room
 
     @abstractmethod
     def describe(self, access: Access) -> dict[str, Any]:
         """Provenance while attached: mount options, device, model, capacity, kernel..."""
 
-    def space(self) -> int | None:
-        """Bytes that a campaign may fill on it; None if unknown."""
-        return None
+    def space(self, access: Access | None = None) -> Space:
+        """What a campaign may fill: of `access` if it is attached, else an estimate."""
+        del access
+        return Space(None, None, "unknown")
 
     # -- node leaders, once per kernel and mount namespace --------------------------------
     @classmethod
     def mount(cls, access: Access, journal: Journal) -> None:
-        """Attach the storage on this kernel."""
+        """Attach the storage on this kernel.  Journalled; harmless if it is attached."""
+        del access, journal
 
     @classmethod
     def unmount(cls, access: Access, journal: Journal) -> None:
-        """Detach it."""
+        """Detach it; harmless if it is not attached."""
+        del access, journal
 
     @classmethod
     @abstractmethod
-    def cache(cls, access: Access, state: str, files: Sequence[str]) -> Evidence:
-        """Bring this kernel's caches of `files` (relative paths) into `state`."""
+    def cache(
+        cls, access: Access, state: str, files: Sequence[str], *, method: CacheMethod = "auto"
+    ) -> Evidence:
+        """Bring this kernel's caches of `files` (relative; folders mean all in them) into `state`.
+
+        `method` of cold: `fadvise` touches these files only, `drop_caches` (root) the whole
+        kernel, `auto` is fadvise where it is shown to work and else drop_caches if root.
+        """
 
     @classmethod
     @abstractmethod
     def counters(cls, access: Access) -> dict[str, float]:
-        """Monotonic counters: device_read_bytes, device_written_bytes, network_..., ..."""
+        """Monotonic counters; a counter that does not exist here is absent.
+
+        device_{read,written}_bytes, device_busy_seconds; of the disk below a loop device
+        backing_{read,written}_bytes; of a network file system network_{received,sent}_bytes.
+        """
 
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
         """Wait, at most `timeout` seconds, until the system is quiet."""
+        del access, timeout
         return Settled(True, 0.0)
 
     @classmethod
     def health(cls, access: Access) -> list[str]:
         """What is wrong with the system now (empty: nothing known)."""
+        del access
         return []

@@ -18,6 +18,4 @@ class Driver:
     max_depth: int = 1
 
 
-DRIVERS: dict[str, Driver] = {
-    driver.name: driver for driver in (Driver("posix"), Driver("null"))
-}
+DRIVERS: dict[str, Driver] = {driver.name: driver for driver in (Driver("posix"), Driver("null"))}

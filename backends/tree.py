@@ -78,7 +78,7 @@ def remove_tree(folder: Path, tag: str) -> None:
         _empty(descriptor, str(folder), os.fstat(descriptor).st_dev)
         identity = os.fstat(descriptor)
         os.unlink(MARKER, dir_fd=descriptor)
-    now = os.stat(folder, follow_symlinks=False)
+    now = folder.lstat()
     if (now.st_dev, now.st_ino) == (identity.st_dev, identity.st_ino):
         folder.rmdir()
 

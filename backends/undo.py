@@ -46,7 +46,7 @@ def undo_loop(facts: Facts, same_boot: bool) -> str:
         return ""
     image, done = str(facts["image"]), []
     for behind in loopdev.attached_to(int(facts["inode"]), int(facts["filesystem"])):
-        if behind.device != facts.get("device", behind.device):
+        if behind.device != (facts.get("device") or behind.device):
             continue
         if not loopdev.detach(behind):
             raise LeftAlone(f"{behind.device} ({image}) is still in use")

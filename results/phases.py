@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.results import histogram
-from fsmatrix.results.hdf import Group
+from fsmatrix.results.hdf import Group, Source
 from fsmatrix.results.record import Floats, Integers, Latency, Phase
 from fsmatrix.results.schema import InvalidRecordError, decode_text, encode_text, from_json, to_json
 
@@ -129,7 +128,7 @@ def _table(
     given = np.array([row is not None for row in rows], dtype=np.int8)
     if not given.any():
         return
-    size = root.h5[dim].shape[0]
+    size = root.size(dim)
     whole = name in COUNTS or name in SERIES
     extra: dict[str, Any] = {"_FillValue": np.int64(FILL) if whole else np.float64(NAN)}
     if not given.all():
@@ -173,48 +172,48 @@ def _write_latency(root: Group, phases: Sequence[Phase]) -> None:
         root.variable(name, sums[field], dims, {"units": "s", "long_name": meaning})
 
 
-def read(file: h5py.File) -> tuple[Phase, ...]:
+def read(root: Source) -> tuple[Phase, ...]:
     """The phases of a run file."""
-    if "phase" not in file:
+    if "phase" not in root:
         return ()
-    names = strings(file["phase"])
+    names = strings(root, "phase")
+    workers = root.array("workers")
+    intervals = root.array("intervals") if "intervals" in root else workers
     columns: dict[str, Sequence[Any]] = {"name": names}
-    workers = file["workers"][...]
     for name in (*TIMES, *OPTIONAL_TIMES, *COUNTS):
-        columns[name] = _rows(file, name, workers)
+        columns[name] = _rows(root, name, workers)
     for name in SERIES:
-        columns[name] = _rows(file, name, file["intervals"][...] if "intervals" in file else workers)
+        columns[name] = _rows(root, name, intervals)
     for field, (name, _, _) in SCALARS.items():
-        columns[field] = file[name][...].tolist()
+        columns[field] = root.array(name).tolist()
     for name in PHASE_JSON:
-        columns[name] = [from_json(text) for text in file[name].asstr()[...]]
-    columns["latency"] = _read_latency(file, len(names))
+        columns[name] = [from_json(text) for text in root.texts(name)]
+    columns["latency"] = _read_latency(root, len(names))
     return tuple(
         Phase(**{field: values[row] for field, values in columns.items()})
         for row in range(len(names))
     )
 
 
-def _rows(file: h5py.File, name: str, sizes: Integers) -> Sequence[npt.NDArray[Any] | None]:
-    if name not in file:
+def _rows(root: Source, name: str, sizes: Integers) -> Sequence[npt.NDArray[Any] | None]:
+    if name not in root:
         return [None] * len(sizes)
-    dataset = file[name]
-    table = dataset[...]
-    given = dataset.attrs["given"] if "given" in dataset.attrs else np.ones(len(sizes))
+    table, given = root.given(name)
     return [
-        table[row, :size].copy() if given[row] else None for row, size in enumerate(sizes.tolist())
+        table[row, :size].copy() if given is None or given[row] else None
+        for row, size in enumerate(sizes.tolist())
     ]
 
 
-def _read_latency(file: h5py.File, phases: int) -> list[dict[str, Latency]]:
-    if "kind" not in file:
-        return [{} for _ in range(phases)]
-    kinds = strings(file["kind"])
-    bins = file["bin"][...]
-    counts = file["latency_count"][...]
-    sums = {field: file[name][...] for field, (name, _) in LATENCY.items()}
+def _read_latency(root: Source, phases: int) -> list[dict[str, Latency]]:
     result: list[dict[str, Latency]] = [{} for _ in range(phases)]
-    for row, column in np.argwhere(file["latency_given"][...]).tolist():
+    if "kind" not in root:
+        return result
+    kinds = strings(root, "kind")
+    bins = root.array("bin")
+    counts = root.array("latency_count")
+    sums = {field: root.array(name) for field, (name, _) in LATENCY.items()}
+    for row, column in np.argwhere(root.array("latency_given")).tolist():
         whole = np.zeros(histogram.BINS, dtype=np.int64)
         whole[bins] = counts[row, column]
         values = {field: float(table[row, column]) for field, table in sums.items()}
@@ -245,9 +244,9 @@ def texts(values: Sequence[str]) -> list[str]:
     return [encode_text(value) for value in values] or [""]
 
 
-def strings(dataset: h5py.Dataset) -> tuple[str, ...]:
-    """Inverse of `texts`."""
-    return tuple(decode_text(text) for text in dataset.asstr()[...])
+def strings(group: Source, name: str) -> tuple[str, ...]:
+    """The strings of a variable; inverse of `texts`."""
+    return tuple(decode_text(text) for text in group.texts(name))
 
 
 def integers(values: Sequence[int]) -> Integers:

@@ -57,7 +57,7 @@ def run_image(path: Path, record: RunRecord) -> bytes:
 def read_run(path: Path) -> RunRecord:
     """The record in a run file.  ResultError (newer, foreign, damaged) if there is none."""
     with hdf.reading(Path(path), RUN_FORMAT) as file:
-        return _record(file)
+        return _record(hdf.Source(file))
 
 
 def read_status(path: Path) -> str:
@@ -80,13 +80,13 @@ def _fill(file: h5py.File, record: RunRecord) -> None:
     root.attributes({stored: to_json(getattr(record, name)) for name, stored in JSON.items()})
     phases.write(root, record.phases)
     if record.monitor is not None:
-        _write_monitor(hdf.Group(file.create_group("monitor")), record.monitor)
-    file.create_group("evidence").attrs["evidence"] = to_json(record.evidence)
-    _write_findings(hdf.Group(file.create_group("findings")), record.findings)
+        _write_monitor(root.group("monitor"), record.monitor)
+    root.group("evidence").attributes({"evidence": to_json(record.evidence)})
+    _write_findings(root.group("findings"), record.findings)
 
 
-def _record(file: h5py.File) -> RunRecord:
-    attributes = {name: file.attrs[name] for name in file.attrs}
+def _record(root: hdf.Source) -> RunRecord:
+    attributes = root.attributes()
     values: dict[str, Any] = {name: decode_text(attributes[name]) for name in TEXTS}
     values |= {name: int(attributes[name]) for name in NUMBERS}
     values |= {name: from_json(attributes[stored]) for name, stored in JSON.items()}
@@ -96,10 +96,10 @@ def _record(file: h5py.File) -> RunRecord:
     return RunRecord(
         **values,
         duration=float(attributes["duration"]),
-        phases=phases.read(file),
-        monitor=_read_monitor(file["monitor"]) if "monitor" in file else None,
-        evidence=from_json(file["evidence"].attrs["evidence"]),
-        findings=_read_findings(file["findings"]),
+        phases=phases.read(root),
+        monitor=_read_monitor(root.group("monitor")) if "monitor" in root else None,
+        evidence=from_json(root.group("evidence").attributes()["evidence"]),
+        findings=_read_findings(root.group("findings")),
     )
 
 
@@ -126,17 +126,18 @@ def _write_monitor(group: hdf.Group, monitor: Monitor) -> None:
     )  # fmt: skip
 
 
-def _read_monitor(group: h5py.Group) -> Monitor:
-    hosts, metrics, samples = (int(group.attrs[n]) for n in ("hosts", "metrics", "samples"))
-    table = group["series"][...]
+def _read_monitor(group: hdf.Source) -> Monitor:
+    attributes = group.attributes()
+    hosts, metrics, samples = (int(attributes[n]) for n in ("hosts", "metrics", "samples"))
+    table = group.array("series")
     return Monitor(
-        hosts=phases.strings(group["host"])[:hosts],
-        time=group["time"][...][:samples],
+        hosts=phases.strings(group, "host")[:hosts],
+        time=group.array("time")[:samples],
         series={
             name: table[:hosts, index, :samples].copy()
-            for index, name in enumerate(phases.strings(group["metric"])[:metrics])
+            for index, name in enumerate(phases.strings(group, "metric")[:metrics])
         },
-        units=from_json(group.attrs["units"]),
+        units=from_json(attributes["units"]),
     )
 
 
@@ -148,16 +149,18 @@ def _write_findings(group: hdf.Group, findings: Sequence[Finding]) -> None:
         column = phases.texts([getattr(finding, name) for finding in findings])
         group.variable(name, column, ["finding"], {})
     group.variable("evidence", [to_json(f.evidence) for f in findings], ["finding"], {})
-    versions = phases.integers([finding.version for finding in findings])
-    group.variable("version", versions, ["finding"], {"long_name": "version of the audit"})
+    group.variable(
+        "version", phases.integers([finding.version for finding in findings]), ["finding"],
+        {"long_name": "version of the audit"},
+    )  # fmt: skip
 
 
-def _read_findings(group: h5py.Group) -> tuple[Finding, ...]:
+def _read_findings(group: hdf.Source) -> tuple[Finding, ...]:
     if "audit" not in group:
         return ()
-    columns = {name: phases.strings(group[name]) for name in FINDING_TEXTS}
-    versions = group["version"][...]
-    evidence = group["evidence"].asstr()[...]
+    columns = {name: phases.strings(group, name) for name in FINDING_TEXTS}
+    versions = group.array("version")
+    evidence = group.texts("evidence")
     return tuple(
         Finding(
             version=int(versions[index]),

@@ -60,17 +60,22 @@ def parse_size(value: object, minimum: int = 0) -> int:
 
 def format_size(size: int, digits: int | None = None) -> str:
     """Exact and shortest text that `parse_size` reads back; with `digits`, rounded (KiB...)."""
+    if size == 0:
+        return "0B"
     if digits is None:
-        return min(
-            (f"{size // factor}{unit}" for unit, factor in SIZE_UNITS.items() if size % factor == 0),
-            key=lambda text: (len(text.rstrip("BiKMGTPE")), len(text)),
-        ) if size else "0B"
+        exact = [unit for unit, factor in SIZE_UNITS.items() if size % factor == 0]
+        return min((f"{size // SIZE_UNITS[unit]}{unit}" for unit in exact), key=_length)
     value, unit = float(size), "B"
     for letter in _PREFIXES:
         if abs(value) < 1024:
             break
         value, unit = value / 1024, f"{letter}iB"
     return f"{value:.{0 if unit == 'B' else digits}f}{unit}"
+
+
+def _length(text: str) -> tuple[int, int]:
+    """Fewest digits first, then the shorter unit."""
+    return len(text.rstrip("BiKMGTPE")), len(text)
 
 
 def parse_duration(value: object, positive: bool = False) -> float:
@@ -87,7 +92,8 @@ def parse_duration(value: object, positive: bool = False) -> float:
         number, unit = _split(value, "duration", "'60s', '5min', '2h' or a number of seconds")
         seconds = number * (_duration_unit(str(value), unit) if unit else 1)
     if seconds < 0 or (positive and seconds == 0):
-        raise UnitError(f"duration {value!r} must be {'more than' if positive else 'at least'} zero")
+        bound = "more than" if positive else "at least"
+        raise UnitError(f"duration {value!r} must be {bound} zero")
     try:
         return float(seconds)
     except OverflowError as error:
@@ -119,7 +125,8 @@ def _size_unit(text: str, number: Fraction, unit: str) -> int:
             f"size {text!r} is ambiguous: write {amount}{letter}iB (x 1024^{power}) or "
             f"{amount}{letter}B (x 1000^{power})"
         )
-    raise UnitError(f"size {text!r} has an unknown unit {unit!r}: allowed are {', '.join(SIZE_UNITS)}")
+    allowed = ", ".join(SIZE_UNITS)
+    raise UnitError(f"size {text!r} has an unknown unit {unit!r}: allowed are {allowed}")
 
 
 def _duration_unit(text: str, unit: str) -> Fraction:

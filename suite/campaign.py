@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 
 from fsmatrix.results.case import DEFAULT_DEVICE_STATE
 from fsmatrix.results.units import Duration, PositiveDuration, PositiveSize
@@ -50,29 +57,38 @@ class Section(BaseModel):
 class GeometrySection(Section):
     """Client nodes x processes per node x threads per process."""
 
-    nodes: Count = Field(1, description="client nodes")
-    processes_per_node: Count = Field(1, description="processes (MPI ranks) on each client node")
-    threads: Count = Field(1, description="threads of each process")
+    nodes: Count = Field(default=1, description="client nodes")
+    processes_per_node: Count = Field(
+        default=1, description="processes (MPI ranks) on each client node"
+    )
+    threads: Count = Field(default=1, description="threads of each process")
 
 
 class PartialGeometry(Section):
     """A workload's own geometry; what is absent comes from the campaign's."""
 
-    nodes: Count | None = Field(None, description="client nodes")
-    processes_per_node: Count | None = Field(None, description="processes on each client node")
-    threads: Count | None = Field(None, description="threads of each process")
+    nodes: Count | None = Field(default=None, description="client nodes")
+    processes_per_node: Count | None = Field(
+        default=None, description="processes on each client node"
+    )
+    threads: Count | None = Field(default=None, description="threads of each process")
 
 
 class LauncherSection(Section):
     """How processes are started.  `launcher: mpirun` is short for `launcher: {name: mpirun}`."""
 
-    name: str = Field("auto", description="auto, or the name of a launcher")
+    name: str = Field(default="auto", description="auto, or the name of a launcher")
     emulated_nodes: int = Field(
-        0, ge=0, le=4096, strict=True,
+        default=0,
+        ge=0,
+        le=4096,
+        strict=True,
         description="virtual client nodes to make on this machine; 0 = use the real ones",
-    )  # fmt: skip
-    hosts: tuple[str, ...] = Field((), description="host names of the client nodes")
-    options: tuple[str, ...] = Field((), description="further arguments of the launcher's command")
+    )
+    hosts: tuple[str, ...] = Field(default=(), description="host names of the client nodes")
+    options: tuple[str, ...] = Field(
+        default=(), description="further arguments of the launcher's command"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -83,73 +99,96 @@ class LauncherSection(Section):
 class LimitsSection(Section):
     """What the campaign may use; exceeding it is refused before anything runs."""
 
-    time_per_run: PositiveDuration = Field(60.0, description="deadline of one run")
-    space: PositiveSize | None = Field(None, description="bytes stored at once on one target")
-    bytes_written: PositiveSize | None = Field(None, description="bytes written by all runs")
-    cases: Count = Field(100_000, description="cases, counted before exclusions")
+    time_per_run: PositiveDuration = Field(default=60.0, description="deadline of one run")
+    space: PositiveSize | None = Field(
+        default=None, description="bytes stored at once on one target"
+    )
+    bytes_written: PositiveSize | None = Field(
+        default=None, description="bytes written by all runs"
+    )
+    cases: Count = Field(default=100_000, description="cases, counted before exclusions")
     runs: Annotated[int, Field(strict=True, ge=1, le=100_000_000)] = Field(
-        1_000_000, description="runs (cases x repetitions), counted before exclusions"
+        default=1_000_000, description="runs (cases x repetitions), counted before exclusions"
     )
 
 
 class OrderSection(Section):
     """The split plot: what is repeated inside one attachment, and how often one attaches."""
 
-    seed: Seed | None = Field(None, description="seed of the order; the campaign's if absent")
-    block: Count = Field(1, description="repetitions that share one attachment")
-    attachments: Count = Field(5, description="independent attachments that there should be")
+    seed: Seed | None = Field(
+        default=None, description="seed of the order; the campaign's if absent"
+    )
+    block: Count = Field(default=1, description="repetitions that share one attachment")
+    attachments: Count = Field(
+        default=5, description="independent attachments that there should be"
+    )
 
 
 class SettleSection(Section):
     """Waiting before each run until the system is quiet."""
 
-    timeout: Duration = Field(10.0, description="longest wait; 0 = none")
+    timeout: Duration = Field(default=10.0, description="longest wait; 0 = none")
 
 
 class Target(Section):
     """A storage system under test."""
 
     backend: str = Field(description="name of the backend")
-    options: dict[str, Any] = Field({}, description="options of the backend")
+    options: dict[str, Any] = Field(default={}, description="options of the backend")
     when: Literal["always", "root", "not-root"] = Field(
-        "always", description="take this target only as root, or only as another user"
+        default="always", description="take this target only as root, or only as another user"
     )
-    system: Name | None = Field(None, description="the cluster behind it; one job at a time each")
+    system: Name | None = Field(
+        default=None, description="the cluster behind it; one job at a time each"
+    )
     attributes: dict[Name, Scalar] = Field(
-        {}, description="facts about the cluster that become coordinates: storage_nodes, interface"
+        default={},
+        description="facts about the cluster that become coordinates: storage_nodes, interface",
     )
     realised: dict[str, Literal["hardware", "emulated"]] = Field(
-        {}, description="how an attribute or a level is made; hardware if absent"
+        default={}, description="how an attribute or a level is made; hardware if absent"
     )
     reference: bool = Field(
-        False, strict=True, description="shown for orientation, compared only on request"
+        default=False, strict=True, description="shown for orientation, compared only on request"
     )
-    device_state: str = Field(DEFAULT_DEVICE_STATE, description="state of the device before a run")
+    device_state: str = Field(
+        default=DEFAULT_DEVICE_STATE, description="state of the device before a run"
+    )
 
 
 class WorkloadEntry(Section):
     """What is done."""
 
     workload: str = Field(description="name of the workload")
-    engine: str | None = Field(None, description="program that does it; the workload's first")
-    options: dict[str, Any] = Field({}, description="options of the workload")
-    geometry: PartialGeometry = Field(PartialGeometry(), description="overrides the campaign's")
-    cache: CacheState | None = Field(None, description="overrides the campaign's")
+    engine: str | None = Field(
+        default=None, description="program that does it; the workload's first"
+    )
+    options: dict[str, Any] = Field(default={}, description="options of the workload")
+    geometry: PartialGeometry = Field(
+        default=PartialGeometry(), description="overrides the campaign's"
+    )
+    cache: CacheState | None = Field(default=None, description="overrides the campaign's")
 
 
 class Defaults(Section):
     """What site and user files may preset and a campaign may override."""
 
-    launcher: LauncherSection = Field(LauncherSection(), description="how processes are started")
-    limits: LimitsSection = Field(LimitsSection(), description="time, space, bytes, cases, runs")
-    cache_method: Literal["auto", "drop_caches", "fadvise"] = Field(
-        "auto", description="how caches are emptied; auto: drop_caches where it is allowed"
+    launcher: LauncherSection = Field(
+        default=LauncherSection(), description="how processes are started"
     )
-    settle: SettleSection = Field(SettleSection(), description="waiting for a quiet system")
-    geometry: GeometrySection = Field(GeometrySection(), description="geometry where none is said")
-    order: OrderSection = Field(OrderSection(), description="blocks, attachments, seed")
+    limits: LimitsSection = Field(
+        default=LimitsSection(), description="time, space, bytes, cases, runs"
+    )
+    cache_method: Literal["auto", "drop_caches", "fadvise"] = Field(
+        default="auto", description="how caches are emptied; auto: drop_caches where it is allowed"
+    )
+    settle: SettleSection = Field(default=SettleSection(), description="waiting for a quiet system")
+    geometry: GeometrySection = Field(
+        default=GeometrySection(), description="geometry where none is said"
+    )
+    order: OrderSection = Field(default=OrderSection(), description="blocks, attachments, seed")
     repetitions: Annotated[int, Field(strict=True, ge=1, le=10_000)] = Field(
-        6, description="runs of every case"
+        default=6, description="runs of every case"
     )
 
 
@@ -157,21 +196,21 @@ class Campaign(Defaults):
     """One YAML file."""
 
     campaign: CampaignName = Field(description="name: lower-case letters, digits, hyphens")
-    description: str = Field("", description="a sentence for the report")
-    seed: Seed | None = Field(None, description="drawn and stored if absent")
+    description: str = Field(default="", description="a sentence for the report")
+    seed: Seed | None = Field(default=None, description="drawn and stored if absent")
     targets: dict[Name, Target] = Field(min_length=1, description="storage systems under test")
     workloads: dict[Name, WorkloadEntry] = Field(min_length=1, description="what is done")
     factors: dict[str, Annotated[tuple[Level, ...], Field(min_length=1)]] = Field(
-        {},
+        default={},
         description="name -> levels; every combination is a case.  A factor is an option of a "
         "workload, a field of the geometry, cache, device_state, or a cluster factor of a backend",
     )
     exclude: tuple[Annotated[dict[str, Level], Field(min_length=1)], ...] = Field(
-        (),
+        default=(),
         description="combinations to leave out: all given levels match; a list matches any of its "
         "items; target and workload may be given too",
     )
-    cache: CacheState = Field("cold", description="state of the caches before a read")
+    cache: CacheState = Field(default="cold", description="state of the caches before a read")
     impossible: Literal["refuse", "skip"] = Field(
-        "refuse", description="what happens to pairs of workload and target that cannot be"
+        default="refuse", description="what happens to pairs of workload and target that cannot be"
     )

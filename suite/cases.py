@@ -16,7 +16,7 @@ from fsmatrix.suite.campaign_check import describe, problem_of
 from fsmatrix.suite.exclusions import Exclusions, either
 from fsmatrix.suite.factors import Axes, Axis, axes, default_options, normal_option
 from fsmatrix.suite.members import GEOMETRY, EntryMember, Members, TargetMember
-from fsmatrix.suite.problems import MAX_SHOWN, CampaignError, Problem, shown
+from fsmatrix.suite.problems import MAX_SHOWN, CampaignError, Problem
 from fsmatrix.suite.settings import Settings
 from fsmatrix.suite.workloads.base import Workload
 from fsmatrix.suite.yamlio import KeyPath
@@ -65,7 +65,7 @@ def expand(settings: Settings, members: Members) -> Cases:
                 twin = planned.setdefault(item.case.case_id, item)
                 if twin is not item:
                     expansion.complain(("workloads", entry.name), _twin_text(twin, item))
-    problems = [*expansion.problems.values(), *(exclusions.idle() if not expansion.problems else ())]
+    problems = list(expansion.problems.values()) or list(exclusions.idle())
     if not planned and not problems:
         problems.append(settings.tree.problem(("exclude",), "leaves no combination"))
     if problems:
@@ -205,8 +205,8 @@ class _Expansion:
         elif option is not None:
             where = (*where, option)
         given = ", ".join(f"{key}: {value}" for key, value in levels.items())
-        text = f"{message} (workload {entry.name}" + (f" with {shown(given, 120)})" if given else ")")
-        self.complain(where, text)
+        levels_text = f" with {given[:120]}" if given else ""
+        self.complain(where, f"{message} (workload {entry.name}{levels_text})")
 
 
 def _planned(
@@ -227,17 +227,27 @@ def _planned(
         device_state=draft["device_state"],
         level=level,
     )
-    coordinates = dict(target.target.attributes) | level | dict(work.options) | {
-        **vars(geometry),
-        "processes": geometry.processes,
-        "cache": case.cache,
-        "device_state": case.device_state,
-        "target": case.target,
-        "backend": target.target.backend,
-        "engine": entry.engine,
-        "workload": case.workload,
-    }  # fmt: skip
+    coordinates = (
+        dict(target.target.attributes)
+        | level
+        | dict(work.options)
+        | {
+            **vars(geometry),
+            "processes": geometry.processes,
+            "cache": case.cache,
+            "device_state": case.device_state,
+            "target": case.target,
+            "backend": target.target.backend,
+            "engine": entry.engine,
+            "workload": case.workload,
+        }
+    )
     return Planned(
-        case, entry.name, entry.engine, coordinates, target.target.realised, target.reference,
+        case,
+        entry.name,
+        entry.engine,
+        coordinates,
+        target.target.realised,
+        target.reference,
         work.work,
-    )  # fmt: skip
+    )

@@ -71,9 +71,7 @@ class Exclusions:
             rules.append(Rule(index, values))
         return rules
 
-    def _values(
-        self, entry: EntryMember, index: int, key: str, values: list[Any]
-    ) -> Iterator[Any]:
+    def _values(self, entry: EntryMember, index: int, key: str, values: list[Any]) -> Iterator[Any]:
         for value in values:
             if key not in entry.workload.Options.model_fields:
                 yield value

@@ -88,10 +88,10 @@ def normal_option(model: type[BaseModel], name: str, value: Any) -> Any:
 def default_options(model: type[BaseModel]) -> dict[str, Any]:
     """JSON forms of the defaults of all options that have one."""
     return {
-        name: _adapter(model, name).dump_python(field.get_default(call_default_factory=True), mode="json")
-        for name, field in model.model_fields.items()
-        if not field.is_required()
-    }  # fmt: skip
+        name: _adapter(model, name).dump_python(option.get_default(), mode="json")
+        for name, option in model.model_fields.items()
+        if not option.is_required() and option.default_factory is None
+    }
 
 
 @cache

@@ -111,9 +111,7 @@ def _target(
     problems += _forbidden(settings, target, where)
     if backend is None:
         return None
-    options, wrong = validate(
-        backend.Options, target.options, settings.tree, (*where, "options")
-    )
+    options, wrong = validate(backend.Options, target.options, settings.tree, (*where, "options"))
     problems += wrong
     names = {*target.attributes, *backend.level_factors}
     for key in target.realised.keys() - names:

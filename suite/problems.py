@@ -30,8 +30,8 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        place = str(Origin(self.file, self.line))
-        return f"{place}: {self.where}: {self.message}" if self.where else f"{place}: {self.message}"
+        where = f"{self.where}: " if self.where else ""
+        return f"{Origin(self.file, self.line)}: {where}{self.message}"
 
 
 class CampaignError(Exception):

@@ -23,8 +23,8 @@ LAUNCHERS: Registry[Launcher] = Registry(
     "fsmatrix.launchers",
     {
         "local": "fsmatrix.suite.launchers.local:Local",
-        "mpirun": "fsmatrix.suite.launchers.openmpi:OpenMpi",
-        "mpiexec": "fsmatrix.suite.launchers.mpich:Mpich",
+        "mpirun": "fsmatrix.suite.launchers.mpirun:Mpirun",
+        "mpiexec": "fsmatrix.suite.launchers.mpiexec:Mpiexec",
     },
     "launcher",
 )

@@ -24,8 +24,8 @@ from fsmatrix.suite.problems import CampaignError, Origin, refuse
 from fsmatrix.suite.yamlio import Tree, load
 
 SITE_FILE = Path("/etc/fsmatrix/site.yaml")
-DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+DAYS: tuple[Day, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 def _clock(text: str) -> str:
@@ -55,42 +55,44 @@ AbsolutePath = Annotated[str, AfterValidator(_absolute)]
 class Partition(Section):
     """A partition of the scheduler."""
 
-    nodes: Count | None = Field(None, description="largest number of nodes of a job")
-    hours: float | None = Field(None, gt=0, description="longest time of a job, hours")
-    description: str = Field("", description="what it is for")
+    nodes: Count | None = Field(default=None, description="largest number of nodes of a job")
+    hours: float | None = Field(default=None, gt=0, description="longest time of a job, hours")
+    description: str = Field(default="", description="what it is for")
 
 
 class Mpi(Section):
     """The site's MPI."""
 
-    launcher: str | None = Field(None, description="launcher that `auto` means here")
-    options: tuple[str, ...] = Field((), description="further arguments of the launcher")
-    module: str | None = Field(None, description="environment module that brings it")
+    launcher: str | None = Field(default=None, description="launcher that `auto` means here")
+    options: tuple[str, ...] = Field(default=(), description="further arguments of the launcher")
+    module: str | None = Field(default=None, description="environment module that brings it")
 
 
 class Fabric(Section):
     """The network between clients and storage."""
 
-    name: str = Field("", description="for example 'InfiniBand HDR'")
-    bandwidth: PositiveSize | None = Field(None, description="bytes per second of one client node")
+    name: str = Field(default="", description="for example 'InfiniBand HDR'")
+    bandwidth: PositiveSize | None = Field(
+        default=None, description="bytes per second of one client node"
+    )
 
 
 class Caps(Section):
     """Upper bounds for every campaign; no later layer overrides them."""
 
-    bytes: PositiveSize | None = Field(None, description="bytes that a campaign may write")
-    nodes: Count | None = Field(None, description="client nodes of a campaign")
-    hours: float | None = Field(None, gt=0, description="estimated hours of a campaign")
+    bytes: PositiveSize | None = Field(default=None, description="bytes that a campaign may write")
+    nodes: Count | None = Field(default=None, description="client nodes of a campaign")
+    hours: float | None = Field(default=None, gt=0, description="estimated hours of a campaign")
 
 
 class QuietHours(Section):
     """A time in which no campaign runs.  `to` at or before `from` means the next day."""
 
-    days: tuple[Day, ...] = Field(DAYS, min_length=1, description="days on which it begins")
+    days: tuple[Day, ...] = Field(default=DAYS, min_length=1, description="days on which it begins")
     start: Clock = Field(alias="from", description="first minute, 08:30")
     end: Clock = Field(alias="to", description="minute after the last, up to 24:00")
     timezone: Annotated[str, AfterValidator(_zone)] | None = Field(
-        None, description="IANA name; the machine's own if absent"
+        default=None, description="IANA name; the machine's own if absent"
     )
 
 
@@ -98,34 +100,36 @@ class SlurmSection(Section):
     """Settings of sbatch; keys beyond these become --key=value."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
-    partition: str | None = Field(None, description="--partition")
-    account: str | None = Field(None, description="--account")
-    qos: str | None = Field(None, description="--qos")
+    partition: str | None = Field(default=None, description="--partition")
+    account: str | None = Field(default=None, description="--account")
+    qos: str | None = Field(default=None, description="--qos")
 
 
 class Site(Section):
     """Schema of the site file."""
 
-    defaults: Defaults = Field(Defaults(), description="presets of campaign settings")
-    modules: tuple[str, ...] = Field((), description="environment modules that jobs load")
-    partitions: dict[str, Partition] = Field({}, description="partitions of the scheduler")
-    mpi: Mpi = Field(Mpi(), description="the site's MPI")
-    fabric: Fabric = Field(Fabric(), description="the network")
+    defaults: Defaults = Field(default=Defaults(), description="presets of campaign settings")
+    modules: tuple[str, ...] = Field(default=(), description="environment modules that jobs load")
+    partitions: dict[str, Partition] = Field(default={}, description="partitions of the scheduler")
+    mpi: Mpi = Field(default=Mpi(), description="the site's MPI")
+    fabric: Fabric = Field(default=Fabric(), description="the network")
     mounts: dict[AbsolutePath, str] = Field(
-        {}, description="mount point -> type of file system that must be mounted there"
+        default={}, description="mount point -> type of file system that must be mounted there"
     )
     forbidden_paths: tuple[AbsolutePath, ...] = Field(
-        (), description="nothing is read or written at or below them"
+        default=(), description="nothing is read or written at or below them"
     )
-    caps: Caps = Field(Caps(), description="bounds that no campaign overrides")
-    quiet_hours: tuple[QuietHours, ...] = Field((), description="times in which nothing runs")
-    slurm: SlurmSection = Field(SlurmSection(), description="settings of sbatch")
+    caps: Caps = Field(default=Caps(), description="bounds that no campaign overrides")
+    quiet_hours: tuple[QuietHours, ...] = Field(
+        default=(), description="times in which nothing runs"
+    )
+    slurm: SlurmSection = Field(default=SlurmSection(), description="settings of sbatch")
 
 
 class User(Section):
     """Schema of the user file, ~/.config/fsmatrix/settings.yaml."""
 
-    defaults: Defaults = Field(Defaults(), description="presets of campaign settings")
+    defaults: Defaults = Field(default=Defaults(), description="presets of campaign settings")
 
 
 @dataclass(frozen=True)

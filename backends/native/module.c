@@ -227,6 +227,34 @@ static PyObject *player_stop_at(Player *self, PyObject *arg)
     Py_RETURN_NONE;
 }
 
+static PyObject *player_begin(Player *self, PyObject *arg)
+{
+    unsigned long long ns = PyLong_AsUnsignedLongLong(arg);
+    if (PyErr_Occurred() || !usable(self))
+        return NULL;
+    if (self->player.before)
+        return PyErr_Format(PyExc_ValueError, "the player has begun to play already");
+    self->player.origin_ns = ns;
+    Py_RETURN_NONE;
+}
+
+/* Operations that each lane executed of the last chunk. */
+static PyObject *player_played(Player *self, PyObject *unused)
+{
+    (void)unused;
+    if (!usable(self))
+        return NULL;
+    PyObject *played = PyTuple_New(self->player.threads);
+    for (uint32_t i = 0; played && i < self->player.threads; i++) {
+        PyObject *count = PyLong_FromUnsignedLongLong(self->player.lanes[i].played);
+        if (count)
+            PyTuple_SET_ITEM(played, i, count);
+        else
+            Py_CLEAR(played);
+    }
+    return played;
+}
+
 /* (counts [kind, bin], totals, least, most) as bytes of unsigned 64-bit numbers */
 static PyObject *latencies(const struct fsm_latency *latency)
 {
@@ -313,6 +341,8 @@ static PyObject *player_close(Player *self, PyObject *unused)
 static PyMethodDef player_methods[] = {
     {"play", (PyCFunction)player_play, METH_VARARGS, "play(ops, names, first) -> executed"},
     {"stop_at", (PyCFunction)player_stop_at, METH_O, "stop_at(monotonic_ns); 0 = never"},
+    {"begin", (PyCFunction)player_begin, METH_O, "begin(origin_ns), before the first play"},
+    {"played", (PyCFunction)player_played, METH_NOARGS, "executed of the last chunk, by lane"},
     {"lanes", (PyCFunction)player_lanes, METH_NOARGS, "facts of each lane, as dicts"},
     {"close", (PyCFunction)player_close, METH_NOARGS, "close all handles, end all threads"},
     {NULL, NULL, 0, NULL},

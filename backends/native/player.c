@@ -168,6 +168,8 @@ uint64_t fsm_player_play(struct fsm_player *player, const struct fsm_op *ops, si
                          bool paced)
 {
     uint64_t executed = 0;
+    for (uint32_t i = 0; i < player->threads; i++)
+        player->lanes[i].played = 0;
     if (!player->stop) {
         if (!player->origin_ns)
             player->origin_ns = fsm_monotonic();

@@ -94,6 +94,22 @@ def mounted_below(folder: Path | str) -> list[Mount]:
     return [mount for mount in mounts() if f"{mount.point}/".startswith(prefix)]
 
 
+def users_of(point: Path | str) -> list[str]:
+    """Processes with a working directory or an open file below `point`: "pid 12 (fio)"."""
+    prefix = f"{str(point).rstrip('/')}/"
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            links = [process / "cwd", process / "root", *(process / "fd").iterdir()]
+            places = [str(link.readlink()) for link in links]
+            name = (process / "comm").read_text().strip()
+        except OSError:  # it ended, or is not ours to look at
+            continue
+        if any(f"{place}/".startswith(prefix) for place in places):
+            found.append(f"pid {process.name} ({name})")
+    return found
+
+
 def unmount(point: Path | str, patience: float = 5.0) -> None:
     """Detach what is mounted at `point`; a busy one is tried again for `patience` seconds.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,7 +62,7 @@ def serial(device: str) -> str:
 def in_use(device: str) -> str:
     """Who uses the device (mount, swap, holder, partition), in words; empty if nobody."""
     path = Path(device).resolve()
-    number = os.stat(path).st_rdev
+    number = path.stat().st_rdev
     name = f"{os.major(number)}:{os.minor(number)}"
     for mount in mounts.mounts():
         if mount.device == name or Path(mount.source).resolve() == path:
@@ -99,7 +98,7 @@ def refusal(device: str, expected_serial: str, our_uuid: str = "") -> str:
     at most a partition table without partitions, or if it carries the file system `our_uuid`
     that this campaign itself has made.
     """
-    if not os.path.lexists(device) or not stat.S_ISBLK(os.stat(device).st_mode):
+    if not Path(device).is_block_device():
         return f"{device} is no block device"
     user = in_use(device)
     if user:

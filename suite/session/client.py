@@ -285,5 +285,5 @@ class Session:
         assert self._process is not None
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(END_SECONDS)
-        text = self.output("stderr")
+        text = self.output("stdout") + self.output("stderr")  # hydra speaks on stdout
         return explain_death(text, self._process.poll(), self.hello.get("ranks", []))

@@ -18,7 +18,7 @@ GRACE = 3.0
 # What MPI libraries and process managers put into the environment of their ranks.
 MPI_PREFIXES = (
     "OMPI_", "PMIX_", "PMI_", "PMI2_", "PRTE_", "OPAL_", "ORTE_", "HYDRA_", "HYDI_", "MPIR_",
-    "MPI_LOCAL", "I_MPI_HYDRA", "MPIEXEC_", "PALS_",
+    "MPI_LOCAL", "I_MPI_HYDRA", "MPIEXEC_", "PALS_", "MPI4PY_",
 )
 
 

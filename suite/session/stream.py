@@ -95,7 +95,8 @@ def play(player: Player, source: Source, seconds: float, wear_out: float, origin
     }
     player.stop_at(0)
     if played.stopped:
-        tail = source.stop()
+        # a stream that has nothing more to say was stopped inside its closing chunk
+        tail = source.stop() or rest
         while tail is not None:
             player.play(tail)
             tail = source.take()

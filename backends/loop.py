@@ -1,0 +1,255 @@
+"""Images and loop devices: fully allocated, written once, attached with verified direct I/O.
+
+An image stays until the campaign ends, so that each attachment costs only a mkfs; the
+journal knows which one is ours.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+from fsmatrix.backends.base import Room
+from fsmatrix.backends.errors import BackendError, ToolError
+from fsmatrix.backends.journal import Entry, Journal
+from fsmatrix.backends.system import extents, loopdev, tools
+from fsmatrix.backends.undo import LeftAlone, undo_image, undo_loop
+from fsmatrix.results.units import format_size
+
+BLOCK = 4 << 20  # bytes per write when an image is filled
+STAMP = 4096  # one stamp per this many bytes makes blocks differ (deduplicating storage)
+MARGIN = 64 << 20  # bytes that stay free beside an image
+_LOOP_CONTROL = Path("/dev/loop-control")
+
+
+def loop_refusal() -> str:
+    """Why there are no loop devices here (empty: there are)."""
+    if tools.find("losetup") is None:
+        return "losetup is not installed (package util-linux or mount)"
+    if not os.access(_LOOP_CONTROL, os.R_OK | os.W_OK):
+        return f"no loop devices: {_LOOP_CONTROL} is missing or not accessible"
+    return ""
+
+
+def image_for(room: Room, size: int, path: str = "") -> Entry:
+    """The journal entry of this target's image: kept from the last attachment, or new.
+
+    `path`: where the user wants it; it must not exist yet.  Default inside `room.state`.
+    """
+    for entry in room.journal.pending("image", target=room.target, size=size, written=True):
+        if not path or entry.facts["path"] == str(_place(path)):
+            if _intact(entry):
+                return entry
+            remove_image(entry, room.journal)
+    return make_image(room, size, path)
+
+
+def make_image(room: Room, size: int, path: str = "") -> Entry:
+    """Allocate and write an image once; BackendError if there is no room or it exists."""
+    file = _place(path) if path else _place(str(room.state / f"{secrets.token_hex(8)}.img"))
+    _check_place(file, size)
+    entry = room.journal.begin(
+        "image", path=str(file), folder=str(file.parent), size=size, target=room.target
+    )
+    made = False
+    try:
+        descriptor = os.open(file.parent, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        room.journal.end(entry)
+        hint = " (it has no unnamed files)" if error.errno == errno.EOPNOTSUPP else ""
+        raise BackendError(f"no image in {file.parent}: {error.strerror}{hint}") from error
+    try:
+        facts = os.fstat(descriptor)
+        entry = room.journal.confirm(entry, inode=facts.st_ino, filesystem=facts.st_dev)
+        _fill(descriptor, file, size, room.progress)
+        _link(descriptor, file)
+        made = True
+    except OSError as error:
+        raise BackendError(f"image {file} cannot be made: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+        if not made:
+            room.journal.end(entry)
+    return room.journal.confirm(entry, written=True)
+
+
+def remove_image(entry: Entry, journal: Journal) -> None:
+    """Remove an image of ours; BackendError if the file there is another one."""
+    try:
+        undo_image(entry.facts, True)
+    except LeftAlone as reason:
+        raise BackendError(str(reason)) from reason
+    journal.end(entry)
+
+
+def attach(image: Entry, journal: Journal, direct_io: str) -> tuple[str, bool]:
+    """Attach an image; returns the device and whether its I/O is direct.
+
+    BackendError if direct I/O is `required` and the kernel refuses it.  If the disk below
+    has larger sectors than 512 bytes, the loop device gets the same.
+    """
+    facts = image.facts
+    entry = journal.begin(
+        "loop", image=facts["path"], inode=facts["inode"], filesystem=facts["filesystem"]
+    )
+    for sector in ("512", "4096"):
+        argv = ["losetup", "--find", "--show", "--direct-io=on", "--sector-size", sector]
+        try:
+            device = tools.run([*argv, facts["path"]], deadline=30.0).stdout.strip()
+        except ToolError:
+            undo_loop(entry.facts, True)
+            journal.end(entry)
+            raise
+        entry = journal.confirm(entry, device=device)
+        if loopdev.direct_io(device):
+            break
+        if sector == "512":
+            _detach(entry)
+            entry = journal.confirm(entry, device=None)
+    direct = loopdev.direct_io(device)
+    if not direct and direct_io == "required":
+        _detach(entry)
+        journal.end(entry)
+        raise BackendError(
+            f"{facts['path']}: the kernel refuses direct I/O on this image's file system, so "
+            "reads could come from the page cache below the device; put `image` on another "
+            "file system, or set `direct_io: preferred` (then cache state bypass is refused)"
+        )
+    forbid_discard(device)
+    return device, direct
+
+
+def forbid_discard(device: str) -> None:
+    """Discards would punch holes into the image: the device no longer takes any."""
+    (Path("/sys/block") / Path(device).name / "queue/discard_max_bytes").write_text("0\n")
+
+
+def detach(device: str, journal: Journal) -> None:
+    """Detach a loop device that the journal knows; BackendError if it stays in use."""
+    for entry in journal.pending("loop", device=device):
+        _detach(entry)
+        journal.end(entry)
+
+
+def rewrite_unwritten(image: str, device: str) -> int | None:
+    """Write zeros, through the device, where mkfs left unwritten extents in the image.
+
+    mkfs zeroes ranges by "write zeroes", which the image's file system turns into unwritten
+    extents; the first real write to each would cost more than later ones.  Returns bytes
+    written; None where the image's file system does not tell.
+    """
+    descriptor = os.open(image, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        spans = extents.unwritten(descriptor)
+    finally:
+        os.close(descriptor)
+    if not spans:
+        return None if spans is None else 0
+    zeros = mmap.mmap(-1, BLOCK)  # page-aligned, as O_DIRECT wants it
+    target = os.open(device, os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC)
+    try:
+        for span in spans:
+            _write_zeros(target, span, memoryview(zeros))
+        os.fsync(target)
+    finally:
+        os.close(target)
+    return sum(span.length for span in spans)
+
+
+def _write_zeros(target: int, span: extents.Span, zeros: memoryview) -> None:
+    offset, end = span.offset, span.offset + span.length
+    while offset < end:
+        offset += os.pwrite(target, zeros[: min(BLOCK, end - offset)], offset)
+
+
+def _detach(entry: Entry) -> None:
+    try:
+        undo_loop(entry.facts, True)
+    except LeftAlone as reason:
+        raise BackendError(str(reason)) from reason
+
+
+def _place(path: str) -> Path:
+    """Absolute path; its folder without links."""
+    place = Path(path).expanduser().absolute()
+    return place.parent.resolve() / place.name
+
+
+def _check_place(file: Path, size: int) -> None:
+    if os.path.lexists(file):
+        raise BackendError(
+            f"image {file} exists and was not made by this campaign: name a path that does not"
+        )
+    if not file.parent.is_dir():
+        raise BackendError(f"image {file}: the directory {file.parent} does not exist")
+    sizes = os.statvfs(file.parent)
+    free = sizes.f_bavail * sizes.f_frsize
+    if free < size + MARGIN:
+        raise BackendError(
+            f"image {file} needs {format_size(size)} and {format_size(MARGIN)} beside it, "
+            f"{file.parent} has {format_size(free, 1)} free"
+        )
+
+
+def _fill(descriptor: int, file: Path, size: int, progress: Callable[[str], None]) -> None:
+    """Allocate, then write every byte, around the page cache where that is possible."""
+    os.posix_fallocate(descriptor, 0, size)
+    block = mmap.mmap(-1, BLOCK)
+    block.write(os.urandom(BLOCK))
+    direct = _direct_twin(descriptor, size)
+    target = descriptor if direct is None else direct
+    try:
+        tenth = 0
+        for number, offset in enumerate(range(0, size, BLOCK)):
+            for start in range(0, BLOCK, STAMP):
+                block[start : start + 8] = (number + 1).to_bytes(8, "little")
+            length = min(BLOCK, size - offset)
+            if os.pwrite(target, memoryview(block)[:length], offset) != length:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if direct is None:
+                os.fdatasync(target)
+            if offset * 10 // size > tenth:
+                tenth = offset * 10 // size
+                progress(f"writing image {file.name} once: {tenth}0 % of {format_size(size, 1)}")
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        if direct is not None:
+            os.close(direct)
+
+
+def _direct_twin(descriptor: int, size: int) -> int | None:
+    """The same file opened with O_DIRECT; None where that is refused or sizes do not fit."""
+    if size % STAMP:
+        return None
+    try:
+        return os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+def _link(descriptor: int, file: Path) -> None:
+    """Give the unnamed file its name; FileExistsError if somebody was quicker."""
+    folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:  # with a dst_dir_fd Python calls linkat and follows /proc's link to the file
+        os.link(
+            f"/proc/self/fd/{descriptor}", file.name, dst_dir_fd=folder, follow_symlinks=True
+        )
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _intact(entry: Entry) -> bool:
+    """Whether the image is still the inode that we made, whole and fully allocated."""
+    try:
+        facts = Path(entry.facts["path"]).lstat()
+    except FileNotFoundError:
+        return False
+    same = (facts.st_ino, facts.st_dev) == (entry.facts["inode"], entry.facts["filesystem"])
+    size = int(entry.facts["size"])
+    return same and facts.st_size == size and facts.st_blocks * 512 >= size

@@ -1,0 +1,124 @@
+"""Mount points that the suite makes: mounted, journalled, given to a run, taken down."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+from pathlib import Path
+
+from fsmatrix.backends.errors import BackendError, ToolError
+from fsmatrix.backends.journal import Journal
+from fsmatrix.backends.system import mounts, tools
+
+DATA = "data"  # the folder in a mount that a run works in
+ALWAYS = "nodev,nosuid"
+MOUNT_DEADLINE = 120.0  # seconds; a journal replay takes its time
+_OPTIONS = re.compile(r"[A-Za-z0-9_=,.:+-]*", re.ASCII)
+_FORBIDDEN = {"loop", "bind", "rbind", "move", "remount", "dev", "suid", "ro"}
+_CAP_SYS_ADMIN = 21
+
+
+def root_refusal() -> str:
+    """Why this process may not mount (empty: it may)."""
+    if os.geteuid() != 0:
+        return "needs root (to attach, format and mount); use backend directory instead"
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("CapEff:") and not int(line.split()[1], 16) >> _CAP_SYS_ADMIN & 1:
+            return "needs CAP_SYS_ADMIN: this container's root may not mount"
+    return ""
+
+
+def kernel_refusal(fstype: str) -> str:
+    """Why the kernel cannot mount `fstype` (empty: it can, or loads a module for it)."""
+    known = {line.split()[-1] for line in Path("/proc/filesystems").read_text().splitlines()}
+    if fstype in known:
+        return ""
+    if tools.find("modprobe") is not None:
+        ran = tools.run(["modprobe", "--dry-run", fstype], check=False)
+        if ran.returncode == 0:
+            return ""
+    return f"the kernel {os.uname().release} has no {fstype} (nor a module for it)"
+
+
+def check_mount_options(text: str) -> str:
+    """`text` itself; ValueError if it could do more than set options of one file system."""
+    names = {option.partition("=")[0] for option in text.split(",")}
+    if not _OPTIONS.fullmatch(text) or names & _FORBIDDEN:
+        raise ValueError(
+            f"mount options {text!r}: allowed are options of the file system, comma-separated, "
+            f"without paths and without {', '.join(sorted(_FORBIDDEN))}"
+        )
+    return text
+
+
+def mount_at(
+    journal: Journal, fstype: str, source: str, point: Path, options: str, owner: str = ""
+) -> None:
+    """Mount `source` at `point` and make the folder `data` in it.
+
+    Nothing is done if it is mounted there already.  BackendError if something else is, if
+    `point` is not empty, or if mount(8) fails (its text is given).
+    """
+    present = mounts.mounted_at(point)
+    if present is not None and present.source != source:
+        raise BackendError(f"{point}: {present.source} is mounted there, not {source}")
+    if present is None:
+        _make_point(journal, point)
+        entry = journal.begin("mount", path=str(point), source=source, fstype=fstype)
+        chosen = f"{options},{ALWAYS}" if options else ALWAYS
+        argv = ["mount", "-t", fstype, "-o", chosen, source, str(point)]
+        try:
+            tools.run(argv, deadline=MOUNT_DEADLINE)
+        except ToolError:
+            journal.end(entry)
+            raise
+        if mounts.mounted_at(point) is None:
+            raise BackendError(f"mount gave no error, but nothing is mounted at {point}")
+    data = point / DATA
+    data.mkdir(exist_ok=True)
+    data.chmod(0o777)
+    if owner:
+        try:
+            shutil.chown(data, owner)
+        except LookupError as error:
+            raise BackendError(f"owner {owner!r}: there is no such user") from error
+
+
+def unmount_at(journal: Journal, source: str, point: Path) -> None:
+    """Unmount `source` from `point` and remove the point; nothing if it is not mounted.
+
+    BackendError if something else is mounted there or it stays in use (by whom is said).
+    """
+    present = mounts.mounted_at(point)
+    if present is not None and present.source != source:
+        raise BackendError(f"{point}: {present.source} is mounted there, not {source}")
+    if present is not None:
+        try:
+            mounts.unmount(point)
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise BackendError(f"{point} cannot be unmounted: {error.strerror}") from error
+            users = ", ".join(mounts.users_of(point)) or "nobody that can be seen"
+            raise BackendError(f"{point} is still in use by {users}") from error
+    for entry in journal.pending("mount", path=str(point)):
+        journal.end(entry)
+    for entry in journal.pending("folder", path=str(point)):
+        if point.is_dir():
+            point.rmdir()
+        journal.end(entry)
+
+
+def _make_point(journal: Journal, point: Path) -> None:
+    if not point.exists():
+        entry = journal.begin("folder", path=str(point))
+        try:
+            point.mkdir(mode=0o755)
+        except OSError as error:
+            journal.end(entry)
+            raise BackendError(f"mount point {point}: {error.strerror}") from error
+    if not point.is_dir() or point.is_symlink():
+        raise BackendError(f"mount point {point} is no directory")
+    if any(point.iterdir()):
+        raise BackendError(f"mount point {point} is not empty: nothing is mounted over files")

@@ -1,0 +1,27 @@
+"""The backends by name; other packages add theirs by the entry-point group."""
+
+from __future__ import annotations
+
+from fsmatrix.backends.base import Backend
+from fsmatrix.results.registry import Registry
+from fsmatrix.results.registry import UnknownName as UnknownName
+
+BACKENDS: dict[str, str] = {
+    "btrfs": "fsmatrix.backends.btrfs:Btrfs",
+    "directory": "fsmatrix.backends.directory:Directory",
+    "ext2": "fsmatrix.backends.ext2:Ext2",
+    "ext4": "fsmatrix.backends.ext4:Ext4",
+    "tmpfs": "fsmatrix.backends.tmpfs:Tmpfs",
+    "xfs": "fsmatrix.backends.xfs:Xfs",
+}
+REGISTRY: Registry[Backend] = Registry("fsmatrix.backends", BACKENDS, "backend")
+
+
+def names() -> list[str]:
+    """Names of all backends, sorted."""
+    return REGISTRY.names()
+
+
+def load(name: str) -> type[Backend]:
+    """The class of a backend; UnknownName (with a proposal) or BrokenEntry."""
+    return REGISTRY.load(name)

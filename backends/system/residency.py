@@ -1,0 +1,89 @@
+"""How many bytes of a file are in the page cache: cachestat(2), else mincore(2)."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from functools import cache
+
+from fsmatrix.backends.system.libc import libc
+
+_CACHESTAT = 451  # the system call's number on all architectures, Linux 6.5 and later
+_WINDOW = 1 << 30  # bytes mapped at once for mincore
+
+
+class _Range(ctypes.Structure):
+    _fields_ = (("offset", ctypes.c_uint64), ("length", ctypes.c_uint64))
+
+
+class _Stat(ctypes.Structure):
+    _fields_ = tuple(
+        (name, ctypes.c_uint64)
+        for name in ("cached", "dirty", "writeback", "evicted", "recently_evicted")
+    )
+
+
+def resident(descriptor: int) -> int | None:
+    """Bytes of an open regular file in the page cache (whole pages); None if not knowable.
+
+    Linux tells only who may write the file or owns it; network file systems may not tell.
+    """
+    size = os.fstat(descriptor).st_size
+    if size == 0:
+        return 0
+    pages = _by_cachestat(descriptor)
+    if pages is None:
+        pages = _by_mincore(descriptor, size)
+    return None if pages is None else pages * mmap.PAGESIZE
+
+
+def method() -> str:
+    """Name of the system call that `resident` uses here."""
+    return "cachestat" if _has_cachestat() else "mincore"
+
+
+@cache
+def _has_cachestat() -> bool:
+    ctypes.set_errno(0)
+    libc().syscall(_CACHESTAT, -1, None, None, 0)
+    return ctypes.get_errno() != 38  # ENOSYS
+
+
+def _by_cachestat(descriptor: int) -> int | None:
+    if not _has_cachestat():
+        return None
+    span, answer = _Range(0, 0), _Stat()  # length 0: to the end
+    if libc().syscall(_CACHESTAT, descriptor, ctypes.byref(span), ctypes.byref(answer), 0):
+        return None
+    return int(answer.cached)
+
+
+def _by_mincore(descriptor: int, size: int) -> int | None:
+    if not _may_write(descriptor):
+        return None
+    pages = 0
+    for offset in range(0, size, _WINDOW):
+        length = min(_WINDOW, size - offset)
+        try:
+            area = mmap.mmap(descriptor, length, access=mmap.ACCESS_COPY, offset=offset)
+        except (OSError, ValueError):
+            return None
+        flags = (ctypes.c_ubyte * -(-length // mmap.PAGESIZE))()
+        first = ctypes.c_char.from_buffer(area)
+        result = libc().mincore(
+            ctypes.c_void_p(ctypes.addressof(first)), ctypes.c_size_t(length), flags
+        )
+        del first
+        area.close()
+        if result:
+            return None
+        pages += sum(flag & 1 for flag in bytes(flags))
+    return pages
+
+
+def _may_write(descriptor: int) -> bool:
+    """Since Linux 5.2 mincore says "resident" for every page of a file one may not write."""
+    if os.fstat(descriptor).st_uid == os.geteuid():
+        return True
+    return os.access(f"/proc/self/fd/{descriptor}", os.W_OK)

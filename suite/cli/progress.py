@@ -1,0 +1,97 @@
+"""How a running campaign is shown: live in a terminal, as quiet lines, or as JSON lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Literal
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from fsmatrix.suite.events import Event
+
+Mode = Literal["live", "quiet", "json"]
+LOUD = ("failed", "warning", "recovered", "stopped", "waiting")
+
+
+class LiveProgress:
+    """A bar with the time left; what went wrong stays on the screen above it."""
+
+    def __init__(self, total: int, console: Console) -> None:
+        self._bar = Progress(
+            SpinnerColumn(), TextColumn("[bold]{task.fields[where]}"), BarColumn(),
+            MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"),
+            TimeRemainingColumn(), TextColumn("{task.fields[trouble]}"), console=console,
+        )
+        self._task = self._bar.add_task("runs", total=total, where="start", trouble="")
+        self._failed = 0
+
+    def __enter__(self) -> LiveProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, event: Event) -> None:
+        if event.what in LOUD:
+            self._bar.console.print(f"[yellow]{event.what}[/]: {escape(event.text)}", highlight=False)
+        if event.what == "run":
+            self._bar.update(self._task, where=_where(event))
+        if event.what == "skipped":
+            self._bar.update(self._task, advance=event.facts["runs"])
+        if event.what == "failed":
+            self._failed += 1
+        if event.what in ("finished", "failed"):
+            trouble = f"[red]{self._failed} failed[/]" if self._failed else ""
+            self._bar.update(self._task, advance=1, trouble=trouble)
+
+
+class QuietLog:
+    """For batch logs: what went wrong, and one line for each attachment."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def __enter__(self) -> QuietLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to end."""
+
+    def __call__(self, event: Event) -> None:
+        if event.what in (*LOUD, "attach", "end"):
+            self._console.print(f"{event.what}: {event.text}", highlight=False, markup=False,
+                                soft_wrap=True)
+
+
+class JsonLog(QuietLog):
+    """Every event as one line of JSON on standard output."""
+
+    def __call__(self, event: Event) -> None:
+        sys.stdout.write(json.dumps(event.to_json(), default=str) + "\n")
+        sys.stdout.flush()
+
+
+def listener(mode: Mode, total: int, console: Console) -> LiveProgress | QuietLog:
+    """The listener of a mode."""
+    if mode == "json":
+        return JsonLog(console)
+    if mode == "quiet":
+        return QuietLog(console)
+    return LiveProgress(total, console)
+
+
+def _where(event: Event) -> str:
+    told = event.facts.get("coordinates", {})
+    return escape(f"{told.get('target', '')} {told.get('workload', '')}".strip())

@@ -1,0 +1,139 @@
+"""What a campaign will cost, and what its number of repetitions can decide.
+
+The times are guesses for planning only; limits are checked on bytes, which are exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from fsmatrix.backends.base import Space
+from fsmatrix.results.units import format_size
+from fsmatrix.suite.cases import Planned
+from fsmatrix.suite.matrix import footprint
+from fsmatrix.suite.order import Groups
+from fsmatrix.suite.problems import Problem
+from fsmatrix.suite.settings import Settings
+
+ALPHA = 0.05
+GUESSED_BANDWIDTH = 300e6  # bytes/s, where a workload does not know its time
+GUESSED_FILES = 2_000.0  # files/s
+SHORTEST = 0.25  # seconds of a run
+RUN_SECONDS = 0.2  # directories, caches and settling of one run
+SESSION_SECONDS = 3.0
+ATTACH_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Of all runs of a plan; bytes and seconds."""
+
+    runs: int
+    attachments: int
+    seconds: float
+    space: dict[str, int]  # target -> the most bytes that one attachment holds at once
+    files: dict[str, int]  # target -> the most files, likewise
+    written: int
+    nodes: int  # most client nodes of a run
+
+
+def estimate(plan: Groups, repetitions: int, block: int) -> Estimate:
+    """Cost of a plan.  A run's files are removed before the next run starts."""
+    blocks = math.ceil(repetitions / block)
+    seconds = blocks * len(plan) * (ATTACH_SECONDS + SESSION_SECONDS)
+    written, runs = 0, 0
+    space: dict[str, int] = {}
+    files: dict[str, int] = {}
+    for key, cases in plan.items():
+        for planned in cases:
+            needs = footprint(planned)
+            seconds += repetitions * (run_seconds(planned) + RUN_SECONDS)
+            written += repetitions * needs.written
+            runs += repetitions
+            space[key.target] = max(space.get(key.target, 0), needs.space)
+            files[key.target] = max(files.get(key.target, 0), needs.files)
+    nodes = max((key.nodes for key in plan), default=0)
+    return Estimate(runs, blocks * len(plan), seconds, space, files, written, nodes)
+
+
+def run_seconds(planned: Planned) -> float:
+    """Guess of the time of one run."""
+    needs = footprint(planned)
+    if needs.seconds is not None:
+        return needs.seconds + needs.written / GUESSED_BANDWIDTH
+    return max(SHORTEST, needs.written / GUESSED_BANDWIDTH + needs.files / GUESSED_FILES)
+
+
+def exceeded(settings: Settings, cost: Estimate, room: Mapping[str, Space]) -> Iterator[Problem]:
+    """Limits of the campaign, caps of the site and room on the targets that are too small."""
+    yield from _limits(settings, cost)
+    yield from _caps(settings, cost)
+    for target, space in room.items():
+        for what, needed, free in (
+            ("bytes", cost.space.get(target, 0), space.bytes),
+            ("files", cost.files.get(target, 0), space.inodes),
+        ):
+            if free is not None and needed > free:
+                message = f"must hold {needed} {what} at once; {space.source} gives {free}"
+                yield settings.tree.problem(("targets", target), message)
+
+
+def _limits(settings: Settings, cost: Estimate) -> Iterator[Problem]:
+    limits, tree = settings.campaign.limits, settings.tree
+    for target, space in cost.space.items():
+        if limits.space is not None and space > limits.space:
+            message = f"target {target} must hold {_size(space)}; allowed are {_size(limits.space)}"
+            yield tree.problem(("limits", "space"), message)
+    if limits.bytes_written is not None and cost.written > limits.bytes_written:
+        allowed = _size(limits.bytes_written)
+        message = f"{_size(cost.written)} will be written; allowed are {allowed}"
+        yield tree.problem(("limits", "bytes_written"), message)
+
+
+def _caps(settings: Settings, cost: Estimate) -> Iterator[Problem]:
+    caps, hours = settings.site.site.caps, cost.seconds / 3600
+    for name, value, cap, text in (
+        ("bytes", cost.written, caps.bytes, f"the campaign writes {_size(cost.written)}"),
+        ("nodes", cost.nodes, caps.nodes, f"the campaign uses {cost.nodes} client nodes"),
+        ("hours", hours, caps.hours, f"the campaign takes about {hours:.1f} hours"),
+    ):
+        if cap is not None and value > cap:
+            allowed = _size(int(cap)) if name == "bytes" else f"{cap:g}"
+            yield settings.site.tree.problem(("caps", name), f"{text}; the site allows {allowed}")
+
+
+def comparisons(cases: Iterable[Planned]) -> int:
+    """Pairs of targets that do the same work: the cells of the planned family of tests.
+
+    References take no part.  Levels and device states of one target count as targets.
+    """
+    works = Counter(planned.case.work_id for planned in cases if not planned.reference)
+    return sum(math.comb(count, 2) for count in works.values())
+
+
+def smallest_p(n: int) -> float:
+    """Smallest p of the exact two-sided Mann-Whitney test of n against n values.
+
+    2 / C(2n, n): only one of the arrangements is the most extreme on either side
+    (Mann and Whitney 1947, doi:10.1214/aoms/1177730491).
+    """
+    return min(1.0, 2 / math.comb(2 * n, n))
+
+
+def deciding(tests: int, alpha: float = ALPHA) -> int:
+    """Fewest independent values per side at which Holm's correction can reject at all.
+
+    Holm's first step compares the smallest p of `tests` with alpha / tests
+    (Holm 1979, Scandinavian Journal of Statistics 6, 65-70).
+    """
+    n = 1
+    while smallest_p(n) > alpha / max(tests, 1):
+        n += 1
+    return n
+
+
+def _size(size: int) -> str:
+    return f"{format_size(size, 1)} ({size} bytes)" if size >= 1024 else f"{size} bytes"

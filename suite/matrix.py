@@ -1,0 +1,205 @@
+"""The matrix workload x target: what can be run, and in words why something cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fsmatrix.backends.drivers import Driver
+from fsmatrix.suite.cases import Planned
+from fsmatrix.suite.members import EntryMember, Members, TargetMember
+from fsmatrix.suite.problems import Problem
+from fsmatrix.suite.registry import Registries
+from fsmatrix.suite.settings import Settings
+from fsmatrix.suite.workloads.base import Footprint
+
+# type of access -> (what a workload speaks, what a target gives, the way out)
+WORDS: Mapping[str, tuple[str, str, str]] = {
+    "path": ("paths", "a path", "use a target that gives what it speaks"),
+    "dfs": ("DFS containers", "a DFS container", "use its DFUSE mount"),
+    "daos": ("DAOS pools", "a DAOS pool", "use its DFUSE mount"),
+    "rados": ("RADOS pools", "a RADOS pool", "use a CephFS mount of the same cluster"),
+    "cephfs": ("libcephfs roots", "a libcephfs root", "use the cephfs-kernel or cephfs-fuse mount"),
+    "device": ("block devices", "a block device", "use a file system on it"),
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One workload entry on one target."""
+
+    entry: str
+    workload: str
+    target: str
+    cases: int
+    impossible: int
+    reasons: tuple[str, ...]  # why the impossible ones are
+    notes: tuple[str, ...]  # what is to be known about the possible ones
+
+    @property
+    def ok(self) -> bool:
+        """Whether every case can be run."""
+        return not self.impossible
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {**vars(self), "reasons": list(self.reasons), "notes": list(self.notes)}
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """All cells, the cases that can be run, and those that cannot with the reason."""
+
+    cells: tuple[Cell, ...]
+    possible: tuple[Planned, ...]
+    impossible: tuple[tuple[Planned, str], ...]
+
+    def problems(self, settings: Settings) -> Iterator[Problem]:
+        """Impossible cells as problems of their workload entries."""
+        for cell in self.cells:
+            for reason in cell.reasons:
+                extent = f"{cell.impossible} of {cell.cases} cases"
+                message = f"{reason} ('impossible: skip' would leave out {extent})"
+                yield settings.tree.problem(("workloads", cell.entry), message)
+
+
+class Judge:
+    """Says of a case why it cannot be run."""
+
+    def __init__(
+        self, settings: Settings, members: Members, registries: Registries, here: bool
+    ) -> None:
+        self.settings = settings
+        self.registries = registries
+        self.targets = {target.name: target for target in members.targets}
+        self.entries = {entry.name: entry for entry in members.entries}
+        self.refusals = {
+            target.name: target.backend(target.options).refusal() if here else ""
+            for target in members.targets
+        }
+
+    def reasons(self, planned: Planned, footprint: Footprint) -> Iterator[str]:
+        """All reasons; none if the case can be run."""
+        target, entry = self.targets[planned.case.target], self.entries[planned.entry]
+        if self.refusals[target.name]:
+            yield f"target {target.name}: {self.refusals[target.name]}"
+        yield from _access(entry, target)
+        yield from _states(planned, target)
+        if entry.engine == "player":
+            yield from _driver(entry, target, footprint, self.registries.drivers)
+        yield from self._launcher(planned)
+        if planned.work is not None:
+            refusal = planned.work.refusal(planned.case)
+            if refusal:
+                yield refusal
+
+    def _launcher(self, planned: Planned) -> Iterator[str]:
+        launcher, geometry = self.settings.campaign.launcher, planned.case.geometry
+        if launcher.name != "auto":
+            found = self.registries.launchers.load(launcher.name)
+            if not getattr(found, "needs_mpi", True) and geometry.processes > 1:
+                yield f"launcher {launcher.name} starts one process, not {geometry.processes}"
+        nodes = launcher.emulated_nodes or len(launcher.hosts)
+        if nodes and geometry.nodes > nodes:
+            key = "emulated_nodes" if launcher.emulated_nodes else "hosts"
+            yield f"{geometry.nodes} client nodes are needed; launcher.{key} gives {nodes}"
+
+
+def matrix(
+    settings: Settings,
+    members: Members,
+    cases: Iterable[Planned],
+    registries: Registries,
+    here: bool = True,
+) -> Matrix:
+    """Judge every case.  `here`: also ask the backends about this machine."""
+    judge = Judge(settings, members, registries, here)
+    possible: list[Planned] = []
+    impossible: list[tuple[Planned, str]] = []
+    cells: dict[tuple[str, str], dict[str, Any]] = {}
+    for planned in cases:
+        target = judge.targets[planned.case.target]
+        cell = cells.setdefault(
+            (planned.entry, target.name), {"n": 0, "bad": 0, "reasons": {}, "notes": {}}
+        )
+        cell["n"] += 1
+        reasons = list(judge.reasons(planned, footprint(planned)))
+        if reasons:
+            cell["bad"] += 1
+            cell["reasons"].update(dict.fromkeys(reasons))
+            impossible.append((planned, "; ".join(reasons)))
+        else:
+            cell["notes"].update(dict.fromkeys(_notes(target)))
+            possible.append(planned)
+    made = tuple(
+        Cell(
+            entry,
+            judge.entries[entry].entry.workload,
+            target,
+            cell["n"],
+            cell["bad"],
+            tuple(cell["reasons"]),
+            tuple(cell["notes"]),
+        )
+        for (entry, target), cell in cells.items()
+    )
+    return Matrix(made, tuple(possible), tuple(impossible))
+
+
+def footprint(planned: Planned) -> Footprint:
+    """What one run of a case needs."""
+    if planned.work is None:
+        return Footprint(0, 0, 0)
+    return planned.work.footprint(planned.case)
+
+
+def _access(entry: EntryMember, target: TargetMember) -> Iterator[str]:
+    given = target.backend.access_type.type
+    if given in entry.workload.accesses:
+        return
+    spoken = " and ".join(WORDS.get(name, (name,))[0] for name in sorted(entry.workload.accesses))
+    _, gives, advice = WORDS.get(given, ("", f"access of type {given}", "use another target"))
+    name = entry.entry.workload
+    yield f"{name} speaks only {spoken}; target {target.name} gives {gives}: {advice}"
+
+
+def _states(planned: Planned, target: TargetMember) -> Iterator[str]:
+    backend, case = target.backend, planned.case
+    who = f"target {target.name} ({target.target.backend})"
+    if case.cache not in backend.cache_states and not _memory(target):
+        states = ", ".join(sorted(backend.cache_states))
+        yield f"{who} cannot reach cache state {case.cache}; it can: {states}"
+    if case.device_state not in backend.device_states:
+        states = ", ".join(sorted(backend.device_states))
+        yield f"{who} cannot make device state {case.device_state}; it can: {states}"
+
+
+def _memory(target: TargetMember) -> bool:
+    """A reference that has no other state than memory."""
+    by_nature = bool(getattr(target.backend, "reference", False))
+    return by_nature or (target.reference and "memory" in target.backend.cache_states)
+
+
+def _notes(target: TargetMember) -> Iterator[str]:
+    if _memory(target):
+        yield "runs in memory whatever the cache state; reference only"
+
+
+def _driver(
+    entry: EntryMember, target: TargetMember, needs: Footprint, drivers: Mapping[str, Driver]
+) -> Iterator[str]:
+    driver = drivers.get(target.backend.driver)
+    name = entry.entry.workload
+    if driver is None:
+        yield f"target {target.name}: nothing is known about its driver {target.backend.driver!r}"
+        return
+    missing = sorted({kind.lower() for kind in needs.kinds} - driver.kinds)
+    if missing:
+        kinds = ", ".join(missing)
+        yield f"{name} needs operations that driver {driver.name} does not have: {kinds}"
+    if needs.depth > driver.max_depth:
+        yield (
+            f"{name} needs {needs.depth} operations in flight; driver {driver.name} of target "
+            f"{target.name} does {driver.max_depth}"
+        )

@@ -1,0 +1,195 @@
+"""The plan: everything that is known about a campaign before it runs."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fsmatrix.backends.base import Space
+from fsmatrix.results.case import digest
+from fsmatrix.suite import order
+from fsmatrix.suite.cases import Planned, expand
+from fsmatrix.suite.estimate import Estimate, comparisons, deciding, estimate, exceeded
+from fsmatrix.suite.find import find
+from fsmatrix.suite.matrix import Matrix, matrix
+from fsmatrix.suite.members import Members, TargetMember, members
+from fsmatrix.suite.problems import CampaignError, Origin, Problem, refuse
+from fsmatrix.suite.registry import Registries, registries
+from fsmatrix.suite.select import only
+from fsmatrix.suite.settings import Settings, Source, resolve
+from fsmatrix.suite.site import SiteFile
+from fsmatrix.suite.yamlio import Tree
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for beside the campaign itself."""
+
+    sets: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    shard: tuple[int, int] = (1, 1)  # k of n
+    seed: int | None = None  # wins over the campaign's; a resumed campaign gives the stored one
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A validated campaign, expanded, ordered and estimated."""
+
+    settings: Settings
+    members: Members
+    source: Source
+    request: Request
+    seed: int
+    order_seed: int
+    matrix: Matrix
+    cases: tuple[Planned, ...]  # to be run: possible, selected, of this shard
+    groups: order.Groups
+    estimate: Estimate
+    excluded: int
+    comparisons: int  # tests of the planned family
+    deciding: int  # fewest independent values at which they can decide anything
+    warnings: tuple[str, ...]
+
+    def plots(self) -> Iterator[order.Plot]:
+        """The whole plots in the order of execution."""
+        campaign = self.settings.campaign
+        return order.plots(self.groups, campaign.repetitions, campaign.order.block, self.order_seed)
+
+    def target(self, name: str) -> TargetMember:
+        """A target with its backend's class and options; KeyError if there is none."""
+        return {target.name: target for target in self.members.targets}[name]
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the seed and the campaign's settings: equal for equal plans."""
+        dump = self.settings.campaign.model_dump(mode="json", exclude={"description"})
+        return digest([self.seed, dump])
+
+    def to_json(self) -> dict[str, Any]:
+        """Machine-readable form; its seed, source and request make the same plan again."""
+        from fsmatrix.suite.plan_json import plan_json
+
+        return plan_json(self)
+
+
+def build_plan(
+    source: str | Path | Source,
+    request: Request = Request(),
+    *,
+    site: SiteFile | Path | None = None,
+    user: Tree | None = None,
+    environ: Mapping[str, str] = os.environ,
+    lookup: Registries | None = None,
+    root: bool | None = None,
+    here: bool = True,
+) -> Plan:
+    """Plan a campaign; CampaignError with every problem found.
+
+    `source`: a file, the name of a ready campaign, or a text.  `root`: whether the runs will
+    have root's rights (None: as this process).  `here`: this machine will run it, so that its
+    backends may be asked whether their options can work.
+    """
+    text = source if isinstance(source, Source) else find(source)
+    settings = resolve(text, request.sets, site=site, user=user, environ=environ)
+    lookup = lookup or registries()
+    everybody = members(settings, lookup)
+    cases = expand(settings, everybody)
+    root = os.geteuid() == 0 if root is None else root
+    active = Members(
+        tuple(target for target in everybody.targets if target.active(root)), everybody.entries, ()
+    )
+    judged = matrix(settings, active, _of(active, cases.planned), lookup, here)
+    chosen = _chosen(settings, active, judged)
+    grouped = _shard(order.groups(only(chosen, request.only)), request.shard)
+    seed = _seed(settings, request)
+    campaign = settings.campaign
+    cost = estimate(grouped, campaign.repetitions, campaign.order.block)
+    problems = list(exceeded(settings, cost, _room(active) if here else {}))
+    if problems:
+        raise CampaignError(problems)
+    tests = comparisons(chosen)
+    return Plan(
+        settings=settings,
+        members=active,
+        source=text,
+        request=request,
+        seed=seed,
+        order_seed=campaign.order.seed if campaign.order.seed is not None else seed,
+        matrix=judged,
+        cases=tuple(planned for group in grouped.values() for planned in group),
+        groups=grouped,
+        estimate=cost,
+        excluded=cases.excluded,
+        comparisons=tests,
+        deciding=deciding(tests),
+        warnings=tuple(_warnings(settings, everybody, root, judged, tests)),
+    )
+
+
+def _of(active: Members, cases: Sequence[Planned]) -> list[Planned]:
+    names = {target.name for target in active.targets}
+    return [planned for planned in cases if planned.case.target in names]
+
+
+def _chosen(settings: Settings, active: Members, judged: Matrix) -> tuple[Planned, ...]:
+    """The cases that can be run; refused if that is not all, unless `impossible: skip`."""
+    problems: list[Problem] = []
+    if not active.targets:
+        message = "no target is left for this user: see their `when`"
+        problems.append(settings.tree.problem(("targets",), message))
+    elif settings.campaign.impossible == "refuse" or not judged.possible:
+        problems = list(judged.problems(settings))
+        if not problems and not judged.possible:
+            problems.append(settings.tree.problem(("exclude",), "leaves no case for this user"))
+    if problems:
+        raise CampaignError(problems)
+    return judged.possible
+
+
+def _shard(plan: order.Groups, part: tuple[int, int]) -> order.Groups:
+    if part == (1, 1):
+        return plan
+    try:
+        return order.shard(plan, *part)
+    except ValueError as error:
+        raise refuse(Origin(f"--shard {part[0]}/{part[1]}"), "", str(error)) from error
+
+
+def _seed(settings: Settings, request: Request) -> int:
+    if request.seed is not None:
+        return request.seed
+    seed = settings.campaign.seed
+    return secrets.randbelow(2**53) if seed is None else seed
+
+
+def _room(active: Members) -> dict[str, Space]:
+    return {target.name: target.backend(target.options).space() for target in active.targets}
+
+
+def _warnings(
+    settings: Settings, everybody: Members, root: bool, judged: Matrix, tests: int
+) -> Iterator[str]:
+    campaign = settings.campaign
+    for target in everybody.targets:
+        if not target.active(root):
+            who = "root" if target.target.when == "root" else "a user who is not root"
+            yield f"target {target.name} is left out: it is for {who}"
+    if judged.impossible:
+        yield f"{len(judged.impossible)} impossible cases are left out (see the matrix)"
+    blocks = -(-campaign.repetitions // campaign.order.block)
+    if blocks < campaign.order.attachments:
+        extent = "hold within one session only" if blocks == 1 else "are wider than they could be"
+        yield (
+            f"{blocks} independent attachments; order.attachments asks for "
+            f"{campaign.order.attachments}: intervals {extent}"
+        )
+    needed = deciding(tests)
+    if tests and blocks < needed:
+        yield (
+            f"{blocks} independent values per case cannot decide any of {tests} comparisons "
+            f"(Mann-Whitney, Holm, alpha 0.05): at least {needed} are needed"
+        )

@@ -1,0 +1,61 @@
+"""What all tests share: who may run them, and that no skip goes unseen."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+# A part that no package registry has may be missing in CI; such a skip's reason begins so.
+NOT_TO_BE_HAD = "not in any registry"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked `root` are skipped, visibly, for other users."""
+    if os.geteuid() == 0:
+        return
+    skip = pytest.mark.skip(reason="needs root (mounts and loop devices): run the tests as root")
+    for item in items:
+        if item.get_closest_marker("root"):
+            item.add_marker(skip)
+
+
+def _skipped(reporter: pytest.TerminalReporter) -> dict[str, int]:
+    reasons: dict[str, int] = {}
+    for report in reporter.stats.get("skipped", []):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        reasons[reason.removeprefix("Skipped: ")] = 1 + reasons.get(
+            reason.removeprefix("Skipped: "), 0
+        )
+    return reasons
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was skipped, why, and what would bring it."""
+    reasons = _skipped(terminalreporter)
+    if reasons:
+        terminalreporter.section("skipped parts")
+        for reason, count in sorted(reasons.items()):
+            terminalreporter.write_line(f"{count} x {reason}")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In CI a skipped part that the registries have is a failure."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("CI") != "true" or reporter is None:
+        return
+    hidden = [r for r in _skipped(reporter) if not r.startswith(NOT_TO_BE_HAD)]
+    if hidden:
+        reporter.write_line(f"CI: skipped although it can be had: {hidden}", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(autouse=True)
+def _own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Tests see neither the user's nor the site's settings."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "no-config"))
+    monkeypatch.setenv("FSMATRIX_SITE", "")
+    yield

@@ -1,0 +1,35 @@
+"""The wheel holds everything that the packages need at run time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+WANTED = (
+    "fsmatrix/py.typed",
+    "fsmatrix/jobs/quickstart.yaml",
+    "fsmatrix/jobs/smoke.yaml",
+    "fsmatrix/results/published/ssd-cluster-setup.csv",
+    "fsmatrix/analysis/templates/report.html.j2",
+    "fsmatrix/backends/ops.py",
+    "fsmatrix/suite/session/__main__.py",
+)
+
+
+def test_wheel_is_complete(tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir",
+         str(tmp_path / "dist"), str(clone)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    (wheel,) = (tmp_path / "dist").glob("fsmatrix-*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert not [name for name in WANTED if name not in names]
+    assert any(name.startswith("fsmatrix/backends/_player.") for name in names)
+    tops = {name.split("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"fsmatrix"}

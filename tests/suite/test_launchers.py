@@ -1,0 +1,78 @@
+"""Launchers: pure command lines against recorded ones, and real programs behind them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fsmatrix.results.case import Geometry
+from fsmatrix.suite.launchers.base import LauncherError, Probe
+from fsmatrix.suite.launchers.local import Local
+from fsmatrix.suite.launchers.mpiexec import Mpiexec
+from fsmatrix.suite.launchers.mpirun import Mpirun
+from fsmatrix.suite.registry import LAUNCHERS
+
+FIVE = Mpirun(Probe(True, "/opt/mpirun", "5.0.3"), scratch="/tmp/s")
+FOUR = Mpirun(Probe(True, "/opt/mpirun", "4.1.4"), scratch="/tmp/s")
+HYDRA = Mpiexec(Probe(True, "/opt/mpiexec", "4.0.2"), scratch="/tmp/s")
+
+
+def test_open_mpi_5() -> None:
+    command = FIVE.command(["ior", "-t 1m"], Geometry(1, 4), {"A": "b c"})
+    assert command == [
+        "/opt/mpirun", "-n", "4", "--bind-to", "none", "--map-by", "ppr:4:node:OVERSUBSCRIBE",
+        "-x", "A=b c", "ior", "-t 1m",
+    ]  # fmt: skip
+
+
+def test_open_mpi_4_on_emulated_nodes() -> None:
+    nodes = replace(FOUR, hosts=("n1", "n2", "n3"), emulated=True)
+    assert nodes.command(["x"], Geometry(2, 3), {}) == [
+        "/opt/mpirun", "-n", "6", "--bind-to", "none", "--oversubscribe", "--map-by",
+        "ppr:3:node", "--host", "n1:3,n2:3", "--mca", "plm_rsh_agent", "/tmp/s/agent",
+        "--mca", "orte_do_not_resolve", "1", "x",
+    ]  # fmt: skip
+
+
+def test_hydra() -> None:
+    nodes = replace(HYDRA, hosts=("n1", "n2"), emulated=True, options=("-prepend-rank",))
+    assert nodes.command(["x"], Geometry(2, 2), {"A": "b"}) == [
+        "/opt/mpiexec", "-n", "4", "-bind-to", "none", "-ppn", "2", "-hosts", "n1,n2",
+        "-launcher", "ssh", "-launcher-exec", "/tmp/s/agent", "-genv", "A", "b",
+        "-prepend-rank", "x",
+    ]  # fmt: skip
+
+
+def test_too_few_hosts_are_an_error_that_names_the_cure() -> None:
+    with pytest.raises(LauncherError, match="emulated_nodes"):
+        FIVE.command(["x"], Geometry(2, 1), {})
+    with pytest.raises(LauncherError, match="one process"):
+        Local(Local.probe()).command(["x"], Geometry(1, 2), {})
+
+
+def test_yielding_only_when_oversubscribed() -> None:
+    assert "OMPI_MCA_mpi_yield_when_idle" not in FIVE.environment()
+    assert replace(FIVE, oversubscribed=True).environment()["OMPI_MCA_mpi_yield_when_idle"] == "1"
+
+
+@pytest.mark.parametrize("name", LAUNCHERS.names())
+def test_contract_every_launcher_runs_a_program(name: str, tmp_path: Path) -> None:
+    kind = LAUNCHERS.load(name)
+    found = kind.probe()
+    if not found.ok:
+        pytest.skip(f"launcher {name}: {found.reason}")
+    launcher = kind(found, scratch=str(tmp_path))
+    launcher.prepare()
+    program = [sys.executable, "-c", "import os; print('here', os.environ['GIVEN'])"]
+    import os
+
+    done = subprocess.run(
+        launcher.command(program, Geometry(), {"GIVEN": "a b"}),
+        env=os.environ | launcher.environment(), capture_output=True, text=True, timeout=60,
+        check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == "here a b"

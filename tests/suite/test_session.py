@@ -1,0 +1,205 @@
+"""Real sessions under every launcher of this machine: steps of each kind, and faults."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from fsmatrix.results.case import Geometry
+from fsmatrix.suite.launchers.base import Launcher
+from fsmatrix.suite.launchers.mpirun import Mpirun
+from fsmatrix.suite.registry import LAUNCHERS
+from fsmatrix.suite.session.client import Interrupted, Session, StopFlag
+from fsmatrix.suite.session.death import DeadlinePassed, SessionDied, SessionError, explain_death
+
+PROBE = "fsmatrix.suite.session.probe:where"
+EMULATED = {"hosts": ("one", "two"), "emulated": True}
+
+
+def launcher(name: str, **fields: Any) -> Launcher:
+    kind = LAUNCHERS.load(name)
+    found = kind.probe()
+    if not found.ok:
+        pytest.skip(f"launcher {name}: {found.reason}")
+    return kind(found, oversubscribed=True, **fields)
+
+
+@pytest.fixture
+def stop() -> Iterator[StopFlag]:
+    yield StopFlag()
+
+
+def step(session: Session, geometry: Geometry, kind: str, what: dict[str, Any], **more: Any) -> Any:
+    command = {
+        "do": "step", "to": session.members(geometry), "kind": kind, "what": what,
+        "where": "rank", "root": "/tmp", "access": {}, "nodes": geometry.nodes,
+        "threads": geometry.threads, "seed": 1, "affinity": "none", "sample": False,
+        "oversubscribed": True, "timeout": 30.0,
+    }  # fmt: skip
+    return session.request(command | more, 60)
+
+
+def function(session: Session, geometry: Geometry, name: str = PROBE, **more: Any) -> Any:
+    what = {"function": name, "params": {"x": 1}}
+    return step(session, geometry, "function", what, **more).message["outputs"]
+
+
+@pytest.mark.parametrize(
+    ("name", "geometry", "fields"),
+    [
+        ("local", Geometry(), {}),
+        ("mpirun", Geometry(1, 3), {}),
+        ("mpiexec", Geometry(1, 2), {}),
+        pytest.param("mpirun", Geometry(2, 2), EMULATED, marks=pytest.mark.root),
+        pytest.param("mpiexec", Geometry(2, 2), EMULATED, marks=pytest.mark.root),
+    ],
+)
+def test_steps_of_every_kind(name: str, geometry: Geometry, fields: dict[str, Any],
+                             stop: StopFlag) -> None:
+    session = Session(launcher(name, **fields), geometry, stop)
+    try:
+        session.start()
+        answers = function(session, geometry)
+        assert [a["rank"] for a in answers] == list(range(geometry.processes))
+        assert len({a["value"]["pid"] for a in answers}) == geometry.processes
+        assert len({a["value"]["host"] for a in answers}) == geometry.nodes
+        assert answers[0]["value"]["params"] == {"x": 1}
+        smaller = Geometry(1, 1)
+        assert [a["rank"] for a in function(session, smaller)] == [0]
+        for where, count in (("node", geometry.nodes), ("once", 1)):
+            what = {"argv": ["sh", "-c", "uname -n; env | grep -c '^OMPI\\|^PMI' "], "env": {}}
+            outputs = step(session, geometry, "argv", what, where=where).message["outputs"]
+            assert len(outputs) == count
+            assert [o["stdout"].split()[1] for o in outputs] == ["0"] * count
+    finally:
+        session.close()
+    assert not [pid for pid in session.pids if psutil.pid_exists(pid)]
+
+
+def test_affinity_is_set_per_run_and_given_back(stop: StopFlag) -> None:
+    session = Session(launcher("mpirun"), Geometry(1, 2), stop)
+    try:
+        session.start()
+        allowed = session.hello["ranks"][0]["cpus"]
+        pinned = function(session, Geometry(1, 2), affinity="core")
+        assert [a["value"]["cpus"] for a in pinned] == [
+            [allowed[rank % len(allowed)]] for rank in range(2)
+        ]
+        free = function(session, Geometry(1, 2))
+        assert [a["value"]["cpus"] for a in free] == [allowed] * 2
+    finally:
+        session.close()
+
+
+def test_a_function_that_raises_is_an_answer(stop: StopFlag) -> None:
+    session = Session(launcher("local"), Geometry(), stop)
+    try:
+        session.start()
+        (answer,) = function(session, Geometry(), "os:listdir")
+        assert answer["error"].startswith("TypeError")
+        assert function(session, Geometry())[0]["value"]["rank"] == 0
+    finally:
+        session.close()
+
+
+@pytest.mark.parametrize("name", ["mpirun", "mpiexec"])
+def test_a_killed_rank_is_named(name: str, stop: StopFlag) -> None:
+    session = Session(launcher(name), Geometry(1, 2), stop)
+    try:
+        session.start()
+        os.kill(session.hello["ranks"][1]["pid"], signal.SIGKILL)
+        with pytest.raises(SessionDied, match=r"rank 1 on .* ended by signal 9 \(SIGKILL\)"):
+            function(session, Geometry(1, 2))
+    finally:
+        session.close()
+
+
+def test_a_stopped_rank_passes_the_deadline_and_is_ended(stop: StopFlag) -> None:
+    session = Session(launcher("mpirun"), Geometry(1, 2), stop)
+    try:
+        session.start()
+        os.kill(session.hello["ranks"][1]["pid"], signal.SIGSTOP)
+        command = {"do": "call", "to": [0, 1], "function": "x", "access": {}, "journal": "",
+                   "arguments": {}}  # fmt: skip
+        with pytest.raises(DeadlinePassed, match="no answer within 1 s"):
+            session.request(command, 1)
+    finally:
+        session.kill()
+        session.close()
+    deadline = time.monotonic() + 30
+    while any(psutil.pid_exists(pid) for pid in session.pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not [pid for pid in session.pids if psutil.pid_exists(pid)]
+
+
+def test_ranks_end_when_the_conductor_is_gone(stop: StopFlag) -> None:
+    session = Session(launcher("mpirun"), Geometry(1, 2), stop)
+    session.start()
+    assert session._channel is not None
+    session._channel.close()
+    session._channel = None
+    deadline = time.monotonic() + 30
+    ranks = [rank["pid"] for rank in session.hello["ranks"]]
+    while any(psutil.pid_exists(pid) for pid in ranks) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not [pid for pid in ranks if psutil.pid_exists(pid)]
+    session.kill()
+    session.close()
+
+
+def test_a_world_of_the_wrong_size_is_an_error(stop: StopFlag, monkeypatch: pytest.MonkeyPatch,
+                                               ) -> None:
+    mpirun = launcher("mpirun")
+    one = Mpirun.command(mpirun, ["x"], Geometry(1, 1), {})[:-1]
+    monkeypatch.setattr(Mpirun, "command", lambda self, argv, geometry, env: [*one, *argv])
+    session = Session(mpirun, Geometry(1, 2), stop)
+    with pytest.raises(SessionError, match="asked for a world of 2 ranks, MPI made one of 1"):
+        session.start()
+    session.close()
+
+
+def test_a_launcher_that_fails_is_told_with_its_words(stop: StopFlag) -> None:
+    mpirun = launcher("mpirun")
+    broken = replace(mpirun, options=("--no-such-option",))
+    session = Session(broken, Geometry(), stop)
+    with pytest.raises(SessionDied, match="no-such-option"):
+        session.start()
+    session.close()
+
+
+def test_a_request_to_stop_interrupts_a_wait(stop: StopFlag) -> None:
+    session = Session(launcher("local"), Geometry(), stop)
+    try:
+        session.start()
+        with stop:
+            signal.raise_signal(signal.SIGINT)
+            what = {"argv": ["sleep", "30"], "env": {}}
+            with pytest.raises(Interrupted):
+                step(session, Geometry(), "argv", what, where="once")
+    finally:
+        session.kill()
+        session.close()
+
+
+def test_the_folder_of_a_session_is_removed(stop: StopFlag) -> None:
+    session = Session(launcher("local"), Geometry(), stop)
+    session.start()
+    folder = Path(session._folder.name)
+    assert folder.exists()
+    session.close()
+    assert not folder.exists()
+
+
+def test_explain_death_reads_a_rank_s_own_words() -> None:
+    text = 'noise\nfsmatrix-rank-error {"rank": 3, "host": "n2", "error": "ValueError: bad"}\n'
+    death = explain_death(text, 71, [])
+    assert str(death) == "rank 3 on n2 raised ValueError: bad"
+    assert death.facts["rank"] == 3
