@@ -130,7 +130,7 @@ def _panel(
         if mine or first:
             legend.add(target)
             yield _bars(page, target, mine, first) | axes
-        absent = [(cell, why) for cell in mine if (why := _why_absent(cell, page.metric.name))]
+        absent = [(cell, why) for cell in mine if (why := why_absent(cell, page.metric.name))]
         if absent:
             base = floor if page.group.layout.logarithmic else 0.0
             yield _absent(page, target, absent, base) | axes
@@ -184,7 +184,8 @@ def _absent(
     }  # fmt: skip
 
 
-def _why_absent(cell: Cell, metric: str) -> str:
+def why_absent(cell: Cell, metric: str) -> str:
+    """Why a cell has no median of a metric; empty if it has one."""
     if cell.metrics[metric].runs:
         return ""
     if cell.runs:
@@ -205,7 +206,7 @@ def _hover(page: Page, cell: Cell) -> str:
         lines.append(f"median {units.text(median.median, page.unit)} {page.unit.label}")
         lines.append(f"{low} to {high} {page.unit.label}: {safe(median.says)}")
     else:
-        lines.append(_why_absent(cell, page.metric.name))
+        lines.append(why_absent(cell, page.metric.name))
     lines.append(f"{cell.runs} runs in {cell.attachments} attachments")
     if cell.notes:
         lines.append(safe(cell.notes))

@@ -60,6 +60,7 @@ class Summary:
     varying: tuple[str, ...]  # factors that are columns; `target` last
     constants: Mapping[str, Level]  # factors of one level
     attributes: tuple[str, ...]  # factors that each target has one level of
+    derived: Mapping[str, str]  # factors that follow another one -> that one
     references: tuple[str, ...]  # reference targets
     references_shown: bool
     invalid_runs: int
@@ -98,7 +99,7 @@ def summarise(
     names = [name for name in every.factors if name not in NOT_FACTORS]
     columns = {name: data.factor(name) for name in names}
     columns |= {name: data[name] for name in ("engine", "phase") if name in data.columns}
-    varying, constants, attributes = _roles(columns, data["phase"] != "")
+    varying, constants, attributes, derived = _roles(columns, data["phase"] != "")
     audits = _audits(ds, np.flatnonzero(shown & _current(every)))
     cells = _cells(data, columns, audits, include_invalid)
     return Summary(
@@ -106,6 +107,7 @@ def summarise(
         varying=varying,
         constants=constants,
         attributes=attributes,
+        derived=derived,
         references=references,
         references_shown=include_reference,
         invalid_runs=int(np.unique(data["run_id"][_invalid(data)]).size),
@@ -156,23 +158,30 @@ def _missing(level: Level) -> bool:
 
 def _roles(
     columns: Mapping[str, Array], timed: Mask
-) -> tuple[tuple[str, ...], dict[str, Level], tuple[str, ...]]:
-    """(varying, constants, attributes of targets) over rows that have a phase."""
+) -> tuple[tuple[str, ...], dict[str, Level], tuple[str, ...], dict[str, str]]:
+    """(varying, constants, attributes of targets, derived) over rows that have a phase."""
     use = timed if timed.any() else np.ones_like(timed)
-    targets = _codes(columns["target"][use])[1]
-    varying, attributes = [], []
-    constants: dict[str, Level] = {}
-    for name, column in columns.items():
-        levels, codes = _codes(column[use])
-        if len(levels) == 1:
-            if name != "target" and not _missing(levels[0]):
-                constants[name] = levels[0]
-        elif name != "target" and name not in KEPT_APART and _follows(codes, targets):
-            attributes.append(name)
-        elif name != "target":
-            varying.append(name)
+    coded = {name: _codes(column[use]) for name, column in columns.items()}
+    constants = {
+        name: levels[0]
+        for name, (levels, _) in coded.items()
+        if len(levels) == 1 and name != "target" and not _missing(levels[0])
+    }
+    codes = {n: c for n, (levels, c) in coded.items() if len(levels) > 1 and n != "target"}
+    free = [name for name in codes if name not in KEPT_APART]
+    targets = coded["target"][1]
+    attributes = tuple(name for name in free if _follows(codes[name], targets))
+    varying = [name for name in codes if name not in attributes]
+    derived: dict[str, str] = {}
+    for name in reversed([name for name in varying if name not in KEPT_APART]):
+        owner = next((o for o in varying if o != name and _follows(codes[name], codes[o])), "")
+        if not owner and name == "processes" and "processes_per_node" in varying:
+            owner = "processes_per_node"  # nodes x processes per node
+        if owner:
+            derived[name] = owner
+            varying.remove(name)
     varying.sort(key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
-    return (*varying, "target"), constants, tuple(attributes)
+    return (*varying, "target"), constants, attributes, derived
 
 
 # what a reader must see in every table and chart even if each target has its own

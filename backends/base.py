@@ -85,7 +85,7 @@ class Room:
 
 
 class Backend(ABC):
-    """One kind of storage.  Subclasses: one file each, one line in registry.BACKENDS."""
+    """One kind of storage.  Subclasses: one file each, one line in registry.BUILTIN."""
 
     name: ClassVar[str]
     Options: ClassVar[type[BackendOptions]] = BackendOptions

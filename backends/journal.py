@@ -39,6 +39,11 @@ class Entry:
     time: float  # Unix time
     journal: Path = field(compare=False, default=Path())
 
+    @property
+    def mine(self) -> bool:
+        """Whether this very process wrote it: another shard may use the same journal."""
+        return self.pid == os.getpid() and self.process_start == _process_start(self.pid)
+
 
 class Journal:
     """An append-only file; safe for several processes of one kernel."""

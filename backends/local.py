@@ -174,7 +174,8 @@ class LocalBackend(Backend):
         """
         chosen = self._chosen
         device = str(Path(chosen.device).resolve())
-        known = room.journal.pending("device", device=device, target=room.target)
+        pending = room.journal.pending("device", device=device, target=room.target)
+        known = [entry for entry in pending if entry.mine]
         identity = str(known[0].facts["uuid"]) if known else str(uuid.uuid4())
         reason = signature.refusal(device, chosen.serial, our_uuid=identity if known else "")
         if not reason and chosen.direct_io == "required" and not _is_direct(device):
@@ -194,9 +195,10 @@ class LocalBackend(Backend):
 
     def finish(self, room: Room) -> None:
         """Remove the image; erase our file system from a device."""
-        for entry in room.journal.pending("image", target=room.target):
+        ours = [entry for entry in room.journal.pending(target=room.target) if entry.mine]
+        for entry in [entry for entry in ours if entry.kind == "image"]:
             loop.remove_image(entry, room.journal)
-        for entry in room.journal.pending("device", target=room.target):
+        for entry in [entry for entry in ours if entry.kind == "device"]:
             reason = signature.in_use(entry.facts["device"])
             if reason:
                 raise BackendError(f"{entry.facts['device']}: {reason}")

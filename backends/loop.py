@@ -41,7 +41,7 @@ def image_for(room: Room, size: int, path: str = "") -> Entry:
     `path`: where the user wants it; it must not exist yet.  Default inside `room.state`.
     """
     for entry in room.journal.pending("image", target=room.target, size=size, written=True):
-        if not path or entry.facts["path"] == str(_place(path)):
+        if entry.mine and (not path or entry.facts["path"] == str(_place(path))):
             if _intact(entry):
                 return entry
             remove_image(entry, room.journal)

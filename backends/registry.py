@@ -6,7 +6,7 @@ from fsmatrix.backends.base import Backend
 from fsmatrix.results.registry import Registry
 from fsmatrix.results.registry import UnknownName as UnknownName
 
-BACKENDS: dict[str, str] = {
+BUILTIN: dict[str, str] = {
     "btrfs": "fsmatrix.backends.btrfs:Btrfs",
     "directory": "fsmatrix.backends.directory:Directory",
     "ext2": "fsmatrix.backends.ext2:Ext2",
@@ -14,14 +14,14 @@ BACKENDS: dict[str, str] = {
     "tmpfs": "fsmatrix.backends.tmpfs:Tmpfs",
     "xfs": "fsmatrix.backends.xfs:Xfs",
 }
-REGISTRY: Registry[Backend] = Registry("fsmatrix.backends", BACKENDS, "backend")
+BACKENDS: Registry[Backend] = Registry("fsmatrix.backends", BUILTIN, "backend")
 
 
 def names() -> list[str]:
     """Names of all backends, sorted."""
-    return REGISTRY.names()
+    return BACKENDS.names()
 
 
 def load(name: str) -> type[Backend]:
     """The class of a backend; UnknownName (with a proposal) or BrokenEntry."""
-    return REGISTRY.load(name)
+    return BACKENDS.load(name)

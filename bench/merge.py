@@ -1,6 +1,6 @@
 """Merge N synthetic run files and print seconds, peak memory, and both per run.
 
-    python bench/merge.py --runs 10000
+Example: python bench/merge.py --runs 10000
 """
 
 from __future__ import annotations

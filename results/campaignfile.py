@@ -12,88 +12,20 @@ import h5py
 import numpy as np
 
 from fsmatrix.results import histogram
+from fsmatrix.results.campaignspec import (
+    FINDING_TEXTS,
+    NUMBERS,
+    RAGGED,
+    TEXTS,
+    attributes,
+    factor_names,
+    reserved,
+)
 from fsmatrix.results.columns import CHUNK, Appender, Coded, Table, create
 from fsmatrix.results.hdf import NO_VARIABLE, TEXT
 from fsmatrix.results.record import RunRecord
 from fsmatrix.results.rows import Row, levels_of, rows_of
 from fsmatrix.results.schema import CAMPAIGN_FORMAT, SCHEMA_VERSION, encode_text, to_json
-
-# name -> (type, unit, meaning): variables [run]
-NUMBERS: dict[str, tuple[str, str, str]] = {
-    "repetition": ("i8", "1", "repetition of the case"),
-    "attempt": ("i8", "1", "attempt at this repetition"),
-    "block": ("i8", "1", "pass over all cases"),
-    "duration": ("f8", "s", "wall time of the run, all steps together"),
-    "began": ("f8", "s", "Unix time of the phase's agreed start"),
-    "bandwidth": ("f8", "B s-1", "bytes of all workers / window"),
-    "iops": ("f8", "s-1", "operations of all workers / window"),
-    "window": ("f8", "s", "earliest start to latest end over all workers"),
-    "io_window": ("f8", "s", "first to last data operation"),
-    "io_bandwidth": ("f8", "B s-1", "bytes of all workers / io_window"),
-    "first_finisher_rate": ("f8", "B s-1", "bytes until the first worker finished / that time"),
-    "latency_mean": ("f8", "s", "mean latency"),
-    "latency_min": ("f8", "s", "smallest latency"),
-    "latency_max": ("f8", "s", "largest latency"),
-    "latency_p50": ("f8", "s", "median latency"),
-    "latency_p95": ("f8", "s", "95 % of the operations took less"),
-    "latency_p99": ("f8", "s", "99 % of the operations took less"),
-    "latency_p99_9": ("f8", "s", "99.9 % of the operations took less"),
-    "bytes": ("f8", "B", "bytes of all workers"),
-    "operations": ("f8", "1", "completed operations of all workers"),
-    "errors": ("f8", "1", "failed operations of all workers"),
-    "workers": ("i8", "1", "workers that the phase has data of"),
-    "clock_uncertainty": ("f8", "s", "largest uncertainty of a worker's clock offset"),
-    "interval_width": ("f8", "s", "width of one interval of the series; 0 = no series"),
-}
-TEXTS: dict[str, str] = {
-    "phase": "name of the phase",
-    "run_id": "name of the run's file",
-    "case_id": "id of the case",
-    "work_id": "id of the case without its target: pairs runs across targets",
-    "attachment": "mounting or provisioning of the target: the unit of independence",
-    "session": "MPI world that executed the run",
-    "job": "Slurm job",
-    "hosts": "distinct hosts of the ranks",
-    "status": "ok, failed or timeout",
-    "worst_finding": "worst severity of the findings that concern this row",
-    "engine": "program that did the work",
-    "engine_version": "its version",
-    "error": "why the run failed",
-    "started": "UTC, ISO 8601",
-    "latency_of": "kinds of operation that the latency columns pool",
-}
-# dimension -> variable -> (type, unit, meaning)
-RAGGED: dict[str, dict[str, tuple[Any, str, str]]] = {
-    "worker": {
-        "worker_start": ("f8", "s", "first operation began, after the phase's agreed start"),
-        "worker_end": ("f8", "s", "last operation ended"),
-        "worker_bytes": ("i8", "B", "bytes moved"),
-        "worker_operations": ("i8", "1", "completed operations"),
-        "worker_errors": ("i8", "1", "failed operations"),
-    },
-    "latency": {
-        "latency_kind": ("i4", "1", "row of kind_name"),
-        "latency_bin": ("i4", "1", "row of bin_lower and bin_upper"),
-        "latency_count": ("i8", "1", "operations whose latency fell into the bin"),
-    },
-    "interval": {
-        "interval_bytes": ("i8", "B", "bytes of all workers in this interval"),
-        "interval_operations": ("i8", "1", "operations of all workers in this interval"),
-    },
-    "finding": {
-        "finding_audit": (TEXT, "", "name of the audit"),
-        "finding_version": ("i8", "1", "version of the audit"),
-        "finding_severity": (TEXT, "", "info, warning or invalid"),
-        "finding_message": (TEXT, "", "what was found"),
-        "finding_phase": (TEXT, "", "phase that it names"),
-        "finding_advice": (TEXT, "", "what to do"),
-    },
-}
-FINDING_TEXTS = ("audit", "severity", "message", "phase", "advice")
-
-
-def _attributes(unit: str, meaning: str) -> dict[str, str]:
-    return {"units": unit, "long_name": meaning} if unit else {"long_name": meaning}
 
 
 class Ragged:
@@ -101,12 +33,12 @@ class Ragged:
 
     def __init__(self, file: h5py.File, name: str) -> None:
         self.name = name
-        self.row = Appender(file, f"{name}_run", "i8", _attributes("1", "row along run"))
-        self.first = Appender(file, f"{name}_first", "i8", _attributes("1", f"first {name} row"))
-        size = _attributes("1", f"number of {name} rows") | {"sample_dimension": name}
+        self.row = Appender(file, f"{name}_run", "i8", attributes("1", "row along run"))
+        self.first = Appender(file, f"{name}_first", "i8", attributes("1", f"first {name} row"))
+        size = attributes("1", f"number of {name} rows") | {"sample_dimension": name}
         self.size = Appender(file, f"{name}_size", "i8", size)
         self.columns = {
-            variable: Appender(file, variable, kind, _attributes(unit, meaning))
+            variable: Appender(file, variable, kind, attributes(unit, meaning))
             for variable, (kind, unit, meaning) in RAGGED[name].items()
         }
         self.length = 0
@@ -134,7 +66,7 @@ class CampaignWriter:
         self.rows = 0
         self.runs = 0
         self.numbers = {
-            name: Appender(file, name, kind, _attributes(unit, meaning))
+            name: Appender(file, name, kind, attributes(unit, meaning))
             for name, (kind, unit, meaning) in NUMBERS.items()
         }
         self.texts = {name: Coded() for name in TEXTS}
@@ -142,11 +74,11 @@ class CampaignWriter:
         self.ragged = {name: Ragged(file, name) for name in RAGGED}
         self.kinds: dict[str, int] = {}
         self.tables = {
-            name: Table(file, f"{name}_json", _attributes("", f"each different {name} once"))
+            name: Table(file, f"{name}_json", attributes("", f"each different {name} once"))
             for name in ("environment", "case")
         }
         self.table_rows = {
-            name: Appender(file, f"{name}_index", "i8", _attributes("1", f"row of {name}_json"))
+            name: Appender(file, f"{name}_index", "i8", attributes("1", f"row of {name}_json"))
             for name in self.tables
         }
         self.last = array("b")
@@ -163,7 +95,7 @@ class CampaignWriter:
         }
         self._mark_last((record.case_id, record.repetition))
         for row in rows:
-            for name, value in levels.items():
+            for name in levels:
                 if name not in self.factors:
                     self.factors[name] = Coded(self.rows)
             for name, column in self.factors.items():
@@ -219,11 +151,11 @@ class CampaignWriter:
         for column in self._appenders():
             column.flush()
         for name, meaning in TEXTS.items():
-            self.texts[name].write(self.file, name, _attributes("", meaning))
+            self.texts[name].write(self.file, name, attributes("", meaning))
         for factor, name in names.items():
             self.factors[factor].write(self.file, name, {"long_name": f"factor {factor}"})
         last = create(
-            self.file, "last_attempt", "i1", _attributes("1", "1 = newest attempt"), self.rows
+            self.file, "last_attempt", "i1", attributes("1", "1 = newest attempt"), self.rows
         )
         last[...] = np.frombuffer(self.last, dtype=np.int8)
         dims["run"] += ["last_attempt", *(f"{name}_index" for name in self.tables)]
@@ -255,14 +187,14 @@ class CampaignWriter:
     def _fixed(self) -> dict[str, list[str]]:
         """Latency bins and names of the kinds."""
         names = [encode_text(kind) for kind in self.kinds]
-        kinds = create(self.file, "kind_name", TEXT, _attributes("", "kind of operation"))
+        kinds = create(self.file, "kind_name", TEXT, attributes("", "kind of operation"))
         kinds.resize((len(names),))
         kinds[...] = names
         for name, edges in (
             ("bin_lower", histogram.lower_edges()),
             ("bin_upper", histogram.upper_edges()),
         ):
-            meaning = _attributes("s", "latency bin is [lower, upper)")
+            meaning = attributes("s", "latency bin is [lower, upper)")
             create(self.file, name, "f8", meaning, histogram.BINS)[...] = edges / 1e9
         return {"kind": ["kind_name"], "bin": ["bin_lower", "bin_upper"]}
 
@@ -275,28 +207,6 @@ class CampaignWriter:
             h5py.h5ds.set_scale(scale.id, (NO_VARIABLE % size).encode())
             for name in variables:
                 h5py.h5ds.attach_scale(self.file[name].id, scale.id, 0)
-
-
-def reserved() -> set[str]:
-    """Names of variables and dimensions that a factor cannot have."""
-    names = {*NUMBERS, *TEXTS, *RAGGED, "run", "bin", "kind", "environment", "case"}
-    names |= {variable for variables in RAGGED.values() for variable in variables}
-    names |= {f"{dim}_{part}" for dim in RAGGED for part in ("run", "first", "size")}
-    names |= {f"{table}_{part}" for table in ("environment", "case") for part in ("json", "index")}
-    return names | {"last_attempt", "kind_name", "bin_lower", "bin_upper"}
-
-
-def factor_names(factors: Mapping[str, Any], taken: set[str]) -> dict[str, str]:
-    """Factor -> name of its variable: a name that netCDF takes and nothing else has."""
-    names: dict[str, str] = {}
-    for factor in factors:
-        name = "".join("_" if c.isspace() or c == "/" or not c.isprintable() else c for c in factor)
-        if name in taken or not name[:1].isalnum():
-            name = f"factor_{name}"
-        while name in taken or name in names.values():
-            name += "_"
-        names[factor] = name
-    return names
 
 
 def _series(row: Row) -> dict[str, Any]:

@@ -44,32 +44,42 @@ class Appender:
         self, file: h5py.File, name: str, dtype: Any, attributes: Mapping[str, Any]
     ) -> None:
         self.dataset = create(file, name, dtype, attributes)
+        self._dtype = self.dataset.dtype
+        self._single: list[Any] = []
         self._parts: list[Any] = []
         self._waiting = 0
 
     def append(self, value: Any) -> None:
         """One value."""
-        self.extend([value])
+        self._single.append(value)
+        if len(self._single) >= BLOCK:
+            self._gather()
 
     def extend(self, values: Any) -> None:
         """Several values; they are kept until a block is full."""
+        if self._single:
+            self._gather()
         if len(values):
-            self._parts.append(values)
+            self._parts.append(np.asarray(values, dtype=self._dtype))
             self._waiting += len(values)
         if self._waiting >= CHUNK or len(self._parts) >= BLOCK:
             self.flush()
 
     def flush(self) -> None:
         """Write what waits."""
+        if self._single:
+            self._gather()
         if not self._waiting:
             return
-        dtype = self.dataset.dtype
-        block = np.concatenate([np.asarray(part, dtype=dtype) for part in self._parts])
         first = self.dataset.shape[0]
         self.dataset.resize((first + self._waiting,))
-        self.dataset[first:] = block
+        self.dataset[first:] = np.concatenate(self._parts)
         self._parts.clear()
         self._waiting = 0
+
+    def _gather(self) -> None:
+        values, self._single = self._single, []
+        self.extend(values)
 
 
 class Coded:
@@ -111,7 +121,7 @@ class Coded:
             return np.array([0, *values], dtype=np.int64)
         if types and types <= {int, float}:
             return np.array([float("nan"), *values], dtype=np.float64)
-        return np.array(["".encode(), *(encode_text(str(v)).encode() for v in values)])
+        return np.array([b"", *(encode_text(str(v)).encode() for v in values)])
 
     def _spans(self) -> Iterator[tuple[int, npt.NDArray[np.int32]]]:
         codes = np.frombuffer(self._codes, dtype=np.int32)

@@ -30,6 +30,13 @@ NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable.%10d"
 TEXT = h5py.string_dtype()
 TEXT_TYPE = h5py.h5t.py_create(TEXT, logical=True)  # in the file
 TEXT_MEMORY = h5py.h5t.py_create(TEXT)  # Python strings
+# spares h5py making a type for each reading (4 x faster for small arrays)
+MEMORY_TYPES = {
+    "O": TEXT_MEMORY,
+    "d": h5py.h5t.NATIVE_DOUBLE,
+    "l": h5py.h5t.NATIVE_INT64,
+    "b": h5py.h5t.NATIVE_INT8,
+}
 SCALAR = h5py.h5s.create(h5py.h5s.SCALAR)
 PACK_FROM = 512  # bytes: smaller arrays are stored as they are
 # what h5py raises when it meets nonsense in a file
@@ -84,9 +91,7 @@ class Group:
         h5py.h5ds.set_scale(dataset, label.encode())
         self._scales[name] = dataset
 
-    def _dataset(
-        self, name: str, values: Any, attributes: Mapping[str, Any]
-    ) -> h5py.h5d.DatasetID:
+    def _dataset(self, name: str, values: Any, attributes: Mapping[str, Any]) -> h5py.h5d.DatasetID:
         array = _strings(values) if isinstance(values, list) else np.ascontiguousarray(values)
         kind = TEXT_TYPE if array.dtype.kind == "O" else h5py.h5t.py_create(array.dtype)
         create = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -161,13 +166,13 @@ class Source:
     def _values(self, name: str) -> tuple[h5py.h5d.DatasetID, Any]:
         dataset = h5py.h5d.open(self._id, name.encode())
         values = np.empty(dataset.shape, dtype=dataset.dtype)
-        dataset.read(h5py.h5s.ALL, h5py.h5s.ALL, values)
+        dataset.read(h5py.h5s.ALL, h5py.h5s.ALL, values, MEMORY_TYPES.get(values.dtype.char))
         return dataset, values
 
 
 def _attribute(attribute: h5py.h5a.AttrID) -> Any:
     values = np.empty(attribute.shape, dtype=attribute.dtype)
-    attribute.read(values)
+    attribute.read(values, MEMORY_TYPES.get(values.dtype.char))
     value = values[()]
     return value.decode() if isinstance(value, bytes) else value
 

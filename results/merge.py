@@ -59,8 +59,8 @@ def _add(writer: CampaignWriter, path: Path) -> ResultError | None:
         writer.add(record)
     except ResultError as error:
         return error
-    except ValueError as error:  # a case that is none
-        return ResultError(path, str(error))
+    except (ValueError, TypeError, AttributeError) as error:  # a case or ranks that are none
+        return ResultError(path, f"holds a run that cannot be merged: {error}")
     return None
 
 

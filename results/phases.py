@@ -252,4 +252,3 @@ def strings(group: Source, name: str) -> tuple[str, ...]:
 def integers(values: Sequence[int]) -> Integers:
     """int64 array."""
     return np.array(values, dtype=np.int64)
-

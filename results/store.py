@@ -5,6 +5,8 @@
     runs/<xx>/<run_id>.h5
     locks/              one file per live shard (lock.py)
     campaign.h5         merged
+
+A run is written once and never changed, but for its findings.
 """
 
 from __future__ import annotations
@@ -108,7 +110,11 @@ class Store:
 
     def append(self, records: Iterable[RunRecord]) -> int:
         """Store many runs; gives their number."""
-        return sum(1 for record in records if self.write(record))
+        count = 0
+        for record in records:
+            self.write(record)
+            count += 1
+        return count
 
     def read(self, run_id: str) -> RunRecord:
         """The record of a run; KeyError if there is none, ResultError if it is damaged."""
@@ -152,7 +158,7 @@ class Store:
         stem = f"{case_id}-r{repetition:04d}-a"
         folder = self.path(f"{stem}0").parent
         try:
-            names = os.listdir(folder)
+            names = [entry.name for entry in folder.iterdir()]
         except FileNotFoundError:
             return []
         tails = (name[len(stem) : -3] for name in names if name.startswith(stem))
@@ -196,7 +202,7 @@ def _refuse_inside(path: Path) -> None:
 
 def _may_be_there(name: str) -> bool:
     """What may be in a directory that becomes a store: also another shard's first steps."""
-    return name in IGNORED or name == MARKER or name == RUNS or name.startswith(f".{MARKER}.")
+    return name in {*IGNORED, MARKER, RUNS} or name.startswith(f".{MARKER}.")
 
 
 def _write_marker(path: Path) -> None:

@@ -91,11 +91,13 @@ def monitor(kernels: Sequence[Mapping[str, Any]]) -> Monitor | None:
 
 def failure_text(failure: Mapping[str, Any], ranks: Sequence[Mapping[str, Any]]) -> str:
     """One sentence: who met what error, doing what, where."""
-    host = ranks[failure["rank"]]["host"] if failure["rank"] < len(ranks) else "?"
     text = (
-        f"rank {failure['rank']} on {host}: {failure.get('errno_name', '?')} in "
-        f"{failure.get('kind', '?')} of {failure.get('file', '?')}"
+        f"rank {failure['rank']} on {ranks[failure['rank']]['host']}: {failure['errno']} in "
+        f"{failure['kind']} of {failure['file']} at offset {failure['offset']}"
     )
-    if failure.get("offset") is not None:
-        text += f" at offset {failure['offset']}"
-    return text + (f": {failure['detail']}" if failure.get("detail") else "")
+    if "wrong_offset" in failure:
+        text += (
+            f": byte {failure['wrong_offset']} is {failure['found']}, "
+            f"written was {failure['expected']}"
+        )
+    return text

@@ -23,8 +23,8 @@ from fsmatrix.suite.problems import CampaignError, Problem
 
 __all__ = ["Campaign", "CampaignError", "Problem"]
 
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*\Z", max_length=48)]
-CampaignName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*\Z", max_length=64)]
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=48)]
+CampaignName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=64)]
 Count = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**53)]  # exact in JSON
 CacheState = Literal["cold", "warm", "bypass"]
@@ -183,6 +183,9 @@ class Defaults(Section):
         default="auto", description="how caches are emptied; auto: drop_caches where it is allowed"
     )
     settle: SettleSection = Field(default=SettleSection(), description="waiting for a quiet system")
+    affinity: Literal["none", "core"] = Field(
+        default="none", description="CPUs of a rank: all of its node, or one of its own per thread"
+    )
     geometry: GeometrySection = Field(
         default=GeometrySection(), description="geometry where none is said"
     )

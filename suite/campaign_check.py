@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -27,6 +27,17 @@ def validate(
     except ValidationError as error:
         details = error.errors(include_url=False)
         return None, [problem_of(model, detail, tree, prefix) for detail in details]
+
+
+def refused_paths(model: type[BaseModel], data: Any, tree: Tree) -> Iterator[tuple[KeyPath, bool]]:
+    """Paths of the values that the model refuses, and whether their key is unknown."""
+    try:
+        model.model_validate(data)
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            path = _known(detail["loc"], tree, ())
+            if path:
+                yield path, detail["type"] == "extra_forbidden"
 
 
 def problem_of(

@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.suite.campaign_check import describe, problem_of
 from fsmatrix.suite.exclusions import Exclusions, either
-from fsmatrix.suite.factors import Axes, Axis, axes, default_options, normal_option
+from fsmatrix.suite.factors import Axes, Axis, axes, default_options, normal_option, option_problems
 from fsmatrix.suite.members import GEOMETRY, EntryMember, Members, TargetMember
 from fsmatrix.suite.problems import MAX_SHOWN, CampaignError, Problem
 from fsmatrix.suite.settings import Settings
@@ -53,7 +53,8 @@ def expand(settings: Settings, members: Members) -> Cases:
     """All cases; CampaignError with every problem of factors, exclusions and options."""
     found = axes(settings, members)
     exclusions = Exclusions(settings, members)
-    problems = [*members.problems, *found.problems, *exclusions.problems]
+    problems = [*members.problems, *option_problems(settings, members)]
+    problems += [*found.problems, *exclusions.problems]
     problems += _too_many(settings, members, found)
     if problems:
         raise CampaignError(problems)
@@ -86,7 +87,7 @@ def _too_many(settings: Settings, members: Members, found: Axes) -> Iterator[Pro
 
 
 def _twin_text(twin: Planned, item: Planned) -> str:
-    where = f"workloads.{twin.entry}" if twin.entry != item.entry else "itself"
+    where = f"workloads.{twin.entry}" if twin.entry != item.entry else "another combination"
     return f"gives the same case as {where} on target {item.case.target}: {item.case.canonical}"
 
 

@@ -79,6 +79,23 @@ def axes(settings: Settings, members: Members) -> Axes:
     )
 
 
+def option_problems(settings: Settings, members: Members) -> Iterator[Problem]:
+    """Options of the workload entries that are unknown or have values that cannot be."""
+    for entry in members.entries:
+        model = entry.workload.Options
+        for name, value in entry.entry.options.items():
+            where: KeyPath = ("workloads", entry.name, "options", name)
+            if name not in model.model_fields:
+                hint = did_you_mean(name, model.model_fields)
+                yield settings.tree.problem(where, f"unknown option {name!r}{hint}")
+                continue
+            try:
+                normal_option(model, name, value)
+            except ValidationError as error:
+                message = describe(error.errors(include_url=False)[0])
+                yield settings.tree.problem(where, message)
+
+
 def normal_option(model: type[BaseModel], name: str, value: Any) -> Any:
     """JSON form of an option's value ("4KiB" -> 4096); ValidationError if it is none."""
     adapter = _adapter(model, name)

@@ -177,8 +177,9 @@ def _states(planned: Planned, target: TargetMember) -> Iterator[str]:
 
 def _memory(target: TargetMember) -> bool:
     """A reference that has no other state than memory."""
-    by_nature = bool(getattr(target.backend, "reference", False))
-    return by_nature or (target.reference and "memory" in target.backend.cache_states)
+    return target.backend.reference or (
+        target.reference and "memory" in target.backend.cache_states
+    )
 
 
 def _notes(target: TargetMember) -> Iterator[str]:

@@ -34,7 +34,7 @@ class TargetMember:
     @property
     def reference(self) -> bool:
         """Shown for orientation only: declared so, or a reference by nature (memory)."""
-        return self.target.reference or bool(getattr(self.backend, "reference", False))
+        return self.target.reference or self.backend.reference
 
     def active(self, root: bool) -> bool:
         """Whether `when` lets it take part."""

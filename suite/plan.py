@@ -12,7 +12,7 @@ from typing import Any
 from fsmatrix.backends.base import Space
 from fsmatrix.results.case import digest
 from fsmatrix.suite import order
-from fsmatrix.suite.cases import Planned, expand
+from fsmatrix.suite.cases import Cases, Planned, expand
 from fsmatrix.suite.estimate import Estimate, comparisons, deciding, estimate, exceeded
 from fsmatrix.suite.find import find
 from fsmatrix.suite.matrix import Matrix, matrix
@@ -20,7 +20,7 @@ from fsmatrix.suite.members import Members, TargetMember, members
 from fsmatrix.suite.problems import CampaignError, Origin, Problem, refuse
 from fsmatrix.suite.registry import Registries, registries
 from fsmatrix.suite.select import only
-from fsmatrix.suite.settings import Settings, Source, resolve
+from fsmatrix.suite.settings import Settings, Source, examine
 from fsmatrix.suite.site import SiteFile
 from fsmatrix.suite.yamlio import Tree
 
@@ -94,10 +94,11 @@ def build_plan(
     backends may be asked whether their options can work.
     """
     text = source if isinstance(source, Source) else find(source)
-    settings = resolve(text, request.sets, site=site, user=user, environ=environ)
+    settings, refused = examine(text, request.sets, site=site, user=user, environ=environ)
+    if settings is None:
+        raise CampaignError(refused)
     lookup = lookup or registries()
-    everybody = members(settings, lookup)
-    cases = expand(settings, everybody)
+    everybody, cases = _cases(settings, lookup, refused)
     root = os.geteuid() == 0 if root is None else root
     active = Members(
         tuple(target for target in everybody.targets if target.active(root)), everybody.entries, ()
@@ -128,6 +129,20 @@ def build_plan(
         deciding=deciding(tests),
         warnings=tuple(_warnings(settings, everybody, root, judged, tests)),
     )
+
+
+def _cases(
+    settings: Settings, lookup: Registries, refused: Sequence[Problem]
+) -> tuple[Members, Cases]:
+    """Members and cases; `refused` is what was found wrong before."""
+    found = members(settings, lookup)
+    try:
+        cases = expand(settings, found)
+    except CampaignError as error:
+        raise CampaignError([*refused, *error.problems]) from error
+    if refused:
+        raise CampaignError(refused)
+    return found, cases
 
 
 def _of(active: Members, cases: Sequence[Planned]) -> list[Planned]:
@@ -182,7 +197,7 @@ def _warnings(
         yield f"{len(judged.impossible)} impossible cases are left out (see the matrix)"
     blocks = -(-campaign.repetitions // campaign.order.block)
     if blocks < campaign.order.attachments:
-        extent = "hold within one session only" if blocks == 1 else "are wider than they could be"
+        extent = "of medians need 6" if blocks > 1 else "and tests hold within one session only"
         yield (
             f"{blocks} independent attachments; order.attachments asks for "
             f"{campaign.order.attachments}: intervals {extent}"

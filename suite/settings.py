@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fsmatrix.suite.campaign import Campaign
-from fsmatrix.suite.campaign_check import validate
+from fsmatrix.suite.campaign_check import refused_paths, validate
 from fsmatrix.suite.problems import CampaignError, Origin, Problem, did_you_mean, refuse
 from fsmatrix.suite.site import SiteFile, load_site, load_user, site_path, site_presets, user_path
 from fsmatrix.suite.yamlio import KeyPath, Tree, flatten, load, parse, parse_value
@@ -69,6 +69,22 @@ def resolve(
 
     `site` and `user` are looked up by `environ` where they are not given.
     """
+    settings, problems = examine(source, sets, site=site, user=user, environ=environ)
+    if settings is None or problems:
+        raise CampaignError(problems)
+    return settings
+
+
+def examine(
+    source: Path | Source,
+    sets: Sequence[str] = (),
+    *,
+    site: SiteFile | Path | None = None,
+    user: Tree | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> tuple[Settings | None, list[Problem]]:
+    """As `resolve`, but with problems the settings may still be given, without the refused
+    values, so that more problems can be looked for."""
     if not isinstance(site, SiteFile):
         site = load_site(site if site is not None else site_path(environ))
     user = load_user(user_path(environ)) if user is None else user
@@ -76,15 +92,35 @@ def resolve(
     if not isinstance(tree.data, dict):
         keys = "campaign, targets, workloads, ..."
         raise CampaignError([tree.problem((), f"a campaign is a mapping with keys {keys}")])
-    layers = [site_presets(site), _sub(user, "defaults"), tree]
     merged = Tree({}, {(): tree.origin(())})
-    for layer in layers:
+    for layer in (site_presets(site), _sub(user, "defaults"), tree):
         merged = merge(merged, _launcher_in_full(layer))
     merged = apply_sets(merged, sets)
     campaign, problems = validate(Campaign, merged.data, merged)
     if campaign is None:
-        raise CampaignError(_ordered(problems))
-    return Settings(campaign, merged, site)
+        campaign, _ = validate(Campaign, _without_refused(merged), merged)
+    settings = None if campaign is None else Settings(campaign, merged, site)
+    return settings, _ordered(problems)
+
+
+def _without_refused(tree: Tree) -> Any:
+    """A copy of the data without the values that the schema refuses.
+
+    Refused factors and exclusions, and all but unknown keys of targets and workloads, stay:
+    without them other parts would look wrong that are not.
+    """
+    copy = _copy(tree, (), tree.data, Tree())
+    for path, unknown in refused_paths(Campaign, tree.data, tree):
+        if path[0] in ("factors", "exclude") or (
+            path[0] in ("targets", "workloads") and not unknown
+        ):
+            continue
+        node = copy
+        for part in path[:-1]:
+            node = node[part] if isinstance(node, dict) and part in node else {}
+        if isinstance(node, dict):
+            node.pop(path[-1], None)
+    return copy
 
 
 def merge(lower: Tree, upper: Tree) -> Tree:

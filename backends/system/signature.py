@@ -55,7 +55,8 @@ def serial(device: str) -> str:
             return text
     if tools.find("lsblk") is None:
         return ""
-    ran = tools.run(["lsblk", "--nodeps", "--noheadings", "--output", "SERIAL", device], check=False)
+    argv = ["lsblk", "--nodeps", "--noheadings", "--output", "SERIAL", device]
+    ran = tools.run(argv, check=False)
     return ran.stdout.strip()
 
 

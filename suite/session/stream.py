@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fsmatrix.backends.ops import Chunk, Chunks, Place
+from fsmatrix.backends.played import Latencies, no_latencies
 from fsmatrix.backends.player import Player, PlayerResult, open_player, wait_until
 from fsmatrix.suite.session.clock import Offset
 from fsmatrix.suite.session.comm import Comm
@@ -119,7 +120,7 @@ def _until(player: Player, source: Source, limit_ns: int, most: int | None, play
             if player.result().errors:
                 played.stopped = False  # an error ended it: nothing is closed in order
                 return None
-            return Chunk(chunk.ops[done:])
+            return player.left(chunk)
         if most is not None and played.executed >= most:
             return None
         chunk = source.take()
@@ -173,7 +174,7 @@ def _reduce(comm: Comm, result: PlayerResult, source: Source, origin: int, offse
     arrays = _histograms(comm, result)
     width, series = _series(comm, result)
     arrays |= series
-    seconds = [(stamp - origin) / 1e9 for stamp in
+    seconds = [(stamp - origin) / 1e9 if stamp else float("nan") for stamp in
                (result.first_ns, result.last_ns, result.io_first_ns, result.io_last_ns)]
     seconds.append((result.overhead_ns + source.spent_ns) / 1e9)
     own = {
@@ -208,17 +209,23 @@ def _reduce(comm: Comm, result: PlayerResult, source: Source, origin: int, offse
 
 
 def _histograms(comm: Comm, result: PlayerResult) -> Arrays:
-    kinds = result.counts.shape[0]
-    packed = np.concatenate([result.counts.ravel(), result.total_ns])
-    summed = comm.sum(packed.astype(np.int64))
-    seen = result.counts.sum(axis=1) > 0
-    floor = np.where(seen, -result.min_ns.astype(np.int64), np.iinfo(np.int64).min)
-    extremes = comm.largest(np.concatenate([floor, result.max_ns.astype(np.int64)]))
+    """Rows are kinds; if any rank was paced, the service times follow in as many rows."""
+    paced = int(comm.largest(np.array([result.service is not None], dtype=np.int64))[0])
+    parts = [Latencies(result.counts, result.total_ns, result.min_ns, result.max_ns)]
+    if paced:
+        parts.append(result.service or no_latencies())
+    counts = np.concatenate([part.counts for part in parts])
+    packed = np.concatenate([counts.ravel(), *(part.total_ns for part in parts)])
+    summed = comm.sum(packed)
+    largest = comm.largest(np.concatenate(
+        [*(-part.min_ns for part in parts), *(part.max_ns for part in parts)]
+    ))
+    kinds = len(counts)
     return {
-        "counts": summed[: result.counts.size].reshape(result.counts.shape),
-        "total": summed[result.counts.size :] / 1e9,
-        "minimum": -extremes[:kinds].astype(np.float64) / 1e9,
-        "maximum": extremes[kinds:] / 1e9,
+        "counts": summed[: counts.size].reshape(counts.shape),
+        "total": summed[counts.size :] / 1e9,
+        "minimum": -largest[:kinds] / 1e9,
+        "maximum": largest[kinds:] / 1e9,
     }
 
 

@@ -127,7 +127,7 @@ class Pattern(Workload):
     accesses: ClassVar[frozenset[str]] = frozenset({"path"})
     options: PatternOptions
 
-    def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:
+    def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:  # noqa: ARG002
         """Setup if files must be there, the timed step, and a check that reads writes back."""
         options = self.options
         task = self._task(case)
@@ -165,14 +165,16 @@ class Pattern(Workload):
         """Exact for fixed work; under fixed time `written` counts one pass over the data."""
         options, geometry = self.options, case.geometry
         task = self._task(case)
-        parts = [part_of(task, rank, geometry.processes) for rank in range(geometry.processes)]
-        space = sum(part.bytes for part in parts)
+        everybody = 1 if task.total else geometry.processes
+        space = options.bytes * everybody
         written = space if options.into_files else 0
-        if options.operation == "write":
+        if options.operation != "read":
             written += space
-        elif options.operation == "mixed":
-            written += sum(
-                part.bytes - reads_of(task, part, geometry.threads)[1] for part in parts
+        if options.operation == "mixed":
+            ranks = range(geometry.processes) if task.total else range(1)
+            written -= everybody * sum(
+                reads_of(task, part_of(task, rank, geometry.processes), geometry.threads)[1]
+                for rank in ranks
             )
         kinds = {"create", "write", "close"}
         if options.into_files or options.verify:

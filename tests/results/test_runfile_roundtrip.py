@@ -226,9 +226,9 @@ def test_numeric_variables_have_units(tmp_path):
     path = tmp_path / "run.h5"
     write_run(path, record(phases=(phase(),)))
     with xr.open_dataset(path, engine="h5netcdf") as run:
-        flags = {"latency_given"}
-        without = [n for n, v in run.data_vars.items() if v.dtype.kind in "if" and not v.attrs.get("units")]
-        assert set(without) == flags
+        numbers = [v for v in run.data_vars.values() if v.dtype.kind in "if"]
+        assert len(numbers) > 15
+        assert {v.name for v in numbers if not v.attrs.get("units")} == {"latency_given"}
 
 
 def test_replace_findings_replaces_all_and_nothing_else(tmp_path):
@@ -267,7 +267,7 @@ def test_an_error_of_the_system_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "run.h5"
     write_run(path, record())
 
-    def full(handle):
+    def full(_handle):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)

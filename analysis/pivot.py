@@ -1,0 +1,162 @@
+"""Tables of medians: one row per combination of levels, one column per target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fsmatrix.analysis import units
+from fsmatrix.analysis.charts import why_absent
+from fsmatrix.analysis.layout import groups
+from fsmatrix.analysis.medians import Median
+from fsmatrix.analysis.summary import Cell, Summary
+from fsmatrix.analysis.units import METRICS, Level, Metric, Unit, level_text
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a table shows of one cell."""
+
+    median: str
+    low: str
+    high: str
+    mark: str  # "", "*" (a range), "†" (within one session)
+    severity: str  # worst finding
+    explanation: str
+    clear: bool  # its interval lies on the better side of all others in its row
+    absent: str  # why there is no median
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row: levels, and an entry (or none) per target."""
+
+    levels: tuple[str, ...]
+    entries: tuple[Entry | None, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows that may be compared: one workload, engine, cache and device state."""
+
+    conditions: str
+    factors: tuple[str, ...]
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class Pivot:
+    """The table of one metric."""
+
+    metric: str
+    title: str
+    unit: str
+    better: str
+    parts: tuple[Part, ...]
+
+
+def pivots(summary: Summary) -> list[Pivot]:
+    """One table per metric that has values."""
+    result = []
+    for metric in METRICS.values():
+        values = [cell.metrics[metric.name].median for cell in summary.cells]
+        if all(value != value for value in values):
+            continue
+        unit = units.fitting(metric.quantity, values)
+        parts = tuple(part for part in _parts(summary, metric, unit) if part.lines)
+        better = "more is better" if metric.more_is_better else "less is better"
+        result.append(Pivot(metric.name, metric.title, unit.label, better, parts))
+    return result
+
+
+def _parts(summary: Summary, metric: Metric, unit: Unit) -> list[Part]:
+    result = []
+    for group in groups(summary):
+        factors = group.layout.factors
+        lines: dict[tuple[Level, ...], dict[str, Cell]] = {}
+        for cell in group.cells:
+            key = tuple(cell.levels[name] for name in factors)
+            lines.setdefault(tuple(map(_same, key)), {})[cell.target] = cell
+        names = tuple(units.factor_title(name) for name in factors)
+        made = [_line(row, factors, summary.targets, metric, unit) for row in lines.values()]
+        result.append(Part(group.title, names, tuple(made)))
+    return result
+
+
+def _same(level: Level) -> Level:
+    """A level that equals itself: NaN is no key."""
+    return level if level == level else ""
+
+
+def _line(
+    row: dict[str, Cell], factors: Sequence[str], targets: Sequence[str], metric: Metric, unit: Unit
+) -> Line:
+    some = next(iter(row.values()))
+    medians = {target: cell.metrics[metric.name] for target, cell in row.items()}
+    return Line(
+        levels=tuple(level_text(name, some.levels[name]) for name in factors),
+        entries=tuple(
+            _entry(row[target], metric, unit, _clear(target, medians, metric.more_is_better))
+            if target in row
+            else None
+            for target in targets
+        ),
+    )
+
+
+def _entry(cell: Cell, metric: Metric, unit: Unit, clear: bool) -> Entry:
+    median = cell.metrics[metric.name]
+    runs = f"{cell.runs} runs in {cell.attachments} attachments"
+    return Entry(
+        median=units.text(median.median, unit),
+        low=units.text(median.low, unit),
+        high=units.text(median.high, unit),
+        mark={"range": "*", "one session": "†"}.get(median.kind, ""),
+        severity=cell.worst_finding,
+        explanation="; ".join(text for text in (runs, median.says, cell.notes) if text),
+        clear=clear,
+        absent=why_absent(cell, metric.name),
+    )
+
+
+def _clear(target: str, medians: dict[str, Median], more_is_better: bool) -> bool:
+    """Whether the target's interval lies beyond the intervals of all other targets."""
+    mine = medians[target]
+    others = [median for name, median in medians.items() if name != target]
+    if not others or not all(median.decides for median in medians.values()):
+        return False
+    if more_is_better:
+        return all(mine.low > other.high for other in others)
+    return all(mine.high < other.low for other in others)
+
+
+@dataclass(frozen=True)
+class CellRow:
+    """One cell in the list of all cells; each text with a key to sort by."""
+
+    cell: Cell
+    levels: tuple[tuple[str, Level], ...]
+    medians: tuple[tuple[str, Level], ...]
+
+
+def cell_table(summary: Summary) -> tuple[list[str], list[str], list[CellRow]]:
+    """(titles of the factors, titles of the metrics, rows): medians alone, in fitting units."""
+    chosen = {}
+    for metric in METRICS.values():
+        values = [cell.metrics[metric.name].median for cell in summary.cells]
+        if any(value == value for value in values):
+            chosen[metric.name] = units.fitting(metric.quantity, values)
+    rows = [
+        CellRow(
+            cell,
+            tuple((level_text(n, cell.levels[n]), cell.levels[n]) for n in summary.varying),
+            tuple(_sortable(cell.metrics[name].median, unit) for name, unit in chosen.items()),
+        )
+        for cell in summary.cells
+    ]
+    titles = [f"{units.SHORT_TITLES[name]}, {unit.label}" for name, unit in chosen.items()]
+    return [units.factor_title(name) for name in summary.varying], titles, rows
+
+
+def _sortable(value: float, unit: Unit) -> tuple[str, Level]:
+    return units.text(value, unit), value if value == value else ""

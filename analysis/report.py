@@ -1,0 +1,144 @@
+"""The report of a campaign: one HTML file that needs nothing else and opens offline.
+
+Campaigns are not trusted: templates escape everything, figures are embedded as JSON that
+cannot end its element, and the page's own policy forbids it to load anything.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import xarray as xr
+from markupsafe import Markup
+
+import fsmatrix
+from fsmatrix.analysis import load, pivot, provenance, troubles
+from fsmatrix.analysis.charts import WIDTH, Chart, charts, colours
+from fsmatrix.analysis.summary import Summary, summarise
+from fsmatrix.analysis.units import METRICS, factor_title
+
+MOST_FAILED = 100  # rows of the table; more are counted
+TEMPLATE = "report.html.j2"
+
+
+def write_report(
+    source: xr.Dataset | load.Paths, out_path: str | Path, include_reference: bool = False
+) -> Path:
+    """Write the report of a campaign (a Dataset, or campaign files) to `out_path`.
+
+    Written aside and renamed.  schema.ResultError for files that are no campaign; OSError
+    as the system gives it.
+    """
+    ds = source if isinstance(source, xr.Dataset) else load.open_campaign(source)
+    out = Path(out_path)
+    aside = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    try:
+        aside.write_text(render(ds, include_reference), encoding="utf-8", errors="replace")
+        aside.replace(out)
+    finally:
+        aside.unlink(missing_ok=True)
+    return out
+
+
+def render(ds: xr.Dataset, include_reference: bool = False) -> str:
+    """The report as text."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(TEMPLATE).render(context(ds, include_reference))
+
+
+def context(ds: xr.Dataset, include_reference: bool = False) -> dict[str, Any]:
+    """What the template shows."""
+    data = load.rows(ds)
+    summary = summarise(ds, include_reference=include_reference)
+    failed = troubles.failed_runs(data, summary)
+    plan = load.campaign_json(ds)
+    columns, metrics, cells = pivot.cell_table(summary)
+    return {
+        "title": _title(plan),
+        "description": _text(provenance.found(plan, "description")),
+        "summary": summary,
+        "counts": troubles.counts(data),
+        "failed": failed[:MOST_FAILED],
+        "failed_total": len(failed),
+        "left_out": load.left_out(ds),
+        "findings": troubles.finding_groups(ds, data),
+        "compared": _compared(summary),
+        "measured": provenance.measured(ds, data, summary),
+        "targets": provenance.targets(ds, data, summary),
+        "colours": colours(summary),
+        "pivots": pivot.pivots(summary),
+        "cell_columns": columns,
+        "cell_metrics": metrics,
+        "cell_rows": cells,
+        "kinds": {m.kind for cell in summary.cells for m in cell.metrics.values()},
+        "sections": _sections(charts(summary)),
+        "width": WIDTH,
+        "version": fsmatrix.__version__,
+        "written": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "collected": _text(ds.attrs.get("created")),
+        "campaign_id": _text(provenance.found(plan, "id") or provenance.found(plan, "campaign_id")),
+        "plotly": _plotly,
+    }
+
+
+def embedded(value: Any) -> Markup:
+    """JSON that is safe inside <script>: no character in it can end the element."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)  # noqa: S704  every character that HTML gives a meaning is escaped
+
+
+def _plotly() -> Markup:
+    """plotly.js, to be inlined once."""
+    from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
+
+    return Markup(get_plotlyjs())  # noqa: S704  the library's own file, no text of a campaign
+
+
+def _sections(made: list[Chart]) -> list[dict[str, Any]]:
+    """Charts by metric."""
+    return [
+        {
+            "metric": metric,
+            "charts": [
+                {
+                    "conditions": chart.conditions,
+                    "remarks": chart.remarks,
+                    "height": chart.layout["height"],
+                    "json": embedded({"data": chart.data, "layout": chart.layout}),
+                }
+                for chart in made
+                if chart.metric == metric.name
+            ],
+        }
+        for metric in METRICS.values()
+        if any(chart.metric == metric.name for chart in made)
+    ]
+
+
+def _title(plan: dict[str, Any]) -> str:
+    name = provenance.found(plan, "campaign") or provenance.found(plan, "name")
+    return name if isinstance(name, str) and name else "campaign"
+
+
+def _compared(summary: Summary) -> str:
+    names = [factor_title(name) for name in summary.varying if name != "target"]
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)

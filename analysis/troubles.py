@@ -1,0 +1,123 @@
+"""Failed runs and findings of a campaign, as a report lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+
+from fsmatrix.analysis.load import Rows
+from fsmatrix.analysis.summary import RANK, Summary
+from fsmatrix.analysis.units import labelled
+
+
+@dataclass(frozen=True)
+class FailedRun:
+    """One run that failed or timed out."""
+
+    run_id: str
+    target: str
+    what: str  # its levels of the factors that vary
+    status: str
+    error: str
+    block: int
+    repeated: bool  # a later attempt exists
+
+
+@dataclass(frozen=True)
+class FindingGroup:
+    """One audit's findings of one severity."""
+
+    audit: str
+    severity: str
+    runs: int
+    targets: tuple[str, ...]
+    messages: tuple[str, ...]  # different ones, the most frequent first
+    more_messages: int
+    advice: str
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Runs by outcome; `ok` includes `invalid`."""
+
+    runs: int
+    ok: int
+    failed: int
+    timeout: int
+    invalid: int
+    warned: int
+
+
+def counts(data: Rows) -> Counts:
+    """Newest attempts by outcome."""
+    current = data.where(data["last_attempt"] != 0) if "last_attempt" in data.columns else data
+    status, worst = current["status"], current["worst_finding"]
+
+    def number(keep: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> int:
+        return int(np.unique(current["run_id"][keep]).size)
+
+    return Counts(
+        runs=number(np.ones(len(current), dtype=bool)),
+        ok=number(status == "ok"),
+        failed=number(status == "failed"),
+        timeout=number(status == "timeout"),
+        invalid=number((worst == "invalid") & (status == "ok")),
+        warned=number((worst == "warning") & (status == "ok")),
+    )
+
+
+def failed_runs(data: Rows, summary: Summary) -> list[FailedRun]:
+    """Runs that failed or timed out, all attempts, one each, by target and error."""
+    rows = np.flatnonzero(data["status"] != "ok")
+    _, first = np.unique(data["run_id"][rows], return_index=True)
+    result = []
+    names = [n for n in summary.varying if n not in ("target", "engine", "phase")]
+    for row in rows[first].tolist():
+        levels = [labelled(name, data.factor(name)[row].item()) for name in names]
+        result.append(
+            FailedRun(
+                run_id=str(data["run_id"][row]),
+                target=str(data.factor("target")[row]),
+                what=", ".join(levels),
+                status=str(data["status"][row]),
+                error=str(data["error"][row]) if "error" in data.columns else "",
+                block=int(data["block"][row]) if "block" in data.columns else 0,
+                repeated="last_attempt" in data.columns and not data["last_attempt"][row],
+            )
+        )
+    return sorted(result, key=lambda run: (run.repeated, run.target, run.what, run.block))
+
+
+def finding_groups(ds: xr.Dataset, data: Rows, most_messages: int = 3) -> list[FindingGroup]:
+    """Findings by audit and severity, the worst first."""
+    if "finding_run" not in ds or ds.sizes.get("finding", 0) == 0:
+        return []
+    text = {
+        name: ds[f"finding_{name}"].values.astype(str)
+        for name in ("audit", "severity", "message", "advice")
+    }
+    row = ds["finding_run"].values
+    result = []
+    for audit, severity in sorted(set(zip(text["audit"], text["severity"], strict=True))):
+        mine = (text["audit"] == audit) & (text["severity"] == severity)
+        messages = _frequent(text["message"][mine])
+        result.append(
+            FindingGroup(
+                audit=str(audit),
+                severity=str(severity),
+                runs=int(np.unique(data["run_id"][row[mine]]).size),
+                targets=tuple(sorted({str(t) for t in data.factor("target")[row[mine]]})),
+                messages=tuple(messages[:most_messages]),
+                more_messages=max(len(messages) - most_messages, 0),
+                advice=next(iter(_frequent(text["advice"][mine])), ""),
+            )
+        )
+    return sorted(result, key=lambda group: (-RANK.get(group.severity, 0), -group.runs))
+
+
+def _frequent(texts: Sequence[str] | np.ndarray[tuple[int, ...], np.dtype[np.str_]]) -> list[str]:
+    values, number = np.unique(np.asarray(texts), return_counts=True)
+    return [str(values[i]) for i in np.argsort(-number, kind="stable")]

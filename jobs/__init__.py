@@ -1,0 +1,1 @@
+"""Ready campaigns, one per study: data only."""

@@ -1,0 +1,68 @@
+"""Options that several commands share, and small things for printing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from fsmatrix.suite.plan import Request
+from fsmatrix.suite.problems import Origin, refuse
+
+Campaign = Annotated[
+    str, typer.Argument(help="A campaign's YAML file, or the name of a ready one.")
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Change a setting: limits.time_per_run=30s (repeatable)."),
+]
+Only = Annotated[
+    list[str] | None,
+    typer.Option("--only", help="Only these cases: target=xfs,chunk=4KiB (repeatable)."),
+]
+Shard = Annotated[str, typer.Option("--shard", help="Part k of N, as k/N.")]
+Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the order and of the data.")]
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+Results = Annotated[Path, typer.Argument(help="A results directory or a campaign.h5.")]
+
+
+def console() -> Console:
+    """Standard output for people."""
+    return Console()
+
+
+def request(sets: list[str] | None, only: list[str] | None, shard: str, seed: int | None,
+            ) -> Request:
+    """The request that the options make."""
+    return Request(tuple(sets or ()), tuple(only or ()), _shard(shard), seed)
+
+
+def _shard(text: str) -> tuple[int, int]:
+    k, slash, n = text.partition("/")
+    if slash and k.isdecimal() and n.isdecimal() and 1 <= int(k) <= int(n):
+        return int(k), int(n)
+    raise refuse(Origin(f"--shard {text}"), "", "must be k/N with 1 <= k <= N, for example 2/8")
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output."""
+    json.dump(value, sys.stdout, indent=1, default=str)
+    sys.stdout.write("\n")
+
+
+def campaign_file(results: Path) -> Path:
+    """campaign.h5 of a results directory (merged anew if runs came in since), or the file."""
+    from fsmatrix.results.store import MERGED, Store
+
+    if results.is_file():
+        return results
+    store = Store.open(results)
+    merged = store.directory / MERGED
+    newest = max((path.stat().st_mtime for path in store.files()), default=0.0)
+    if not merged.exists() or merged.stat().st_mtime < newest:
+        store.merge()
+    return merged

@@ -1,0 +1,39 @@
+"""`fsmatrix jobs`: lists and prints the ready campaigns."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from fsmatrix.suite.cli.common import Json, console, print_json
+
+
+def jobs(
+    name: Annotated[str | None, typer.Argument(help="Print the text of this one.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the ready campaigns, or print one.
+
+    Example: fsmatrix jobs quickstart > mine.yaml
+    """
+    from fsmatrix.suite.find import find, ready
+    from fsmatrix.suite.settings import Source
+    from fsmatrix.suite.yamlio import parse
+
+    if name is not None:
+        source: Source = find(name)
+        typer.echo(source.text, nl=False)
+        return
+    rows = []
+    for job, text in sorted(ready().items()):
+        data = parse(text, f"{job}.yaml").data
+        rows.append({"name": job, "description": " ".join(data.get("description", "").split())})
+    if as_json:
+        print_json(rows)
+        return
+    table = Table("campaign", "what it does", box=None)
+    for row in rows:
+        table.add_row(row["name"], row["description"])
+    console().print(table)

@@ -1,0 +1,73 @@
+"""The command line.  Each command is a module; they are imported when they are called."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+import fsmatrix
+from fsmatrix.suite.cli import (
+    check,
+    collect,
+    jobs,
+    plan,
+    report,
+    run,
+    show,
+)
+
+BAD_INPUT = 2
+
+app = typer.Typer(
+    name="fsmatrix", no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False,
+    help="Compares file systems: plans, runs and reports benchmark campaigns.\n\n"
+    "Start with: [bold]fsmatrix check[/], then [bold]fsmatrix run quickstart -o out[/].",
+)
+app.command("check")(check.check)
+app.command("jobs")(jobs.jobs)
+app.command("plan")(plan.plan)
+app.command("run")(run.run)
+app.command("show")(show.show)
+app.command("collect")(collect.collect)
+app.command("report")(report.report)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fsmatrix {fsmatrix.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    del version
+
+
+def main() -> None:
+    """Run the command; bad input is a message and status 2, never a traceback."""
+    from fsmatrix.backends.errors import BackendError
+    from fsmatrix.results.schema import ResultError
+    from fsmatrix.suite.launchers.base import LauncherError
+    from fsmatrix.suite.problems import CampaignError
+
+    try:
+        app()
+    except (CampaignError, ResultError, LauncherError, BackendError) as error:
+        from rich.console import Console
+
+        Console(stderr=True, soft_wrap=True).print(
+            f"error: {error}", style="red", highlight=False, markup=False
+        )
+        sys.exit(BAD_INPUT)
+    except BrokenPipeError:
+        sys.exit(1)  # the reader of our output went away
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""`fsmatrix plan`: what a campaign would do, and whether it can."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fsmatrix.suite.cli import common
+from fsmatrix.suite.cli.common import console, print_json
+
+SHOWN_PLOTS = 12
+
+
+def plan(
+    campaign: common.Campaign,
+    sets: common.Sets = None,
+    only: common.Only = None,
+    shard: common.Shard = "1/1",
+    seed: common.Seed = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Every setting and where it came from.")
+    ] = False,
+    as_json: common.Json = False,
+) -> None:
+    """Check a campaign and show its matrix, cases, order, estimated time and space.
+
+    Example: fsmatrix plan quickstart --set repetitions=10 --explain
+    """
+    from fsmatrix.suite.plan import build_plan
+
+    made = build_plan(campaign, common.request(sets, only, shard, seed))
+    if as_json:
+        print_json(made.to_json())
+        return
+    data = made.to_json()
+    out = console()
+    out.print(f"[bold]{escape(data['campaign'])}[/]  {escape(data['description'])}")
+    _matrix(out, data)
+    _size(out, data)
+    _order(out, data)
+    for warning in data["warnings"]:
+        out.print(f"[yellow]note:[/] {escape(warning)}")
+    if explain:
+        _explain(out, data)
+
+
+def _matrix(out: Console, data: dict[str, Any]) -> None:
+    targets = list(dict.fromkeys(cell["target"] for cell in data["matrix"]))
+    table = Table("workload", *map(escape, targets), title="workload x target", title_justify="left")
+    entries = list(dict.fromkeys(cell["entry"] for cell in data["matrix"]))
+    cells = {(cell["entry"], cell["target"]): cell for cell in data["matrix"]}
+    for entry in entries:
+        row = []
+        for target in targets:
+            cell = cells[entry, target]
+            text = f"{cell['cases'] - cell['impossible']} cases"
+            row.append(text + "".join(f"\n[red]{escape(r)}[/]" for r in cell["reasons"])
+                       + "".join(f"\n[dim]{escape(n)}[/]" for n in cell["notes"]))
+        table.add_row(escape(entry), *row)
+    out.print(table)
+
+
+def _size(out: Console, data: dict[str, Any]) -> None:
+    from fsmatrix.results.units import format_size
+
+    cost = data["estimate"]
+    out.print(
+        f"{len(data['cases'])} cases x {data['repetitions']} repetitions = {cost['runs']} runs "
+        f"in {cost['attachments']} attachments; seed {data['seed']}"
+    )
+    space = ", ".join(f"{escape(name)} {format_size(size, 1)}"
+                      for name, size in cost["space"].items())
+    out.print(
+        f"about {cost['seconds'] / 60:.0f} min, space {space}, "
+        f"{format_size(cost['written'], 1)} written in all"
+    )
+    if data["comparisons"]:
+        out.print(
+            f"{data['comparisons']} comparisons between targets: at least "
+            f"{data['deciding_repetitions']} independent values are needed to decide any of them "
+            "(Mann-Whitney, Holm, 5 %)"
+        )
+
+
+def _order(out: Console, data: dict[str, Any]) -> None:
+    table = Table("block", "attachment", "target", "level", "nodes", "runs", box=None,
+                  title="order", title_justify="left")
+    for plot in data["order"][:SHOWN_PLOTS]:
+        level = ", ".join(f"{k}={v}" for k, v in plot["level"].items())
+        table.add_row(str(plot["block"]), plot["attachment"], escape(plot["target"]),
+                      escape(level), str(plot["geometry"]["nodes"]), str(len(plot["runs"])))
+    out.print(table)
+    if len(data["order"]) > SHOWN_PLOTS:
+        out.print(f"... and {len(data['order']) - SHOWN_PLOTS} more (--json has all)")
+
+
+def _explain(out: Console, data: dict[str, Any]) -> None:
+    table = Table("setting", "value", "said by", box=None)
+    for row in data["settings"]:
+        table.add_row(escape(row["key"]), escape(str(row["value"])), escape(row["origin"]))
+    out.print(table)

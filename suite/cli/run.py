@@ -1,0 +1,102 @@
+"""`fsmatrix run`: carries a campaign out, merges its runs and writes the report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from fsmatrix.suite.cli import common
+from fsmatrix.suite.cli.progress import Mode, listener
+from fsmatrix.suite.conductor import Summary
+from fsmatrix.suite.problems import Origin, refuse
+
+SOME_FAILED = 1
+INTERRUPTED = 130
+
+
+def run(
+    campaign: Annotated[
+        str | None,
+        typer.Argument(help="A campaign's YAML file or a ready one's name; not needed to resume."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="Results directory.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with what the directory does not have yet.")
+    ] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="With --resume: failed runs get a new attempt.")
+    ] = False,
+    sets: common.Sets = None,
+    only: common.Only = None,
+    shard: common.Shard = "1/1",
+    seed: common.Seed = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Few lines, for batch logs.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Every event as one line of JSON.")
+    ] = False,
+    report: Annotated[
+        bool, typer.Option("--report/--no-report", help="Merge and write report.html at the end.")
+    ] = True,
+) -> None:
+    """Run a campaign.  Status: 0 all runs ok, 1 some failed, 2 bad input, 130 interrupted.
+
+    Example: fsmatrix run quickstart -o out;  fsmatrix run -o out --resume
+    """
+    from fsmatrix.suite.execute import Options, execute, stored_plan, stored_seed
+    from fsmatrix.suite.plan import Plan, build_plan
+
+    asked = common.request(sets, only, shard, seed)
+    made: Plan
+    if campaign is None:
+        if out is None or not resume:
+            raise refuse(Origin("fsmatrix run"), "", "name a campaign, or give -o DIR --resume")
+        if stored_seed(out) is None:
+            raise refuse(Origin(str(out)), "", "holds no campaign that could be resumed")
+        made = stored_plan(out, asked)
+    else:
+        place = out or Path(f"{Path(campaign).stem}-out")
+        stored = stored_seed(place) if resume else None
+        if stored is not None and seed is None:
+            asked = common.request(sets, only, shard, stored)
+        made = build_plan(campaign, asked)
+        out = place
+    mode: Mode = "json" if as_json else "quiet" if quiet else "live"
+    console = Console(stderr=True) if mode != "live" else common.console()
+    for warning in made.warnings if mode != "json" else ():
+        console.print(f"note: {warning}", highlight=False, markup=False)
+    with listener(mode, made.estimate.runs, console) as tell:
+        summary = execute(made, out, Options(resume, retry_failed), tell)
+    written = _finish(out, made.request.shard, report and not summary.interrupted, mode)
+    if mode != "json":
+        _tell(console, summary, written, out)
+    raise typer.Exit(
+        INTERRUPTED if summary.interrupted else SOME_FAILED if summary.failures else 0
+    )
+
+
+def _finish(out: Path, shard: tuple[int, int], wanted: bool, mode: Mode) -> Path | None:
+    """Merge and report; only the whole campaign has a report of its own."""
+    if not wanted or shard != (1, 1):
+        return None
+    from fsmatrix.analysis.report import write_report
+    from fsmatrix.results.store import Store
+
+    merged = Store.open(out).merge()
+    return write_report(merged, out / "report.html")
+
+
+def _tell(console: Console, summary: Summary, written: Path | None, out: Path) -> None:
+    failed = len(summary.failures)
+    parts = [f"{summary.ok} runs ok", f"{failed} failed"]
+    if summary.skipped:
+        parts.append(f"{summary.skipped} were there before")
+    console.print(f"{', '.join(parts)}; results in {out}", highlight=False)
+    for run_id, reason in summary.failures[:20]:
+        console.print(f"failed {run_id}: {reason}", style="red", highlight=False, markup=False)
+    if failed > 20:
+        console.print(f"... and {failed - 20} more failed runs (fsmatrix show {out})")
+    if written is not None:
+        console.print(f"report: {written}", highlight=False, soft_wrap=True)

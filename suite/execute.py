@@ -1,0 +1,174 @@
+"""From a plan to its execution: engines, launcher, attachments, lock, recovery."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from fsmatrix.backends import player
+from fsmatrix.results.case import digest
+from fsmatrix.results.lock import ShardLock
+from fsmatrix.results.store import CAMPAIGN, Store
+from fsmatrix.suite.conductor import Attachment, Conductor, Summary
+from fsmatrix.suite.events import Event, Listener
+from fsmatrix.suite.launchers.base import Launcher, LauncherError
+from fsmatrix.suite.order import Plot
+from fsmatrix.suite.plan import Plan, Request, build_plan
+from fsmatrix.suite.problems import Origin, refuse
+from fsmatrix.suite.registry import LAUNCHERS
+from fsmatrix.suite.runner import Job, Settings
+from fsmatrix.suite.session.client import StopFlag
+from fsmatrix.suite.settings import Source
+from fsmatrix.suite.site import quiet
+from fsmatrix.suite.workloads.base import Engine
+
+AUTO_LAUNCHERS = ("mpirun", "mpiexec")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How `fsmatrix run` was asked to go about it."""
+
+    resume: bool = False
+    retry_failed: bool = False
+
+
+def open_store(plan: Plan, out: Path, resume: bool) -> Store:
+    """The store of a plan: new, or with `resume` the one that holds the same campaign."""
+    store = Store.create(out, exist_ok=resume)
+    stored = store.directory / CAMPAIGN
+    if stored.exists():
+        before = json.loads(stored.read_text(encoding="utf-8"))
+        if before["fingerprint"] != plan.fingerprint:
+            raise refuse(
+                Origin(str(out)), "",
+                f"holds another campaign ({before['campaign']}, seed {before['seed']}); resume "
+                "it with the same campaign and settings, or choose another directory",
+            )
+    else:
+        aside = stored.with_name(f".{CAMPAIGN}.{os.getpid()}")
+        aside.write_text(json.dumps(plan.to_json()), encoding="utf-8")
+        aside.replace(stored)
+    return store
+
+
+def stored_seed(out: Path) -> int | None:
+    """Seed of the campaign that a directory holds; None if it holds none."""
+    try:
+        return int(json.loads((out / CAMPAIGN).read_text(encoding="utf-8"))["seed"])
+    except FileNotFoundError:
+        return None
+
+
+def stored_plan(out: Path, request: Request) -> Plan:
+    """The plan that a directory holds, made again from its own text and settings."""
+    data = json.loads((out / CAMPAIGN).read_text(encoding="utf-8"))
+    again = Request(
+        sets=tuple(data["request"]["sets"]) + request.sets, only=request.only,
+        shard=request.shard, seed=data["seed"],
+    )
+    return build_plan(Source(data["source"]["text"], data["source"]["file"]), again)
+
+
+def execute(plan: Plan, out: Path, options: Options, tell: Listener) -> Summary:
+    """Run a plan (one shard of it) into its store; CampaignError or ResultError if refused."""
+    launcher = choose_launcher(plan)
+    store = open_store(plan, out, options.resume)
+    k, n = plan.request.shard
+    with ShardLock(store.directory, k, n, os.environ.get("SLURM_JOB_ID", "")), StopFlag() as stop:
+        conductor = Conductor(
+            store, settings_of(plan, store.directory), launcher, tag_of(store), stop, tell,
+            options.retry_failed,
+        )
+        conductor.recover()
+        return conductor.run(attachments(plan, store, stop, tell))
+
+
+def settings_of(plan: Plan, out: Path) -> Settings:
+    """What holds for all runs of a campaign."""
+    campaign = plan.settings.campaign
+    return Settings(
+        time_per_run=campaign.limits.time_per_run,
+        settle_timeout=campaign.settle.timeout,
+        cache_method=campaign.cache_method,
+        affinity=campaign.affinity,
+        out=out,
+    )
+
+
+def tag_of(store: Store) -> str:
+    """Unique name of this store, for the directories that the suite makes on targets."""
+    marker = json.loads((store.directory / "store.json").read_text(encoding="utf-8"))
+    return digest([marker, str(store.directory.resolve()), os.uname().nodename])[:10]
+
+
+def choose_launcher(plan: Plan) -> Launcher:
+    """The launcher of all sessions; LauncherError that names the cure if there is none."""
+    section = plan.settings.campaign.launcher
+    name = section.name
+    single = all(planned.case.geometry.processes == 1 for planned in plan.cases)
+    if name == "auto":
+        name = plan.settings.site.site.mpi.launcher or ("local" if single else "auto")
+    names = AUTO_LAUNCHERS if name == "auto" else (name,)
+    probes = {each: LAUNCHERS.load(each).probe() for each in names}
+    usable = [each for each in names if probes[each].ok]
+    if not usable:
+        reasons = "; ".join(f"{each}: {probe.reason}" for each, probe in probes.items())
+        raise LauncherError(f"no launcher can be used here: {reasons}")
+    emulated = section.emulated_nodes
+    hosts = tuple(f"node{i + 1}" for i in range(emulated)) if emulated else section.hosts
+    most = max((planned.case.geometry.processes for planned in plan.cases), default=1)
+    return LAUNCHERS.load(usable[0])(
+        found=probes[usable[0]], hosts=tuple(hosts), emulated=bool(emulated),
+        options=(*plan.settings.site.site.mpi.options, *section.options),
+        oversubscribed=most > len(os.sched_getaffinity(0)) * max(len(hosts) * (not emulated), 1),
+    )
+
+
+def engine_of(name: str) -> Engine:
+    """The engine behind a workload's name for it."""
+    if name == "player":
+        return Engine(player.engine_name(), player.VERSION)
+    return Engine(name, "")
+
+
+def attachments(plan: Plan, store: Store, stop: StopFlag, tell: Listener) -> Iterator[Attachment]:
+    """The plan's plots in order, as the conductor wants them; waits in quiet hours."""
+    for plot in plan.plots():
+        _wait_for_quiet_hours(plan, stop, tell)
+        member = plan.target(plot.target)
+        jobs = [_job(plan, store, plot, index) for index in range(len(plot.runs))]
+        yield Attachment(
+            name=plot.attachment, block=plot.block, target=plot.target,
+            backend=member.backend(member.options), level=plot.level, geometry=plot.geometry,
+            jobs=jobs, room_options={"device_state": plot.key.device_state},
+        )
+
+
+def _job(plan: Plan, store: Store, plot: Plot, index: int) -> Job:
+    planned, repetition = plot.runs[index]
+    assert planned.work is not None
+    extra: dict[str, Any] = {"reference": True} if planned.reference else {}
+    return Job(
+        case=planned.case, workload=planned.work, engine=engine_of(planned.engine),
+        coordinates={**planned.coordinates, **extra}, repetition=repetition,
+        attempt=store.next_attempt(planned.case.case_id, repetition), block=plot.block,
+        attachment=plot.attachment, campaign_seed=plan.seed,
+    )
+
+
+def _wait_for_quiet_hours(plan: Plan, stop: StopFlag, tell: Listener) -> None:
+    told = False
+    while (end := quiet(plan.settings.site.site, datetime.now().astimezone())) is not None:
+        if not told:
+            tell(Event("waiting", f"quiet hours of this site until {end.isoformat()}"))
+            told = True
+        left = (end - datetime.now().astimezone()).total_seconds()
+        if select.select([stop], [], [], min(60.0, max(left, 0.1)))[0]:
+            return  # the conductor sees the signal
