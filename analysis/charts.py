@@ -8,9 +8,9 @@ from typing import Any
 
 from fsmatrix.analysis import units
 from fsmatrix.analysis.layout import Group, Layout, groups, levels
-from fsmatrix.analysis.panels import INK, Key, Page, axis, frame, safe
+from fsmatrix.analysis.panels import BAR_GAP, INK, Key, Page, axis, frame, safe, x_levels
 from fsmatrix.analysis.summary import Cell, Summary
-from fsmatrix.analysis.units import METRICS, Metric, labelled, level_text
+from fsmatrix.analysis.units import MARKS, METRICS, Metric, labelled, level_text
 
 # Okabe and Ito's palette (colour-blind safe) without black, then three of Paul Tol's
 PALETTE = (
@@ -19,6 +19,7 @@ PALETTE = (
 )  # fmt: skip
 MOST_COLUMNS = 4
 MOST_ROWS = 3
+TOO_FEW = "too few operations"
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ class Chart:
 
 def colours(summary: Summary) -> dict[str, str]:
     """Colour of each target: the same in all charts of a report."""
-    names = sorted({*summary.targets, *summary.references})
+    names = [name for name in summary.targets if name not in summary.references]
+    names += summary.references
     return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(names)}
 
 
@@ -57,25 +59,27 @@ def charts(summary: Summary, metrics: Sequence[str] = tuple(METRICS)) -> list[Ch
 
 
 def _of_group(summary: Summary, group: Group, metric: Metric) -> Iterator[Chart]:
-    cells = [cell for cell in group.cells if cell.levels.get("phase", "")]
-    values = [cell.metrics[metric.name].median for cell in cells]
-    if all(value != value for value in values):
+    """Charts of the panels that have values; the last one says which panels have none."""
+    valued = [cell for cell in group.cells if cell.metrics[metric.name].runs]
+    if not valued:
         return
-    unit = units.fitting(metric.quantity, values)
+    unit = units.fitting(metric.quantity, [c.metrics[metric.name].median for c in valued])
     layout = group.layout
-    columns, rows = _keys(group.cells, layout.columns), _keys(group.cells, layout.rows)
-    if layout.columns:  # failed runs have no phase: they stand in the other columns
-        named = {_key(cell, layout.columns) for cell in cells}
-        columns = [key for key in columns if key in named]
-    for first_column in range(0, len(columns), MOST_COLUMNS):
-        for first_row in range(0, len(rows), MOST_ROWS):
-            page = Page(
-                group, metric, unit,
-                columns[first_column : first_column + MOST_COLUMNS],
-                rows[first_row : first_row + MOST_ROWS],
-                summary.targets, colours(summary), summary.references,
-            )  # fmt: skip
-            yield _chart(page)
+    columns, rows = _keys(valued, layout.columns), _keys(valued, layout.rows)
+    pages = [
+        Page(
+            group, metric, unit,
+            columns[first_column : first_column + MOST_COLUMNS],
+            rows[first_row : first_row + MOST_ROWS],
+            summary.targets, colours(summary), summary.references,
+        )
+        for first_column in range(0, len(columns), MOST_COLUMNS)
+        for first_row in range(0, len(rows), MOST_ROWS)
+    ]  # fmt: skip
+    empty = [k for k in _keys(group.cells, layout.columns) if k not in columns]
+    empty += [k for k in _keys(group.cells, layout.rows) if k not in rows]
+    for page in pages:
+        yield _chart(page, empty if page is pages[-1] else [])
 
 
 def _keys(cells: Sequence[Cell], factors: Sequence[str]) -> list[Key]:
@@ -92,62 +96,47 @@ def _key(cell: Cell, factors: Sequence[str]) -> Key:
     return tuple(labelled(name, cell.levels[name]) for name in factors)
 
 
-def _chart(page: Page) -> Chart:
+def _chart(page: Page, empty: Sequence[Key]) -> Chart:
     data: list[dict[str, Any]] = []
     layout = frame(page)
     shown: list[Cell] = []
-    panel = 0
-    legend: set[str] = set()
-    for row in page.rows:
-        for column in page.columns:
-            panel += 1
-            cells = [
-                cell for cell in page.group.cells
-                if _key(cell, page.group.layout.columns) == column
-                and _key(cell, page.group.layout.rows) == row
-            ]  # fmt: skip
-            shown += cells
-            data += _panel(page, cells, panel, legend)
+    titles = [(row, column) for row in page.rows for column in page.columns]
+    for panel, (row, column) in enumerate(titles, 1):
+        cells = [
+            cell for cell in page.group.cells
+            if _key(cell, page.group.layout.columns) == column
+            and _key(cell, page.group.layout.rows) == row
+        ]  # fmt: skip
+        shown += cells
+        data += [_bars(page, target, cells, panel) for target in page.targets]
+        layout["annotations"] += _absences(page, cells, panel)
+        if not any(cell.metrics[page.metric.name].runs for cell in cells):
+            layout[axis("yaxis", panel)]["showticklabels"] = False
     return Chart(
         metric=page.metric.name,
         title=page.metric.title,
         conditions=page.group.title,
-        remarks=_remarks(shown, page),
+        remarks=_remarks(shown, page, empty),
         data=tuple(data),
         layout=layout,
     )
 
 
-def _panel(
-    page: Page, cells: Sequence[Cell], panel: int, legend: set[str]
-) -> Iterator[dict[str, Any]]:
-    axes = {"xaxis": axis("x", panel), "yaxis": axis("y", panel)}
-    lows = [cell.metrics[page.metric.name].low / page.unit.divisor for cell in cells]
-    floor = min((low for low in lows if low > 0), default=1.0)
-    for target in page.targets:
-        mine = [cell for cell in cells if cell.target == target]
-        first = target not in legend
-        if mine or first:
-            legend.add(target)
-            yield _bars(page, target, mine, first) | axes
-        absent = [(cell, why) for cell in mine if (why := why_absent(cell, page.metric.name))]
-        if absent:
-            base = floor if page.group.layout.logarithmic else 0.0
-            yield _absent(page, target, absent, base) | axes
-
-
-def _bars(page: Page, target: str, cells: Sequence[Cell], legend: bool) -> dict[str, Any]:
+def _bars(page: Page, target: str, panel_cells: Sequence[Cell], panel: int) -> dict[str, Any]:
+    cells = [cell for cell in panel_cells if cell.target == target]
     medians = [cell.metrics[page.metric.name] for cell in cells]
     scale = page.unit.divisor
     reference = " (reference)" if target in page.references else ""
     return {
         "type": "bar",
+        "xaxis": axis("x", panel),
+        "yaxis": axis("y", panel),
         "name": safe(target + reference),
         "legendgroup": safe(target),
-        "showlegend": legend,
+        "showlegend": panel == 1,
         "offsetgroup": safe(target),
-        "x": [_x(cell, page.group.layout) for cell in cells],
-        "y": [_finite(m.median / scale) for m in medians],
+        "x": [_x(cell, page.group.layout) for cell in cells] or [x_levels(page)[0]],
+        "y": [_finite(m.median / scale) for m in medians] or [None],
         "error_y": {
             "type": "data", "symmetric": False, "thickness": 1.2, "width": 4, "color": INK,
             "array": [_finite((m.high - m.median) / scale) for m in medians],
@@ -160,28 +149,32 @@ def _bars(page: Page, target: str, cells: Sequence[Cell], legend: bool) -> dict[
                 "fillmode": "overlay", "fgcolor": "#ffffff",
             },
         },
-        "text": [units.text(m.median, page.unit) if m.runs else "" for m in medians],
+        "text": [
+            units.text(m.median, page.unit) + MARKS.get(m.kind, "") if m.runs else ""
+            for m in medians
+        ],
         "textposition": "inside", "insidetextanchor": "start", "textangle": 0,
+        "textfont": {"size": 10.5}, "constraintext": "none",
         "hovertext": [_hover(page, cell) for cell in cells],
         "hoverinfo": "text",
     }  # fmt: skip
 
 
-def _absent(
-    page: Page, target: str, absent: Sequence[tuple[Cell, str]], base: float
-) -> dict[str, Any]:
+def _absences(page: Page, cells: Sequence[Cell], panel: int) -> Iterator[dict[str, Any]]:
     """What stands where a bar would be: why there is none."""
-    return {
-        "type": "bar", "name": safe(target), "legendgroup": safe(target), "showlegend": False,
-        "offsetgroup": safe(target),
-        "x": [_x(cell, page.group.layout) for cell, _ in absent],
-        "y": [base] * len(absent),
-        "text": [why for _, why in absent],
-        "textposition": "outside", "textangle": -90, "cliponaxis": False,
-        "textfont": {"color": page.colours[target], "size": 11},
-        "marker": {"color": "rgba(0,0,0,0)"},
-        "hovertext": [_hover(page, cell) for cell, _ in absent], "hoverinfo": "text",
-    }  # fmt: skip
+    order = x_levels(page)
+    count = len(page.targets)
+    for cell in cells:
+        why = why_absent(cell, page.metric.name)
+        if not why:
+            continue
+        place = page.targets.index(cell.target) - (count - 1) / 2
+        yield {
+            "text": why, "hovertext": _hover(page, cell), "showarrow": False, "textangle": -90,
+            "x": order.index(_x(cell, page.group.layout)) + place * (1 - BAR_GAP) / count,
+            "y": 0.02, "xref": axis("x", panel), "yref": f"{axis('y', panel)} domain",
+            "yanchor": "bottom", "font": {"size": 11, "color": page.colours[cell.target]},
+        }  # fmt: skip
 
 
 def why_absent(cell: Cell, metric: str) -> str:
@@ -189,7 +182,7 @@ def why_absent(cell: Cell, metric: str) -> str:
     if cell.metrics[metric].runs:
         return ""
     if cell.runs:
-        return "too few operations" if "latency" in metric else "not measured"
+        return TOO_FEW if "latency" in metric else "not measured"
     return "invalid" if cell.invalid else "failed"
 
 
@@ -217,7 +210,7 @@ def _x(cell: Cell, layout: Layout) -> str:
     return safe(level_text(layout.x, cell.levels[layout.x])) if layout.x else " "
 
 
-def _remarks(cells: Sequence[Cell], page: Page) -> tuple[str, ...]:
+def _remarks(cells: Sequence[Cell], page: Page, empty: Sequence[Key]) -> tuple[str, ...]:
     """What the whiskers and marks of this chart mean."""
     medians = [cell.metrics[page.metric.name] for cell in cells]
     kinds = {median.kind for median in medians}
@@ -226,12 +219,19 @@ def _remarks(cells: Sequence[Cell], page: Page) -> tuple[str, ...]:
         lines.append("Whiskers: interval of the median with a coverage of at least 95 %.")
     if "range" in kinds:
         some = "Whiskers where there are" if "interval" in kinds else "Whiskers:"
-        lines.append(f"{some} fewer than 6 independent values: their range; see the coverage "
+        lines.append(f"{some} fewer than 6 independent values (*): their range; see the coverage "
                      "by pointing at a bar; no verdict.")  # fmt: skip
     if "one session" in kinds:
-        lines.append("Whiskers of cells with one attachment: within one session only.")
+        lines.append("Whiskers of cells with one attachment (†): within one session only.")
     if any(cell.worst_finding in ("warning", "invalid") for cell in cells):
         lines.append("Hatched: a finding of severity warning (lines) or invalid (crossed).")
+    reasons = {why_absent(cell, page.metric.name) for cell in page.group.cells}
+    if empty:
+        names = "; ".join(", ".join(key) for key in empty)
+        why = ", ".join(sorted(reasons - {""}))
+        lines.append(f"Without a value and not drawn: {names} ({why}).")
+    if TOO_FEW in reasons:
+        lines.append("A percentile q is shown only with at least 10/(1-q) operations in a run.")
     return tuple(lines)
 
 

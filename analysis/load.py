@@ -17,6 +17,10 @@ from fsmatrix.results import schema
 FILE_NAME = "campaign.h5"
 RAGGED = ("worker", "latency", "interval", "finding")
 INDEXES = {"environment_index": "environment", "case_index": "case", "latency_kind": "kind"}
+NEEDED = (
+    "run_id", "phase", "target", "status", "attachment", "block", "last_attempt", "worst_finding",
+    "error",
+)  # fmt: skip
 
 Array = npt.NDArray[Any]
 Paths = str | Path | Sequence[str | Path]
@@ -58,8 +62,10 @@ def open_campaign(paths: Paths) -> xr.Dataset:
 
 
 def rows(ds: xr.Dataset) -> Rows:
-    """Every variable of dimension `run` as a column; ValueError if `ds` is no campaign."""
-    missing = [name for name in ("run_id", "phase", "status", "attachment") if name not in ds]
+    """Every variable of dimension `run` as a column; ValueError if `ds` is no campaign or empty."""
+    if ds.attrs.get("format") == schema.CAMPAIGN_FORMAT and ds.sizes.get("run", 0) == 0:
+        raise ValueError("there are no runs in this campaign")
+    missing = [name for name in NEEDED if name not in ds.variables]
     if missing:
         raise ValueError(f"not a campaign: no variable {', '.join(missing)}")
     columns = {

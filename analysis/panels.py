@@ -16,8 +16,9 @@ from fsmatrix.analysis.units import Level, Metric, Unit, level_text
 
 WIDTH = 1180
 PANEL_HEIGHT = 205
-MARGIN = {"l": 64, "r": 44, "t": 62, "b": 52}
-GAP_X, GAP_Y = 0.045, 52  # between panels: share of the width, pixels
+MARGIN = {"l": 64, "r": 16, "t": 62, "b": 52}
+BAR_GAP = 0.14
+GAP_X, GAP_Y = 0.042, 56  # between panels: share of the width, pixels
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 INK, GRID = "#24292f", "#e4e7eb"
 
@@ -39,11 +40,12 @@ class Page:
 
 
 def frame(page: Page) -> dict[str, Any]:
+    """The layout of a figure: size, axes and titles of its panels, no bars."""
     rows, columns = len(page.rows), len(page.columns)
     inner = rows * PANEL_HEIGHT + (rows - 1) * GAP_Y
     layout: dict[str, Any] = {
         "width": WIDTH, "height": inner + MARGIN["t"] + MARGIN["b"], "margin": MARGIN,
-        "barmode": "group", "bargap": 0.22, "bargroupgap": 0.06,
+        "barmode": "group", "bargap": BAR_GAP, "bargroupgap": 0.04,
         "paper_bgcolor": "#ffffff", "plot_bgcolor": "#ffffff",
         "font": {"family": FONT, "size": 12, "color": INK},
         "uniformtext": {"mode": "hide", "minsize": 9},
@@ -55,26 +57,34 @@ def frame(page: Page) -> dict[str, Any]:
     wide = (1 - GAP_X * (columns - 1)) / columns
     high = PANEL_HEIGHT / inner
     for r, row in enumerate(page.rows):
-        top = 1 - r * (high + GAP_Y / inner)
+        top = min(1 - r * (high + GAP_Y / inner), 1.0)
         for c, column in enumerate(page.columns):
             panel = r * columns + c + 1
             left = c * (wide + GAP_X)
             layout[axis("xaxis", panel)] = _x_axis(page, panel, left, left + wide, r == rows - 1)
             layout[axis("yaxis", panel)] = _y_axis(page, panel, max(top - high, 0.0), top, c == 0)
-            if r == 0:
-                layout["annotations"].append(_column_title(column, left + wide / 2))
-        layout["annotations"].append(_row_title(row, top - high / 2))
+            layout["annotations"].append(_title((*column, *row), left + wide / 2, top))
     return layout
 
 
-def _x_axis(page: Page, panel: int, left: float, right: float, titled: bool) -> dict[str, Any]:
+def x_levels(page: Page) -> list[str]:
+    """Labels of the x axis, escaped; one blank where no factor is on it."""
     factor = page.group.layout.x
-    order = [level_text(factor, v) for v in levels(page.group.cells, factor)] if factor else [" "]
+    if not factor:
+        return [" "]
+    return [safe(level_text(factor, level)) for level in levels(page.group.cells, factor)]
+
+
+def _x_axis(page: Page, panel: int, left: float, right: float, titled: bool) -> dict[str, Any]:
+    order = x_levels(page)
     return {
         "domain": [left, min(right, 1.0)], "anchor": axis("y", panel), "type": "category",
-        "categoryorder": "array", "categoryarray": [safe(text) for text in order],
+        "categoryorder": "array", "categoryarray": order,
         "range": [-0.5, len(order) - 0.5], "fixedrange": True, "linecolor": "#8c959f",
-        "title": {"text": safe(units.factor_title(factor)) if titled else "", "standoff": 6},
+        "title": {
+            "text": safe(units.factor_title(page.group.layout.x)) if titled else "",
+            "standoff": 6,
+        },
     }  # fmt: skip
 
 
@@ -82,28 +92,23 @@ def _y_axis(page: Page, panel: int, low: float, high: float, titled: bool) -> di
     logarithmic = page.group.layout.logarithmic
     scale = ", log scale" if logarithmic else ""
     return {
-        "domain": [low, min(high, 1.0)], "anchor": axis("x", panel), "gridcolor": GRID,
+        "domain": [low, high], "anchor": axis("x", panel), "gridcolor": GRID,
         "type": "log" if logarithmic else "linear", "nticks": 6, "tickformat": "~g",
-        "rangemode": "tozero", "separatethousands": True, "zerolinecolor": "#8c959f",
+        "rangemode": "tozero", "zerolinecolor": "#8c959f",
         "title": {"text": f"{page.unit.label}{scale}" if titled else "", "standoff": 8},
     }  # fmt: skip
 
 
-def _column_title(column: Key, x: float) -> dict[str, Any]:
+def _title(parts: Key, x: float, y: float) -> dict[str, Any]:
     return {
-        "text": f"<b>{safe(', '.join(column))}</b>", "x": x, "y": 1, "xref": "paper",
-        "yref": "paper", "yanchor": "bottom", "yshift": 6, "showarrow": False,
-    }  # fmt: skip
-
-
-def _row_title(row: Key, y: float) -> dict[str, Any]:
-    return {
-        "text": safe(", ".join(row)), "x": 1, "y": y, "xref": "paper", "yref": "paper",
-        "xanchor": "left", "xshift": 10, "textangle": 90, "showarrow": False,
+        "text": f"<b>{safe(', '.join(parts))}</b>", "x": x, "y": y, "xref": "paper",
+        "yref": "paper", "xanchor": "center", "yanchor": "bottom", "yshift": 4,
+        "showarrow": False, "font": {"size": 12},
     }  # fmt: skip
 
 
 def axis(name: str, panel: int) -> str:
+    """Plotly's name of a panel's axis: x, x2, x3..."""
     return name if panel == 1 else f"{name}{panel}"
 
 

@@ -10,7 +10,7 @@ from fsmatrix.analysis.charts import why_absent
 from fsmatrix.analysis.layout import groups
 from fsmatrix.analysis.medians import Median
 from fsmatrix.analysis.summary import Cell, Summary
-from fsmatrix.analysis.units import METRICS, Level, Metric, Unit, level_text
+from fsmatrix.analysis.units import MARKS, METRICS, Level, Metric, Unit, level_text
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def _entry(cell: Cell, metric: Metric, unit: Unit, clear: bool) -> Entry:
         median=units.text(median.median, unit),
         low=units.text(median.low, unit),
         high=units.text(median.high, unit),
-        mark={"range": "*", "one session": "†"}.get(median.kind, ""),
+        mark=MARKS.get(median.kind, ""),
         severity=cell.worst_finding,
         explanation="; ".join(text for text in (runs, median.says, cell.notes) if text),
         clear=clear,

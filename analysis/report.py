@@ -18,11 +18,13 @@ from markupsafe import Markup
 
 import fsmatrix
 from fsmatrix.analysis import load, pivot, provenance, troubles
-from fsmatrix.analysis.charts import WIDTH, Chart, charts, colours
+from fsmatrix.analysis.charts import Chart, charts, colours
+from fsmatrix.analysis.layout import groups
+from fsmatrix.analysis.panels import WIDTH
 from fsmatrix.analysis.summary import Summary, summarise
-from fsmatrix.analysis.units import METRICS, factor_title
+from fsmatrix.analysis.units import METRICS, SHORT_TITLES, factor_title
 
-MOST_FAILED = 100  # rows of the table; more are counted
+MOST_FAILED = 100  # cases in the table; more are counted
 TEMPLATE = "report.html.j2"
 
 
@@ -70,7 +72,7 @@ def context(ds: xr.Dataset, include_reference: bool = False) -> dict[str, Any]:
         "summary": summary,
         "counts": troubles.counts(data),
         "failed": failed[:MOST_FAILED],
-        "failed_total": len(failed),
+        "failed_unlisted": sum(len(group.run_ids) for group in failed[MOST_FAILED:]),
         "left_out": load.left_out(ds),
         "findings": troubles.finding_groups(ds, data),
         "compared": _compared(summary),
@@ -97,14 +99,14 @@ def embedded(value: Any) -> Markup:
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)  # noqa: S704  every character that HTML gives a meaning is escaped
+    return Markup(text)  # every character that HTML gives a meaning is escaped
 
 
 def _plotly() -> Markup:
     """plotly.js, to be inlined once."""
     from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
 
-    return Markup(get_plotlyjs())  # noqa: S704  the library's own file, no text of a campaign
+    return Markup(get_plotlyjs())  # the library's own file, no text of a campaign
 
 
 def _sections(made: list[Chart]) -> list[dict[str, Any]]:
@@ -112,6 +114,7 @@ def _sections(made: list[Chart]) -> list[dict[str, Any]]:
     return [
         {
             "metric": metric,
+            "short": SHORT_TITLES[metric.name],
             "charts": [
                 {
                     "conditions": chart.conditions,
@@ -134,7 +137,10 @@ def _title(plan: dict[str, Any]) -> str:
 
 
 def _compared(summary: Summary) -> str:
-    names = [factor_title(name) for name in summary.varying if name != "target"]
+    grouped = groups(summary)
+    used = {name for group in grouped for name in group.layout.factors}
+    used |= {name for group in grouped for name, _ in group.conditions}
+    names = [factor_title(name) for name in summary.varying if name in used]
     if len(names) < 2:
         return "".join(names)
     return f"{', '.join(names[:-1])} and {names[-1]}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from fsmatrix.analysis.factors import Mask, groups, members, roles
 from fsmatrix.analysis.load import Array, Rows, rows
 from fsmatrix.analysis.medians import Median, of_runs
 from fsmatrix.analysis.units import METRICS, Level
@@ -18,8 +19,6 @@ from fsmatrix.results.record import SEVERITIES
 if TYPE_CHECKING:
     from rich.table import Table
 
-Mask = npt.NDArray[np.bool_]
-FIRST = ("workload", "pattern", "phase")  # order of columns; the target comes last
 NOT_FACTORS = ("reference",)
 TABLE_METRICS = ("bandwidth", "iops", "latency_p50", "latency_p99")
 RANK: dict[str, int] = {"": 0, **{severity: i for i, severity in enumerate(SEVERITIES, 1)}}
@@ -99,9 +98,9 @@ def summarise(
     names = [name for name in every.factors if name not in NOT_FACTORS]
     columns = {name: data.factor(name) for name in names}
     columns |= {name: data[name] for name in ("engine", "phase") if name in data.columns}
-    varying, constants, attributes, derived = _roles(columns, data["phase"] != "")
+    varying, constants, attributes, derived = roles(columns, data["phase"] != "")
     audits = _audits(ds, np.flatnonzero(shown & _current(every)))
-    cells = _cells(data, columns, audits, include_invalid)
+    cells = _cells(data, columns, audits, include_invalid, attributes)
     return Summary(
         cells=tuple(sorted(cells, key=lambda cell: _sort_key(cell, varying))),
         varying=varying,
@@ -137,8 +136,6 @@ def _shown(data: Rows, include_reference: bool) -> Mask:
 
 
 def _current(data: Rows) -> Mask:
-    if "last_attempt" not in data.columns:
-        return np.ones(len(data), dtype=bool)
     return np.asarray(data["last_attempt"] != 0)
 
 
@@ -146,92 +143,44 @@ def _invalid(data: Rows) -> Mask:
     return np.asarray((data["worst_finding"] == "invalid") & (data["status"] == "ok"))
 
 
-def _codes(column: Array) -> tuple[list[Level], npt.NDArray[np.int64]]:
-    """Levels, sorted, and the index of each row's level; NaN is one level."""
-    levels, codes = np.unique(column, return_inverse=True)
-    return [level.item() for level in levels], codes.astype(np.int64)
-
-
-def _missing(level: Level) -> bool:
-    return level == "" or level != level
-
-
-def _roles(
-    columns: Mapping[str, Array], timed: Mask
-) -> tuple[tuple[str, ...], dict[str, Level], tuple[str, ...], dict[str, str]]:
-    """(varying, constants, attributes of targets, derived) over rows that have a phase."""
-    use = timed if timed.any() else np.ones_like(timed)
-    coded = {name: _codes(column[use]) for name, column in columns.items()}
-    constants = {
-        name: levels[0]
-        for name, (levels, _) in coded.items()
-        if len(levels) == 1 and name != "target" and not _missing(levels[0])
-    }
-    codes = {n: c for n, (levels, c) in coded.items() if len(levels) > 1 and n != "target"}
-    free = [name for name in codes if name not in KEPT_APART]
-    targets = coded["target"][1]
-    attributes = tuple(name for name in free if _follows(codes[name], targets))
-    varying = [name for name in codes if name not in attributes]
-    derived: dict[str, str] = {}
-    for name in reversed([name for name in varying if name not in KEPT_APART]):
-        owner = next((o for o in varying if o != name and _follows(codes[name], codes[o])), "")
-        if not owner and name == "processes" and "processes_per_node" in varying:
-            owner = "processes_per_node"  # nodes x processes per node
-        if owner:
-            derived[name] = owner
-            varying.remove(name)
-    varying.sort(key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
-    return (*varying, "target"), constants, attributes, derived
-
-
-# what a reader must see in every table and chart even if each target has its own
-KEPT_APART = frozenset({
-    "workload", "pattern", "phase", "engine", "cache", "device_state",
-    "nodes", "processes_per_node", "threads",
-})  # fmt: skip
-
-
-def _follows(codes: npt.NDArray[np.int64], owner: npt.NDArray[np.int64]) -> bool:
-    """Whether each owner has one code only."""
-    pairs = np.unique(np.stack([owner, codes]), axis=1)
-    return int(pairs.shape[1]) == int(np.unique(owner).size)
-
-
-def _groups(columns: Iterable[Array], length: int) -> npt.NDArray[np.int64]:
-    """Number of the combination that each row has, shape [row]."""
-    group = np.zeros(length, dtype=np.int64)
-    for column in columns:
-        codes = _codes(column)[1]
-        group = np.unique(group * (codes.max(initial=0) + 1) + codes, return_inverse=True)[1]
-    return group
-
-
-def _members(group: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
-    """Rows of each group."""
-    order = np.argsort(group, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(group[order])) + 1) if group.size else []
-
-
 def _cells(
-    data: Rows, columns: Mapping[str, Array], audits: Sequence[set[str]], include_invalid: bool
+    data: Rows,
+    columns: Mapping[str, Array],
+    audits: Sequence[set[str]],
+    include_invalid: bool,
+    of_targets: Sequence[str],
 ) -> list[Cell]:
-    base = _groups((c for n, c in columns.items() if n not in ("phase", "engine")), len(data))
+    """All cells.  A combination without any phase (all its runs failed before) gets the
+    phases that other targets have for the same work; `of_targets` are targets' attributes."""
+    base = groups((c for n, c in columns.items() if n not in ("phase", "engine")), len(data))
+    apart = ("phase", "engine", "target", *of_targets)
+    work = groups((c for n, c in columns.items() if n not in apart), len(data))
     failed = data["status"] != "ok"
     failures = {
         int(base[group[0]]): int(np.unique(data["run_id"][group][failed[group]]).size)
-        for group in _members(base)
+        for group in members(base)
     }
     timed = data["phase"] != ""
     phased = set(base[timed].tolist())
+    phases: dict[int, set[str]] = {}
+    for number, phase in zip(work[timed].tolist(), data["phase"][timed].tolist(), strict=True):
+        phases.setdefault(number, set()).add(phase)
     cells = []
-    for group in _members(_groups(columns.values(), len(data))):
-        combination = int(base[group[0]])
-        if timed[group[0]] or combination not in phased:
-            levels = {name: column[group[0]].item() for name, column in columns.items()}
-            found = {audit for row in group.tolist() for audit in audits[row]}
+    for group in members(groups(columns.values(), len(data))):
+        row = int(group[0])
+        levels = {name: column[row].item() for name, column in columns.items()}
+        found = {audit for row in group.tolist() for audit in audits[row]}
+        if timed[row]:
+            names = [str(data["phase"][row])]
+        elif int(base[row]) not in phased:
+            names = sorted(phases.get(int(work[row]), {""}))
+        else:
+            names = []
+        for name in names:
             cells.append(
-                _cell(data, group, levels, failures[combination], found, include_invalid)
-            )
+                _cell(data, group, levels | {"phase": name}, failures[int(base[row])], found,
+                      include_invalid)
+            )  # fmt: skip
     return cells
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 from fsmatrix.analysis import units
 from fsmatrix.analysis.medians import Median
 from fsmatrix.analysis.summary import Summary
-from fsmatrix.analysis.units import METRICS, level_text
+from fsmatrix.analysis.units import MARKS, METRICS, level_text
 
 
 def table(summary: Summary, metrics: Sequence[str]) -> Table:
@@ -38,7 +38,7 @@ def _median_text(median: Median, unit: units.Unit) -> str:
     if median.kind == "none":
         return units.MISSING
     low, high = units.text(median.low, unit), units.text(median.high, unit)
-    mark = {"range": "*", "one session": "†"}.get(median.kind, "")
+    mark = MARKS.get(median.kind, "")
     return f"{units.text(median.median, unit)}{mark} [{low} .. {high}]"
 
 

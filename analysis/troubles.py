@@ -14,16 +14,16 @@ from fsmatrix.analysis.units import labelled
 
 
 @dataclass(frozen=True)
-class FailedRun:
-    """One run that failed or timed out."""
+class FailedRuns:
+    """Runs of one case that failed for one reason."""
 
-    run_id: str
     target: str
-    what: str  # its levels of the factors that vary
+    what: str  # levels of the factors that vary
     status: str
     error: str
-    block: int
-    repeated: bool  # a later attempt exists
+    run_ids: tuple[str, ...]
+    blocks: tuple[int, ...]
+    repeated: int  # how many of them have a later attempt
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Counts:
 
 def counts(data: Rows) -> Counts:
     """Newest attempts by outcome."""
-    current = data.where(data["last_attempt"] != 0) if "last_attempt" in data.columns else data
+    current = data.where(data["last_attempt"] != 0)
     status, worst = current["status"], current["worst_finding"]
 
     def number(keep: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> int:
@@ -69,26 +69,26 @@ def counts(data: Rows) -> Counts:
     )
 
 
-def failed_runs(data: Rows, summary: Summary) -> list[FailedRun]:
-    """Runs that failed or timed out, all attempts, one each, by target and error."""
+def failed_runs(data: Rows, summary: Summary) -> list[FailedRuns]:
+    """Runs that failed or timed out, all attempts, by case and reason."""
     rows = np.flatnonzero(data["status"] != "ok")
     _, first = np.unique(data["run_id"][rows], return_index=True)
-    result = []
     names = [n for n in summary.varying if n not in ("target", "engine", "phase")]
+    cases: dict[tuple[str, str, str, str], list[int]] = {}
     for row in rows[first].tolist():
-        levels = [labelled(name, data.factor(name)[row].item()) for name in names]
-        result.append(
-            FailedRun(
-                run_id=str(data["run_id"][row]),
-                target=str(data.factor("target")[row]),
-                what=", ".join(levels),
-                status=str(data["status"][row]),
-                error=str(data["error"][row]) if "error" in data.columns else "",
-                block=int(data["block"][row]) if "block" in data.columns else 0,
-                repeated="last_attempt" in data.columns and not data["last_attempt"][row],
-            )
+        what = ", ".join(labelled(name, data.factor(name)[row].item()) for name in names)
+        error = str(data["error"][row])
+        key = (str(data.factor("target")[row]), what, str(data["status"][row]), error)
+        cases.setdefault(key, []).append(row)
+    return [
+        FailedRuns(
+            *key,
+            run_ids=tuple(str(data["run_id"][row]) for row in members),
+            blocks=tuple(sorted({int(data["block"][row]) for row in members})),
+            repeated=sum(not data["last_attempt"][row] for row in members),
         )
-    return sorted(result, key=lambda run: (run.repeated, run.target, run.what, run.block))
+        for key, members in sorted(cases.items())
+    ]
 
 
 def finding_groups(ds: xr.Dataset, data: Rows, most_messages: int = 3) -> list[FindingGroup]:

@@ -10,6 +10,7 @@ from typing import Literal
 Quantity = Literal["bandwidth", "rate", "time"]
 Level = str | int | float
 MISSING = "–"
+MARKS = {"range": "*", "one session": "†"}  # by kind of interval (medians.Kind)
 
 
 @dataclass(frozen=True)

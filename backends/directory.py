@@ -26,6 +26,7 @@ from fsmatrix.backends.base import (
 )
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import Journal
+from fsmatrix.backends.provenance import path_of
 from fsmatrix.backends.system import devices
 from fsmatrix.backends.system.mounts import Mount, mount_of
 
@@ -116,7 +117,7 @@ class Directory(Backend):
 
     def describe(self, access: Access) -> dict[str, Any]:
         """Facts of the file system, and what a network file system's own tools tell."""
-        path = _path(access)
+        path = path_of(access)
         mount = mount_of(path)
         facts = provenance.filesystem_facts(path) | {"managed": False}
         client = clients.recognise_at(path, mount)
@@ -124,7 +125,7 @@ class Directory(Backend):
 
     def space(self, access: Access | None = None) -> Space:
         """By statfs and the user's quota."""
-        return provenance.space(_path(access) if access else expand(self._chosen.path))
+        return provenance.space(path_of(access) if access else expand(self._chosen.path))
 
     @classmethod
     def mount(cls, access: Access, journal: Journal) -> None:
@@ -142,7 +143,7 @@ class Directory(Backend):
         cls, access: Access, state: str, files: Sequence[str], *, method: CacheMethod = "auto"
     ) -> Evidence:
         """Of this kernel; what servers keep in memory stays."""
-        root = Path(_path(access))
+        root = Path(path_of(access))
         if state == "cold":
             evidence = page_cache.cold(root, files, method)
         elif state == "warm":
@@ -158,22 +159,22 @@ class Directory(Backend):
     @classmethod
     def counters(cls, access: Access) -> dict[str, float]:
         """Of the devices below, or of the network for a network file system."""
-        mount = mount_of(_path(access))
-        if clients.recognise_at(_path(access), mount):
+        mount = mount_of(path_of(access))
+        if clients.recognise_at(path_of(access), mount):
             return provenance.network_counters()
         return provenance.device_counters(devices.devices_of(mount))
 
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
         """Write back and wait until this kernel's devices are quiet; servers are not seen."""
-        return provenance.settle(_path(access), timeout)
+        return provenance.settle(path_of(access), timeout)
 
     @classmethod
     def health(cls, access: Access) -> list[str]:
         """The tree has gone, or its mount has become read-only."""
-        if not Path(_path(access)).is_dir():
-            return [f"{_path(access)} has gone"]
-        mount: Mount = mount_of(_path(access))
+        if not Path(path_of(access)).is_dir():
+            return [f"{path_of(access)} has gone"]
+        mount: Mount = mount_of(path_of(access))
         return [f"{mount.point} has become read-only"] if mount.read_only else []
 
 
@@ -192,9 +193,3 @@ def place_refusal(path: Path) -> str:
         return f"{path} is not writable for user {os.geteuid()}"
     above = tree.owner_above(path.resolve())
     return f"{path} is inside another run's directory, {above}" if above else ""
-
-
-def _path(access: Access) -> str:
-    if not isinstance(access, PathAccess):
-        raise TypeError(f"a directory has a path access, not {type(access).__name__}")
-    return access.path

@@ -119,13 +119,16 @@ def attach(image: Entry, journal: Journal, direct_io: str) -> tuple[str, bool]:
             "reads could come from the page cache below the device; put `image` on another "
             "file system, or set `direct_io: preferred` (then cache state bypass is refused)"
         )
-    forbid_discard(device)
     return device, direct
 
 
 def forbid_discard(device: str) -> None:
     """Discards would punch holes into the image: the device no longer takes any."""
-    (Path("/sys/block") / Path(device).name / "queue/discard_max_bytes").write_text("0\n")
+    setting = Path("/sys/block") / Path(device).name / "queue/discard_max_bytes"
+    try:
+        setting.write_text("0\n")
+    except OSError as error:
+        raise BackendError(f"discards cannot be turned off: {setting}: {error.strerror}") from error
 
 
 def detach(device: str, journal: Journal) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import re
 import shutil
@@ -10,9 +11,9 @@ from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal import Journal
+from fsmatrix.backends.made import DATA
 from fsmatrix.backends.system import mounts, tools
 
-DATA = "data"  # the folder in a mount that a run works in
 ALWAYS = "nodev,nosuid"
 MOUNT_DEADLINE = 120.0  # seconds; a journal replay takes its time
 _OPTIONS = re.compile(r"[A-Za-z0-9_=,.:+-]*", re.ASCII)
@@ -65,7 +66,7 @@ def mount_at(
     if present is not None and present.source != source:
         raise BackendError(f"{point}: {present.source} is mounted there, not {source}")
     if present is None:
-        _make_point(journal, point)
+        _check_point(point)
         entry = journal.begin("mount", path=str(point), source=source, fstype=fstype)
         chosen = f"{options},{ALWAYS}" if options else ALWAYS
         argv = ["mount", "-t", fstype, "-o", chosen, source, str(point)]
@@ -87,7 +88,7 @@ def mount_at(
 
 
 def unmount_at(journal: Journal, source: str, point: Path) -> None:
-    """Unmount `source` from `point` and remove the point; nothing if it is not mounted.
+    """Unmount `source` from `point`; nothing if it is not mounted.
 
     BackendError if something else is mounted there or it stays in use (by whom is said).
     """
@@ -104,21 +105,44 @@ def unmount_at(journal: Journal, source: str, point: Path) -> None:
             raise BackendError(f"{point} is still in use by {users}") from error
     for entry in journal.pending("mount", path=str(point)):
         journal.end(entry)
-    for entry in journal.pending("folder", path=str(point)):
-        if point.is_dir():
-            point.rmdir()
-        journal.end(entry)
 
 
-def _make_point(journal: Journal, point: Path) -> None:
-    if not point.exists():
+def new_point(state: Path, journal: Journal) -> Path:
+    """An empty folder `mnt` (or `mnt-2`, ...) of our own in `state`, to mount at.
+
+    A present one is never taken: another shard, or something that is still busy, is there.
+    """
+    for number in itertools.count(1):
+        point = state.resolve() / ("mnt" if number == 1 else f"mnt-{number}")
+        if os.path.lexists(point):
+            continue
         entry = journal.begin("folder", path=str(point))
         try:
             point.mkdir(mode=0o755)
+        except FileExistsError:
+            journal.end(entry)
+            continue
         except OSError as error:
             journal.end(entry)
             raise BackendError(f"mount point {point}: {error.strerror}") from error
+        return point
+    raise AssertionError("itertools.count does not end")
+
+
+def remove_point(point: Path, journal: Journal) -> None:
+    """Remove a folder of `new_point`; BackendError if it is not empty."""
+    try:
+        point.rmdir()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise BackendError(f"mount point {point} cannot be removed: {error.strerror}") from error
+    for entry in journal.pending("folder", path=str(point)):
+        journal.end(entry)
+
+
+def _check_point(point: Path) -> None:
     if not point.is_dir() or point.is_symlink():
-        raise BackendError(f"mount point {point} is no directory")
+        raise BackendError(f"mount point {point} does not exist or is no directory")
     if any(point.iterdir()):
         raise BackendError(f"mount point {point} is not empty: nothing is mounted over files")

@@ -127,7 +127,8 @@ def fold(series: Integers, times: int) -> Integers:
     width = 1 << times
     padded = np.zeros(-(-len(series) // width) * width, dtype=np.int64)
     padded[: len(series)] = series
-    return padded.reshape(-1, width).sum(axis=1)
+    summed: Integers = padded.reshape(-1, width).sum(axis=1)
+    return summed
 
 
 def merge(lanes: Sequence[Lane], engine: str, version: str, clock: str) -> PlayerResult:

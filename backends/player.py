@@ -21,6 +21,7 @@ from fsmatrix.backends.ops import MAX_OP_BYTES, OP, Chunk
 from fsmatrix.backends.played import KINDS, NOTHING, Lane, LaneError, Latencies, PlayerResult, merge
 from fsmatrix.results.histogram import BINS
 
+_native: Any
 try:
     from fsmatrix.backends import _player as _native
 except ImportError:  # built without a compiler
@@ -185,9 +186,7 @@ def tsc_is_invariant(
 ) -> bool:
     """Whether the time-stamp counter runs evenly, also by the kernel's judgement."""
     try:
-        flags = next(
-            (line for line in _lines(cpuinfo) if line.startswith("flags")), ""
-        ).split()
+        flags = next((line for line in _lines(cpuinfo) if line.startswith("flags")), "").split()
         return {"constant_tsc", "nonstop_tsc"} <= set(flags) and source.read_text().strip() == "tsc"
     except OSError:
         return False

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import Settled, Space
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import devices, libc, quota
@@ -21,6 +22,13 @@ DIRTY_SHARE = 1e-4  # of the memory: what other programs always leave dirty
 DIRTY_FLOOR = 1 << 20  # bytes
 FIRST_LOOK = 0.002  # seconds between two looks at a device that did nothing in between
 NEXT_LOOK = 0.02
+
+
+def path_of(access: Access) -> str:
+    """The path of a path access; TypeError for another kind."""
+    if not isinstance(access, PathAccess):
+        raise TypeError(f"a path access is needed here, not {type(access).__name__}")
+    return access.path
 
 
 def filesystem_facts(path: Path | str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, cast
 from pydantic import field_validator
 
 from fsmatrix.backends import cache as page_cache
-from fsmatrix.backends import mounting, provenance, tree
+from fsmatrix.backends import made, mounting, provenance, tree
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import (
     Backend,
@@ -25,7 +25,7 @@ from fsmatrix.backends.base import (
 )
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import Journal, boot_id
-from fsmatrix.backends.made import make_tree, release_tree
+from fsmatrix.backends.provenance import path_of
 from fsmatrix.backends.system.mounts import mount_of
 from fsmatrix.results.units import PositiveSize, format_size
 
@@ -91,13 +91,13 @@ class Tmpfs(Backend):
             raise BackendError(reason)
         details: dict[str, Any] = {"boot_id": boot_id(), "host": socket.gethostname()}
         if self._existing:
-            made = make_tree(Path(self._existing).resolve(), room.tag, room.journal)
-            path = made / mounting.DATA
-            details |= {"tree": str(made), "tag": room.tag}
+            folder = made.make_tree(Path(self._existing).resolve(), room.tag, room.journal)
+            path = folder / made.DATA
+            details |= {"tree": str(folder), "tag": room.tag}
         else:
             room.state.mkdir(parents=True, exist_ok=True)
-            point = room.state.resolve() / "mnt"
-            path = point / mounting.DATA
+            point = mounting.new_point(room.state, room.journal)
+            path = point / made.DATA
             details |= {
                 "point": str(point),
                 "source": f"fsmatrix-{room.tag}",
@@ -110,18 +110,20 @@ class Tmpfs(Backend):
     def release(self, access: Access, room: Room) -> None:
         """Unmount if a crash left it mounted, or remove the directory."""
         self.unmount(access, room.journal)
+        if "point" in access.details:
+            mounting.remove_point(Path(access.details["point"]), room.journal)
         if "tree" in access.details:
-            release_tree(Path(access.details["tree"]), access.details["tag"], room.journal)
+            made.release_tree(Path(access.details["tree"]), access.details["tag"], room.journal)
 
     def describe(self, access: Access) -> dict[str, Any]:
         """Facts of the mount; it is memory."""
-        facts = provenance.filesystem_facts(_path(access))
+        facts = provenance.filesystem_facts(path_of(access))
         return facts | {"managed": "point" in access.details, "memory": True}
 
     def space(self, access: Access | None = None) -> Space:
         """Of the mount, else its size."""
         if access is not None:
-            return provenance.space(_path(access))
+            return provenance.space(path_of(access))
         if self._existing:
             return provenance.space(self._existing)
         return Space(self._chosen.size, None, "size of the mount")
@@ -154,7 +156,7 @@ class Tmpfs(Backend):
         del method
         if state not in cls.cache_states:
             raise BackendError(f"tmpfs is memory: cache state {state} does not exist, only warm")
-        evidence = page_cache.warm(Path(_path(access)), files)
+        evidence = page_cache.warm(Path(path_of(access)), files)
         return Evidence("memory", evidence.method, evidence.facts)
 
     @classmethod
@@ -166,7 +168,7 @@ class Tmpfs(Backend):
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
         """Nothing is ever written back; other file systems of the kernel may be."""
-        return provenance.settle(_path(access), timeout)
+        return provenance.settle(path_of(access), timeout)
 
 
 def _path_refusal(path: str) -> str:
@@ -180,9 +182,3 @@ def _path_refusal(path: str) -> str:
         return f"{path} is not writable"
     above = tree.owner_above(place.resolve())
     return f"{path} is inside another run's directory, {above}" if above else ""
-
-
-def _path(access: Access) -> str:
-    if not isinstance(access, PathAccess):
-        raise TypeError(f"tmpfs has a path access, not {type(access).__name__}")
-    return access.path

@@ -96,7 +96,9 @@ def measure(runs: int, directory: Path) -> dict[str, float]:
     store.append(record(index) for index in range(runs))
     written = time.perf_counter()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    cpu = time.process_time()
     merged = store.merge()
+    cpu = time.process_time() - cpu
     ended = time.perf_counter()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     size = sum(path.stat().st_size for path in store.files())
@@ -104,6 +106,7 @@ def measure(runs: int, directory: Path) -> dict[str, float]:
         "runs": runs,
         "write_seconds": written - began,
         "merge_seconds": ended - written,
+        "merge_cpu_seconds": cpu,
         "merge_milliseconds_per_run": (ended - written) / runs * 1e3,
         "run_files_bytes": size,
         "campaign_file_bytes": merged.stat().st_size,

@@ -21,7 +21,7 @@ from fsmatrix.results.campaignspec import (
     factor_names,
     reserved,
 )
-from fsmatrix.results.columns import CHUNK, Appender, Coded, Table, create
+from fsmatrix.results.columns import Appender, Coded, Table, create
 from fsmatrix.results.hdf import NO_VARIABLE, TEXT
 from fsmatrix.results.record import RunRecord
 from fsmatrix.results.rows import Row, levels_of, rows_of
@@ -201,9 +201,8 @@ class CampaignWriter:
     def _attach(self, dims: Mapping[str, Sequence[str]]) -> None:
         for dim, variables in dims.items():
             size = self.file[variables[0]].shape[0]
-            scale = self.file.create_dataset(
-                dim, shape=(size,), maxshape=(None,), dtype=">f4", chunks=(CHUNK,)
-            )
+            # of a fixed size: of an unlimited one h5netcdf asks every variable, each time
+            scale = self.file.create_dataset(dim, shape=(size,), dtype=">f4")
             h5py.h5ds.set_scale(scale.id, (NO_VARIABLE % size).encode())
             for name in variables:
                 h5py.h5ds.attach_scale(self.file[name].id, scale.id, 0)

@@ -7,6 +7,7 @@ one fsync and one rename.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,8 @@ from fsmatrix.results.schema import (
 )
 
 LIBVER = ("earliest", "v108")
+SEAL = b"fsmatrix"  # and a checksum: behind the end of the HDF5 file, where nobody minds
+SEAL_SIZE = len(SEAL) + 16
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable.%10d"
 TEXT = h5py.string_dtype()
@@ -32,7 +35,6 @@ TEXT_TYPE = h5py.h5t.py_create(TEXT, logical=True)  # in the file
 TEXT_MEMORY = h5py.h5t.py_create(TEXT)  # Python strings
 # spares h5py making a type for each reading (4 x faster for small arrays)
 MEMORY_TYPES = {
-    "O": TEXT_MEMORY,
     "d": h5py.h5t.NATIVE_DOUBLE,
     "l": h5py.h5t.NATIVE_INT64,
     "b": h5py.h5t.NATIVE_INT8,
@@ -166,13 +168,20 @@ class Source:
     def _values(self, name: str) -> tuple[h5py.h5d.DatasetID, Any]:
         dataset = h5py.h5d.open(self._id, name.encode())
         values = np.empty(dataset.shape, dtype=dataset.dtype)
-        dataset.read(h5py.h5s.ALL, h5py.h5s.ALL, values, MEMORY_TYPES.get(values.dtype.char))
+        dataset.read(h5py.h5s.ALL, h5py.h5s.ALL, values, _memory_type(values.dtype))
         return dataset, values
+
+
+def _memory_type(dtype: np.dtype[Any]) -> Any:
+    if dtype.char == "O":
+        is_text = dtype.metadata is not None and dtype.metadata.get("vlen") is str
+        return TEXT_MEMORY if is_text else None
+    return MEMORY_TYPES.get(dtype.char)
 
 
 def _attribute(attribute: h5py.h5a.AttrID) -> Any:
     values = np.empty(attribute.shape, dtype=attribute.dtype)
-    attribute.read(values, MEMORY_TYPES.get(values.dtype.char))
+    attribute.read(values, _memory_type(values.dtype))
     value = values[()]
     return value.decode() if isinstance(value, bytes) else value
 
@@ -184,7 +193,22 @@ def image(fill: Callable[[h5py.File], None]) -> bytes:
     ) as file:
         fill(file)
         file.flush()
-        return bytes(file.id.get_file_image())
+        data = bytes(file.id.get_file_image())
+    return data + SEAL + _digest(data)
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=SEAL_SIZE - len(SEAL)).digest()
+
+
+def _check_seal(path: Path, data: bytes) -> None:
+    """The HDF5 library may crash on damaged files, so it only sees what is as it was written.
+
+    A file without seal was cut (HDF5 notices) or changed by another HDF5 program.
+    """
+    body, seal = data[:-SEAL_SIZE], data[-SEAL_SIZE:]
+    if seal.startswith(SEAL) and seal != SEAL + _digest(body):
+        raise DamagedFileError(path, "damaged: its contents do not fit its checksum")
 
 
 @contextmanager
@@ -198,6 +222,7 @@ def reading(path: Path, kind: str) -> Iterator[h5py.File]:
     except OSError as error:
         raise ResultError(path, f"cannot be read: {error.strerror or error}") from error
     _check_signature(path, data)
+    _check_seal(path, data)
     try:
         with _open_image(data) as file:
             _check_schema(path, file, kind)

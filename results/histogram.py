@@ -31,7 +31,8 @@ def bin_of(nanoseconds: npt.ArrayLike) -> Integers:
     length = np.frexp(value.astype(np.float64))[1]
     shift = np.maximum(length - BITS - 1, 0)
     index = (shift << BITS) + (value >> shift)
-    return np.minimum(index, BINS - 1).astype(np.int64)
+    bins: Integers = np.minimum(index, BINS - 1).astype(np.int64)
+    return bins
 
 
 def lower_edges() -> Integers:

@@ -13,6 +13,7 @@ from fsmatrix.results.campaignfile import CampaignWriter
 from fsmatrix.results.runfile import read_run
 from fsmatrix.results.schema import ResultError
 
+CACHE = 1 << 17  # bytes of chunks that HDF5 keeps for each variable
 Progress = Callable[[int], None]
 
 
@@ -33,7 +34,7 @@ def merge_files(
     aside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     left_out: list[ResultError] = []
     try:
-        with h5py.File(aside, "w", libver=hdf.LIBVER) as file:
+        with h5py.File(aside, "w", libver=hdf.LIBVER, rdcc_nbytes=CACHE) as file:
             writer = CampaignWriter(file)
             for seen, path in enumerate(files, 1):
                 error = _add(writer, path)

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fsmatrix.results import runfile
+from fsmatrix.results.hdf import sync_directory
 from fsmatrix.results.merge import Progress, merge_files
 from fsmatrix.results.record import RunRecord
 from fsmatrix.results.schema import SCHEMA_VERSION, STORE_FORMAT, NewerSchemaError, ResultError
@@ -28,7 +29,7 @@ CAMPAIGN = "campaign.json"
 MERGED = "campaign.h5"
 RUNS = "runs"
 IGNORED = frozenset({"lost+found"})
-NAME = re.compile(r"(?P<case>[A-Za-z0-9_.-]+)-r(?P<repetition>\d{4,})-a(?P<attempt>\d+)")
+NAME = re.compile(r"(?P<case>[A-Za-z0-9_][A-Za-z0-9_.-]*)-r(?P<repetition>\d{4,})-a(?P<attempt>\d+)")
 
 
 class StoreError(ResultError):
@@ -104,7 +105,9 @@ class Store:
         path = self.path(record.run_id)
         if path.exists():
             raise StoreError(path, "this run is stored already: a new attempt has a new number")
-        path.parent.mkdir(exist_ok=True)
+        if not path.parent.is_dir():
+            path.parent.mkdir(exist_ok=True)
+            sync_directory(self.runs)
         runfile.write_run(path, record)
         return path
 

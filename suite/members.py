@@ -123,10 +123,9 @@ def _target(
 def _forbidden(settings: Settings, target: Target, where: KeyPath) -> Iterable[Problem]:
     for path, value in flatten(target.options, (*where, "options")):
         for text in value if isinstance(value, list) else [value]:
-            if isinstance(text, str) and text.startswith("/") and "\0" not in text:
-                reason = settings.site.forbidden(text)
-                if reason:
-                    yield settings.tree.problem(path, reason)
+            reason = settings.site.forbidden(text) if isinstance(text, str) else ""
+            if reason:
+                yield settings.tree.problem(path, reason)
 
 
 def _entry(

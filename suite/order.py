@@ -106,10 +106,13 @@ def shard(plan: Groups, k: int, n: int) -> Groups:
     their numbers of cases, at least one each (ValueError if n is smaller than the number of
     node counts).  The shards of a node count take whole plots, the largest first, each to the
     shard with the fewest cases; where there are more shards than plots, the largest plots are
-    divided by cases.  A case belongs wholly to one shard; a shard may be empty.
+    divided by cases.  A case belongs wholly to one shard; a shard may be empty.  Shard 1 of 1
+    is the whole plan, whatever its client-node counts.
     """
     if not 1 <= k <= n:
         raise ValueError(f"shard {k}/{n}: k must be from 1 to n")
+    if n == 1:
+        return plan
     counts = sorted({key.nodes for key in plan})
     weights = [sum(len(plan[key]) for key in plan if key.nodes == count) for count in counts]
     if n < len(counts):

@@ -14,6 +14,7 @@ from fsmatrix.results.case import digest
 from fsmatrix.suite import order
 from fsmatrix.suite.cases import Cases, Planned, expand
 from fsmatrix.suite.estimate import Estimate, comparisons, deciding, estimate, exceeded
+from fsmatrix.suite.factors import default_options
 from fsmatrix.suite.find import find
 from fsmatrix.suite.matrix import Matrix, matrix
 from fsmatrix.suite.members import Members, TargetMember, members
@@ -22,7 +23,7 @@ from fsmatrix.suite.registry import Registries, registries
 from fsmatrix.suite.select import only
 from fsmatrix.suite.settings import Settings, Source, examine
 from fsmatrix.suite.site import SiteFile
-from fsmatrix.suite.yamlio import Tree
+from fsmatrix.suite.yamlio import KeyPath, Tree, dotted
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,30 @@ class Plan:
     def target(self, name: str) -> TargetMember:
         """A target with its backend's class and options; KeyError if there is none."""
         return {target.name: target for target in self.members.targets}[name]
+
+    def explain(self) -> list[tuple[str, Any, str]]:
+        """(key path, value, origin) of every setting, with the defaults of all options."""
+        rows = [row for row in self.settings.explain() if row[0] != "seed"]
+        given = self.settings.campaign.seed
+        drawn = "drawn" if self.request.seed is None else "--seed"
+        said = given == self.seed and self.request.seed is None
+        rows.append(("seed", self.seed, str(self.settings.origin("seed")) if said else drawn))
+        for target in self.members.targets:
+            dump = target.options.model_dump(mode="json")
+            rows += self._defaults(("targets", target.name, "options"), dump)
+        for entry in self.members.entries:
+            dump = default_options(entry.workload.Options)
+            rows += self._defaults(("workloads", entry.name, "options"), dump)
+        return rows
+
+    def _defaults(
+        self, path: KeyPath, options: Mapping[str, Any]
+    ) -> Iterator[tuple[str, Any, str]]:
+        for name, value in options.items():
+            if not self.settings.tree.has((*path, name)):
+                factor = self.settings.tree.origin(("factors", name))
+                varied = path[0] == "workloads" and name in self.settings.campaign.factors
+                yield dotted((*path, name)), value, f"varied by {factor}" if varied else "default"
 
     @property
     def fingerprint(self) -> str:
@@ -166,8 +191,6 @@ def _chosen(settings: Settings, active: Members, judged: Matrix) -> tuple[Planne
 
 
 def _shard(plan: order.Groups, part: tuple[int, int]) -> order.Groups:
-    if part == (1, 1):
-        return plan
     try:
         return order.shard(plan, *part)
     except ValueError as error:

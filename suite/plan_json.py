@@ -48,8 +48,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "deciding_repetitions": plan.deciding,
         "warnings": list(plan.warnings),
         "settings": [
-            {"key": key, "value": value, "origin": origin}
-            for key, value, origin in plan.settings.explain()
+            {"key": key, "value": value, "origin": origin} for key, value, origin in plan.explain()
         ],
         "site": _site(plan.settings.site),
     }

@@ -246,6 +246,8 @@ class Runner:
                 for k in kernels
             ])
             gathered.put("cpu", step.name, {k["host"]: k["kernel"]["cpu"] for k in kernels})
+            before = gathered.evidence.get("load", {}).get("foreign", 0.0)
+            gathered.evidence["load"] = {"foreign": max([before, *map(foreign_share, kernels)])}
         return reply
 
     def _program(self, job: Job, step: Step, what: Argv, root: str, deadline: float,
@@ -285,6 +287,16 @@ class Runner:
             )
             for a in answers
         ]
+
+
+def foreign_share(kernel: Mapping[str, Any]) -> float:
+    """Share of a kernel's CPUs that went to user time of processes that are not the run's.
+
+    The kernel's own work for the run (loop devices, write-back) is system time: not counted.
+    """
+    seen = kernel["kernel"]
+    foreign = max(seen["user_seconds"] - kernel["user"], 0.0)
+    return float(foreign / seen["cpu_seconds"]) if seen["cpu_seconds"] else 0.0
 
 
 def left(deadline: float) -> float:

@@ -144,8 +144,18 @@ class SiteFile:
         return self.tree.origin(path)
 
     def forbidden(self, path: str | Path) -> str:
-        """Why `path` must not be used (empty: it may).  Links are followed."""
-        real = Path(os.path.realpath(path))
+        """Why `path` must not be used (empty: it may, or it is no absolute path).
+
+        ~ and variables are replaced ($TMPDIR is /tmp where it is not set), links are followed.
+        """
+        if "\0" in str(path):
+            return ""
+        temporary = os.environ.get("TMPDIR") or "/tmp"
+        text = re.sub(r"\$(TMPDIR\b|\{TMPDIR\})", lambda _: temporary, str(path))
+        meant = Path(os.path.expanduser(os.path.expandvars(text)))  # noqa: PTH111 (~nobody: as is)
+        if not meant.is_absolute():
+            return ""
+        real = Path(os.path.realpath(meant))
         for index, text in enumerate(self.site.forbidden_paths):
             if real.is_relative_to(os.path.realpath(text)):
                 origin = self.origin("forbidden_paths", index)
@@ -237,7 +247,6 @@ def site_presets(file: SiteFile) -> Tree:
     data: dict[str, Any] = dict(presets or {})
     mpi = file.site.mpi
     if mpi.launcher is not None and "launcher" not in data:
-        data["launcher"] = {"name": mpi.launcher, "options": list(mpi.options)}
+        data["launcher"] = {"name": mpi.launcher}
         origins[("launcher",)] = origins[("launcher", "name")] = file.origin("mpi", "launcher")
-        origins[("launcher", "options")] = file.origin("mpi", "options")
     return Tree(data, origins)

@@ -55,7 +55,7 @@ struct fsm_player {
     void *connection;
     struct fsm_file *files;
     struct fsm_lane *lanes;
-    size_t pool_bytes, buffer_bytes; /* mapped per lane */
+    size_t pool_bytes, buffer_bytes; /* of each lane */
     uint64_t period;                 /* bytes of the pool that repeat */
     uint64_t seed, origin_ns, deadline_ns;
     uint64_t before; /* operations in earlier chunks */

@@ -166,8 +166,6 @@ INLINE void run(struct fsm_lane *lane, const bool tsc, const bool paced, const b
 
         if (op->kind == FSM_WRITE) {
             buffer = fsm_content(lane->pool, player->period, file->key, op->offset, op->size);
-            for (unsigned ahead = 0; ahead < PREFETCH && ahead < op->size; ahead += 64)
-                __builtin_prefetch((char *)buffer + ahead);
             now = fsm_ticks(tsc);
             overhead += now - start;
         } else if (UNLIKELY(bit & prepared) && !refused) {

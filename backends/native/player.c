@@ -13,10 +13,19 @@ static size_t whole_pages(size_t bytes)
     return (bytes + FSM_BLOCK - 1) / FSM_BLOCK * FSM_BLOCK;
 }
 
-static void *map(size_t bytes)
+/* Zeroed memory on page boundaries; from half a huge page on in huge ones, if there are any:
+ * the pool is walked at random. */
+static void *get(size_t bytes)
 {
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return memory == MAP_FAILED ? NULL : memory;
+    const size_t huge = 2u << 20;
+    void *memory = NULL;
+    const bool large = bytes >= huge / 2;
+    const size_t whole = large ? (bytes + huge - 1) / huge * huge : bytes;
+    if (posix_memalign(&memory, large ? huge : FSM_BLOCK, whole))
+        return NULL;
+    if (large)
+        madvise(memory, whole, MADV_HUGEPAGE); /* a wish: an error changes nothing */
+    return memset(memory, 0, bytes);
 }
 
 static struct fsm_latency *new_latencies(void)
@@ -71,15 +80,14 @@ static int open_lane(struct fsm_player *player, uint32_t index, const unsigned c
     lane->latency = new_latencies();
     lane->bytes = calloc(FSM_INTERVALS, sizeof *lane->bytes);
     lane->operations = calloc(FSM_INTERVALS, sizeof *lane->operations);
-    lane->pool = map(player->pool_bytes);
-    lane->buffer = map(player->buffer_bytes);
+    lane->pool = get(player->pool_bytes);
+    lane->buffer = get(player->buffer_bytes);
     if (!lane->latency || !lane->bytes || !lane->operations || !lane->pool || !lane->buffer)
         return ENOMEM;
     for (size_t at = 0; at < player->pool_bytes; at += player->period) {
         size_t left = player->pool_bytes - at;
         memcpy(lane->pool + at, pool, left < player->period ? left : player->period);
     }
-    memset(lane->buffer, 0xff, player->buffer_bytes); /* no page fault in a timed read */
     int error = player->driver->lane_open(player->connection, &lane->state);
     return error || index == 0 ? error : start(lane);
 }
@@ -123,10 +131,8 @@ static void free_lane(struct fsm_player *player, struct fsm_lane *lane)
 {
     if (lane->state)
         player->driver->lane_close(lane->state);
-    if (lane->pool)
-        munmap(lane->pool, player->pool_bytes);
-    if (lane->buffer)
-        munmap(lane->buffer, player->buffer_bytes);
+    free(lane->pool);
+    free(lane->buffer);
     free(lane->latency);
     free(lane->service);
     free(lane->bytes);

@@ -14,6 +14,7 @@ from pathlib import Path
 _LOOP_CLR_FD = 0x4C01
 _LOOP_GET_STATUS64 = 0x4C05
 _INFO64 = struct.Struct("=QQQQQIIII64s64s32s2Q")  # struct loop_info64, 232 bytes
+PATIENCE = 5.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -67,11 +68,11 @@ def attached_to(inode: int, filesystem: int) -> list[Backing]:
     return found
 
 
-def detach(behind: Backing, patience: float = 5.0) -> bool:
+def detach(behind: Backing) -> bool:
     """Detach a loop device if that very file is still behind it.
 
     True if it is gone afterwards.  The kernel detaches a device that is still open when it
-    is closed for the last time: `patience` seconds are given to that.
+    is closed for the last time: PATIENCE seconds are given to that.
     """
     if backing(behind.device) != behind:
         return True
@@ -83,7 +84,7 @@ def detach(behind: Backing, patience: float = 5.0) -> bool:
             raise
     finally:
         os.close(descriptor)
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + PATIENCE
     while backing(behind.device) == behind:
         if time.monotonic() >= deadline:
             return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -13,6 +14,7 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import libc
 
 MOUNTINFO = Path("/proc/self/mountinfo")
+PATIENCE = 5.0  # seconds that processes which end anyway get to let go of a mount
 
 
 @dataclass(frozen=True)
@@ -99,24 +101,28 @@ def users_of(point: Path | str) -> list[str]:
     prefix = f"{str(point).rstrip('/')}/"
     found = []
     for process in Path("/proc").glob("[0-9]*"):
-        try:
+        with contextlib.suppress(OSError):  # it ended, or is not ours to look at
             links = [process / "cwd", process / "root", *(process / "fd").iterdir()]
-            places = [str(link.readlink()) for link in links]
-            name = (process / "comm").read_text().strip()
-        except OSError:  # it ended, or is not ours to look at
-            continue
-        if any(f"{place}/".startswith(prefix) for place in places):
-            found.append(f"pid {process.name} ({name})")
+            if any(f"{_target(link)}/".startswith(prefix) for link in links):
+                name = (process / "comm").read_text().strip()
+                found.append(f"pid {process.name} ({name})")
     return found
 
 
-def unmount(point: Path | str, patience: float = 5.0) -> None:
-    """Detach what is mounted at `point`; a busy one is tried again for `patience` seconds.
+def _target(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except FileNotFoundError:  # closed since
+        return ""
+
+
+def unmount(point: Path | str) -> None:
+    """Detach what is mounted at `point`; a busy one is tried again for PATIENCE seconds.
 
     OSError with EBUSY if it is still in use then: it is never detached lazily, because the
     device below would stay taken by nobody knows whom.
     """
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + PATIENCE
     while True:
         try:
             return libc.umount(str(point))

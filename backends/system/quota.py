@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from fsmatrix.backends.errors import ToolError
@@ -19,8 +20,11 @@ class Quota:
 
 
 def user_quota(mount_point: str) -> Quota | None:
-    """What is left of this user's quota at `mount_point`; None if there is none or no tool."""
-    if tools.find("quota") is None:
+    """What is left of this user's quota at `mount_point`; None if there is none or no tool.
+
+    Root is not held to quotas.
+    """
+    if os.geteuid() == 0 or tools.find("quota") is None:
         return None
     argv = ["quota", "--no-wrap", "--raw-grace", "--show-mntpoint", "--hide-device"]
     try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -35,6 +37,17 @@ def find(name: str) -> str | None:
     """Path of a program on PATH or in the system's sbin folders; None if there is none."""
     folders = [os.environ.get("PATH", os.defpath), *_SYSTEM_FOLDERS]
     return shutil.which(name, path=os.pathsep.join(folders))
+
+
+@functools.cache
+def version(program: str, option: str) -> str:
+    """The version number in the first line that a program prints about itself; "" if none."""
+    try:
+        ran = run([program, option], check=False)
+    except ToolError:
+        return ""
+    match = re.search(r"\d+(\.\d+)+", ran.stdout or ran.stderr)
+    return match[0] if match else ""
 
 
 def run(argv: Sequence[str], deadline: float = DEADLINE, check: bool = True) -> Ran:

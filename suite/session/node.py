@@ -42,11 +42,14 @@ def call(function: str, access: Mapping[str, Any], journal: str, arguments: Mapp
     raise ValueError(f"no node-side method {function!r}")
 
 
-def cpu_times() -> tuple[float, float, float, float]:
-    """Seconds of this kernel's CPUs so far: busy, idle, iowait, steal (/proc/stat)."""
+def cpu_times() -> dict[str, float]:
+    """Seconds of this kernel's CPUs so far (/proc/stat); `user` is a part of `busy`."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
     user, nice, system, idle, iowait, irq, softirq, steal = (int(x) / 100 for x in fields[:8])
-    return user + nice + system + irq + softirq, idle, iowait, steal
+    return {
+        "cpu_busy": user + nice + system + irq + softirq, "cpu_idle": idle,
+        "cpu_iowait": iowait, "cpu_steal": steal, "cpu_user": user + nice,
+    }
 
 
 class Sampler:
@@ -59,11 +62,8 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
 
     def _look(self) -> dict[str, float]:
-        busy, idle, iowait, steal = cpu_times()
         counters: dict[str, float] = dict(self._backend.counters(self._access))
-        return counters | {
-            "cpu_busy": busy, "cpu_idle": idle, "cpu_iowait": iowait, "cpu_steal": steal,
-        }
+        return counters | cpu_times()
 
     def _sample(self) -> None:
         self._rows.append((time.time(), self._look()))
@@ -94,4 +94,8 @@ class Sampler:
         }
         whole = sum(cpu.values())
         shares = {name: value / whole if whole else 0.0 for name, value in cpu.items()}
-        return {"before": before, "after": after, "cpu": shares}, arrays
+        told = {
+            "before": before, "after": after, "cpu": shares, "cpu_seconds": whole,
+            "user_seconds": after["cpu_user"] - before["cpu_user"],
+        }
+        return told, arrays

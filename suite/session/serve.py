@@ -6,10 +6,11 @@ import importlib
 import os
 import shutil
 import socket
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from fsmatrix.backends.ops import Place
 from fsmatrix.suite.session import clock, programs, wire
@@ -97,6 +98,7 @@ class Server:
         offset = self._offset(comm, command)
         sampler = self._sampler(command)
         self._set_affinity(command, place)
+        user = user_seconds()
         try:
             comm.barrier()
             if sampler is not None:
@@ -107,7 +109,7 @@ class Server:
             seen = sampler.stop() if sampler is not None else None
         finally:
             os.sched_setaffinity(0, self.allowed)
-        reply = self._collect(comm, reply, seen, command)
+        reply = self._collect(comm, reply, seen, command, user_seconds() - user)
         if comm.rank == 0:
             self._answer(reply)
 
@@ -144,12 +146,10 @@ class Server:
         os.sched_setaffinity(0, {cpus[(first + i) % len(cpus)] for i in range(place.threads)})
 
     def _collect(self, comm: Comm, reply: Reply, seen: tuple[dict[str, Any], Arrays] | None,
-                 command: Mapping[str, Any]) -> Reply:
+                 command: Mapping[str, Any], user: float) -> Reply:
         """Add what every rank and every sampled kernel tells."""
-        usage = os.times()
         own: dict[str, Any] = {
-            "rank": self.world.me.rank, "cpu_seconds": usage.user + usage.system,
-            "host": self.world.me.host,
+            "name": self.world.me.kernel, "host": self.world.me.host, "user": user,
         }
         if seen is not None:
             own["kernel"] = seen[0]
@@ -160,6 +160,8 @@ class Server:
         message, arrays = reply
         message = dict(message)
         message["kernels"] = [entry for entry in gathered if "kernel" in entry]
+        for entry in message["kernels"]:
+            entry["user"] = sum(one["user"] for one in gathered if one["name"] == entry["name"])
         message["ranks"] = [
             {**asdict(self.world.ranks[rank]), "policy": command["affinity"]}
             for rank in command["to"]
@@ -179,13 +181,13 @@ class Server:
         """A Python function in every rank; what it raises is the run's error."""
         module, function = str(command["what"]["function"]).split(":")
         own: dict[str, Any] = {"host": self.world.me.host, "rank": place.rank}
-        begin = clock.time.time()
+        begin = time.time()
         try:
             called = getattr(importlib.import_module(module), function)
             own["value"] = called(command["what"]["params"], place, command["root"])
         except Exception as error:  # the answer carries it to the run's record
             own["error"] = f"{type(error).__name__}: {error}"
-        own |= {"began": begin, "ended": clock.time.time()}
+        own |= {"began": begin, "ended": time.time()}
         return {"outputs": comm.gather(own)}, {}
 
     def _argv(self, command: Mapping[str, Any], place: Place, comm: Comm, _offset: Offset,
@@ -201,5 +203,11 @@ class Server:
         gathered = comm.gather(own)
         return {"outputs": [entry for entry in gathered or () if entry]}, {}
 
-    _DO = {"stream": _stream, "function": _function, "argv": _argv}
+    _DO: ClassVar = {"stream": _stream, "function": _function, "argv": _argv}
 
+
+
+def user_seconds() -> float:
+    """User time of this rank and of the programs that it has waited for."""
+    usage = os.times()
+    return usage.user + usage.children_user

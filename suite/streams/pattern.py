@@ -21,7 +21,7 @@ import numpy as np
 from fsmatrix.backends.ops import OP, Chunk, Chunks, Flag, Kind, Place
 from fsmatrix.suite.streams.mixing import Integers, drawn, mix, permuted, salt
 
-CHUNK_OPS = 1 << 14
+CHUNK_OPS = 1 << 15
 SHARED = "data"
 
 

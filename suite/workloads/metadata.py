@@ -140,9 +140,9 @@ class Metadata(Workload):
         """Why this case cannot be run (empty: it can)."""
         options, geometry = self.options, case.geometry
         if options.shift == "node" and geometry.nodes == 1:
-            return "shift: node on a single client node shifts nothing; use two nodes or more"
+            return "shift: node: on a single client node this shifts nothing; use two or more"
         if options.shift == "rank" and geometry.processes == 1:
-            return "shift: rank with a single process shifts nothing"
+            return "shift: rank: with a single process this shifts nothing; use two or more"
         for phase in options.timed:
             if options.items(phase) < geometry.threads:
                 return (

@@ -177,8 +177,10 @@ class Pattern(Workload):
                 for rank in ranks
             )
         kinds = {"create", "write", "close"}
-        if options.into_files or options.verify:
+        if options.into_files:
             kinds |= {"open", "fsync"}
+        if options.verify:
+            kinds.add("open")
         if options.operation != "write" or options.verify:
             kinds.add("read")
         if options.fsync != "none" and options.operation != "read":
@@ -255,9 +257,9 @@ class Pattern(Workload):
         if options.operation == "write" and not options.verify:
             return ""  # nothing is read
         if options.shift_reads == "node" and case.geometry.nodes == 1:
-            return "shift_reads: node on a single client node shifts nothing; use two nodes or more"
+            return "shift_reads: node: on a single client node this shifts nothing; use two or more"
         if case.geometry.processes == 1:
-            return "shift_reads: rank with a single process shifts nothing"
+            return "shift_reads: rank: with a single process this shifts nothing; use two or more"
         return ""
 
     def _division(self, case: Case) -> str:

@@ -114,7 +114,7 @@ def test_the_machine_was_booted_since(out):
 @pytest.mark.parametrize("change", [{"host": "far", "boot_id": "b"}, {"namespace": "pid:[1]"}])
 def test_a_holder_that_cannot_be_seen_counts_as_live(out, change):
     forge(out, **change, pid=2**22)
-    with pytest.raises(LockedError, match="if it does not, remove .*shard-1-of-1.json"):
+    with pytest.raises(LockedError, match=r"if it does not, remove .*shard-1-of-1\.json"):
         ShardLock(out).acquire()
     assert locks(out) == ["shard-1-of-1.json"]
 

@@ -1,5 +1,7 @@
 """Backends and workloads that do nothing, for tests of planning; no test in here."""
 
+# ruff: noqa: ARG002, ARG003
+
 from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
@@ -120,7 +122,7 @@ class Grown(Io):
 
 class MetaOptions(WorkloadOptions):
     files: int = 100
-    operations: list[str] = ["create", "stat"]
+    operations: tuple[str, ...] = ("create", "stat")
 
 
 class Meta(Workload):

@@ -1,0 +1,78 @@
+"""Factors of a campaign: which vary, which only follow others, and groups of equal rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from fsmatrix.analysis.load import Array
+from fsmatrix.analysis.units import Level
+
+Mask = npt.NDArray[np.bool_]
+FIRST = ("workload", "pattern", "phase")  # order of columns; the target comes last
+# what a reader must see in every table and chart even if each target has its own
+KEPT_APART = frozenset({
+    "workload", "pattern", "phase", "engine", "cache", "device_state",
+    "nodes", "processes_per_node", "threads",
+})  # fmt: skip
+
+
+def roles(
+    columns: Mapping[str, Array], timed: Mask
+) -> tuple[tuple[str, ...], dict[str, Level], tuple[str, ...], dict[str, str]]:
+    """(varying, constants, attributes of targets, derived) over rows that have a phase."""
+    use = timed if timed.any() else np.ones_like(timed)
+    coded = {name: codes(column[use]) for name, column in columns.items()}
+    constants = {
+        name: levels[0]
+        for name, (levels, _) in coded.items()
+        if len(levels) == 1 and name != "target" and not _missing(levels[0])
+    }
+    several = {n: c for n, (levels, c) in coded.items() if len(levels) > 1 and n != "target"}
+    free = [name for name in several if name not in KEPT_APART]
+    targets = coded["target"][1]
+    attributes = tuple(name for name in free if _follows(several[name], targets))
+    varying = [name for name in several if name not in attributes]
+    derived: dict[str, str] = {}
+    for name in reversed([name for name in varying if name not in KEPT_APART]):
+        owner = next((o for o in varying if o != name and _follows(several[name], several[o])), "")
+        if not owner and name == "processes" and "processes_per_node" in varying:
+            owner = "processes_per_node"  # nodes x processes per node
+        if owner:
+            derived[name] = owner
+            varying.remove(name)
+    varying.sort(key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
+    return (*varying, "target"), constants, attributes, derived
+
+
+def codes(column: Array) -> tuple[list[Level], npt.NDArray[np.int64]]:
+    """Levels, sorted, and the index of each row's level; NaN is one level."""
+    levels, indexes = np.unique(column, return_inverse=True)
+    return [level.item() for level in levels], indexes.astype(np.int64)
+
+
+def _missing(level: Level) -> bool:
+    return level == "" or level != level
+
+
+def _follows(codes: npt.NDArray[np.int64], owner: npt.NDArray[np.int64]) -> bool:
+    """Whether each owner has one code only."""
+    pairs = np.unique(np.stack([owner, codes]), axis=1)
+    return int(pairs.shape[1]) == int(np.unique(owner).size)
+
+
+def groups(columns: Iterable[Array], length: int) -> npt.NDArray[np.int64]:
+    """Number of the combination that each row has, shape [row]."""
+    group = np.zeros(length, dtype=np.int64)
+    for column in columns:
+        own = codes(column)[1]
+        group = np.unique(group * (own.max(initial=0) + 1) + own, return_inverse=True)[1]
+    return group
+
+
+def members(group: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+    """Rows of each group."""
+    order = np.argsort(group, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(group[order])) + 1) if group.size else []

@@ -1,0 +1,158 @@
+"""What a session costs: one more run inside it, its waiting, and the memory of a rank.
+
+    python bench/session.py [--runs 40] [--json]
+
+Ratios in one run: a run inside a session against starting mpirun for each run; the CPU time
+of 16 waiting ranks against one core; the memory of a rank against the 100 MiB of the design.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from fsmatrix.backends.access import PathAccess
+from fsmatrix.backends.directory import Directory
+from fsmatrix.results.case import Case, Geometry
+from fsmatrix.results.metrics import window
+from fsmatrix.results.store import Store
+from fsmatrix.suite.execute import engine_of
+from fsmatrix.suite.launchers.mpirun import Mpirun
+from fsmatrix.suite.runner import Job, Runner, Settings, judged
+from fsmatrix.suite.session.client import Session, StopFlag
+from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
+
+MIB = 1 << 20
+WAIT_SECONDS = 10.0
+WAITING_RANKS = 16
+
+
+def launcher(ranks: int) -> Mpirun:
+    return Mpirun(Mpirun.probe(), oversubscribed=ranks > (psutil.cpu_count() or 1))
+
+
+def start_cost(ranks: int, times: int) -> float:
+    """Median seconds to start and end an MPI world."""
+    spent = []
+    for _ in range(times):
+        begin = time.monotonic()
+        session = Session(launcher(ranks), Geometry(1, ranks), StopFlag())
+        session.start()
+        session.close()
+        spent.append(time.monotonic() - begin)
+    return statistics.median(spent)
+
+
+def run_cost(folder: Path, runs: int) -> dict[str, float]:
+    """Median seconds of a run's parts: all, the I/O window, settling, and the rest."""
+    session = Session(launcher(2), Geometry(1, 2), StopFlag())
+    session.start()
+    data = folder / "data"
+    data.mkdir()
+    access = PathAccess(backend="directory", target="here", path=str(data),
+                        details={"tree": str(folder), "tag": "bench", "host": ""})
+    facts = {"session": "bench", "environment": {}, "driver": Directory.driver}
+    runner = Runner(session, access, folder / "journal", Settings(60.0, 5.0, out=folder), facts)
+    store = Store.create(folder / "store")
+    options = PatternOptions(pattern="seq-write", chunk=65536, bytes_per_process=MIB)
+    workload = Pattern(options)
+    case = Case("here", "pattern", {"pattern": "seq-write"}, Geometry(1, 2))
+    rows = []
+    for number in range(runs):
+        job = Job(case, workload, engine_of("player"), {"target": "here"}, number, 1, 0, "a", 1)
+        begin = time.monotonic()
+        record, broken = runner.run(job)
+        assert broken is None and record.status == "ok", record.error
+        store.write(judged(record))
+        whole = time.monotonic() - begin
+        settle = record.evidence["settle"]["write"]["seconds"]
+        io = window(record.phases[0])
+        rows.append((whole, io, settle, whole - io - settle))
+    session.close()
+    names = ("whole", "window", "settling", "cost")
+    return {n: statistics.median(column) for n, column in zip(names, zip(*rows), strict=True)}
+
+
+def waiting(ranks: int) -> dict[str, float]:
+    """CPU time of a waiting session as a share of one core, and the largest rank."""
+    session = Session(launcher(ranks), Geometry(1, ranks), StopFlag())
+    session.start()
+    try:
+        tree = [psutil.Process(pid) for pid in session.pids]
+        time.sleep(1.0)
+        before = sum(sum(p.cpu_times()[:2]) for p in tree)
+        begin = time.monotonic()
+        time.sleep(WAIT_SECONDS)
+        spent = sum(sum(p.cpu_times()[:2]) for p in tree) - before
+        return {"share": spent / (time.monotonic() - begin)}
+    finally:
+        session.close()
+
+
+def memory(folder: Path) -> dict[str, float]:
+    """Resident bytes of a rank after a short and after a 32 times longer run, less buffers."""
+    session = Session(launcher(2), Geometry(1, 2), StopFlag())
+    session.start()
+    try:
+        tree = [psutil.Process(rank["pid"]) for rank in session.hello["ranks"]]
+        access = PathAccess(backend="directory", target="here", path=str(folder),
+                            details={"tree": str(folder), "tag": "bench", "host": ""})
+        facts = {"session": "b", "environment": {}, "driver": Directory.driver}
+        runner = Runner(session, access, folder / "j", Settings(60.0, 5.0, out=folder), facts)
+        sizes = {}
+        for name, count in (("short", 8), ("long", 256)):
+            options = PatternOptions(pattern="rand-write", chunk=4096, overwrite=False,
+                                     bytes_per_process=count * MIB)
+            case = Case("here", "pattern", {"bytes_per_process": count * MIB}, Geometry(1, 2))
+            job = Job(case, Pattern(options), engine_of("player"), {}, 0, 1, 0, "a", 1)
+            record, _ = runner.run(job)
+            assert record.status == "ok", record.error
+            sizes[name] = max(p.memory_info().rss for p in tree)
+        return sizes
+    finally:
+        session.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=40)
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="fsmatrix-bench-") as first, \
+            tempfile.TemporaryDirectory(prefix="fsmatrix-bench-") as second:
+        parts = run_cost(Path(first), asked.runs)
+        sizes = memory(Path(second))
+    start = start_cost(2, 5)
+    share = waiting(WAITING_RANKS)["share"]
+    result: dict[str, Any] = {
+        "run": parts, "mpirun_start": start, "ratio": start / parts["cost"],
+        "waiting_share": share, "memory": sizes,
+    }
+    if asked.json:
+        print(json.dumps(result))
+        return
+    table = Table("what", "measured", "against", "ratio", title="bench/session.py, 2 ranks")
+    table.add_row("one more run, without window and settling", f"{parts['cost'] * 1e3:.1f} ms",
+                  "limit 20 ms", f"{parts['cost'] / 0.020:.2f}")
+    table.add_row("", "", f"mpirun for each run: {start * 1e3:.0f} ms",
+                  f"{parts['cost'] / start:.4f}")
+    table.add_row(f"{WAITING_RANKS} waiting ranks", f"{share:.2%} of a core", "limit 5 %",
+                  f"{share / 0.05:.2f}")
+    table.add_row("largest rank, 4 thousand operations", f"{sizes['short'] / MIB:.1f} MiB",
+                  "limit 100 MiB", f"{sizes['short'] / MIB / 100:.2f}")
+    table.add_row("largest rank, 131 thousand operations", f"{sizes['long'] / MIB:.1f} MiB",
+                  "limit 100 MiB", f"{sizes['long'] / MIB / 100:.2f}")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""What an audit is, and what audits share: reading stored evidence, never measuring.
+
+The keys of `RunRecord.evidence` that audits read are listed in docs/audits.md.  What is not
+there gives no finding.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fsmatrix.results.record import Finding, Phase, RunRecord, Severity
+
+# of a run: judged whatever became of it; of a phase: only of runs that ended well
+Scope = Literal["run", "phase"]
+Remark = tuple[Severity, str, str, Mapping[str, Any]]  # severity, phase, message, evidence
+Judge = Callable[[RunRecord], Iterator[Remark]]
+
+
+@dataclass(frozen=True)
+class Audit:
+    """A pure function of a run record.  The version changes when a verdict could."""
+
+    name: str
+    version: int
+    scope: Scope
+    judge: Judge
+    advice: str
+
+    def findings(self, record: RunRecord) -> Iterator[Finding]:
+        """What it finds in a record."""
+        if self.scope == "phase" and record.status != "ok":
+            return
+        for severity, phase, message, evidence in self.judge(record):
+            yield Finding(
+                self.name, self.version, severity, message, self.advice, phase, dict(evidence)
+            )
+
+
+def of_phase(record: RunRecord, group: str, phase: Phase) -> Any:
+    """evidence[group][phase's name]; None if there is none."""
+    return record.evidence.get(group, {}).get(phase.name)
+
+
+def moved(record: RunRecord, phase: Phase, *names: str) -> dict[str, float] | None:
+    """How far each of the named counters went in a phase, over all kernels.
+
+    A counter that no kernel has is left out; None if there are no counters at all.
+    """
+    kernels: Sequence[Mapping[str, Any]] | None = of_phase(record, "counters", phase)
+    if not kernels:
+        return None
+    differences: dict[str, float] = {}
+    for kernel in kernels:
+        before, after = kernel["before"], kernel["after"]
+        for name in names:
+            if name in before and name in after:
+                difference = float(after[name]) - float(before[name])
+                differences[name] = differences.get(name, 0.0) + difference
+    return differences
+
+
+def transferred(record: RunRecord, phase: Phase, direction: Literal["read", "written"]) -> (
+    dict[str, float] | None
+):
+    """Counters of bytes that really came from, or went to, storage; None if there are none.
+
+    The disk below an image counts where there is one: a loop device shows traffic that the
+    page cache of its image file served.
+    """
+    network = "network_received_bytes" if direction == "read" else "network_sent_bytes"
+    device, backing = f"device_{direction}_bytes", f"backing_{direction}_bytes"
+    counters = moved(record, phase, device, backing, network)
+    if not counters:
+        return None
+    if backing in counters:
+        counters.pop(device, None)
+    return counters
+
+
+def data_bytes(phase: Phase) -> tuple[float, float]:
+    """Bytes read and bytes written by a data phase; (0, 0) for a phase of another kind.
+
+    A mixture's bytes are divided as its completed operations are.
+    """
+    total = float(phase.bytes.sum())
+    kind = phase.name.partition("-")[0]
+    if kind == "read":
+        return total, 0.0
+    if kind == "write":
+        return 0.0, total
+    if kind != "mixed":
+        return 0.0, 0.0
+    counts = [
+        int(phase.latency[name].counts.sum()) if name in phase.latency else 0
+        for name in ("read", "write")
+    ]
+    share = counts[0] / sum(counts) if sum(counts) else 0.0
+    return total * share, total * (1 - share)
+
+
+def option(record: RunRecord, name: str, default: Any) -> Any:
+    """An option of the record's case; the default where the case does not give it."""
+    return json.loads(record.case).get("options", {}).get(name, default) if record.case else default
+
+
+def incompressible(record: RunRecord) -> float:
+    """Share of the data that no compressing file system can save."""
+    share = option(record, "compressible", 0.0)
+    return 1.0 - float(share) if isinstance(share, int | float) else 1.0
+
+
+def size(value: float) -> str:
+    """Bytes for a message: 1.5 GB."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(value) < 1000:
+            return f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:.3g} TB"

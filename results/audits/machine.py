@@ -1,0 +1,116 @@
+"""Audits of the machines, the world of ranks, and what else went on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fsmatrix.results.audits.base import Audit, Remark, of_phase
+from fsmatrix.results.record import RunRecord
+
+CPU_BUSY = 0.95  # of all CPUs of a client: what is left is rounding
+CPU_STEAL = 0.05  # taken by a hypervisor for others
+FOREIGN_CPU = 0.1  # of a client's CPUs, used by processes that are not the run's
+
+
+def cpu_saturated(record: RunRecord) -> Iterator[Remark]:
+    """The client itself was the limit."""
+    for phase in record.phases:
+        shares = of_phase(record, "cpu", phase) or {}
+        full = {host: cpu["busy"] for host, cpu in shares.items() if cpu["busy"] > CPU_BUSY}
+        if full:
+            worst = max(full, key=lambda host: full[host])
+            message = (
+                f"the CPUs of {len(full)} of {len(shares)} clients were busy, {worst} to "
+                f"{full[worst]:.0%}: the client may be the limit, not the storage"
+            )
+            yield "warning", phase.name, message, {"busy": full}
+
+
+def fewer_ranks(record: RunRecord) -> Iterator[Remark]:
+    """The world is smaller than the geometry."""
+    world = record.evidence.get("world", {})
+    for what in ("ranks", "nodes"):
+        asked, got = world.get(f"asked_{what}"), world.get(f"got_{what}")
+        if asked is not None and got is not None and got < asked:
+            message = f"{asked} {what} were asked for, {got} took part"
+            yield "invalid", "", message, {"asked": asked, "got": got, "what": what}
+
+
+def errors_ignored(record: RunRecord) -> Iterator[Remark]:
+    """Operations failed and the engine went on."""
+    for phase in record.phases:
+        count = max(int(phase.errors.sum()), sum(phase.errors_by_errno.values()))
+        if count:
+            kinds = ", ".join(f"{n} x {name}" for name, n in sorted(phase.errors_by_errno.items()))
+            message = f"{count} operations failed{f' ({kinds})' if kinds else ''} and did not count"
+            yield "invalid", phase.name, message, {"errors": count, **phase.errors_by_errno}
+
+
+def background_load(record: RunRecord) -> Iterator[Remark]:
+    """Somebody else used the clients' CPUs."""
+    load = record.evidence.get("load", {})
+    foreign = load.get("foreign")
+    if foreign is not None and foreign > FOREIGN_CPU:
+        message = f"other processes used {foreign:.0%} of the clients' CPUs"
+        yield "warning", "", message, dict(load)
+    for phase in record.phases:
+        shares = of_phase(record, "cpu", phase) or {}
+        taken = {h: cpu["steal"] for h, cpu in shares.items() if cpu.get("steal", 0) > CPU_STEAL}
+        if taken:
+            message = f"the hypervisor gave {max(taken.values()):.0%} of a client's CPUs to others"
+            yield "warning", phase.name, message, {"steal": taken}
+
+
+def carry_over(record: RunRecord) -> Iterator[Remark]:
+    """Work of before was still going on."""
+    for name, settled in record.evidence.get("settle", {}).items():
+        if not settled["reached"]:
+            message = f"the system was not quiet after waiting {settled['seconds']:.3g} s"
+            yield "warning", name, message, dict(settled.get("state", {}))
+
+
+def oversubscribed(record: RunRecord) -> Iterator[Remark]:
+    """More threads than CPUs."""
+    if record.evidence.get("world", {}).get("oversubscribed"):
+        yield "warning", "", "more processes or threads than the client has CPUs", {}
+
+
+def emulated_nodes(record: RunRecord) -> Iterator[Remark]:
+    """Client nodes that share a kernel."""
+    if record.evidence.get("world", {}).get("emulated_nodes"):
+        message = "client nodes are emulated: they share a kernel, its caches and its CPUs"
+        yield "info", "", message, {"kernels": record.evidence["world"].get("kernels")}
+
+
+def output_on_target(record: RunRecord) -> Iterator[Remark]:
+    """Results are written to what is measured."""
+    if record.evidence.get("output", {}).get("on_target"):
+        message = "the output directory is on the file system under test"
+        yield "warning", "", message, {}
+
+
+AUDITS = (
+    Audit(
+        "cpu-saturated", 1, "phase", cpu_saturated,
+        "use more client nodes, larger chunks or fewer processes per node",
+    ),
+    Audit("fewer-ranks", 1, "run", fewer_ranks, "check the launcher and its MPI (srun --mpi=pmix)"),
+    Audit("errors-ignored", 1, "phase", errors_ignored, "do not use the number: find the errors"),
+    Audit(
+        "background-load", 1, "run", background_load,
+        "repeat it on clients of your own, or in a quiet hour",
+    ),
+    Audit(
+        "carry-over", 1, "run", carry_over,
+        "wait longer before a run, or find what keeps the system busy",
+    ),
+    Audit(
+        "oversubscribed", 1, "run", oversubscribed,
+        "waiting for a CPU is part of these latencies: use fewer processes per node",
+    ),
+    Audit(
+        "emulated-nodes", 1, "run", emulated_nodes,
+        "take it as a test of function; claims about nodes need nodes",
+    ),
+    Audit("output-on-target", 1, "run", output_on_target, "put the output (-o) elsewhere"),
+)

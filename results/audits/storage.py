@@ -1,0 +1,170 @@
+"""Audits of where the bytes really came from and went to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fsmatrix.results import metrics
+from fsmatrix.results.audits.base import (
+    Audit,
+    Remark,
+    data_bytes,
+    incompressible,
+    of_phase,
+    size,
+    transferred,
+)
+from fsmatrix.results.record import Phase, RunRecord
+
+UNCACHED = frozenset({"cold", "bypass"})
+# a tenth of slack: the tail of a file in an inode, pages that a neighbour read ahead
+READ_SHARE = 0.9
+WRITTEN_SHARE = 0.9
+# limits come from data sheets or from other measurements; more than a twentieth above is
+# no error of either
+LIMIT_TOLERANCE = 1.05
+
+
+def _declared(record: RunRecord, phase: Phase) -> str:
+    cache = of_phase(record, "cache", phase) or {}
+    return str(cache.get("declared", ""))
+
+
+def _in_memory(record: RunRecord, phase: Phase) -> bool:
+    cache = of_phase(record, "cache", phase) or {}
+    return cache.get("state") == "memory"
+
+
+def read_served_by_cache(record: RunRecord) -> Iterator[Remark]:
+    """Uncached reads that moved fewer bytes than they delivered."""
+    for phase in record.phases:
+        wanted = data_bytes(phase)[0]
+        if not wanted or _declared(record, phase) not in UNCACHED or _in_memory(record, phase):
+            continue
+        counters = transferred(record, phase, "read")
+        expected = READ_SHARE * wanted * incompressible(record)
+        if counters is None or sum(counters.values()) >= expected:
+            continue
+        came = sum(counters.values())
+        message = (
+            f"declared {_declared(record, phase)}, but of {size(wanted)} read only {size(came)} "
+            f"({came / wanted:.0%}) came from the device or the network"
+        )
+        yield "invalid", phase.name, message, counters | {"bytes_read": wanted}
+
+
+def cache_state_not_reached(record: RunRecord) -> Iterator[Remark]:
+    """The state that the system showed is not the declared one."""
+    for name, cache in record.evidence.get("cache", {}).items():
+        declared, state = cache.get("declared", ""), cache.get("state", "")
+        if declared and state not in (declared, "memory"):
+            message = f"declared {declared}, the system showed {state or 'nothing'}"
+            yield "warning", name, message, {key: cache.get(key) for key in ("method", "facts")}
+
+
+def evidence_missing(record: RunRecord) -> Iterator[Remark]:
+    """Uncached reads of which no counter tells where the bytes came from."""
+    for phase in record.phases:
+        declared = _declared(record, phase)
+        if declared not in UNCACHED or not data_bytes(phase)[0] or _in_memory(record, phase):
+            continue
+        if transferred(record, phase, "read") is None:
+            message = f"declared {declared}, but no counter shows where the bytes came from"
+            yield "info", phase.name, message, {}
+
+
+def memory_reference(record: RunRecord) -> Iterator[Remark]:
+    """The files lie in memory: a reference, no storage."""
+    caches = record.evidence.get("cache", {}).items()
+    names = sorted(name for name, cache in caches if cache.get("state") == "memory")
+    if names:
+        yield "info", "", "the files lie in memory: a reference, not a storage system", {
+            "phases": names
+        }
+
+
+def write_not_flushed(record: RunRecord) -> Iterator[Remark]:
+    """Writes that the window's end found in memory still, as far as counters tell."""
+    for phase in record.phases:
+        wanted = data_bytes(phase)[1]
+        if not wanted or _in_memory(record, phase):
+            continue
+        counters = transferred(record, phase, "written")
+        went = sum(counters.values()) if counters else 0.0
+        if counters and went >= WRITTEN_SHARE * wanted * incompressible(record):
+            continue
+        synced = "fsync" in phase.latency
+        if not synced and counters is None and _declared(record, phase) == "bypass":
+            continue
+        if synced and counters is None:
+            continue
+        reason = (
+            "although it was synced" if synced
+            else "and no fsync was asked for: write-back not flushed"
+        )
+        shown = f"{size(went)} ({went / wanted:.0%})" if counters else "an unknown part"
+        message = f"of {size(wanted)} written {shown} left memory inside the window, {reason}"
+        evidence = {**(counters or {}), "bytes_written": wanted, "fsync": synced}
+        yield "warning", phase.name, message, evidence
+
+
+def _faster(record: RunRecord, limit_name: str, what: str) -> Iterator[Remark]:
+    limit = record.evidence.get("limits", {}).get(limit_name)
+    if not limit:
+        return
+    for phase in record.phases:
+        read, written = data_bytes(phase)
+        if _in_memory(record, phase):
+            continue
+        if _declared(record, phase) == "warm":
+            read = 0.0  # meant to come from memory
+        seconds = metrics.window(phase)
+        if seconds <= 0 or read + written <= LIMIT_TOLERANCE * limit * seconds:
+            continue
+        rate = (read + written) / seconds
+        message = f"{size(rate)}/s, but the {what} cannot move more than {size(limit)}/s"
+        yield "invalid", phase.name, message, {"bandwidth": rate, limit_name: limit}
+
+
+def faster_than_device(record: RunRecord) -> Iterator[Remark]:
+    """More bytes per second than the devices can move together."""
+    yield from _faster(record, "device_bytes_per_second", "devices together")
+
+
+def faster_than_network(record: RunRecord) -> Iterator[Remark]:
+    """More bytes per second than the clients' network can move."""
+    yield from _faster(record, "network_bytes_per_second", "clients' network")
+
+
+AUDITS = (
+    Audit(
+        "read-served-by-cache", 1, "phase", read_served_by_cache,
+        "find the cache (page cache of an image file, client, server, a compressing or "
+        "deduplicating store) and empty it, or declare the state warm",
+    ),
+    Audit(
+        "cache-state-not-reached", 1, "run", cache_state_not_reached,
+        "see the method and its facts; as root, set the method of cold to drop_caches",
+    ),
+    Audit(
+        "evidence-missing", 1, "phase", evidence_missing,
+        "compare with a working set larger than the memory of clients and servers together",
+    ),
+    Audit(
+        "memory-reference", 1, "run", memory_reference,
+        "do not rank it among storage systems",
+    ),
+    Audit(
+        "write-not-flushed", 1, "phase", write_not_flushed,
+        "use fsync: end, or work that is larger than memory; blocks that were written several "
+        "times reach the device once",
+    ),
+    Audit(
+        "faster-than-device", 1, "phase", faster_than_device,
+        "a cache or a wrong limit: check both before using the number",
+    ),
+    Audit(
+        "faster-than-network", 1, "phase", faster_than_network,
+        "a client's cache or a wrong limit: check both before using the number",
+    ),
+)

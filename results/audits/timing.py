@@ -1,0 +1,170 @@
+"""Audits of windows, clocks and series."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from fsmatrix.results import metrics
+from fsmatrix.results.audits.base import Audit, Remark
+from fsmatrix.results.record import Floats, Phase, RunRecord
+
+SHORTEST_WINDOW = 0.25  # s: below, start-up, one scheduling delay or one flush decides
+FEWEST_OPERATIONS = 100  # below, single operations decide
+FEWEST_INTERVALS = 20  # of a series whose trend is tested
+HALVES_DIFFER = 0.2  # share of the mean: below, a trend does not matter
+TREND_P = 0.01  # of the Mann-Kendall test: one false alarm in a hundred phases at most
+GROUPS = 20  # the series is averaged to these first: neighbours are not independent
+STRAGGLER_SHARE = 0.1  # of the window between the median and the last worker's end
+CLOCK_WARNING = 0.01  # of the window: no longer small beside the spread of repetitions
+CLOCK_INVALID = 0.1  # of the window: the rate itself is wrong by that
+OVERHEAD_SHARE = 0.05  # of the window spent by the engine itself
+ENDED_EARLY = 0.98  # of the fixed time
+
+
+def too_short(record: RunRecord) -> Iterator[Remark]:
+    """A window or a number of operations too small to tell anything."""
+    for phase in record.phases:
+        seconds, count = metrics.window(phase), int(phase.operations.sum())
+        reasons = []
+        if seconds < SHORTEST_WINDOW:
+            reasons.append(f"the window is {seconds:.3g} s, below {SHORTEST_WINDOW} s")
+        if count < FEWEST_OPERATIONS:
+            reasons.append(f"it has {count} operations, below {FEWEST_OPERATIONS}")
+        if reasons:
+            evidence = {"window": seconds, "operations": count}
+            yield "warning", phase.name, " and ".join(reasons), evidence
+
+
+def steady_part(phase: Phase) -> Floats | None:
+    """The series while every worker was at its data, per interval; None if there is none."""
+    series = phase.interval_bytes
+    if series is None or not series.any():
+        series = phase.interval_operations
+    if series is None or phase.interval <= 0 or phase.start.size == 0:
+        return None
+    starts = phase.start if phase.io_start is None else phase.io_start
+    ends = phase.end if phase.io_end is None else phase.io_end
+    first = math.ceil(float(np.max(starts)) / phase.interval)
+    last = math.floor(float(np.min(ends)) / phase.interval)
+    return series[max(first, 0) : max(last, 0)].astype(np.float64)
+
+
+def mann_kendall(series: Floats) -> float:
+    """Two-sided p of no trend, normal approximation without ties (n of 10 or more).
+
+    Mann 1945 (doi:10.2307/1907187); Kendall, Rank Correlation Methods.
+    """
+    n = len(series)
+    signs = np.sign(series[np.newaxis, :] - series[:, np.newaxis])
+    score = float(np.triu(signs, 1).sum())
+    if score == 0:
+        return 1.0
+    deviation = math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
+    return math.erfc((abs(score) - 1) / deviation / math.sqrt(2))
+
+
+def not_stationary(record: RunRecord) -> Iterator[Remark]:
+    """The rate at the end is another than at the beginning."""
+    for phase in record.phases:
+        series = steady_part(phase)
+        if series is None or len(series) < FEWEST_INTERVALS or not series.any():
+            continue
+        groups = np.array([part.mean() for part in np.array_split(series, GROUPS)])
+        halves = [float(half.mean()) for half in np.array_split(groups, 2)]
+        change = (halves[1] - halves[0]) / float(groups.mean())
+        p = mann_kendall(groups)
+        if abs(change) <= HALVES_DIFFER or p >= TREND_P:
+            continue
+        message = (
+            f"the second half was {abs(change):.0%} {'slower' if change < 0 else 'faster'} than "
+            f"the first (share of the mean; trend p = {p:.2g}): no steady state"
+        )
+        yield "warning", phase.name, message, {"change": change, "p": p, "intervals": len(series)}
+
+
+def stragglers(record: RunRecord) -> Iterator[Remark]:
+    """The window waits for a few workers."""
+    for phase in record.phases:
+        seconds = metrics.window(phase)
+        if phase.end.size < 2 or seconds <= 0:
+            continue
+        late = float(np.max(phase.end) - np.median(phase.end))
+        if late > STRAGGLER_SHARE * seconds:
+            rank = int(np.argmax(phase.end))
+            message = (
+                f"worker {rank} ended {late:.3g} s after the median worker, {late / seconds:.0%} "
+                f"of the window of {seconds:.3g} s"
+            )
+            yield "warning", phase.name, message, {"worker": rank, "late": late, "window": seconds}
+
+
+def clock_uncertainty(record: RunRecord) -> Iterator[Remark]:
+    """Clocks of the nodes are not known well enough for this window."""
+    for phase in record.phases:
+        seconds = metrics.window(phase)
+        if phase.clock_uncertainty <= CLOCK_WARNING * seconds:
+            continue
+        share = phase.clock_uncertainty / seconds if seconds > 0 else math.inf
+        message = (
+            f"offsets between clocks are uncertain by {phase.clock_uncertainty:.2g} s in a "
+            f"window of {seconds:.3g} s"
+        )
+        evidence = {"uncertainty": phase.clock_uncertainty, "window": seconds}
+        yield "invalid" if share > CLOCK_INVALID else "warning", phase.name, message, evidence
+
+
+def overhead(record: RunRecord) -> Iterator[Remark]:
+    """The engine spent its own time: making operations, filling and verifying buffers."""
+    geometry = json.loads(record.case).get("geometry", {}) if record.case else {}
+    threads = int(geometry.get("threads", 1))  # overhead adds up over a worker's threads
+    for phase in record.phases:
+        if phase.overhead is None or phase.overhead.size == 0:
+            continue
+        windows = np.maximum(phase.end - phase.start, 1e-12)
+        shares = phase.overhead / threads / windows
+        worst = float(np.nanmax(shares))
+        if worst > OVERHEAD_SHARE:
+            message = (
+                f"{worst:.0%} of the window of worker {int(np.nanargmax(shares))} went into the "
+                f"engine itself (operations made, buffers filled and verified)"
+            )
+            yield "warning", phase.name, message, {"share": worst}
+
+
+def ended_early(record: RunRecord) -> Iterator[Remark]:
+    """Fixed time: the data was at its end before the time was."""
+    for phase in record.phases:
+        limit = phase.facts.get("stonewall_seconds")
+        seconds = metrics.window(phase)
+        if limit and seconds < ENDED_EARLY * float(limit):
+            message = f"the data ended after {seconds:.3g} s of the fixed {float(limit):g} s"
+            yield "info", phase.name, message, {"window": seconds, "seconds": float(limit)}
+
+
+AUDITS = (
+    Audit("too-short", 1, "phase", too_short, "give it more work, or a fixed time"),
+    Audit(
+        "not-stationary", 1, "phase", not_stationary,
+        "look at the series; run longer, or declare and reach the device state that is meant",
+    ),
+    Audit(
+        "stragglers", 1, "phase", stragglers,
+        "look at the workers' ends and hosts; a fixed time with wear-out shows the rate before",
+    ),
+    Audit(
+        "clock-uncertainty", 1, "phase", clock_uncertainty,
+        "run longer, or on a quieter network between the nodes",
+    ),
+    Audit(
+        "overhead", 1, "phase", overhead,
+        "switch verify off, or use the C player if this was the Python one",
+    ),
+    Audit(
+        "ended-early", 1, "phase", ended_early,
+        "a cold read is not begun again because its data is cached then: give it more data",
+    ),
+)

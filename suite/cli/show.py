@@ -1,0 +1,48 @@
+"""`fsmatrix show`: medians in the terminal, failed runs first."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fsmatrix.suite.cli import common
+from fsmatrix.suite.problems import Origin, did_you_mean, refuse
+
+
+def show(
+    results: common.Results,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option("--metric", help="bandwidth, iops, latency_p99, ... (repeatable)."),
+    ] = None,
+    reference: Annotated[
+        bool, typer.Option("--reference", help="Show the declared references too.")
+    ] = False,
+    as_json: common.Json = False,
+) -> None:
+    """Show a campaign's medians and intervals, and its failed runs.
+
+    Example: fsmatrix show out --metric bandwidth --metric latency_p99
+    """
+    from fsmatrix.analysis.load import open_campaign, rows
+    from fsmatrix.analysis.summary import TABLE_METRICS, summarise
+    from fsmatrix.analysis.table import printable
+    from fsmatrix.analysis.units import METRICS
+
+    for name in metric or ():
+        if name not in METRICS:
+            raise refuse(Origin(f"--metric {name}"), "", "no such metric" +
+                         did_you_mean(name, METRICS))
+    dataset = open_campaign(common.campaign_file(results))
+    summary = summarise(dataset, include_reference=reference)
+    if as_json:
+        common.print_json(summary.to_dict())
+        return
+    console = common.console()
+    data = rows(dataset)
+    failed = data.where(data["status"] != "ok")
+    for run, status, error in zip(failed["run_id"], failed["status"], failed["error"], strict=True):
+        console.print(printable(f"{status} {run}: {error}"), style="red", highlight=False,
+                      markup=False, soft_wrap=True)
+    console.print(summary.table(metric or TABLE_METRICS))

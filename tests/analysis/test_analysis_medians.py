@@ -1,0 +1,138 @@
+"""Intervals of medians: ranks, coverage by simulation, clustered values."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from fsmatrix.analysis import medians
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+FINITE = st.floats(-1e9, 1e9)
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "coverage"),
+    [
+        (1, 1, 0.0), (2, 1, 0.5), (3, 1, 0.75), (5, 1, 0.9375),
+        (6, 1, 0.96875), (8, 1, 0.9921875), (9, 2, 0.9609375), (30, 10, 0.957226),
+    ],
+)  # fmt: skip
+def test_ranks_are_those_of_the_tables(n: int, k: int, coverage: float) -> None:
+    assert medians.ranks(n) == (k, pytest.approx(coverage, abs=1e-6))
+
+
+@given(st.integers(6, 400))
+def test_interval_is_the_narrowest_that_covers(n: int) -> None:
+    k, coverage = medians.ranks(n)
+    assert coverage >= 0.95
+    assert coverage == pytest.approx(1 - 2 * stats.binom.cdf(k - 1, n, 0.5))
+    assert k + 1 > n + 1 - (k + 1) or 1 - 2 * stats.binom.cdf(k, n, 0.5) < 0.95
+
+
+@pytest.mark.parametrize(("n", "level"), [(0, 0.95), (-1, 0.95), (5, 0.0), (5, 1.0)])
+def test_ranks_refuses(n: int, level: float) -> None:
+    with pytest.raises(ValueError, match=r"must lie|at least one"):
+        medians.ranks(n, level)
+
+
+@given(st.lists(FINITE, min_size=1, max_size=60))
+def test_median_lies_inside_and_order_does_not_matter(values: list[float]) -> None:
+    result = medians.of_independent(values)
+    assert result.low <= result.median <= result.high
+    assert min(values) <= result.low
+    assert result.high <= max(values)
+    assert medians.of_independent(values[::-1]) == result
+    assert result.decides == (len(values) >= medians.SMALLEST)
+
+
+@given(st.lists(FINITE, min_size=1, max_size=5))
+def test_few_values_give_the_range_and_no_verdict(values: list[float]) -> None:
+    result = medians.of_independent(values)
+    assert (result.low, result.high) == (min(values), max(values))
+    assert result.coverage == pytest.approx(1 - 2 * 0.5 ** len(values))
+    assert result.kind == "range"
+    assert not result.decides
+
+
+@given(st.lists(st.tuples(FINITE, st.integers(0, 7)), min_size=1, max_size=60))
+def test_each_attachment_counts_once(runs: list[tuple[float, int]]) -> None:
+    values, owners = zip(*runs, strict=True)
+    result = medians.of_runs(values, np.array(owners))
+    assert result.runs == len(runs)
+    assert result.independent == len(set(owners))
+    doubled = medians.of_runs(values * 2, np.array(owners * 2))
+    assert doubled.independent == result.independent
+    if result.kind != "one session":
+        assert (doubled.low, doubled.high) == (result.low, result.high)
+        assert doubled.coverage == result.coverage
+
+
+def test_one_attachment_is_within_one_session_only() -> None:
+    result = medians.of_runs(np.arange(30.0), np.full(30, "a"))
+    assert result.kind == "one session"
+    assert not result.decides
+    assert (result.low, result.high) == (9.0, 20.0)
+    assert "within one session only" in result.says
+
+
+def test_values_that_are_missing_are_left_out() -> None:
+    result = medians.of_runs([1.0, math.nan, 3.0, math.nan], np.array(["a", "a", "b", "c"]))
+    assert (result.median, result.runs, result.independent) == (2.0, 2, 2)
+    nothing = medians.of_runs([math.nan], np.array(["a"]))
+    assert nothing.kind == "none"
+    assert math.isnan(nothing.median)
+
+
+def test_shapes_must_match() -> None:
+    with pytest.raises(ValueError, match="must match"):
+        medians.per_attachment([1.0, 2.0], np.array(["a"]))
+
+
+def _covered(draws: np.ndarray, owners: np.ndarray) -> int:
+    results = [medians.of_runs(draw, owners) for draw in draws]
+    return sum(r.low <= 0 <= r.high for r in results)
+
+
+def _plausible(hits: int, trials: int, coverage: float) -> bool:
+    """Whether `hits` is no surprise (two-sided, 1e-4) for that coverage."""
+    low, high = stats.binom.ppf([5e-5, 1 - 5e-5], trials, coverage)
+    return bool(low <= hits <= high)
+
+
+@pytest.mark.parametrize("n", [3, 5, 6, 9, 14])
+@pytest.mark.parametrize("skewed", [False, True])
+def test_stated_coverage_is_the_true_one(n: int, skewed: bool) -> None:
+    rng = np.random.default_rng(20_261_120 + n)
+    draws = rng.standard_normal((1500, n))
+    if skewed:
+        draws = np.exp(2 * draws) - 1  # median stays 0
+    hits = _covered(draws, np.arange(n))
+    assert _plausible(hits, 1500, medians.ranks(n)[1])
+
+
+def test_coverage_holds_with_sessions_that_differ() -> None:
+    """Session-to-session spread equal to run-to-run spread; 5 runs in each of 8 attachments."""
+    rng = np.random.default_rng(7)
+    trials, attachments, inside = 1500, 8, 5
+    sessions = rng.standard_normal((trials, attachments, 1))
+    draws = (sessions + rng.standard_normal((trials, attachments, inside))).reshape(trials, -1)
+    owners = np.repeat(np.arange(attachments), inside)
+    hits = _covered(draws, owners)
+    assert _plausible(hits, trials, medians.ranks(attachments)[1])
+    naive = sum(
+        r.low <= 0 <= r.high for r in (medians.of_independent(draw) for draw in draws)
+    )
+    assert naive / trials < 0.90  # what treating all runs as independent would give
+
+
+def test_thirty_runs_in_one_attachment_cover_a_third() -> None:
+    """Why one attachment is marked: the interval over its runs is far from covering."""
+    rng = np.random.default_rng(8)
+    trials = 1500
+    draws = rng.standard_normal((trials, 1)) + rng.standard_normal((trials, 30))
+    hits = _covered(draws, np.zeros(30))
+    assert 0.25 < hits / trials < 0.45

@@ -1,0 +1,284 @@
+"""Whole campaigns by the command line: what breaks on the way, and what is left afterwards.
+
+Every campaign here runs on real file systems under a real mpirun.  A sentinel that the suite
+did not make lies beside its data and must survive all of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import pytest
+
+from fsmatrix.results.store import Store
+
+FSMATRIX = [sys.executable, "-P", "-m", "fsmatrix.suite.cli.main"]
+DEADLINE = 240
+CAMPAIGN = """
+campaign: faults
+seed: 7
+targets:
+  here: {{backend: directory, options: {{path: {path}}}}}
+workloads:
+  io: {{workload: pattern, options: {{bytes_per_process: 4MiB, chunk: 64KiB, {options}}}}}
+factors:
+  pattern: [seq-write, rand-read]
+  processes_per_node: [2]
+repetitions: {repetitions}
+order: {{attachments: 2, block: {block}}}
+limits: {{time_per_run: {limit}}}
+"""
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[Path]:
+    """A directory with a sentinel that must be there, alone, at the end."""
+    place = tmp_path / "target"
+    place.mkdir()
+    (place / "sentinel").write_text("not yours")
+    yield place
+    assert (place / "sentinel").read_text() == "not yours"
+    assert sorted(os.listdir(place)) == ["sentinel"]
+
+
+def write_campaign(folder: Path, path: Path, *, repetitions: int = 2, options: str = "fsync: end",
+                   limit: str = "30s", block: int = 1) -> Path:
+    campaign = folder / "faults.yaml"
+    campaign.write_text(CAMPAIGN.format(path=path, repetitions=repetitions, options=options,
+                                        limit=limit, block=block))
+    return campaign
+
+
+def fsmatrix(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*FSMATRIX, *map(str, words)], capture_output=True, text=True,
+                          timeout=DEADLINE, check=False)
+
+
+class Running:
+    """A campaign that runs, and its events as they come."""
+
+    def __init__(self, *words: object) -> None:
+        self.process = subprocess.Popen(
+            [*FSMATRIX, "run", *map(str, words), "--json", "--no-report"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        self.events: list[dict[str, Any]] = []
+
+    def until(self, what: str) -> dict[str, Any]:
+        """Read events up to the next one of this kind."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.events.append(json.loads(line))
+            if self.events[-1]["event"] == what:
+                return self.events[-1]
+        pytest.fail(f"no event {what!r}: {self.process.stderr.read()}")  # type: ignore[union-attr]
+
+    def end(self) -> int:
+        out, err = self.process.communicate(timeout=DEADLINE)
+        self.events += [json.loads(line) for line in out.splitlines()]
+        self.errors = err
+        return self.process.returncode
+
+
+def ranks_of(out: Path) -> list[int]:
+    """Pids of the running session: the launcher first, then the ranks."""
+    noted = json.loads((out / "journal" / "sessions.json").read_text())
+    return [pid for pid, _ in noted["processes"]]
+
+
+def statuses(out: Path) -> dict[str, str]:
+    store = Store.open(out)
+    return {run: store.status(run) for run in store.ids()}
+
+
+def test_campaign_runs_and_resumes_to_nothing(tmp_path: Path, target: Path) -> None:
+    campaign, out = write_campaign(tmp_path, target), tmp_path / "out"
+    done = fsmatrix("run", campaign, "-o", out, "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert list(statuses(out).values()) == ["ok"] * 4
+    assert (out / "report.html").stat().st_size > 1000
+    record = Store.open(out).read(Store.open(out).ids()[0])
+    assert [rank["rank"] for rank in record.ranks] == [0, 1]
+    assert sum(int(phase.bytes.sum()) for phase in record.phases) == 8 << 20
+    again = fsmatrix("run", "-o", out, "--resume", "--quiet")
+    assert again.returncode == 0, again.stderr
+    assert "4 were there before" in again.stderr
+    refused = fsmatrix("run", campaign, "-o", out)
+    assert refused.returncode == 2
+    assert "resume it" in refused.stderr
+    other = fsmatrix("run", campaign, "-o", out, "--resume", "--set", "repetitions=3")
+    assert other.returncode == 2
+    assert "another campaign" in other.stderr
+
+
+def test_killed_rank_fails_one_run_and_the_rest_goes_on(tmp_path: Path, target: Path) -> None:
+    campaign = write_campaign(tmp_path, target, options="fixed: time, seconds: 3s")
+    out = tmp_path / "out"
+    running = Running(campaign, "-o", out)
+    running.until("run")
+    time.sleep(1)
+    os.kill(ranks_of(out)[2], signal.SIGKILL)
+    assert running.end() == 1, running.errors
+    assert sorted(statuses(out).values()) == ["failed", "ok", "ok", "ok"]
+    (failed,) = (event for event in running.events if event["event"] == "failed")
+    assert "rank 1 on" in failed["text"]
+    assert "SIGKILL" in failed["text"]
+    retried = fsmatrix("run", "-o", out, "--resume", "--retry-failed", "--quiet")
+    assert retried.returncode == 0, retried.stderr
+    assert sorted(statuses(out).values()) == ["failed", "ok", "ok", "ok", "ok"]
+
+
+def test_stopped_rank_is_a_timeout(tmp_path: Path, target: Path) -> None:
+    campaign = write_campaign(tmp_path, target, repetitions=1, limit="6s",
+                              options="fixed: time, seconds: 2s")
+    out = tmp_path / "out"
+    running = Running(campaign, "-o", out)
+    running.until("run")
+    time.sleep(0.5)
+    os.kill(ranks_of(out)[2], signal.SIGSTOP)
+    assert running.end() == 1, running.errors
+    assert sorted(statuses(out).values()) == ["ok", "timeout"]
+
+
+def test_interrupt_and_resume_do_every_run_once(tmp_path: Path, target: Path) -> None:
+    campaign = write_campaign(tmp_path, target, options="fixed: time, seconds: 1s")
+    out = tmp_path / "out"
+    running = Running(campaign, "-o", out)
+    running.until("finished")
+    running.until("run")
+    running.process.send_signal(signal.SIGINT)
+    assert running.end() == 130, running.errors
+    before = statuses(out)
+    assert set(before.values()) == {"ok"}
+    assert 1 <= len(before) < 4
+    kept = {run: Store.open(out).path(run).stat().st_mtime_ns for run in before}
+    assert fsmatrix("run", "-o", out, "--resume", "--quiet").returncode == 0
+    after = statuses(out)
+    assert list(after.values()) == ["ok"] * 4
+    assert all(run.endswith("-a1") for run in after)
+    assert {run: Store.open(out).path(run).stat().st_mtime_ns for run in before} == kept
+
+
+def test_two_conductors_on_one_directory(tmp_path: Path, target: Path) -> None:
+    campaign = write_campaign(tmp_path, target, options="fixed: time, seconds: 1s")
+    out = tmp_path / "out"
+    running = Running(campaign, "-o", out)
+    running.until("run")
+    second = fsmatrix("run", "-o", out, "--resume")
+    assert second.returncode == 2
+    assert f"pid {running.process.pid}" in second.stderr
+    assert "Traceback" not in second.stderr
+    assert running.end() == 0, running.errors
+
+
+def test_output_on_the_system_under_test_is_a_finding(tmp_path: Path, target: Path) -> None:
+    campaign, out = write_campaign(tmp_path, target, repetitions=1), tmp_path / "out"
+    assert fsmatrix("run", campaign, "-o", out, "--quiet").returncode == 0
+    store = Store.open(out)
+    for run in store.ids():
+        assert "output-on-target" in {finding.audit for finding in store.read(run).findings}
+
+
+def test_damaged_foreign_and_newer_files_are_named_and_left_out(
+    tmp_path: Path, target: Path
+) -> None:
+    campaign, out = write_campaign(tmp_path, target), tmp_path / "out"
+    assert fsmatrix("run", campaign, "-o", out, "--quiet", "--no-report").returncode == 0
+    store = Store.open(out)
+    cut, newer, *_ = (store.path(run) for run in store.ids())
+    cut.write_bytes(cut.read_bytes()[:2000])
+    with h5py.File(newer, "r+") as file:
+        file.attrs["schema_version"] = 99
+    with h5py.File(cut.with_name("foreign.h5"), "w") as file:
+        file["x"] = 1
+    collected = fsmatrix("collect", out, "--json")
+    assert collected.returncode == 0, collected.stderr
+    left = {Path(e["path"]).name: e["reason"] for e in json.loads(collected.stdout)["left_out"]}
+    assert set(left) == {cut.name, newer.name, "foreign.h5"}
+    assert "newer" in left[newer.name]
+    shown = fsmatrix("show", out)
+    assert shown.returncode == 0, shown.stderr
+
+
+def mount_small(tmp_path: Path) -> Path:
+    image, place = tmp_path / "small.img", tmp_path / "small"
+    with image.open("wb") as file:
+        file.truncate(64 << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], check=True)
+    place.mkdir()
+    subprocess.run(["mount", "-o", "loop", str(image), str(place)], check=True)
+    return place
+
+
+@pytest.mark.root
+def test_no_space_in_the_middle_of_a_run(tmp_path: Path) -> None:
+    place = mount_small(tmp_path)
+    try:
+        campaign = write_campaign(tmp_path, place, repetitions=1)
+        text = campaign.read_text().replace("bytes_per_process: 4MiB", "bytes_per_process: 12MiB")
+        campaign.write_text(text)
+        out = tmp_path / "out"
+        running = Running(campaign, "-o", out)
+        running.until("attach")
+        with (place / "sentinel").open("wb") as file:  # somebody else fills the file system
+            file.write(b"x" * (30 << 20))
+        assert running.end() == 1, running.errors
+        reasons = [event["text"] for event in running.events if event["event"] == "failed"]
+        assert reasons
+        assert all("ENOSPC in write of data" in reason for reason in reasons)
+        assert (place / "sentinel").stat().st_size == 30 << 20
+        assert sorted(os.listdir(place)) == ["lost+found", "sentinel"]
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.mark.root
+def test_killed_conductor_leaves_nothing_after_resume(tmp_path: Path) -> None:
+    campaign = tmp_path / "loop.yaml"
+    campaign.write_text("""
+campaign: loop
+targets:
+  ext4: {backend: ext4, options: {size: 128MiB}}
+workloads:
+  io: {workload: pattern, options: {bytes_per_process: 4MiB, chunk: 64KiB,
+       fixed: time, seconds: 1s}}
+factors: {pattern: [seq-write], processes_per_node: [1, 2]}
+repetitions: 2
+""")
+    out = tmp_path / "out"
+    sentinel = tmp_path / "sentinel"
+    sentinel.write_text("not yours")
+    running = Running(campaign, "-o", out)
+    running.until("finished")
+    running.until("run")
+    session = ranks_of(out)
+    running.process.kill()
+    running.process.wait()
+    left = [line for line in Path("/proc/self/mountinfo").read_text().splitlines()
+            if str(out) in line]
+    assert left, "the crash should have left a mount"
+    done: list[subprocess.CompletedProcess[str]] = []
+    thread = threading.Thread(
+        target=lambda: done.append(fsmatrix("run", "-o", out, "--resume", "--quiet"))
+    )
+    thread.start()
+    thread.join(DEADLINE)
+    assert done[0].returncode == 0, done[0].stderr
+    assert "recovered: unmounted" in done[0].stderr
+    assert list(statuses(out).values()) == ["ok"] * 4
+    assert str(out) not in Path("/proc/self/mountinfo").read_text()
+    loops = subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout
+    assert str(out) not in loops
+    assert not [pid for pid in session if Path(f"/proc/{pid}").exists()]
+    assert sentinel.read_text() == "not yours"
+    assert not list((out / "state").rglob("*.img"))
