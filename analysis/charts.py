@@ -218,11 +218,12 @@ def _remarks(cells: Sequence[Cell], page: Page, empty: Sequence[Key]) -> tuple[s
     if "interval" in kinds:
         lines.append("Whiskers: interval of the median with a coverage of at least 95 %.")
     if "range" in kinds:
-        some = "Whiskers where there are" if "interval" in kinds else "Whiskers:"
-        lines.append(f"{some} fewer than 6 independent values (*): their range; see the coverage "
-                     "by pointing at a bar; no verdict.")  # fmt: skip
+        lines.append("Whiskers of medians with *: range of fewer than 6 independent values, no "
+                     "verdict; pointing at a bar shows the coverage.")  # fmt: skip
     if "one session" in kinds:
-        lines.append("Whiskers of cells with one attachment (†): within one session only.")
+        lines.append(
+            "Whiskers of medians with †: one attachment, they hold within one session only."
+        )
     if any(cell.worst_finding in ("warning", "invalid") for cell in cells):
         lines.append("Hatched: a finding of severity warning (lines) or invalid (crossed).")
     reasons = {why_absent(cell, page.metric.name) for cell in page.group.cells}

@@ -45,7 +45,10 @@ class Group:
     @property
     def title(self) -> str:
         """The conditions in words; empty if there is one group only."""
-        return ", ".join(labelled(name, level) for name, level in self.conditions)
+        return ", ".join(
+            f"workload {level}" if name == "workload" else labelled(name, level)
+            for name, level in self.conditions
+        )
 
 
 def groups(summary: Summary) -> list[Group]:

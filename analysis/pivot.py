@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from fsmatrix.analysis import units
 from fsmatrix.analysis.charts import why_absent
-from fsmatrix.analysis.layout import groups
+from fsmatrix.analysis.layout import Group, groups
 from fsmatrix.analysis.medians import Median
-from fsmatrix.analysis.summary import Cell, Summary
+from fsmatrix.analysis.summary import Cell, Summary, sort_key
 from fsmatrix.analysis.units import MARKS, METRICS, Level, Metric, Unit, level_text
 
 
@@ -40,6 +40,7 @@ class Part:
     """Rows that may be compared: one workload, engine, cache and device state."""
 
     conditions: str
+    unit: str
     factors: tuple[str, ...]
     lines: tuple[Line, ...]
 
@@ -50,37 +51,39 @@ class Pivot:
 
     metric: str
     title: str
-    unit: str
     better: str
     parts: tuple[Part, ...]
 
 
 def pivots(summary: Summary) -> list[Pivot]:
-    """One table per metric that has values."""
+    """One table per metric that has values; no part without values."""
+    grouped = groups(summary)
     result = []
     for metric in METRICS.values():
-        values = [cell.metrics[metric.name].median for cell in summary.cells]
-        if all(value != value for value in values):
-            continue
-        unit = units.fitting(metric.quantity, values)
-        parts = tuple(part for part in _parts(summary, metric, unit) if part.lines)
+        parts = tuple(
+            _part(group, summary.targets, metric)
+            for group in grouped
+            if any(cell.metrics[metric.name].runs for cell in group.cells)
+        )
         better = "more is better" if metric.more_is_better else "less is better"
-        result.append(Pivot(metric.name, metric.title, unit.label, better, parts))
+        if parts:
+            result.append(Pivot(metric.name, metric.title, better, parts))
     return result
 
 
-def _parts(summary: Summary, metric: Metric, unit: Unit) -> list[Part]:
-    result = []
-    for group in groups(summary):
-        factors = group.layout.factors
-        lines: dict[tuple[Level, ...], dict[str, Cell]] = {}
-        for cell in group.cells:
-            key = tuple(cell.levels[name] for name in factors)
-            lines.setdefault(tuple(map(_same, key)), {})[cell.target] = cell
-        names = tuple(units.factor_title(name) for name in factors)
-        made = [_line(row, factors, summary.targets, metric, unit) for row in lines.values()]
-        result.append(Part(group.title, names, tuple(made)))
-    return result
+def _part(group: Group, targets: Sequence[str], metric: Metric) -> Part:
+    factors = group.layout.factors
+    unit = units.fitting(metric.quantity, [c.metrics[metric.name].median for c in group.cells])
+    lines: dict[tuple[Level, ...], dict[str, Cell]] = {}
+    for cell in sorted(group.cells, key=lambda cell: sort_key(cell, factors)):
+        key = tuple(_same(cell.levels[name]) for name in factors)
+        lines.setdefault(key, {})[cell.target] = cell
+    return Part(
+        conditions=group.title,
+        unit=unit.label,
+        factors=tuple(units.factor_title(name) for name in factors),
+        lines=tuple(_line(row, factors, targets, metric, unit) for row in lines.values()),
+    )
 
 
 def _same(level: Level) -> Level:

@@ -16,7 +16,7 @@ from fsmatrix.analysis.summary import Summary
 
 Facts = list[tuple[str, str]]
 MOST_VALUES = 4
-PLAN = ("description", "seed", "repetitions", "order", "cache_method", "launcher", "settle",
+PLAN = ("seed", "order_seed", "repetitions", "block", "order", "cache_method", "launcher", "settle",
         "limits", "exclude")  # fmt: skip
 
 

@@ -89,7 +89,8 @@ def context(ds: xr.Dataset, include_reference: bool = False) -> dict[str, Any]:
         "version": fsmatrix.__version__,
         "written": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "collected": _text(ds.attrs.get("created")),
-        "campaign_id": _text(provenance.found(plan, "id") or provenance.found(plan, "campaign_id")),
+        "campaign_id": _text(provenance.found(plan, "fingerprint")),
+        "campaign_text": _source(plan),
         "plotly": _plotly,
     }
 
@@ -134,6 +135,12 @@ def _sections(made: list[Chart]) -> list[dict[str, Any]]:
 def _title(plan: dict[str, Any]) -> str:
     name = provenance.found(plan, "campaign") or provenance.found(plan, "name")
     return name if isinstance(name, str) and name else "campaign"
+
+
+def _source(plan: dict[str, Any]) -> str:
+    """The campaign as its author wrote it, if campaign.json holds it."""
+    source = plan.get("source")
+    return _text(source.get("text")) if isinstance(source, dict) else ""
 
 
 def _compared(summary: Summary) -> str:

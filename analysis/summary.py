@@ -102,7 +102,7 @@ def summarise(
     audits = _audits(ds, np.flatnonzero(shown & _current(every)))
     cells = _cells(data, columns, audits, include_invalid, attributes)
     return Summary(
-        cells=tuple(sorted(cells, key=lambda cell: _sort_key(cell, varying))),
+        cells=tuple(sorted(cells, key=lambda cell: sort_key(cell, varying))),
         varying=varying,
         constants=constants,
         attributes=attributes,
@@ -235,7 +235,8 @@ def _audits(ds: xr.Dataset, kept: npt.NDArray[np.int64]) -> list[set[str]]:
     return [found.get(row, set()) for row in kept.tolist()]
 
 
-def _sort_key(cell: Cell, varying: Sequence[str]) -> tuple[tuple[int, float, str], ...]:
+def sort_key(cell: Cell, varying: Sequence[str]) -> tuple[tuple[int, float, str], ...]:
+    """Order of cells by these factors: missing levels, then numbers, then texts."""
     key = []
     for name in varying:
         level = cell.levels[name]

@@ -117,8 +117,10 @@ def size(count: float) -> str:
 def is_size(factor: str) -> bool:
     """Whether a factor's name says that its levels are bytes."""
     name = factor.lower()
-    return name in ("chunk", "segment", "stripe") or name.startswith("bytes") or name.endswith(
-        ("_size", "_bytes", "blocksize")
+    return (
+        name in ("chunk", "segment", "stripe")
+        or name.startswith("bytes")
+        or name.endswith(("_size", "_bytes", "blocksize"))
     )
 
 

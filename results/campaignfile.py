@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -61,8 +61,10 @@ class Ragged:
 class CampaignWriter:
     """Takes run records one by one, ordered by run id; `finish` completes the file."""
 
-    def __init__(self, file: h5py.File) -> None:
+    def __init__(self, file: h5py.File, check: Callable[[], None] = lambda: None) -> None:
+        """`check` raises if the file cannot be written any more; it is called often."""
         self.file = file
+        self._check = check
         self.rows = 0
         self.runs = 0
         self.numbers = {
@@ -105,6 +107,7 @@ class CampaignWriter:
             self._add_row(row)
             self.last.append(1)
             self.rows += 1
+            self._check()
         self.runs += 1
 
     def _mark_last(self, repetition: tuple[str, int]) -> None:
@@ -150,10 +153,13 @@ class CampaignWriter:
         dims: dict[str, list[str]] = {"run": [*self.numbers, *TEXTS, *names.values()]}
         for column in self._appenders():
             column.flush()
+            self._check()
         for name, meaning in TEXTS.items():
             self.texts[name].write(self.file, name, attributes("", meaning))
+            self._check()
         for factor, name in names.items():
             self.factors[factor].write(self.file, name, {"long_name": f"factor {factor}"})
+            self._check()
         last = create(
             self.file, "last_attempt", "i1", attributes("1", "1 = newest attempt"), self.rows
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 
 import h5py
@@ -12,6 +13,7 @@ from fsmatrix.results import hdf
 from fsmatrix.results.campaignfile import CampaignWriter
 from fsmatrix.results.runfile import read_run
 from fsmatrix.results.schema import ResultError
+from fsmatrix.results.sink import Sink
 
 CACHE = 1 << 17  # bytes of chunks that HDF5 keeps for each variable
 Progress = Callable[[int], None]
@@ -32,10 +34,22 @@ def merge_files(
     """
     target = Path(target)
     aside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    left_out: list[ResultError] = []
     try:
-        with h5py.File(aside, "w", libver=hdf.LIBVER, rdcc_nbytes=CACHE) as file:
-            writer = CampaignWriter(file)
+        left_out = _write(files, aside, campaign, root, progress)
+        aside.replace(target)
+    finally:
+        aside.unlink(missing_ok=True)
+    hdf.sync_directory(target.parent)
+    return left_out
+
+
+def _write(
+    files: Iterable[Path], aside: Path, campaign: str, root: Path | None, progress: Progress | None
+) -> list[ResultError]:
+    left_out: list[ResultError] = []
+    with closing(Sink(aside)) as sink:
+        with h5py.File(sink, "w", libver=hdf.LIBVER, rdcc_nbytes=CACHE) as file:
+            writer = CampaignWriter(file, sink.check)
             for seen, path in enumerate(files, 1):
                 error = _add(writer, path)
                 if error is not None:
@@ -43,12 +57,7 @@ def merge_files(
                 if progress is not None:
                     progress(seen)
             writer.finish(campaign, [_named(error, root) for error in left_out])
-        with aside.open("rb") as handle:
-            os.fsync(handle.fileno())
-        aside.replace(target)
-    finally:
-        aside.unlink(missing_ok=True)
-    hdf.sync_directory(target.parent)
+        sink.sync()
     return left_out
 
 

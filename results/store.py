@@ -29,7 +29,9 @@ CAMPAIGN = "campaign.json"
 MERGED = "campaign.h5"
 RUNS = "runs"
 IGNORED = frozenset({"lost+found"})
-NAME = re.compile(r"(?P<case>[A-Za-z0-9_][A-Za-z0-9_.-]*)-r(?P<repetition>\d{4,})-a(?P<attempt>\d+)")
+NAME = re.compile(
+    r"(?P<case>[A-Za-z0-9_][A-Za-z0-9_.-]*)-r(?P<repetition>\d{4,})-a(?P<attempt>\d+)"
+)
 
 
 class StoreError(ResultError):

@@ -119,7 +119,7 @@ def _size_unit(text: str, number: Fraction, unit: str) -> int:
         return SIZE_UNITS[unit]
     letter = unit[0].upper()
     if letter in _PREFIXES and unit[1:].lower() in {"", "b", "i", "ib"}:
-        amount = f"{float(number):g}"
+        amount = f"{float(number):g}" if number < 10**300 else "..."
         power = _PREFIXES.index(letter) + 1
         raise UnitError(
             f"size {text!r} is ambiguous: write {amount}{letter}iB (x 1024^{power}) or "

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends.access import Access
+from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import Backend, Room
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import Journal, undo_pending
@@ -108,9 +108,18 @@ class Conductor:
             self._give_up(todo, f"{attachment.target} could not be provided: {error}")
             return
         try:
+            self._check_allowed(access)
             self._sessions(attachment, access, todo)
+        except BackendError as error:
+            self._give_up(todo, str(error))
         finally:
             self._quietly("release", lambda: attachment.backend.release(access, room))
+
+    def _check_allowed(self, access: Access) -> None:
+        """The place that was really chosen, links followed, may be used on this site."""
+        reason = self.settings.forbidden(access.path) if isinstance(access, PathAccess) else ""
+        if reason:
+            raise BackendError(reason)
 
     def _room(self, attachment: Attachment) -> Room:
         state = self.store.directory / "state" / attachment.target

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import select
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -51,7 +52,7 @@ def open_store(plan: Plan, out: Path, resume: bool) -> Store:
                 f"holds another campaign ({before['campaign']}, seed {before['seed']}); resume "
                 "it with the same campaign and settings, or choose another directory",
             )
-    else:
+    if plan.request.only == () and plan.request.shard == (1, 1) or not stored.exists():
         aside = stored.with_name(f".{CAMPAIGN}.{os.getpid()}")
         aside.write_text(json.dumps(plan.to_json()), encoding="utf-8")
         aside.replace(stored)
@@ -98,6 +99,7 @@ def settings_of(plan: Plan, out: Path) -> Settings:
         settle_timeout=campaign.settle.timeout,
         cache_method=campaign.cache_method,
         affinity=campaign.affinity,
+        forbidden=plan.settings.site.forbidden,
         out=out,
     )
 
@@ -143,15 +145,17 @@ def attachments(plan: Plan, store: Store, stop: StopFlag, tell: Listener) -> Ite
     for plot in plan.plots():
         _wait_for_quiet_hours(plan, stop, tell)
         member = plan.target(plot.target)
-        jobs = [_job(plan, store, plot, index) for index in range(len(plot.runs))]
+        # a resumed plot is attached anew: its runs are of another attachment
+        name = f"{plot.attachment}-{secrets.token_hex(3)}"
+        jobs = [_job(plan, store, plot, index, name) for index in range(len(plot.runs))]
         yield Attachment(
-            name=plot.attachment, block=plot.block, target=plot.target,
+            name=name, block=plot.block, target=plot.target,
             backend=member.backend(member.options), level=plot.level, geometry=plot.geometry,
             jobs=jobs, room_options={"device_state": plot.key.device_state},
         )
 
 
-def _job(plan: Plan, store: Store, plot: Plot, index: int) -> Job:
+def _job(plan: Plan, store: Store, plot: Plot, index: int, attachment: str) -> Job:
     planned, repetition = plot.runs[index]
     assert planned.work is not None
     extra: dict[str, Any] = {"reference": True} if planned.reference else {}
@@ -159,7 +163,7 @@ def _job(plan: Plan, store: Store, plot: Plot, index: int) -> Job:
         case=planned.case, workload=planned.work, engine=engine_of(planned.engine),
         coordinates={**planned.coordinates, **extra}, repetition=repetition,
         attempt=store.next_attempt(planned.case.case_id, repetition), block=plot.block,
-        attachment=plot.attachment, campaign_seed=plan.seed,
+        attachment=attachment, campaign_seed=plan.seed, realised=planned.realised,
     )
 
 

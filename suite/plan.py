@@ -25,6 +25,8 @@ from fsmatrix.suite.settings import Settings, Source, examine
 from fsmatrix.suite.site import SiteFile
 from fsmatrix.suite.yamlio import KeyPath, Tree, dotted
 
+CONTINUED = {"description", "limits", "repetitions"}  # may differ when a campaign is resumed
+
 
 @dataclass(frozen=True)
 class Request:
@@ -90,8 +92,12 @@ class Plan:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the seed and the campaign's settings: equal for equal plans."""
-        dump = self.settings.campaign.model_dump(mode="json", exclude={"description"})
+        """Hash of the seed and of the settings that make the cases and their order.
+
+        More repetitions and other limits continue the same campaign: the order of what was
+        planned before does not change with them.
+        """
+        dump = self.settings.campaign.model_dump(mode="json", exclude=CONTINUED)
         return digest([self.seed, dump])
 
     def to_json(self) -> dict[str, Any]:

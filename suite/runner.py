@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ class Job:
     block: int
     attachment: str
     campaign_seed: int
+    realised: Mapping[str, str] = field(default_factory=dict)  # factor -> hardware, emulated
 
     @property
     def name(self) -> str:
@@ -69,6 +70,7 @@ class Settings:
     affinity: str = "none"
     implementation: str = "auto"  # of the player
     out: Path = field(default_factory=Path)
+    forbidden: Callable[[str], str] = lambda _path: ""  # why a path must not be used
 
 
 class Runner:
@@ -108,7 +110,8 @@ class Runner:
             job=os.environ.get("SLURM_JOB_ID", ""), status=status, error=error,
             failure=failure, engine=self._engine(job), engine_version=job.engine.version,
             argv=tuple(gathered.argv), coordinates=job.coordinates,
-            environment=self.provenance["environment"], started=started,
+            environment={**self.provenance["environment"], "realised": dict(job.realised)},
+            started=started,
             duration=time.monotonic() - begin, ranks=gathered.ranks, phases=tuple(phases),
             monitor=self._monitor(gathered),
             evidence=gathered.evidence,

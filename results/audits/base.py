@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
+
+from fsmatrix.results import metrics
 from fsmatrix.results.record import Finding, Phase, RunRecord, Severity
 
 # of a run: judged whatever became of it; of a phase: only of runs that ended well
@@ -99,6 +102,12 @@ def data_bytes(phase: Phase) -> tuple[float, float]:
     ]
     share = counts[0] / sum(counts) if sum(counts) else 0.0
     return total * share, total * (1 - share)
+
+
+def window(phase: Phase) -> float:
+    """`metrics.window` over the workers that did something (the others' times are NaN)."""
+    acted = np.isfinite(phase.start) & np.isfinite(phase.end)
+    return metrics.window(replace(phase, start=phase.start[acted], end=phase.end[acted]))
 
 
 def option(record: RunRecord, name: str, default: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fsmatrix.results import metrics
 from fsmatrix.results.audits.base import (
     Audit,
     Remark,
@@ -13,6 +12,7 @@ from fsmatrix.results.audits.base import (
     of_phase,
     size,
     transferred,
+    window,
 )
 from fsmatrix.results.record import Phase, RunRecord
 
@@ -118,7 +118,7 @@ def _faster(record: RunRecord, limit_name: str, what: str) -> Iterator[Remark]:
             continue
         if _declared(record, phase) == "warm":
             read = 0.0  # meant to come from memory
-        seconds = metrics.window(phase)
+        seconds = window(phase)
         if seconds <= 0 or read + written <= LIMIT_TOLERANCE * limit * seconds:
             continue
         rate = (read + written) / seconds

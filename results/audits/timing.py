@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fsmatrix.results import metrics
-from fsmatrix.results.audits.base import Audit, Remark
+from fsmatrix.results.audits.base import Audit, Remark, window
 from fsmatrix.results.record import Floats, Phase, RunRecord
 
 SHORTEST_WINDOW = 0.25  # s: below, start-up, one scheduling delay or one flush decides
@@ -28,7 +27,7 @@ ENDED_EARLY = 0.98  # of the fixed time
 def too_short(record: RunRecord) -> Iterator[Remark]:
     """A window or a number of operations too small to tell anything."""
     for phase in record.phases:
-        seconds, count = metrics.window(phase), int(phase.operations.sum())
+        seconds, count = window(phase), int(phase.operations.sum())
         reasons = []
         if seconds < SHORTEST_WINDOW:
             reasons.append(f"the window is {seconds:.3g} s, below {SHORTEST_WINDOW} s")
@@ -46,8 +45,13 @@ def steady_part(phase: Phase) -> Floats | None:
         series = phase.interval_operations
     if series is None or phase.interval <= 0 or phase.start.size == 0:
         return None
-    starts = phase.start if phase.io_start is None else phase.io_start
-    ends = phase.end if phase.io_end is None else phase.io_end
+    # a worker without data operations, as in metadata phases, has NaN there
+    starts, ends = phase.start, phase.end
+    if phase.io_start is not None and phase.io_end is not None:
+        starts = np.where(np.isfinite(phase.io_start), phase.io_start, starts)
+        ends = np.where(np.isfinite(phase.io_end), phase.io_end, ends)
+    if not (np.isfinite(starts).all() and np.isfinite(ends).all()):
+        return None  # a worker did nothing at all
     first = math.ceil(float(np.max(starts)) / phase.interval)
     last = math.floor(float(np.min(ends)) / phase.interval)
     return series[max(first, 0) : max(last, 0)].astype(np.float64)
@@ -89,12 +93,13 @@ def not_stationary(record: RunRecord) -> Iterator[Remark]:
 def stragglers(record: RunRecord) -> Iterator[Remark]:
     """The window waits for a few workers."""
     for phase in record.phases:
-        seconds = metrics.window(phase)
-        if phase.end.size < 2 or seconds <= 0:
+        seconds = window(phase)
+        ends = phase.end[np.isfinite(phase.end)]
+        if ends.size < 2 or seconds <= 0:
             continue
-        late = float(np.max(phase.end) - np.median(phase.end))
+        late = float(np.max(ends) - np.median(ends))
         if late > STRAGGLER_SHARE * seconds:
-            rank = int(np.argmax(phase.end))
+            rank = int(np.nanargmax(phase.end))
             message = (
                 f"worker {rank} ended {late:.3g} s after the median worker, {late / seconds:.0%} "
                 f"of the window of {seconds:.3g} s"
@@ -105,7 +110,7 @@ def stragglers(record: RunRecord) -> Iterator[Remark]:
 def clock_uncertainty(record: RunRecord) -> Iterator[Remark]:
     """Clocks of the nodes are not known well enough for this window."""
     for phase in record.phases:
-        seconds = metrics.window(phase)
+        seconds = window(phase)
         if phase.clock_uncertainty <= CLOCK_WARNING * seconds:
             continue
         share = phase.clock_uncertainty / seconds if seconds > 0 else math.inf
@@ -125,11 +130,11 @@ def overhead(record: RunRecord) -> Iterator[Remark]:
         if phase.overhead is None or phase.overhead.size == 0:
             continue
         windows = np.maximum(phase.end - phase.start, 1e-12)
-        shares = phase.overhead / threads / windows
-        worst = float(np.nanmax(shares))
+        shares = np.nan_to_num(phase.overhead / threads / windows)
+        worst = float(np.max(shares))
         if worst > OVERHEAD_SHARE:
             message = (
-                f"{worst:.0%} of the window of worker {int(np.nanargmax(shares))} went into the "
+                f"{worst:.0%} of the window of worker {int(np.argmax(shares))} went into the "
                 f"engine itself (operations made, buffers filled and verified)"
             )
             yield "warning", phase.name, message, {"share": worst}
@@ -139,7 +144,7 @@ def ended_early(record: RunRecord) -> Iterator[Remark]:
     """Fixed time: the data was at its end before the time was."""
     for phase in record.phases:
         limit = phase.facts.get("stonewall_seconds")
-        seconds = metrics.window(phase)
+        seconds = window(phase)
         if limit and seconds < ENDED_EARLY * float(limit):
             message = f"the data ended after {seconds:.3g} s of the fixed {float(limit):g} s"
             yield "info", phase.name, message, {"window": seconds, "seconds": float(limit)}

@@ -22,7 +22,11 @@ SPEED = {"xfs": 1.0, "ext4": 0.86, "btrfs": 0.55, "memory": 6.0}
 
 
 def phase(
-    name: str, bandwidth: float, chunk: int, ranks: int, rng: np.random.Generator,
+    name: str,
+    bandwidth: float,
+    chunk: int,
+    ranks: int,
+    rng: np.random.Generator,
     operations: int | None = None,
 ) -> Phase:
     """A phase of 0.5 s with that bandwidth in bytes per second; latencies are log-normal."""
@@ -44,9 +48,17 @@ def phase(
 
 
 def record(
-    target: str = "xfs", *, phases: tuple[Phase, ...], coordinates: dict[str, Any],
-    block: int = 0, repetition: int | None = None, attempt: int = 1, attachment: str | None = None,
-    workload: str = "pattern", geometry: Geometry | None = None, **others: Any,
+    target: str = "xfs",
+    *,
+    phases: tuple[Phase, ...],
+    coordinates: dict[str, Any],
+    block: int = 0,
+    repetition: int | None = None,
+    attempt: int = 1,
+    attachment: str | None = None,
+    workload: str = "pattern",
+    geometry: Geometry | None = None,
+    **others: Any,
 ) -> RunRecord:
     """One run; `coordinates` beyond target and workload."""
     case = Case(target, workload, coordinates, geometry or Geometry())
@@ -80,8 +92,11 @@ def environment(target: str) -> dict[str, Any]:
 
 
 def realistic(
-    targets: tuple[str, ...] = ("xfs", "ext4", "btrfs"), blocks: int = 6, seed: int = 1,
-    chunks: tuple[int, ...] = CHUNKS, processes: tuple[int, ...] = (1, 2),
+    targets: tuple[str, ...] = ("xfs", "ext4", "btrfs"),
+    blocks: int = 6,
+    seed: int = 1,
+    chunks: tuple[int, ...] = CHUNKS,
+    processes: tuple[int, ...] = (1, 2),
     troubles: bool = True,
 ) -> Iterator[RunRecord]:
     """Targets x 4 patterns x chunks x processes x blocks, with failed runs and findings."""
@@ -104,25 +119,49 @@ def realistic(
 def _trouble(target: str, pattern: str, chunk: int, count: int, block: int) -> dict[str, Any]:
     large = chunk > 4096
     if target == "btrfs" and pattern == "seq-write" and large and count == 2:
-        return {"status": "failed", "phases": (),
-                "error": "rank 1 on node1: ENOSPC writing data/file-1 at offset 67108864"}
+        return {
+            "status": "failed",
+            "phases": (),
+            "error": "rank 1 on node1: ENOSPC writing data/file-1 at offset 67108864",
+        }
     if target == "ext4" and pattern == "rand-read" and not large and block == 3 and count == 1:
-        return {"status": "timeout", "phases": (),
-                "error": "deadline of 60 s passed: rank 0 on node1 in read of data/file-0"}
+        return {
+            "status": "timeout",
+            "phases": (),
+            "error": "deadline of 60 s passed: rank 0 on node1 in read of data/file-0",
+        }
     if target == "btrfs" and pattern == "seq-read" and large and block < 4:
-        return {"findings": (Finding(
-            "read-served-by-cache", 1, "invalid",
-            "96 % of the bytes read did not come from the backing device",
-            "drop caches as root, or use cache: bypass", "read"),)}
+        return {
+            "findings": (
+                Finding(
+                    "read-served-by-cache",
+                    1,
+                    "invalid",
+                    "96 % of the bytes read did not come from the backing device",
+                    "drop caches as root, or use cache: bypass",
+                    "read",
+                ),
+            )
+        }
     if target == "xfs" and pattern == "rand-write" and count == 2:
-        return {"findings": (Finding(
-            "client-cpu-saturated", 1, "warning", "client CPUs were 97 % busy",
-            "use more client nodes"),)}
+        return {
+            "findings": (
+                Finding(
+                    "client-cpu-saturated",
+                    1,
+                    "warning",
+                    "client CPUs were 97 % busy",
+                    "use more client nodes",
+                ),
+            )
+        }
     return {}
 
 
 def write(
-    path: Path, records: Iterable[RunRecord], campaign: dict[str, Any] | None = None,
+    path: Path,
+    records: Iterable[RunRecord],
+    campaign: dict[str, Any] | None = None,
     left_out: list[dict[str, str]] | None = None,
 ) -> Path:
     """A campaign file of these records, as `fsmatrix collect` writes it."""

@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from fsmatrix.analysis import medians
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+
+from fsmatrix.analysis import medians
 
 FINITE = st.floats(-1e9, 1e9)
 
@@ -123,9 +124,7 @@ def test_coverage_holds_with_sessions_that_differ() -> None:
     owners = np.repeat(np.arange(attachments), inside)
     hits = _covered(draws, owners)
     assert _plausible(hits, trials, medians.ranks(attachments)[1])
-    naive = sum(
-        r.low <= 0 <= r.high for r in (medians.of_independent(draw) for draw in draws)
-    )
+    naive = sum(r.low <= 0 <= r.high for r in (medians.of_independent(draw) for draw in draws))
     assert naive / trials < 0.90  # what treating all runs as independent would give
 
 

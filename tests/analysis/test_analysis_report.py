@@ -12,12 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from fsmatrix.analysis import charts, layout, load, report, summary
 from fsmatrix.results.record import Finding, RunRecord
 
 from . import campaigns
 
-HOSTILE = '</script><script>window.stolen=1</script><img src=x onerror="window.stolen=2">&amp;{{7*7}}'
+HOSTILE = (
+    '</script><script>window.stolen=1</script><img src=x onerror="window.stolen=2">&amp;{{7*7}}'
+)
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
@@ -41,7 +44,9 @@ def made(path: Path, **options: Any) -> list[charts.Chart]:
 
 
 def few(
-    folder: Path, targets: tuple[str, ...] = ("a", "b"), levels: list[dict[str, Any]] | None = None,
+    folder: Path,
+    targets: tuple[str, ...] = ("a", "b"),
+    levels: list[dict[str, Any]] | None = None,
     **others: Any,
 ) -> Path:
     """A small campaign: 2 blocks of each target and combination of levels."""
@@ -233,8 +238,9 @@ def hostile(folder: Path) -> Path:
             campaigns.record("b", phases=(), status="failed", error=HOSTILE + "\udcff\0", **values)
         )
     plan = {"campaign": HOSTILE, "description": HOSTILE, "seed": HOSTILE}
-    return campaigns.write(folder / "campaign.h5", records, plan, [{"file": HOSTILE,
-                                                                    "reason": HOSTILE}])
+    return campaigns.write(
+        folder / "campaign.h5", records, plan, [{"file": HOSTILE, "reason": HOSTILE}]
+    )
 
 
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
@@ -274,10 +280,11 @@ def test_report_of_next_to_nothing(tmp_path: Path, records: int) -> None:
 SHOWN = """<script>
 window.addEventListener("load", function () {
   document.body.setAttribute("data-drawn", document.querySelectorAll(".chart .main-svg").length);
-  document.body.setAttribute("data-bars", document.querySelectorAll(".chart .bars .point path").length);
+  var bars = document.querySelectorAll(".chart .bars .point path");
+  document.body.setAttribute("data-bars", bars.length);
   document.body.setAttribute("data-stolen", String(window.stolen));
   document.body.setAttribute("data-requests", performance.getEntriesByType("resource")
-    .map(function (entry) { return entry.name; }).filter(function (name) { return /^http/.test(name); }).length);
+    .filter(function (entry) { return /^http/.test(entry.name); }).length);
   var wide = document.documentElement;
   document.body.setAttribute("data-overflow", wide.scrollWidth - wide.clientWidth);
   var tab = document.querySelectorAll("[data-pivot]")[1];

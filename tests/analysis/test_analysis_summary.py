@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from fsmatrix.analysis import layout, load, summary, units
-from fsmatrix.results import schema
-from fsmatrix.results.record import Finding, RunRecord
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+
+from fsmatrix.analysis import layout, load, summary, units
+from fsmatrix.results import schema
+from fsmatrix.results.record import Finding, RunRecord
 
 from . import campaigns
 

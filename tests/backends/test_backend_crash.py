@@ -15,9 +15,12 @@ from fsmatrix.backends.journal import undo_pending
 from fsmatrix.backends.system import loopdev, mounts
 
 NAMES = ("xfs", "ext4", "tmpfs", "directory")
-WHY_NOT = "; ".join(
-    filter(None, (registry.load(name).check().reason for name in NAMES))
-) or mounting.root_refusal() or loop.loop_refusal()
+REASONS = (
+    mounting.root_refusal(),
+    loop.loop_refusal(),
+    *(registry.load(name).check().reason for name in NAMES),
+)
+WHY_NOT = next(filter(None, REASONS), "")
 pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "can mount")]
 
 CONDUCTOR = """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import threading
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -93,8 +94,9 @@ def test_reference_is_stamped_turned_and_compressible_as_stated() -> None:
         content.make_pool(1, 1.5)
 
 
-def write_then_verify(opened: Open, tmp_path: Path, spoil: Callable[[Path], None],
-                      seed: int = 7) -> PlayerResult:
+def write_then_verify(
+    opened: Open, tmp_path: Path, spoil: Callable[[Path], None], seed: int = 7
+) -> PlayerResult:
     """Write 16 x 8 KiB, let `spoil` work on the file, read all back with VERIFY."""
     one = opened()
     writes = [op(Kind.WRITE, 0, i * 8192, 8192) for i in range(16)]
@@ -107,7 +109,7 @@ def write_then_verify(opened: Open, tmp_path: Path, spoil: Callable[[Path], None
 
 
 def test_verify_accepts_what_was_written(opened: Open, tmp_path: Path) -> None:
-    result = write_then_verify(opened, tmp_path, lambda path: None)
+    result = write_then_verify(opened, tmp_path, lambda _: None)
     assert (result.errors, result.bytes, result.operations) == (0, 16 * 8192, 16)
     assert result.overhead_ns > 0
 
@@ -130,7 +132,7 @@ def test_verify_names_the_first_wrong_byte(opened: Open, tmp_path: Path) -> None
 
 
 def test_stale_data_of_another_seed_cannot_pass(opened: Open, tmp_path: Path) -> None:
-    result = write_then_verify(opened, tmp_path, lambda path: None, seed=8)
+    result = write_then_verify(opened, tmp_path, lambda _: None, seed=8)
     assert result.errors_by_errno == {"EVERIFY": 16}
 
 
@@ -145,8 +147,15 @@ def test_blocks_of_another_place_cannot_pass(opened: Open, tmp_path: Path) -> No
 def test_a_short_read_is_an_error(opened: Open, tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"x" * 6000)
     one = opened(stop_on_error=False)
-    one.play(chunk(op(Kind.OPEN), op(Kind.READ, 0, 4096, 4096), op(Kind.READ, 0, 9000, 1),
-                   op(Kind.READ, 0, 0, 6000), names=(b"f",)))
+    one.play(
+        chunk(
+            op(Kind.OPEN),
+            op(Kind.READ, 0, 4096, 4096),
+            op(Kind.READ, 0, 9000, 1),
+            op(Kind.READ, 0, 0, 6000),
+            names=(b"f",),
+        )
+    )
     result = one.result()
     assert result.errors_by_errno == {"ESHORT": 2}
     assert (result.bytes, result.operations) == (6000 - 4096 + 6000, 1)
@@ -155,10 +164,22 @@ def test_a_short_read_is_an_error(opened: Open, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [b"/etc/hostname", b"../x", b"a/../../x", b"a/..", b"", b".."])
-@pytest.mark.parametrize("kind", [Kind.OPEN, Kind.CREATE, Kind.STAT, Kind.UNLINK, Kind.MKDIR,
-                                  Kind.RMDIR, Kind.READDIR, Kind.RENAME])
-def test_names_that_leave_the_root_are_refused(opened: Open, name: bytes, kind: Kind,
-                                               tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Kind.OPEN,
+        Kind.CREATE,
+        Kind.STAT,
+        Kind.UNLINK,
+        Kind.MKDIR,
+        Kind.RMDIR,
+        Kind.READDIR,
+        Kind.RENAME,
+    ],
+)
+def test_names_that_leave_the_root_are_refused(
+    opened: Open, name: bytes, kind: Kind, tmp_path: Path
+) -> None:
     inside = tmp_path / "in"
     inside.mkdir()
     (tmp_path / "x").write_text("mine")
@@ -179,12 +200,21 @@ def test_symbolic_links_are_not_followed(opened: Open, tmp_path: Path) -> None:
     (inside / "own").write_text("own")
     names = (b"file", b"made", b"dir/kept", b"dir/new", b"own", b"dir/x/y")
     one = opened(inside, stop_on_error=False)
-    one.play(chunk(
-        op(Kind.OPEN, 0, flags=Flag.TRUNCATE), op(Kind.CREATE, 1), op(Kind.OPEN, 2),
-        op(Kind.CREATE, 3), op(Kind.UNLINK, 2), op(Kind.MKDIR, 3), op(Kind.RMDIR, 3),
-        op(Kind.RENAME, 4, file2=3), op(Kind.RENAME, 2, file2=4), op(Kind.MKDIR, 5),
-        names=names,
-    ))
+    one.play(
+        chunk(
+            op(Kind.OPEN, 0, flags=Flag.TRUNCATE),
+            op(Kind.CREATE, 1),
+            op(Kind.OPEN, 2),
+            op(Kind.CREATE, 3),
+            op(Kind.UNLINK, 2),
+            op(Kind.MKDIR, 3),
+            op(Kind.RMDIR, 3),
+            op(Kind.RENAME, 4, file2=3),
+            op(Kind.RENAME, 2, file2=4),
+            op(Kind.MKDIR, 5),
+            names=names,
+        )
+    )
     assert one.result().errors_by_errno == {"ELOOP": 10}
     assert [path.name for path in outside.iterdir()] == ["kept"]
     assert (outside / "kept").read_text() == "mine"
@@ -200,24 +230,28 @@ def test_removing_a_link_removes_the_link_only(opened: Open, tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
-@pytest.mark.parametrize("bad", [
-    chunk(op(99)),  # type: ignore[arg-type]
-    chunk(op(Kind.READ, 8)),
-    chunk(op(Kind.RENAME, 0, file2=8)),
-    chunk(op(Kind.WRITE, 0, 0, (1 << 20) + 1)),
-    chunk(op(Kind.READ, 0, (1 << 63), 1)),
-    chunk(op(Kind.TRUNCATE, 0, (1 << 64) - 1)),
-    chunk(op(Kind.STAT), names=(b"a\0b",)),
-    chunk(op(Kind.STAT), names=("text",)),  # type: ignore[arg-type]
-    chunk(op(Kind.STAT), names=(b"a" * 4096,)),
-    chunk(op(Kind.STAT), names=(b"a", b"b"), first=7),
-    chunk(op(Kind.STAT, time=(1 << 62))),
-    Chunk(np.zeros(4, dtype=np.uint8)),
-    Chunk(np.zeros((2, 2), dtype=OP)),
-    Chunk([1, 2]),  # type: ignore[arg-type]
-])
-def test_a_bad_chunk_is_refused_before_anything_is_done(opened: Open, tmp_path: Path,
-                                                       bad: Chunk) -> None:
+@pytest.mark.parametrize(
+    "bad",
+    [
+        chunk(op(99)),  # type: ignore[arg-type]
+        chunk(op(Kind.READ, 8)),
+        chunk(op(Kind.RENAME, 0, file2=8)),
+        chunk(op(Kind.WRITE, 0, 0, (1 << 20) + 1)),
+        chunk(op(Kind.READ, 0, (1 << 63), 1)),
+        chunk(op(Kind.TRUNCATE, 0, (1 << 64) - 1)),
+        chunk(op(Kind.STAT), names=(b"a\0b",)),
+        chunk(op(Kind.STAT), names=("text",)),  # type: ignore[arg-type]
+        chunk(op(Kind.STAT), names=(b"a" * 4096,)),
+        chunk(op(Kind.STAT), names=(b"a", b"b"), first=7),
+        chunk(op(Kind.STAT, time=(1 << 62))),
+        Chunk(np.zeros(4, dtype=np.uint8)),
+        Chunk(np.zeros((2, 2), dtype=OP)),
+        Chunk([1, 2]),  # type: ignore[arg-type]
+    ],
+)
+def test_a_bad_chunk_is_refused_before_anything_is_done(
+    opened: Open, tmp_path: Path, bad: Chunk
+) -> None:
     one = opened()
     ops = bad.ops
     if isinstance(ops, np.ndarray) and ops.dtype == OP and ops.ndim == 1:
@@ -239,10 +273,19 @@ def test_an_open_slot_cannot_be_named_nor_opened_again(opened: Open) -> None:
     assert one.result().errors_by_errno == {"EBUSY": 1}
 
 
-@pytest.mark.parametrize("more", [
-    {"slots": 0}, {"threads": 0}, {"threads": 5000}, {"max_op_bytes": -1}, {"origin_ns": -1},
-    {"max_op_bytes": 1 << 31}, {"fill_ratio": 2.0}, {"driver": "nfs"},
-])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"slots": 0},
+        {"threads": 0},
+        {"threads": 5000},
+        {"max_op_bytes": -1},
+        {"origin_ns": -1},
+        {"max_op_bytes": 1 << 31},
+        {"fill_ratio": 2.0},
+        {"driver": "nfs"},
+    ],
+)
 def test_bad_settings(opened: Open, more: dict[str, Any]) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - eight texts
         opened(**more)
@@ -268,8 +311,11 @@ def test_a_closed_player_says_so(opened: Open) -> None:
 
 def test_close_closes_every_handle(opened: Open, tmp_path: Path) -> None:
     def handles() -> int:
-        return sum(str(tmp_path) in str(link.readlink())
-                   for link in Path("/proc/self/fd").iterdir() if link.is_symlink())
+        return sum(
+            str(tmp_path) in str(link.readlink())
+            for link in Path("/proc/self/fd").iterdir()
+            if link.is_symlink()
+        )
 
     one = opened(threads=2)
     one.play(chunk(*(op(Kind.CREATE, i) for i in range(4)), names=(b"a", b"b", b"c", b"d")))
@@ -287,7 +333,12 @@ def test_the_first_error_stops_or_not(opened: Open) -> None:
     error = one.result().first_error
     assert error is not None
     assert {key: error[key] for key in ("kind", "file", "errno", "op", "thread")} == {
-        "kind": "stat", "file": "missing", "errno": "ENOENT", "op": 2, "thread": 0}
+        "kind": "stat",
+        "file": "missing",
+        "errno": "ENOENT",
+        "op": 2,
+        "thread": 0,
+    }
     two = opened(stop_on_error=False)
     assert two.play(chunk(*ops, names=(b"f", b"missing"))) == 3
     assert two.result().errors_by_errno == {"ENOENT": 1}
@@ -331,11 +382,12 @@ def test_threads_share_the_work_and_keep_order_within_a_stream(
     one = opened(threads=threads)
     rows = []
     for i in range(8):
-        rows.append([op(Kind.CREATE, i, stream=i)]
-                    + [op(Kind.WRITE, i, j * 4096, 4096, stream=i) for j in range(50)]
-                    + [op(Kind.READ, i, j * 4096, 4096, stream=i, flags=Flag.VERIFY)
-                       for j in range(50)]
-                    + [op(Kind.CLOSE, i, stream=i)])
+        rows.append(
+            [op(Kind.CREATE, i, stream=i)]
+            + [op(Kind.WRITE, i, j * 4096, 4096, stream=i) for j in range(50)]
+            + [op(Kind.READ, i, j * 4096, 4096, stream=i, flags=Flag.VERIFY) for j in range(50)]
+            + [op(Kind.CLOSE, i, stream=i)]
+        )
     mixed = [row[j] for j in range(102) for row in rows]
     assert one.play(Chunk(np.array(mixed[:300], dtype=OP), names)) == 300
     assert one.play(chunk(*mixed[300:])) == len(mixed) - 300
@@ -346,7 +398,8 @@ def test_threads_share_the_work_and_keep_order_within_a_stream(
     assert result.interval_operations.sum() == result.operations
     for i, name in enumerate(names):
         assert (tmp_path / name.decode()).read_bytes() == content.expected(
-            7, names[i], 0, 50 * 4096)
+            7, names[i], 0, 50 * 4096
+        )
 
 
 def test_intervals_fold_and_add_up(opened: Open) -> None:
@@ -374,8 +427,9 @@ def test_open_loop_counts_from_the_intended_time(opened: Open) -> None:
     two.begin(origin)
     # ten that are half a second late, and one that has to be waited for
     late = [op(Kind.READ, 0, 0, 4096, time=1 + i) for i in range(10)]
-    two.play(chunk(op(Kind.OPEN), *late, op(Kind.READ, 0, 0, 4096, time=550_000_000),
-                   names=(b"f",)))
+    two.play(
+        chunk(op(Kind.OPEN), *late, op(Kind.READ, 0, 0, 4096, time=550_000_000), names=(b"f",))
+    )
     result = two.result()
     assert result.last_ns >= origin + 550_000_000
     assert result.max_ns[Kind.READ] >= 490_000_000
@@ -401,17 +455,37 @@ def test_open_loop_does_not_wait_beyond_the_deadline(opened: Open) -> None:
 def test_metadata_kinds(opened: Open, tmp_path: Path) -> None:
     one = opened(stop_on_error=False, threads=1)
     names = (b"d", b"d/f", b"d/g", b".")
-    played = one.play(chunk(
-        op(Kind.MKDIR, 0), op(Kind.CREATE, 1), op(Kind.WRITE, 1, 0, 999), op(Kind.FSYNC, 1),
-        op(Kind.FSYNC, 1, flags=Flag.DATA_ONLY), op(Kind.TRUNCATE, 1, 500), op(Kind.CLOSE, 1),
-        op(Kind.STAT, 1), op(Kind.RENAME, 1, file2=2), op(Kind.READDIR, 0), op(Kind.READDIR, 3),
-        op(Kind.RMDIR, 0), op(Kind.STAT, 1), op(Kind.MKDIR, 0), op(Kind.CLOSE, 1),
-        op(Kind.CREATE, 2, flags=Flag.EXCLUSIVE), op(Kind.RMDIR, 2), names=names,
-    ))
+    played = one.play(
+        chunk(
+            op(Kind.MKDIR, 0),
+            op(Kind.CREATE, 1),
+            op(Kind.WRITE, 1, 0, 999),
+            op(Kind.FSYNC, 1),
+            op(Kind.FSYNC, 1, flags=Flag.DATA_ONLY),
+            op(Kind.TRUNCATE, 1, 500),
+            op(Kind.CLOSE, 1),
+            op(Kind.STAT, 1),
+            op(Kind.RENAME, 1, file2=2),
+            op(Kind.READDIR, 0),
+            op(Kind.READDIR, 3),
+            op(Kind.RMDIR, 0),
+            op(Kind.STAT, 1),
+            op(Kind.MKDIR, 0),
+            op(Kind.CLOSE, 1),
+            op(Kind.CREATE, 2, flags=Flag.EXCLUSIVE),
+            op(Kind.RMDIR, 2),
+            names=names,
+        )
+    )
     assert played == 17
     assert (tmp_path / "d/g").stat().st_size == 500
     assert one.result().errors_by_errno == {
-        "EBADF": 1, "EEXIST": 2, "ENOENT": 1, "ENOTDIR": 1, "ENOTEMPTY": 1}
+        "EBADF": 1,
+        "EEXIST": 2,
+        "ENOENT": 1,
+        "ENOTDIR": 1,
+        "ENOTEMPTY": 1,
+    }
     one.play(chunk(op(Kind.UNLINK, 2), op(Kind.RMDIR, 0)))
     assert list(tmp_path.iterdir()) == []
 
@@ -421,26 +495,43 @@ def test_direct_io(opened: Open, tmp_path: Path) -> None:
     one.play(chunk(op(Kind.CREATE, flags=Flag.DIRECT), names=(b"f",)))
     if one.result().errors:
         pytest.skip("the temporary directory has no direct I/O")
-    one.play(chunk(op(Kind.WRITE, 0, 0, 65536), op(Kind.WRITE, 0, 1 << 20, 1 << 20),
-                   op(Kind.READ, 0, 1 << 20, 1 << 20, flags=Flag.VERIFY),
-                   op(Kind.READ, 0, 0, 4096, flags=Flag.VERIFY)))
+    one.play(
+        chunk(
+            op(Kind.WRITE, 0, 0, 65536),
+            op(Kind.WRITE, 0, 1 << 20, 1 << 20),
+            op(Kind.READ, 0, 1 << 20, 1 << 20, flags=Flag.VERIFY),
+            op(Kind.READ, 0, 0, 4096, flags=Flag.VERIFY),
+        )
+    )
     assert one.result().errors_by_errno == {}
     assert (tmp_path / "f").read_bytes()[:65536] == content.expected(7, b"f", 0, 65536)
 
 
-def test_other_threads_progress_during_play(opened: Open) -> None:
-    one = opened(stop_on_error=False)
-    one.play(chunk(op(Kind.CREATE), names=(b"f",)))
-    ops = np.array([op(Kind.STAT)] * 50_000, dtype=OP)
-    playing = threading.Thread(target=one.play, args=(Chunk(ops),))
-    playing.start()
-    turns = 0
-    while playing.is_alive():
-        turns += 1
-        time.sleep(0)
-    playing.join()
-    assert turns > 1
-    assert one.result().ops == 50_001
+BLOCKED = """
+import os, sys, threading
+import numpy as np
+from fsmatrix.backends.ops import OP, Chunk, Flag, Kind
+from fsmatrix.backends.player import open_player
+root, implementation = sys.argv[1:]
+os.mkfifo(root + "/fifo")
+one = open_player("posix", root, slots=1, max_op_bytes=0, implementation=implementation)
+ops = np.zeros(1, dtype=OP)
+ops["kind"], ops["flags"] = Kind.OPEN, Flag.READ_ONLY
+playing = threading.Thread(target=one.play, args=(Chunk(ops, (b"fifo",)),))
+playing.start()
+os.close(os.open(root + "/fifo", os.O_WRONLY))  # only now can the player's open return
+playing.join()
+print(one.result().ops, one.result().errors)
+"""
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_other_python_threads_run_during_play(implementation: str, tmp_path: Path) -> None:
+    if implementation == "c" and player._native is None:
+        pytest.skip("the C player is not built")
+    argv = [sys.executable, "-P", "-c", BLOCKED, str(tmp_path), implementation]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.split() == ["1", "0"]
 
 
 def test_wait_until(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -350,6 +350,19 @@ def test_an_imported_run_with_totals_only() -> None:
     assert audit_run(replace(record(total), case="", evidence={})) == ()
 
 
+def test_workers_without_data_operations_or_without_any() -> None:
+    """Times that are not there are NaN; that is no reason to stumble."""
+    none = np.full(4, np.nan)
+    falling = np.arange(100)[::-1]
+    made = phase("create", io_start=none, io_end=none, interval_bytes=falling)
+    assert found(record(made), "not-stationary") == ["warning"]
+    some = np.array([0.0, 0.0, np.nan, 0.0])
+    idle = phase(start=some, end=some + 2, overhead=some, interval_bytes=falling)
+    assert audit_run(record(idle)) == ()
+    nobody = record(phase(start=none, end=none, overhead=none))
+    assert [finding.audit for finding in audit_run(nobody)] == ["too-short"]
+
+
 def test_clock_far_too_uncertain_is_invalid() -> None:
     assert found(record(phase(clock_uncertainty=0.3)), "clock-uncertainty") == ["invalid"]
 

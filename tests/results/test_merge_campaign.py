@@ -1,6 +1,9 @@
 """The campaign file: what was measured, in long form, with nothing lost and nothing held."""
 
+import errno
 import json
+import subprocess
+import sys
 import weakref
 from dataclasses import replace
 
@@ -333,6 +336,28 @@ def test_one_run_in_memory_at_a_time(store, monkeypatch):
     store.merge()
     assert len(most) == 20
     assert max(most) <= 2
+
+
+@pytest.mark.parametrize("room", [0, 1000, 30_000, 60_000, 100_000])
+def test_a_device_that_fills_up_gives_its_error(store, room):
+    """HDF5 itself would crash the process (its own process here, to be sure)."""
+    store.append(record(repetition=index, phases=[WRITE, READ]) for index in range(30))
+    program = (
+        "import errno, os, sys; from fsmatrix.results.store import Store\n"
+        "real, room = os.pwrite, int(sys.argv[2])\n"
+        "def pwrite(handle, data, offset):\n"
+        "    if offset + len(data) > room: raise OSError(errno.ENOSPC, 'No space left')\n"
+        "    return real(handle, data, offset)\n"
+        "os.pwrite = pwrite\n"
+        "try: Store.open(sys.argv[1]).merge()\n"
+        "except OSError as error: print('errno', error.errno)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-P", "-c", program, str(store.directory), str(room)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (result.returncode, result.stdout) == (0, f"errno {errno.ENOSPC}\n"), result.stderr
+    assert sorted(entry.name for entry in store.directory.iterdir()) == ["runs", "store.json"]
 
 
 def test_progress_is_told(store):
