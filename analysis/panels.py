@@ -18,6 +18,7 @@ WIDTH = 1180
 PANEL_HEIGHT = 205
 MARGIN = {"l": 64, "r": 16, "t": 62, "b": 52}
 BAR_GAP = 0.14
+WIDEST_BAR = 110  # pixels
 GAP_X, GAP_Y = 0.042, 56  # between panels: share of the width, pixels
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 INK, GRID = "#24292f", "#e4e7eb"
@@ -77,10 +78,12 @@ def x_levels(page: Page) -> list[str]:
 
 def _x_axis(page: Page, panel: int, left: float, right: float, titled: bool) -> dict[str, Any]:
     order = x_levels(page)
+    widest = WIDEST_BAR * len(page.targets) / (1 - BAR_GAP)  # of one level, pixels
+    room = max(((right - left) * WIDTH / widest - len(order)) / 2, 0.0)
     return {
         "domain": [left, min(right, 1.0)], "anchor": axis("y", panel), "type": "category",
         "categoryorder": "array", "categoryarray": order,
-        "range": [-0.5, len(order) - 0.5], "fixedrange": True, "linecolor": "#8c959f",
+        "range": [-0.5 - room, len(order) - 0.5 + room], "fixedrange": True, "linecolor": "#8c959f",
         "title": {
             "text": safe(units.factor_title(page.group.layout.x)) if titled else "",
             "standoff": 6,

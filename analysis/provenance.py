@@ -16,7 +16,7 @@ from fsmatrix.analysis.summary import Summary
 
 Facts = list[tuple[str, str]]
 MOST_VALUES = 4
-PLAN = ("seed", "order_seed", "repetitions", "block", "order", "cache_method", "launcher", "settle",
+PLAN = ("seed", "order_seed", "repetitions", "block", "cache_method", "launcher", "settle",
         "limits", "exclude")  # fmt: skip
 
 
@@ -49,7 +49,7 @@ def measured(ds: xr.Dataset, data: Rows, summary: Summary) -> list[tuple[str, Fa
     varied = [(units.factor_title(n), _levels(data, n)) for n in summary.varying if n != "target"]
     plan = campaign_json(ds)
     planned = [fact for name in PLAN for fact in flat(found(plan, name), name)]
-    shared = [{k: v for k, v in e.items() if k != "target"} for e in environments(ds)]
+    shared = [_without_target(environment) for environment in environments(ds)]
     return [
         (title, facts)
         for title, facts in (
@@ -60,6 +60,13 @@ def measured(ds: xr.Dataset, data: Rows, summary: Summary) -> list[tuple[str, Fa
         )
         if facts
     ]
+
+
+def _without_target(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """What is not of one target; the facts about the machine without their heading."""
+    rest = {key: value for key, value in environment.items() if key != "target"}
+    machine = rest.pop("machine", {})
+    return (dict(machine) if isinstance(machine, Mapping) else {"machine": machine}) | rest
 
 
 def targets(ds: xr.Dataset, data: Rows, summary: Summary) -> list[TargetFacts]:

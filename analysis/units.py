@@ -104,21 +104,20 @@ def text(value: float, unit: Unit) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes in the largest binary unit that divides them, or with three digits."""
-    whole = float(count).is_integer()
-    for power, label in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
-        divisor = 1024**power
-        if count >= divisor and (not whole or int(count) % divisor == 0 or count >= 100 * divisor):
-            scaled = count / divisor
-            return f"{int(scaled) if scaled.is_integer() else number(scaled)} {label}"
-    return f"{int(count)} B" if whole else f"{number(count)} B"
+    """Bytes in the largest binary unit that divides them, or else with three digits."""
+    units = [(1024**power, label) for power, label in enumerate(("B", "KiB", "MiB", "GiB", "TiB"))]
+    for divisor, label in reversed(units):
+        if count >= divisor and float(count / divisor).is_integer() and count < 10_000 * divisor:
+            return f"{int(count / divisor)} {label}"
+    divisor, label = next((u for u in reversed(units) if count >= u[0]), units[0])
+    return f"{number(count / divisor)} {label}"
 
 
 def is_size(factor: str) -> bool:
     """Whether a factor's name says that its levels are bytes."""
     name = factor.lower()
     return (
-        name in ("chunk", "segment", "stripe")
+        name in ("chunk", "segment", "stripe", "capacity", "read_ahead")
         or name.startswith("bytes")
         or name.endswith(("_size", "_bytes", "blocksize"))
     )

@@ -33,6 +33,7 @@ class Kind(enum.IntEnum):
     RENAME = 10
     TRUNCATE = 11
     READDIR = 12
+    EVICT = 13  # drop the file's clean pages from the page cache; its time counts as overhead
 
 
 DATA_KINDS = frozenset({Kind.READ, Kind.WRITE})

@@ -27,7 +27,7 @@ from fsmatrix.backends.played import (
 from fsmatrix.backends.twinposix import Calls, File
 from fsmatrix.results.histogram import BINS, bin_of
 
-HANDLE_KINDS = frozenset({Kind.READ, Kind.WRITE, Kind.FSYNC, Kind.CLOSE, Kind.TRUNCATE})
+HANDLE_KINDS = frozenset({Kind.READ, Kind.WRITE, Kind.FSYNC, Kind.CLOSE, Kind.TRUNCATE, Kind.EVICT})
 SPIN_NS = 50_000
 NEVER = (1 << 63) - 1
 
@@ -124,6 +124,8 @@ class TwinLane:
         if not error:
             done, error = self._calls.execute(kind, flags, file, file2, offset, view)
         end = now = time.monotonic_ns()
+        if kind == Kind.EVICT:
+            self._overhead += end - start
         wrong = -1
         if kind == Kind.READ and flags & Flag.VERIFY and not error:
             wrong = self._verify(file.key, offset, size)

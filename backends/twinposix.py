@@ -135,6 +135,8 @@ class PosixCalls:
             (os.fdatasync if flags & Flag.DATA_ONLY else os.fsync)(file.handle)
         elif kind == Kind.TRUNCATE:
             os.ftruncate(file.handle, offset)
+        elif kind == Kind.EVICT:
+            os.posix_fadvise(file.handle, 0, 0, os.POSIX_FADV_DONTNEED)
         elif kind == Kind.STAT:
             os.stat(file.name, dir_fd=root, follow_symlinks=False)
         elif kind == Kind.UNLINK:

@@ -22,7 +22,8 @@
 
 enum fsm_kind { /* backends/ops.py: Kind */
     FSM_OPEN, FSM_CREATE, FSM_READ, FSM_WRITE, FSM_FSYNC, FSM_CLOSE, FSM_STAT, FSM_UNLINK,
-    FSM_MKDIR, FSM_RMDIR, FSM_RENAME, FSM_TRUNCATE, FSM_READDIR, FSM_KINDS
+    FSM_MKDIR, FSM_RMDIR, FSM_RENAME, FSM_TRUNCATE, FSM_READDIR, FSM_EVICT,
+    FSM_KINDS
 };
 
 enum fsm_flag { /* backends/ops.py: Flag */

@@ -18,7 +18,7 @@
 #define ANCHOR_AGE 100000000ull /* ns after which an anchor is renewed within a chunk */
 
 #define HANDLE_KINDS (FSM_BIT(FSM_READ) | FSM_BIT(FSM_WRITE) | FSM_BIT(FSM_FSYNC) | \
-                      FSM_BIT(FSM_CLOSE) | FSM_BIT(FSM_TRUNCATE))
+                      FSM_BIT(FSM_CLOSE) | FSM_BIT(FSM_TRUNCATE) | FSM_BIT(FSM_EVICT))
 #define OPEN_KINDS (FSM_BIT(FSM_OPEN) | FSM_BIT(FSM_CREATE))
 #define DATA_KINDS (FSM_BIT(FSM_READ) | FSM_BIT(FSM_WRITE))
 
@@ -190,6 +190,8 @@ INLINE void run(struct fsm_lane *lane, const bool tsc, const bool paced, const b
         const uint64_t end = now = fsm_ticks(tsc);
 
         executed++;
+        if (UNLIKELY(op->kind == FSM_EVICT))
+            overhead += end - start;
         if (UNLIKELY(!first))
             first = start;
         last = end;

@@ -155,14 +155,24 @@ static struct fsm_status failed(int64_t bytes)
     return (struct fsm_status){bytes, errno};
 }
 
+/* pread and pwrite of the C library are points of cancellation, which costs two atomic
+ * operations a call as soon as the process has threads (numpy makes some); syscall is none. */
+static ssize_t transfer(bool reading, int fd, char *buffer, size_t size, off_t offset)
+{
+#if defined(SYS_pread64) && __SIZEOF_LONG__ == 8
+    return syscall(reading ? SYS_pread64 : SYS_pwrite64, fd, buffer, size, offset);
+#else
+    return reading ? pread(fd, buffer, size, offset) : pwrite(fd, buffer, size, offset);
+#endif
+}
+
 static struct fsm_status data(const struct fsm_op *op, int fd, char *buffer)
 {
     int64_t done = 0, size = op->size;
     off_t offset = (off_t)op->offset;
     do {
-        ssize_t n = op->kind == FSM_READ
-                        ? pread(fd, buffer + done, (size_t)(size - done), offset + done)
-                        : pwrite(fd, buffer + done, (size_t)(size - done), offset + done);
+        ssize_t n = transfer(op->kind == FSM_READ, fd, buffer + done, (size_t)(size - done),
+                             offset + done);
         if (n > 0)
             done += n;
         else if (n == 0 && done < size)
@@ -230,6 +240,10 @@ static int on_handle(const struct fsm_op *op, struct fsm_file *file)
         return op->flags & FSM_DATA_ONLY ? fdatasync(fd) : fsync(fd);
     if (op->kind == FSM_TRUNCATE)
         return ftruncate(fd, (off_t)op->offset);
+    if (op->kind == FSM_EVICT) {
+        errno = posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+        return errno ? -1 : 0;
+    }
     file->handle = -1; /* FSM_CLOSE; Linux frees the descriptor also on an error */
     return close(fd);
 }
@@ -254,6 +268,7 @@ static struct fsm_status posix_execute(void *state, const struct fsm_op *op,
         return read_directory(lane, file->name);
     case FSM_FSYNC:
     case FSM_TRUNCATE:
+    case FSM_EVICT:
     case FSM_CLOSE:
         do
             result = on_handle(op, file);

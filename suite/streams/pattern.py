@@ -12,7 +12,7 @@ one permutation of them.  Nothing here grows with the number of operations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,7 @@ class Task:
     create: bool = False
     verify: bool = False
     endless: bool = False  # begin again after the last block
+    evict: bool = False  # before beginning again: drop what was read, so that it is cold again
     operation_bytes: int = 0  # where the data lies in one piece: another size of operation
 
 
@@ -157,9 +158,7 @@ def _opening(task: Task, owner: int) -> Chunk:
 def _closing(task: Task) -> Chunk:
     synced = task.fsync == "end" and task.operation != "read"
     kinds = [Kind.FSYNC, Kind.CLOSE] if synced else [Kind.CLOSE]
-    ops = np.zeros(len(kinds), dtype=OP)
-    ops["kind"] = kinds
-    return Chunk(ops)
+    return Chunk(_of_file(kinds))
 
 
 def _data(task: Task, part: Part, threads: int, key: int) -> Iterator[Chunk]:
@@ -171,12 +170,38 @@ def _data(task: Task, part: Part, threads: int, key: int) -> Iterator[Chunk]:
     if task.operation == "read" and task.verify:
         template["flags"] = Flag.VERIFY
     template["size"] = part.size
+    between = _between(task)
     position = 0
     while per_pass and (task.endless or position < per_pass):
-        count = len(template) if task.endless else min(len(template), per_pass - position)
+        count = len(template)
+        if between or not task.endless:
+            count = min(count, per_pass - position % per_pass)
         ops = _operations(task, part, threads, key, position, _copy(template[:count]))
         yield Chunk(_synced(ops) if each else ops)
         position += count
+        if between and position % per_pass == 0:
+            yield Chunk(_of_file(between))
+
+
+def _between(task: Task) -> list[Kind]:
+    """What stands between two passes, so that the next one does not work in the page cache.
+
+    Writes are synced, since another pass would only overwrite dirty pages; cold reads are
+    evicted.  The whole file each time: other ranks' blocks of a shared one are no warmer.
+    """
+    kinds = []
+    if task.endless and task.operation != "read" and task.fsync == "end":
+        kinds.append(Kind.FSYNC)
+    if task.endless and task.evict:
+        kinds.append(Kind.EVICT)
+    return kinds
+
+
+def _of_file(kinds: Sequence[Kind]) -> Any:
+    """Operations on the open file, in order."""
+    ops = np.zeros(len(kinds), dtype=OP)
+    ops["kind"] = kinds
+    return ops
 
 
 def _operations(task: Task, part: Part, threads: int, key: int, position: int, ops: Any) -> Any:

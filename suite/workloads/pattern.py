@@ -5,9 +5,10 @@ operations of at least 1 MiB where the data of a rank lies in one piece.  Sequen
 make new files; random writes go into files laid out before (as fio does with `overwrite=1`:
 otherwise the order of the file's extents would be random too), see `overwrite`.
 
-Fixed time: the file is worked on again from its start when its end is reached, except by
-reads of a cold file, which would then read what the first pass has cached: they end early
-(audit `ended-early`).  Writes of a later pass write the same content again.
+Fixed time: the file is worked on again from its start when its end is reached.  So that a
+later pass does not work in the page cache, each pass of writes is synced (fsync: end), and
+each pass of reads of a cold file drops what it read from the cache; both inside the window.
+Writes of a later pass write the same content again.
 """
 
 from __future__ import annotations
@@ -185,6 +186,8 @@ class Pattern(Workload):
             kinds.add("read")
         if options.fsync != "none" and options.operation != "read":
             kinds.add("fsync")
+        if task.evict:
+            kinds.add("evict")
         return Footprint(
             space=space,
             written=written,
@@ -210,7 +213,6 @@ class Pattern(Workload):
         """The timed step's task."""
         options = self.options
         timed = options.fixed == "time"
-        cold_reads = case.cache == "cold" and options.operation != "write"
         share = Fraction(options.read_fraction).limit_denominator(10_000)
         return Task(
             step=options.operation,
@@ -226,14 +228,15 @@ class Pattern(Workload):
             fsync="none" if options.operation == "read" else options.fsync,
             create=not options.into_files,
             verify=options.verify,
-            endless=timed and not cold_reads,
+            endless=timed,
+            evict=timed and case.cache == "cold" and options.operation != "write",
         )
 
     def _prepare(self, case: Case) -> Task:
         """Write every byte once, buffered, and sync it."""
         return replace(
             self._task(case), step="write-prepare", operation="write", random="", shift="none",
-            direct=False, fsync="end", create=True, verify=False, endless=False,
+            direct=False, fsync="end", create=True, verify=False, endless=False, evict=False,
             operation_bytes=max(self.options.chunk, MIB),
         )
 

@@ -15,6 +15,7 @@ import pytest
 from fsmatrix.backends import player
 from fsmatrix.backends.ops import OP, Chunk, Kind
 from fsmatrix.backends.player import engine_name, open_player, tsc_is_invariant
+from fsmatrix.backends.system import residency
 
 BOTH = ["c", "python"]
 
@@ -110,3 +111,37 @@ def test_engine_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     one.close()
     with pytest.raises(ValueError, match="not built"):
         open_player("posix", str(tmp_path), slots=1, max_op_bytes=0, implementation="c")
+
+
+def resident_bytes(path: Path) -> int | None:
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        return residency.resident(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("implementation", BOTH)
+def test_evict_empties_the_page_cache_and_counts_as_overhead(
+    implementation: str, tmp_path: Path
+) -> None:
+    """Resident pages go from all to none."""
+    size = 4 << 20
+    need(implementation)
+    opened = open_player("posix", str(tmp_path), slots=1, max_op_bytes=size,
+                         implementation=implementation)  # type: ignore[arg-type]
+    kinds = [Kind.CREATE, Kind.WRITE, Kind.FSYNC]
+    ops = np.zeros(len(kinds), dtype=OP)
+    ops["kind"] = kinds
+    ops["size"][1] = size
+    assert opened.play(Chunk(ops, [b"f"])) == len(kinds)
+    before = resident_bytes(tmp_path / "f")
+    evict = np.zeros(1, dtype=OP)
+    evict["kind"] = Kind.EVICT
+    assert opened.play(Chunk(evict)) == 1
+    assert before == size
+    assert resident_bytes(tmp_path / "f") == 0
+    result = opened.result()
+    assert result.overhead_ns >= result.total_ns[Kind.EVICT] > 0
+    assert result.operations == 1  # the write
+    opened.close()

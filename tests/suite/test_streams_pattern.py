@@ -192,6 +192,27 @@ def test_an_endless_stream_covers_the_data_in_every_pass(random: str) -> None:
     assert (passes[:, -1] == 70).all()  # the short block is the last of every pass
 
 
+@pytest.mark.parametrize(
+    ("operation", "evict", "kinds"),
+    [("read", True, ["EVICT"]), ("write", False, ["FSYNC"]), ("mixed", True, ["FSYNC", "EVICT"])],
+)
+def test_what_stands_between_two_passes(operation: str, evict: bool, kinds: list[str]) -> None:
+    """Every pass of `bytes` is followed by its sync or eviction, also over many chunks."""
+    task = replace(BASE, operation=operation, chunk=10, bytes=10 * 40_000, endless=True,
+                   fsync="end", evict=evict)
+    source = generate(asdict(task), place())
+    next(source)
+    for _ in range(2):
+        moved = 0
+        while True:
+            ops = next(source).ops
+            if int(ops["kind"][0]) not in (Kind.READ, Kind.WRITE):
+                break
+            moved += int(ops["size"].sum())
+        assert moved == task.bytes
+        assert [Kind(int(kind)).name for kind in ops["kind"]] == kinds
+
+
 def test_with_replacement_meets_blocks_again() -> None:
     ops = data(replace(BASE, random="with-replacement"), place())
     assert len(ops) == 256

@@ -148,10 +148,14 @@ def test_fixed_time() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["seq-read", "rand-read", "seq-mixed"])
-def test_a_cold_read_is_never_begun_again(pattern: str) -> None:
+def test_only_a_cold_read_is_evicted_before_it_begins_again(pattern: str) -> None:
     work = workload(pattern=pattern, fixed="time", seconds=3)
-    assert stream(steps(work, case_of("cold"))[-1]).params["endless"] is False
-    assert stream(steps(work, case_of("bypass"))[-1]).params["endless"] is True
+    for cache, evicted in (("cold", True), ("warm", False), ("bypass", False)):
+        params = stream(steps(work, case_of(cache))[-1]).params
+        assert (params["endless"], params["evict"]) == (True, evicted)
+    assert "evict" in work.footprint(case_of("cold")).kinds
+    fixed_work = workload(pattern=pattern)
+    assert stream(steps(fixed_work, case_of("cold"))[-1]).params["evict"] is False
 
 
 # -- played ----------------------------------------------------------------------------------
@@ -192,7 +196,8 @@ def test_footprint_is_what_happens(tmp_path_factory: pytest.TempPathFactory, pat
                 written += int(ops["size"][ops["kind"] == Kind.WRITE].sum())
                 kinds |= {Kind(int(kind)).name.lower() for kind in ops["kind"]}
     assert needs.written == written
-    assert needs.kinds == kinds
+    assert kinds <= needs.kinds
+    assert needs.kinds - kinds <= {"read"}  # a mixture of very few operations may hold no read
     assert kinds <= DRIVERS["posix"].kinds
     timed = played[work.options.operation]
     assert timed["bytes"] == needs.space
