@@ -35,7 +35,7 @@ class Chart:
 
     def figure(self) -> Any:
         """The chart as plotly.graph_objects.Figure, for notebooks."""
-        import plotly.graph_objects as go  # type: ignore[import-untyped]
+        import plotly.graph_objects as go
 
         return go.Figure(data=list(self.data), layout=self.layout)
 

@@ -105,7 +105,7 @@ def embedded(value: Any) -> Markup:
 
 def _plotly() -> Markup:
     """plotly.js, to be inlined once."""
-    from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
+    from plotly.offline import get_plotlyjs
 
     return Markup(get_plotlyjs())  # the library's own file, no text of a campaign
 

@@ -229,5 +229,3 @@ def _facts(before: _Tally, after: _Tally, links: int) -> dict[str, Any]:
         "resident_after": after.resident,
         "resident_by": residency.method(),
     }
-
-

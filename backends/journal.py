@@ -139,9 +139,7 @@ def undo_pending(folder: Path) -> list[str]:
     taken down ("unmounted ...") or left alone ("left alone: ...", with the reason); what is
     left alone stays pending.
     """
-    entries = [
-        entry for path in sorted(folder.glob(f"*{SUFFIX}")) for entry in read_entries(path)
-    ]
+    entries = [entry for path in sorted(folder.glob(f"*{SUFFIX}")) for entry in read_entries(path)]
     known = {kind: number for number, kind in enumerate(ORDER)}
     entries.sort(key=lambda entry: (known.get(entry.kind, -1), -entry.time))
     said = []

@@ -291,4 +291,3 @@ def _is_direct(device: str) -> bool:
     """A disk, or a loop device that does not go through the page cache below it."""
     is_loop = stat.S_ISBLK(Path(device).stat().st_mode) and loopdev.backing(device) is not None
     return not is_loop or loopdev.direct_io(device)
-

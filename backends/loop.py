@@ -239,9 +239,7 @@ def _link(descriptor: int, file: Path) -> None:
     """Give the unnamed file its name; FileExistsError if somebody was quicker."""
     folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:  # with a dst_dir_fd Python calls linkat and follows /proc's link to the file
-        os.link(
-            f"/proc/self/fd/{descriptor}", file.name, dst_dir_fd=folder, follow_symlinks=True
-        )
+        os.link(f"/proc/self/fd/{descriptor}", file.name, dst_dir_fd=folder, follow_symlinks=True)
         os.fsync(folder)
     finally:
         os.close(folder)

@@ -103,9 +103,7 @@ class Tmpfs(Backend):
                 "source": f"fsmatrix-{room.tag}",
                 "size": self._chosen.size,
             }
-        return PathAccess(
-            backend=self.name, target=room.target, path=str(path), details=details
-        )
+        return PathAccess(backend=self.name, target=room.target, path=str(path), details=details)
 
     def release(self, access: Access, room: Room) -> None:
         """Unmount if a crash left it mounted, or remove the directory."""

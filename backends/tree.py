@@ -23,7 +23,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MARKER_LIMIT = 4096  # bytes
 
 
-class NotOurs(BackendError):  # noqa: N818
+class NotOurs(BackendError):
     """A directory that the suite did not make, or cannot prove to have made."""
 
 

@@ -20,7 +20,7 @@ from fsmatrix.backends.system import loopdev, mounts, signature
 Facts = Mapping[str, Any]
 
 
-class LeftAlone(Exception):  # noqa: N818
+class LeftAlone(Exception):
     """Something is there that is not, or not provably, what the journal recorded."""
 
 

@@ -58,8 +58,12 @@ def run_cost(folder: Path, runs: int) -> dict[str, float]:
     session.start()
     data = folder / "data"
     data.mkdir()
-    access = PathAccess(backend="directory", target="here", path=str(data),
-                        details={"tree": str(folder), "tag": "bench", "host": ""})
+    access = PathAccess(
+        backend="directory",
+        target="here",
+        path=str(data),
+        details={"tree": str(folder), "tag": "bench", "host": ""},
+    )
     facts = {"session": "bench", "environment": {}, "driver": Directory.driver}
     runner = Runner(session, access, folder / "journal", Settings(60.0, 5.0, out=folder), facts)
     store = Store.create(folder / "store")
@@ -71,7 +75,8 @@ def run_cost(folder: Path, runs: int) -> dict[str, float]:
         job = Job(case, workload, engine_of("player"), {"target": "here"}, number, 1, 0, "a", 1)
         begin = time.monotonic()
         record, broken = runner.run(job)
-        assert broken is None and record.status == "ok", record.error
+        assert broken is None, record.error
+        assert record.status == "ok", record.error
         store.write(judged(record))
         whole = time.monotonic() - begin
         settle = record.evidence["settle"]["write"]["seconds"]
@@ -79,7 +84,10 @@ def run_cost(folder: Path, runs: int) -> dict[str, float]:
         rows.append((whole, io, settle, whole - io - settle))
     session.close()
     names = ("whole", "window", "settling", "cost")
-    return {n: statistics.median(column) for n, column in zip(names, zip(*rows), strict=True)}
+    return {
+        n: statistics.median(column)
+        for n, column in zip(names, zip(*rows, strict=True), strict=True)
+    }
 
 
 def waiting(ranks: int) -> dict[str, float]:
@@ -104,14 +112,19 @@ def memory(folder: Path) -> dict[str, float]:
     session.start()
     try:
         tree = [psutil.Process(rank["pid"]) for rank in session.hello["ranks"]]
-        access = PathAccess(backend="directory", target="here", path=str(folder),
-                            details={"tree": str(folder), "tag": "bench", "host": ""})
+        access = PathAccess(
+            backend="directory",
+            target="here",
+            path=str(folder),
+            details={"tree": str(folder), "tag": "bench", "host": ""},
+        )
         facts = {"session": "b", "environment": {}, "driver": Directory.driver}
         runner = Runner(session, access, folder / "j", Settings(60.0, 5.0, out=folder), facts)
         sizes = {}
         for name, count in (("short", 8), ("long", 256)):
-            options = PatternOptions(pattern="rand-write", chunk=4096, overwrite=False,
-                                     bytes_per_process=count * MIB)
+            options = PatternOptions(
+                pattern="rand-write", chunk=4096, overwrite=False, bytes_per_process=count * MIB
+            )
             case = Case("here", "pattern", {"bytes_per_process": count * MIB}, Geometry(1, 2))
             job = Job(case, Pattern(options), engine_of("player"), {}, 0, 1, 0, "a", 1)
             record, _ = runner.run(job)
@@ -127,30 +140,52 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=40)
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="fsmatrix-bench-") as first, \
-            tempfile.TemporaryDirectory(prefix="fsmatrix-bench-") as second:
+    with (
+        tempfile.TemporaryDirectory(prefix="fsmatrix-bench-") as first,
+        tempfile.TemporaryDirectory(prefix="fsmatrix-bench-") as second,
+    ):
         parts = run_cost(Path(first), asked.runs)
         sizes = memory(Path(second))
     start = start_cost(2, 5)
     share = waiting(WAITING_RANKS)["share"]
     result: dict[str, Any] = {
-        "run": parts, "mpirun_start": start, "ratio": start / parts["cost"],
-        "waiting_share": share, "memory": sizes,
+        "run": parts,
+        "mpirun_start": start,
+        "ratio": start / parts["cost"],
+        "waiting_share": share,
+        "memory": sizes,
     }
     if asked.json:
         print(json.dumps(result))
         return
     table = Table("what", "measured", "against", "ratio", title="bench/session.py, 2 ranks")
-    table.add_row("one more run, without window and settling", f"{parts['cost'] * 1e3:.1f} ms",
-                  "limit 20 ms", f"{parts['cost'] / 0.020:.2f}")
-    table.add_row("", "", f"mpirun for each run: {start * 1e3:.0f} ms",
-                  f"{parts['cost'] / start:.4f}")
-    table.add_row(f"{WAITING_RANKS} waiting ranks", f"{share:.2%} of a core", "limit 5 %",
-                  f"{share / 0.05:.2f}")
-    table.add_row("largest rank, 4 thousand operations", f"{sizes['short'] / MIB:.1f} MiB",
-                  "limit 100 MiB", f"{sizes['short'] / MIB / 100:.2f}")
-    table.add_row("largest rank, 131 thousand operations", f"{sizes['long'] / MIB:.1f} MiB",
-                  "limit 100 MiB", f"{sizes['long'] / MIB / 100:.2f}")
+    table.add_row(
+        "one more run, without window and settling",
+        f"{parts['cost'] * 1e3:.1f} ms",
+        "limit 20 ms",
+        f"{parts['cost'] / 0.020:.2f}",
+    )
+    table.add_row(
+        "", "", f"mpirun for each run: {start * 1e3:.0f} ms", f"{parts['cost'] / start:.4f}"
+    )
+    table.add_row(
+        f"{WAITING_RANKS} waiting ranks",
+        f"{share:.2%} of a core",
+        "limit 5 %",
+        f"{share / 0.05:.2f}",
+    )
+    table.add_row(
+        "largest rank, 4 thousand operations",
+        f"{sizes['short'] / MIB:.1f} MiB",
+        "limit 100 MiB",
+        f"{sizes['short'] / MIB / 100:.2f}",
+    )
+    table.add_row(
+        "largest rank, 131 thousand operations",
+        f"{sizes['long'] / MIB:.1f} MiB",
+        "limit 100 MiB",
+        f"{sizes['long'] / MIB / 100:.2f}",
+    )
     Console().print(table)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar, cast
 T = TypeVar("T")
 
 
-class UnknownName(LookupError):  # noqa: N818
+class UnknownName(LookupError):
     """A name that no registry knows; the text proposes near ones and lists all."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
@@ -19,7 +19,7 @@ class UnknownName(LookupError):  # noqa: N818
         super().__init__(f"unknown {kind} {name!r}{did_you_mean(name, self.known)}")
 
 
-class BrokenEntry(ImportError):  # noqa: N818
+class BrokenEntry(ImportError):
     """A registered name whose module or class cannot be loaded; the text says why."""
 
 

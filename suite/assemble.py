@@ -14,9 +14,12 @@ from fsmatrix.results.record import Latency, Monitor, Phase
 from fsmatrix.suite.session.wire import Arrays
 
 UNITS = {
-    "device_read_bytes": "byte", "device_written_bytes": "byte",
-    "backing_read_bytes": "byte", "backing_written_bytes": "byte",
-    "network_received_bytes": "byte", "network_sent_bytes": "byte",
+    "device_read_bytes": "byte",
+    "device_written_bytes": "byte",
+    "backing_read_bytes": "byte",
+    "backing_written_bytes": "byte",
+    "network_received_bytes": "byte",
+    "network_sent_bytes": "byte",
 }
 
 
@@ -48,9 +51,14 @@ def stream_phase(name: str, message: Mapping[str, Any], arrays: Arrays) -> Phase
     assert counts.shape[1] == histogram.BINS
     return Phase(
         name=name,
-        start=arrays["start"], end=arrays["end"],
-        bytes=arrays["bytes"], operations=arrays["operations"], errors=arrays["errors"],
-        io_start=arrays["io_start"], io_end=arrays["io_end"], overhead=arrays["overhead"],
+        start=arrays["start"],
+        end=arrays["end"],
+        bytes=arrays["bytes"],
+        operations=arrays["operations"],
+        errors=arrays["errors"],
+        io_start=arrays["io_start"],
+        io_end=arrays["io_end"],
+        overhead=arrays["overhead"],
         latency=latency,
         interval=float(message["interval"]),
         interval_bytes=arrays["interval_bytes"],

@@ -10,7 +10,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from fsmatrix.backends.access import Access, PathAccess
@@ -58,8 +57,16 @@ class Summary:
 class Conductor:
     """Carries out attachments on this machine; one per shard of a campaign."""
 
-    def __init__(self, store: Store, settings: Settings, launcher: Launcher, tag: str,
-                 stop: StopFlag, tell: Listener, retry_failed: bool = False) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        launcher: Launcher,
+        tag: str,
+        stop: StopFlag,
+        tell: Listener,
+        retry_failed: bool = False,
+    ) -> None:
         self.store = store
         self.settings = settings
         self.launcher = launcher
@@ -100,8 +107,13 @@ class Conductor:
             return
         room = self._room(attachment)
         self._used[attachment.target] = (attachment.backend, room)
-        self.tell(Event("attach", f"{attachment.name}: attach {attachment.target}",
-                        {"attachment": attachment.name, "runs": len(todo)}))
+        self.tell(
+            Event(
+                "attach",
+                f"{attachment.name}: attach {attachment.target}",
+                {"attachment": attachment.name, "runs": len(todo)},
+            )
+        )
         try:
             access = attachment.backend.provision(attachment.level, room)
         except (BackendError, OSError) as error:
@@ -157,26 +169,42 @@ class Conductor:
             mount = access.to_json()
             session.call("mount", mount, self.journals, MOUNT_SECONDS)
             facts = provenance.gather(attachment.backend, access, session, attachment.target)
-            runner = Runner(session, access, self.journals, self.settings, {
-                "session": uuid.uuid4().hex[:12], "environment": facts,
-                "driver": attachment.backend.driver,
-            })
+            runner = Runner(
+                session,
+                access,
+                self.journals,
+                self.settings,
+                {
+                    "session": uuid.uuid4().hex[:12],
+                    "environment": facts,
+                    "driver": attachment.backend.driver,
+                },
+            )
             while todo:
                 self._one(runner, todo)
                 if self.stop.signal:
                     raise Interrupted
         finally:
             if session.alive:
-                self._quietly("unmount", lambda: session.call(
-                    "unmount", access.to_json(), self.journals, MOUNT_SECONDS, urgent=True))
+                self._quietly(
+                    "unmount",
+                    lambda: session.call(
+                        "unmount", access.to_json(), self.journals, MOUNT_SECONDS, urgent=True
+                    ),
+                )
             session.close()
             leftovers.forget(self.journals)
 
     def _one(self, runner: Runner, todo: list[Job]) -> None:
         """One run; SessionError if its session is gone (the run is recorded all the same)."""
         job = todo[0]
-        self.tell(Event("run", f"{job.name} {job.case.target} {job.case.workload}",
-                        {"run": job.name, "coordinates": dict(job.coordinates)}))
+        self.tell(
+            Event(
+                "run",
+                f"{job.name} {job.case.target} {job.case.workload}",
+                {"run": job.name, "coordinates": dict(job.coordinates)},
+            )
+        )
         record, broken = runner.run(job)
         self._keep(record)
         todo.pop(0)

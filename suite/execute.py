@@ -48,11 +48,12 @@ def open_store(plan: Plan, out: Path, resume: bool) -> Store:
         before = json.loads(stored.read_text(encoding="utf-8"))
         if before["fingerprint"] != plan.fingerprint:
             raise refuse(
-                Origin(str(out)), "",
+                Origin(str(out)),
+                "",
                 f"holds another campaign ({before['campaign']}, seed {before['seed']}); resume "
                 "it with the same campaign and settings, or choose another directory",
             )
-    if plan.request.only == () and plan.request.shard == (1, 1) or not stored.exists():
+    if (plan.request.only == () and plan.request.shard == (1, 1)) or not stored.exists():
         aside = stored.with_name(f".{CAMPAIGN}.{os.getpid()}")
         aside.write_text(json.dumps(plan.to_json()), encoding="utf-8")
         aside.replace(stored)
@@ -71,8 +72,10 @@ def stored_plan(out: Path, request: Request) -> Plan:
     """The plan that a directory holds, made again from its own text and settings."""
     data = json.loads((out / CAMPAIGN).read_text(encoding="utf-8"))
     again = Request(
-        sets=tuple(data["request"]["sets"]) + request.sets, only=request.only,
-        shard=request.shard, seed=data["seed"],
+        sets=tuple(data["request"]["sets"]) + request.sets,
+        only=request.only,
+        shard=request.shard,
+        seed=data["seed"],
     )
     return build_plan(Source(data["source"]["text"], data["source"]["file"]), again)
 
@@ -84,7 +87,12 @@ def execute(plan: Plan, out: Path, options: Options, tell: Listener) -> Summary:
     k, n = plan.request.shard
     with ShardLock(store.directory, k, n, os.environ.get("SLURM_JOB_ID", "")), StopFlag() as stop:
         conductor = Conductor(
-            store, settings_of(plan, store.directory), launcher, tag_of(store), stop, tell,
+            store,
+            settings_of(plan, store.directory),
+            launcher,
+            tag_of(store),
+            stop,
+            tell,
             options.retry_failed,
         )
         conductor.recover()
@@ -127,7 +135,9 @@ def choose_launcher(plan: Plan) -> Launcher:
     hosts = tuple(f"node{i + 1}" for i in range(emulated)) if emulated else section.hosts
     most = max((planned.case.geometry.processes for planned in plan.cases), default=1)
     return LAUNCHERS.load(usable[0])(
-        found=probes[usable[0]], hosts=tuple(hosts), emulated=bool(emulated),
+        found=probes[usable[0]],
+        hosts=tuple(hosts),
+        emulated=bool(emulated),
         options=(*plan.settings.site.site.mpi.options, *section.options),
         oversubscribed=most > len(os.sched_getaffinity(0)) * max(len(hosts) * (not emulated), 1),
     )
@@ -149,9 +159,14 @@ def attachments(plan: Plan, store: Store, stop: StopFlag, tell: Listener) -> Ite
         name = f"{plot.attachment}-{secrets.token_hex(3)}"
         jobs = [_job(plan, store, plot, index, name) for index in range(len(plot.runs))]
         yield Attachment(
-            name=name, block=plot.block, target=plot.target,
-            backend=member.backend(member.options), level=plot.level, geometry=plot.geometry,
-            jobs=jobs, room_options={"device_state": plot.key.device_state},
+            name=name,
+            block=plot.block,
+            target=plot.target,
+            backend=member.backend(member.options),
+            level=plot.level,
+            geometry=plot.geometry,
+            jobs=jobs,
+            room_options={"device_state": plot.key.device_state},
         )
 
 
@@ -160,10 +175,16 @@ def _job(plan: Plan, store: Store, plot: Plot, index: int, attachment: str) -> J
     assert planned.work is not None
     extra: dict[str, Any] = {"reference": True} if planned.reference else {}
     return Job(
-        case=planned.case, workload=planned.work, engine=engine_of(planned.engine),
-        coordinates={**planned.coordinates, **extra}, repetition=repetition,
-        attempt=store.next_attempt(planned.case.case_id, repetition), block=plot.block,
-        attachment=attachment, campaign_seed=plan.seed, realised=planned.realised,
+        case=planned.case,
+        workload=planned.work,
+        engine=engine_of(planned.engine),
+        coordinates={**planned.coordinates, **extra},
+        repetition=repetition,
+        attempt=store.next_attempt(planned.case.case_id, repetition),
+        block=plot.block,
+        attachment=attachment,
+        campaign_seed=plan.seed,
+        realised=planned.realised,
     )
 
 

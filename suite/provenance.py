@@ -18,8 +18,14 @@ from fsmatrix.suite.session.client import Session
 
 # Environment variables that say how a run was started; everything else stays private.
 ALLOWED = (
-    "SLURM_JOB_ID", "SLURM_JOB_NAME", "SLURM_JOB_PARTITION", "SLURM_JOB_NUM_NODES",
-    "SLURM_NTASKS", "SLURM_CPUS_PER_TASK", "LOADEDMODULES", "OMP_NUM_THREADS",
+    "SLURM_JOB_ID",
+    "SLURM_JOB_NAME",
+    "SLURM_JOB_PARTITION",
+    "SLURM_JOB_NUM_NODES",
+    "SLURM_NTASKS",
+    "SLURM_CPUS_PER_TASK",
+    "LOADEDMODULES",
+    "OMP_NUM_THREADS",
 )
 LIBRARIES = ("numpy", "h5py", "mpi4py")
 
@@ -47,8 +53,10 @@ def gather(backend: Backend, access: Access, session: Session, target: str) -> d
         "machine": machine(),
         "mpi": session.hello["mpi"],
         "launcher": {
-            "name": launcher.name, "version": launcher.found.version,
-            "emulated": launcher.emulated, "options": list(launcher.options),
+            "name": launcher.name,
+            "version": launcher.found.version,
+            "emulated": launcher.emulated,
+            "options": list(launcher.options),
         },
         "nodes": sorted({rank["host"] for rank in session.hello["ranks"]}),
         "target": {"name": target, "backend": backend.name, **backend.describe(access)},

@@ -76,8 +76,14 @@ class Settings:
 class Runner:
     """Carries out runs on one attachment."""
 
-    def __init__(self, session: Session, access: Access, journal: Path, settings: Settings,
-                 provenance: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        access: Access,
+        journal: Path,
+        settings: Settings,
+        provenance: Mapping[str, Any],
+    ) -> None:
         self.session = session
         self.access = access
         self.journal = journal
@@ -104,15 +110,27 @@ class Runner:
         if outputs:
             phases = job.workload.parse(outputs)
         record = RunRecord(
-            case=job.case.canonical, case_id=job.case.case_id, work_id=job.case.work_id,
-            repetition=job.repetition, attempt=job.attempt, block=job.block,
-            attachment=job.attachment, session=self.provenance["session"],
-            job=os.environ.get("SLURM_JOB_ID", ""), status=status, error=error,
-            failure=failure, engine=self._engine(job), engine_version=job.engine.version,
-            argv=tuple(gathered.argv), coordinates=job.coordinates,
+            case=job.case.canonical,
+            case_id=job.case.case_id,
+            work_id=job.case.work_id,
+            repetition=job.repetition,
+            attempt=job.attempt,
+            block=job.block,
+            attachment=job.attachment,
+            session=self.provenance["session"],
+            job=os.environ.get("SLURM_JOB_ID", ""),
+            status=status,
+            error=error,
+            failure=failure,
+            engine=self._engine(job),
+            engine_version=job.engine.version,
+            argv=tuple(gathered.argv),
+            coordinates=job.coordinates,
             environment={**self.provenance["environment"], "realised": dict(job.realised)},
             started=started,
-            duration=time.monotonic() - begin, ranks=gathered.ranks, phases=tuple(phases),
+            duration=time.monotonic() - begin,
+            ranks=gathered.ranks,
+            phases=tuple(phases),
             monitor=self._monitor(gathered),
             evidence=gathered.evidence,
         )
@@ -134,8 +152,13 @@ class Runner:
         return assemble.monitor(list(merged.values()))
 
     # -- the steps -------------------------------------------------------------------------
-    def _steps(self, job: Job, deadline: float, gathered: Gathered, outputs: list[Output],
-               ) -> None:
+    def _steps(
+        self,
+        job: Job,
+        deadline: float,
+        gathered: Gathered,
+        outputs: list[Output],
+    ) -> None:
         self._world(job, gathered)
         root = self._make_directory(job)
         try:
@@ -158,14 +181,17 @@ class Runner:
         kernels = {rank["boot_id"] for rank in ranks}
         per_kernel = threads * geometry.nodes // max(len(kernels), 1)
         gathered.evidence["world"] = {
-            "asked_ranks": geometry.processes, "got_ranks": len(ranks),
-            "asked_nodes": geometry.nodes, "got_nodes": len({rank["node"] for rank in ranks}),
-            "kernels": len(kernels), "oversubscribed": per_kernel > cpus,
+            "asked_ranks": geometry.processes,
+            "got_ranks": len(ranks),
+            "asked_nodes": geometry.nodes,
+            "got_nodes": len({rank["node"] for rank in ranks}),
+            "kernels": len(kernels),
+            "oversubscribed": per_kernel > cpus,
             "emulated_nodes": len(kernels) < geometry.nodes,
         }
         on_target = False
         if isinstance(self.access, PathAccess):
-            on_target = self.settings.out.stat().st_dev == os.stat(self.access.path).st_dev
+            on_target = self.settings.out.stat().st_dev == Path(self.access.path).stat().st_dev
         gathered.evidence["output"] = {"on_target": on_target}
 
     def _make_directory(self, job: Job) -> str:
@@ -188,7 +214,10 @@ class Runner:
     def _settle(self, step: Step, deadline: float, gathered: Gathered) -> None:
         timeout = self.settings.settle_timeout
         answers = self.session.call(
-            "settle", self.access.to_json(), self.journal, timeout + left(deadline),
+            "settle",
+            self.access.to_json(),
+            self.journal,
+            timeout + left(deadline),
             timeout=timeout,
         )
         values = [answer["value"] for answer in answers]
@@ -198,17 +227,29 @@ class Runner:
     def _cache(self, job: Job, step: Step, deadline: float, gathered: Gathered) -> None:
         files = [str(Path(job.name) / name) for name in step.files or ("",)]
         answers = self.session.call(
-            "cache", self.access.to_json(), self.journal, left(deadline),
-            state=job.case.cache, files=files, method=self.settings.cache_method,
+            "cache",
+            self.access.to_json(),
+            self.journal,
+            left(deadline),
+            state=job.case.cache,
+            files=files,
+            method=self.settings.cache_method,
         )
         values = [answer["value"] for answer in answers]
         gathered.put(
-            "cache", step.name, {"declared": job.case.cache, "reads": True, **values[0],
-                                 "kernels": values},
+            "cache",
+            step.name,
+            {"declared": job.case.cache, "reads": True, **values[0], "kernels": values},
         )
 
-    def _step(self, job: Job, step: Step, root: str, deadline: float, gathered: Gathered,
-              ) -> list[Output]:
+    def _step(
+        self,
+        job: Job,
+        step: Step,
+        root: str,
+        deadline: float,
+        gathered: Gathered,
+    ) -> list[Output]:
         if isinstance(step.what, Argv):
             return self._program(job, step, step.what, root, deadline, gathered)
         what: dict[str, Any] = asdict(step.what)
@@ -228,14 +269,30 @@ class Runner:
             raise RunFailed(assemble.failure_text(failure, reply.message["ranks"]), **failure)
         return [Output(step.name, "", 0, phase=phase)] if step.role == "timed" else []
 
-    def _command(self, job: Job, step: Step, kind: str, what: Mapping[str, Any], root: str,
-                 deadline: float, gathered: Gathered) -> Any:
+    def _command(
+        self,
+        job: Job,
+        step: Step,
+        kind: str,
+        what: Mapping[str, Any],
+        root: str,
+        deadline: float,
+        gathered: Gathered,
+    ) -> Any:
         geometry = job.case.geometry
         command = {
-            "do": "step", "to": self.session.members(geometry), "kind": kind, "what": what,
-            "where": step.where, "root": root, "access": self.access.to_json(),
-            "nodes": geometry.nodes, "threads": geometry.threads, "seed": job.seed,
-            "affinity": self.settings.affinity, "sample": step.role == "timed",
+            "do": "step",
+            "to": self.session.members(geometry),
+            "kind": kind,
+            "what": what,
+            "where": step.where,
+            "root": root,
+            "access": self.access.to_json(),
+            "nodes": geometry.nodes,
+            "threads": geometry.threads,
+            "seed": job.seed,
+            "affinity": self.settings.affinity,
+            "sample": step.role == "timed",
             "oversubscribed": gathered.evidence["world"]["oversubscribed"],
             "timeout": left(deadline),
         }
@@ -244,17 +301,26 @@ class Runner:
         if step.role == "timed":
             kernels = reply.message["kernels"]
             gathered.kernels[step.name] = kernels
-            gathered.put("counters", step.name, [
-                {"host": k["host"], "before": k["kernel"]["before"], "after": k["kernel"]["after"]}
-                for k in kernels
-            ])
+            gathered.put(
+                "counters",
+                step.name,
+                [
+                    {
+                        "host": k["host"],
+                        "before": k["kernel"]["before"],
+                        "after": k["kernel"]["after"],
+                    }
+                    for k in kernels
+                ],
+            )
             gathered.put("cpu", step.name, {k["host"]: k["kernel"]["cpu"] for k in kernels})
             before = gathered.evidence.get("load", {}).get("foreign", 0.0)
             gathered.evidence["load"] = {"foreign": max([before, *map(foreign_share, kernels)])}
         return reply
 
-    def _program(self, job: Job, step: Step, what: Argv, root: str, deadline: float,
-                 gathered: Gathered) -> list[Output]:
+    def _program(
+        self, job: Job, step: Step, what: Argv, root: str, deadline: float, gathered: Gathered
+    ) -> list[Output]:
         argv = tuple(word.replace("{path}", root) for word in what.argv)
         gathered.argv.append(argv)
         if step.where != "mpi":
@@ -271,21 +337,28 @@ class Runner:
         for answer in answers:
             where = f"{step.name} on {answer['host']}" if answer["host"] else step.name
             if "error" in answer:
-                raise RunFailed(f"{where} raised {answer['error']}", rank=answer["rank"],
-                                host=answer["host"])
+                raise RunFailed(
+                    f"{where} raised {answer['error']}", rank=answer["rank"], host=answer["host"]
+                )
             if answer.get("timed_out"):
                 raise RunFailed(f"{where}: the program passed its deadline", "timeout")
             if answer.get("returncode"):
                 tail = " | ".join(answer["stderr"].strip().splitlines()[-3:])
                 raise RunFailed(
                     f"{where}: the program ended with status {answer['returncode']}: {tail}",
-                    host=answer["host"], returncode=answer["returncode"],
+                    host=answer["host"],
+                    returncode=answer["returncode"],
                 )
         return [
             Output(
-                step=step.name, host=a["host"], rank=a["rank"],
-                returncode=a.get("returncode", 0), stdout=a.get("stdout", ""),
-                stderr=a.get("stderr", ""), value=a.get("value") or {}, began=a["began"],
+                step=step.name,
+                host=a["host"],
+                rank=a["rank"],
+                returncode=a.get("returncode", 0),
+                stdout=a.get("stdout", ""),
+                stderr=a.get("stderr", ""),
+                value=a.get("value") or {},
+                began=a["began"],
                 ended=a["ended"],
             )
             for a in answers
@@ -310,10 +383,18 @@ def left(deadline: float) -> float:
 def failed_record(job: Job, reason: str) -> RunRecord:
     """The record of a run that could not even be begun."""
     return RunRecord(
-        case=job.case.canonical, case_id=job.case.case_id, work_id=job.case.work_id,
-        repetition=job.repetition, attempt=job.attempt, block=job.block,
-        attachment=job.attachment, session="", status="failed", error=reason,
-        engine=job.engine.name, engine_version=job.engine.version,
+        case=job.case.canonical,
+        case_id=job.case.case_id,
+        work_id=job.case.work_id,
+        repetition=job.repetition,
+        attempt=job.attempt,
+        block=job.block,
+        attachment=job.attachment,
+        session="",
+        status="failed",
+        error=reason,
+        engine=job.engine.name,
+        engine_version=job.engine.version,
         started=datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
         coordinates=job.coordinates,
     )

@@ -65,9 +65,9 @@ def moved(record: RunRecord, phase: Phase, *names: str) -> dict[str, float] | No
     return differences
 
 
-def transferred(record: RunRecord, phase: Phase, direction: Literal["read", "written"]) -> (
-    dict[str, float] | None
-):
+def transferred(
+    record: RunRecord, phase: Phase, direction: Literal["read", "written"]
+) -> dict[str, float] | None:
     """Counters of bytes that really came from, or went to, storage; None if there are none.
 
     The disk below an image counts where there is one: a loop device shows traffic that the

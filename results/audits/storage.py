@@ -78,9 +78,12 @@ def memory_reference(record: RunRecord) -> Iterator[Remark]:
     caches = record.evidence.get("cache", {}).items()
     names = sorted(name for name, cache in caches if cache.get("state") == "memory")
     if names:
-        yield "info", "", "the files lie in memory: a reference, not a storage system", {
-            "phases": names
-        }
+        yield (
+            "info",
+            "",
+            "the files lie in memory: a reference, not a storage system",
+            {"phases": names},
+        )
 
 
 def write_not_flushed(record: RunRecord) -> Iterator[Remark]:
@@ -99,7 +102,8 @@ def write_not_flushed(record: RunRecord) -> Iterator[Remark]:
         if synced and counters is None:
             continue
         reason = (
-            "although it was synced" if synced
+            "although it was synced"
+            if synced
             else "and no fsync was asked for: write-back not flushed"
         )
         shown = f"{size(went)} ({went / wanted:.0%})" if counters else "an unknown part"
@@ -138,33 +142,54 @@ def faster_than_network(record: RunRecord) -> Iterator[Remark]:
 
 AUDITS = (
     Audit(
-        "read-served-by-cache", 1, "phase", read_served_by_cache,
+        "read-served-by-cache",
+        1,
+        "phase",
+        read_served_by_cache,
         "find the cache (page cache of an image file, client, server, a compressing or "
         "deduplicating store) and empty it, or declare the state warm",
     ),
     Audit(
-        "cache-state-not-reached", 1, "run", cache_state_not_reached,
+        "cache-state-not-reached",
+        1,
+        "run",
+        cache_state_not_reached,
         "see the method and its facts; as root, set the method of cold to drop_caches",
     ),
     Audit(
-        "evidence-missing", 1, "phase", evidence_missing,
+        "evidence-missing",
+        1,
+        "phase",
+        evidence_missing,
         "compare with a working set larger than the memory of clients and servers together",
     ),
     Audit(
-        "memory-reference", 1, "run", memory_reference,
+        "memory-reference",
+        1,
+        "run",
+        memory_reference,
         "do not rank it among storage systems",
     ),
     Audit(
-        "write-not-flushed", 1, "phase", write_not_flushed,
+        "write-not-flushed",
+        1,
+        "phase",
+        write_not_flushed,
         "use fsync: end, or work that is larger than memory; blocks that were written several "
         "times reach the device once",
     ),
     Audit(
-        "faster-than-device", 1, "phase", faster_than_device,
+        "faster-than-device",
+        1,
+        "phase",
+        faster_than_device,
         "a cache or a wrong limit: check both before using the number",
     ),
     Audit(
-        "faster-than-network", 1, "phase", faster_than_network,
+        "faster-than-network",
+        1,
+        "phase",
+        faster_than_network,
         "a client's cache or a wrong limit: check both before using the number",
     ),
 )

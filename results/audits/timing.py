@@ -153,23 +153,38 @@ def ended_early(record: RunRecord) -> Iterator[Remark]:
 AUDITS = (
     Audit("too-short", 1, "phase", too_short, "give it more work, or a fixed time"),
     Audit(
-        "not-stationary", 1, "phase", not_stationary,
+        "not-stationary",
+        1,
+        "phase",
+        not_stationary,
         "look at the series; run longer, or declare and reach the device state that is meant",
     ),
     Audit(
-        "stragglers", 1, "phase", stragglers,
+        "stragglers",
+        1,
+        "phase",
+        stragglers,
         "look at the workers' ends and hosts; a fixed time with wear-out shows the rate before",
     ),
     Audit(
-        "clock-uncertainty", 1, "phase", clock_uncertainty,
+        "clock-uncertainty",
+        1,
+        "phase",
+        clock_uncertainty,
         "run longer, or on a quieter network between the nodes",
     ),
     Audit(
-        "overhead", 1, "phase", overhead,
+        "overhead",
+        1,
+        "phase",
+        overhead,
         "switch verify off, or use the C player if this was the Python one",
     ),
     Audit(
-        "ended-early", 1, "phase", ended_early,
+        "ended-early",
+        1,
+        "phase",
+        ended_early,
         "a cold read is not begun again because its data is cached then: give it more data",
     ),
 )

@@ -35,8 +35,12 @@ def check(as_json: common.Json = False) -> None:
     last = ""
     for item in items:
         mark = "[green]yes[/]" if item.ok else "[yellow]no[/]"
-        table.add_row(item.kind if item.kind != last else "", item.name, mark,
-                      escape(item.version if item.ok else item.reason))
+        table.add_row(
+            item.kind if item.kind != last else "",
+            item.name,
+            mark,
+            escape(item.version if item.ok else item.reason),
+        )
         last = item.kind
     common.console().print(table)
 
@@ -72,7 +76,10 @@ def _engines() -> Iterator[Item]:
 
     fast = player.engine_name() == player.ENGINE_C
     yield Item(
-        "engine", player.ENGINE_C, fast, f"version {player.VERSION}",
+        "engine",
+        player.ENGINE_C,
+        fast,
+        f"version {player.VERSION}",
         "not built: install a C compiler and install fsmatrix again",
     )
     yield Item("engine", player.ENGINE_PYTHON, True, f"version {player.VERSION}; slower")
@@ -85,5 +92,3 @@ def _launchers() -> Iterator[Item]:
         found = LAUNCHERS.load(name).probe()
         version = f"{found.version} ({found.program})" if found.program else found.version
         yield Item("launcher", name, found.ok, version, found.reason)
-
-

@@ -33,6 +33,10 @@ def collect(
         common.print_json({"file": str(merged), "runs": len(store.ids()), "left_out": damaged})
         return
     for entry in damaged:
-        console.print(f"left out: {entry['path']}: {entry['reason']}", style="yellow",
-                      highlight=False, markup=False)
+        console.print(
+            f"left out: {entry['path']}: {entry['reason']}",
+            style="yellow",
+            highlight=False,
+            markup=False,
+        )
     console.print(f"{len(store.ids()) - len(damaged)} runs in {merged}", highlight=False)

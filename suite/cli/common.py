@@ -35,8 +35,12 @@ def console() -> Console:
     return Console()
 
 
-def request(sets: list[str] | None, only: list[str] | None, shard: str, seed: int | None,
-            ) -> Request:
+def request(
+    sets: list[str] | None,
+    only: list[str] | None,
+    shard: str,
+    seed: int | None,
+) -> Request:
     """The request that the options make."""
     return Request(tuple(sets or ()), tuple(only or ()), _shard(shard), seed)
 

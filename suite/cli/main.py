@@ -21,7 +21,10 @@ from fsmatrix.suite.cli import (
 BAD_INPUT = 2
 
 app = typer.Typer(
-    name="fsmatrix", no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False,
+    name="fsmatrix",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
     help="Compares file systems: plans, runs and reports benchmark campaigns.\n\n"
     "Start with: [bold]fsmatrix check[/], then [bold]fsmatrix run quickstart -o out[/].",
 )

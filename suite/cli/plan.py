@@ -50,7 +50,9 @@ def plan(
 
 def _matrix(out: Console, data: dict[str, Any]) -> None:
     targets = list(dict.fromkeys(cell["target"] for cell in data["matrix"]))
-    table = Table("workload", *map(escape, targets), title="workload x target", title_justify="left")
+    table = Table(
+        "workload", *map(escape, targets), title="workload x target", title_justify="left"
+    )
     entries = list(dict.fromkeys(cell["entry"] for cell in data["matrix"]))
     cells = {(cell["entry"], cell["target"]): cell for cell in data["matrix"]}
     for entry in entries:
@@ -58,8 +60,11 @@ def _matrix(out: Console, data: dict[str, Any]) -> None:
         for target in targets:
             cell = cells[entry, target]
             text = f"{cell['cases'] - cell['impossible']} cases"
-            row.append(text + "".join(f"\n[red]{escape(r)}[/]" for r in cell["reasons"])
-                       + "".join(f"\n[dim]{escape(n)}[/]" for n in cell["notes"]))
+            row.append(
+                text
+                + "".join(f"\n[red]{escape(r)}[/]" for r in cell["reasons"])
+                + "".join(f"\n[dim]{escape(n)}[/]" for n in cell["notes"])
+            )
         table.add_row(escape(entry), *row)
     out.print(table)
 
@@ -72,8 +77,9 @@ def _size(out: Console, data: dict[str, Any]) -> None:
         f"{len(data['cases'])} cases x {data['repetitions']} repetitions = {cost['runs']} runs "
         f"in {cost['attachments']} attachments; seed {data['seed']}"
     )
-    space = ", ".join(f"{escape(name)} {format_size(size, 1)}"
-                      for name, size in cost["space"].items())
+    space = ", ".join(
+        f"{escape(name)} {format_size(size, 1)}" for name, size in cost["space"].items()
+    )
     out.print(
         f"about {cost['seconds'] / 60:.0f} min, space {space}, "
         f"{format_size(cost['written'], 1)} written in all"
@@ -87,12 +93,27 @@ def _size(out: Console, data: dict[str, Any]) -> None:
 
 
 def _order(out: Console, data: dict[str, Any]) -> None:
-    table = Table("block", "attachment", "target", "level", "nodes", "runs", box=None,
-                  title="order", title_justify="left")
+    table = Table(
+        "block",
+        "attachment",
+        "target",
+        "level",
+        "nodes",
+        "runs",
+        box=None,
+        title="order",
+        title_justify="left",
+    )
     for plot in data["order"][:SHOWN_PLOTS]:
         level = ", ".join(f"{k}={v}" for k, v in plot["level"].items())
-        table.add_row(str(plot["block"]), plot["attachment"], escape(plot["target"]),
-                      escape(level), str(plot["geometry"]["nodes"]), str(len(plot["runs"])))
+        table.add_row(
+            str(plot["block"]),
+            plot["attachment"],
+            escape(plot["target"]),
+            escape(level),
+            str(plot["geometry"]["nodes"]),
+            str(len(plot["runs"])),
+        )
     out.print(table)
     if len(data["order"]) > SHOWN_PLOTS:
         out.print(f"... and {len(data['order']) - SHOWN_PLOTS} more (--json has all)")

@@ -29,9 +29,15 @@ class LiveProgress:
 
     def __init__(self, total: int, console: Console) -> None:
         self._bar = Progress(
-            SpinnerColumn(), TextColumn("[bold]{task.fields[where]}"), BarColumn(),
-            MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"),
-            TimeRemainingColumn(), TextColumn("{task.fields[trouble]}"), console=console,
+            SpinnerColumn(),
+            TextColumn("[bold]{task.fields[where]}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[trouble]}"),
+            console=console,
         )
         self._task = self._bar.add_task("runs", total=total, where="start", trouble="")
         self._failed = 0
@@ -45,7 +51,9 @@ class LiveProgress:
 
     def __call__(self, event: Event) -> None:
         if event.what in LOUD:
-            self._bar.console.print(f"[yellow]{event.what}[/]: {escape(event.text)}", highlight=False)
+            self._bar.console.print(
+                f"[yellow]{event.what}[/]: {escape(event.text)}", highlight=False
+            )
         if event.what == "run":
             self._bar.update(self._task, where=_where(event))
         if event.what == "skipped":
@@ -71,8 +79,9 @@ class QuietLog:
 
     def __call__(self, event: Event) -> None:
         if event.what in (*LOUD, "attach", "end"):
-            self._console.print(f"{event.what}: {event.text}", highlight=False, markup=False,
-                                soft_wrap=True)
+            self._console.print(
+                f"{event.what}: {event.text}", highlight=False, markup=False, soft_wrap=True
+            )
 
 
 class JsonLog(QuietLog):

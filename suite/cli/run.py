@@ -69,15 +69,13 @@ def run(
         console.print(f"note: {warning}", highlight=False, markup=False)
     with listener(mode, made.estimate.runs, console) as tell:
         summary = execute(made, out, Options(resume, retry_failed), tell)
-    written = _finish(out, made.request.shard, report and not summary.interrupted, mode)
+    written = _finish(out, made.request.shard, report and not summary.interrupted)
     if mode != "json":
         _tell(console, summary, written, out)
-    raise typer.Exit(
-        INTERRUPTED if summary.interrupted else SOME_FAILED if summary.failures else 0
-    )
+    raise typer.Exit(INTERRUPTED if summary.interrupted else SOME_FAILED if summary.failures else 0)
 
 
-def _finish(out: Path, shard: tuple[int, int], wanted: bool, mode: Mode) -> Path | None:
+def _finish(out: Path, shard: tuple[int, int], wanted: bool) -> Path | None:
     """Merge and report; only the whole campaign has a report of its own."""
     if not wanted or shard != (1, 1):
         return None

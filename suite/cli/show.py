@@ -32,8 +32,9 @@ def show(
 
     for name in metric or ():
         if name not in METRICS:
-            raise refuse(Origin(f"--metric {name}"), "", "no such metric" +
-                         did_you_mean(name, METRICS))
+            raise refuse(
+                Origin(f"--metric {name}"), "", "no such metric" + did_you_mean(name, METRICS)
+            )
     dataset = open_campaign(common.campaign_file(results))
     summary = summarise(dataset, include_reference=reference)
     if as_json:
@@ -43,6 +44,11 @@ def show(
     data = rows(dataset)
     failed = data.where(data["status"] != "ok")
     for run, status, error in zip(failed["run_id"], failed["status"], failed["error"], strict=True):
-        console.print(printable(f"{status} {run}: {error}"), style="red", highlight=False,
-                      markup=False, soft_wrap=True)
+        console.print(
+            printable(f"{status} {run}: {error}"),
+            style="red",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
     console.print(summary.table(metric or TABLE_METRICS))

@@ -65,9 +65,7 @@ class Launcher(ABC):
         """Whether it can be used here: its program, version and library."""
 
     @abstractmethod
-    def command(
-        self, argv: Sequence[str], geometry: Geometry, env: Mapping[str, str]
-    ) -> list[str]:
+    def command(self, argv: Sequence[str], geometry: Geometry, env: Mapping[str, str]) -> list[str]:
         """The argv that starts `argv` with this geometry, `env` given to every rank."""
 
     def environment(self) -> dict[str, str]:
@@ -117,8 +115,12 @@ def find_program(names: Sequence[str], pattern: str) -> tuple[str, str]:
 def _version_text(program: str) -> str:
     try:
         done = subprocess.run(
-            [program, "--version"], capture_output=True, text=True, timeout=PROBE_SECONDS,
-            check=False, stdin=subprocess.DEVNULL,
+            [program, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=PROBE_SECONDS,
+            check=False,
+            stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

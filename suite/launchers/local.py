@@ -19,9 +19,7 @@ class Local(Launcher):
     def probe(cls) -> Probe:
         return Probe(True, program=sys.executable, version="one process, no MPI")
 
-    def command(
-        self, argv: Sequence[str], geometry: Geometry, env: Mapping[str, str]
-    ) -> list[str]:
+    def command(self, argv: Sequence[str], geometry: Geometry, env: Mapping[str, str]) -> list[str]:
         if geometry.processes != 1:
             raise LauncherError(
                 f"the launcher 'local' starts one process, not {geometry.processes}: "

@@ -27,9 +27,7 @@ class Mpiexec(Launcher):
         library = find_library(program, (ABI_NAME, "libmpich.so.12"))
         return Probe(True, program, version, library=library)
 
-    def command(
-        self, argv: Sequence[str], geometry: Geometry, env: Mapping[str, str]
-    ) -> list[str]:
+    def command(self, argv: Sequence[str], geometry: Geometry, env: Mapping[str, str]) -> list[str]:
         words = [self.found.program, "-n", str(geometry.processes), "-bind-to", "none"]
         words += ["-ppn", str(geometry.processes_per_node)]
         hosts = self.place(geometry)

@@ -23,9 +23,7 @@ class Mpirun(Launcher):
         library = find_library(program, ("libmpi.so.40", "libmpi.so"))
         return Probe(True, program, version, library=library)
 
-    def command(
-        self, argv: Sequence[str], geometry: Geometry, env: Mapping[str, str]
-    ) -> list[str]:
+    def command(self, argv: Sequence[str], geometry: Geometry, env: Mapping[str, str]) -> list[str]:
         per_node = geometry.processes_per_node
         words = [self.found.program, "-n", str(geometry.processes), "--bind-to", "none"]
         if self.found.major >= 5:

@@ -47,7 +47,7 @@ def main() -> None:
     except ChannelClosed:
         sys.stdout.flush()
         os._exit(0 if comm.rank else 70)  # type: ignore[attr-defined]
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - told to the conductor, then it ends
         facts = {
             "rank": comm.rank,  # type: ignore[attr-defined]
             "host": platform.node(),

@@ -90,8 +90,13 @@ class Reply:
 class Session:
     """One MPI world that stays up; use as a context manager."""
 
-    def __init__(self, launcher: Launcher, geometry: Geometry, stop: StopFlag,
-                 start_seconds: float = START_SECONDS) -> None:
+    def __init__(
+        self,
+        launcher: Launcher,
+        geometry: Geometry,
+        stop: StopFlag,
+        start_seconds: float = START_SECONDS,
+    ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="fsmatrix-session-")
         self.launcher = replace(launcher, scratch=self._folder.name)
         self.geometry = geometry
@@ -117,8 +122,10 @@ class Session:
         env = self.launcher.environment()
         self._process = subprocess.Popen(
             self.launcher.command(argv, self.geometry, env),
-            env=clean_environment(env), stdin=subprocess.DEVNULL,
-            stdout=self._capture("stdout"), stderr=self._capture("stderr"),
+            env=clean_environment(env),
+            stdin=subprocess.DEVNULL,
+            stdout=self._capture("stdout"),
+            stderr=self._capture("stderr"),
             start_new_session=True,
         )
         self.alive = True
@@ -206,7 +213,8 @@ class Session:
     def members(self, geometry: Geometry) -> list[int]:
         """World ranks of a run: the same number on each of its nodes."""
         return [
-            rank["rank"] for rank in self.hello["ranks"]
+            rank["rank"]
+            for rank in self.hello["ranks"]
             if rank["node"] < geometry.nodes and rank["node_rank"] < geometry.processes_per_node
         ]
 
@@ -225,12 +233,27 @@ class Session:
         deadline = time.monotonic() + seconds
         return self._receive(deadline, f"no answer within {seconds:g} s", urgent)
 
-    def call(self, function: str, access: Mapping[str, Any], journal: Path, seconds: float,
-             urgent: bool = False, **arguments: Any) -> list[dict[str, Any]]:
+    def call(
+        self,
+        function: str,
+        access: Mapping[str, Any],
+        journal: Path,
+        seconds: float,
+        urgent: bool = False,
+        **arguments: Any,
+    ) -> list[dict[str, Any]]:
         """A backend's node-side method on every kernel; SessionError with what failed."""
         reply = self.request(
-            {"do": "call", "to": self.kernels, "function": function, "access": dict(access),
-             "journal": str(journal), "arguments": arguments}, seconds, urgent,
+            {
+                "do": "call",
+                "to": self.kernels,
+                "function": function,
+                "access": dict(access),
+                "journal": str(journal),
+                "arguments": arguments,
+            },
+            seconds,
+            urgent,
         )
         return self.checked(reply, function)
 
@@ -240,8 +263,9 @@ class Session:
         answers: list[dict[str, Any]] = reply.message["answers"]
         for answer in answers:
             if "error" in answer:
-                raise SessionError(f"{what} on {answer['host']}: {answer['error']}",
-                                   host=answer["host"])
+                raise SessionError(
+                    f"{what} on {answer['host']}: {answer['error']}", host=answer["host"]
+                )
         return answers
 
     def _receive(self, deadline: float, late: str, urgent: bool = False) -> Reply:

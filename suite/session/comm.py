@@ -54,6 +54,7 @@ class SoloComm:
         return array
 
     def part(self, members: Sequence[int]) -> SoloComm:
+        del members
         return self
 
 

@@ -28,8 +28,11 @@ class DeadlinePassed(SessionError):
     """It did not answer in time."""
 
 
-def explain_death(printed: str, returncode: int | None, ranks: Sequence[Mapping[str, Any]],
-                  ) -> SessionDied:
+def explain_death(
+    printed: str,
+    returncode: int | None,
+    ranks: Sequence[Mapping[str, Any]],
+) -> SessionDied:
     """Why a session ended: from a rank's own words, the launcher's, or its exit status."""
     for line in printed.splitlines():
         if line.startswith(ERROR_MARK):
@@ -45,13 +48,18 @@ def explain_death(printed: str, returncode: int | None, ranks: Sequence[Mapping[
             number = re.search(r"signal (\d+)|EXIT CODE: (\d+)", tail)
             code = int(next(filter(None, number.groups()))) if number else 0
             how = f"was ended by signal {code} ({_signal_name(code)})" if code else "ended"
-            return SessionDied(f"rank {rank['rank']} on {rank['host']} (pid {rank['pid']}) {how}",
-                               rank=rank["rank"], host=rank["host"], signal=code)
+            return SessionDied(
+                f"rank {rank['rank']} on {rank['host']} (pid {rank['pid']}) {how}",
+                rank=rank["rank"],
+                host=rank["host"],
+                signal=code,
+            )
     last = " | ".join(printed.strip().splitlines()[-5:]) or "no message"
     if returncode is not None and returncode < 0:
         name = _signal_name(-returncode)
-        return SessionDied(f"the session was ended by signal {-returncode} ({name}): {last}",
-                           signal=-returncode)
+        return SessionDied(
+            f"the session was ended by signal {-returncode} ({name}): {last}", signal=-returncode
+        )
     return SessionDied(f"the session ended with status {returncode}: {last}")
 
 

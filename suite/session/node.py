@@ -28,14 +28,20 @@ def backend_of(access: Mapping[str, Any]) -> tuple[Any, Any]:
     return registry.BACKENDS.load(access["backend"]), access_from_json(access)
 
 
-def call(function: str, access: Mapping[str, Any], journal: str, arguments: Mapping[str, Any],
-         ) -> Any:
+def call(
+    function: str,
+    access: Mapping[str, Any],
+    journal: str,
+    arguments: Mapping[str, Any],
+) -> Any:
     """Call one node-side method of a backend; its answer as JSON-able data."""
     from fsmatrix.backends.journal import Journal
 
     backend, where = backend_of(access)
     if function in ("mount", "unmount"):
-        return getattr(backend, function)(where, Journal(Path(journal) / f"{platform.node()}.jsonl"))
+        return getattr(backend, function)(
+            where, Journal(Path(journal) / f"{platform.node()}.jsonl")
+        )
     if function in ("cache", "settle", "counters", "health"):
         answer = getattr(backend, function)(where, **arguments)
         return dataclasses.asdict(answer) if dataclasses.is_dataclass(answer) else answer  # type: ignore[arg-type]
@@ -47,8 +53,11 @@ def cpu_times() -> dict[str, float]:
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
     user, nice, system, idle, iowait, irq, softirq, steal = (int(x) / 100 for x in fields[:8])
     return {
-        "cpu_busy": user + nice + system + irq + softirq, "cpu_idle": idle,
-        "cpu_iowait": iowait, "cpu_steal": steal, "cpu_user": user + nice,
+        "cpu_busy": user + nice + system + irq + softirq,
+        "cpu_idle": idle,
+        "cpu_iowait": iowait,
+        "cpu_steal": steal,
+        "cpu_user": user + nice,
     }
 
 
@@ -95,7 +104,10 @@ class Sampler:
         whole = sum(cpu.values())
         shares = {name: value / whole if whole else 0.0 for name, value in cpu.items()}
         told = {
-            "before": before, "after": after, "cpu": shares, "cpu_seconds": whole,
+            "before": before,
+            "after": after,
+            "cpu": shares,
+            "cpu_seconds": whole,
             "user_seconds": after["cpu_user"] - before["cpu_user"],
         }
         return told, arrays

@@ -17,8 +17,21 @@ from dataclasses import dataclass
 GRACE = 3.0
 # What MPI libraries and process managers put into the environment of their ranks.
 MPI_PREFIXES = (
-    "OMPI_", "PMIX_", "PMI_", "PMI2_", "PRTE_", "OPAL_", "ORTE_", "HYDRA_", "HYDI_", "MPIR_",
-    "MPI_LOCAL", "I_MPI_HYDRA", "MPIEXEC_", "PALS_", "MPI4PY_",
+    "OMPI_",
+    "PMIX_",
+    "PMI_",
+    "PMI2_",
+    "PRTE_",
+    "OPAL_",
+    "ORTE_",
+    "HYDRA_",
+    "HYDI_",
+    "MPIR_",
+    "MPI_LOCAL",
+    "I_MPI_HYDRA",
+    "MPIEXEC_",
+    "PALS_",
+    "MPI4PY_",
 )
 
 
@@ -40,14 +53,24 @@ def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return kept | dict(extra or {})
 
 
-def run(argv: Sequence[str], cwd: str, timeout: float, env: Mapping[str, str] | None = None,
-        ) -> Finished:
+def run(
+    argv: Sequence[str],
+    cwd: str,
+    timeout: float,
+    env: Mapping[str, str] | None = None,
+) -> Finished:
     """Run a program to its end or its deadline (SIGTERM, then SIGKILL, to its group)."""
     began = time.time()
     try:
         process = subprocess.Popen(
-            list(argv), cwd=cwd, env=clean_environment(env), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+            list(argv),
+            cwd=cwd,
+            env=clean_environment(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
             start_new_session=True,
         )
     except OSError as error:

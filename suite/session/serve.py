@@ -29,8 +29,11 @@ class Server:
         self.world = World(comm, conductor)
         self.allowed = frozenset(self.world.me.cpus)
         self._commands = {
-            "call": self._call, "step": self._step, "mkdir": self._mkdir,
-            "rmdir": self._rmdir, "quit": self._quit,
+            "call": self._call,
+            "step": self._step,
+            "mkdir": self._mkdir,
+            "rmdir": self._rmdir,
+            "quit": self._quit,
         }
         if conductor is not None:
             hello = {"ranks": [asdict(rank) for rank in self.world.ranks], "mpi": library}
@@ -66,7 +69,7 @@ class Server:
             answer["value"] = node.call(
                 command["function"], command["access"], command["journal"], command["arguments"]
             )
-        except Exception as error:  # every failure of a backend is an answer
+        except Exception as error:  # noqa: BLE001 - every failure of a backend is an answer
             answer["error"] = f"{type(error).__name__}: {error}"
         gathered = comm.gather(answer)
         if gathered is not None:
@@ -116,8 +119,12 @@ class Server:
     # -- parts of a step -------------------------------------------------------------------
     def _place(self, command: Mapping[str, Any], comm: Comm) -> Place:
         return Place(
-            rank=comm.rank, ranks=comm.size, node=self.world.me.node, nodes=command["nodes"],
-            threads=command["threads"], seed=command["seed"],
+            rank=comm.rank,
+            ranks=comm.size,
+            node=self.world.me.node,
+            nodes=command["nodes"],
+            threads=command["threads"],
+            seed=command["seed"],
         )
 
     def _offset(self, comm: Comm, command: Mapping[str, Any]) -> Offset:
@@ -145,11 +152,19 @@ class Server:
         first = self.world.me.node_rank * place.threads
         os.sched_setaffinity(0, {cpus[(first + i) % len(cpus)] for i in range(place.threads)})
 
-    def _collect(self, comm: Comm, reply: Reply, seen: tuple[dict[str, Any], Arrays] | None,
-                 command: Mapping[str, Any], user: float) -> Reply:
+    def _collect(
+        self,
+        comm: Comm,
+        reply: Reply,
+        seen: tuple[dict[str, Any], Arrays] | None,
+        command: Mapping[str, Any],
+        user: float,
+    ) -> Reply:
         """Add what every rank and every sampled kernel tells."""
         own: dict[str, Any] = {
-            "name": self.world.me.kernel, "host": self.world.me.host, "user": user,
+            "name": self.world.me.kernel,
+            "host": self.world.me.host,
+            "user": user,
         }
         if seen is not None:
             own["kernel"] = seen[0]
@@ -168,16 +183,26 @@ class Server:
         ]
         return message, arrays
 
-    def _stream(self, command: Mapping[str, Any], place: Place, comm: Comm, offset: Offset,
-                ) -> Reply:
+    def _stream(
+        self,
+        command: Mapping[str, Any],
+        place: Place,
+        comm: Comm,
+        offset: Offset,
+    ) -> Reply:
         from fsmatrix.suite.session.stream import run_stream
 
         return run_stream(
             command["what"], command["root"], place, comm, offset, command["oversubscribed"]
         )
 
-    def _function(self, command: Mapping[str, Any], place: Place, comm: Comm, _offset: Offset,
-                  ) -> Reply:
+    def _function(
+        self,
+        command: Mapping[str, Any],
+        place: Place,
+        comm: Comm,
+        _offset: Offset,
+    ) -> Reply:
         """A Python function in every rank; what it raises is the run's error."""
         module, function = str(command["what"]["function"]).split(":")
         own: dict[str, Any] = {"host": self.world.me.host, "rank": place.rank}
@@ -185,13 +210,18 @@ class Server:
         try:
             called = getattr(importlib.import_module(module), function)
             own["value"] = called(command["what"]["params"], place, command["root"])
-        except Exception as error:  # the answer carries it to the run's record
+        except Exception as error:  # noqa: BLE001 - the answer carries it to the record
             own["error"] = f"{type(error).__name__}: {error}"
         own |= {"began": begin, "ended": time.time()}
         return {"outputs": comm.gather(own)}, {}
 
-    def _argv(self, command: Mapping[str, Any], place: Place, comm: Comm, _offset: Offset,
-              ) -> Reply:
+    def _argv(
+        self,
+        command: Mapping[str, Any],
+        place: Place,
+        comm: Comm,
+        _offset: Offset,
+    ) -> Reply:
         """A program once per node (or once), by node leaders, started together."""
         mine = self.world.me.node_rank == 0 and (command["where"] == "node" or place.rank == 0)
         own = None
@@ -204,7 +234,6 @@ class Server:
         return {"outputs": [entry for entry in gathered or () if entry]}, {}
 
     _DO: ClassVar = {"stream": _stream, "function": _function, "argv": _argv}
-
 
 
 def user_seconds() -> float:

@@ -70,8 +70,9 @@ class Played:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def play(player: Player, source: Source, seconds: float, wear_out: float, origin_ns: int,
-         comm: Comm) -> Played:
+def play(
+    player: Player, source: Source, seconds: float, wear_out: float, origin_ns: int, comm: Comm
+) -> Played:
     """Play a stream; with `seconds` until that time, then worn out to the busiest rank."""
     played = Played()
     if not seconds:
@@ -105,8 +106,14 @@ def play(player: Player, source: Source, seconds: float, wear_out: float, origin
     return played
 
 
-def _until(player: Player, source: Source, limit_ns: int, most: int | None, played: Played,
-           first: Chunk | None = None) -> Chunk | None:
+def _until(
+    player: Player,
+    source: Source,
+    limit_ns: int,
+    most: int | None,
+    played: Played,
+    first: Chunk | None = None,
+) -> Chunk | None:
     """Play until `limit_ns` or, if given, `most` operations; what was left of the chunk."""
     player.stop_at(limit_ns)
     chunk = first if first is not None else source.take()
@@ -128,8 +135,14 @@ def _until(player: Player, source: Source, limit_ns: int, most: int | None, play
     return None
 
 
-def run_stream(spec: Mapping[str, Any], root: str, place: Place, comm: Comm, offset: Offset,
-               oversubscribed: bool) -> tuple[dict[str, Any], Arrays]:
+def run_stream(
+    spec: Mapping[str, Any],
+    root: str,
+    place: Place,
+    comm: Comm,
+    offset: Offset,
+    oversubscribed: bool,
+) -> tuple[dict[str, Any], Arrays]:
     """Run one Stream step; the merged phase at rank 0 of `comm`, nothing elsewhere.
 
     `spec` is the step's Stream as a dict, with "seed" (content) and "driver".  All times in
@@ -140,9 +153,15 @@ def run_stream(spec: Mapping[str, Any], root: str, place: Place, comm: Comm, off
     source = Source(generator)
     source.peek()
     player = open_player(
-        spec["driver"], root, slots=spec["slots"], threads=place.threads, seed=spec["seed"],
-        max_op_bytes=spec["max_op_bytes"], fill_ratio=spec["fill_ratio"],
-        count_metadata=spec["metadata"], implementation=spec["implementation"],
+        spec["driver"],
+        root,
+        slots=spec["slots"],
+        threads=place.threads,
+        seed=spec["seed"],
+        max_op_bytes=spec["max_op_bytes"],
+        fill_ratio=spec["fill_ratio"],
+        count_metadata=spec["metadata"],
+        implementation=spec["implementation"],
     )
     try:
         start_ns, began = _agree(comm)
@@ -168,14 +187,21 @@ def _agree(comm: Comm) -> tuple[int, float]:
     return int(start), float(began)
 
 
-def _reduce(comm: Comm, result: PlayerResult, source: Source, origin: int, offset: Offset,
-            ) -> tuple[dict[str, Any], Arrays]:
+def _reduce(
+    comm: Comm,
+    result: PlayerResult,
+    source: Source,
+    origin: int,
+    offset: Offset,
+) -> tuple[dict[str, Any], Arrays]:
     """Everything that the ranks measured, merged: sums by one reduce, times gathered."""
     arrays = _histograms(comm, result)
     width, series = _series(comm, result)
     arrays |= series
-    seconds = [(stamp - origin) / 1e9 if stamp else float("nan") for stamp in
-               (result.first_ns, result.last_ns, result.io_first_ns, result.io_last_ns)]
+    seconds = [
+        (stamp - origin) / 1e9 if stamp else float("nan")
+        for stamp in (result.first_ns, result.last_ns, result.io_first_ns, result.io_last_ns)
+    ]
     seconds.append((result.overhead_ns + source.spent_ns) / 1e9)
     own = {
         "seconds": seconds,
@@ -197,7 +223,8 @@ def _reduce(comm: Comm, result: PlayerResult, source: Source, origin: int, offse
             errno[name] = errno.get(name, 0) + count
     failures = [
         {"rank": rank, **entry["first_error"]}
-        for rank, entry in enumerate(gathered) if entry["first_error"]
+        for rank, entry in enumerate(gathered)
+        if entry["first_error"]
     ]
     message = {
         "interval": width,
@@ -217,9 +244,9 @@ def _histograms(comm: Comm, result: PlayerResult) -> Arrays:
     counts = np.concatenate([part.counts for part in parts])
     packed = np.concatenate([counts.ravel(), *(part.total_ns for part in parts)])
     summed = comm.sum(packed)
-    largest = comm.largest(np.concatenate(
-        [*(-part.min_ns for part in parts), *(part.max_ns for part in parts)]
-    ))
+    largest = comm.largest(
+        np.concatenate([*(-part.min_ns for part in parts), *(part.max_ns for part in parts)])
+    )
     kinds = len(counts)
     return {
         "counts": summed[: counts.size].reshape(counts.shape),

@@ -57,8 +57,12 @@ def calls(task: Task) -> list[tuple[Kind, int]]:
     if task.phase == "read":
         return [(Kind.OPEN, 0), *((Kind.READ, n) for n in data), (Kind.CLOSE, 0)]
     single = {
-        "tree": Kind.MKDIR, "mkdir": Kind.MKDIR, "stat": Kind.STAT, "rename": Kind.RENAME,
-        "remove": Kind.UNLINK, "rmdir": Kind.RMDIR,
+        "tree": Kind.MKDIR,
+        "mkdir": Kind.MKDIR,
+        "stat": Kind.STAT,
+        "rename": Kind.RENAME,
+        "remove": Kind.UNLINK,
+        "rmdir": Kind.RMDIR,
     }
     return [(single[task.phase], 0)]
 

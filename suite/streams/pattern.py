@@ -229,8 +229,15 @@ def _operations(task: Task, part: Part, threads: int, key: int, position: int, o
     return ops
 
 
-def _blocks(task: Task, part: Part, threads: int, key: int, index: Integers,
-            passes: Integers | int, turn: Integers) -> Integers:
+def _blocks(
+    task: Task,
+    part: Part,
+    threads: int,
+    key: int,
+    index: Integers,
+    passes: Integers | int,
+    turn: Integers,
+) -> Integers:
     """The block of each operation; what it says of the tail has no meaning."""
     full = max(part.full, 1)
     turn = np.minimum(turn, full - 1) if part.tail else turn

@@ -121,6 +121,7 @@ class Workload(ABC):
 
     def refusal(self, case: Case) -> str:
         """Why this case cannot be run (empty: it can)."""
+        del case
         return ""
 
     @abstractmethod

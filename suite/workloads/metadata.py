@@ -222,6 +222,10 @@ class Metadata(Workload):
     def _timed(self, phase: str) -> Step:
         stream = self._stream(self._task(phase), metadata=True)
         return Step(
-            STEP_NAMES.get(phase, phase), "rank", "timed", stream,
-            reads=phase in LOOKING, files=(streams.ROOT,),
+            STEP_NAMES.get(phase, phase),
+            "rank",
+            "timed",
+            stream,
+            reads=phase in LOOKING,
+            files=(streams.ROOT,),
         )

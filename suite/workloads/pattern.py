@@ -132,9 +132,11 @@ class Pattern(Workload):
         """Setup if files must be there, the timed step, and a check that reads writes back."""
         options = self.options
         task = self._task(case)
-        files = tuple(
-            name_of(options.layout, rank) for rank in range(case.geometry.processes)
-        ) if options.layout == "file-per-process" else (name_of(options.layout, 0),)
+        files = (
+            tuple(name_of(options.layout, rank) for rank in range(case.geometry.processes))
+            if options.layout == "file-per-process"
+            else (name_of(options.layout, 0),)
+        )
         steps = []
         if options.into_files:
             steps.append(
@@ -148,8 +150,13 @@ class Pattern(Workload):
         )
         if options.verify and options.operation == "write":
             check = replace(
-                task, step="read-verify", operation="read", random="", verify=True,
-                create=False, shift=options.shift_reads,
+                task,
+                step="read-verify",
+                operation="read",
+                random="",
+                verify=True,
+                create=False,
+                shift=options.shift_reads,
             )
             stream = self._stream(check, self._generation)
             steps.append(Step("read-verify", "rank", "check", stream, reads=True, files=files))
@@ -235,8 +242,17 @@ class Pattern(Workload):
     def _prepare(self, case: Case) -> Task:
         """Write every byte once, buffered, and sync it."""
         return replace(
-            self._task(case), step="write-prepare", operation="write", random="", shift="none",
-            direct=False, fsync="end", create=True, verify=False, endless=False, evict=False,
+            self._task(case),
+            step="write-prepare",
+            operation="write",
+            random="",
+            shift="none",
+            direct=False,
+            fsync="end",
+            create=True,
+            verify=False,
+            endless=False,
+            evict=False,
             operation_bytes=max(self.options.chunk, MIB),
         )
 

@@ -128,8 +128,9 @@ def test_evict_empties_the_page_cache_and_counts_as_overhead(
     """Resident pages go from all to none."""
     size = 4 << 20
     need(implementation)
-    opened = open_player("posix", str(tmp_path), slots=1, max_op_bytes=size,
-                         implementation=implementation)  # type: ignore[arg-type]
+    opened = open_player(
+        "posix", str(tmp_path), slots=1, max_op_bytes=size, implementation=implementation
+    )  # type: ignore[arg-type]
     kinds = [Kind.CREATE, Kind.WRITE, Kind.FSYNC]
     ops = np.zeros(len(kinds), dtype=OP)
     ops["kind"] = kinds

@@ -185,7 +185,7 @@ def test_a_capsule_is_a_driver_and_anything_else_is_not(tmp_path: Path) -> None:
     assert one.play(Chunk(ops, (b"f",))) == 2
     assert one.result().bytes == 10
     one.close()
-    assert os.listdir(tmp_path) == []  # noqa: PTH208
+    assert os.listdir(tmp_path) == []
     for wrong in (None, 3, b"posix", object()):
         with pytest.raises(ValueError, match="no driver"):
             open_player(wrong, str(tmp_path), slots=1, max_op_bytes=10, implementation="c")

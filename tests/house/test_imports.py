@@ -17,8 +17,14 @@ MAY_IMPORT = {
     "jobs": set(),
 }
 # What a rank imports must stay small; these modules run in ranks.
-RANK_MODULES = ("suite/session", "suite/streams", "backends/ops.py", "backends/player.py",
-                "backends/twin.py", "backends/content.py")
+RANK_MODULES = (
+    "suite/session",
+    "suite/streams",
+    "backends/ops.py",
+    "backends/player.py",
+    "backends/twin.py",
+    "backends/content.py",
+)
 CONDUCTOR_SIDE = {"client.py", "death.py"}  # of suite/session, not imported by ranks
 HEAVY = {"pydantic", "h5py", "xarray", "scipy", "ruamel", "rich", "typer", "psutil"}
 

@@ -50,8 +50,11 @@ def phase(name: str = "read", *, seconds: float = 2.0, ranks: int = 4, **changes
 def counters(**moved: float) -> list[dict[str, Any]]:
     """Counters of one kernel that went so far."""
     return [
-        {"host": "a", "before": dict.fromkeys(moved, 7.0),
-         "after": {name: 7.0 + value for name, value in moved.items()}}
+        {
+            "host": "a",
+            "before": dict.fromkeys(moved, 7.0),
+            "after": {name: 7.0 + value for name, value in moved.items()},
+        }
     ]
 
 
@@ -313,7 +316,8 @@ def found(made: RunRecord, name: str) -> list[str]:
 def cases(kind: str) -> list[Any]:
     return [
         pytest.param(name, index, id=f"{name}-{index}")
-        for name, trial in TRIALS.items() for index in range(len(getattr(trial, kind)))
+        for name, trial in TRIALS.items()
+        for index in range(len(getattr(trial, kind)))
     ]
 
 
@@ -345,8 +349,14 @@ def test_a_run_without_any_evidence_has_no_findings() -> None:
 
 def test_an_imported_run_with_totals_only() -> None:
     """No case, no ranks: one worker, nothing optional."""
-    total = phase(ranks=1, overhead=None, latency={}, interval=0.0, interval_bytes=None,
-                  interval_operations=None)
+    total = phase(
+        ranks=1,
+        overhead=None,
+        latency={},
+        interval=0.0,
+        interval_bytes=None,
+        interval_operations=None,
+    )
     assert audit_run(replace(record(total), case="", evidence={})) == ()
 
 
@@ -368,10 +378,13 @@ def test_clock_far_too_uncertain_is_invalid() -> None:
 
 
 def test_gravest_first_and_versions() -> None:
-    findings = audit_run(with_evidence(
-        read_with(device_read_bytes=0), output={"on_target": True},
-        world={"emulated_nodes": True},
-    ))
+    findings = audit_run(
+        with_evidence(
+            read_with(device_read_bytes=0),
+            output={"on_target": True},
+            world={"emulated_nodes": True},
+        )
+    )
     assert [f.severity for f in findings] == ["invalid", "warning", "info"]
     assert all(f.version == RUN_AUDITS[f.audit].version and f.advice for f in findings)
     assert findings[0].evidence == {"device_read_bytes": 0.0, "bytes_read": 400 * MB}

@@ -1,7 +1,5 @@
 """Backends and workloads that do nothing, for tests of planning; no test in here."""
 
-# ruff: noqa: ARG002, ARG003
-
 from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
@@ -158,9 +156,7 @@ class Names(dict[str, Any]):
 
 
 LOOKUP = Registries(
-    backends=Names(
-        disk=Disk, other=Disk, memory=Memory, cluster=Cluster, raw=Raw, slow=Slow
-    ),
+    backends=Names(disk=Disk, other=Disk, memory=Memory, cluster=Cluster, raw=Raw, slow=Slow),
     workloads=Names(io=Io, meta=Meta),
     launchers=Names(local=Lone, mpirun=Many, srun=Many),
     drivers=DRIVERS | {"poor": Driver("poor", frozenset({"create", "read", "close"}))},

@@ -34,7 +34,8 @@ BAD = {
     "no levels": ("factors: {chunk: []}\n", ["c.yaml:8: factors.chunk"]),
     "one level, no list": ("factors: {chunk: 4KiB}\n", ["c.yaml:8: factors.chunk: '4KiB'"]),
     "level of a wrong unit": (
-        "factors:\n  chunk:\n  - 4KiB\n  - 4QB\n", ["c.yaml:11: factors.chunk[1]", "QB", "KiB"]
+        "factors:\n  chunk:\n  - 4KiB\n  - 4QB\n",
+        ["c.yaml:11: factors.chunk[1]", "QB", "KiB"],
     ),
     "level zero": ("factors: {chunk: [0]}\n", ["c.yaml:8: factors.chunk[0]", "0"]),
     "level twice": ("factors: {chunk: [4KiB, 4096]}\n", ["factors.chunk[1]", "twice"]),
@@ -51,7 +52,7 @@ BAD = {
     "not YAML": ("x: [\n", ["not valid YAML"]),
     "Python object": ("description: !!python/object:os.system x\n", ["c.yaml:8", "tag"]),
     "not finite": ("settle: {timeout: .nan}\n", ["c.yaml:8", "finite"]),
-    "not text": ("description: \"\\x00\n", ["not valid YAML"]),
+    "not text": ('description: "\\x00\n', ["not valid YAML"]),
     "unknown launcher": ("launcher: mpirum\n", ["c.yaml:8: launcher", "'mpirun'", "auto"]),
 }
 

@@ -51,17 +51,28 @@ def target(tmp_path: Path) -> Iterator[Path]:
     assert sorted(os.listdir(place)) == ["sentinel"]
 
 
-def write_campaign(folder: Path, path: Path, *, repetitions: int = 2, options: str = "fsync: end",
-                   limit: str = "30s", block: int = 1) -> Path:
+def write_campaign(
+    folder: Path,
+    path: Path,
+    *,
+    repetitions: int = 2,
+    options: str = "fsync: end",
+    limit: str = "30s",
+    block: int = 1,
+) -> Path:
     campaign = folder / "faults.yaml"
-    campaign.write_text(CAMPAIGN.format(path=path, repetitions=repetitions, options=options,
-                                        limit=limit, block=block))
+    campaign.write_text(
+        CAMPAIGN.format(
+            path=path, repetitions=repetitions, options=options, limit=limit, block=block
+        )
+    )
     return campaign
 
 
 def fsmatrix(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*FSMATRIX, *map(str, words)], capture_output=True, text=True,
-                          timeout=DEADLINE, check=False)
+    return subprocess.run(
+        [*FSMATRIX, *map(str, words)], capture_output=True, text=True, timeout=DEADLINE, check=False
+    )
 
 
 class Running:
@@ -70,7 +81,9 @@ class Running:
     def __init__(self, *words: object) -> None:
         self.process = subprocess.Popen(
             [*FSMATRIX, "run", *map(str, words), "--json", "--no-report"],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         self.events: list[dict[str, Any]] = []
 
@@ -139,8 +152,9 @@ def test_killed_rank_fails_one_run_and_the_rest_goes_on(tmp_path: Path, target: 
 
 
 def test_stopped_rank_is_a_timeout(tmp_path: Path, target: Path) -> None:
-    campaign = write_campaign(tmp_path, target, repetitions=1, limit="6s",
-                              options="fixed: time, seconds: 2s")
+    campaign = write_campaign(
+        tmp_path, target, repetitions=1, limit="6s", options="fixed: time, seconds: 2s"
+    )
     out = tmp_path / "out"
     running = Running(campaign, "-o", out)
     running.until("run")
@@ -264,8 +278,9 @@ repetitions: 2
     session = ranks_of(out)
     running.process.kill()
     running.process.wait()
-    left = [line for line in Path("/proc/self/mountinfo").read_text().splitlines()
-            if str(out) in line]
+    left = [
+        line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(out) in line
+    ]
     assert left, "the crash should have left a mount"
     done: list[subprocess.CompletedProcess[str]] = []
     thread = threading.Thread(

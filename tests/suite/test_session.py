@@ -62,8 +62,9 @@ def function(session: Session, geometry: Geometry, name: str = PROBE, **more: An
         pytest.param("mpiexec", Geometry(2, 2), EMULATED, marks=pytest.mark.root),
     ],
 )
-def test_steps_of_every_kind(name: str, geometry: Geometry, fields: dict[str, Any],
-                             stop: StopFlag) -> None:
+def test_steps_of_every_kind(
+    name: str, geometry: Geometry, fields: dict[str, Any], stop: StopFlag
+) -> None:
     session = Session(launcher(name, **fields), geometry, stop)
     try:
         session.start()
@@ -155,8 +156,10 @@ def test_ranks_end_when_the_conductor_is_gone(stop: StopFlag) -> None:
     session.close()
 
 
-def test_a_world_of_the_wrong_size_is_an_error(stop: StopFlag, monkeypatch: pytest.MonkeyPatch,
-                                               ) -> None:
+def test_a_world_of_the_wrong_size_is_an_error(
+    stop: StopFlag,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     mpirun = launcher("mpirun")
     one = Mpirun.command(mpirun, ["x"], Geometry(1, 1), {})[:-1]
     monkeypatch.setattr(Mpirun, "command", lambda self, argv, geometry, env: [*one, *argv])

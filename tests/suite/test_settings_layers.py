@@ -135,9 +135,15 @@ def test_a_site_file_that_is_named_must_exist(tmp_path: Path) -> None:
 
 
 def test_set_replaces_what_stands_at_its_path() -> None:
-    plan = planned("factors: {chunk: [4KiB, 8KiB]}\nexclude: [{chunk: 4KiB}]\n",
-                   sets=["factors={chunk: [1KiB]}", "exclude.0.chunk=[2KiB,1KiB]",
-                         "exclude=[]", "targets.a.options.size=2GiB"])
+    plan = planned(
+        "factors: {chunk: [4KiB, 8KiB]}\nexclude: [{chunk: 4KiB}]\n",
+        sets=[
+            "factors={chunk: [1KiB]}",
+            "exclude.0.chunk=[2KiB,1KiB]",
+            "exclude=[]",
+            "targets.a.options.size=2GiB",
+        ],
+    )
     assert {case.coordinates["chunk"] for case in plan.cases} == {1024}
     assert plan.target("a").options.size == 2 << 30
     assert "no such item" in problems("exclude: [{chunk: 1}]\n", sets=["exclude.1.chunk=2"])[0]

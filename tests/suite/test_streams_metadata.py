@@ -47,15 +47,25 @@ def test_operations_of_one_item() -> None:
     assert ops["size"].tolist() == [0, 1 << 20, 1 << 20, 5, 0, 0]
     assert kinds(Task("read", 3, bytes=9)) == [Kind.OPEN, Kind.READ, Kind.CLOSE]
     assert chunks(Task("read", 3), place())[0].ops["flags"][0] == Flag.READ_ONLY
-    for phase, kind in (("mkdir", Kind.MKDIR), ("stat", Kind.STAT), ("rename", Kind.RENAME),
-                        ("remove", Kind.UNLINK), ("rmdir", Kind.RMDIR)):
+    for phase, kind in (
+        ("mkdir", Kind.MKDIR),
+        ("stat", Kind.STAT),
+        ("rename", Kind.RENAME),
+        ("remove", Kind.UNLINK),
+        ("rmdir", Kind.RMDIR),
+    ):
         assert kinds(Task(phase, 3)) == [kind]
 
 
-@given(items=st.integers(1, 300), depth=st.integers(0, 4), branching=st.integers(1, 4),
-       unique=st.booleans())
-def test_names_are_distinct_and_lie_in_the_tree(items: int, depth: int, branching: int,
-                                                unique: bool) -> None:
+@given(
+    items=st.integers(1, 300),
+    depth=st.integers(0, 4),
+    branching=st.integers(1, 4),
+    unique=st.booleans(),
+)
+def test_names_are_distinct_and_lie_in_the_tree(
+    items: int, depth: int, branching: int, unique: bool
+) -> None:
     task = Task("create", items, depth, branching, unique)
     names = [name for rank in (0, 1) for name in item_names(task, "file", rank, 0, items)]
     assert len(set(names)) == 2 * items

@@ -106,15 +106,35 @@ def test_numbers_are_the_same_everywhere() -> None:
 
 # -- coverage --------------------------------------------------------------------------------
 @given(
-    layout=st.sampled_from(LAYOUTS), chunk=st.integers(1, 50), size=st.integers(1, 3000),
-    total=st.booleans(), ranks=st.integers(1, 7), threads=st.integers(1, 5),
-    random=st.sampled_from(["", "permutation"]), wider=st.booleans(),
+    layout=st.sampled_from(LAYOUTS),
+    chunk=st.integers(1, 50),
+    size=st.integers(1, 3000),
+    total=st.booleans(),
+    ranks=st.integers(1, 7),
+    threads=st.integers(1, 5),
+    random=st.sampled_from(["", "permutation"]),
+    wider=st.booleans(),
 )
-def test_every_byte_is_met_once(layout: str, chunk: int, size: int, total: bool, ranks: int,
-                                threads: int, random: str, wider: bool) -> None:
+def test_every_byte_is_met_once(
+    layout: str,
+    chunk: int,
+    size: int,
+    total: bool,
+    ranks: int,
+    threads: int,
+    random: str,
+    wider: bool,
+) -> None:
     """All ranks together cover the data exactly: no hole, no overlap, nothing beyond."""
-    task = replace(BASE, layout=layout, chunk=chunk, bytes=size, total=total, random=random,
-                   operation_bytes=chunk * 3 if wider else 0)
+    task = replace(
+        BASE,
+        layout=layout,
+        chunk=chunk,
+        bytes=size,
+        total=total,
+        random=random,
+        operation_bytes=chunk * 3 if wider else 0,
+    )
     seen: dict[str, Any] = {}
     for rank in range(ranks):
         name = pattern.name_of(layout, rank)
@@ -158,7 +178,9 @@ def test_threads_have_contiguous_parts_in_sequential_order() -> None:
 def test_strided_ranks_interleave() -> None:
     task = replace(BASE, chunk=10, bytes=30, layout="shared-strided")
     assert [data(task, place(rank, 3))["offset"].tolist() for rank in range(3)] == [
-        [0, 30, 60], [10, 40, 70], [20, 50, 80]
+        [0, 30, 60],
+        [10, 40, 70],
+        [20, 50, 80],
     ]
 
 
@@ -198,8 +220,15 @@ def test_an_endless_stream_covers_the_data_in_every_pass(random: str) -> None:
 )
 def test_what_stands_between_two_passes(operation: str, evict: bool, kinds: list[str]) -> None:
     """Every pass of `bytes` is followed by its sync or eviction, also over many chunks."""
-    task = replace(BASE, operation=operation, chunk=10, bytes=10 * 40_000, endless=True,
-                   fsync="end", evict=evict)
+    task = replace(
+        BASE,
+        operation=operation,
+        chunk=10,
+        bytes=10 * 40_000,
+        endless=True,
+        fsync="end",
+        evict=evict,
+    )
     source = generate(asdict(task), place())
     next(source)
     for _ in range(2):
@@ -221,15 +250,20 @@ def test_with_replacement_meets_blocks_again() -> None:
 
 # -- mixtures, syncing, flags ----------------------------------------------------------------
 @given(
-    above=st.integers(0, 20), below=st.integers(1, 20), size=st.integers(1, 400),
-    chunk=st.integers(1, 40), threads=st.integers(1, 4),
+    above=st.integers(0, 20),
+    below=st.integers(1, 20),
+    size=st.integers(1, 400),
+    chunk=st.integers(1, 40),
+    threads=st.integers(1, 4),
     random=st.sampled_from(["", "permutation"]),
 )
-def test_reads_of_a_mixture_are_counted_exactly(above: int, below: int, size: int, chunk: int,
-                                                threads: int, random: str) -> None:
+def test_reads_of_a_mixture_are_counted_exactly(
+    above: int, below: int, size: int, chunk: int, threads: int, random: str
+) -> None:
     share = (min(above, below), below)
-    task = replace(BASE, operation="mixed", chunk=chunk, bytes=size, read_share=share,
-                   random=random)
+    task = replace(
+        BASE, operation="mixed", chunk=chunk, bytes=size, read_share=share, random=random
+    )
     ops = data(task, place(threads=threads))
     reads = ops[ops["kind"] == Kind.READ]
     assert (len(reads), int(reads["size"].sum())) == pattern.reads_of(
@@ -349,5 +383,10 @@ def test_ranks_import_little() -> None:
         ours = {name for name in names if name.startswith("fsmatrix")}
         assert ours <= {"fsmatrix.backends.ops", "fsmatrix.suite.streams.mixing"}
         assert {name.split(".")[0] for name in names - ours} <= {
-            "__future__", "collections", "dataclasses", "functools", "numpy", "typing"
+            "__future__",
+            "collections",
+            "dataclasses",
+            "functools",
+            "numpy",
+            "typing",
         }

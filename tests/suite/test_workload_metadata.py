@@ -51,8 +51,13 @@ def play(step: Step, case: Case, root: Path) -> list[PlayerResult]:
         node = rank // geometry.processes_per_node
         place = Place(rank, geometry.processes, node, geometry.nodes, geometry.threads, 3)
         player = open_player(
-            "posix", str(root), slots=what.slots, threads=geometry.threads, seed=5,
-            max_op_bytes=what.max_op_bytes, count_metadata=what.metadata,
+            "posix",
+            str(root),
+            slots=what.slots,
+            threads=geometry.threads,
+            seed=5,
+            max_op_bytes=what.max_op_bytes,
+            count_metadata=what.metadata,
         )
         try:
             for chunk in generator(json.loads(json.dumps(what.params)), place):
@@ -72,15 +77,30 @@ def found(root: Path) -> tuple[set[str], set[str]]:
 
 def test_every_phase_does_what_it_says(tmp_path: Path) -> None:
     case = case_of(nodes=2, processes_per_node=2, threads=2)
-    work = workload(files_per_process=23, dirs_per_process=9, depth=2, branching=3,
-                    write_bytes=100, read_bytes=60, fsync=True, shift="node")
+    work = workload(
+        files_per_process=23,
+        dirs_per_process=9,
+        depth=2,
+        branching=3,
+        write_bytes=100,
+        read_bytes=60,
+        fsync=True,
+        shift="node",
+    )
     assert work.refusal(case) == ""
     after = {}
     for step in steps(work, case):
         results = play(step, case, tmp_path)
         after[step.name] = (*map(len, found(tmp_path)), results)
     assert list(after) == [
-        "make-tree", "mkdir", "create", "stat", "open-read", "rename", "remove", "rmdir"
+        "make-tree",
+        "mkdir",
+        "create",
+        "stat",
+        "open-read",
+        "rename",
+        "remove",
+        "rmdir",
     ]
     counts = {name: value[:2] for name, value in after.items()}
     assert counts == {
@@ -93,23 +113,43 @@ def test_every_phase_does_what_it_says(tmp_path: Path) -> None:
     assert sum(int(r.counts[Kind.FSYNC].sum()) for r in after["create"][2]) == 92
 
 
-@settings(max_examples=25, deadline=None,
-          suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
-    phases=st.sets(st.sampled_from(PHASES), min_size=1), files=st.integers(1, 12),
-    dirs=st.integers(1, 6), depth=st.integers(0, 2), branching=st.integers(1, 3),
-    unique=st.booleans(), size=st.integers(0, 9), shift=st.sampled_from(["none", "rank", "node"]),
+    phases=st.sets(st.sampled_from(PHASES), min_size=1),
+    files=st.integers(1, 12),
+    dirs=st.integers(1, 6),
+    depth=st.integers(0, 2),
+    branching=st.integers(1, 3),
+    unique=st.booleans(),
+    size=st.integers(0, 9),
+    shift=st.sampled_from(["none", "rank", "node"]),
 )
 def test_any_phases_alone_find_what_they_need(
-    tmp_path_factory: pytest.TempPathFactory, phases: set[str], files: int, dirs: int,
-    depth: int, branching: int, unique: bool, size: int, shift: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    phases: set[str],
+    files: int,
+    dirs: int,
+    depth: int,
+    branching: int,
+    unique: bool,
+    size: int,
+    shift: str,
 ) -> None:
     """Any subset runs without an error, and the footprint is exact at its fullest."""
     root = tmp_path_factory.mktemp("run")
     case = case_of(nodes=2, processes_per_node=1)
-    work = workload(phases=list(phases), files_per_process=files, dirs_per_process=dirs,
-                    depth=depth, branching=branching, unique_dir=unique, write_bytes=size,
-                    shift=shift)
+    work = workload(
+        phases=list(phases),
+        files_per_process=files,
+        dirs_per_process=dirs,
+        depth=depth,
+        branching=branching,
+        unique_dir=unique,
+        write_bytes=size,
+        shift=shift,
+    )
     needs = work.footprint(case)
     made = steps(work, case)
     assert [s.name for s in made if s.role == "timed"] == [
@@ -129,8 +169,9 @@ def test_any_phases_alone_find_what_they_need(
 
 def test_unique_directories(tmp_path: Path) -> None:
     case = case_of(processes_per_node=3)
-    work = workload(files_per_process=2, dirs_per_process=0, unique_dir=True,
-                    phases=["create", "stat"])
+    work = workload(
+        files_per_process=2, dirs_per_process=0, unique_dir=True, phases=["create", "stat"]
+    )
     for step in steps(work, case):
         play(step, case, tmp_path)
     trees = sorted(path.name for path in (tmp_path / "meta").iterdir())
@@ -148,16 +189,25 @@ def test_phases_are_timed_and_reads_get_their_cache_state() -> None:
 def test_rates_count_files_not_calls(tmp_path: Path) -> None:
     """Creating a file is a create, two writes, an fsync and a close: one operation."""
     case = case_of()
-    work = workload(files_per_process=50, dirs_per_process=50, fsync=True,
-                    write_bytes=(1 << 20) + 1, phases=["mkdir", "create"])
+    work = workload(
+        files_per_process=50,
+        dirs_per_process=50,
+        fsync=True,
+        write_bytes=(1 << 20) + 1,
+        phases=["mkdir", "create"],
+    )
     outputs = []
     for step in steps(work, case):
         (result,) = play(step, case, tmp_path)
         if step.role == "timed":
             phase = Phase(
-                step.name, start=np.zeros(1), end=np.full(1, 2.0),
-                bytes=np.array([result.bytes]), operations=np.array([result.operations]),
-                errors=np.zeros(1, dtype=np.int64), facts={"clock": "tsc"},
+                step.name,
+                start=np.zeros(1),
+                end=np.full(1, 2.0),
+                bytes=np.array([result.bytes]),
+                operations=np.array([result.operations]),
+                errors=np.zeros(1, dtype=np.int64),
+                facts={"clock": "tsc"},
             )
             outputs.append(Output(step.name, "", 0, phase=phase))
     mkdir, create = work.parse(outputs)

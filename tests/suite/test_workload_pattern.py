@@ -69,8 +69,13 @@ def play(step: Step, case: Case, root: Path, driver: str = "posix") -> dict[str,
     sums: dict[str, Any] = {"read": 0, "write": 0, "bytes": 0, "error": None}
     for rank in range(case.geometry.processes):
         player = open_player(
-            driver, str(root), slots=what.slots, threads=case.geometry.threads, seed=seed,
-            max_op_bytes=what.max_op_bytes, fill_ratio=what.fill_ratio,
+            driver,
+            str(root),
+            slots=what.slots,
+            threads=case.geometry.threads,
+            seed=seed,
+            max_op_bytes=what.max_op_bytes,
+            fill_ratio=what.fill_ratio,
             count_metadata=what.metadata,
         )
         try:
@@ -159,24 +164,40 @@ def test_only_a_cold_read_is_evicted_before_it_begins_again(pattern: str) -> Non
 
 
 # -- played ----------------------------------------------------------------------------------
-@settings(max_examples=20, deadline=None,
-          suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     pattern=st.sampled_from(PatternOptions.model_fields["pattern"].annotation.__args__),  # type: ignore[union-attr]
     layout=st.sampled_from(("file-per-process", "shared-segmented", "shared-strided")),
-    chunk=st.integers(500, 9000), extra=st.integers(0, 60_000), total=st.booleans(),
-    fsync=st.sampled_from(["none", "end"]), shift=st.sampled_from(["none", "rank", "node"]),
+    chunk=st.integers(500, 9000),
+    extra=st.integers(0, 60_000),
+    total=st.booleans(),
+    fsync=st.sampled_from(["none", "end"]),
+    shift=st.sampled_from(["none", "rank", "node"]),
     threads=st.integers(1, 3),
 )
-def test_footprint_is_what_happens(tmp_path_factory: pytest.TempPathFactory, pattern: str,
-                                   layout: str, chunk: int, extra: int, total: bool, fsync: str,
-                                   shift: str, threads: int) -> None:
+def test_footprint_is_what_happens(
+    tmp_path_factory: pytest.TempPathFactory,
+    pattern: str,
+    layout: str,
+    chunk: int,
+    extra: int,
+    total: bool,
+    fsync: str,
+    shift: str,
+    threads: int,
+) -> None:
     """Bytes, files and kinds are exact, every byte verifies, and no operation fails."""
     root = tmp_path_factory.mktemp("run")
     case = case_of("warm", nodes=2, processes_per_node=2, threads=threads)
     size = chunk * threads * (4 if total else 1) + extra
     work = workload(
-        pattern=pattern, layout=layout, chunk=chunk, fsync=fsync, verify=True,
+        pattern=pattern,
+        layout=layout,
+        chunk=chunk,
+        fsync=fsync,
+        verify=True,
         shift_reads="none" if "mixed" in pattern else shift,
         **{"bytes_total" if total else "bytes_per_process": size},
     )
@@ -221,8 +242,9 @@ def test_content_is_of_the_right_generation(tmp_path: Path) -> None:
 @pytest.mark.parametrize("pattern", ["rand-read", "seq-write"])
 def test_one_wrong_byte_is_found(tmp_path: Path, layout: str, pattern: str) -> None:
     case = case_of(nodes=1, processes_per_node=2)
-    work = workload(pattern=pattern, layout=layout, chunk="4KiB", bytes_per_process="64KiB",
-                    verify=True)
+    work = workload(
+        pattern=pattern, layout=layout, chunk="4KiB", bytes_per_process="64KiB", verify=True
+    )
     *before, last = steps(work, case)
     for step in before:
         play(step, case, tmp_path)
@@ -236,8 +258,14 @@ def test_one_wrong_byte_is_found(tmp_path: Path, layout: str, pattern: str) -> N
 
 def test_a_verified_mixture_with_overlapping_threads(tmp_path: Path) -> None:
     case = case_of("warm", threads=2)
-    work = workload(pattern="rand-mixed", chunk=1000, bytes_per_process=99_999, verify=True,
-                    random="with-replacement", read_fraction=0.3)
+    work = workload(
+        pattern="rand-mixed",
+        chunk=1000,
+        bytes_per_process=99_999,
+        verify=True,
+        random="with-replacement",
+        read_fraction=0.3,
+    )
     played = play_all(work, case, tmp_path)
     assert played["mixed"]["error"] is None
     assert played["mixed"]["read"] == pytest.approx(30, abs=2)
@@ -252,8 +280,9 @@ def test_new_files_of_random_writes_have_no_holes(tmp_path: Path) -> None:
 
 def test_direct_io_is_asked_for() -> None:
     for pattern in ("rand-read", "seq-write", "seq-mixed"):
-        timed = next(s for s in steps(workload(pattern=pattern, direct=True), case_of())
-                     if s.role == "timed")
+        timed = next(
+            s for s in steps(workload(pattern=pattern, direct=True), case_of()) if s.role == "timed"
+        )
         first = next(chunks(timed, place(case_of(), 0)))
         assert first.ops["flags"][0] & Flag.DIRECT
 
@@ -298,10 +327,21 @@ def test_bad_options_are_refused_with_the_reason(options: dict[str, Any], words:
 def test_a_default_written_out_is_the_same_case() -> None:
     """Released defaults: none of these may ever enter an id."""
     released = {
-        "pattern": "seq-read", "chunk": "1MiB", "bytes_per_process": "64MiB",
-        "read_fraction": 0.5, "layout": "file-per-process", "shift_reads": "none",
-        "direct": False, "fsync": "end", "fixed": "work", "seconds": 0, "wear_out": 0,
-        "verify": False, "compressible": 0, "random": "permutation", "overwrite": False,
+        "pattern": "seq-read",
+        "chunk": "1MiB",
+        "bytes_per_process": "64MiB",
+        "read_fraction": 0.5,
+        "layout": "file-per-process",
+        "shift_reads": "none",
+        "direct": False,
+        "fsync": "end",
+        "fixed": "work",
+        "seconds": 0,
+        "wear_out": 0,
+        "verify": False,
+        "compressible": 0,
+        "random": "permutation",
+        "overwrite": False,
     }
     assert PatternOptions.model_validate(released).model_dump(exclude_defaults=True) == {}
     written = PatternOptions.model_validate({"pattern": "rand-write", "overwrite": True})
