@@ -27,7 +27,12 @@ from fsmatrix.backends.played import (
 from fsmatrix.backends.twinposix import Calls, File
 from fsmatrix.results.histogram import BINS, bin_of
 
-HANDLE_KINDS = frozenset({Kind.READ, Kind.WRITE, Kind.FSYNC, Kind.CLOSE, Kind.TRUNCATE, Kind.EVICT})
+# plain integers: comparing with members of an enum costs as much as a system call
+READ, WRITE, RENAME, EVICT = int(Kind.READ), int(Kind.WRITE), int(Kind.RENAME), int(Kind.EVICT)
+VERIFY = int(Flag.VERIFY)
+DATA = frozenset(int(kind) for kind in DATA_KINDS)
+HANDLE_KINDS = DATA | {int(Kind.FSYNC), int(Kind.CLOSE), int(Kind.TRUNCATE), EVICT}
+OPEN_KINDS = frozenset({int(Kind.OPEN), int(Kind.CREATE)})
 SPIN_NS = 50_000
 NEVER = (1 << 63) - 1
 
@@ -105,16 +110,17 @@ class TwinLane:
         kind, flags, slot, slot2, offset, size, intended = op
         file, file2 = self._files[slot], self._files[slot2]
         error = _refusal(kind, file, file2)
-        view = self._buffer_view[: size if kind in DATA_KINDS else 0]
+        view = self._buffer_view[: size if kind in DATA else 0]
         start = now
-        if kind == Kind.WRITE:
+        if kind == WRITE:
             at = content.fill(self._pool, file.key, offset, size)
             view = self._pool_view[at : at + size]
             start = time.monotonic_ns()
-        elif not error and kind != Kind.READ:
+            self._overhead += start - now
+        elif kind != READ and not error:
             error = self._calls.prepare(kind, file, file2)
             start = time.monotonic_ns()
-        self._overhead += start - now
+            self._overhead += start - now
         if intended:
             intended += self._origin
             if intended >= self._deadline:
@@ -124,10 +130,10 @@ class TwinLane:
         if not error:
             done, error = self._calls.execute(kind, flags, file, file2, offset, view)
         end = now = time.monotonic_ns()
-        if kind == Kind.EVICT:
+        if kind == EVICT:
             self._overhead += end - start
         wrong = -1
-        if kind == Kind.READ and flags & Flag.VERIFY and not error:
+        if kind == READ and flags & VERIFY and not error:
             wrong = self._verify(file.key, offset, size)
             if wrong >= 0:
                 done, error = 0, EVERIFY
@@ -179,7 +185,7 @@ class TwinLane:
         moments = self._moments
         moments["first_ns"] = moments["first_ns"] or int(start[0])
         moments["last_ns"] = int(end[-1])
-        data = np.isin(kind, [int(one) for one in DATA_KINDS])
+        data = np.isin(kind, list(DATA))
         if data.any():
             moments["io_first_ns"] = moments["io_first_ns"] or int(start[data][0])
             moments["io_last_ns"] = int(end[data][-1])
@@ -233,9 +239,9 @@ def _refusal(kind: int, file: File, file2: File) -> int:
     """What the player itself refuses, whatever the driver."""
     if kind in HANDLE_KINDS:
         return EBADF if file.handle < 0 else 0
-    if not file.valid or (kind == Kind.RENAME and not file2.valid):
+    if not file.valid or (kind == RENAME and not file2.valid):
         return EINVAL
-    return EBUSY if kind in (Kind.OPEN, Kind.CREATE) and file.handle >= 0 else 0
+    return EBUSY if kind in OPEN_KINDS and file.handle >= 0 else 0
 
 
 def _pace(intended: int) -> int:

@@ -12,9 +12,10 @@ from fsmatrix.backends.ops import Flag, Kind
 from fsmatrix.backends.played import ESHORT
 
 COMMON = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY
-LOOKED_AT = frozenset(
-    {Kind.OPEN, Kind.CREATE, Kind.READDIR, Kind.UNLINK, Kind.MKDIR, Kind.RMDIR, Kind.RENAME}
-)
+READ, WRITE = int(Kind.READ), int(Kind.WRITE)
+OPENS = frozenset({int(Kind.OPEN), int(Kind.CREATE), int(Kind.READDIR)})
+CHANGES = frozenset({int(Kind.UNLINK), int(Kind.MKDIR), int(Kind.RMDIR), int(Kind.RENAME)})
+LOOKED_AT = OPENS | CHANGES
 
 
 @dataclass
@@ -24,11 +25,11 @@ class File:
     name: bytes
     key: int
     handle: int = -1
+    valid: bool = False  # relative and without ".."
 
-    @property
-    def valid(self) -> bool:
-        """Relative and without ".."."""
-        return bool(self.name) and self.name[:1] != b"/" and b".." not in self.name.split(b"/")
+    def __post_init__(self) -> None:
+        parts = self.name.split(b"/")
+        self.valid = bool(self.name) and bool(parts[0]) and b".." not in parts
 
 
 class Calls(Protocol):
@@ -114,9 +115,9 @@ class PosixCalls:
         self, kind: int, flags: int, file: File, file2: File, offset: int, buffer: memoryview
     ) -> tuple[int, int]:
         """See `Calls`."""
-        if kind == Kind.READ:
+        if kind == READ:
             return _read(file.handle, offset, buffer)
-        if kind == Kind.WRITE:
+        if kind == WRITE:
             return _write(file.handle, offset, buffer)
         try:
             self._other(kind, flags, file, file2, offset)
@@ -176,7 +177,7 @@ def _read(handle: int, offset: int, buffer: memoryview) -> tuple[int, int]:
     done = 0
     while True:
         try:
-            count = os.preadv(handle, [buffer[done:]], offset + done)
+            count = os.preadv(handle, (buffer[done:] if done else buffer,), offset + done)
         except OSError as error:
             short = error.errno == EINVAL and done > 0  # direct, and the end not aligned
             return done, ESHORT if short else error.errno or EINVAL
@@ -191,7 +192,7 @@ def _write(handle: int, offset: int, buffer: memoryview) -> tuple[int, int]:
     done = 0
     while True:
         try:
-            count = os.pwrite(handle, buffer[done:], offset + done)
+            count = os.pwrite(handle, buffer[done:] if done else buffer, offset + done)
         except OSError as error:
             return done, error.errno or EINVAL
         done += count

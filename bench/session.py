@@ -26,8 +26,9 @@ from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.metrics import window
 from fsmatrix.results.store import Store
 from fsmatrix.suite.execute import engine_of
+from fsmatrix.suite.job import Job, Settings, judged
 from fsmatrix.suite.launchers.mpirun import Mpirun
-from fsmatrix.suite.runner import Job, Runner, Settings, judged
+from fsmatrix.suite.runner import Runner
 from fsmatrix.suite.session.client import Session, StopFlag
 from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
 
@@ -64,7 +65,7 @@ def run_cost(folder: Path, runs: int) -> dict[str, float]:
         path=str(data),
         details={"tree": str(folder), "tag": "bench", "host": ""},
     )
-    facts = {"session": "bench", "environment": {}, "driver": Directory.driver}
+    facts = {"session": "bench", "environment": {}, "driver": Directory.driver, "memory": False}
     runner = Runner(session, access, folder / "journal", Settings(60.0, 5.0, out=folder), facts)
     store = Store.create(folder / "store")
     options = PatternOptions(pattern="seq-write", chunk=65536, bytes_per_process=MIB)
@@ -118,7 +119,7 @@ def memory(folder: Path) -> dict[str, float]:
             path=str(folder),
             details={"tree": str(folder), "tag": "bench", "host": ""},
         )
-        facts = {"session": "b", "environment": {}, "driver": Directory.driver}
+        facts = {"session": "b", "environment": {}, "driver": Directory.driver, "memory": False}
         runner = Runner(session, access, folder / "j", Settings(60.0, 5.0, out=folder), facts)
         sizes = {}
         for name, count in (("short", 8), ("long", 256)):

@@ -21,8 +21,9 @@ from fsmatrix.results.record import RunRecord
 from fsmatrix.results.store import Store
 from fsmatrix.suite import leftovers, provenance
 from fsmatrix.suite.events import Event, Listener
+from fsmatrix.suite.job import Job, Settings, failed_record, judged
 from fsmatrix.suite.launchers.base import Launcher, LauncherError
-from fsmatrix.suite.runner import Job, Runner, Settings, failed_record, judged
+from fsmatrix.suite.runner import Runner
 from fsmatrix.suite.session.client import Interrupted, Session, StopFlag
 from fsmatrix.suite.session.death import SessionError
 
@@ -178,6 +179,7 @@ class Conductor:
                     "session": uuid.uuid4().hex[:12],
                     "environment": facts,
                     "driver": attachment.backend.driver,
+                    "memory": attachment.backend.reference,
                 },
             )
             while todo:

@@ -18,12 +18,12 @@ from fsmatrix.results.lock import ShardLock
 from fsmatrix.results.store import CAMPAIGN, Store
 from fsmatrix.suite.conductor import Attachment, Conductor, Summary
 from fsmatrix.suite.events import Event, Listener
+from fsmatrix.suite.job import Job, Settings
 from fsmatrix.suite.launchers.base import Launcher, LauncherError
 from fsmatrix.suite.order import Plot
 from fsmatrix.suite.plan import Plan, Request, build_plan
 from fsmatrix.suite.problems import Origin, refuse
 from fsmatrix.suite.registry import LAUNCHERS
-from fsmatrix.suite.runner import Job, Settings
 from fsmatrix.suite.session.client import StopFlag
 from fsmatrix.suite.settings import Source
 from fsmatrix.suite.site import quiet

@@ -5,21 +5,21 @@ from __future__ import annotations
 import datetime
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from fsmatrix.backends.access import Access, PathAccess
-from fsmatrix.results.audits import audit_run
-from fsmatrix.results.case import Case, digest
 from fsmatrix.results.record import Phase, RunRecord, Status
 from fsmatrix.suite import assemble
 from fsmatrix.suite.assemble import Gathered
+from fsmatrix.suite.job import Job, Settings
 from fsmatrix.suite.session.client import Session
-from fsmatrix.suite.session.death import DeadlinePassed, SessionError
+from fsmatrix.suite.session.death import DeadlinePassed, NodeError, SessionError
+from fsmatrix.suite.session.programs import GRACE
 from fsmatrix.suite.session.programs import run as run_program
-from fsmatrix.suite.workloads.base import Argv, Engine, Function, Output, Step, Stream, Workload
+from fsmatrix.suite.workloads.base import Argv, Function, Output, Step, Stream
 
 CONTENT_STEP = 0x9E3779B97F4A7C15  # between the content seeds of two overwrite generations
 REST_SECONDS = 5.0  # for what follows a run's own time: removal, answers
@@ -32,45 +32,6 @@ class RunFailed(Exception):
         super().__init__(reason)
         self.status: Status = status
         self.facts = facts
-
-
-@dataclass(frozen=True)
-class Job:
-    """What is to be run, and the facts of its place in the campaign."""
-
-    case: Case
-    workload: Workload
-    engine: Engine
-    coordinates: Mapping[str, Any]
-    repetition: int
-    attempt: int
-    block: int
-    attachment: str
-    campaign_seed: int
-    realised: Mapping[str, str] = field(default_factory=dict)  # factor -> hardware, emulated
-
-    @property
-    def name(self) -> str:
-        """Name of the run and of its directory on the target."""
-        return f"{self.case.case_id}-r{self.repetition:04d}-a{self.attempt}"
-
-    @property
-    def seed(self) -> int:
-        """63 bits that differ between runs: of what is written and of random orders."""
-        return int(digest([self.campaign_seed, self.name]), 16) >> 1
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How runs are carried out, the same for all of a campaign."""
-
-    time_per_run: float
-    settle_timeout: float
-    cache_method: str = "auto"
-    affinity: str = "none"
-    implementation: str = "auto"  # of the player
-    out: Path = field(default_factory=Path)
-    forbidden: Callable[[str], str] = lambda _path: ""  # why a path must not be used
 
 
 class Runner:
@@ -102,6 +63,8 @@ class Runner:
             self._steps(job, begin + self.settings.time_per_run, gathered, outputs)
         except RunFailed as problem:
             status, error, failure = problem.status, str(problem), problem.facts
+        except NodeError as problem:
+            status, error, failure = "failed", str(problem), problem.facts
         except SessionError as problem:
             broken = problem
             status = "timeout" if isinstance(problem, DeadlinePassed) else "failed"
@@ -168,7 +131,7 @@ class Runner:
                 if step.reads:
                     self._cache(job, step, deadline, gathered)
                 outputs += self._step(job, step, root, deadline, gathered)
-        except RunFailed:
+        except (RunFailed, NodeError):
             self._remove_directory(root)
             raise
         self._remove_directory(root)
@@ -231,7 +194,7 @@ class Runner:
             self.access.to_json(),
             self.journal,
             left(deadline),
-            state=job.case.cache,
+            state="warm" if self.provenance["memory"] else job.case.cache,
             files=files,
             method=self.settings.cache_method,
         )
@@ -296,8 +259,13 @@ class Runner:
             "oversubscribed": gathered.evidence["world"]["oversubscribed"],
             "timeout": left(deadline),
         }
-        reply = self.session.request(command, left(deadline))
+        # a program that passes the deadline is ended by its leader, which then answers
+        rest = 2 * GRACE + REST_SECONDS if kind == "argv" else 0.0
+        reply = self.session.request(command, left(deadline) + rest)
         gathered.ranks = tuple(reply.message["ranks"])
+        if step.role == "timed" and self.provenance["memory"] and not step.reads:
+            states = {"declared": job.case.cache, "reads": False, "state": "memory"}
+            gathered.put("cache", step.name, states)
         if step.role == "timed":
             kernels = reply.message["kernels"]
             gathered.kernels[step.name] = kernels
@@ -325,7 +293,7 @@ class Runner:
         gathered.argv.append(argv)
         if step.where != "mpi":
             data = {"argv": argv, "env": dict(what.env)}
-            reply = self._command(job, step, "argv", data, root, deadline + REST_SECONDS, gathered)
+            reply = self._command(job, step, "argv", data, root, deadline, gathered)
             return self._answers(step, reply.message["outputs"])
         launcher = self.session.launcher
         env = launcher.environment()
@@ -378,28 +346,3 @@ def foreign_share(kernel: Mapping[str, Any]) -> float:
 def left(deadline: float) -> float:
     """Seconds until a deadline on the monotonic clock, at least a little."""
     return max(deadline - time.monotonic(), 0.1)
-
-
-def failed_record(job: Job, reason: str) -> RunRecord:
-    """The record of a run that could not even be begun."""
-    return RunRecord(
-        case=job.case.canonical,
-        case_id=job.case.case_id,
-        work_id=job.case.work_id,
-        repetition=job.repetition,
-        attempt=job.attempt,
-        block=job.block,
-        attachment=job.attachment,
-        session="",
-        status="failed",
-        error=reason,
-        engine=job.engine.name,
-        engine_version=job.engine.version,
-        started=datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
-        coordinates=job.coordinates,
-    )
-
-
-def judged(record: RunRecord) -> RunRecord:
-    """The record with what the audits find in it."""
-    return replace(record, findings=audit_run(record))

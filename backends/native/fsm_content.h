@@ -29,8 +29,7 @@ static inline uint64_t fsm_fnv1a64(const char *text, size_t length)
 static inline unsigned char *fsm_content(unsigned char *pool, uint64_t period, uint64_t key,
                                          uint64_t offset, uint64_t size)
 {
-    uint64_t rotation = (key & 255) * FSM_BLOCK;
-    unsigned char *data = pool + ((offset + rotation) & (period - 1));
+    unsigned char *data = pool + ((offset + key * FSM_BLOCK) & (period - 1));
     unsigned char *stamp = data - offset % FSM_BLOCK, *end = data + size;
     for (uint64_t block = offset / FSM_BLOCK; stamp < end; block++, stamp += FSM_BLOCK) {
         uint64_t value = htole64(fsm_mix64(key + block));

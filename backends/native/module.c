@@ -1,8 +1,7 @@
 /* fsmatrix.backends._player: the player for Python.  backends/player.py is its only user. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "fsm_python.h"
+
 #include <string.h>
-#include <unistd.h>
 
 #include "fsm_content.h"
 #include "fsm_player.h"
@@ -255,65 +254,6 @@ static PyObject *player_played(Player *self, PyObject *unused)
     return played;
 }
 
-/* (counts [kind, bin], totals, least, most) as bytes of unsigned 64-bit numbers */
-static PyObject *latencies(const struct fsm_latency *latency)
-{
-    uint64_t extent[3][FSM_KINDS];
-    if (!latency)
-        Py_RETURN_NONE;
-    PyObject *counts = PyBytes_FromStringAndSize(NULL, FSM_KINDS * sizeof latency->counts);
-    for (int kind = 0; counts && kind < FSM_KINDS; kind++) {
-        memcpy(PyBytes_AS_STRING(counts) + (size_t)kind * sizeof latency->counts,
-               latency[kind].counts, sizeof latency->counts);
-        extent[0][kind] = latency[kind].total;
-        extent[1][kind] = latency[kind].least;
-        extent[2][kind] = latency[kind].most;
-    }
-    const Py_ssize_t size = sizeof extent[0];
-    return counts ? Py_BuildValue("Ny#y#y#", counts, extent[0], size, extent[1], size, extent[2],
-                                  size)
-                  : NULL;
-}
-
-static PyObject *lane_errors(const struct fsm_lane *lane)
-{
-    PyObject *errors = PyDict_New();
-    for (int error = 0; errors && error < FSM_ERRORS; error++) {
-        if (!lane->errors[error])
-            continue;
-        PyObject *key = PyLong_FromLong(error), *value = PyLong_FromUnsignedLongLong(lane->errors[error]);
-        if (!key || !value || PyDict_SetItem(errors, key, value))
-            Py_CLEAR(errors);
-        Py_XDECREF(key);
-        Py_XDECREF(value);
-    }
-    return errors;
-}
-
-static PyObject *lane_first_error(const struct fsm_lane *lane)
-{
-    const struct fsm_first_error *first = &lane->first_error;
-    if (!first->ns)
-        Py_RETURN_NONE;
-    return Py_BuildValue("KKKKiiiiy", first->ns, first->index, first->offset,
-                         first->wrong_offset, (int)first->error, (int)first->kind,
-                         (int)first->expected, (int)first->found, first->name);
-}
-
-/* One lane's facts, by the names of the fields of backends/played.py: Lane. */
-static PyObject *lane_facts(const struct fsm_lane *lane)
-{
-    const Py_ssize_t series = (Py_ssize_t)(lane->intervals_used * sizeof(uint64_t));
-    return Py_BuildValue("{sKsKsKsKsKsKsKsy#sy#sNsNsNsN}", "ops", lane->executed, "first_ns",
-                         lane->first_ns, "last_ns", lane->last_ns, "io_first_ns",
-                         lane->io_first_ns, "io_last_ns", lane->io_last_ns, "overhead_ns",
-                         lane->overhead, "interval_ns", lane->width, "interval_bytes",
-                         lane->bytes, series, "interval_operations", lane->operations, series,
-                         "latency", latencies(lane->latency), "service",
-                         latencies(lane->service), "errors", lane_errors(lane), "first_error",
-                         lane_first_error(lane));
-}
-
 static PyObject *player_lanes(Player *self, PyObject *unused)
 {
     (void)unused;
@@ -321,7 +261,7 @@ static PyObject *player_lanes(Player *self, PyObject *unused)
         return NULL;
     PyObject *lanes = PyList_New(0);
     for (uint32_t i = 0; lanes && i < self->player.threads; i++) {
-        PyObject *facts = lane_facts(&self->player.lanes[i]);
+        PyObject *facts = fsm_lane_facts(&self->player.lanes[i]);
         if (!facts || PyList_Append(lanes, facts))
             Py_CLEAR(lanes);
         Py_XDECREF(facts);
@@ -370,36 +310,6 @@ static PyObject *wait_until(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* What the player is measured against: the same system calls and nothing else. */
-static PyObject *bare_loop(PyObject *module, PyObject *args)
-{
-    int fd, writing;
-    unsigned int size;
-    Py_buffer offsets;
-    void *memory = NULL;
-    (void)module;
-    if (!PyArg_ParseTuple(args, "iy*Ip", &fd, &offsets, &size, &writing))
-        return NULL;
-    const uint64_t *offset = offsets.buf;
-    const size_t count = (size_t)offsets.len / sizeof *offset;
-    bool good = posix_memalign(&memory, FSM_BLOCK, size ? size : 1) == 0;
-    uint64_t began = 0, ended = 0;
-    if (good) {
-        memset(memory, 0x5a, size);
-        Py_BEGIN_ALLOW_THREADS
-        began = fsm_monotonic();
-        for (size_t i = 0; i < count && good; i++)
-            good = (writing ? pwrite(fd, memory, size, (off_t)offset[i])
-                            : pread(fd, memory, size, (off_t)offset[i])) == (ssize_t)size;
-        ended = fsm_monotonic();
-        Py_END_ALLOW_THREADS
-    }
-    PyBuffer_Release(&offsets);
-    free(memory);
-    return good ? PyLong_FromUnsignedLongLong(ended - began)
-                : PyErr_SetFromErrno(PyExc_OSError);
-}
-
 static PyObject *driver_capsule(PyObject *module, PyObject *name)
 {
     (void)module;
@@ -409,7 +319,7 @@ static PyObject *driver_capsule(PyObject *module, PyObject *name)
 
 static PyMethodDef module_methods[] = {
     {"wait_until", wait_until, METH_VARARGS, "wait_until(monotonic_ns, spin_ns)"},
-    {"_bare_loop", bare_loop, METH_VARARGS,
+    {"_bare_loop", fsm_bare_loop, METH_VARARGS,
      "_bare_loop(fd, offsets of 8 bytes, size, write) -> ns that the loop took"},
     {"_driver", driver_capsule, METH_O, "_driver(name) -> capsule of a driver of ours"},
     {NULL, NULL, 0, NULL},

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "fsm_driver.h"
+#include "fsm_transfer.h"
 
 #ifndef SYS_openat2
 #define SYS_openat2 437
@@ -155,24 +156,13 @@ static struct fsm_status failed(int64_t bytes)
     return (struct fsm_status){bytes, errno};
 }
 
-/* pread and pwrite of the C library are points of cancellation, which costs two atomic
- * operations a call as soon as the process has threads (numpy makes some); syscall is none. */
-static ssize_t transfer(bool reading, int fd, char *buffer, size_t size, off_t offset)
-{
-#if defined(SYS_pread64) && __SIZEOF_LONG__ == 8
-    return syscall(reading ? SYS_pread64 : SYS_pwrite64, fd, buffer, size, offset);
-#else
-    return reading ? pread(fd, buffer, size, offset) : pwrite(fd, buffer, size, offset);
-#endif
-}
-
 static struct fsm_status data(const struct fsm_op *op, int fd, char *buffer)
 {
     int64_t done = 0, size = op->size;
     off_t offset = (off_t)op->offset;
     do {
-        ssize_t n = transfer(op->kind == FSM_READ, fd, buffer + done, (size_t)(size - done),
-                             offset + done);
+        ssize_t n = fsm_transfer(op->kind == FSM_READ, fd, buffer + done, (size_t)(size - done),
+                                 offset + done);
         if (n > 0)
             done += n;
         else if (n == 0 && done < size)

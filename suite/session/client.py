@@ -29,6 +29,7 @@ from fsmatrix.suite.launchers.base import Launcher
 from fsmatrix.suite.session import wire
 from fsmatrix.suite.session.death import (
     DeadlinePassed,
+    NodeError,
     SessionDied,
     SessionError,
     explain_death,
@@ -211,10 +212,11 @@ class Session:
         return [*([self._process.pid] if self._process else []), *self._births]
 
     def members(self, geometry: Geometry) -> list[int]:
-        """World ranks of a run: the same number on each of its nodes."""
+        """World ranks of a run, node after node: the same number on each of its nodes."""
+        ranks = sorted(self.hello["ranks"], key=lambda rank: (rank["node"], rank["node_rank"]))
         return [
             rank["rank"]
-            for rank in self.hello["ranks"]
+            for rank in ranks
             if rank["node"] < geometry.nodes and rank["node_rank"] < geometry.processes_per_node
         ]
 
@@ -222,7 +224,8 @@ class Session:
         """Send a command and wait for its answer.
 
         DeadlinePassed after `seconds`, SessionDied with the reason if the session ended,
-        Interrupted when the user wants to stop at once (not if `urgent`).
+        Interrupted when the user wants to stop at once (not if `urgent`).  After each of them
+        the session is ended: its late answer would be taken for that of the next command.
         """
         if self._channel is None:
             raise SessionDied("the session has ended")
@@ -231,7 +234,11 @@ class Session:
         except ChannelClosed as error:
             raise self._death() from error
         deadline = time.monotonic() + seconds
-        return self._receive(deadline, f"no answer within {seconds:g} s", urgent)
+        try:
+            return self._receive(deadline, f"no answer within {seconds:g} s", urgent)
+        except (SessionError, Interrupted):
+            self.kill()
+            raise
 
     def call(
         self,
@@ -242,7 +249,7 @@ class Session:
         urgent: bool = False,
         **arguments: Any,
     ) -> list[dict[str, Any]]:
-        """A backend's node-side method on every kernel; SessionError with what failed."""
+        """A backend's node-side method on every kernel; NodeError with what failed."""
         reply = self.request(
             {
                 "do": "call",
@@ -263,7 +270,7 @@ class Session:
         answers: list[dict[str, Any]] = reply.message["answers"]
         for answer in answers:
             if "error" in answer:
-                raise SessionError(
+                raise NodeError(
                     f"{what} on {answer['host']}: {answer['error']}", host=answer["host"]
                 )
         return answers

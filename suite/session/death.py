@@ -20,6 +20,10 @@ class SessionError(Exception):
         self.facts = facts
 
 
+class NodeError(SessionError):
+    """A leader answered that its part failed; the session itself goes on."""
+
+
 class SessionDied(SessionError):
     """It ended by itself."""
 

@@ -16,6 +16,7 @@ from fsmatrix.backends.ops import Place
 from fsmatrix.suite.session import clock, programs, wire
 from fsmatrix.suite.session.clock import Offset
 from fsmatrix.suite.session.comm import Comm
+from fsmatrix.suite.session.stream import run_stream
 from fsmatrix.suite.session.wire import Arrays
 from fsmatrix.suite.session.world import World
 
@@ -190,8 +191,6 @@ class Server:
         comm: Comm,
         offset: Offset,
     ) -> Reply:
-        from fsmatrix.suite.session.stream import run_stream
-
         return run_stream(
             command["what"], command["root"], place, comm, offset, command["oversubscribed"]
         )

@@ -95,16 +95,6 @@ class World:
                 first.setdefault(rank.kernel, rank.rank)
         return sorted(first.values())
 
-    def members(self, nodes: int, per_node: int) -> list[int]:
-        """World ranks of a run: the first `per_node` ranks of the first `nodes` nodes."""
-        chosen = [r.rank for r in self.ranks if r.node < nodes and r.node_rank < per_node]
-        if len(chosen) != nodes * per_node:
-            raise ValueError(
-                f"this world has {len(self.leaders)} nodes and {len(self.ranks)} ranks; "
-                f"{nodes} nodes with {per_node} ranks each do not fit"
-            )
-        return chosen
-
     # -- channels ------------------------------------------------------------------------
     def _connect_node(self) -> None:
         own = [r.rank for r in self.ranks if r.node == self.me.node]

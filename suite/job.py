@@ -1,0 +1,78 @@
+"""What is to be run, how, and the record of what could not be."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fsmatrix.results.audits import audit_run
+from fsmatrix.results.case import Case, digest
+from fsmatrix.results.record import RunRecord
+from fsmatrix.suite.workloads.base import Engine, Workload
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be run, and the facts of its place in the campaign."""
+
+    case: Case
+    workload: Workload
+    engine: Engine
+    coordinates: Mapping[str, Any]
+    repetition: int
+    attempt: int
+    block: int
+    attachment: str
+    campaign_seed: int
+    realised: Mapping[str, str] = field(default_factory=dict)  # factor -> hardware, emulated
+
+    @property
+    def name(self) -> str:
+        """Name of the run and of its directory on the target."""
+        return f"{self.case.case_id}-r{self.repetition:04d}-a{self.attempt}"
+
+    @property
+    def seed(self) -> int:
+        """63 bits that differ between runs: of what is written and of random orders."""
+        return int(digest([self.campaign_seed, self.name]), 16) >> 1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How runs are carried out, the same for all of a campaign."""
+
+    time_per_run: float
+    settle_timeout: float
+    cache_method: str = "auto"
+    affinity: str = "none"
+    implementation: str = "auto"  # of the player
+    out: Path = field(default_factory=Path)
+    forbidden: Callable[[str], str] = lambda _path: ""  # why a path must not be used
+
+
+def failed_record(job: Job, reason: str) -> RunRecord:
+    """The record of a run that could not even be begun."""
+    return RunRecord(
+        case=job.case.canonical,
+        case_id=job.case.case_id,
+        work_id=job.case.work_id,
+        repetition=job.repetition,
+        attempt=job.attempt,
+        block=job.block,
+        attachment=job.attachment,
+        session="",
+        status="failed",
+        error=reason,
+        engine=job.engine.name,
+        engine_version=job.engine.version,
+        started=datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
+        coordinates=job.coordinates,
+    )
+
+
+def judged(record: RunRecord) -> RunRecord:
+    """The record with what the audits find in it."""
+    return replace(record, findings=audit_run(record))
