@@ -4,10 +4,11 @@
 
 One process on one processor, operations of 4 KiB at random offsets of one file that is in
 the page cache: pread on the file system of --dir, pwrite to tmpfs.  The player records every
-latency, the bare loop (in the same process, by the same system call wrapper) nothing.  Rounds of all in-process engines
-alternate, forwards and backwards; ratios are taken within a round and given as medians with
-quartiles.  fio and, where it is on PATH, IOR run a few times on the same file.  The target
-is a ratio of 0.95 for the player, op streams made beforehand.
+latency, the bare loop (in the same process, the same system call, one constant buffer)
+nothing.  Rounds of all in-process engines alternate, forwards and backwards; ratios are taken
+within a round and given as medians with quartiles.  fio and, where it is on PATH, IOR run a
+few times on the same file.  The target is a ratio of 0.95 for the player, op streams made
+beforehand.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.metrics import window
 from fsmatrix.results.store import Store
 from fsmatrix.suite.execute import engine_of
-from fsmatrix.suite.job import Job, Settings, judged
+from fsmatrix.suite.job import Job, Settings
+from fsmatrix.suite.keeper import Keeper, Summary
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.runner import Runner
 from fsmatrix.suite.session.client import Session, StopFlag
@@ -66,8 +67,9 @@ def run_cost(folder: Path, runs: int) -> dict[str, float]:
         details={"tree": str(folder), "tag": "bench", "host": ""},
     )
     facts = {"session": "bench", "environment": {}, "driver": Directory.driver, "memory": False}
-    runner = Runner(session, access, folder / "journal", Settings(60.0, 5.0, out=folder), facts)
-    store = Store.create(folder / "store")
+    keeper = Keeper(Store.create(folder / "store"), Summary(), lambda _event: None)
+    settings = Settings(60.0, 5.0, out=folder)
+    runner = Runner(session, access, folder / "journal", settings, keeper.flush, facts)
     options = PatternOptions(pattern="seq-write", chunk=65536, bytes_per_process=MIB)
     workload = Pattern(options)
     case = Case("here", "pattern", {"pattern": "seq-write"}, Geometry(1, 2))
@@ -78,11 +80,12 @@ def run_cost(folder: Path, runs: int) -> dict[str, float]:
         record, broken = runner.run(job)
         assert broken is None, record.error
         assert record.status == "ok", record.error
-        store.write(judged(record))
+        keeper.keep(record)
         whole = time.monotonic() - begin
         settle = record.evidence["settle"]["write"]["seconds"]
         io = window(record.phases[0])
         rows.append((whole, io, settle, whole - io - settle))
+    keeper.flush()
     session.close()
     names = ("whole", "window", "settling", "cost")
     return {
@@ -120,7 +123,8 @@ def memory(folder: Path) -> dict[str, float]:
             details={"tree": str(folder), "tag": "bench", "host": ""},
         )
         facts = {"session": "b", "environment": {}, "driver": Directory.driver, "memory": False}
-        runner = Runner(session, access, folder / "j", Settings(60.0, 5.0, out=folder), facts)
+        settings = Settings(60.0, 5.0, out=folder)
+        runner = Runner(session, access, folder / "j", settings, lambda: None, facts)
         sizes = {}
         for name, count in (("short", 8), ("long", 256)):
             options = PatternOptions(

@@ -17,11 +17,11 @@ from fsmatrix.backends.base import Backend, Room
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import Journal, undo_pending
 from fsmatrix.results.case import Geometry
-from fsmatrix.results.record import RunRecord
 from fsmatrix.results.store import Store
 from fsmatrix.suite import leftovers, provenance
 from fsmatrix.suite.events import Event, Listener
-from fsmatrix.suite.job import Job, Settings, failed_record, judged
+from fsmatrix.suite.job import Job, Settings, failed_record
+from fsmatrix.suite.keeper import Keeper, Summary
 from fsmatrix.suite.launchers.base import Launcher, LauncherError
 from fsmatrix.suite.runner import Runner
 from fsmatrix.suite.session.client import Interrupted, Session, StopFlag
@@ -43,16 +43,6 @@ class Attachment:
     geometry: Geometry  # the largest of the plot: the size of its session
     jobs: Sequence[Job]
     room_options: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass
-class Summary:
-    """What came of a campaign's run."""
-
-    ok: int = 0
-    failures: list[tuple[str, str]] = field(default_factory=list)  # run id, reason
-    skipped: int = 0  # stored before
-    interrupted: bool = False
 
 
 class Conductor:
@@ -77,6 +67,7 @@ class Conductor:
         self.retry_failed = retry_failed
         self.journals = store.directory / "journal"
         self.summary = Summary()
+        self.keeper = Keeper(store, self.summary, tell)
         self._used: dict[str, tuple[Backend, Room]] = {}
 
     def recover(self) -> None:
@@ -88,10 +79,11 @@ class Conductor:
     def run(self, attachments: Iterator[Attachment]) -> Summary:
         """All attachments; returns what came of them, also when interrupted."""
         try:
-            for attachment in attachments:
-                if self.stop.signal:
-                    raise Interrupted
-                self._attachment(attachment)
+            with self.keeper:
+                for attachment in attachments:
+                    if self.stop.signal:
+                        raise Interrupted
+                    self._attachment(attachment)
         except Interrupted:
             self.summary.interrupted = True
             self.tell(Event("stopped", "stopped on request; --resume goes on from here"))
@@ -175,6 +167,7 @@ class Conductor:
                 access,
                 self.journals,
                 self.settings,
+                self.keeper.flush,
                 {
                     "session": uuid.uuid4().hex[:12],
                     "environment": facts,
@@ -208,27 +201,15 @@ class Conductor:
             )
         )
         record, broken = runner.run(job)
-        self._keep(record)
+        self.keeper.keep(record)
         todo.pop(0)
         if broken is not None:
             raise broken
 
-    def _keep(self, record: RunRecord) -> None:
-        record = judged(record)
-        self.store.write(record)
-        worst = [f"{finding.audit} ({finding.severity})" for finding in record.findings]
-        facts = {"run": record.run_id, "status": record.status, "findings": worst}
-        if record.status == "ok":
-            self.summary.ok += 1
-            self.tell(Event("finished", record.run_id, facts))
-        else:
-            self.summary.failures.append((record.run_id, record.error))
-            self.tell(Event("failed", f"{record.run_id}: {record.error}", facts))
-
     def _give_up(self, jobs: list[Job], reason: str) -> None:
         """Record every run of a plot as failed for the same reason."""
         for job in jobs:
-            self._keep(failed_record(job, reason))
+            self.keeper.keep(failed_record(job, reason))
         jobs.clear()
 
     def _done(self, job: Job) -> bool:

@@ -16,9 +16,10 @@ from fsmatrix.backends import player
 from fsmatrix.results.case import digest
 from fsmatrix.results.lock import ShardLock
 from fsmatrix.results.store import CAMPAIGN, Store
-from fsmatrix.suite.conductor import Attachment, Conductor, Summary
+from fsmatrix.suite.conductor import Attachment, Conductor
 from fsmatrix.suite.events import Event, Listener
 from fsmatrix.suite.job import Job, Settings
+from fsmatrix.suite.keeper import Summary
 from fsmatrix.suite.launchers.base import Launcher, LauncherError
 from fsmatrix.suite.order import Plot
 from fsmatrix.suite.plan import Plan, Request, build_plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -43,12 +43,15 @@ class Runner:
         access: Access,
         journal: Path,
         settings: Settings,
+        quiet: Callable[[], None],
         provenance: Mapping[str, Any],
     ) -> None:
+        """`quiet` is called before each timed step: it ends what must not run beside one."""
         self.session = session
         self.access = access
         self.journal = journal
         self.settings = settings
+        self.quiet = quiet
         self.provenance = provenance
 
     def run(self, job: Job) -> tuple[RunRecord, SessionError | None]:
@@ -85,7 +88,7 @@ class Runner:
             status=status,
             error=error,
             failure=failure,
-            engine=self._engine(job),
+            engine=job.engine.name,
             engine_version=job.engine.version,
             argv=tuple(gathered.argv),
             coordinates=job.coordinates,
@@ -98,10 +101,6 @@ class Runner:
             evidence=gathered.evidence,
         )
         return record, broken
-
-    @staticmethod
-    def _engine(job: Job) -> str:
-        return job.engine.name
 
     @staticmethod
     def _monitor(gathered: Gathered) -> Any:
@@ -130,6 +129,8 @@ class Runner:
                     self._settle(step, deadline, gathered)
                 if step.reads:
                     self._cache(job, step, deadline, gathered)
+                if step.role == "timed":
+                    self.quiet()
                 outputs += self._step(job, step, root, deadline, gathered)
         except (RunFailed, NodeError):
             self._remove_directory(root)

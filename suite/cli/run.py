@@ -10,7 +10,7 @@ from rich.console import Console
 
 from fsmatrix.suite.cli import common
 from fsmatrix.suite.cli.progress import Mode, listener
-from fsmatrix.suite.conductor import Summary
+from fsmatrix.suite.keeper import Summary
 from fsmatrix.suite.problems import Origin, refuse
 
 SOME_FAILED = 1

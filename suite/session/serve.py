@@ -99,9 +99,9 @@ class Server:
         """One step of a run, on the ranks of its geometry."""
         comm = self.world.comm.part(command["to"])
         place = self._place(command, comm)
+        self._set_affinity(command, place)
         offset = self._offset(comm, command)
         sampler = self._sampler(command)
-        self._set_affinity(command, place)
         user = user_seconds()
         try:
             comm.barrier()
@@ -146,12 +146,17 @@ class Server:
         return node.Sampler(command["access"])
 
     def _set_affinity(self, command: Mapping[str, Any], place: Place) -> None:
-        """Policy "core": each rank gets `threads` CPUs of its own; "none": all of them."""
-        if command["affinity"] != "core":
-            return
+        """Policy "core": each rank gets `threads` CPUs of its own; "none": all of them.
+
+        Ranks that a message woke tend to sit on one CPU and then spin in turns, 4 ms each.
+        Under "none" they are therefore moved apart, and then left to the kernel.
+        """
         cpus = sorted(self.allowed)
         first = self.world.me.node_rank * place.threads
-        os.sched_setaffinity(0, {cpus[(first + i) % len(cpus)] for i in range(place.threads)})
+        own = {cpus[(first + i) % len(cpus)] for i in range(place.threads)}
+        os.sched_setaffinity(0, own)
+        if command["affinity"] != "core":
+            os.sched_setaffinity(0, self.allowed)
 
     def _collect(
         self,

@@ -73,7 +73,9 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
     access = PathAccess(backend="directory", target="here", path=str(data),
                         details={"tree": str(data), "tag": "t", "host": ""})  # fmt: skip
     facts = {"session": "s", "environment": {}, "driver": "posix", "memory": False}
-    yield Runner(session, access, out / "journal", Settings(30.0, 5.0, out=out), facts)
+    yield Runner(
+        session, access, out / "journal", Settings(30.0, 5.0, out=out), lambda: None, facts
+    )
     session.close()
     assert os.listdir(data) == [], "every run removes its own directory"
 
@@ -140,7 +142,8 @@ def test_a_step_that_fails_is_a_failed_run_with_its_reason(
 
 def test_a_program_that_hangs_is_a_timeout_and_is_ended(runner: Runner) -> None:
     quick = Runner(runner.session, runner.access, runner.journal,
-                   replace(runner.settings, time_per_run=1.0), runner.provenance)  # fmt: skip
+                   replace(runner.settings, time_per_run=1.0), runner.quiet,
+                   runner.provenance)  # fmt: skip
     record, broken = quick.run(job(Scripted(Step("n", "node", "timed", Argv(("sleep", "61.5"))))))
     assert broken is None
     assert record.status == "timeout"
@@ -155,7 +158,7 @@ def test_pattern_record(runner: Runner, implementation: str) -> None:
     options = PatternOptions(pattern="rand-read", chunk=4096, bytes_per_process=1 << 20,
                              verify=True)  # fmt: skip
     using = Runner(runner.session, runner.access, runner.journal,
-                   replace(runner.settings, implementation=implementation),
+                   replace(runner.settings, implementation=implementation), runner.quiet,
                    runner.provenance)  # fmt: skip
     record, _ = using.run(job(Pattern(options), options={"pattern": "rand-read"}))
     assert record.status == "ok", record.error
