@@ -10,7 +10,7 @@ import numpy as np
 
 from fsmatrix.backends.ops import Kind
 from fsmatrix.results import histogram
-from fsmatrix.results.record import Latency, Monitor, Phase
+from fsmatrix.results.record import Floats, Latency, Monitor, Phase
 from fsmatrix.suite.session.wire import Arrays
 
 UNITS = {
@@ -31,6 +31,20 @@ class Gathered:
     kernels: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # by phase
     ranks: tuple[Mapping[str, Any], ...] = ()
     argv: list[tuple[str, ...]] = field(default_factory=list)
+
+    def seen(self, phase: str, kernels: list[dict[str, Any]]) -> None:
+        """Counters, CPU shares and foreign load of a timed step, by sampled kernel."""
+        self.kernels[phase] = kernels
+        looks = [
+            {"host": k["host"], "before": k["kernel"]["before"], "after": k["kernel"]["after"]}
+            for k in kernels
+        ]
+        self.put("counters", phase, looks)
+        self.put("cpu", phase, {k["host"]: k["kernel"]["cpu"] for k in kernels})
+        foreign = [foreign_share(k) for k in kernels if "user" in k]
+        if foreign:
+            before = self.evidence.get("load", {}).get("foreign", 0.0)
+            self.evidence["load"] = {"foreign": max(before, *foreign)}
 
     def put(self, group: str, phase: str, value: Any) -> None:
         """evidence[group][phase] = value"""
@@ -75,24 +89,40 @@ def _suffix(kind: int) -> str:
     return "/service" if kind >= len(Kind) else ""
 
 
-def monitor(kernels: Sequence[Mapping[str, Any]]) -> Monitor | None:
-    """Series of all sampled kernels; shorter ones are padded with NaN."""
-    if not kernels:
-        return None
-    longest = max(len(entry["samples"]["time"]) for entry in kernels)
+def foreign_share(kernel: Mapping[str, Any]) -> float:
+    """Share of a kernel's CPUs that went to user time of processes that are not the run's.
 
-    def row(entry: Mapping[str, Any], name: str) -> np.ndarray:
+    The kernel's own work for the run (loop devices, write-back) is system time: not counted.
+    """
+    seen = kernel["kernel"]
+    foreign = max(seen["user_seconds"] - kernel["user"], 0.0)
+    return float(foreign / seen["cpu_seconds"]) if seen["cpu_seconds"] else 0.0
+
+
+def monitor(phases: Mapping[str, Sequence[Mapping[str, Any]]]) -> Monitor | None:
+    """Series of all sampled kernels over all timed phases; shorter ones padded with NaN."""
+    merged: dict[str, dict[str, list[float]]] = {}
+    for kernels in phases.values():
+        for entry in kernels:
+            samples = merged.setdefault(entry["host"], {})
+            for name, values in entry["samples"].items():
+                samples.setdefault(name, []).extend(values)
+    if not merged:
+        return None
+    longest = max(len(samples["time"]) for samples in merged.values())
+
+    def row(samples: Mapping[str, Sequence[float]], name: str) -> Floats:
         series = np.full(longest, np.nan)
-        values = entry["samples"].get(name, ())
+        values = samples.get(name, ())
         series[: len(values)] = values
         return series
 
-    names = sorted({name for entry in kernels for name in entry["samples"]} - {"time"})
-    first = max(kernels, key=lambda entry: len(entry["samples"]["time"]))
+    names = sorted({name for samples in merged.values() for name in samples} - {"time"})
+    first = max(merged.values(), key=lambda samples: len(samples["time"]))
     return Monitor(
-        hosts=tuple(entry["host"] for entry in kernels),
+        hosts=tuple(merged),
         time=row(first, "time"),
-        series={name: np.stack([row(entry, name) for entry in kernels]) for name in names},
+        series={name: np.stack([row(one, name) for one in merged.values()]) for name in names},
         units={name: UNITS.get(name, "s" if name.startswith("cpu_") else "1") for name in names},
     )
 

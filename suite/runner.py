@@ -15,7 +15,7 @@ from fsmatrix.results.record import Phase, RunRecord, Status
 from fsmatrix.suite import assemble
 from fsmatrix.suite.assemble import Gathered
 from fsmatrix.suite.job import Job, Settings
-from fsmatrix.suite.session.client import Session
+from fsmatrix.suite.session.client import Interrupted, Session
 from fsmatrix.suite.session.death import DeadlinePassed, NodeError, SessionError
 from fsmatrix.suite.session.programs import GRACE
 from fsmatrix.suite.session.programs import run as run_program
@@ -97,21 +97,10 @@ class Runner:
             duration=time.monotonic() - begin,
             ranks=gathered.ranks,
             phases=tuple(phases),
-            monitor=self._monitor(gathered),
+            monitor=assemble.monitor(gathered.kernels),
             evidence=gathered.evidence,
         )
         return record, broken
-
-    @staticmethod
-    def _monitor(gathered: Gathered) -> Any:
-        """One series per kernel over all timed phases, one after the other."""
-        merged: dict[str, dict[str, Any]] = {}
-        for entries in gathered.kernels.values():
-            for entry in entries:
-                kept = merged.setdefault(entry["host"], {"host": entry["host"], "samples": {}})
-                for name, values in entry["samples"].items():
-                    kept["samples"].setdefault(name, []).extend(values)
-        return assemble.monitor(list(merged.values()))
 
     # -- the steps -------------------------------------------------------------------------
     def _steps(
@@ -246,10 +235,9 @@ class Runner:
         geometry = job.case.geometry
         command = {
             "do": "step",
-            "to": self.session.members(geometry),
+            "to": self.session.addressed(step.where, geometry),
             "kind": kind,
             "what": what,
-            "where": step.where,
             "root": root,
             "access": self.access.to_json(),
             "nodes": geometry.nodes,
@@ -263,29 +251,20 @@ class Runner:
         # a program that passes the deadline is ended by its leader, which then answers
         rest = 2 * GRACE + REST_SECONDS if kind == "argv" else 0.0
         reply = self.session.request(command, left(deadline) + rest)
-        gathered.ranks = tuple(reply.message["ranks"])
-        if step.role == "timed" and self.provenance["memory"] and not step.reads:
+        if len(reply.message["ranks"]) >= len(gathered.ranks):
+            gathered.ranks = tuple(reply.message["ranks"])
+        if step.role == "timed":
+            self._seen(job, step, reply.message["kernels"], gathered)
+        return reply
+
+    def _seen(
+        self, job: Job, step: Step, kernels: list[dict[str, Any]], gathered: Gathered
+    ) -> None:
+        """Keep what the samplers saw of a timed step."""
+        gathered.seen(step.name, kernels)
+        if self.provenance["memory"] and not step.reads:
             states = {"declared": job.case.cache, "reads": False, "state": "memory"}
             gathered.put("cache", step.name, states)
-        if step.role == "timed":
-            kernels = reply.message["kernels"]
-            gathered.kernels[step.name] = kernels
-            gathered.put(
-                "counters",
-                step.name,
-                [
-                    {
-                        "host": k["host"],
-                        "before": k["kernel"]["before"],
-                        "after": k["kernel"]["after"],
-                    }
-                    for k in kernels
-                ],
-            )
-            gathered.put("cpu", step.name, {k["host"]: k["kernel"]["cpu"] for k in kernels})
-            before = gathered.evidence.get("load", {}).get("foreign", 0.0)
-            gathered.evidence["load"] = {"foreign": max([before, *map(foreign_share, kernels)])}
-        return reply
 
     def _program(
         self, job: Job, step: Step, what: Argv, root: str, deadline: float, gathered: Gathered
@@ -299,8 +278,26 @@ class Runner:
         launcher = self.session.launcher
         env = launcher.environment()
         command = launcher.command(argv, job.case.geometry, dict(what.env))
-        done = run_program(command, root or "/", left(deadline), env | dict(what.env))
+        watched = step.role == "timed"
+        if watched:
+            self._watch(True)
+        stop = self.session.stop
+        done = run_program(
+            command, root or "/", left(deadline), env | dict(what.env), lambda: stop.at_once
+        )
+        if stop.at_once:
+            raise Interrupted
+        if watched:
+            self._seen(job, step, self._watch(False), gathered)
         return self._answers(step, [{"host": "", "rank": 0, **asdict(done)}])
+
+    def _watch(self, begin: bool) -> list[dict[str, Any]]:
+        """Begin or end sampling every kernel beside a program of the conductor's."""
+        access = self.access.to_json()
+        to = self.session.kernels
+        command = {"do": "watch", "to": to, "begin": begin, "access": access}
+        answers = self.session.checked(self.session.request(command, REST_SECONDS), "sampling")
+        return [answer for answer in answers if "kernel" in answer]
 
     def _answers(self, step: Step, answers: Sequence[Mapping[str, Any]]) -> list[Output]:
         for answer in answers:
@@ -332,16 +329,6 @@ class Runner:
             )
             for a in answers
         ]
-
-
-def foreign_share(kernel: Mapping[str, Any]) -> float:
-    """Share of a kernel's CPUs that went to user time of processes that are not the run's.
-
-    The kernel's own work for the run (loop devices, write-back) is system time: not counted.
-    """
-    seen = kernel["kernel"]
-    foreign = max(seen["user_seconds"] - kernel["user"], 0.0)
-    return float(foreign / seen["cpu_seconds"]) if seen["cpu_seconds"] else 0.0
 
 
 def left(deadline: float) -> float:

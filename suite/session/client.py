@@ -36,6 +36,7 @@ from fsmatrix.suite.session.death import (
 )
 from fsmatrix.suite.session.programs import clean_environment
 from fsmatrix.suite.session.wire import Arrays, ChannelClosed
+from fsmatrix.suite.workloads.base import Where
 
 START_SECONDS = 120.0
 END_SECONDS = 10.0
@@ -101,7 +102,7 @@ class Session:
         self._folder = tempfile.TemporaryDirectory(prefix="fsmatrix-session-")
         self.launcher = replace(launcher, scratch=self._folder.name)
         self.geometry = geometry
-        self._stop = stop
+        self.stop = stop
         self._start_seconds = start_seconds
         self.hello: dict[str, Any] = {}
         self._births: dict[int, float] = {}  # pid -> start time, ranks of this kernel
@@ -220,6 +221,18 @@ class Session:
             if rank["node"] < geometry.nodes and rank["node_rank"] < geometry.processes_per_node
         ]
 
+    def addressed(self, where: Where, geometry: Geometry) -> list[int]:
+        """Who carries a step out: every rank, one on each node, or rank 0.
+
+        The others sleep on: nothing runs beside a program.
+        """
+        members = self.members(geometry)
+        if where == "rank":
+            return members
+        ranks = self.hello["ranks"]
+        leaders = [rank for rank in members if ranks[rank]["node_rank"] == 0]
+        return leaders if where == "node" else leaders[:1]
+
     def request(self, command: Mapping[str, Any], seconds: float, urgent: bool = False) -> Reply:
         """Send a command and wait for its answer.
 
@@ -289,9 +302,9 @@ class Session:
     def _wait(self, sock: socket.socket, deadline: float, late: str, urgent: bool = False) -> None:
         """Until `sock` can be read; sleeps, except for a look at the launcher now and then."""
         assert self._process is not None
-        watched: Sequence[Any] = [sock] if urgent else [sock, self._stop]
+        watched: Sequence[Any] = [sock] if urgent else [sock, self.stop]
         while True:
-            if self._stop.at_once and not urgent:
+            if self.stop.at_once and not urgent:
                 raise Interrupted
             left = deadline - time.monotonic()
             if left <= 0:

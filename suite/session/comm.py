@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+PATIENCE = (0.0001, 0.005)  # seconds between two looks, first and longest
 
 
 class Comm(Protocol):
@@ -18,6 +20,9 @@ class Comm(Protocol):
     size: int
 
     def barrier(self) -> None: ...
+    def patient_barrier(self) -> None:
+        """As barrier, asleep most of the time: who is done burns nothing beside who is not."""
+
     def gather(self, value: Any) -> list[Any] | None:
         """JSON-able values of all ranks at rank 0, None elsewhere."""
 
@@ -40,6 +45,8 @@ class SoloComm:
 
     def barrier(self) -> None:
         """Nobody to wait for."""
+
+    patient_barrier = barrier
 
     def gather(self, value: Any) -> list[Any] | None:
         return [value]
@@ -69,6 +76,13 @@ class MpiComm:
 
     def barrier(self) -> None:
         self.handle.Barrier()
+
+    def patient_barrier(self) -> None:
+        wait, longest = PATIENCE
+        request = self.handle.Ibarrier()
+        while not request.Test():
+            time.sleep(wait)
+            wait = min(2 * wait, longest)
 
     def gather(self, value: Any) -> list[Any] | None:
         gathered: list[Any] | None = self.handle.gather(value, root=0)

@@ -11,10 +11,11 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 GRACE = 3.0
+LOOK = 0.2  # seconds between two questions to `stop`
 # What MPI libraries and process managers put into the environment of their ranks.
 MPI_PREFIXES = (
     "OMPI_",
@@ -58,8 +59,12 @@ def run(
     cwd: str,
     timeout: float,
     env: Mapping[str, str] | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> Finished:
-    """Run a program to its end or its deadline (SIGTERM, then SIGKILL, to its group)."""
+    """Run a program to its end or its deadline (SIGTERM, then SIGKILL, to its group).
+
+    `stop` is asked now and then; when it says so the program is ended in the same way.
+    """
     began = time.time()
     try:
         process = subprocess.Popen(
@@ -75,12 +80,19 @@ def run(
         )
     except OSError as error:
         return Finished(127, "", f"{argv[0]}: {error.strerror}", began, time.time(), False)
-    timed_out = False
-    try:
-        out, err = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        timed_out = True
-        out, err = end_group(process)
+    limit = time.monotonic() + timeout
+    while True:
+        left = max(limit - time.monotonic(), 0.0)
+        try:
+            out, err = process.communicate(timeout=left if stop is None else min(left, LOOK))
+        except subprocess.TimeoutExpired:
+            timed_out = time.monotonic() >= limit
+            if timed_out or (stop is not None and stop()):
+                out, err = end_group(process)
+                break
+        else:
+            timed_out = False
+            break
     return Finished(process.returncode, out, err, began, time.time(), timed_out)
 
 

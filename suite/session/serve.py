@@ -29,11 +29,13 @@ class Server:
     def __init__(self, comm: Comm, conductor: socket.socket | None, library: str) -> None:
         self.world = World(comm, conductor)
         self.allowed = frozenset(self.world.me.cpus)
+        self._watching: Any = None  # a sampler, beside a program of the conductor's
         self._commands = {
             "call": self._call,
             "step": self._step,
             "mkdir": self._mkdir,
             "rmdir": self._rmdir,
+            "watch": self._watch,
             "quit": self._quit,
         }
         if conductor is not None:
@@ -76,6 +78,22 @@ class Server:
         if gathered is not None:
             self._answer(({"answers": gathered}, {}))
 
+    def _watch(self, command: Mapping[str, Any]) -> None:
+        """Begin or end sampling this kernel."""
+        answer: dict[str, Any] = {"host": self.world.me.host}
+        if command["begin"]:
+            from fsmatrix.suite.session import node
+
+            self._watching = node.Sampler(command["access"])
+            self._watching.start()
+        elif self._watching is not None:
+            told, arrays = self._watching.stop()
+            answer |= {"kernel": told, "samples": {n: a.tolist() for n, a in arrays.items()}}
+            self._watching = None
+        gathered = self.world.comm.part(command["to"]).gather(answer)
+        if gathered is not None:
+            self._answer(({"answers": gathered}, {}))
+
     def _mkdir(self, command: Mapping[str, Any]) -> None:
         """Make the run's own directory, on one leader of each kernel."""
         self._directory(command, lambda path: Path(path).mkdir(exist_ok=True))
@@ -103,6 +121,7 @@ class Server:
         offset = self._offset(comm, command)
         sampler = self._sampler(command)
         user = user_seconds()
+        cpus = sorted(os.sched_getaffinity(0))
         try:
             comm.barrier()
             if sampler is not None:
@@ -113,7 +132,8 @@ class Server:
             seen = sampler.stop() if sampler is not None else None
         finally:
             os.sched_setaffinity(0, self.allowed)
-        reply = self._collect(comm, reply, seen, command, user_seconds() - user)
+        told = {"user": user_seconds() - user, "cpus": cpus}
+        reply = self._collect(comm, reply, seen, command, told)
         if comm.rank == 0:
             self._answer(reply)
 
@@ -164,13 +184,13 @@ class Server:
         reply: Reply,
         seen: tuple[dict[str, Any], Arrays] | None,
         command: Mapping[str, Any],
-        user: float,
+        told: Mapping[str, Any],
     ) -> Reply:
         """Add what every rank and every sampled kernel tells."""
         own: dict[str, Any] = {
             "name": self.world.me.kernel,
             "host": self.world.me.host,
-            "user": user,
+            **told,
         }
         if seen is not None:
             own["kernel"] = seen[0]
@@ -184,8 +204,8 @@ class Server:
         for entry in message["kernels"]:
             entry["user"] = sum(one["user"] for one in gathered if one["name"] == entry["name"])
         message["ranks"] = [
-            {**asdict(self.world.ranks[rank]), "policy": command["affinity"]}
-            for rank in command["to"]
+            {**asdict(self.world.ranks[rank]), "cpus": one["cpus"], "affinity": command["affinity"]}
+            for rank, one in zip(command["to"], gathered, strict=True)
         ]
         return message, arrays
 
@@ -226,16 +246,13 @@ class Server:
         comm: Comm,
         _offset: Offset,
     ) -> Reply:
-        """A program once per node (or once), by node leaders, started together."""
-        mine = self.world.me.node_rank == 0 and (command["where"] == "node" or place.rank == 0)
-        own = None
-        if mine:
-            what = command["what"]
-            os.sched_setaffinity(0, self.allowed)
-            done = programs.run(what["argv"], command["root"], command["timeout"], what["env"])
-            own = {"host": self.world.me.host, "rank": place.rank, **asdict(done)}
-        gathered = comm.gather(own)
-        return {"outputs": [entry for entry in gathered or () if entry]}, {}
+        """A program, by every rank that was addressed (node leaders), started together."""
+        what = command["what"]
+        os.sched_setaffinity(0, self.allowed)
+        done = programs.run(what["argv"], command["root"], command["timeout"], what["env"])
+        comm.patient_barrier()
+        own = {"host": self.world.me.host, "rank": place.rank, **asdict(done)}
+        return {"outputs": comm.gather(own)}, {}
 
     _DO: ClassVar = {"stream": _stream, "function": _function, "argv": _argv}
 

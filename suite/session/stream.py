@@ -169,6 +169,7 @@ def run_stream(
         player.begin(origin)
         wait_until(origin, 0 if oversubscribed else 200_000)
         played = play(player, source, spec["seconds"], spec["wear_out"], origin, comm)
+        comm.patient_barrier()
         result = player.result()
     finally:
         player.close()

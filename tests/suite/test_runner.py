@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +22,10 @@ from fsmatrix.results.metrics import window
 from fsmatrix.results.record import Phase
 from fsmatrix.suite.execute import engine_of
 from fsmatrix.suite.job import Job, Settings, judged
+from fsmatrix.suite.launchers.local import Local
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.runner import Runner
-from fsmatrix.suite.session.client import Session, StopFlag
+from fsmatrix.suite.session.client import Interrupted, Session, StopFlag
 from fsmatrix.suite.workloads.base import (
     Argv,
     Engine,
@@ -115,6 +119,7 @@ def test_steps_of_every_place(runner: Runner) -> None:
     assert [output.value["params"] for output in by_step["rank"]] == [{"x": [1]}] * 2
     assert record.argv[2][1:] == ("-c", "print('world')")
     assert record.evidence["settle"].keys() == {"mpi", "rank"}
+    assert record.evidence["cpu"].keys() == record.evidence["counters"].keys() == {"mpi", "rank"}
 
 
 @pytest.mark.parametrize(
@@ -135,8 +140,6 @@ def test_a_step_that_fails_is_a_failed_run_with_its_reason(
     record, broken = runner.run(job(Scripted(step)))
     assert broken is None, "the session lives on"
     assert record.status == "failed"
-    import re
-
     assert re.search(reason, record.error)
 
 
@@ -150,6 +153,27 @@ def test_a_program_that_hangs_is_a_timeout_and_is_ended(runner: Runner) -> None:
     assert "deadline" in record.error
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
     assert "sleep 61.5" not in listed.stdout
+
+
+def test_a_request_to_stop_ends_a_program_of_the_conductor(tmp_path: Path) -> None:
+    stop = StopFlag()
+    session = Session(Local(Local.probe()), Geometry(), stop)
+    session.start()
+    access = PathAccess(backend="directory", target="here", path=str(tmp_path),
+                        details={"tree": str(tmp_path), "tag": "t", "host": ""})  # fmt: skip
+    facts = {"session": "s", "environment": {}, "driver": "posix", "memory": False}
+    local = Runner(session, access, tmp_path, Settings(60.0, 5.0, out=tmp_path),
+                   lambda: None, facts)  # fmt: skip
+    try:
+        timer = threading.Timer(1.0, lambda: setattr(stop, "signal", signal.SIGINT))
+        timer.start()
+        with pytest.raises(Interrupted):
+            local.run(job(Scripted(Step("m", "mpi", "setup", Argv(("sleep", "62.5")))), Geometry()))
+    finally:
+        session.kill()
+        session.close()
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+    assert "sleep 62.5" not in listed.stdout
 
 
 @pytest.mark.parametrize("implementation", ["auto", "python"])

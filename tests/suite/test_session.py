@@ -19,6 +19,7 @@ from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.registry import LAUNCHERS
 from fsmatrix.suite.session.client import Interrupted, Session, StopFlag
 from fsmatrix.suite.session.death import DeadlinePassed, SessionDied, SessionError, explain_death
+from fsmatrix.suite.workloads.base import Where
 
 PROBE = "fsmatrix.suite.session.probe:where"
 EMULATED = {"hosts": ("one", "two"), "emulated": True}
@@ -40,7 +41,7 @@ def stop() -> Iterator[StopFlag]:
 def step(session: Session, geometry: Geometry, kind: str, what: dict[str, Any], **more: Any) -> Any:
     command = {
         "do": "step", "to": session.members(geometry), "kind": kind, "what": what,
-        "where": "rank", "root": "/tmp", "access": {}, "nodes": geometry.nodes,
+        "root": "/tmp", "access": {}, "nodes": geometry.nodes,
         "threads": geometry.threads, "seed": 1, "affinity": "none", "sample": False,
         "oversubscribed": True, "timeout": 30.0,
     }  # fmt: skip
@@ -75,9 +76,12 @@ def test_steps_of_every_kind(
         assert answers[0]["value"]["params"] == {"x": 1}
         smaller = Geometry(1, 1)
         assert [a["rank"] for a in function(session, smaller)] == [0]
-        for where, count in (("node", geometry.nodes), ("once", 1)):
+        wheres: list[tuple[Where, int]] = [("node", geometry.nodes), ("once", 1)]
+        for where, count in wheres:
             what = {"argv": ["sh", "-c", "uname -n; env | grep -c '^OMPI\\|^PMI' "], "env": {}}
-            outputs = step(session, geometry, "argv", what, where=where).message["outputs"]
+            to = session.addressed(where, geometry)
+            reply = step(session, geometry, "argv", what, where=where, to=to)
+            outputs = reply.message["outputs"]
             assert len(outputs) == count
             assert [o["stdout"].split()[1] for o in outputs] == ["0"] * count
     finally:
