@@ -120,7 +120,9 @@ def _order(out: Console, data: dict[str, Any]) -> None:
 
 
 def _explain(out: Console, data: dict[str, Any]) -> None:
-    table = Table("setting", "value", "said by", box=None)
+    table = Table(box=None)
+    for title in ("setting", "value", "said by"):
+        table.add_column(title, overflow="fold")
     for row in data["settings"]:
         table.add_row(escape(row["key"]), escape(str(row["value"])), escape(row["origin"]))
     out.print(table)
