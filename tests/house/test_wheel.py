@@ -44,5 +44,5 @@ def test_wheel_is_complete(tmp_path: Path) -> None:
 def test_wheel_without_a_compiler(tmp_path: Path) -> None:
     """The extension is optional: the pure-Python player serves."""
     names = build(tmp_path, CC="/bin/false")
-    assert not [name for name in names if name.startswith("fsmatrix/backends/_player.")]
+    assert not [name for name in names if name.endswith(".so")]
     assert "fsmatrix/backends/twin.py" in names

@@ -60,7 +60,7 @@ BAD: dict[str, tuple[str, str, list[str]]] = {
         + str(list(range(1, 30_000))),
         ["1199", "limits.cases"],
     ),
-    "option of another backend": ("backend: directory, options: {path", "backend: xfs, options: {path", ["path"]),
+    "option of another backend": ("backend: directory", "backend: xfs", ["path", "size"]),
     "no repetition": ("repetitions: 1", "repetitions: 0", ["repetitions"]),
     "not YAML": ("repetitions: 1", "repetitions: [", ["small.yaml"]),
 }  # fmt: skip
