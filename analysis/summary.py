@@ -17,10 +17,9 @@ from fsmatrix.analysis.units import METRICS, Level
 from fsmatrix.results.record import SEVERITIES
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
 NOT_FACTORS = ("reference",)
-TABLE_METRICS = ("bandwidth", "iops", "latency_p50", "latency_p99")
 RANK: dict[str, int] = {"": 0, **{severity: i for i, severity in enumerate(SEVERITIES, 1)}}
 
 
@@ -75,11 +74,13 @@ class Summary:
         """One flat dict per cell; values in SI units, NaN where there is no value."""
         return [_flat(cell, self) for cell in self.cells]
 
-    def table(self, metrics: Sequence[str] = TABLE_METRICS) -> Table:
-        """Table for the terminal."""
-        from fsmatrix.analysis.table import table
+    def table(self, metrics: Sequence[str] = ("bandwidth",)) -> Group:
+        """Tables for the terminal, one per metric, and their legend."""
+        from rich.console import Group
 
-        return table(self, metrics)
+        from fsmatrix.analysis.table import legend, tables
+
+        return Group(*tables(self, metrics), legend(self))
 
 
 def summarise(

@@ -1,45 +1,42 @@
-"""The summary as a table in the terminal (`fsmatrix show`)."""
+"""The report's tables in the terminal (`fsmatrix show`): one column per target."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 from rich.text import Text
 
-from fsmatrix.analysis import units
-from fsmatrix.analysis.medians import Median
+from fsmatrix.analysis.pivot import Entry, Part, Pivot, pivots
 from fsmatrix.analysis.summary import Summary
-from fsmatrix.analysis.units import MARKS, METRICS, level_text
 
 
-def table(summary: Summary, metrics: Sequence[str]) -> Table:
-    """One row per cell; `metrics` are names of units.METRICS."""
-    result = Table(title="Medians [low .. high]", caption=_caption(summary), header_style="bold")
-    for name in summary.varying:
-        result.add_column(units.factor_title(name))
-    result.add_column("runs", justify="right")
-    chosen = {}
+def tables(summary: Summary, metrics: Sequence[str]) -> Iterator[Table]:
+    """Tables of these metrics (names of units.METRICS), in their order."""
+    by_name = {pivot.metric: pivot for pivot in pivots(summary)}
     for name in metrics:
-        metric = METRICS[name]
-        values = [cell.metrics[name].median for cell in summary.cells]
-        chosen[name] = units.fitting(metric.quantity, values)
-        result.add_column(f"{units.SHORT_TITLES[name]}\n{chosen[name].label}", justify="right")
-    result.add_column("notes")
-    for cell in summary.cells:
-        fields = [level_text(name, cell.levels[name]) for name in summary.varying]
-        fields.append(str(cell.runs))
-        fields += [_median_text(cell.metrics[name], chosen[name]) for name in metrics]
-        result.add_row(*(Text(printable(field)) for field in [*fields, cell.notes]))
-    return result
+        if name in by_name:
+            for part in by_name[name].parts:
+                yield _table(by_name[name], part, summary.targets)
 
 
-def _median_text(median: Median, unit: units.Unit) -> str:
-    if median.kind == "none":
-        return units.MISSING
-    low, high = units.text(median.low, unit), units.text(median.high, unit)
-    mark = MARKS.get(median.kind, "")
-    return f"{units.text(median.median, unit)}{mark} [{low} .. {high}]"
+def legend(summary: Summary) -> Text:
+    """What brackets and marks mean, and what is not in the tables."""
+    kinds = {median.kind for cell in summary.cells for median in cell.metrics.values()}
+    lines = []
+    if "interval" in kinds:
+        lines.append("[–]: 95 % interval of the median over attachments")
+    if "range" in kinds:
+        lines.append("*: fewer than 6 attachments: the range, no verdict")
+    if "one session" in kinds:
+        lines.append("†: within one session only")
+    if any(cell.worst_finding for cell in summary.cells):
+        lines.append("!, !!: findings of severity warning, invalid (see the report)")
+    if summary.invalid_runs and not summary.invalid_included:
+        lines.append(f"{summary.invalid_runs} invalid runs are not in the medians")
+    if summary.references and not summary.references_shown:
+        lines.append(f"reference left out: {', '.join(summary.references)}")
+    return Text(printable("\n".join(lines)), style="dim")
 
 
 def printable(text: str) -> str:
@@ -47,17 +44,29 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\u202f" else "\ufffd" for c in text)
 
 
-def _caption(summary: Summary) -> Text:
-    kinds = {median.kind for cell in summary.cells for median in cell.metrics.values()}
-    lines = []
-    if "interval" in kinds:
-        lines.append("[..]: 95 % interval of the median over attachments")
-    if "range" in kinds:
-        lines.append("*: fewer than 6 attachments: the range, no verdict")
-    if "one session" in kinds:
-        lines.append("†: within one session only")
-    if summary.invalid_runs and not summary.invalid_included:
-        lines.append(f"{summary.invalid_runs} invalid runs are not in the medians")
-    if summary.references and not summary.references_shown:
-        lines.append(f"reference left out: {', '.join(summary.references)}")
-    return Text(printable("\n".join(lines)))
+def _table(pivot: Pivot, part: Part, targets: Sequence[str]) -> Table:
+    title = f"{pivot.title} in {part.unit}, {pivot.better}"
+    if part.conditions:
+        title += f" ({part.conditions})"
+    result = Table(title=Text(printable(title), style="bold"), title_justify="left", box=None,
+                   header_style="bold", pad_edge=False)  # fmt: skip
+    for name in part.factors:
+        result.add_column(Text(printable(name)))
+    for target in targets:
+        result.add_column(Text(printable(target)), justify="right", no_wrap=True)
+    for line in part.lines:
+        levels = [Text(printable(level)) for level in line.levels]
+        result.add_row(*levels, *(_entry(entry) for entry in line.entries))
+    return result
+
+
+def _entry(entry: Entry | None) -> Text:
+    if entry is None:
+        return Text("")
+    if entry.absent:
+        return Text(printable(entry.absent), style="red" if "failed" in entry.absent else "dim")
+    found = {"warning": " !", "invalid": " !!"}.get(entry.severity, "")
+    text = Text(f"{entry.median}{entry.mark}", style="bold" if entry.clear else "")
+    text.append(found, style="yellow")
+    text.append(f" [{entry.low}–{entry.high}]", style="dim")
+    return text
