@@ -51,7 +51,7 @@ def _table(pivot: Pivot, part: Part, targets: Sequence[str]) -> Table:
     result = Table(title=Text(printable(title), style="bold"), title_justify="left", box=None,
                    header_style="bold", pad_edge=False)  # fmt: skip
     for name in part.factors:
-        result.add_column(Text(printable(name)))
+        result.add_column(Text(printable(name)), overflow="fold")
     for target in targets:
         result.add_column(Text(printable(target)), justify="right", no_wrap=True)
     for line in part.lines:

@@ -31,6 +31,10 @@ MOUNT_SECONDS = 120.0
 BARREN_SESSIONS = 3  # sessions in a row that give no run: the plot is given up
 
 
+class LimitReached(Exception):
+    """The campaign may not write any more."""
+
+
 @dataclass(frozen=True)
 class Attachment:
     """A whole plot with what it needs: one mounting of a target level."""
@@ -68,6 +72,7 @@ class Conductor:
         self.journals = store.directory / "journal"
         self.summary = Summary()
         self.keeper = Keeper(store, self.summary, tell)
+        self._written = 0
         self._used: dict[str, tuple[Backend, Room]] = {}
 
     def recover(self) -> None:
@@ -84,6 +89,9 @@ class Conductor:
                     if self.stop.signal:
                         raise Interrupted
                     self._attachment(attachment)
+        except LimitReached as reason:
+            self.summary.stopped = str(reason)
+            self.tell(Event("stopped", str(reason)))
         except Interrupted:
             self.summary.interrupted = True
             self.tell(Event("stopped", "stopped on request; --resume goes on from here"))
@@ -205,6 +213,17 @@ class Conductor:
         todo.pop(0)
         if broken is not None:
             raise broken
+        self._count(job.written(record))
+
+    def _count(self, written: int) -> None:
+        """Stop when the runs of this conductor have written more than is allowed."""
+        self._written += written
+        limit = self.settings.bytes_limit
+        if limit is not None and self._written > limit:
+            raise LimitReached(
+                f"{self._written} bytes were written, more than limits.bytes_written or the "
+                f"site's cap allows ({limit})"
+            )
 
     def _give_up(self, jobs: list[Job], reason: str) -> None:
         """Record every run of a plot as failed for the same reason."""

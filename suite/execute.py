@@ -108,6 +108,7 @@ def settings_of(plan: Plan, out: Path) -> Settings:
         settle_timeout=campaign.settle.timeout,
         cache_method=campaign.cache_method,
         affinity=campaign.affinity,
+        bytes_limit=plan.settings.bytes_limit,
         forbidden=plan.settings.site.forbidden,
         out=out,
     )

@@ -34,6 +34,13 @@ class Job:
         """Name of the run and of its directory on the target."""
         return f"{self.case.case_id}-r{self.repetition:04d}-a{self.attempt}"
 
+    def written(self, record: RunRecord) -> int:
+        """Bytes that the run wrote: as planned, or more if its time was fixed."""
+        measured = sum(
+            int(phase.bytes.sum()) for phase in record.phases if "write" in phase.latency
+        )
+        return max(self.workload.footprint(self.case).written, measured)
+
     @property
     def seed(self) -> int:
         """63 bits that differ between runs: of what is written and of random orders."""
@@ -49,6 +56,7 @@ class Settings:
     cache_method: str = "auto"
     affinity: str = "none"
     implementation: str = "auto"  # of the player
+    bytes_limit: int | None = None  # all runs together may write so much
     out: Path = field(default_factory=Path)
     forbidden: Callable[[str], str] = lambda _path: ""  # why a path must not be used
 

@@ -42,6 +42,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
             for planned, reason in plan.matrix.impossible
         ],
         "excluded": plan.excluded,
+        "timed": any(footprint(planned).seconds is not None for planned in plan.cases),
         "order": [_plot(plot) for plot in plan.plots()],
         "estimate": vars(plan.estimate),
         "comparisons": plan.comparisons,

@@ -80,9 +80,10 @@ def _size(out: Console, data: dict[str, Any]) -> None:
     space = ", ".join(
         f"{escape(name)} {format_size(size, 1)}" for name, size in cost["space"].items()
     )
+    least = "at least " if data["timed"] else ""  # a fixed time writes what it can
     out.print(
         f"about {cost['seconds'] / 60:.0f} min, space {space}, "
-        f"{format_size(cost['written'], 1)} written in all"
+        f"{least}{format_size(cost['written'], 1)} written in all"
     )
     if data["comparisons"]:
         out.print(

@@ -72,7 +72,13 @@ def run(
     written = _finish(out, made.request.shard, report and not summary.interrupted)
     if mode != "json":
         _tell(console, summary, written, out)
-    raise typer.Exit(INTERRUPTED if summary.interrupted else SOME_FAILED if summary.failures else 0)
+    raise typer.Exit(_status(summary))
+
+
+def _status(summary: Summary) -> int:
+    if summary.interrupted:
+        return INTERRUPTED
+    return SOME_FAILED if summary.failures or summary.stopped else 0
 
 
 def _finish(out: Path, shard: tuple[int, int], wanted: bool) -> Path | None:

@@ -117,7 +117,7 @@ class Server:
         """One step of a run, on the ranks of its geometry."""
         comm = self.world.comm.part(command["to"])
         place = self._place(command, comm)
-        self._set_affinity(command, place)
+        self._set_affinity(command)
         offset = self._offset(comm, command)
         sampler = self._sampler(command)
         user = user_seconds()
@@ -165,15 +165,17 @@ class Server:
 
         return node.Sampler(command["access"])
 
-    def _set_affinity(self, command: Mapping[str, Any], place: Place) -> None:
+    def _set_affinity(self, command: Mapping[str, Any]) -> None:
         """Policy "core": each rank gets `threads` CPUs of its own; "none": all of them.
 
         Ranks that a message woke tend to sit on one CPU and then spin in turns, 4 ms each.
         Under "none" they are therefore moved apart, and then left to the kernel.
         """
         cpus = sorted(self.allowed)
-        first = self.world.me.node_rank * place.threads
-        own = {cpus[(first + i) % len(cpus)] for i in range(place.threads)}
+        me, threads = self.world.me, command["threads"]
+        here = [rank for rank in command["to"] if self.world.ranks[rank].boot_id == me.boot_id]
+        first = here.index(me.rank) * threads
+        own = {cpus[(first + i) % len(cpus)] for i in range(threads)}
         os.sched_setaffinity(0, own)
         if command["affinity"] != "core":
             os.sched_setaffinity(0, self.allowed)

@@ -224,6 +224,37 @@ def test_damaged_foreign_and_newer_files_are_named_and_left_out(
     assert shown.returncode == 0, shown.stderr
 
 
+def test_bytes_written_are_limited_while_it_runs(tmp_path: Path, target: Path) -> None:
+    """A fixed time writes more than was planned; the limit holds all the same."""
+    campaign = write_campaign(tmp_path, target, options="fixed: time, seconds: 1s")
+    out = tmp_path / "out"
+    limit = ["--set", "limits.bytes_written=48MiB", "--only", "pattern=seq-write"]
+    done = fsmatrix("run", campaign, "-o", out, "--quiet", *limit)
+    assert done.returncode == 1, done.stderr
+    assert "bytes were written, more than limits.bytes_written" in done.stderr
+    assert list(statuses(out).values()) == ["ok"]
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("launcher", ["mpirun", "mpiexec"])
+def test_emulated_client_nodes(tmp_path: Path, target: Path, launcher: str) -> None:
+    """Two UTS namespaces are two nodes to MPI, one kernel to us, and said to be emulated."""
+    campaign = write_campaign(tmp_path, target, repetitions=1, options="shift_reads: node")
+    text = campaign.read_text().replace("pattern: [seq-write, rand-read]", "pattern: [rand-read]")
+    campaign.write_text(text + f"launcher: {{name: {launcher}, emulated_nodes: 2}}\n")
+    out = tmp_path / "out"
+    done = fsmatrix("run", campaign, "-o", out, "--quiet", "--no-report", "--set",
+                    "geometry.nodes=2")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    store = Store.open(out)
+    (run,) = store.ids()
+    record = store.read(run)
+    assert [rank["host"] for rank in record.ranks] == ["node1", "node1", "node2", "node2"]
+    assert len({rank["boot_id"] for rank in record.ranks}) == 1
+    assert record.coordinates["nodes"] == 2
+    assert "emulated-nodes" in {finding.audit for finding in record.findings}
+
+
 def mount_small(tmp_path: Path) -> Path:
     image, place = tmp_path / "small.img", tmp_path / "small"
     with image.open("wb") as file:
