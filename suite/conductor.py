@@ -103,7 +103,11 @@ class Conductor:
     # -- one attachment ----------------------------------------------------------------------
     def _attachment(self, attachment: Attachment) -> None:
         todo = [job for job in attachment.jobs if not self._done(job)]
-        self.summary.skipped += len(attachment.jobs) - len(todo)
+        there = len(attachment.jobs) - len(todo)
+        self.summary.skipped += there
+        if there:
+            text = f"{attachment.name}: {there} runs are stored already"
+            self.tell(Event("skipped", text, {"runs": there}))
         if not todo:
             return
         room = self._room(attachment)

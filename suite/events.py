@@ -13,8 +13,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Event:
-    """`what`: campaign, recovered, attach, session, run, finished, failed, detach, stopped,
-    warning, end; `facts` depend on it."""
+    """`what`: campaign, recovered, attach, skipped, run, finished, failed, stopped,
+    warning, waiting; `facts` depend on it."""
 
     what: str
     text: str

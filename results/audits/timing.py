@@ -135,7 +135,7 @@ def overhead(record: RunRecord) -> Iterator[Remark]:
         if worst > OVERHEAD_SHARE:
             message = (
                 f"{worst:.0%} of the window of worker {int(np.argmax(shares))} went into the "
-                f"engine itself (operations made, buffers filled and verified)"
+                f"engine itself (operations made, buffers verified, read data evicted)"
             )
             yield "warning", phase.name, message, {"share": worst}
 
@@ -178,7 +178,8 @@ AUDITS = (
         1,
         "phase",
         overhead,
-        "switch verify off, or use the C player if this was the Python one",
+        "switch verify off, use the C player if this was the Python one, or read with cache: "
+        "bypass, where nothing needs to be evicted between two passes",
     ),
     Audit(
         "ended-early",

@@ -78,7 +78,7 @@ class QuietLog:
         """Nothing to end."""
 
     def __call__(self, event: Event) -> None:
-        if event.what in (*LOUD, "attach", "end"):
+        if event.what in (*LOUD, "attach"):
             self._console.print(
                 f"{event.what}: {event.text}", highlight=False, markup=False, soft_wrap=True
             )
