@@ -152,7 +152,7 @@ def ior(file: Path, write: bool) -> float:
         str(file),
     ]
     text = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120).stdout
-    found = re.search(rf"Max {'Write' if write else 'Read'}:\s+([0-9.]+) MiB/sec", text)
+    found = re.search(rf"^{'write' if write else 'read'}\s+([0-9.]+)", text, re.MULTILINE)
     if found is None:
         raise RuntimeError(f"IOR's output has no bandwidth:\n{text}")
     return float(found[1]) * (1 << 20) / SIZE / 1e6
