@@ -199,7 +199,7 @@ class Pattern(Workload):
             space=space,
             written=written,
             files=geometry.processes if options.layout == "file-per-process" else 1,
-            seconds=options.seconds + options.wear_out if options.fixed == "time" else None,
+            seconds=options.seconds if options.fixed == "time" else None,
             kinds=frozenset(kinds),
         )
 

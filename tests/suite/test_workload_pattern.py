@@ -149,7 +149,7 @@ def test_fixed_time() -> None:
     timed = stream(steps(work, case_of("warm"))[-1])
     assert (timed.seconds, timed.wear_out, timed.params["endless"]) == (3.0, 1.0, True)
     assert stream(steps(work, case_of("warm"))[0]).seconds == 0.0
-    assert work.footprint(case_of()).seconds == 4.0
+    assert work.footprint(case_of()).seconds == 3.0
 
 
 @pytest.mark.parametrize("pattern", ["seq-read", "rand-read", "seq-mixed"])
