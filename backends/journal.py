@@ -44,6 +44,12 @@ class Entry:
         """Whether this very process wrote it: another shard may use the same journal."""
         return self.pid == os.getpid() and self.process_start == _process_start(self.pid)
 
+    @property
+    def in_use(self) -> bool:
+        """Whether it belongs to another process of this kernel that still runs."""
+        same_kernel = self.boot_id == boot_id() and self.pid != os.getpid()
+        return same_kernel and self.process_start == _process_start(self.pid)
+
 
 class Journal:
     """An append-only file; safe for several processes of one kernel."""
@@ -137,13 +143,16 @@ def undo_pending(folder: Path) -> list[str]:
     directories and signatures (mounts and loop devices ended with it), of other hosts and
     of processes that still live nothing.  Returns one sentence for each thing that was
     taken down ("unmounted ...") or left alone ("left alone: ...", with the reason); what is
-    left alone stays pending.
+    left alone stays pending.  What belongs to a process that still runs (another shard) is no
+    leftover and not mentioned.
     """
     entries = [entry for path in sorted(folder.glob(f"*{SUFFIX}")) for entry in read_entries(path)]
     known = {kind: number for number, kind in enumerate(ORDER)}
     entries.sort(key=lambda entry: (known.get(entry.kind, -1), -entry.time))
     said = []
     for entry in entries:
+        if entry.in_use:
+            continue
         try:
             done = _undo(entry)
         except LeftAlone as reason:
@@ -160,8 +169,6 @@ def _undo(entry: Entry) -> str:
     same_boot = entry.boot_id == boot_id()
     if not same_boot and entry.host != socket.gethostname():
         raise LeftAlone(f"{what} belongs to host {entry.host}")
-    if same_boot and entry.pid != os.getpid() and _alive(entry):
-        raise LeftAlone(f"{what} belongs to process {entry.pid}, which still runs")
     if entry.kind not in UNDO:
         raise LeftAlone(f"{what}: this version does not know how to undo it")
     try:
@@ -173,10 +180,6 @@ def _undo(entry: Entry) -> str:
 def boot_id() -> str:
     """The kernel's id of this boot: two hosts with the same one are one kernel."""
     return _BOOT_ID.read_text().strip()
-
-
-def _alive(entry: Entry) -> bool:
-    return entry.process_start == _process_start(entry.pid)
 
 
 def _process_start(pid: int) -> int:

@@ -1,4 +1,8 @@
-"""Sessions that a killed conductor left: found by pid and start time, and ended."""
+"""Sessions that a killed conductor left: found by pid and start time, and ended.
+
+Each conductor writes down its session's processes beside its own; the next one ends those
+whose conductor is gone.  Sessions of other hosts end by themselves when their channel closes.
+"""
 
 from __future__ import annotations
 
@@ -11,58 +15,68 @@ from pathlib import Path
 
 import psutil
 
-FILE = "sessions.json"
+from fsmatrix.backends.journal import boot_id
+
+PATTERN = "session-*.json"
 WAIT_SECONDS = 10.0
+SAME = 0.01  # seconds between two readings of one process's start time
 
-
-def boot_id() -> str:
-    """Identity of this kernel's boot."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+Process = tuple[int, float]  # pid and start time: one process for sure
 
 
 def remember(folder: Path, pids: Iterable[int]) -> None:
     """Write down the processes of the running session (written aside, renamed)."""
-    processes = []
-    for pid in pids:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            processes.append([pid, psutil.Process(pid).create_time()])
-    aside = folder / f".{FILE}.{os.getpid()}"
-    aside.write_text(json.dumps({"boot_id": boot_id(), "processes": processes}))
-    aside.replace(folder / FILE)
+    noted = [found for pid in pids if (found := _known(pid)) is not None]
+    aside = folder / f".session.{os.getpid()}"
+    facts = {"boot_id": boot_id(), "conductor": _known(os.getpid()), "processes": noted}
+    aside.write_text(json.dumps(facts))
+    aside.replace(_file(folder))
 
 
 def forget(folder: Path) -> None:
     """The session ended in good order."""
-    (folder / FILE).unlink(missing_ok=True)
+    _file(folder).unlink(missing_ok=True)
 
 
 def end_leftovers(folder: Path) -> list[str]:
-    """End what the last conductor left; a sentence for each process that was ended."""
-    try:
-        noted = json.loads((folder / FILE).read_text())
-    except FileNotFoundError:
-        return []
+    """End what dead conductors left; a sentence for each process that was ended."""
     ended = []
-    if noted["boot_id"] == boot_id():
-        for pid, birth in noted["processes"]:
+    for path in sorted(folder.glob(PATTERN)):
+        noted = json.loads(path.read_text())
+        if noted["boot_id"] != boot_id() or _runs(noted["conductor"]):
+            continue
+        for process in noted["processes"]:
             with contextlib.suppress(psutil.NoSuchProcess):
-                process = psutil.Process(pid)
-                if abs(process.create_time() - birth) < 0.01:
-                    process.kill()
-                    ended.append(f"ended process {pid} of a session that was left behind")
-        _wait_for([pid for pid, _ in noted["processes"]])
-    forget(folder)
+                if _runs(process):
+                    psutil.Process(process[0]).kill()
+                    ended.append(f"ended process {process[0]} of a session that was left behind")
+        _wait_for(noted["processes"])
+        path.unlink(missing_ok=True)
     return ended
 
 
-def _wait_for(pids: Iterable[int]) -> None:
+def _file(folder: Path) -> Path:
+    return folder / PATTERN.replace("*", f"{os.uname().nodename}-{os.getpid()}")
+
+
+def _known(pid: int) -> Process | None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return pid, psutil.Process(pid).create_time()
+    return None
+
+
+def _wait_for(processes: Iterable[Process]) -> None:
     deadline = time.monotonic() + WAIT_SECONDS
-    while time.monotonic() < deadline and any(_running(pid) for pid in pids):
+    while time.monotonic() < deadline and any(_runs(process) for process in processes):
         time.sleep(0.05)
 
 
-def _running(pid: int) -> bool:
+def _runs(process: Process) -> bool:
+    """Whether this very process is there and no zombie."""
+    pid, birth = process
     try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+        found = psutil.Process(pid)
+        same = abs(found.create_time() - birth) < SAME
+        return same and bool(found.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False

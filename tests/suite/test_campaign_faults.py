@@ -105,7 +105,8 @@ class Running:
 
 def ranks_of(out: Path) -> list[int]:
     """Pids of the running session: the launcher first, then the ranks."""
-    noted = json.loads((out / "journal" / "sessions.json").read_text())
+    (file,) = (out / "journal").glob("session-*.json")
+    noted = json.loads(file.read_text())
     return [pid for pid, _ in noted["processes"]]
 
 
@@ -193,6 +194,20 @@ def test_two_conductors_on_one_directory(tmp_path: Path, target: Path) -> None:
     assert f"pid {running.process.pid}" in second.stderr
     assert "Traceback" not in second.stderr
     assert running.end() == 0, running.errors
+
+
+def test_two_shards_run_side_by_side(tmp_path: Path, target: Path) -> None:
+    """Neither ends the other's session, and together they do every run once."""
+    campaign = write_campaign(tmp_path, target, options="fixed: time, seconds: 1s")
+    out = tmp_path / "out"
+    shards = [Running(campaign, "-o", out, "--resume", "--shard", "1/2")]
+    shards[0].until("run")
+    shards.append(Running(campaign, "-o", out, "--resume", "--shard", "2/2"))
+    assert [shard.end() for shard in shards] == [0, 0], [shard.errors for shard in shards]
+    assert list(statuses(out).values()) == ["ok"] * 4
+    assert {event["event"] for shard in shards for event in shard.events} == {
+        "attach", "run", "finished",
+    }  # fmt: skip
 
 
 def test_output_on_the_system_under_test_is_a_finding(tmp_path: Path, target: Path) -> None:
