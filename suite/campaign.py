@@ -180,7 +180,8 @@ class Defaults(Section):
         default=LimitsSection(), description="time, space, bytes, cases, runs"
     )
     cache_method: Literal["auto", "drop_caches", "fadvise"] = Field(
-        default="auto", description="how caches are emptied; auto: drop_caches where it is allowed"
+        default="auto",
+        description="how caches are emptied; auto: fadvise where it works, else drop_caches",
     )
     settle: SettleSection = Field(default=SettleSection(), description="waiting for a quiet system")
     affinity: Literal["none", "core"] = Field(

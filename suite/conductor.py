@@ -134,7 +134,7 @@ class Conductor:
 
     def _check_allowed(self, access: Access) -> None:
         """The place that was really chosen, links followed, may be used on this site."""
-        reason = self.settings.forbidden(access.path) if isinstance(access, PathAccess) else ""
+        reason = self.settings.refused(access.path) if isinstance(access, PathAccess) else ""
         if reason:
             raise BackendError(reason)
 

@@ -102,14 +102,14 @@ def execute(plan: Plan, out: Path, options: Options, tell: Listener) -> Summary:
 
 def settings_of(plan: Plan, out: Path) -> Settings:
     """What holds for all runs of a campaign."""
-    campaign = plan.settings.campaign
+    campaign, site = plan.settings.campaign, plan.settings.site
     return Settings(
         time_per_run=campaign.limits.time_per_run,
         settle_timeout=campaign.settle.timeout,
         cache_method=campaign.cache_method,
         affinity=campaign.affinity,
         bytes_limit=plan.settings.bytes_limit,
-        forbidden=plan.settings.site.forbidden,
+        refused=lambda path: site.forbidden(path) or site.unmounted(path),
         out=out,
     )
 

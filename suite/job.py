@@ -58,7 +58,7 @@ class Settings:
     implementation: str = "auto"  # of the player
     bytes_limit: int | None = None  # all runs together may write so much
     out: Path = field(default_factory=Path)
-    forbidden: Callable[[str], str] = lambda _path: ""  # why a path must not be used
+    refused: Callable[[str], str] = lambda _path: ""  # why a path must not be used
 
 
 def failed_record(job: Job, reason: str) -> RunRecord:

@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, ConfigDict, Field
 
+from fsmatrix.backends.system.mounts import mounted_at
 from fsmatrix.results.units import PositiveSize
 from fsmatrix.suite.campaign import Count, Defaults, Section
 from fsmatrix.suite.campaign_check import validate
@@ -142,6 +143,19 @@ class SiteFile:
     def origin(self, *path: str | int) -> Origin:
         """Where the site file says this."""
         return self.tree.origin(path)
+
+    def unmounted(self, path: str | Path) -> str:
+        """Why `path` is not on the file system that the site promises there (empty: it is)."""
+        real = Path(os.path.realpath(path))
+        for point, fstype in self.site.mounts.items():
+            if not real.is_relative_to(point):
+                continue
+            mount = mounted_at(point)
+            if mount is None or mount.fstype != fstype:
+                found = f"{mount.fstype} is" if mount else "nothing is"
+                origin = self.origin("mounts", point)
+                return f"{path}: {found} mounted at {point}, {origin} promises {fstype}"
+        return ""
 
     def forbidden(self, path: str | Path) -> str:
         """Why `path` must not be used (empty: it may, or it is no absolute path).

@@ -60,6 +60,19 @@ def cache_state_not_reached(record: RunRecord) -> Iterator[Remark]:
         if declared and state not in (declared, "memory"):
             message = f"declared {declared}, the system showed {state or 'nothing'}"
             yield "warning", name, message, {key: cache.get(key) for key in ("method", "facts")}
+    for phase in record.phases:
+        cache = of_phase(record, "cache", phase) or {}
+        kept = cache.get("facts", {}).get("metadata_caches") == "kept"
+        if cache.get("declared") == "cold" and kept and _mostly_metadata(phase):
+            message = "declared cold, but inodes and directory entries were still in memory"
+            yield "warning", phase.name, message, {"method": cache.get("method")}
+
+
+def _mostly_metadata(phase: Phase) -> bool:
+    """Whether reads and writes are at most half of the operations."""
+    counts = {kind: int(latency.counts.sum()) for kind, latency in phase.latency.items()}
+    data = counts.get("read", 0) + counts.get("write", 0)
+    return 0 < sum(counts.values()) >= 2 * data
 
 
 def evidence_missing(record: RunRecord) -> Iterator[Remark]:
@@ -151,7 +164,7 @@ AUDITS = (
     ),
     Audit(
         "cache-state-not-reached",
-        1,
+        2,
         "run",
         cache_state_not_reached,
         "see the method and its facts; as root, set the method of cold to drop_caches",

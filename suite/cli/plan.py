@@ -58,6 +58,9 @@ def _matrix(out: Console, data: dict[str, Any]) -> None:
     for entry in entries:
         row = []
         for target in targets:
+            if (entry, target) not in cells:
+                row.append("[dim]excluded[/]")
+                continue
             cell = cells[entry, target]
             text = f"{cell['cases'] - cell['impossible']} cases"
             row.append(

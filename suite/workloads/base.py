@@ -107,6 +107,7 @@ class Workload(ABC):
     Options: ClassVar[type[WorkloadOptions]]
     accesses: ClassVar[frozenset[str]]  # types of access that it speaks
     engines: ClassVar[tuple[str, ...]] = ("player",)
+    cold_metadata: ClassVar[bool] = False  # a cold cache must be empty of inodes and names too
 
     def __init__(self, options: WorkloadOptions) -> None:
         self.options = options

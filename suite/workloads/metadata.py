@@ -107,6 +107,7 @@ class Metadata(Workload):
 
     name: ClassVar[str] = "metadata"
     Options: ClassVar[type[WorkloadOptions]] = MetadataOptions
+    cold_metadata: ClassVar[bool] = True
     accesses: ClassVar[frozenset[str]] = frozenset({"path"})
     options: MetadataOptions
 

@@ -106,6 +106,13 @@ def declared(state: str, reached: str, base: RunRecord | None = None) -> RunReco
     return with_evidence(base, cache=cache)
 
 
+def metadata_caches(state: str, made: Phase | None = None) -> RunRecord:
+    """A cold run whose inodes were kept or dropped."""
+    made = made or phase("stat", latency={"stat": latency(400)})
+    cache = {"declared": "cold", "state": "cold", "facts": {"metadata_caches": state}}
+    return with_evidence(record(made), cache={made.name: cache})
+
+
 def world(**changes: Any) -> RunRecord:
     base = record(phase())
     return with_evidence(base, world={**base.evidence["world"], **changes})
@@ -156,8 +163,17 @@ TRIALS = {
     ),
     "cache-state-not-reached": Trial(
         "warning",
-        [lambda: declared("cold", "unknown"), lambda: declared("warm", "cold")],
-        [lambda: declared("bypass", "bypass"), lambda: declared("cold", "memory")],
+        [
+            lambda: declared("cold", "unknown"),
+            lambda: declared("warm", "cold"),
+            lambda: metadata_caches("kept"),
+        ],
+        [
+            lambda: declared("bypass", "bypass"),
+            lambda: declared("cold", "memory"),
+            lambda: metadata_caches("dropped"),
+            lambda: metadata_caches("kept", phase()),
+        ],
     ),
     "evidence-missing": Trial(
         "info",

@@ -107,6 +107,16 @@ def test_forbidden_paths_are_refused_also_through_links_and_variables(
     assert planned(head=head, **layers(tmp_path, site=site)).cases
 
 
+def test_a_promised_mount_that_is_not_there_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "site.yaml"
+    file.write_text(f"mounts:\n  {tmp_path}: lustre\n  /proc: proc\n")
+    site = load_site(file)
+    told = site.unmounted(tmp_path / "below")
+    assert told.endswith(f"nothing is mounted at {tmp_path}, {file}:2 promises lustre")
+    assert site.unmounted("/proc/self") == ""
+    assert site.unmounted("/usr") == ""
+
+
 @pytest.mark.parametrize(
     ("site", "user", "message"),
     [
