@@ -50,10 +50,11 @@ def _table(pivot: Pivot, part: Part, targets: Sequence[str]) -> Table:
         title += f" ({part.conditions})"
     result = Table(title=Text(printable(title), style="bold"), title_justify="left", box=None,
                    header_style="bold", pad_edge=False)  # fmt: skip
-    for name in part.factors:
-        result.add_column(Text(printable(name)), overflow="fold")
+    for index, name in enumerate(part.factors):
+        widest = max(len(line.levels[index]) for line in part.lines)
+        result.add_column(Text(printable(name)), overflow="fold", min_width=widest)
     for target in targets:
-        result.add_column(Text(printable(target)), justify="right", no_wrap=True)
+        result.add_column(Text(printable(target)), justify="right")
     for line in part.lines:
         levels = [Text(printable(level)) for level in line.levels]
         result.add_row(*levels, *(_entry(entry) for entry in line.entries))

@@ -197,7 +197,7 @@ class LocalBackend(Backend):
         """Unmount if a crash left it mounted, and detach; the image stays until `finish`."""
         self.unmount(access, room.journal)
         mounting.remove_point(Path(access.details["point"]), room.journal)
-        loop.detach(access.details["device"], room.journal)
+        loop.detach(access.details["device"], room.journal, access.details["image"])
 
     def finish(self, room: Room) -> None:
         """Remove the image; erase our file system from a device."""

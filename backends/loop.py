@@ -131,11 +131,18 @@ def forbid_discard(device: str) -> None:
         raise BackendError(f"discards cannot be turned off: {setting}: {error.strerror}") from error
 
 
-def detach(device: str, journal: Journal) -> None:
-    """Detach a loop device that the journal knows; BackendError if it stays in use."""
-    for entry in journal.pending("loop", device=device):
+def detach(device: str, journal: Journal, image: str = "") -> None:
+    """Detach a loop device that the journal knows; BackendError if it stays in use.
+
+    Where somebody removed the journal under us, the device goes if `image` is behind it.
+    """
+    entries = journal.pending("loop", device=device)
+    for entry in entries:
         _detach(entry)
         journal.end(entry)
+    behind = loopdev.backing(device) if image and not entries else None
+    if behind is not None and behind.file.removesuffix(" (deleted)") == image:
+        loopdev.detach(behind)
 
 
 def rewrite_unwritten(image: str, device: str) -> int | None:

@@ -61,8 +61,8 @@ def undo_image(facts: Facts, same_boot: bool) -> str:
         raise LeftAlone(f"{path} is not inside {folder}")
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return ""
+    except FileNotFoundError as error:
+        raise LeftAlone(f"{path}: {folder} is not there any more; was it moved?") from error
     try:
         found = os.stat(path.name, dir_fd=descriptor, follow_symlinks=False)
         if "inode" not in facts:

@@ -275,7 +275,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
     OSError as the system gives it (ENOSPC, EACCES...); what was written aside is removed.
     """
-    aside = path.with_name(f".{path.name}.tmp")
+    aside = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}.tmp")
     try:
         with aside.open("wb") as file:
             file.write(data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable
 from contextlib import closing
@@ -37,8 +38,10 @@ def merge_files(
     try:
         left_out = _write(files, aside, campaign, root, progress)
         aside.replace(target)
-    finally:
-        aside.unlink(missing_ok=True)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
+        raise
     hdf.sync_directory(target.parent)
     return left_out
 

@@ -17,7 +17,7 @@ from fsmatrix.backends.base import Backend, Room
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import Journal, undo_pending
 from fsmatrix.results.case import Geometry
-from fsmatrix.results.store import Store
+from fsmatrix.results.store import Store, StoreError
 from fsmatrix.suite import leftovers, provenance
 from fsmatrix.suite.events import Event, Listener
 from fsmatrix.suite.job import Job, Settings, failed_record
@@ -28,6 +28,7 @@ from fsmatrix.suite.session.client import Interrupted, Session, StopFlag
 from fsmatrix.suite.session.death import SessionError
 
 MOUNT_SECONDS = 120.0
+MEMORY_TYPES = ("tmpfs", "ramfs")  # file systems without storage, whatever the backend
 BARREN_SESSIONS = 3  # sessions in a row that give no run: the plot is given up
 
 
@@ -89,7 +90,7 @@ class Conductor:
                     if self.stop.signal:
                         raise Interrupted
                     self._attachment(attachment)
-        except LimitReached as reason:
+        except (LimitReached, StoreError) as reason:
             self.summary.stopped = str(reason)
             self.tell(Event("stopped", str(reason)))
         except Interrupted:
@@ -170,7 +171,7 @@ class Conductor:
         session = Session(self.launcher, attachment.geometry, self.stop)
         try:
             session.start()
-            leftovers.remember(self.journals, session.pids)
+            leftovers.remember(self.journals, session.pids, session.launcher.scratch)
             mount = access.to_json()
             session.call("mount", mount, self.journals, MOUNT_SECONDS)
             facts = provenance.gather(attachment.backend, access, session, attachment.target)
@@ -184,7 +185,7 @@ class Conductor:
                     "session": uuid.uuid4().hex[:12],
                     "environment": facts,
                     "driver": attachment.backend.driver,
-                    "memory": attachment.backend.reference,
+                    "memory": facts["target"].get("filesystem") in MEMORY_TYPES,
                 },
             )
             while todo:

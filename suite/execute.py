@@ -14,8 +14,9 @@ from typing import Any
 
 from fsmatrix.backends import player
 from fsmatrix.results.case import digest
+from fsmatrix.results.hdf import write_whole
 from fsmatrix.results.lock import ShardLock
-from fsmatrix.results.store import CAMPAIGN, Store
+from fsmatrix.results.store import CAMPAIGN, Store, StoreError
 from fsmatrix.suite.conductor import Attachment, Conductor
 from fsmatrix.suite.events import Event, Listener
 from fsmatrix.suite.job import Job, Settings
@@ -30,6 +31,7 @@ from fsmatrix.suite.settings import Source
 from fsmatrix.suite.site import quiet
 from fsmatrix.suite.workloads.base import Engine
 
+STORED = ("campaign", "seed", "fingerprint", "source", "request")  # what a resume needs
 AUTO_LAUNCHERS = ("mpirun", "mpiexec")
 
 
@@ -43,10 +45,10 @@ class Options:
 
 def open_store(plan: Plan, out: Path, resume: bool) -> Store:
     """The store of a plan: new, or with `resume` the one that holds the same campaign."""
-    store = Store.create(out, exist_ok=resume)
+    store = Store.create(out, exist_ok=resume or plan.request.shard != (1, 1))
     stored = store.directory / CAMPAIGN
     if stored.exists():
-        before = json.loads(stored.read_text(encoding="utf-8"))
+        before = _stored(out)
         if before["fingerprint"] != plan.fingerprint:
             raise refuse(
                 Origin(str(out)),
@@ -55,23 +57,30 @@ def open_store(plan: Plan, out: Path, resume: bool) -> Store:
                 "it with the same campaign and settings, or choose another directory",
             )
     if (plan.request.only == () and plan.request.shard == (1, 1)) or not stored.exists():
-        aside = stored.with_name(f".{CAMPAIGN}.{os.getpid()}")
-        aside.write_text(json.dumps(plan.to_json()), encoding="utf-8")
-        aside.replace(stored)
+        write_whole(stored, json.dumps(plan.to_json()).encode())
     return store
+
+
+def _stored(out: Path) -> dict[str, Any]:
+    """campaign.json of a directory; StoreError if it is damaged."""
+    try:
+        data = json.loads((out / CAMPAIGN).read_text(encoding="utf-8"))
+        return {name: data[name] for name in STORED}
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(
+            out / CAMPAIGN,
+            f"damaged: remove it and resume with the campaign's own file and seed ({error})",
+        ) from error
 
 
 def stored_seed(out: Path) -> int | None:
     """Seed of the campaign that a directory holds; None if it holds none."""
-    try:
-        return int(json.loads((out / CAMPAIGN).read_text(encoding="utf-8"))["seed"])
-    except FileNotFoundError:
-        return None
+    return int(_stored(out)["seed"]) if (out / CAMPAIGN).exists() else None
 
 
 def stored_plan(out: Path, request: Request) -> Plan:
     """The plan that a directory holds, made again from its own text and settings."""
-    data = json.loads((out / CAMPAIGN).read_text(encoding="utf-8"))
+    data = _stored(out)
     again = Request(
         sets=tuple(data["request"]["sets"]) + request.sets,
         only=request.only,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,21 +17,21 @@ from pathlib import Path
 import psutil
 
 from fsmatrix.backends.journal import boot_id
+from fsmatrix.results.hdf import write_whole
 
 PATTERN = "session-*.json"
+SCRATCH = "fsmatrix-session-"  # how the name of a session's folder begins
 WAIT_SECONDS = 10.0
 SAME = 0.01  # seconds between two readings of one process's start time
 
 Process = tuple[int, float]  # pid and start time: one process for sure
 
 
-def remember(folder: Path, pids: Iterable[int]) -> None:
-    """Write down the processes of the running session (written aside, renamed)."""
+def remember(folder: Path, pids: Iterable[int], scratch: str) -> None:
+    """Write down the running session: its processes and its scratch folder."""
     noted = [found for pid in pids if (found := _known(pid)) is not None]
-    aside = folder / f".session.{os.getpid()}"
     facts = {"boot_id": boot_id(), "conductor": _known(os.getpid()), "processes": noted}
-    aside.write_text(json.dumps(facts))
-    aside.replace(_file(folder))
+    write_whole(_file(folder), json.dumps(facts | {"scratch": scratch}).encode())
 
 
 def forget(folder: Path) -> None:
@@ -42,7 +43,11 @@ def end_leftovers(folder: Path) -> list[str]:
     """End what dead conductors left; a sentence for each process that was ended."""
     ended = []
     for path in sorted(folder.glob(PATTERN)):
-        noted = json.loads(path.read_text())
+        try:
+            noted = json.loads(path.read_text())
+        except ValueError:  # torn by a crash; its ranks ended when their channel closed
+            path.unlink()
+            continue
         if noted["boot_id"] != boot_id() or _runs(noted["conductor"]):
             continue
         for process in noted["processes"]:
@@ -51,8 +56,21 @@ def end_leftovers(folder: Path) -> list[str]:
                     psutil.Process(process[0]).kill()
                     ended.append(f"ended process {process[0]} of a session that was left behind")
         _wait_for(noted["processes"])
+        _remove_scratch(Path(noted["scratch"]))
         path.unlink(missing_ok=True)
     return ended
+
+
+def _remove_scratch(scratch: Path) -> None:
+    """Remove a session's folder: only files directly in it, only where sessions make theirs."""
+    expected = Path(tempfile.gettempdir()) / scratch.name
+    if scratch != expected or not scratch.name.startswith(SCRATCH) or scratch.is_symlink():
+        return
+    with contextlib.suppress(FileNotFoundError):
+        for entry in scratch.iterdir():
+            if not entry.is_dir() or entry.is_symlink():
+                entry.unlink()
+        scratch.rmdir()
 
 
 def _file(folder: Path) -> Path:

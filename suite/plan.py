@@ -206,8 +206,11 @@ def _shard(plan: order.Groups, part: tuple[int, int]) -> order.Groups:
 def _seed(settings: Settings, request: Request) -> int:
     if request.seed is not None:
         return request.seed
-    seed = settings.campaign.seed
-    return secrets.randbelow(2**53) if seed is None else seed
+    if settings.campaign.seed is not None:
+        return settings.campaign.seed
+    if request.shard != (1, 1):  # all shards must come to the same one by themselves
+        return int(digest(settings.campaign.model_dump(mode="json", exclude=CONTINUED)), 16) >> 11
+    return secrets.randbelow(2**53)
 
 
 def _room(active: Members) -> dict[str, Space]:

@@ -58,7 +58,7 @@ def cache_state_not_reached(record: RunRecord) -> Iterator[Remark]:
     for name, cache in record.evidence.get("cache", {}).items():
         declared, state = cache.get("declared", ""), cache.get("state", "")
         if declared and state not in (declared, "memory"):
-            message = f"declared {declared}, the system showed {state or 'nothing'}"
+            message = f"{name}: declared {declared}, the system showed {state or 'nothing'}"
             yield "warning", name, message, {key: cache.get(key) for key in ("method", "facts")}
     for phase in record.phases:
         cache = of_phase(record, "cache", phase) or {}
@@ -76,27 +76,36 @@ def _mostly_metadata(phase: Phase) -> bool:
 
 
 def evidence_missing(record: RunRecord) -> Iterator[Remark]:
-    """Uncached reads of which no counter tells where the bytes came from."""
+    """Uncached reads or synced writes of which no counter tells where the bytes were."""
     for phase in record.phases:
-        declared = _declared(record, phase)
-        if declared not in UNCACHED or not data_bytes(phase)[0] or _in_memory(record, phase):
+        if _in_memory(record, phase):
             continue
-        if transferred(record, phase, "read") is None:
+        declared = _declared(record, phase)
+        read, written = data_bytes(phase)
+        if read and declared in UNCACHED and transferred(record, phase, "read") is None:
             message = f"declared {declared}, but no counter shows where the bytes came from"
-            yield "info", phase.name, message, {}
+            yield "warning", phase.name, message, {}
+        looked = of_phase(record, "counters", phase)
+        if (
+            written
+            and "fsync" in phase.latency
+            and looked
+            and not transferred(record, phase, "written")
+        ):
+            message = "synced, but no counter shows whether the bytes reached any storage"
+            yield "warning", phase.name, message, {}
 
 
 def memory_reference(record: RunRecord) -> Iterator[Remark]:
-    """The files lie in memory: a reference, no storage."""
+    """The files lie in memory: a declared reference, or no storage at all."""
     caches = record.evidence.get("cache", {}).items()
     names = sorted(name for name, cache in caches if cache.get("state") == "memory")
-    if names:
-        yield (
-            "info",
-            "",
-            "the files lie in memory: a reference, not a storage system",
-            {"phases": names},
-        )
+    if names and record.coordinates.get("reference"):
+        message = "the files lie in memory: a reference, not a storage system"
+        yield "info", "", message, {"phases": names}
+    elif names:
+        message = "the files lie in memory, and the target is not declared as a reference"
+        yield "invalid", "", message, {"phases": names}
 
 
 def write_not_flushed(record: RunRecord) -> Iterator[Remark]:
@@ -113,7 +122,7 @@ def write_not_flushed(record: RunRecord) -> Iterator[Remark]:
         if not synced and counters is None and _declared(record, phase) == "bypass":
             continue
         if synced and counters is None:
-            continue
+            continue  # evidence-missing
         reason = (
             "although it was synced"
             if synced

@@ -39,4 +39,6 @@ def collect(
             highlight=False,
             markup=False,
         )
-    console.print(f"{len(store.ids()) - len(damaged)} runs in {merged}", highlight=False)
+    console.print(
+        f"{len(store.ids()) - len(damaged)} runs in {merged}", highlight=False, markup=False
+    )

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import math
 import sys
+import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from fsmatrix.suite.plan import Request
 from fsmatrix.suite.problems import Origin, refuse
+
+if TYPE_CHECKING:
+    from fsmatrix.results.store import Store
 
 Campaign = Annotated[
     str, typer.Argument(help="A campaign's YAML file, or the name of a ready one.")
@@ -53,9 +59,17 @@ def _shard(text: str) -> tuple[int, int]:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output."""
-    json.dump(value, sys.stdout, indent=1, default=str)
+    """One JSON document on standard output; what is no number becomes null."""
+    json.dump(_finite(value), sys.stdout, indent=1, default=str, allow_nan=False)
     sys.stdout.write("\n")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def campaign_file(results: Path) -> Path:
@@ -68,5 +82,19 @@ def campaign_file(results: Path) -> Path:
     merged = store.directory / MERGED
     newest = max((path.stat().st_mtime for path in store.files()), default=0.0)
     if not merged.exists() or merged.stat().st_mtime < newest:
-        store.merge()
+        try:
+            store.merge()
+        except OSError as error:  # a store that may only be read
+            return _merged_elsewhere(store, error)
     return merged
+
+
+def _merged_elsewhere(store: Store, error: OSError) -> Path:
+    """Merge into a temporary folder that goes with this process."""
+    folder = tempfile.TemporaryDirectory(prefix="fsmatrix-merge-")
+    atexit.register(folder.cleanup)
+    Console(stderr=True).print(
+        f"note: {store.directory} cannot be written ({error.strerror}); merged aside",
+        highlight=False, markup=False,
+    )  # fmt: skip
+    return store.merge(Path(folder.name) / "campaign.h5")

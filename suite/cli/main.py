@@ -52,6 +52,14 @@ def _options(
     del version
 
 
+def _say(message: str) -> None:
+    from rich.console import Console
+
+    Console(stderr=True, soft_wrap=True).print(
+        f"error: {message}", style="red", highlight=False, markup=False
+    )
+
+
 def main() -> None:
     """Run the command; bad input is a message and status 2, never a traceback."""
     from fsmatrix.backends.errors import BackendError
@@ -62,14 +70,15 @@ def main() -> None:
     try:
         app()
     except (CampaignError, ResultError, LauncherError, BackendError) as error:
-        from rich.console import Console
-
-        Console(stderr=True, soft_wrap=True).print(
-            f"error: {error}", style="red", highlight=False, markup=False
-        )
+        _say(str(error))
         sys.exit(BAD_INPUT)
     except BrokenPipeError:
         sys.exit(1)  # the reader of our output went away
+    except OSError as error:
+        if error.filename is None:
+            raise  # no file that a user could look at
+        _say(f"{error.filename}: {error.strerror}")
+        sys.exit(BAD_INPUT)
 
 
 if __name__ == "__main__":

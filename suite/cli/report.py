@@ -24,5 +24,6 @@ def report(
     from fsmatrix.analysis.report import write_report
 
     merged = common.campaign_file(results)
-    written = write_report(merged, out or merged.parent / "report.html", reference)
+    folder = results if results.is_dir() else results.parent
+    written = write_report(merged, out or folder / "report.html", reference)
     typer.echo(str(written))

@@ -69,7 +69,9 @@ def run(
         console.print(f"note: {warning}", highlight=False, markup=False)
     with listener(mode, made.estimate.runs, console) as tell:
         summary = execute(made, out, Options(resume, retry_failed), tell)
-    written = _finish(out, made.request.shard, report and not summary.interrupted)
+    written = _finish(
+        out, made.request.shard, report and not (summary.interrupted or summary.stopped)
+    )
     if mode != "json":
         _tell(console, summary, written, out)
     raise typer.Exit(_status(summary))
@@ -97,10 +99,10 @@ def _tell(console: Console, summary: Summary, written: Path | None, out: Path) -
     parts = [f"{summary.ok} runs ok", f"{failed} failed"]
     if summary.skipped:
         parts.append(f"{summary.skipped} were there before")
-    console.print(f"{', '.join(parts)}; results in {out}", highlight=False)
+    console.print(f"{', '.join(parts)}; results in {out}", highlight=False, markup=False)
     for run_id, reason in summary.failures[:20]:
         console.print(f"failed {run_id}: {reason}", style="red", highlight=False, markup=False)
     if failed > 20:
         console.print(f"... and {failed - 20} more failed runs (fsmatrix show {out})")
     if written is not None:
-        console.print(f"report: {written}", highlight=False, soft_wrap=True)
+        console.print(f"report: {written}", markup=False, highlight=False, soft_wrap=True)

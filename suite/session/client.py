@@ -26,6 +26,7 @@ import psutil
 
 from fsmatrix.results.case import Geometry
 from fsmatrix.suite.launchers.base import Launcher
+from fsmatrix.suite.leftovers import SCRATCH
 from fsmatrix.suite.session import wire
 from fsmatrix.suite.session.death import (
     DeadlinePassed,
@@ -40,6 +41,7 @@ from fsmatrix.suite.workloads.base import Where
 
 START_SECONDS = 120.0
 END_SECONDS = 10.0
+AT_ONCE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TERM_SECONDS = 5.0
 KEPT_STDERR = 65536
 
@@ -58,7 +60,7 @@ class StopFlag:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> StopFlag:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        for number in (*AT_ONCE, signal.SIGUSR1):
             self._before[number] = signal.signal(number, self._handle)
         return self
 
@@ -77,8 +79,8 @@ class StopFlag:
 
     @property
     def at_once(self) -> bool:
-        """SIGINT and SIGTERM abandon the current run; SIGUSR1 lets it end."""
-        return self.signal in (signal.SIGINT, signal.SIGTERM)
+        """SIGINT, SIGTERM and SIGHUP abandon the current run; SIGUSR1 lets it end."""
+        return self.signal in AT_ONCE
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class Session:
         stop: StopFlag,
         start_seconds: float = START_SECONDS,
     ) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="fsmatrix-session-")
+        self._folder = tempfile.TemporaryDirectory(prefix=SCRATCH)
         self.launcher = replace(launcher, scratch=self._folder.name)
         self.geometry = geometry
         self.stop = stop

@@ -176,19 +176,23 @@ TRIALS = {
         ],
     ),
     "evidence-missing": Trial(
-        "info",
+        "warning",
         [
             lambda: with_evidence(record(phase()), counters={}),
             lambda: with_evidence(record(phase()), counters={"read": []}),
             lambda: read_with(device_busy_seconds=1.0),
+            lambda: written_with(device_busy_seconds=1.0),
         ],
         [
             lambda: declared("warm", "warm", with_evidence(record(phase()), counters={})),
+            lambda: declared("cold", "memory", written_with(device_busy_seconds=1.0)),
             lambda: with_evidence(record(phase("write")), counters={}),
         ],
     ),
     "memory-reference": Trial(
-        "info", [lambda: declared("cold", "memory")], [lambda: declared("cold", "cold")]
+        "invalid",
+        [lambda: declared("cold", "memory")],
+        [lambda: declared("cold", "cold")],
     ),
     "write-not-flushed": Trial(
         "warning",
@@ -470,3 +474,8 @@ def test_every_audit_is_documented() -> None:
     for name, scope, severities, *_ in rows:
         assert RUN_AUDITS[name].scope == scope
         assert TRIALS[name].severity in severities
+
+
+def test_a_declared_reference_in_memory_is_only_said() -> None:
+    made = replace(declared("cold", "memory"), coordinates={"reference": True})
+    assert found(made, "memory-reference") == ["info"]

@@ -210,6 +210,59 @@ def test_two_shards_run_side_by_side(tmp_path: Path, target: Path) -> None:
     }  # fmt: skip
 
 
+def test_shards_come_to_the_same_seed_by_themselves(tmp_path: Path, target: Path) -> None:
+    campaign = write_campaign(tmp_path, target)
+    campaign.write_text(campaign.read_text().replace("seed: 7\n", ""))
+    out = tmp_path / "out"
+    shards = [Running(campaign, "-o", out, "--shard", f"{k}/2") for k in (1, 2)]
+    assert [shard.end() for shard in shards] == [0, 0], [shard.errors for shard in shards]
+    assert list(statuses(out).values()) == ["ok"] * 4
+
+
+def test_a_directory_in_memory_is_found_out(tmp_path: Path) -> None:
+    """A directory target on tmpfs that nobody declared a reference: every run is invalid."""
+    place = Path("/dev/shm") / f"fsmatrix-test-{os.getpid()}"
+    place.mkdir()
+    try:
+        campaign = write_campaign(tmp_path, place, repetitions=1)
+        for cache in ("cold", "bypass", "warm"):
+            out = tmp_path / cache
+            done = fsmatrix("run", campaign, "-o", out, "--quiet", "--no-report", "--set",
+                            f"cache={cache}")  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            store = Store.open(out)
+            for run in store.ids():
+                found = {f.audit: f.severity for f in store.read(run).findings}
+                assert found["memory-reference"] == "invalid"
+        assert os.listdir(place) == []
+    finally:
+        place.rmdir()
+
+
+def test_hang_up_is_like_an_interrupt(tmp_path: Path, target: Path) -> None:
+    campaign = write_campaign(tmp_path, target, options="fixed: time, seconds: 1s")
+    out = tmp_path / "out"
+    running = Running(campaign, "-o", out)
+    running.until("run")
+    running.process.send_signal(signal.SIGHUP)
+    assert running.end() == 130, running.errors
+    assert sorted(os.listdir(target)) == ["sentinel"]
+
+
+def test_torn_files_of_a_crash_do_not_stop_a_resume(tmp_path: Path, target: Path) -> None:
+    campaign, out = write_campaign(tmp_path, target, repetitions=1), tmp_path / "out"
+    assert fsmatrix("run", campaign, "-o", out, "--quiet", "--no-report").returncode == 0
+    (out / "journal" / "session-elsewhere-1.json").write_text('{"boot_id": "x", "proc')
+    again = fsmatrix("run", "-o", out, "--resume", "--quiet", "--no-report")
+    assert again.returncode == 0, again.stderr
+    text = (out / "campaign.json").read_text()
+    (out / "campaign.json").write_text(text[:100])
+    torn = fsmatrix("run", "-o", out, "--resume")
+    assert torn.returncode == 2
+    assert "campaign.json" in torn.stderr
+    assert "Traceback" not in torn.stderr
+
+
 def test_output_on_the_system_under_test_is_a_finding(tmp_path: Path, target: Path) -> None:
     campaign, out = write_campaign(tmp_path, target, repetitions=1), tmp_path / "out"
     assert fsmatrix("run", campaign, "-o", out, "--quiet").returncode == 0
@@ -235,8 +288,9 @@ def test_damaged_foreign_and_newer_files_are_named_and_left_out(
     left = {Path(e["path"]).name: e["reason"] for e in json.loads(collected.stdout)["left_out"]}
     assert set(left) == {cut.name, newer.name, "foreign.h5"}
     assert "newer" in left[newer.name]
-    shown = fsmatrix("show", out)
+    shown = fsmatrix("show", out, "--json")
     assert shown.returncode == 0, shown.stderr
+    json.loads(shown.stdout, parse_constant=pytest.fail)  # NaN is no JSON
 
 
 def test_bytes_written_are_limited_while_it_runs(tmp_path: Path, target: Path) -> None:
@@ -322,6 +376,9 @@ repetitions: 2
     running.until("finished")
     running.until("run")
     session = ranks_of(out)
+    (noted,) = (out / "journal").glob("session-*.json")
+    scratch = Path(json.loads(noted.read_text())["scratch"])
+    assert scratch.is_dir()
     running.process.kill()
     running.process.wait()
     left = [
@@ -341,5 +398,6 @@ repetitions: 2
     loops = subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout
     assert str(out) not in loops
     assert not [pid for pid in session if Path(f"/proc/{pid}").exists()]
+    assert not scratch.exists()
     assert sentinel.read_text() == "not yours"
     assert not list((out / "state").rglob("*.img"))
