@@ -7,6 +7,7 @@ conductor did to the machine is in the journal, so that the next one can undo it
 
 from __future__ import annotations
 
+import platform
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -145,8 +146,6 @@ class Conductor:
         return Room(attachment.target, state, self._journal(), self.tag, attachment.room_options)
 
     def _journal(self) -> Journal:
-        import platform
-
         return Journal(self.journals / f"{platform.node()}.jsonl")
 
     def _sessions(self, attachment: Attachment, access: Access, todo: list[Job]) -> None:

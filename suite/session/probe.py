@@ -1,4 +1,4 @@
-"""A Python step that tells where a rank is: for tests and for `fsmatrix check`."""
+"""A Python step that tells where a rank is: the smallest one, used by the tests."""
 
 from __future__ import annotations
 
