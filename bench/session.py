@@ -38,8 +38,8 @@ WAIT_SECONDS = 10.0
 WAITING_RANKS = 16
 
 
-def launcher(ranks: int) -> Mpirun:
-    return Mpirun(Mpirun.probe(), oversubscribed=ranks > (psutil.cpu_count() or 1))
+def launcher() -> Mpirun:
+    return Mpirun(Mpirun.probe())
 
 
 def start_cost(ranks: int, times: int) -> float:
@@ -47,7 +47,7 @@ def start_cost(ranks: int, times: int) -> float:
     spent = []
     for _ in range(times):
         begin = time.monotonic()
-        session = Session(launcher(ranks), Geometry(1, ranks), StopFlag())
+        session = Session(launcher(), Geometry(1, ranks), StopFlag())
         session.start()
         session.close()
         spent.append(time.monotonic() - begin)
@@ -56,7 +56,7 @@ def start_cost(ranks: int, times: int) -> float:
 
 def run_cost(folder: Path, runs: int) -> dict[str, float]:
     """Median seconds of a run's parts: all, the I/O window, settling, and the rest."""
-    session = Session(launcher(2), Geometry(1, 2), StopFlag())
+    session = Session(launcher(), Geometry(1, 2), StopFlag())
     session.start()
     data = folder / "data"
     data.mkdir()
@@ -96,7 +96,7 @@ def run_cost(folder: Path, runs: int) -> dict[str, float]:
 
 def waiting(ranks: int) -> dict[str, float]:
     """CPU time of a waiting session as a share of one core, and the largest rank."""
-    session = Session(launcher(ranks), Geometry(1, ranks), StopFlag())
+    session = Session(launcher(), Geometry(1, ranks), StopFlag())
     session.start()
     try:
         tree = [psutil.Process(pid) for pid in session.pids]
@@ -112,7 +112,7 @@ def waiting(ranks: int) -> dict[str, float]:
 
 def memory(folder: Path) -> dict[str, float]:
     """Resident bytes of a rank after a short and after a 32 times longer run, less buffers."""
-    session = Session(launcher(2), Geometry(1, 2), StopFlag())
+    session = Session(launcher(), Geometry(1, 2), StopFlag())
     session.start()
     try:
         tree = [psutil.Process(rank["pid"]) for rank in session.hello["ranks"]]

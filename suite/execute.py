@@ -144,13 +144,11 @@ def choose_launcher(plan: Plan) -> Launcher:
         raise LauncherError(f"no launcher can be used here: {reasons}")
     emulated = section.emulated_nodes
     hosts = tuple(f"node{i + 1}" for i in range(emulated)) if emulated else section.hosts
-    most = max((planned.case.geometry.processes for planned in plan.cases), default=1)
     return LAUNCHERS.load(usable[0])(
         found=probes[usable[0]],
         hosts=tuple(hosts),
         emulated=bool(emulated),
         options=(*plan.settings.site.site.mpi.options, *section.options),
-        oversubscribed=most > len(os.sched_getaffinity(0)) * max(len(hosts) * (not emulated), 1),
     )
 
 

@@ -53,7 +53,6 @@ class Launcher(ABC):
     hosts: tuple[str, ...] = ()
     emulated: bool = False
     options: tuple[str, ...] = ()
-    oversubscribed: bool = False
     scratch: str = ""  # a folder of this session, for what `prepare` writes
 
     name: ClassVar[str] = ""

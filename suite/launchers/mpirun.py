@@ -46,8 +46,8 @@ class Mpirun(Launcher):
 
     def environment(self) -> dict[str, str]:
         env = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        if self.oversubscribed:
-            env["OMPI_MCA_mpi_yield_when_idle"] = "1"
+        # two waiting ranks that share a CPU would otherwise spin in turns of 4 ms
+        env["OMPI_MCA_mpi_yield_when_idle"] = "1"
         if self.found.library:
             env["MPI4PY_MPIABI"] = "openmpi"
             env["MPI4PY_LIBMPI"] = self.found.library

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-PATIENCE = (0.0001, 0.005)  # seconds between two looks, first and longest
+PATIENCE = (0.0001, 0.001)  # seconds between two looks, first and longest
 
 
 class Comm(Protocol):

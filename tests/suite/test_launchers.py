@@ -54,9 +54,8 @@ def test_too_few_hosts_are_an_error_that_names_the_cure() -> None:
         Local(Local.probe()).command(["x"], Geometry(1, 2), {})
 
 
-def test_yielding_only_when_oversubscribed() -> None:
-    assert "OMPI_MCA_mpi_yield_when_idle" not in FIVE.environment()
-    assert replace(FIVE, oversubscribed=True).environment()["OMPI_MCA_mpi_yield_when_idle"] == "1"
+def test_waiting_ranks_yield() -> None:
+    assert FIVE.environment()["OMPI_MCA_mpi_yield_when_idle"] == "1"
 
 
 @pytest.mark.parametrize("name", LAUNCHERS.names())

@@ -72,7 +72,7 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
     if not found.ok:
         pytest.skip(found.reason)
     out, data = tmp_path_factory.mktemp("out"), tmp_path_factory.mktemp("data")
-    session = Session(Mpirun(found, oversubscribed=True), Geometry(1, 3), StopFlag())
+    session = Session(Mpirun(found), Geometry(1, 3), StopFlag())
     session.start()
     access = PathAccess(backend="directory", target="here", path=str(data),
                         details={"tree": str(data), "tag": "t", "host": ""})  # fmt: skip
@@ -257,7 +257,7 @@ def test_clock_offsets_between_kernels_are_within_their_uncertainty() -> None:
     found = Mpirun.probe()
     if not found.ok:
         pytest.skip(found.reason)
-    launcher = Mpirun(found, oversubscribed=True)
+    launcher = Mpirun(found)
     command = launcher.command([sys.executable, "-P", "-c", CLOCKS], Geometry(1, 4), {})
     done = subprocess.run(command, env=os.environ | launcher.environment(), capture_output=True,
                           text=True, timeout=120, check=True)  # fmt: skip

@@ -30,7 +30,7 @@ def launcher(name: str, **fields: Any) -> Launcher:
     found = kind.probe()
     if not found.ok:
         pytest.skip(f"launcher {name}: {found.reason}")
-    return kind(found, oversubscribed=True, **fields)
+    return kind(found, **fields)
 
 
 @pytest.fixture
