@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -119,22 +119,12 @@ def open_player(
         if not low <= value <= high:
             raise ValueError(f"{name} must lie between {low} and {high}, not {value}")
     pool = content.make_pool(seed, fill_ratio)
-    if engine_name(implementation) == ENGINE_C:
-        return NativePlayer(
-            driver,
-            root,
-            pool,
-            slots=slots,
-            threads=threads,
-            seed=seed,
-            origin_ns=origin_ns,
-            max_op_bytes=max_op_bytes,
-            count_metadata=count_metadata,
-            stop_on_error=stop_on_error,
-        )
-    from fsmatrix.backends.twin import TwinPlayer
+    kind: Callable[..., Player] = NativePlayer
+    if engine_name(implementation) == ENGINE_PYTHON:
+        from fsmatrix.backends.twin import TwinPlayer
 
-    return TwinPlayer(
+        kind = TwinPlayer
+    return kind(
         driver,
         root,
         pool,

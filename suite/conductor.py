@@ -21,7 +21,7 @@ from fsmatrix.results.case import Geometry
 from fsmatrix.results.store import Store, StoreError
 from fsmatrix.suite import leftovers, provenance
 from fsmatrix.suite.events import Event, Listener
-from fsmatrix.suite.job import Job, Settings, failed_record
+from fsmatrix.suite.job import Job, Settings
 from fsmatrix.suite.keeper import Keeper, Summary
 from fsmatrix.suite.launchers.base import Launcher, LauncherError
 from fsmatrix.suite.runner import Runner
@@ -232,7 +232,7 @@ class Conductor:
     def _give_up(self, jobs: list[Job], reason: str) -> None:
         """Record every run of a plot as failed for the same reason."""
         for job in jobs:
-            self.keeper.keep(failed_record(job, reason))
+            self.keeper.keep(job.not_begun(reason))
         jobs.clear()
 
     def _done(self, job: Job) -> bool:

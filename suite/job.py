@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -46,6 +47,28 @@ class Job:
         """63 bits that differ between runs: of what is written and of random orders."""
         return int(digest([self.campaign_seed, self.name]), 16) >> 1
 
+    def record(self, started: str, **outcome: Any) -> RunRecord:
+        """The record of this run; `outcome`: the fields of RunRecord that say what came of it."""
+        return RunRecord(
+            case=self.case.canonical,
+            case_id=self.case.case_id,
+            work_id=self.case.work_id,
+            repetition=self.repetition,
+            attempt=self.attempt,
+            block=self.block,
+            attachment=self.attachment,
+            job=os.environ.get("SLURM_JOB_ID", ""),
+            engine=self.engine.name,
+            engine_version=self.engine.version,
+            coordinates=self.coordinates,
+            started=started,
+            **outcome,
+        )
+
+    def not_begun(self, reason: str) -> RunRecord:
+        """The record of a run that could not even be begun."""
+        return self.record(now(), session="", status="failed", error=reason)
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -61,24 +84,9 @@ class Settings:
     refused: Callable[[str], str] = lambda _path: ""  # why a path must not be used
 
 
-def failed_record(job: Job, reason: str) -> RunRecord:
-    """The record of a run that could not even be begun."""
-    return RunRecord(
-        case=job.case.canonical,
-        case_id=job.case.case_id,
-        work_id=job.case.work_id,
-        repetition=job.repetition,
-        attempt=job.attempt,
-        block=job.block,
-        attachment=job.attachment,
-        session="",
-        status="failed",
-        error=reason,
-        engine=job.engine.name,
-        engine_version=job.engine.version,
-        started=datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
-        coordinates=job.coordinates,
-    )
+def now() -> str:
+    """This moment, UTC, ISO 8601 with milliseconds."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
 
 
 def judged(record: RunRecord) -> RunRecord:

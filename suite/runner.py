@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +13,7 @@ from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.results.record import Phase, RunRecord, Status
 from fsmatrix.suite import assemble
 from fsmatrix.suite.assemble import Gathered
-from fsmatrix.suite.job import Job, Settings
+from fsmatrix.suite.job import Job, Settings, now
 from fsmatrix.suite.session.client import Interrupted, Session
 from fsmatrix.suite.session.death import DeadlinePassed, NodeError, SessionError
 from fsmatrix.suite.session.programs import GRACE
@@ -56,7 +55,7 @@ class Runner:
 
     def run(self, job: Job) -> tuple[RunRecord, SessionError | None]:
         """Execute a run.  A failure is in the record; the session's own is returned too."""
-        started = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+        started = now()
         begin = time.monotonic()
         gathered = Gathered()
         outputs: list[Output] = []
@@ -75,25 +74,14 @@ class Runner:
         phases: Sequence[Phase] = ()
         if outputs:
             phases = job.workload.parse(outputs)
-        record = RunRecord(
-            case=job.case.canonical,
-            case_id=job.case.case_id,
-            work_id=job.case.work_id,
-            repetition=job.repetition,
-            attempt=job.attempt,
-            block=job.block,
-            attachment=job.attachment,
+        record = job.record(
+            started,
             session=self.provenance["session"],
-            job=os.environ.get("SLURM_JOB_ID", ""),
             status=status,
             error=error,
             failure=failure,
-            engine=job.engine.name,
-            engine_version=job.engine.version,
             argv=tuple(gathered.argv),
-            coordinates=job.coordinates,
             environment={**self.provenance["environment"], "realised": dict(job.realised)},
-            started=started,
             duration=time.monotonic() - begin,
             ranks=gathered.ranks,
             phases=tuple(phases),

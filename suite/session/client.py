@@ -24,6 +24,7 @@ from typing import Any
 
 import psutil
 
+from fsmatrix.backends.journal import boot_id
 from fsmatrix.results.case import Geometry
 from fsmatrix.suite.launchers.base import Launcher
 from fsmatrix.suite.leftovers import SCRATCH
@@ -156,9 +157,9 @@ class Session:
                 f"{self.launcher.name!r} ({self.launcher.found.program}) does not belong to the "
                 f"MPI library of mpi4py ({self.hello['mpi']})"
             )
-        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        here = boot_id()
         for rank in self.hello["ranks"]:
-            if rank["boot_id"] == boot_id:
+            if rank["boot_id"] == here:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     self._births[rank["pid"]] = psutil.Process(rank["pid"]).create_time()
 

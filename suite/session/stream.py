@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fsmatrix.backends.ops import Chunk, Chunks, Place
-from fsmatrix.backends.played import Latencies, no_latencies
+from fsmatrix.backends.played import Latencies, fold, no_latencies
 from fsmatrix.backends.player import Player, PlayerResult, open_player, wait_until
 from fsmatrix.suite.session.clock import Offset
 from fsmatrix.suite.session.comm import Comm
@@ -262,7 +262,7 @@ def _series(comm: Comm, result: PlayerResult) -> tuple[float, Arrays]:
     lengths = np.array([result.interval_ns, 0], dtype=np.int64)
     width = int(comm.largest(lengths)[0])
     folded = [
-        fold(series, width // result.interval_ns)
+        fold(series, (width // result.interval_ns).bit_length() - 1)
         for series in (result.interval_bytes, result.interval_operations)
     ]
     longest = int(comm.largest(np.array([len(folded[0])], dtype=np.int64))[0])
@@ -271,12 +271,3 @@ def _series(comm: Comm, result: PlayerResult) -> tuple[float, Arrays]:
         padded[row, : len(series)] = series
     total = comm.sum(padded)
     return width / 1e9, {"interval_bytes": total[0], "interval_operations": total[1]}
-
-
-def fold(series: Any, factor: int) -> Any:
-    """Sum groups of `factor` neighbouring intervals; shape [n] -> [ceil(n / factor)]."""
-    if factor == 1:
-        return series
-    padded = np.zeros(-(-len(series) // factor) * factor, dtype=np.int64)
-    padded[: len(series)] = series
-    return padded.reshape(-1, factor).sum(axis=1)
