@@ -38,7 +38,42 @@ class DeviceAccess(Access):
     device: str = ""
 
 
-ACCESS_TYPES: dict[str, type[Access]] = {"path": PathAccess, "device": DeviceAccess}
+@dataclass(frozen=True)
+class DfsAccess(Access):
+    """A POSIX container of DAOS, spoken to by libdfs."""
+
+    type: ClassVar[str] = "dfs"
+    pool: str = ""  # label or UUID
+    container: str = ""
+    system: str = ""  # DAOS server group; empty: the agent's own
+    prefix: str = "/"  # directory in the container that the suite made for itself
+
+
+@dataclass(frozen=True)
+class RadosAccess(Access):
+    """A RADOS pool and a prefix of object names that the suite owns."""
+
+    type: ClassVar[str] = "rados"
+    pool: str = ""
+    conf: str = ""  # ceph.conf; empty: the library's default
+    user: str = "admin"  # without "client."
+    prefix: str = ""
+
+
+@dataclass(frozen=True)
+class CephfsAccess(Access):
+    """A directory of CephFS, spoken to by libcephfs."""
+
+    type: ClassVar[str] = "cephfs"
+    conf: str = ""
+    user: str = "admin"  # without "client."
+    filesystem: str = ""  # empty: the only one
+    path: str = "/"  # directory that the suite made for itself
+
+
+ACCESS_TYPES: dict[str, type[Access]] = {
+    kind.type: kind for kind in (PathAccess, DeviceAccess, DfsAccess, RadosAccess, CephfsAccess)
+}
 
 
 def access_from_json(data: Mapping[str, Any]) -> Access:

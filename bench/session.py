@@ -25,7 +25,7 @@ from fsmatrix.backends.directory import Directory
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.metrics import window
 from fsmatrix.results.store import Store
-from fsmatrix.suite.execute import engine_of
+from fsmatrix.suite.engines.find import Engines
 from fsmatrix.suite.job import Job, Settings
 from fsmatrix.suite.keeper import Keeper, Summary
 from fsmatrix.suite.launchers.mpirun import Mpirun
@@ -74,8 +74,9 @@ def run_cost(folder: Path, runs: int) -> dict[str, float]:
     workload = Pattern(options)
     case = Case("here", "pattern", {"pattern": "seq-write"}, Geometry(1, 2))
     rows = []
+    engine = Engines({}).get("player")
     for number in range(runs):
-        job = Job(case, workload, engine_of("player"), {"target": "here"}, number, 1, 0, "a", 1)
+        job = Job(case, workload, engine, {"target": "here"}, number, 1, 0, "a", 1)
         begin = time.monotonic()
         record, broken = runner.run(job)
         assert broken is None, record.error
@@ -131,7 +132,7 @@ def memory(folder: Path) -> dict[str, float]:
                 pattern="rand-write", chunk=4096, overwrite=False, bytes_per_process=count * MIB
             )
             case = Case("here", "pattern", {"bytes_per_process": count * MIB}, Geometry(1, 2))
-            job = Job(case, Pattern(options), engine_of("player"), {}, 0, 1, 0, "a", 1)
+            job = Job(case, Pattern(options), Engines({}).get("player"), {}, 0, 1, 0, "a", 1)
             record, _ = runner.run(job)
             assert record.status == "ok", record.error
             sizes[name] = max(p.memory_info().rss for p in tree)

@@ -110,6 +110,7 @@ class RunRecord:
     monitor: Monitor | None = None
     evidence: Mapping[str, Any] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
+    texts: Mapping[str, str] = field(default_factory=dict)  # engines' outputs by name, as printed
 
     @property
     def run_id(self) -> str:

@@ -12,6 +12,7 @@ from fsmatrix.backends.ops import Kind
 from fsmatrix.results import histogram
 from fsmatrix.results.record import Floats, Latency, Monitor, Phase
 from fsmatrix.suite.session.wire import Arrays
+from fsmatrix.suite.workloads.base import Output, Step
 
 UNITS = {
     "device_read_bytes": "byte",
@@ -28,27 +29,66 @@ class Gathered:
     """Everything that a run's steps gave, collected as the run goes on."""
 
     evidence: dict[str, Any] = field(default_factory=dict)
-    kernels: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # by phase
+    kernels: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # by timed step
     ranks: tuple[Mapping[str, Any], ...] = ()
     argv: list[tuple[str, ...]] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)  # what programs printed and wrote
+    steps: int = 0  # that gave outputs so far
 
-    def seen(self, phase: str, kernels: list[dict[str, Any]]) -> None:
-        """Counters, CPU shares and foreign load of a timed step, by sampled kernel."""
-        self.kernels[phase] = kernels
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """The phases that the session made itself."""
+        return tuple(one.phase for one in self.outputs if one.phase is not None)
+
+    def next_step(self) -> int:
+        """Index of the next step that gives outputs."""
+        self.steps += 1
+        return self.steps - 1
+
+    def seen(self, step: Step, kernels: list[dict[str, Any]]) -> None:
+        """Counters, CPU shares and foreign load of a timed step, by sampled kernel.
+
+        What several steps of one name show adds up.  A program that gives several phases
+        moves the bytes of each in one direction: its counters count for each of them.
+        """
+        every = self.kernels.setdefault(step.name, [])
+        every += kernels
         looks = [
             {"host": k["host"], "before": k["kernel"]["before"], "after": k["kernel"]["after"]}
-            for k in kernels
+            for k in every
         ]
-        self.put("counters", phase, looks)
-        self.put("cpu", phase, {k["host"]: k["kernel"]["cpu"] for k in kernels})
+        for phase in step.phases or (step.name,):
+            self.put("counters", phase, looks)
+            self.put("cpu", phase, _shares(every))
         foreign = [foreign_share(k) for k in kernels if "user" in k]
         if foreign:
             before = self.evidence.get("load", {}).get("foreign", 0.0)
             self.evidence["load"] = {"foreign": max(before, *foreign)}
 
+    def spent(self, what: str, seconds: float) -> None:
+        """Add to evidence["seconds"]: where the run's wall time went."""
+        times = self.evidence.setdefault("seconds", {})
+        times[what] = times.get(what, 0.0) + seconds
+
     def put(self, group: str, phase: str, value: Any) -> None:
         """evidence[group][phase] = value"""
         self.evidence.setdefault(group, {})[phase] = value
+
+
+def _shares(kernels: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """CPU shares by host, weighted by time where a host was looked at several times."""
+    shares: dict[str, dict[str, float]] = {}
+    for host in dict.fromkeys(kernel["host"] for kernel in kernels):
+        looks = [kernel["kernel"] for kernel in kernels if kernel["host"] == host]
+        whole = sum(look["cpu_seconds"] for look in looks)
+        shares[host] = {
+            name: sum(look["cpu"][name] * look["cpu_seconds"] for look in looks) / whole
+            if whole
+            else 0.0
+            for name in looks[0]["cpu"]
+        }
+    return shares
 
 
 def stream_phase(name: str, message: Mapping[str, Any], arrays: Arrays) -> Phase:

@@ -191,6 +191,11 @@ class Defaults(Section):
         default=GeometrySection(), description="geometry where none is said"
     )
     order: OrderSection = Field(default=OrderSection(), description="blocks, attachments, seed")
+    engines: dict[Name, str] = Field(
+        default={},
+        description="program of an external engine (ior: /opt/ior/bin/ior); if absent: the "
+        "environment's FSMATRIX_IOR and so on, else the first on PATH",
+    )
     repetitions: Annotated[int, Field(strict=True, ge=1, le=10_000)] = Field(
         default=6, description="runs of every case"
     )

@@ -12,12 +12,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends import player
 from fsmatrix.results.case import digest
 from fsmatrix.results.hdf import write_whole
 from fsmatrix.results.lock import ShardLock
 from fsmatrix.results.store import CAMPAIGN, Store, StoreError
 from fsmatrix.suite.conductor import Attachment, Conductor
+from fsmatrix.suite.engines.find import Engines, first_version
 from fsmatrix.suite.events import Event, Listener
 from fsmatrix.suite.job import Job, Settings
 from fsmatrix.suite.keeper import Summary
@@ -29,7 +29,6 @@ from fsmatrix.suite.registry import LAUNCHERS
 from fsmatrix.suite.session.client import StopFlag
 from fsmatrix.suite.settings import Source
 from fsmatrix.suite.site import quiet
-from fsmatrix.suite.workloads.base import Engine
 
 STORED = ("campaign", "seed", "fingerprint", "source", "request")  # what a resume needs
 AUTO_LAUNCHERS = ("mpirun", "mpiexec")
@@ -152,21 +151,15 @@ def choose_launcher(plan: Plan) -> Launcher:
     )
 
 
-def engine_of(name: str) -> Engine:
-    """The engine behind a workload's name for it."""
-    if name == "player":
-        return Engine(player.engine_name(), player.VERSION)
-    return Engine(name, "")
-
-
 def attachments(plan: Plan, store: Store, stop: StopFlag, tell: Listener) -> Iterator[Attachment]:
     """The plan's plots in order, as the conductor wants them; waits in quiet hours."""
+    engines = Engines(plan.settings.campaign.engines)
     for plot in plan.plots():
         _wait_for_quiet_hours(plan, stop, tell)
         member = plan.target(plot.target)
         # a resumed plot is attached anew: its runs are of another attachment
         name = f"{plot.attachment}-{secrets.token_hex(3)}"
-        jobs = [_job(plan, store, plot, index, name) for index in range(len(plot.runs))]
+        jobs = [_job(plan, store, plot, index, name, engines) for index in range(len(plot.runs))]
         yield Attachment(
             name=name,
             block=plot.block,
@@ -179,14 +172,19 @@ def attachments(plan: Plan, store: Store, stop: StopFlag, tell: Listener) -> Ite
         )
 
 
-def _job(plan: Plan, store: Store, plot: Plot, index: int, attachment: str) -> Job:
+def _job(
+    plan: Plan, store: Store, plot: Plot, index: int, attachment: str, engines: Engines
+) -> Job:
     planned, repetition = plot.runs[index]
     assert planned.work is not None
     extra: dict[str, Any] = {"reference": True} if planned.reference else {}
+    engine = engines.get(planned.engine)
+    before = first_version(store.directory, engine)
     return Job(
         case=planned.case,
         workload=planned.work,
-        engine=engine_of(planned.engine),
+        engine=engine,
+        engine_before=before if before != engine.version else "",
         coordinates={**planned.coordinates, **extra},
         repetition=repetition,
         attempt=store.next_attempt(planned.case.case_id, repetition),

@@ -8,6 +8,8 @@ from typing import Any
 
 from fsmatrix.backends.drivers import Driver
 from fsmatrix.suite.cases import Planned
+from fsmatrix.suite.engines.base import EngineError
+from fsmatrix.suite.engines.find import Engines
 from fsmatrix.suite.members import EntryMember, Members, TargetMember
 from fsmatrix.suite.problems import Problem
 from fsmatrix.suite.registry import Registries
@@ -74,6 +76,7 @@ class Judge:
         self.registries = registries
         self.targets = {target.name: target for target in members.targets}
         self.entries = {entry.name: entry for entry in members.entries}
+        self.engines = Engines(settings.campaign.engines, registries.engines) if here else None
         self.refusals = {
             target.name: target.backend(target.options).refusal() if here else ""
             for target in members.targets
@@ -88,11 +91,26 @@ class Judge:
         yield from _states(planned, target)
         if entry.engine == "player":
             yield from _driver(entry, target, footprint, self.registries.drivers)
+        yield from self._engine(planned, entry, target)
         yield from self._launcher(planned)
         if planned.work is not None:
             refusal = planned.work.refusal(planned.case)
             if refusal:
                 yield refusal
+
+    def _engine(self, planned: Planned, entry: EntryMember, target: TargetMember) -> Iterator[str]:
+        if self.engines is None or planned.work is None:
+            return
+        try:
+            engine = self.engines.get(entry.engine)
+        except EngineError as error:
+            yield f"engine {entry.engine}: {error}"
+            return
+        access = target.backend.access_type.type
+        if access in entry.workload.accesses and (
+            reason := planned.work.unsupported(planned.case, access, engine)
+        ):
+            yield reason
 
     def _launcher(self, planned: Planned) -> Iterator[str]:
         launcher, geometry = self.settings.campaign.launcher, planned.case.geometry

@@ -25,7 +25,12 @@ from fsmatrix.suite.settings import Settings, Source, examine
 from fsmatrix.suite.site import SiteFile
 from fsmatrix.suite.yamlio import KeyPath, Tree, dotted
 
-CONTINUED = {"description", "limits", "repetitions"}  # may differ when a campaign is resumed
+CONTINUED = {
+    "description",
+    "limits",
+    "repetitions",
+    "engines",
+}  # may differ when a campaign is resumed
 
 
 @dataclass(frozen=True)

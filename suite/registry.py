@@ -1,4 +1,4 @@
-"""Registries of workloads and launchers, and all registries together for planning."""
+"""Registries of workloads, engines and launchers, and all registries together for planning."""
 
 from __future__ import annotations
 
@@ -18,6 +18,12 @@ WORKLOADS: Registry[Workload] = Registry(
         "metadata": "fsmatrix.suite.workloads.metadata:Metadata",
     },
     "workload",
+)
+# values are instances of EngineKind
+ENGINES: Registry[Any] = Registry(
+    "fsmatrix.engines",
+    {},
+    "engine",
 )
 LAUNCHERS: Registry[Launcher] = Registry(
     "fsmatrix.launchers",
@@ -47,6 +53,7 @@ class Registries:
     backends: Lookup
     workloads: Lookup = WORKLOADS
     launchers: Lookup = LAUNCHERS
+    engines: Lookup = ENGINES
     drivers: Mapping[str, Driver] = field(default_factory=lambda: DRIVERS)
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from fsmatrix.backends.access import Access, PathAccess
-from fsmatrix.results.record import Phase, RunRecord, Status
-from fsmatrix.suite import assemble
+from fsmatrix.results.formats.base import Parsed, ParseError
+from fsmatrix.results.record import RunRecord, Status
+from fsmatrix.suite import assemble, outputs
 from fsmatrix.suite.assemble import Gathered
 from fsmatrix.suite.job import Job, Settings, now
+from fsmatrix.suite.outputs import RunFailed
 from fsmatrix.suite.session.client import Interrupted, Session
 from fsmatrix.suite.session.death import DeadlinePassed, NodeError, SessionError
 from fsmatrix.suite.session.programs import GRACE
@@ -22,15 +24,6 @@ from fsmatrix.suite.workloads.base import Argv, Function, Output, Step, Stream
 
 CONTENT_STEP = 0x9E3779B97F4A7C15  # between the content seeds of two overwrite generations
 REST_SECONDS = 5.0  # for what follows a run's own time: removal, answers
-
-
-class RunFailed(Exception):
-    """A step failed; the session lives on."""
-
-    def __init__(self, reason: str, status: Status = "failed", **facts: Any) -> None:
-        super().__init__(reason)
-        self.status: Status = status
-        self.facts = facts
 
 
 class Runner:
@@ -58,11 +51,14 @@ class Runner:
         started = now()
         begin = time.monotonic()
         gathered = Gathered()
-        outputs: list[Output] = []
         status: Status = "ok"
         error, failure, broken = "", {}, None
+        parsed = Parsed()
+        if job.engine_before:
+            gathered.evidence["engine_before"] = job.engine_before
         try:
-            self._steps(job, begin + self.settings.time_per_run, gathered, outputs)
+            self._steps(job, begin + self.settings.time_per_run, gathered)
+            parsed = self._parsed(job, gathered)
         except RunFailed as problem:
             status, error, failure = problem.status, str(problem), problem.facts
         except NodeError as problem:
@@ -71,9 +67,10 @@ class Runner:
             broken = problem
             status = "timeout" if isinstance(problem, DeadlinePassed) else "failed"
             error, failure = str(problem), problem.facts
-        phases: Sequence[Phase] = ()
-        if outputs:
-            phases = job.workload.parse(outputs)
+        if status != "ok" and gathered.phases:  # the session's own ones before the failure
+            parsed = job.workload.parse(job.case, gathered.outputs)
+        elif parsed.failure:
+            status, error = "failed", parsed.failure
         record = job.record(
             started,
             session=self.provenance["session"],
@@ -84,11 +81,25 @@ class Runner:
             environment={**self.provenance["environment"], "realised": dict(job.realised)},
             duration=time.monotonic() - begin,
             ranks=gathered.ranks,
-            phases=tuple(phases),
+            phases=parsed.phases,
             monitor=assemble.monitor(gathered.kernels),
             evidence=gathered.evidence,
+            texts=gathered.texts,
         )
         return record, broken
+
+    @staticmethod
+    def _parsed(job: Job, gathered: Gathered) -> Parsed:
+        """What the outputs tell; RunFailed if they cannot be understood."""
+        try:
+            parsed = job.workload.parse(job.case, gathered.outputs)
+        except ParseError as problem:
+            raise RunFailed(
+                f"the output of {job.engine.name} cannot be used: {problem}"
+            ) from problem
+        if parsed.engine:
+            gathered.evidence["engine"] = outputs.engine_evidence(parsed, job.engine)
+        return parsed
 
     # -- the steps -------------------------------------------------------------------------
     def _steps(
@@ -96,7 +107,6 @@ class Runner:
         job: Job,
         deadline: float,
         gathered: Gathered,
-        outputs: list[Output],
     ) -> None:
         self._world(job, gathered)
         root = self._make_directory(job)
@@ -108,7 +118,7 @@ class Runner:
                     self._cache(job, step, deadline, gathered)
                 if step.role == "timed":
                     self.quiet()
-                outputs += self._step(job, step, root, deadline, gathered)
+                gathered.outputs += self._step(job, step, root, deadline, gathered)
         except (RunFailed, NodeError):
             self._remove_directory(root)
             raise
@@ -154,6 +164,7 @@ class Runner:
 
     def _settle(self, step: Step, deadline: float, gathered: Gathered) -> None:
         timeout = self.settings.settle_timeout
+        begin = time.monotonic()
         answers = self.session.call(
             "settle",
             self.access.to_json(),
@@ -163,9 +174,11 @@ class Runner:
         )
         values = [answer["value"] for answer in answers]
         worst = min(values, key=lambda value: value["reached"])
+        gathered.spent("settle", time.monotonic() - begin)
         gathered.put("settle", step.name, worst)
 
     def _cache(self, job: Job, step: Step, deadline: float, gathered: Gathered) -> None:
+        begin = time.monotonic()
         files = [str(Path(job.name) / name) for name in step.files or ("",)]
         answers = self.session.call(
             "cache",
@@ -179,13 +192,13 @@ class Runner:
         values = [answer["value"] for answer in answers]
         if self.provenance["memory"]:
             values = [{**value, "state": "memory"} for value in values]
-        # one kernel that did not reach the state spoils the run
+        gathered.spent("cache", time.monotonic() - begin)
+        # one kernel that did not reach the state spoils the run, and so does one time
         worst = min(values, key=lambda value: value["state"] == job.case.cache)
-        gathered.put(
-            "cache",
-            step.name,
-            {"declared": job.case.cache, "reads": True, **worst, "kernels": values},
-        )
+        found = {"declared": job.case.cache, "reads": True, **worst, "kernels": values}
+        before = gathered.evidence.get("cache", {}).get(step.name, found)
+        reached = before["state"] == job.case.cache
+        gathered.put("cache", step.name, found if reached else before)
 
     def _cache_method(self, job: Job) -> str:
         """Only drop_caches empties the caches of inodes and names, and only root may."""
@@ -214,7 +227,7 @@ class Runner:
             kind = "function"
         reply = self._command(job, step, kind, what, root, deadline, gathered)
         if kind == "function":
-            return self._answers(step, reply.message["outputs"])
+            return self._answers(job, step, reply.message["outputs"], gathered)
         phase = assemble.stream_phase(step.name, reply.message, reply.arrays)
         for failure in reply.message["failures"]:
             raise RunFailed(assemble.failure_text(failure, reply.message["ranks"]), **failure)
@@ -259,35 +272,46 @@ class Runner:
         self, job: Job, step: Step, kernels: list[dict[str, Any]], gathered: Gathered
     ) -> None:
         """Keep what the samplers saw of a timed step."""
-        gathered.seen(step.name, kernels)
+        gathered.seen(step, kernels)
         if self.provenance["memory"] and not step.reads:
             states = {"declared": job.case.cache, "reads": False, "state": "memory"}
-            gathered.put("cache", step.name, states)
+            for phase in step.phases or (step.name,):
+                gathered.put("cache", phase, states)
 
     def _program(
         self, job: Job, step: Step, what: Argv, root: str, deadline: float, gathered: Gathered
     ) -> list[Output]:
-        argv = tuple(word.replace("{path}", root) for word in what.argv)
+        def filled(text: str) -> str:
+            return text.replace("{path}", root)
+
+        argv = tuple(map(filled, what.argv))
+        files = {name: filled(text) for name, text in what.files.items()}
         gathered.argv.append(argv)
         if step.where != "mpi":
-            data = {"argv": argv, "env": dict(what.env)}
+            data = {"argv": argv, "env": dict(what.env), "files": files, "collect": what.collect}
             reply = self._command(job, step, "argv", data, root, deadline, gathered)
-            return self._answers(step, reply.message["outputs"])
-        launcher = self.session.launcher
-        env = launcher.environment()
-        command = launcher.command(argv, job.case.geometry, dict(what.env))
+            return self._answers(job, step, reply.message["outputs"], gathered)
+        launcher = replace(self.session.launcher, binding=what.binding)
+        extra = {"LC_ALL": "C", **what.env}
+        command = launcher.command(argv, job.case.geometry, extra)
         watched = step.role == "timed"
         if watched:
             self._watch(True)
         stop = self.session.stop
         done = run_program(
-            command, root or "/", left(deadline), env | dict(what.env), lambda: stop.at_once
+            command,
+            root or "/",
+            left(deadline),
+            launcher.environment() | extra,
+            lambda: stop.at_once,
+            files,
+            what.collect,
         )
         if stop.at_once:
             raise Interrupted
         if watched:
             self._seen(job, step, self._watch(False), gathered)
-        return self._answers(step, [{"host": "", "rank": 0, **asdict(done)}])
+        return self._answers(job, step, [{"host": "", "rank": 0, **asdict(done)}], gathered)
 
     def _watch(self, begin: bool) -> list[dict[str, Any]]:
         """Begin or end sampling every kernel beside a program of the conductor's."""
@@ -297,36 +321,16 @@ class Runner:
         answers = self.session.checked(self.session.request(command, REST_SECONDS), "sampling")
         return [answer for answer in answers if "kernel" in answer]
 
-    def _answers(self, step: Step, answers: Sequence[Mapping[str, Any]]) -> list[Output]:
-        for answer in answers:
-            where = f"{step.name} on {answer['host']}" if answer["host"] else step.name
-            if "error" in answer:
-                raise RunFailed(
-                    f"{where} raised {answer['error']}", rank=answer["rank"], host=answer["host"]
-                )
-            if answer.get("timed_out"):
-                raise RunFailed(f"{where}: the program passed its deadline", "timeout")
-            if answer.get("returncode"):
-                tail = " | ".join(answer["stderr"].strip().splitlines()[-3:])
-                raise RunFailed(
-                    f"{where}: the program ended with status {answer['returncode']}: {tail}",
-                    host=answer["host"],
-                    returncode=answer["returncode"],
-                )
-        return [
-            Output(
-                step=step.name,
-                host=a["host"],
-                rank=a["rank"],
-                returncode=a.get("returncode", 0),
-                stdout=a.get("stdout", ""),
-                stderr=a.get("stderr", ""),
-                value=a.get("value") or {},
-                began=a["began"],
-                ended=a["ended"],
-            )
-            for a in answers
-        ]
+    def _answers(
+        self, job: Job, step: Step, answers: Sequence[Mapping[str, Any]], gathered: Gathered
+    ) -> list[Output]:
+        found = outputs.outputs_of(step, answers)
+        gathered.texts |= outputs.texts_of(found, gathered.next_step())
+        if step.role == "timed" and isinstance(step.what, Argv):
+            window = max(one.ended for one in found) - min(one.began for one in found)
+            gathered.spent("program", window)
+        outputs.check(job.workload, step, answers, found)
+        return found
 
 
 def left(deadline: float) -> float:

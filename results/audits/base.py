@@ -86,7 +86,8 @@ def transferred(
 def data_bytes(phase: Phase) -> tuple[float, float]:
     """Bytes read and bytes written by a data phase; (0, 0) for a phase of another kind.
 
-    A mixture's bytes are divided as its completed operations are.
+    A mixture's bytes are divided as its completed operations are; without knowing these,
+    (0, 0) as well.
     """
     total = float(phase.bytes.sum())
     kind = phase.name.partition("-")[0]
@@ -100,8 +101,15 @@ def data_bytes(phase: Phase) -> tuple[float, float]:
         int(phase.latency[name].counts.sum()) if name in phase.latency else 0
         for name in ("read", "write")
     ]
-    share = counts[0] / sum(counts) if sum(counts) else 0.0
+    if not sum(counts):
+        return 0.0, 0.0
+    share = counts[0] / sum(counts)
     return total * share, total * (1 - share)
+
+
+def synced(phase: Phase) -> bool:
+    """Whether the data was synced inside the window."""
+    return "fsync" in phase.latency or bool(phase.facts.get("synced"))
 
 
 def window(phase: Phase) -> float:

@@ -11,6 +11,7 @@ from fsmatrix.results.audits.base import (
     incompressible,
     of_phase,
     size,
+    synced,
     transferred,
     window,
 )
@@ -86,12 +87,7 @@ def evidence_missing(record: RunRecord) -> Iterator[Remark]:
             message = f"declared {declared}, but no counter shows where the bytes came from"
             yield "warning", phase.name, message, {}
         looked = of_phase(record, "counters", phase)
-        if (
-            written
-            and "fsync" in phase.latency
-            and looked
-            and not transferred(record, phase, "written")
-        ):
+        if written and synced(phase) and looked and not transferred(record, phase, "written"):
             message = "synced, but no counter shows whether the bytes reached any storage"
             yield "warning", phase.name, message, {}
 
@@ -118,19 +114,19 @@ def write_not_flushed(record: RunRecord) -> Iterator[Remark]:
         went = sum(counters.values()) if counters else 0.0
         if counters and went >= WRITTEN_SHARE * wanted * incompressible(record):
             continue
-        synced = "fsync" in phase.latency
-        if not synced and counters is None and _declared(record, phase) == "bypass":
+        in_window = synced(phase)
+        if not in_window and counters is None and _declared(record, phase) == "bypass":
             continue
-        if synced and counters is None:
+        if in_window and counters is None:
             continue  # evidence-missing
         reason = (
             "although it was synced"
-            if synced
+            if in_window
             else "and no fsync was asked for: write-back not flushed"
         )
         shown = f"{size(went)} ({went / wanted:.0%})" if counters else "an unknown part"
         message = f"of {size(wanted)} written {shown} left memory inside the window, {reason}"
-        evidence = {**(counters or {}), "bytes_written": wanted, "fsync": synced}
+        evidence = {**(counters or {}), "bytes_written": wanted, "fsync": in_window}
         yield "warning", phase.name, message, evidence
 
 

@@ -83,6 +83,33 @@ def _engines() -> Iterator[Item]:
         "not built: install a C compiler and install fsmatrix again",
     )
     yield Item("engine", player.ENGINE_PYTHON, True, f"version {player.VERSION}; slower")
+    yield from _external_engines()
+
+
+def _external_engines() -> Iterator[Item]:
+    from fsmatrix.suite.engines.base import EngineError
+    from fsmatrix.suite.engines.find import Engines
+    from fsmatrix.suite.registry import ENGINES
+
+    engines = Engines({})
+    for name in ENGINES.names():
+        try:
+            found = engines.get(name)
+        except (EngineError, ImportError) as error:
+            yield Item("engine", name, False, reason=str(error))
+        else:
+            can = _features(found.features)
+            yield Item("engine", name, True, f"version {found.version} ({found.path}){can}")
+
+
+def _features(features: frozenset[str]) -> str:
+    """Features of one kind together: "; api POSIX, MPIIO"."""
+    kinds: dict[str, list[str]] = {}
+    for feature in sorted(features):
+        kind, _, value = feature.partition(":")
+        if value:
+            kinds.setdefault(kind, []).append(value)
+    return "".join(f"; {kind} {', '.join(values)}" for kind, values in kinds.items())
 
 
 def _launchers() -> Iterator[Item]:

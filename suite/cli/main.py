@@ -64,12 +64,13 @@ def main() -> None:
     """Run the command; bad input is a message and status 2, never a traceback."""
     from fsmatrix.backends.errors import BackendError
     from fsmatrix.results.schema import ResultError
+    from fsmatrix.suite.engines.base import EngineError
     from fsmatrix.suite.launchers.base import LauncherError
     from fsmatrix.suite.problems import CampaignError
 
     try:
         app()
-    except (CampaignError, ResultError, LauncherError, BackendError) as error:
+    except (CampaignError, ResultError, LauncherError, BackendError, EngineError) as error:
         _say(str(error))
         sys.exit(BAD_INPUT)
     except BrokenPipeError:

@@ -22,6 +22,7 @@ from typing import ClassVar
 from fsmatrix.results.case import Geometry
 
 PROBE_SECONDS = 20
+BINDINGS = ("none", "core", "socket", "numa")  # words that Open MPI and hydra share
 
 
 class LauncherError(Exception):
@@ -54,6 +55,7 @@ class Launcher(ABC):
     emulated: bool = False
     options: tuple[str, ...] = ()
     scratch: str = ""  # a folder of this session, for what `prepare` writes
+    binding: str = "none"  # one of BINDINGS; sessions start unbound
 
     name: ClassVar[str] = ""
     needs_mpi: ClassVar[bool] = True

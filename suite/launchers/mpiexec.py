@@ -28,7 +28,7 @@ class Mpiexec(Launcher):
         return Probe(True, program, version, library=library)
 
     def command(self, argv: Sequence[str], geometry: Geometry, env: Mapping[str, str]) -> list[str]:
-        words = [self.found.program, "-n", str(geometry.processes), "-bind-to", "none"]
+        words = [self.found.program, "-n", str(geometry.processes), "-bind-to", self.binding]
         words += ["-ppn", str(geometry.processes_per_node)]
         hosts = self.place(geometry)
         if hosts:

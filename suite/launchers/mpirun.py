@@ -25,7 +25,7 @@ class Mpirun(Launcher):
 
     def command(self, argv: Sequence[str], geometry: Geometry, env: Mapping[str, str]) -> list[str]:
         per_node = geometry.processes_per_node
-        words = [self.found.program, "-n", str(geometry.processes), "--bind-to", "none"]
+        words = [self.found.program, "-n", str(geometry.processes), "--bind-to", self.binding]
         if self.found.major >= 5:
             words += ["--map-by", f"ppr:{per_node}:node:OVERSUBSCRIBE"]
         else:

@@ -78,3 +78,16 @@ def _answer(handle: Any, speaker: int) -> None:
         handle.Recv(buffer, source=speaker, tag=TAG)
         buffer[0] = time.monotonic_ns()
         handle.Send(buffer, dest=speaker, tag=TAG)
+
+
+def wall_correction(comm: Any, offset: Offset) -> float:
+    """Seconds to add to this kernel's Unix time to get rank 0's; collective over `comm`.
+
+    Unix time runs beside the monotonic clock at a distance that each kernel knows: the two
+    distances and the offset of the monotonic clocks give that of the Unix times.
+    """
+    own = time.time_ns() - time.monotonic_ns()
+    zero = int(comm.bcast(own))
+    if offset == Offset():
+        return 0.0  # the same kernel
+    return (zero - own - offset.nanoseconds) / 1e9

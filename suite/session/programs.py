@@ -1,21 +1,32 @@
 """Programs that a step starts: full CPU set, an environment without MPI, a deadline.
 
 subprocess starts children by vfork and exec here (no preexec_fn), which is safe in an MPI
-process.  A program gets a process group of its own, so that its children end with it.
+process.  A program gets a process group of its own, so that its children end with it, and
+ends when the process that started it is killed (setpriv, where the system has it).
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import IO
 
 GRACE = 3.0
 LOOK = 0.2  # seconds between two questions to `stop`
+DRAIN = 1.0  # seconds to wait for output that a program's children hold open after its end
+KEPT = 16 << 20  # bytes kept of the beginning, and as many of the end, of one output
+SCRATCH = "fsmatrix-program-"  # and the pid of who started it
 # What MPI libraries and process managers put into the environment of their ranks.
 MPI_PREFIXES = (
     "OMPI_",
@@ -38,14 +49,51 @@ MPI_PREFIXES = (
 
 @dataclass(frozen=True)
 class Finished:
-    """How a program ended."""
+    """How a program ended, and what it told."""
 
     returncode: int  # negative: ended by that signal
     stdout: str
     stderr: str
     began: float  # Unix time
     ended: float
-    timed_out: bool
+    timed_out: bool = False
+    dropped: int = 0  # bytes of output that were too many to keep
+    files: Mapping[str, str] = field(default_factory=dict)  # collected ones
+
+
+class Pipe:
+    """One output of a program as it comes: its beginning and its end, bounded."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._head = bytearray()
+        self._tail: deque[bytes] = deque()
+        self._in_tail = 0
+        self.dropped = 0
+
+    def fileno(self) -> int:
+        """For select."""
+        return self._stream.fileno()
+
+    def read(self) -> bool:
+        """Take what is there; False at its end."""
+        data = os.read(self.fileno(), 1 << 16)
+        room = KEPT - len(self._head)
+        self._head += data[:room]
+        if len(data) > room:
+            self._tail.append(data[room:])
+            self._in_tail += len(self._tail[-1])
+            while self._in_tail - len(self._tail[0]) >= KEPT:
+                gone = len(self._tail.popleft())
+                self._in_tail -= gone
+                self.dropped += gone
+        return bool(data)
+
+    @property
+    def text(self) -> str:
+        """All of it; a line says so where a part is missing."""
+        gap = f"\n[{self.dropped} bytes left out here]\n".encode() if self.dropped else b""
+        return (bytes(self._head) + gap + b"".join(self._tail)).decode(errors="replace")
 
 
 def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -60,47 +108,128 @@ def run(
     timeout: float,
     env: Mapping[str, str] | None = None,
     stop: Callable[[], bool] | None = None,
+    files: Mapping[str, str] | None = None,
+    collect: Sequence[str] = (),
 ) -> Finished:
     """Run a program to its end or its deadline (SIGTERM, then SIGKILL, to its group).
 
     `stop` is asked now and then; when it says so the program is ended in the same way.
+    Its messages are in English, its numbers with a decimal point.  `{scratch}` in `argv` and
+    `files` is a folder of its own: `files` are in it when the program starts, and the text of
+    what matches `collect` afterwards comes with the answer, bounded as the output is.
     """
+    if not any("{scratch}" in word for word in argv):
+        return _run(argv, cwd, timeout, env, stop)
+    with tempfile.TemporaryDirectory(prefix=f"{SCRATCH}{os.getpid()}-") as folder:
+        words = [word.replace("{scratch}", folder) for word in argv]
+        for name, text in (files or {}).items():
+            (Path(folder) / name).write_text(text.replace("{scratch}", folder), encoding="utf-8")
+        done = _run(words, cwd, timeout, env, stop)
+        return _collected(done, Path(folder), collect)
+
+
+def _collected(done: Finished, folder: Path, patterns: Sequence[str]) -> Finished:
+    found: dict[str, str] = {}
+    dropped = done.dropped
+    for path in sorted({path for pattern in patterns for path in folder.glob(pattern)}):
+        with path.open("rb") as stream:
+            found[path.name] = stream.read(2 * KEPT).decode(errors="replace")
+        dropped += max(path.stat().st_size - 2 * KEPT, 0)
+    return replace(done, files=found, dropped=dropped)
+
+
+def _run(
+    argv: Sequence[str],
+    cwd: str,
+    timeout: float,
+    env: Mapping[str, str] | None,
+    stop: Callable[[], bool] | None,
+) -> Finished:
     began = time.time()
+    wrapper = _until_we_die() if shutil.which(argv[0]) else ()  # else it is Popen that says why
     try:
         process = subprocess.Popen(
-            list(argv),
+            [*wrapper, *argv],
             cwd=cwd,
-            env=clean_environment(env),
+            env=clean_environment({"LC_ALL": "C", **(env or {})}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
+            bufsize=0,
             start_new_session=True,
         )
     except OSError as error:
-        return Finished(127, "", f"{argv[0]}: {error.strerror}", began, time.time(), False)
-    limit = time.monotonic() + timeout
-    while True:
-        left = max(limit - time.monotonic(), 0.0)
-        try:
-            out, err = process.communicate(timeout=left if stop is None else min(left, LOOK))
-        except subprocess.TimeoutExpired:
-            timed_out = time.monotonic() >= limit
-            if timed_out or (stop is not None and stop()):
-                out, err = end_group(process)
-                break
-        else:
-            timed_out = False
-            break
-    return Finished(process.returncode, out, err, began, time.time(), timed_out)
+        return Finished(127, "", f"{argv[0]}: {error.strerror}", began, time.time())
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdout, process.stderr, _watched(process) as ended:
+        pipes = [Pipe(process.stdout), Pipe(process.stderr)]
+        limit = time.monotonic() + timeout
+        in_time = _follow(ended, pipes, limit, stop or (lambda: False))
+        timed_out = not in_time and time.monotonic() >= limit
+        if not in_time:
+            end_group(process, ended, pipes)
+        moment = time.time()
+        returncode = process.wait()
+        _drain(pipes)
+    out, err = (pipe.text for pipe in pipes)
+    dropped = sum(pipe.dropped for pipe in pipes)
+    return Finished(returncode, out, err, began, moment, timed_out, dropped)
 
 
-def end_group(process: subprocess.Popen[str]) -> tuple[str, str]:
+def end_group(process: subprocess.Popen[bytes], ended: int, pipes: Sequence[Pipe]) -> None:
     """End a program that we started as a group leader, kindly first."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.communicate(timeout=GRACE)
-    return process.communicate()
+        if _follow(ended, pipes, time.monotonic() + GRACE, lambda: False):
+            break
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # children that outlived their leader
+
+
+@cache
+def _until_we_die() -> tuple[str, ...]:
+    """Words before an argv that end the program when its starter is gone."""
+    setpriv = shutil.which("setpriv")
+    if setpriv is None:
+        return ()
+    words = (setpriv, "--pdeathsig", "TERM")
+    works = subprocess.run(
+        [*words, "true"], stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+    return words if works.returncode == 0 else ()
+
+
+@contextlib.contextmanager
+def _watched(process: subprocess.Popen[bytes]) -> Iterator[int]:
+    """A descriptor that can be read once the program has ended."""
+    ended = os.pidfd_open(process.pid)
+    try:
+        yield ended
+    finally:
+        os.close(ended)
+
+
+def _follow(ended: int, pipes: Sequence[Pipe], limit: float, stop: Callable[[], bool]) -> bool:
+    """Read the pipes until the program ends; False if the limit or `stop` came first."""
+    reading = list(pipes)
+    while (left := limit - time.monotonic()) > 0 and not stop():
+        watched: list[int | Pipe] = [ended, *reading]
+        ready = select.select(watched, [], [], min(left, LOOK))[0]
+        for pipe in ready:
+            if isinstance(pipe, Pipe) and not pipe.read():
+                reading.remove(pipe)
+        if ended in ready:
+            return True
+    return False
+
+
+def _drain(pipes: Sequence[Pipe]) -> None:
+    """What is left in the pipes; not waiting long for children that hold them open."""
+    limit = time.monotonic() + DRAIN
+    reading = list(pipes)
+    while reading and (left := limit - time.monotonic()) > 0:
+        for pipe in select.select(reading, [], [], left)[0]:
+            if not pipe.read():
+                reading.remove(pipe)

@@ -246,14 +246,27 @@ class Server:
         command: Mapping[str, Any],
         place: Place,
         comm: Comm,
-        _offset: Offset,
+        offset: Offset,
     ) -> Reply:
         """A program, by every rank that was addressed (node leaders), started together."""
         what = command["what"]
         os.sched_setaffinity(0, self.allowed)
-        done = programs.run(what["argv"], command["root"], command["timeout"], what["env"])
+        argv = [word.replace("{node}", str(place.node)) for word in what["argv"]]
+        files = {
+            name: text.replace("{node}", str(place.node)) for name, text in what["files"].items()
+        }
+        done = programs.run(
+            argv,
+            command["root"] or "/",
+            command["timeout"],
+            what["env"],
+            files=files,
+            collect=what["collect"],
+        )
         comm.patient_barrier()
         own = {"host": self.world.me.host, "rank": place.rank, **asdict(done)}
+        own["clock_correction"] = clock.wall_correction(comm, offset)
+        own["clock_uncertainty"] = offset.uncertainty / 1e9
         return {"outputs": comm.gather(own)}, {}
 
     _DO: ClassVar = {"stream": _stream, "function": _function, "argv": _argv}

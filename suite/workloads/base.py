@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from fsmatrix.backends.access import Access
 from fsmatrix.results.case import Case
+from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import Phase
 
 Where = Literal["once", "node", "mpi", "rank"]
@@ -25,10 +26,18 @@ class WorkloadOptions(BaseModel):
 
 @dataclass(frozen=True)
 class Argv:
-    """A program.  `{path}` in an argument stands for the access's own path."""
+    """A program.  In its arguments and files, these stand for what is known only later:
+
+    `{path}`: the run's own directory on the target; `{node}`: index of the client node, from
+    0; `{scratch}`: an empty directory on the node's own disk, removed afterwards; it holds
+    `files` when the program starts, and what matches `collect` is a part of its output.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)  # name -> text, made in {scratch}
+    collect: tuple[str, ...] = ()  # glob patterns in {scratch}
+    binding: str = "none"  # where="mpi": how ranks are bound (launchers.base.BINDINGS)
 
 
 @dataclass(frozen=True)
@@ -72,16 +81,22 @@ class Step:
     reads: bool = False  # the declared cache state is made before it
     files: tuple[str, ...] = ()  # files (relative) whose cache state matters
     stops_at_exit: bool = False
+    phases: tuple[str, ...] = ()  # that a timed program gives, if not one of the step's name
 
 
 @dataclass(frozen=True)
 class Engine:
-    """The program that does it: path, version and features probed before."""
+    """The program that does it: path, version and features probed before (suite/engines)."""
 
     name: str
     version: str
     path: str = ""
     features: frozenset[str] = frozenset()
+
+    @property
+    def program(self) -> str:
+        """What to start: the path that was found, or the name."""
+        return self.path or self.name
 
 
 @dataclass(frozen=True)
@@ -94,10 +109,13 @@ class Output:
     returncode: int = 0
     stdout: str = ""
     stderr: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)  # of an Argv: name -> text
     value: Mapping[str, Any] = field(default_factory=dict)  # of a Function
     phase: Phase | None = None  # of a Stream: the whole phase, given once
-    began: float = 0.0
+    began: float = 0.0  # Unix time, common clock
     ended: float = 0.0
+    clock_correction: float = 0.0  # seconds from this host's Unix time to the common clock's
+    clock_uncertainty: float = 0.0  # of it, seconds
 
 
 class Workload(ABC):
@@ -116,13 +134,27 @@ class Workload(ABC):
     def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:
         """The steps of one run, in order."""
 
-    def parse(self, outputs: Sequence[Output]) -> list[Phase]:
-        """The phases of one run; a Stream's are made by the session already."""
-        return [output.phase for output in outputs if output.phase is not None]
+    def parse(self, case: Case, outputs: Sequence[Output]) -> Parsed:
+        """One run from the outputs of all its steps; ParseError if they cannot be understood.
+
+        The phases of Streams are made by the session already.
+        """
+        del case
+        return Parsed(phases=tuple(o.phase for o in outputs if o.phase is not None))
 
     def refusal(self, case: Case) -> str:
         """Why this case cannot be run (empty: it can)."""
         del case
+        return ""
+
+    def explain(self, output: Output) -> str:
+        """Why a program failed, in a sentence, from what it printed; empty if it is not clear."""
+        del output
+        return ""
+
+    def unsupported(self, case: Case, access: str, engine: Engine) -> str:
+        """Why this engine cannot do the case on that type of access (empty: it can)."""
+        del case, access, engine
         return ""
 
     @abstractmethod

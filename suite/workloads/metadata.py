@@ -16,7 +16,7 @@ from pydantic import Field, field_validator, model_validator
 
 from fsmatrix.backends.access import Access
 from fsmatrix.results.case import Case
-from fsmatrix.results.record import Phase
+from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.units import Size, format_size
 from fsmatrix.suite.streams import metadata as streams
 from fsmatrix.suite.streams.metadata import Task
@@ -118,7 +118,7 @@ class Metadata(Workload):
         setup += [self._setup(phase) for phase in self._missing()]
         return setup + [self._timed(phase) for phase in self.options.timed]
 
-    def parse(self, outputs: Sequence[Output]) -> list[Phase]:
+    def parse(self, case: Case, outputs: Sequence[Output]) -> Parsed:  # noqa: ARG002
         """The session's phases; operations count items, their number of calls is a fact."""
         names = {STEP_NAMES.get(phase, phase): phase for phase in self.options.timed}
         phases = []
@@ -135,7 +135,7 @@ class Metadata(Workload):
                     facts={**phase.facts, **facts},
                 )
             )
-        return phases
+        return Parsed(phases=tuple(phases))
 
     def refusal(self, case: Case) -> str:
         """Why this case cannot be run (empty: it can)."""

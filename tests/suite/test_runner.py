@@ -18,9 +18,9 @@ import pytest
 
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.results.case import Case, Geometry
+from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.metrics import window
-from fsmatrix.results.record import Phase
-from fsmatrix.suite.execute import engine_of
+from fsmatrix.suite.engines.find import Engines
 from fsmatrix.suite.job import Job, Settings, judged
 from fsmatrix.suite.launchers.local import Local
 from fsmatrix.suite.launchers.mpirun import Mpirun
@@ -58,9 +58,9 @@ class Scripted(Workload):
     def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:
         return self.scripted
 
-    def parse(self, outputs: Sequence[Output]) -> list[Phase]:
+    def parse(self, case: Case, outputs: Sequence[Output]) -> Parsed:
         self.outputs = list(outputs)
-        return []
+        return Parsed()
 
     def footprint(self, case: Case) -> Footprint:
         return Footprint(0, 0, 0)
@@ -92,7 +92,9 @@ def job(
     repetition: int = 0,
 ) -> Job:
     case = Case("here", workload.name, options or {}, geometry, cache=cache)
-    return Job(case, workload, engine_of("player"), {"target": "here"}, repetition, 1, 0, "a", 1)
+    return Job(
+        case, workload, Engines({}).get("player"), {"target": "here"}, repetition, 1, 0, "a", 1
+    )
 
 
 def test_steps_of_every_place(runner: Runner) -> None:

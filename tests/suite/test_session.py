@@ -79,7 +79,8 @@ def test_steps_of_every_kind(
         assert [a["rank"] for a in function(session, smaller)] == [0]
         wheres: list[tuple[Where, int]] = [("node", geometry.nodes), ("once", 1)]
         for where, count in wheres:
-            what = {"argv": ["sh", "-c", "uname -n; env | grep -c '^OMPI\\|^PMI' "], "env": {}}
+            what = {"argv": ["sh", "-c", "uname -n; env | grep -c '^OMPI\\|^PMI' "]}
+            what |= {"env": {}, "files": {}, "collect": ()}
             to = session.addressed(where, geometry)
             reply = step(session, geometry, "argv", what, where=where, to=to)
             outputs = reply.message["outputs"]
@@ -212,7 +213,7 @@ def test_a_request_to_stop_interrupts_a_wait(stop: StopFlag) -> None:
         session.start()
         with stop:
             signal.raise_signal(signal.SIGINT)
-            what = {"argv": ["sleep", "30"], "env": {}}
+            what = {"argv": ["sleep", "30"], "env": {}, "files": {}, "collect": ()}
             with pytest.raises(Interrupted):
                 step(session, Geometry(), "argv", what, where="once")
     finally:

@@ -210,14 +210,14 @@ def test_rates_count_files_not_calls(tmp_path: Path) -> None:
                 facts={"clock": "tsc"},
             )
             outputs.append(Output(step.name, "", 0, phase=phase))
-    mkdir, create = work.parse(outputs)
+    mkdir, create = work.parse(case, outputs).phases
     assert (metrics.iops(mkdir), metrics.iops(create)) == (25.0, 25.0)
     assert create.facts == {"clock": "tsc", "calls": 250, "calls_per_item": 5}
     assert mkdir.facts["calls_per_item"] == 1
 
 
 def test_outputs_without_a_phase_are_passed_over() -> None:
-    assert workload().parse([Output("create", "", 0)]) == []
+    assert workload().parse(case_of(), [Output("create", "", 0)]).phases == ()
 
 
 def test_phases_with_nothing_to_do_are_left_out() -> None:

@@ -1,0 +1,149 @@
+"""Audits of external engines: what is known to be wrong with their numbers.
+
+Parsers leave notes (results/formats/base.py) in evidence["engine"]["notes"]; here they get a
+severity and an advice.  A note that more evidence can confirm or refute has a judge of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fsmatrix.results.audits.base import Audit, Judge, Remark, size, transferred
+from fsmatrix.results.record import RunRecord, Severity
+
+CAME_FROM_STORAGE = 0.9  # as in storage.py: tails in inodes, pages that a neighbour read ahead
+
+# note key -> (name of the audit, severity, advice)
+NOTES: Mapping[str, tuple[str, Severity, str]] = {
+    "recovered": (
+        "output-recovered",
+        "warning",
+        "the output was damaged: look at it (it is kept with the run) before using the number",
+    ),
+    "warning": ("engine-warning", "warning", "the engine's own words: see its documentation"),
+    "contradiction": (
+        "engine-contradicts-itself",
+        "warning",
+        "the output gives two values for one thing: look at it before using the number",
+    ),
+    "mean-of-rates": (
+        "mean-of-rates",
+        "info",
+        "only the mean of the iterations' rates is known, which is above total / total: run one "
+        "iteration at a time",
+    ),
+    "empty-read": (
+        "empty-read",
+        "warning",
+        "no byte was read: it is the rate of open and close; give the files bytes to read",
+    ),
+    "minimum-latency": (
+        "minimum-latency",
+        "info",
+        "do not use it as a latency; the player and fio have histograms",
+    ),
+    "short-ios": ("short-ios", "warning", "reads met the end of a file: was it laid out fully?"),
+    "dropped-ios": ("dropped-ios", "invalid", "operations were given up: see the engine's output"),
+    "ended-early": ("engine-ended-early", "warning", "give it more data, or a shorter time"),
+    "window-in-ramp": (
+        "window-in-ramp",
+        "invalid",
+        "the time ended before or just after the ramp: make runtime longer than ramp_time",
+    ),
+    "rados-phantom": (
+        "rados-phantom",
+        "invalid",
+        "fio's rados engine counts failed operations as done: write the objects first with the "
+        "same name and nrfiles, keep size/nrfiles at 128 MiB or less, read without touch_objects",
+    ),
+    "group-reporting": (
+        "group-reporting",
+        "info",
+        "the jobs are merged into one: how they differed is not known",
+    ),
+    "nodes-overlap": (
+        "nodes-overlap",
+        "warning",
+        "the nodes did not work at the same time: run longer, or look why one started late",
+    ),
+    "versions-differ": ("versions-differ", "warning", "use one version of the engine everywhere"),
+    "unsynchronised": (
+        "unsynchronised",
+        "warning",
+        "the clients did not wait for each other: give the engine its semaphores (/dev/shm, "
+        "kernel.sem)",
+    ),
+    "warm-up": ("implicit-warm-up", "info", "know it when you compare with other engines"),
+    "invalid-run": ("declared-invalid", "invalid", "the benchmark itself calls this run invalid"),
+}
+REORDER = "reorder-shifts-nothing"
+
+
+def notes(record: RunRecord, *keys: str) -> Iterator[Mapping[str, Any]]:
+    """The notes with one of these keys; the first of each phase and text."""
+    seen = set()
+    for note in record.evidence.get("engine", {}).get("notes", ()):
+        mark = (note["key"], note.get("phase", ""), note["message"])
+        if note["key"] in keys and mark not in seen:
+            seen.add(mark)
+            yield note
+
+
+def _judge(key: str, severity: Severity) -> Judge:
+    def judge(record: RunRecord) -> Iterator[Remark]:
+        for note in notes(record, key):
+            evidence = {"line": note["line"]} if note.get("line") else {}
+            yield severity, note.get("phase", ""), note["message"], evidence
+
+    return judge
+
+
+def reorder_shifts_nothing(record: RunRecord) -> Iterator[Remark]:
+    """IOR's -C on one client node: each task reads what its own node has just written."""
+    for note in notes(record, REORDER):
+        severity: Severity = "warning"
+        message, evidence = note["message"], {}
+        for phase in record.phases:
+            counters = transferred(record, phase, "read") if phase.name == "read" else None
+            if counters is None:
+                continue
+            wanted, came = float(phase.bytes.sum()), sum(counters.values())
+            severity = "info" if came >= CAME_FROM_STORAGE * wanted else "invalid"
+            message += f"; of {size(wanted)} read, {size(came)} came from the device or the network"
+            evidence = {**counters, "bytes_read": wanted}
+        yield severity, note.get("phase", ""), message, evidence
+
+
+def engine_changed(record: RunRecord) -> Iterator[Remark]:
+    """The campaign was begun with another version of the engine."""
+    before = record.evidence.get("engine_before")
+    if before:
+        message = (
+            f"{record.engine} is of version {record.engine_version}; this campaign was begun "
+            f"with {before}"
+        )
+        yield "warning", "", message, {"before": before, "now": record.engine_version}
+
+
+AUDITS = (
+    *(
+        Audit(name, 1, "run", _judge(key, severity), advice)
+        for key, (name, severity, advice) in NOTES.items()
+    ),
+    Audit(
+        REORDER,
+        1,
+        "run",
+        reorder_shifts_nothing,
+        "with one client node write and read in separate runs with the cache emptied in between "
+        "(cache: cold), or use two or more nodes",
+    ),
+    Audit(
+        "engine-changed",
+        1,
+        "run",
+        engine_changed,
+        "finish a campaign with the engine it began with",
+    ),
+)

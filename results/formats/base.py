@@ -1,0 +1,83 @@
+"""What the parsers of engines' outputs share: text in, one `Parsed` for each run in it.
+
+A parser is pure and knows no file: it is given a text and a name for messages.  It returns
+what can be recovered, and marks with notes what was odd about it; for anything else it
+raises ParseError, and nothing but ParseError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fsmatrix.results.record import Phase
+from fsmatrix.results.schema import ResultError
+
+
+class ParseError(ResultError):
+    """A text is not the output that it should be: which one, where, and why."""
+
+    def __init__(self, source: str, line: int, reason: str) -> None:
+        """`line` counts from 1; 0 = the text as a whole."""
+        super().__init__(source, f"line {line}: {reason}" if line else reason)
+        self.line = line
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something odd in an output, for the audits.  `key`: see docs/engines.md for all of them."""
+
+    key: str
+    message: str
+    line: int = 0  # in the text, from 1; 0 = nowhere in particular
+    phase: str = ""
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """One run as its output tells it.  What the output does not tell is absent, never guessed."""
+
+    engine: str = ""
+    version: str = ""
+    phases: tuple[Phase, ...] = ()
+    argv: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)  # in the words of the workload
+    nodes: int | None = None  # client nodes
+    processes: int | None = None  # all together
+    started: str = ""  # as printed; ISO 8601 UTC where the output is sure of the zone
+    failure: str = ""  # why the run failed, one sentence; empty if it did not
+    notes: tuple[Note, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)  # JSON-able: what else it told
+
+
+Parser = Callable[[str, str], list[Parsed]]
+
+
+@dataclass(frozen=True)
+class Format:
+    """One kind of text: how it is recognised (by content) and parsed."""
+
+    name: str
+    recognises: Callable[[str], bool]
+    parse: Parser  # (text, source for messages) -> runs, at least one; ParseError
+
+
+def totals(
+    name: str, seconds: float, bytes_: int = 0, operations: int = 0, errors: int = 0, **more: Any
+) -> Phase:
+    """A phase of which only the totals over all workers are known: arrays of one element.
+
+    `more`: further fields of Phase.
+    """
+    return Phase(
+        name=name,
+        start=np.zeros(1),
+        end=np.array([float(seconds)]),
+        bytes=np.array([bytes_], dtype=np.int64),
+        operations=np.array([operations], dtype=np.int64),
+        errors=np.array([errors], dtype=np.int64),
+        **more,
+    )

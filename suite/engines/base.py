@@ -1,0 +1,70 @@
+"""External engines: where they are, which version, and what this build of them can do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fsmatrix.suite.session.programs import clean_environment
+from fsmatrix.suite.workloads.base import Engine
+
+PROBE_SECONDS = 20.0
+
+
+class EngineError(Exception):
+    """An engine cannot be used here; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class EngineKind:
+    """What is to be known about one external program.  One file each in this folder."""
+
+    name: str
+    program: str  # looked for on PATH
+    cure: str  # what to install or load where it is missing
+    questions: tuple[tuple[str, ...], ...]  # arguments with which it tells about itself
+    # answers (stdout and stderr of each question) -> version, features; EngineError
+    read: Callable[[Sequence[str]], tuple[str, frozenset[str]]]
+    environment: Mapping[str, str] = field(default_factory=dict)  # for the questions
+
+    @property
+    def variable(self) -> str:
+        """Environment variable that names the program: FSMATRIX_IOR."""
+        return f"FSMATRIX_{self.name.upper()}"
+
+    def find(self, given: str = "") -> str:
+        """Path of the program: the given one, the environment's, or the first on PATH."""
+        asked = given or os.environ.get(self.variable, "")
+        found = shutil.which(asked or self.program)
+        if found is None:
+            what = f"{asked}: not an executable file" if asked else f"no {self.program} on PATH"
+            raise EngineError(f"{what}: {self.cure}, or say where it is by {self.variable}")
+        return os.path.realpath(found) if "/" in asked else found
+
+    def probe(self, given: str = "") -> Engine:
+        """Find and ask it; EngineError with the reason and the cure."""
+        return _probe(self, self.find(given))
+
+
+def _probe(kind: EngineKind, path: str) -> Engine:
+    answers = []
+    for question in kind.questions:
+        try:
+            done = subprocess.run(
+                [path, *question],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                stdin=subprocess.DEVNULL,
+                timeout=PROBE_SECONDS,
+                env=clean_environment({"LC_ALL": "C", **kind.environment}),
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise EngineError(f"{path} does not answer {' '.join(question)}: {error}") from error
+        answers.append(done.stdout + done.stderr)
+    version, features = kind.read(answers)
+    return Engine(kind.name, version, path, features)
