@@ -10,6 +10,7 @@ from fsmatrix.backends.base import Backend, BackendOptions
 from fsmatrix.results.registry import UnknownName
 from fsmatrix.suite.campaign import Target, WorkloadEntry
 from fsmatrix.suite.campaign_check import validate
+from fsmatrix.suite.engines.find import Engines
 from fsmatrix.suite.problems import Problem, did_you_mean
 from fsmatrix.suite.registry import Lookup, Registries
 from fsmatrix.suite.settings import Settings
@@ -67,8 +68,9 @@ def members(settings: Settings, registries: Registries) -> Members:
         _target(settings, registries, name, target, problems)
         for name, target in settings.campaign.targets.items()
     ]
+    engines = Engines(settings.campaign.engines, registries.engines)
     entries = [
-        _entry(settings, registries, name, entry, problems)
+        _entry(settings, registries, engines, name, entry, problems)
         for name, entry in settings.campaign.workloads.items()
     ]
     launcher = settings.campaign.launcher.name
@@ -131,6 +133,7 @@ def _forbidden(settings: Settings, target: Target, where: KeyPath) -> Iterable[P
 def _entry(
     settings: Settings,
     registries: Registries,
+    engines: Engines,
     name: str,
     entry: WorkloadEntry,
     problems: list[Problem],
@@ -140,7 +143,7 @@ def _entry(
     workload = _load(settings, registries.workloads, entry.workload, path, problems)
     if workload is None:
         return None
-    engine = entry.engine or workload.engines[0]
+    engine = entry.engine or workload.default_engine(engines.usable)
     if engine not in workload.engines:
         hint = did_you_mean(engine, workload.engines)
         message = f"{engine!r} is no engine of {entry.workload}{hint}"

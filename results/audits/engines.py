@@ -75,6 +75,11 @@ NOTES: Mapping[str, tuple[str, Severity, str]] = {
         "kernel.sem)",
     ),
     "warm-up": ("implicit-warm-up", "info", "know it when you compare with other engines"),
+    "not-a-submission": (
+        "not-a-submission",
+        "info",
+        "compare it with runs of the same kind only, not with the IO500 list",
+    ),
     "invalid-run": ("declared-invalid", "invalid", "the benchmark itself calls this run invalid"),
 }
 REORDER = "reorder-shifts-nothing"

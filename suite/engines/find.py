@@ -38,6 +38,14 @@ class Engines:
             raise found
         return found
 
+    def usable(self, name: str) -> bool:
+        """Whether it can be used here."""
+        try:
+            self.get(name)
+        except EngineError:
+            return False
+        return True
+
     def _probe(self, name: str) -> Engine:
         if name == PLAYER:
             return Engine(player.engine_name(), player.VERSION)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -129,6 +129,12 @@ class Workload(ABC):
 
     def __init__(self, options: WorkloadOptions) -> None:
         self.options = options
+
+    @classmethod
+    def default_engine(cls, usable: Callable[[str], bool]) -> str:
+        """The engine of an entry that names none; `usable`: whether an engine can be used here."""
+        del usable
+        return cls.engines[0]
 
     @abstractmethod
     def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:
