@@ -79,6 +79,8 @@ def words(annotation: Any, metadata: Any = ()) -> str:
         return " or ".join(words(part) for part in inner if part is not type(None))
     if annotation in PLAIN:
         return PLAIN[annotation] + bounds
+    if not issubclass(annotation, BaseModel):
+        return "text"  # read by a validator of its own
     return "[{0}](#{0})".format(hyphened(annotation.__name__))
 
 

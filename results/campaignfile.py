@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,10 +23,13 @@ from fsmatrix.results.campaignspec import (
     reserved,
 )
 from fsmatrix.results.columns import Appender, Coded, Table, create
-from fsmatrix.results.hdf import NO_VARIABLE, TEXT
+from fsmatrix.results.hdf import TEXT
 from fsmatrix.results.record import RunRecord
 from fsmatrix.results.rows import Row, levels_of, rows_of
 from fsmatrix.results.schema import CAMPAIGN_FORMAT, SCHEMA_VERSION, encode_text, to_json
+from fsmatrix.results.texts import CampaignTexts, attach
+
+Level = str | int | float | None
 
 
 class Ragged:
@@ -58,8 +62,26 @@ class Ragged:
         return [self.row, self.first, self.size, *self.columns.values()]
 
 
+@dataclass(frozen=True)
+class Entry:
+    """One run as a campaign file holds it."""
+
+    rows: Sequence[Row]  # at least one
+    levels: Mapping[str, Level]  # factor -> level
+    environment: str  # JSON
+    case: str  # canonical JSON
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+
+def entry_of(record: RunRecord) -> Entry:
+    """A record as a campaign file holds it."""
+    return Entry(
+        rows_of(record), levels_of(record), to_json(record.environment), record.case, record.texts
+    )
+
+
 class CampaignWriter:
-    """Takes run records one by one, ordered by run id; `finish` completes the file."""
+    """Takes runs one by one, attempts at one repetition together; `finish` completes the file."""
 
     def __init__(self, file: h5py.File, check: Callable[[], None] = lambda: None) -> None:
         """`check` raises if the file cannot be written any more; it is called often."""
@@ -83,25 +105,32 @@ class CampaignWriter:
             name: Appender(file, f"{name}_index", "i8", attributes("1", f"row of {name}_json"))
             for name in self.tables
         }
+        self.texts_kept = CampaignTexts(file)
         self.last = array("b")
         self._previous: tuple[str, int] | None = None
         self._previous_row = 0
 
     def add(self, record: RunRecord) -> None:
         """The rows of one run."""
-        rows, levels = rows_of(record), levels_of(record)
-        environment = to_json(record.environment)
+        self.put(entry_of(record))
+
+    def put(self, entry: Entry) -> None:
+        """As `add`, of a run that was in a campaign file before."""
         codes = {
-            "environment": self.tables["environment"].code(_key(environment), environment),
-            "case": self.tables["case"].code(_key(record.case), record.case),
+            "environment": self.tables["environment"].code(
+                _key(entry.environment), entry.environment
+            ),
+            "case": self.tables["case"].code(_key(entry.case), entry.case),
         }
-        self._mark_last((record.case_id, record.repetition))
-        for row in rows:
-            for name in levels:
+        first = entry.rows[0]
+        self._mark_last((first.texts["case_id"], int(first.numbers["repetition"])))
+        self.texts_kept.add(self.rows, entry.texts)
+        for row in entry.rows:
+            for name in entry.levels:
                 if name not in self.factors:
                     self.factors[name] = Coded(self.rows)
             for name, column in self.factors.items():
-                column.append(levels.get(name))
+                column.append(entry.levels.get(name))
             for name, code in codes.items():
                 self.table_rows[name].append(code)
             self._add_row(row)
@@ -170,7 +199,10 @@ class CampaignWriter:
             dims[name] = [f"{name}_run", *variables]
         dims |= {name: [f"{name}_json"] for name in self.tables}
         dims |= self._fixed()
-        self._attach(dims)
+        for dim, members in dims.items():
+            attach(self.file, dim, [self.file[name] for name in members])
+        self.texts_kept.finish()
+        self._check()
         coordinates = ["phase", *names.values()]
         self.file.attrs.update(
             {
@@ -203,15 +235,6 @@ class CampaignWriter:
             meaning = attributes("s", "latency bin is [lower, upper)")
             create(self.file, name, "f8", meaning, histogram.BINS)[...] = edges / 1e9
         return {"kind": ["kind_name"], "bin": ["bin_lower", "bin_upper"]}
-
-    def _attach(self, dims: Mapping[str, Sequence[str]]) -> None:
-        for dim, variables in dims.items():
-            size = self.file[variables[0]].shape[0]
-            # of a fixed size: of an unlimited one h5netcdf asks every variable, each time
-            scale = self.file.create_dataset(dim, shape=(size,), dtype=">f4")
-            h5py.h5ds.set_scale(scale.id, (NO_VARIABLE % size).encode())
-            for name in variables:
-                h5py.h5ds.attach_scale(self.file[name].id, scale.id, 0)
 
 
 def _series(row: Row) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -33,35 +33,36 @@ def merge_files(
     returned.  `campaign` is the text of campaign.json; `progress` is told the number of
     files seen.  The file appears whole or not at all; OSError as the system gives it.
     """
-    target = Path(target)
+    left_out: list[ResultError] = []
+    with writing(Path(target)) as writer:
+        for seen, path in enumerate(files, 1):
+            error = _add(writer, path)
+            if error is not None:
+                left_out.append(error)
+            if progress is not None:
+                progress(seen)
+        writer.finish(campaign, [_named(error, root) for error in left_out])
+    return left_out
+
+
+@contextlib.contextmanager
+def writing(target: Path) -> Iterator[CampaignWriter]:
+    """A campaign file that appears at `target` when the block ends, whole and durable.
+
+    If the block raises, nothing appears.  OSError as the system gives it.
+    """
     aside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        left_out = _write(files, aside, campaign, root, progress)
+        with closing(Sink(aside)) as sink:
+            with h5py.File(sink, "w", libver=hdf.LIBVER, rdcc_nbytes=CACHE) as file:
+                yield CampaignWriter(file, sink.check)
+            sink.sync()
         aside.replace(target)
     except BaseException:
         with contextlib.suppress(OSError):
             aside.unlink(missing_ok=True)
         raise
     hdf.sync_directory(target.parent)
-    return left_out
-
-
-def _write(
-    files: Iterable[Path], aside: Path, campaign: str, root: Path | None, progress: Progress | None
-) -> list[ResultError]:
-    left_out: list[ResultError] = []
-    with closing(Sink(aside)) as sink:
-        with h5py.File(sink, "w", libver=hdf.LIBVER, rdcc_nbytes=CACHE) as file:
-            writer = CampaignWriter(file, sink.check)
-            for seen, path in enumerate(files, 1):
-                error = _add(writer, path)
-                if error is not None:
-                    left_out.append(error)
-                if progress is not None:
-                    progress(seen)
-            writer.finish(campaign, [_named(error, root) for error in left_out])
-        sink.sync()
-    return left_out
 
 
 def _add(writer: CampaignWriter, path: Path) -> ResultError | None:

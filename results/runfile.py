@@ -9,7 +9,7 @@ from typing import Any
 
 import h5py
 
-from fsmatrix.results import hdf, phases
+from fsmatrix.results import hdf, phases, texts
 from fsmatrix.results.record import Finding, Monitor, RunRecord
 from fsmatrix.results.schema import (
     RUN_FORMAT,
@@ -83,6 +83,8 @@ def _fill(file: h5py.File, record: RunRecord) -> None:
         _write_monitor(root.group("monitor"), record.monitor)
     root.group("evidence").attributes({"evidence": to_json(record.evidence)})
     _write_findings(root.group("findings"), record.findings)
+    if record.texts:
+        texts.write_run_texts(root.group(texts.GROUP), record.texts)
 
 
 def _record(root: hdf.Source) -> RunRecord:
@@ -100,6 +102,7 @@ def _record(root: hdf.Source) -> RunRecord:
         monitor=_read_monitor(root.group("monitor")) if "monitor" in root else None,
         evidence=from_json(root.group("evidence").attributes()["evidence"]),
         findings=_read_findings(root.group("findings")),
+        texts=texts.read_run_texts(root.group(texts.GROUP)) if texts.GROUP in root else {},
     )
 
 

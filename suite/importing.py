@@ -1,45 +1,36 @@
 """Import: files of other people's benchmarks become a campaign file, one at a time.
 
-Files are found (`suite/finding.py`), recognised by content, parsed, labelled and written in
+Files are found (`suite/files.py`), recognised by content, parsed, labelled and written in
 a stream; memory holds one of them.  A campaign file that an import made is added to.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import fsmatrix
 from fsmatrix.results import campaignread, imported, merge
 from fsmatrix.results.campaignfile import CampaignWriter
-from fsmatrix.results.formats import registry
-from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import RunRecord
 from fsmatrix.results.schema import ResultError
-from fsmatrix.suite.files import Found, Unreadable, contents
-from fsmatrix.suite.labels import Labeller
+from fsmatrix.suite import recognise
+from fsmatrix.suite.files import Found, UnreadableError
+from fsmatrix.suite.labels import Labeller, Level
 from fsmatrix.suite.problems import CampaignError, Problem
+from fsmatrix.suite.recognise import Formats, NotRecognisedError, Text
 
 CAMPAIGN = {"name": "imported results", "imported": True}
 Progress = Callable[[int], None]
+Labels = Mapping[str, Level]
 
 
-@dataclass(frozen=True)
-class Formats:
-    """What is recognised; tests bring their own."""
-
-    files: Sequence[registry.Known]
-    directories: Sequence[registry.DirectoryFormat] = ()
-
-    @classmethod
-    def all(cls) -> Formats:
-        """Everything that the registry has."""
-        return cls(registry.formats(), registry.directory_formats())
+class _Unchanged(Exception):
+    """Nothing new: the file stays as it is."""
 
 
 @dataclass(frozen=True)
@@ -70,22 +61,11 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class _Text:
-    """A recognised text, or several that are one run."""
-
-    found: Found
-    format: str
-    sha256: str
-    texts: dict[str, str]
-    parse: Callable[[], list[Parsed]]
-
-
-@dataclass(frozen=True)
 class _Seen:
     """A text that is in the file."""
 
     file: str
-    labels: dict[str, Any]
+    labels: dict[str, Level]
 
 
 class Import:
@@ -101,29 +81,155 @@ class Import:
         self._now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
     def run(
-        self, found: Sequence[Found], dry: bool = False, progress: Progress = lambda seen: None
+        self, found: Sequence[Found], dry: bool = False, progress: Progress | None = None
     ) -> Outcome:
-        """Import all that was found; `dry`: write nothing.  `progress` is told how many are done.
+        """Import all that was found; `dry`: write nothing.  `progress` is told how many are
+        done.
 
         CampaignError with everything that is wrong with files that were named, or with
         labels; ResultError if `out` is something else than a campaign file of imported runs.
         Then nothing is written.
         """
         before = _identity(self.out)
-        with ExitStack() as stack:
-            writer = None if dry else stack.enter_context(_writing(self.out))
+        with suppress(_Unchanged), ExitStack() as stack:
+            writer = None if dry else stack.enter_context(merge.writing(self.out))
             self._keep(writer)
             for done, one in enumerate(found, 1):
                 self._take(one, writer)
-                progress(done)
-            if self._problems:
-                raise CampaignError(self._problems)
-            if not self.outcome.taken and not self.outcome.known:
-                raise CampaignError([Problem(str(self.out), 0, "", self._nothing())])
-            if writer is not None and not self.outcome.taken:
-                raise _Unchanged
+                if progress is not None:
+                    progress(done)
+            self._judge()
             if writer is not None:
                 writer.finish(json.dumps(CAMPAIGN), self._left_out())
                 if _identity(self.out) != before:
-                    raise ResultError(self.out, "was changed by somebody else meanwhile: again")
+                    raise ResultError(self.out, "was changed by somebody else: import again")
         return self.outcome
+
+    def _judge(self) -> None:
+        """Raise what forbids to write."""
+        if self._problems:
+            raise CampaignError(self._problems)
+        if not self.outcome.taken and not self.outcome.known:
+            raise CampaignError([Problem(str(self.out), 0, "", self._nothing())])
+        if not self.outcome.taken:
+            raise _Unchanged
+
+    # -- one file ----------------------------------------------------------------------
+    def _take(self, found: Found, writer: CampaignWriter | None) -> None:
+        """Import what was found, or say why not."""
+        try:
+            if found.members and not recognise.is_run(found, self.formats):
+                for member in found.members:
+                    self._take(member, writer)
+                return
+            text = self._text(found)
+            labels = self.labeller.labels(text.place.names, text.place.inside)
+            if self._is_known(text, labels):
+                return
+            records = imported.records(text.parse(), self._source(text), labels)
+        except NotRecognisedError as error:
+            self._skip(found, str(error), self.outcome.not_recognised)
+        except UnreadableError as error:
+            self._skip(found, str(error), self.outcome.refused)
+        except ResultError as error:
+            self._skip(found, error.reason, self.outcome.refused)
+        except CampaignError as error:
+            self._problems += error.problems
+        else:
+            self._put(text, labels, records, writer)
+
+    def _skip(self, found: Found, reason: str, where: list[tuple[str, str]]) -> None:
+        """What was named must be imported; what was found in a directory need not."""
+        if found.named:
+            self._problems.append(Problem(found.shown, 0, "", reason))
+        else:
+            where.append((found.shown, reason))
+
+    def _put(
+        self, text: Text, labels: Labels, records: list[RunRecord], writer: CampaignWriter | None
+    ) -> None:
+        for record in records:
+            if writer is not None:
+                writer.add(record)
+        self._seen[text.sha256] = _Seen(text.found.shown, dict(labels))
+        ids = tuple(record.run_id for record in records)
+        failed = tuple(record.error for record in records if record.status != "ok")
+        target = str(labels.get("target", imported.UNKNOWN))
+        self.outcome.taken.append(Taken(text.found.shown, text.format, ids, failed, target))
+        if text.others:
+            reason = (
+                f"holds output of {', '.join(text.others)} too, which was not imported (only "
+                f"{text.format}): split it"
+            )
+            self.outcome.refused.append((text.found.shown, reason))
+
+    def _text(self, found: Found) -> Text:
+        if not found.members:
+            return recognise.of_file(found, self.formats)
+        text, skipped = recognise.of_directory(found, self.formats)
+        for member, error in skipped:
+            foreign = isinstance(error, NotRecognisedError)
+            where = self.outcome.not_recognised if foreign else self.outcome.refused
+            where.append((member.shown, str(error)))
+        return text
+
+    def _source(self, text: Text) -> imported.Source:
+        return imported.Source(
+            file=text.found.recorded, sha256=text.sha256, format=text.format, at=self._now,
+            by=fsmatrix.__version__, texts=text.texts,
+        )  # fmt: skip
+
+    # -- what is there already ---------------------------------------------------------
+    def _is_known(self, text: Text, labels: Labels) -> bool:
+        """Whether the same text is in the file; ResultError if it is there as something else."""
+        seen = self._seen.get(text.sha256)
+        if seen is None:
+            return False
+        if seen.labels != dict(labels):
+            raise ResultError(
+                text.found.shown,
+                f"has the same text as {seen.file}, which was imported as "
+                f"{_listed(seen.labels)}, not as {_listed(labels)}",
+            )
+        self.outcome.known.append((text.found.shown, seen.file))
+        return True
+
+    def _keep(self, writer: CampaignWriter | None) -> None:
+        """The runs that are in the campaign file go into the new one, in their order."""
+        if not self.out.exists():
+            return
+        with campaignread.reading(self.out) as file:
+            campaign = json.loads(str(file.attrs.get("campaign", "")) or "{}")
+            if campaign.get("imported") is not True:
+                raise ResultError(
+                    self.out,
+                    "is a campaign file that was not made by an import, and will not be changed: "
+                    "choose another name",
+                )
+            for entry in campaignread.entries(file):
+                facts = json.loads(entry.environment)["imported"]
+                self._seen[facts["sha256"]] = _Seen(facts["file"], facts.get("labels", {}))
+                self.outcome.kept += 1
+                if writer is not None:
+                    writer.put(entry)
+
+    def _nothing(self) -> str:
+        outcome = self.outcome
+        bad = [f"{file}: {why}" for file, why in (*outcome.refused, *outcome.not_recognised)[:5]]
+        return "; ".join(["nothing to import", *bad])
+
+    def _left_out(self) -> list[dict[str, str]]:
+        return [{"file": file, "reason": reason} for file, reason in self.outcome.refused]
+
+
+def _listed(labels: Labels) -> str:
+    return " ".join(f"{name}={value}" for name, value in labels.items()) or "nothing in particular"
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Changes when the file is replaced."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns

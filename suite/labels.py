@@ -10,6 +10,7 @@ A level that is written as a decimal number is one; all else is text.  `4k` is t
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,11 @@ class Pattern:
     longest: re.Pattern[str]
     shortest: re.Pattern[str]
 
+    @property
+    def is_anchored(self) -> bool:
+        """Whether the first component has no placeholder and no wildcard."""
+        return not set(self.text.partition("/")[0]) & set("{*?[")
+
     def levels(self, paths: Sequence[str]) -> dict[str, Level] | None:
         """What the pattern reads from a file's possible paths; None if it matches none.
 
@@ -61,19 +67,23 @@ class Labeller:
     fixed: Mapping[str, Level]
     pattern: Pattern | None = None
 
-    def labels(self, paths: Sequence[str]) -> dict[str, Level]:
-        """Labels of a file that may be called by any of `paths`; CampaignError if unclear."""
+    def labels(self, names: Sequence[str], inside: str) -> dict[str, Level]:
+        """Labels of a file (its names: see files.Found); CampaignError if they are unclear.
+
+        Only a pattern that begins with a literal component may match more than `inside`: in
+        `{target}/*`, the directory that was named is not a target.
+        """
         if self.pattern is None:
             return dict(self.fixed)
         origin = Origin(f"--map {self.pattern.text}")
         try:
-            read = self.pattern.levels(paths)
+            read = self.pattern.levels([*names, inside] if self.pattern.is_anchored else [inside])
         except ValueError as error:
-            raise refuse(origin, paths[0], str(error)) from error
+            raise refuse(origin, names[0], str(error)) from error
         if read is None:
             raise refuse(
                 origin,
-                paths[0],
+                names[0],
                 "the pattern does not match this file: name the files that it matches, or a "
                 "pattern for all",
             )
@@ -140,10 +150,15 @@ def _expression(token: re.Match[str], names: dict[str, str]) -> str:
     if token["one"] is not None:
         return "[^/]"
     if token["set"] is not None:
-        inner = token["set"][1:-1].replace("\\", r"\\")
-        inner = "^" + inner[1:] if inner.startswith("!") else inner.replace("^", r"\^")
-        return "(?!/)[" + inner.replace("{", "{{").replace("}", "}}") + "]"
+        return "(?!/)" + _class(token["set"]).replace("{", "{{").replace("}", "}}")
     return re.escape(token["other"]).replace("{", "{{").replace("}", "}}")
+
+
+def _class(text: str) -> str:
+    """`[...]` as fnmatch understands it."""
+    translated = re.fullmatch(r"\(\?s:(.*)\)\\[Zz]", fnmatch.translate(text), re.DOTALL)
+    assert translated is not None
+    return translated[1]
 
 
 def level(name: str, text: str) -> Level:

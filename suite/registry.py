@@ -16,13 +16,22 @@ WORKLOADS: Registry[Workload] = Registry(
     {
         "pattern": "fsmatrix.suite.workloads.pattern:Pattern",
         "metadata": "fsmatrix.suite.workloads.metadata:Metadata",
+        "ior": "fsmatrix.suite.workloads.ior:Ior",
+        "mdtest": "fsmatrix.suite.workloads.mdtest:Mdtest",
+        "fio": "fsmatrix.suite.workloads.fio:Fio",
+        "dbench": "fsmatrix.suite.workloads.dbench:Dbench",
     },
     "workload",
 )
 # values are instances of EngineKind
 ENGINES: Registry[Any] = Registry(
     "fsmatrix.engines",
-    {},
+    {
+        "ior": "fsmatrix.suite.engines.ior:KIND",
+        "mdtest": "fsmatrix.suite.engines.mdtest:KIND",
+        "fio": "fsmatrix.suite.engines.fio:KIND",
+        "dbench": "fsmatrix.suite.engines.dbench:KIND",
+    },
     "engine",
 )
 LAUNCHERS: Registry[Launcher] = Registry(

@@ -326,7 +326,7 @@ class Runner:
     ) -> list[Output]:
         found = outputs.outputs_of(step, answers)
         gathered.texts |= outputs.texts_of(found, gathered.next_step())
-        if step.role == "timed" and isinstance(step.what, Argv):
+        if isinstance(step.what, Argv):
             window = max(one.ended for one in found) - min(one.began for one in found)
             gathered.spent("program", window)
         outputs.check(job.workload, step, answers, found)

@@ -24,7 +24,7 @@ NOTES: Mapping[str, tuple[str, Severity, str]] = {
     "warning": ("engine-warning", "warning", "the engine's own words: see its documentation"),
     "contradiction": (
         "engine-contradicts-itself",
-        "warning",
+        "invalid",
         "the output gives two values for one thing: look at it before using the number",
     ),
     "mean-of-rates": (
@@ -46,6 +46,28 @@ NOTES: Mapping[str, tuple[str, Severity, str]] = {
     "short-ios": ("short-ios", "warning", "reads met the end of a file: was it laid out fully?"),
     "dropped-ios": ("dropped-ios", "invalid", "operations were given up: see the engine's output"),
     "ended-early": ("engine-ended-early", "warning", "give it more data, or a shorter time"),
+    "reread": (
+        "read-again",
+        "warning",
+        "what is read a second time comes from the page cache: give a job more data, a shorter "
+        "time, or direct",
+    ),
+    "verify-reads": ("verify-reads", "info", "its reads of verification are not measured here"),
+    "no-window": (
+        "no-window",
+        "warning",
+        "when the engine worked is known only roughly: use fio 3.36 or newer, or keep its logs",
+    ),
+    "clock-shifted": (
+        "clock-shifted",
+        "warning",
+        "the engine's time stamps do not fit the time in which it ran: set the node's clock",
+    ),
+    "nodes-unaligned": (
+        "nodes-unaligned",
+        "warning",
+        "the nodes' windows are not known: the rate is over the longest of them",
+    ),
     "window-in-ramp": (
         "window-in-ramp",
         "invalid",
@@ -73,6 +95,12 @@ NOTES: Mapping[str, tuple[str, Severity, str]] = {
         "warning",
         "the clients did not wait for each other: give the engine its semaphores (/dev/shm, "
         "kernel.sem)",
+    ),
+    "barrier-message": (
+        "barrier-message",
+        "info",
+        "dbench tests the number of its semaphore wrongly (0 is valid); its other lines show that "
+        "the clients waited",
     ),
     "warm-up": ("implicit-warm-up", "info", "know it when you compare with other engines"),
     "not-a-submission": (

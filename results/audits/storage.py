@@ -119,11 +119,11 @@ def write_not_flushed(record: RunRecord) -> Iterator[Remark]:
             continue
         if in_window and counters is None:
             continue  # evidence-missing
-        reason = (
-            "although it was synced"
-            if in_window
-            else "and no fsync was asked for: write-back not flushed"
-        )
+        reason = "and no fsync was asked for: write-back not flushed"
+        if in_window:
+            reason = "although it was synced"
+        elif "engine" in record.evidence and "synced" not in phase.facts:
+            reason = "and the output does not tell whether it was synced"
         shown = f"{size(went)} ({went / wanted:.0%})" if counters else "an unknown part"
         message = f"of {size(wanted)} written {shown} left memory inside the window, {reason}"
         evidence = {**(counters or {}), "bytes_written": wanted, "fsync": in_window}

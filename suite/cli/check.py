@@ -103,11 +103,11 @@ def _external_engines() -> Iterator[Item]:
 
 
 def _features(features: frozenset[str]) -> str:
-    """Features of one kind together: "; api POSIX, MPIIO"."""
+    """Features of one kind together: "; api POSIX, MPIIO"; not all options one by one."""
     kinds: dict[str, list[str]] = {}
     for feature in sorted(features):
         kind, _, value = feature.partition(":")
-        if value:
+        if value and kind != "option":
             kinds.setdefault(kind, []).append(value)
     return "".join(f"; {kind} {', '.join(values)}" for kind, values in kinds.items())
 

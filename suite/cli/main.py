@@ -11,6 +11,7 @@ import fsmatrix
 from fsmatrix.suite.cli import (
     check,
     collect,
+    import_,
     jobs,
     plan,
     report,
@@ -34,6 +35,7 @@ app.command("plan")(plan.plan)
 app.command("run")(run.run)
 app.command("show")(show.show)
 app.command("collect")(collect.collect)
+app.command("import")(import_.import_)
 app.command("report")(report.report)
 
 

@@ -24,15 +24,22 @@ def plan(
     explain: Annotated[
         bool, typer.Option("--explain", help="Every setting and where it came from.")
     ] = False,
+    elsewhere: Annotated[
+        bool,
+        typer.Option(
+            "--elsewhere", help="Do not ask this machine for paths, engines, space: others run it."
+        ),
+    ] = False,
     as_json: common.Json = False,
 ) -> None:
     """Check a campaign and show its matrix, cases, order, estimated time and space.
 
-    Example: fsmatrix plan quickstart --set repetitions=10 --explain
+    Example: fsmatrix plan quickstart --set repetitions=10 --explain;
+    fsmatrix plan ssd-cluster --elsewhere
     """
     from fsmatrix.suite.plan import build_plan
 
-    made = build_plan(campaign, common.request(sets, only, shard, seed))
+    made = build_plan(campaign, common.request(sets, only, shard, seed), here=not elsewhere)
     if as_json:
         print_json(made.to_json())
         return

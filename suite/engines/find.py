@@ -38,13 +38,17 @@ class Engines:
             raise found
         return found
 
-    def usable(self, name: str) -> bool:
-        """Whether it can be used here."""
+    def reason(self, name: str) -> str:
+        """Why it cannot be used here; empty if it can."""
         try:
             self.get(name)
-        except EngineError:
-            return False
-        return True
+        except EngineError as error:
+            return str(error)
+        return ""
+
+    def usable(self, name: str) -> bool:
+        """Whether it can be used here."""
+        return not self.reason(name)
 
     def _probe(self, name: str) -> Engine:
         if name == PLAYER:

@@ -31,6 +31,7 @@ def record(target):
         engine="player-c", engine_version="1", started="2026-01-01T00:00:00Z",
         phases=(phase,), findings=(Finding("a", 1, "info", "m"),),
         monitor=Monitor(("node1",), two, {"cpu": np.ones((1, 2))}, {"cpu": "1"}),
+        texts={"stdout": f"an output of {target}\n"},
     )  # fmt: skip
 
 
@@ -64,8 +65,12 @@ def test_the_tables_name_every_variable(store):
     with xr.open_dataset(store.directory / "campaign.h5", engine="h5netcdf") as campaign:
         assert set(campaign.variables) - names == set()
         assert set(campaign.attrs) - names == set()
+    with xr.open_datatree(store.directory / "campaign.h5", engine="h5netcdf") as tree:
+        assert {group.name for group in tree.descendants} == {"texts"}
+        assert set(tree["texts"].dataset.variables) - names == set()
     with xr.open_datatree(next(iter(store.files())), engine="h5netcdf") as tree:
-        assert {group.name for group in tree.descendants} == {"monitor", "evidence", "findings"}
+        groups = {"monitor", "evidence", "findings", "texts"}
+        assert {group.name for group in tree.descendants} == groups
         for group in tree.subtree:
             assert set(group.variables) - names == set()
             assert set(group.attrs) - names == set()

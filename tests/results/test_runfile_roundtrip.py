@@ -106,6 +106,7 @@ records = st.builds(
     monitor=st.none() | monitors(),
     evidence=mappings,
     findings=st.lists(findings, max_size=2).map(tuple),
+    texts=st.dictionaries(text, text, max_size=3),
 )  # fmt: skip
 
 

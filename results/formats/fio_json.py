@@ -1,0 +1,184 @@
+"""fio's JSON documents in a text: found, cleaned of foreign lines, recovered when damaged.
+
+fio prints one document per run (several with --status-interval) and may print warnings around
+and inside it.  A document that is no JSON is cleaned of lines that cannot be fio's; what is
+still damaged is searched for whole job objects.  A job is kept whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from fsmatrix.results.formats.base import Note, ParseError
+
+MARK = re.compile(r'"fio version"\s*:')
+_TOKEN = re.compile(r'"fio version"\s*:|(?P<job>"jobname"\s*:)')
+_JOB = re.compile(r'\{\s*"jobname"\s*:')
+_HEADER = re.compile(r'^\s*"(fio version|timestamp|timestamp_ms)"\s*:\s*("[^"\n]*"|\d+)', re.M)
+_DECIMAL_COMMA = re.compile(r'^[ \t]*"[^"\n]*"[ \t]*:[ \t]*-?\d+,\d+,?[ \t\r]*$', re.M)
+_NO_NUMBER = re.compile(r"(:\s*)-?(?:nan|inf)(?=\s*[,}\n])")
+_VALUE = r'(?:"(?:[^"\\]|\\.)*"|-?[0-9.eE+-]+|-?nan|-?inf|null|true|false|[{\[]|\{\}|\[\])'
+_LINE = re.compile(rf'\s*(?:(?:"(?:[^"\\]|\\.)*"\s*:\s*)?{_VALUE}|[\]}}])?\s*,?\s*')
+_WHOLE_REST = re.compile(r"\s*(?:\]|,?\s*$)")  # what may follow a job
+_NEEDED = {"groupid", "error", "usr_cpu", "latency_ms"}  # first and last keys of a job
+_LIST_KEYS = ("jobs", "client_stats")
+
+
+@dataclass(frozen=True)
+class Document:
+    """One JSON document of fio."""
+
+    header: dict[str, Any]  # everything but the jobs
+    jobs: tuple[dict[str, Any], ...]
+    numbers: tuple[int, ...]  # of these jobs among all, from 1: fio's thread numbers
+    line: int  # on which it begins, from 1
+    notes: tuple[Note, ...] = ()
+    damage: str = ""  # why jobs may be missing; empty: it is whole
+
+
+def documents(text: str, source: str) -> list[Document]:
+    """All documents of a text, at least one; ParseError if there is none, or nothing whole."""
+    found = [_document(part, line, source) for part, line in _parts(text)]
+    if not found:
+        raise ParseError(
+            source, 0, "no JSON of fio 3.0 or newer in it (run fio with --output-format=json+)"
+        )
+    return found
+
+
+def _parts(text: str) -> Iterator[tuple[str, int]]:
+    """The text of each document, from its brace to the next document, and its line."""
+    starts: list[int] = []
+    jobs = True  # since the last start; without, the line of the version stands twice
+    for token in _TOKEN.finditer(text):
+        if token["job"]:
+            jobs = True
+        elif jobs:
+            from_ = max(token.start() - 200, 0)
+            before = text[from_ : token.start()].rstrip()
+            own = before.endswith("{")
+            starts.append(from_ + len(before) - 1 if own else token.start())
+            jobs = False
+    line, position = 1, 0
+    for start, end in pairwise([*starts, len(text)]):
+        line += text.count("\n", position, start)
+        position = start
+        yield text[start:end], line
+
+
+def _document(part: str, line: int, source: str) -> Document:
+    if comma := _DECIMAL_COMMA.search(part):
+        raise ParseError(
+            source,
+            line + part.count("\n", 0, comma.start() + 1),
+            "a number with a decimal comma: fio ran in another locale (use LC_ALL=C)",
+        )
+    part = _NO_NUMBER.sub(r"\1null", part)
+    data = _decoded(part)
+    if data is not None:
+        return _whole(data, line, (), source)
+    kept, foreign = _without_foreign_lines(part)
+    if foreign:
+        data = _decoded(kept)
+        text = f"{len(foreign)} foreign lines inside the JSON were left out"
+        notes = (Note("recovered", text, line + foreign[0]),)
+        if data is not None:
+            return _whole(data, line, notes, source)
+        return _salvaged(kept, line, notes, source)
+    return _salvaged(part, line, (), source)
+
+
+def _whole(data: dict[str, Any], line: int, notes: tuple[Note, ...], source: str) -> Document:
+    lists = [data[key] for key in _LIST_KEYS if isinstance(data.get(key), list)]
+    if not lists:
+        raise ParseError(source, line, "fio's JSON has no list of jobs")
+    jobs = tuple(job for job in lists[0] if isinstance(job, dict))
+    header = {key: value for key, value in data.items() if key not in _LIST_KEYS}
+    return Document(header, jobs, tuple(range(1, len(jobs) + 1)), line, notes)
+
+
+def _salvaged(part: str, line: int, notes: tuple[Note, ...], source: str) -> Document:
+    """Whole job objects of a damaged document."""
+    header = {key: _decoded_value(value) for key, value in _HEADER.findall(part)}
+    if (where := part.find('"global options"')) >= 0:
+        brace = part.find("{", where)
+        options = _decoded(part[brace : part.find("}", brace) + 1]) if brace >= 0 else None
+        header["global options"] = options or {}
+    starts = [match.start() for match in _JOB.finditer(part)]
+    jobs, numbers, closed = [], [], False
+    for number, (start, end) in enumerate(pairwise([*starts, len(part)]), 1):
+        job, rest = _decoded_with_rest(part[start:end])
+        if job is None or not _WHOLE_REST.match(rest) or not job.keys() >= _NEEDED:
+            continue
+        jobs.append(job)
+        numbers.append(number)
+        closed = number == len(starts) and rest.lstrip().startswith("]")
+    if not jobs:
+        raise ParseError(source, line, "fio's JSON is damaged and no job in it is whole")
+    text = f"the JSON is damaged: {len(jobs)} of {len(starts)} jobs in it are whole and kept"
+    whole = len(jobs) == len(starts)
+    damage = "" if closed and whole else text
+    if whole and not closed:
+        damage = f"the output is cut after job {len(jobs)}: whether more followed is unknown"
+    notes = (*notes, Note("recovered", text, line))
+    return Document(header, tuple(jobs), tuple(numbers), line, notes, damage)
+
+
+def _without_foreign_lines(part: str) -> tuple[str, list[int]]:
+    """The lines that fio's JSON can have, and the indices of the others before its end.
+
+    Lines after the last closing brace in the first column are not counted.
+    """
+    lines = part.splitlines()
+    last = max((i for i, line in enumerate(lines) if line.rstrip() == "}"), default=len(lines) - 1)
+    kept, foreign = [], []
+    for index, line in enumerate(lines[: last + 1]):
+        if len(line) < 20_000 and _LINE.fullmatch(line):
+            kept.append(line)
+        else:
+            foreign.append(index)
+    return "\n".join(kept) + "\n", foreign
+
+
+class _TwiceError(ValueError):
+    """One key with two different values: lines of two places are mixed up."""
+
+
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        for key, value in pairs:
+            if made[key] != value:
+                raise _TwiceError(key)
+    return made
+
+
+def _nothing(_: str) -> None:
+    """NaN and Infinity are no numbers."""
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_nothing)
+
+
+def _decoded_with_rest(text: str) -> tuple[dict[str, Any] | None, str]:
+    try:
+        value, end = _DECODER.raw_decode(text)
+    except (ValueError, RecursionError):
+        return None, ""
+    return (value, text[end : end + 200]) if isinstance(value, dict) else (None, "")
+
+
+def _decoded(text: str) -> dict[str, Any] | None:
+    return _decoded_with_rest(text)[0]
+
+
+def _decoded_value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None

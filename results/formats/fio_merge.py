@@ -1,0 +1,198 @@
+"""One run from the outputs of several nodes, on each of which fio ran the same job.
+
+Bytes and operations add up, histograms add bin by bin, windows and series are aligned by their
+Unix time.  Percentiles are never averaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fsmatrix.results.formats.base import Note, Parsed
+from fsmatrix.results.record import Floats, Integers, Latency, Phase
+
+LEAST_OVERLAP = 0.95
+Nodes = Sequence[tuple[str, Parsed]]
+
+
+def shifted(parsed: Parsed, seconds: float, uncertainty: float) -> Parsed:
+    """The same run with its clock put forward; `uncertainty` is added to the windows' own."""
+    return replace(
+        parsed,
+        phases=tuple(
+            replace(
+                phase,
+                began=phase.began + seconds,
+                clock_uncertainty=phase.clock_uncertainty + uncertainty,
+            )
+            if phase.began
+            else phase
+            for phase in parsed.phases
+        ),
+    )
+
+
+def merge(nodes: Nodes) -> Parsed:
+    """One run from (host, its run), at least one; the failure of a node is the run's."""
+    notes = [
+        replace(note, message=f"{host}: {note.message}" if len(nodes) > 1 else note.message)
+        for host, parsed in nodes
+        for note in parsed.notes
+    ]
+    versions = sorted({parsed.version for _, parsed in nodes})
+    if len(versions) > 1:
+        notes.append(Note("versions-differ", f"the nodes run fio {' and '.join(versions)}"))
+    failures = [
+        f"{host}: {parsed.failure}" if len(nodes) > 1 else parsed.failure
+        for host, parsed in nodes
+        if parsed.failure
+    ]
+    phases = []
+    names = list(dict.fromkeys(p.name for _, parsed in nodes for p in parsed.phases))
+    for name in names:
+        parts = [(host, p) for host, one in nodes for p in one.phases if p.name == name]
+        missing = [host for host, one in nodes if all(p.name != name for p in one.phases)]
+        if missing:
+            failures.append(f"no {name} on {', '.join(missing)}")
+        phases.append(_phase(parts, notes))
+    processes = [parsed.processes for _, parsed in nodes]
+    first = nodes[0][1]
+    return replace(
+        first,
+        version=" and ".join(versions),
+        phases=tuple(phases),
+        nodes=len(nodes),
+        processes=None if None in processes else sum(n for n in processes if n is not None),
+        started=min((parsed.started for _, parsed in nodes if parsed.started), default=""),
+        failure="; ".join(failures),
+        notes=tuple(dict.fromkeys(notes)),
+        facts={**first.facts, "hosts": [host for host, _ in nodes]},
+    )
+
+
+def overlap(parts: Sequence[Phase]) -> float:
+    """(earliest end - latest start) / (latest end - earliest start) of nodes, 0..1."""
+    starts = [p.began + float(p.start.min()) for p in parts]
+    ends = [p.began + float(p.end.max()) for p in parts]
+    whole = max(ends) - min(starts)
+    return max(min(ends) - max(starts), 0.0) / whole if whole > 0 else 1.0
+
+
+def _phase(parts: Sequence[tuple[str, Phase]], notes: list[Note]) -> Phase:
+    phases = [phase for _, phase in parts]
+    first = phases[0]
+    began = min(phase.began for phase in phases)  # 0: at least one is on no clock
+    facts: dict[str, Any] = dict(first.facts)
+    facts["workers"] = [
+        {**worker, "host": worker["host"] or host}
+        for host, phase in parts
+        for worker in phase.facts["workers"]
+    ]
+    facts["synced"] = all(phase.facts.get("synced") for phase in phases)
+    facts["latency"] = _means([phase.facts.get("latency", {}) for phase in phases])
+    if "directions" in facts:
+        facts["directions"] = _directions([p.facts.get("directions", {}) for p in phases])
+    if len(phases) > 1 and began:
+        facts["overlap"] = overlap(phases)
+        if facts["overlap"] < LEAST_OVERLAP:
+            text = f"the windows of the nodes overlap by {facts['overlap']:.0%} only"
+            notes.append(Note("nodes-overlap", text, phase=first.name))
+    elif len(phases) > 1:
+        facts["window_source"] = "runtime"
+        text = "the nodes' windows are on no common clock: their overlap is unknown"
+        notes.append(Note("nodes-unaligned", text, phase=first.name))
+    move = [phase.began - began if began else 0.0 for phase in phases]
+    width, series = _series(phases, move) if began else (0.0, None)
+    errors: dict[str, int] = {}
+    for phase in phases:
+        for name, count in phase.errors_by_errno.items():
+            errors[name] = errors.get(name, 0) + count
+    return Phase(
+        name=first.name,
+        start=_joined([p.start + m for p, m in zip(phases, move, strict=True)]),
+        end=_joined([p.end + m for p, m in zip(phases, move, strict=True)]),
+        bytes=np.concatenate([phase.bytes for phase in phases]),
+        operations=np.concatenate([phase.operations for phase in phases]),
+        errors=np.concatenate([phase.errors for phase in phases]),
+        latency=_latencies(phases),
+        interval=width,
+        interval_bytes=series,
+        began=began,
+        clock_uncertainty=max(phase.clock_uncertainty for phase in phases) if began else 0.0,
+        errors_by_errno=errors,
+        facts=facts,
+    )
+
+
+def _joined(arrays: Sequence[Floats]) -> Floats:
+    return np.concatenate(arrays)
+
+
+def _latencies(phases: Sequence[Phase]) -> dict[str, Latency]:
+    """Sums of histograms; a kind of which a node has operations but no bins is left out."""
+    kinds = dict.fromkeys(kind for phase in phases for kind in phase.latency)
+    found = {}
+    for kind in kinds:
+        did = [p for p in phases if kind in p.latency or kind in p.facts.get("latency", {})]
+        if any(kind not in phase.latency for phase in did):
+            continue
+        parts = [phase.latency[kind] for phase in did]
+        found[kind] = Latency(
+            counts=np.sum([part.counts for part in parts], axis=0, dtype=np.int64),
+            total=sum(part.total for part in parts),
+            minimum=min(part.minimum for part in parts),
+            maximum=max(part.maximum for part in parts),
+        )
+    return found
+
+
+def _means(nodes: Sequence[Any]) -> dict[str, dict[str, dict[str, float]]]:
+    """Means weighed by their number of operations; only what every node tells of a kind it did."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for kind in dict.fromkeys(kind for node in nodes for kind in node):
+        did = [node[kind] for node in nodes if kind in node]
+        found[kind] = {}
+        for name in ("clat", "slat", "lat"):
+            given = [one[name] for one in did if name in one]
+            if not given or len(given) != len(did):
+                continue
+            count = sum(one["N"] for one in given)
+            found[kind][name] = {
+                "mean": sum(one["mean"] * one["N"] for one in given) / count,
+                "min": min(one["min"] for one in given),
+                "max": max(one["max"] for one in given),
+                "N": count,
+            }
+    return found
+
+
+def _directions(nodes: Sequence[Any]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for node in nodes:
+        for kind, counts in node.items():
+            sums = found.setdefault(kind, {"bytes": 0, "operations": 0})
+            for key in sums:
+                sums[key] += counts[key]
+    return found
+
+
+def _series(phases: Sequence[Phase], move: Sequence[float]) -> tuple[float, Integers | None]:
+    """Series on one grid from the common zero; none unless every node has one."""
+    if any(phase.interval_bytes is None or phase.interval <= 0 for phase in phases):
+        return 0.0, None
+    width = max(phase.interval for phase in phases)
+    length = max(float(p.end.max()) + m for p, m in zip(phases, move, strict=True))
+    edges = np.arange(int(np.ceil(length / width)) + 2) * width
+    total = np.zeros(len(edges))
+    for phase, ahead in zip(phases, move, strict=True):
+        assert phase.interval_bytes is not None
+        times = np.arange(len(phase.interval_bytes) + 1) * phase.interval + ahead
+        times[-1] = min(times[-1], max(float(phase.end.max()) + ahead, times[-2]))
+        total += np.interp(edges, times, np.append(0, np.cumsum(phase.interval_bytes)))
+    series: Integers = np.diff(np.round(total)).astype(np.int64)
+    last = int(np.flatnonzero(series)[-1]) + 1 if series.any() else 1
+    return width, series[:last]

@@ -1,0 +1,52 @@
+"""The score of IO500: its phases, their units, and how one number is made of them.
+
+The score is the geometric mean of two values: the geometric mean of the four bandwidths in
+GiB/s and that of the eight rates in thousands of operations per second (IO500's main.c,
+calc_score).  IO500 leaves out of its means what is zero, and calls the run invalid; here
+there is no score then.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+GIB = 1 << 30
+KILO = 1000.0
+BANDWIDTHS = ("ior-easy-write", "ior-easy-read", "ior-hard-write", "ior-hard-read")
+RATES = (
+    "mdtest-easy-write",
+    "mdtest-easy-stat",
+    "mdtest-easy-delete",
+    "mdtest-hard-write",
+    "mdtest-hard-stat",
+    "mdtest-hard-read",
+    "mdtest-hard-delete",
+    "find",
+)
+PHASES = (*BANDWIDTHS, *RATES)
+
+
+@dataclass(frozen=True)
+class Score:
+    """The three numbers of an IO500 run; None where a phase that they need is missing."""
+
+    bandwidth: float | None  # GiB/s
+    rate: float | None  # thousands of operations per second
+    total: float | None
+
+
+def score(values: Mapping[str, float]) -> Score:
+    """Of IO500's phases by name: GiB/s of BANDWIDTHS, thousands per second of RATES."""
+    bandwidth, rate = (_mean(values, names) for names in (BANDWIDTHS, RATES))
+    known = bandwidth is not None and rate is not None
+    return Score(bandwidth, rate, math.sqrt(bandwidth * rate) if known else None)  # type: ignore[operator]
+
+
+def _mean(values: Mapping[str, float], names: tuple[str, ...]) -> float | None:
+    """Geometric mean; None if one of them is missing or not a positive number."""
+    found = [values.get(name, math.nan) for name in names]
+    if not all(math.isfinite(value) and value > 0 for value in found):
+        return None
+    return math.exp(math.fsum(map(math.log, found)) / len(found))

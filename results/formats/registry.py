@@ -1,0 +1,82 @@
+"""The formats that import knows, recognised by content; a module is loaded when first asked.
+
+Each module of MODULES exports `FORMATS: tuple[Format, ...]`.  A directory that IO500 wrote
+is one run: `io500.parse_directory` is given the texts of all its files.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fsmatrix.results.formats.base import Format, Parsed
+
+# the most specific first: what IO500 prints holds what IOR prints, and not the other way
+MODULES: dict[str, str] = {
+    name: f"fsmatrix.results.formats.{name}"
+    for name in ("io500", "elbencho", "fio", "mdtest", "ior", "dbench")
+}
+
+
+@dataclass(frozen=True)
+class Known:
+    """A format and the family (a name of MODULES) that it belongs to."""
+
+    family: str
+    format: Format
+
+
+@dataclass(frozen=True)
+class DirectoryFormat:
+    """A directory that is one run.
+
+    `summaries`: names of the files that may tell, the preferred first; the directory is
+    recognised if `format` recognises the text of one.
+    """
+
+    name: str
+    summaries: tuple[str, ...]
+    format: Format
+    parse: Callable[[Mapping[str, str], str], Parsed]  # (name -> text, source); ParseError
+
+
+@functools.cache
+def formats() -> tuple[Known, ...]:
+    """All formats in the order in which they are tried."""
+    return tuple(
+        Known(name, one)
+        for name, module in MODULES.items()
+        for one in importlib.import_module(module).FORMATS
+    )
+
+
+@functools.cache
+def directory_formats() -> tuple[DirectoryFormat, ...]:
+    """All directories that are one run."""
+    io500 = importlib.import_module(MODULES["io500"])
+    return tuple(
+        DirectoryFormat(
+            "io500 directory", ("result_summary.txt", "result.txt"), one, io500.parse_directory
+        )
+        for one in io500.FORMATS
+    )
+
+
+def matching(text: str, known: Sequence[Known] | None = None) -> list[Known]:
+    """The formats that recognise `text`, one for each family, the most specific first.
+
+    `known`: formats to try; all of `formats()` without it.
+    """
+    found: dict[str, Known] = {}
+    for one in formats() if known is None else known:
+        if one.family not in found and one.format.recognises(text):
+            found[one.family] = one
+    return list(found.values())
+
+
+def recognise(text: str, known: Sequence[Known] | None = None) -> Format | None:
+    """The format of `text`; None if there is none."""
+    found = matching(text, known)
+    return found[0].format if found else None

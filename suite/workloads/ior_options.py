@@ -1,0 +1,164 @@
+"""Options of the workload `ior`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from fsmatrix.results.units import Duration, PositiveSize, format_size
+from fsmatrix.suite.workloads.base import WorkloadOptions
+
+MIB = 1 << 20
+DIRECT_UNIT = 512  # smallest logical block of a device
+INTEGER = 8  # bytes: IOR's sizes are multiples of it
+OWN = frozenset("abBcCDeFGfiklNoORrstWwYzZ")  # short options that have a field, or are the suite's
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+class IorOptions(WorkloadOptions):
+    """IOR's options by their own names.  Sizes in bytes, times in seconds."""
+
+    api: Literal["auto", "POSIX", "MPIIO", "DFS", "RADOS", "CEPHFS"] = Field(
+        default="auto", description="-a; auto: what belongs to the access (paths: POSIX)"
+    )
+    transfer_size: PositiveSize = Field(default=MIB, description="-t, bytes of one I/O")
+    block_size: PositiveSize = Field(
+        default=64 * MIB, description="-b, contiguous bytes of one process"
+    )
+    segments: Count = Field(default=1, description="-s, how often each process has a block")
+    operations: Literal["write", "read", "both"] = Field(
+        default="both", description="-w and -r; read: the data is written in a setup step"
+    )
+    file_per_process: bool = Field(default=False, description="-F; otherwise one shared file")
+    reorder_tasks: bool = Field(default=False, description="-C, reads what the next node wrote")
+    reorder_random: bool = Field(default=False, description="-Z, reads what a random process wrote")
+    random_offset: bool = Field(default=False, description="-z, transfers in random order")
+    fsync: bool = Field(
+        default=False, description="-e, fsync at the end of writing, inside the window"
+    )
+    fsync_per_write: bool = Field(default=False, description="-Y, fsync after each write")
+    stonewall: Duration = Field(
+        default=0.0, description="-D, whole seconds until no new I/O; 0: none"
+    )
+    stonewall_wear_out: bool = Field(
+        default=False, description="-O stoneWallingWearOut=1, all then do as much as the fastest"
+    )
+    iterations: Count = Field(default=1, description="-i, parts of one run, not repetitions")
+    collective: bool = Field(default=False, description="-c, collective I/O of MPIIO")
+    direct: bool = Field(
+        default=False, description="O_DIRECT (--posix.odirect, -B); bypass means it too"
+    )
+    check_write: bool = Field(
+        default=False, description="-W, writes are read back, outside the window"
+    )
+    check_read: bool = Field(default=False, description="-R, reads are verified, inside the window")
+    data_packet: Literal["", "offset", "incompressible", "timestamp", "random"] = Field(
+        default="", description="-l, content of what is written; empty: IOR's default"
+    )
+    dfs_oclass: str = Field(default="", description="--dfs.oclass, object class of files")
+    dfs_dir_oclass: str = Field(
+        default="", description="--dfs.dir_oclass, object class of directories"
+    )
+    dfs_chunk_size: PositiveSize | None = Field(
+        default=None, description="--dfs.chunk_size of files"
+    )
+    bind_to: Literal["none", "core", "socket", "numa"] = Field(
+        "none", description="the launcher's binding of each process"
+    )
+    extra_arguments: tuple[str, ...] = Field(
+        default=(), description="passed on at the end as they are"
+    )
+
+    @field_validator("stonewall")
+    @classmethod
+    def _whole_seconds(cls, value: float) -> float:
+        if value != int(value) or value > 10**6:
+            raise ValueError(f"stonewall: IOR takes whole seconds up to 10^6, not {value:g}")
+        return value
+
+    @field_validator("extra_arguments")
+    @classmethod
+    def _not_ours(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for word in value:
+            if word.startswith("-") and not word.startswith("--") and set(word[1:2]) & OWN:
+                raise ValueError(
+                    f"extra_arguments: {word} is set by the suite or has an option of its own"
+                )
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> IorOptions:
+        for problem in (self._sizes, self._order, self._stonewall, self._checks, self._api):
+            if text := problem():
+                raise ValueError(text)
+        return self
+
+    @property
+    def reads(self) -> bool:
+        """Whether reading is timed."""
+        return self.operations != "write"
+
+    @property
+    def writes(self) -> bool:
+        """Whether writing is timed."""
+        return self.operations != "read"
+
+    def misaligned(self) -> str:
+        """Why O_DIRECT cannot do these sizes (empty: it can)."""
+        if self.transfer_size % DIRECT_UNIT:
+            return (
+                f"O_DIRECT needs multiples of {DIRECT_UNIT} bytes (4096 is safe everywhere): "
+                f"transfer_size is {self.transfer_size}"
+            )
+        return ""
+
+    def _sizes(self) -> str:
+        if self.transfer_size % INTEGER or self.block_size % INTEGER:
+            return f"transfer_size and block_size must be multiples of {INTEGER} bytes"
+        if self.block_size % self.transfer_size:
+            return (
+                f"block_size {format_size(self.block_size)} is no multiple of transfer_size "
+                f"{format_size(self.transfer_size)}"
+            )
+        return self.misaligned() if self.direct else ""
+
+    def _order(self) -> str:
+        if self.reorder_tasks and self.reorder_random:
+            return "reorder_tasks (-C) and reorder_random (-Z) exclude each other"
+        if not self.random_offset:
+            return ""
+        if self.block_size == self.transfer_size:
+            return "random_offset (-z) works within a block: block_size must exceed transfer_size"
+        if not self.file_per_process and (self.reorder_tasks or self.reorder_random):
+            return "random_offset in a shared file cannot go with reorder_tasks or reorder_random"
+        return ""
+
+    def _stonewall(self) -> str:
+        if self.stonewall_wear_out and not self.stonewall:
+            return "stonewall_wear_out needs stonewall"
+        if self.stonewall and self.random_offset and self.operations == "both":
+            return (
+                "random_offset with stonewall leaves holes, and reading draws another order: "
+                "use operations: write or read"
+            )
+        return ""
+
+    def _checks(self) -> str:
+        if self.check_write and not self.writes:
+            return "check_write (-W) needs writing"
+        if self.check_read and not self.reads:
+            return "check_read (-R) needs reading"
+        if (self.check_read or self.check_write) and self.random_offset:
+            return "random_offset cannot be checked (check_read, check_write)"
+        return ""
+
+    def _api(self) -> str:
+        if self.collective and self.api != "MPIIO":
+            return "collective (-c) needs api: MPIIO"
+        if self.direct and self.api not in ("auto", "POSIX"):
+            return f"direct: {self.api} knows no O_DIRECT"
+        dfs = self.dfs_oclass or self.dfs_dir_oclass or self.dfs_chunk_size
+        if dfs and self.api not in ("auto", "DFS"):
+            return "dfs_oclass, dfs_dir_oclass and dfs_chunk_size need api: DFS"
+        return ""
