@@ -8,6 +8,7 @@ from fsmatrix.results.registry import UnknownName as UnknownName
 
 BUILTIN: dict[str, str] = {
     "btrfs": "fsmatrix.backends.btrfs:Btrfs",
+    "daos-dfs": "fsmatrix.backends.daos_dfs:DaosDfs",
     "directory": "fsmatrix.backends.directory:Directory",
     "ext2": "fsmatrix.backends.ext2:Ext2",
     "ext4": "fsmatrix.backends.ext4:Ext4",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends import tree
+from fsmatrix.backends import daos_tool, tree
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import loopdev, mounts, signature
 
@@ -127,6 +127,16 @@ def undo_device(facts: Facts, same_boot: bool) -> str:
     return f"erased our file system on {device}" if signature.wipe(device, uuid) else ""
 
 
+def undo_daos_container(facts: Facts, same_boot: bool) -> str:
+    """Destroy the DAOS container `label` of `pool`, if it has the recorded `uuid`.
+
+    Without one (a crash while it was made) the label, which holds random digits, is proof.
+    """
+    del same_boot  # it is on the servers
+    gone = daos_tool.remove_recorded(facts)
+    return f"destroyed container {facts['label']} of pool {facts['pool']}" if gone else ""
+
+
 UNDO: dict[str, Callable[[Facts, bool], str]] = {
     "mount": undo_mount,
     "loop": undo_loop,
@@ -134,5 +144,6 @@ UNDO: dict[str, Callable[[Facts, bool], str]] = {
     "image": undo_image,
     "folder": undo_folder,
     "tree": undo_tree,
+    "daos-container": undo_daos_container,
 }
 ORDER = tuple(UNDO)  # what must be gone before the next kind can go

@@ -211,7 +211,10 @@ def _driver(
     driver = drivers.get(target.backend.driver)
     name = entry.entry.workload
     if driver is None:
-        yield f"target {target.name}: nothing is known about its driver {target.backend.driver!r}"
+        yield (
+            f"target {target.name}: the player has no driver {target.backend.driver!r}; use an "
+            "engine that speaks to it (fsmatrix check)"
+        )
         return
     missing = sorted({kind.lower() for kind in needs.kinds} - driver.kinds)
     if missing:

@@ -20,6 +20,7 @@ WORKLOADS: Registry[Workload] = Registry(
         "mdtest": "fsmatrix.suite.workloads.mdtest:Mdtest",
         "fio": "fsmatrix.suite.workloads.fio:Fio",
         "dbench": "fsmatrix.suite.workloads.dbench:Dbench",
+        "io500": "fsmatrix.suite.workloads.io500:Io500",
     },
     "workload",
 )
@@ -31,6 +32,7 @@ ENGINES: Registry[Any] = Registry(
         "mdtest": "fsmatrix.suite.engines.mdtest:KIND",
         "fio": "fsmatrix.suite.engines.fio:KIND",
         "dbench": "fsmatrix.suite.engines.dbench:KIND",
+        "ior+mdtest": "fsmatrix.suite.engines.ior_mdtest:KIND",
     },
     "engine",
 )

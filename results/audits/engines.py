@@ -138,7 +138,8 @@ def reorder_shifts_nothing(record: RunRecord) -> Iterator[Remark]:
         severity: Severity = "warning"
         message, evidence = note["message"], {}
         for phase in record.phases:
-            counters = transferred(record, phase, "read") if phase.name == "read" else None
+            reads = phase.name.partition("-")[0] == "read"
+            counters = transferred(record, phase, "read") if reads else None
             if counters is None:
                 continue
             wanted, came = float(phase.bytes.sum()), sum(counters.values())

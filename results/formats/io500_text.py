@@ -25,6 +25,7 @@ _SECTION = re.compile(r"\[([A-Za-z0-9-]{1,40})\]", re.ASCII)
 _PAIR = re.compile(r"([A-Za-z][\w-]{0,40}) *= (.*)", re.ASCII)
 _COMMAS = re.compile(r"^\[(RESULT|SCORE ?|      )\].* \d+,\d+ ", re.ASCII)
 _PRINTED = re.compile(rf"{_VALUE}{_INVALID}", re.ASCII)
+NO_PHASES = frozenset({"run", "SCORE", "SCOREX"})
 _ANNOUNCED = ("ERROR INVALID", "score-is-invalid")
 
 
@@ -130,18 +131,20 @@ def read_summary(text: str, source: str) -> Summary:
 def read_result(text: str) -> Summary:
     """result.txt: sections, their pairs, and why the run is invalid."""
     found = Summary()
-    section, seen = "", 0
+    section = ""  # none, or unknown since a line that is neither pair nor remark
     places: dict[str, int] = {}
     for number, line in _lines(text):
         if head := _SECTION.fullmatch(line):
-            section, seen = head[1], number
+            section = head[1]
             if section in places:
                 found.torn[section] = number
-            places[section] = seen
+            places[section] = number
         elif any(word in line for word in _ANNOUNCED):
             reason = line.split("INVALID", 1)[-1].strip() or line.strip()
             found.invalid.append((reason[:300], number, section if section in PHASES else ""))
-        elif pair := _PAIR.fullmatch(line):
+        elif line and not line.startswith(";") and not _PAIR.fullmatch(line):
+            section = ""
+        elif section and (pair := _PAIR.fullmatch(line)):
             values = found.details.setdefault(section, {})
             if values.setdefault(pair[1], pair[2].strip()) != pair[2].strip():
                 found.torn[section] = number
@@ -157,7 +160,7 @@ def _entries(found: Summary, places: dict[str, int]) -> None:
     for name, values in found.details.items():
         score = _PRINTED.fullmatch(values.get("score", ""))
         seconds = _PRINTED.fullmatch(values.get("t_delta", ""))
-        if score is None or name in found.torn:
+        if score is None or name in found.torn or name in NO_PHASES:
             continue
         unit = "GiB/s" if name.startswith("ior") else "kIOPS"
         invalid = any(phase == name for _, _, phase in found.invalid)

@@ -7,8 +7,8 @@ from typing import Any
 
 from fsmatrix.results.formats.base import Note, Parsed, ParseError, totals
 from fsmatrix.results.formats.ior_failure import failure_of
-from fsmatrix.results.formats.ior_model import KIB, Output, Row, Test
-from fsmatrix.results.formats.ior_rows import LARGEST, Iteration, counted, merge
+from fsmatrix.results.formats.ior_model import Output, Row, Test
+from fsmatrix.results.formats.ior_rows import LARGEST, Iteration, counted, merge, transfer_size
 from fsmatrix.results.record import Phase
 
 LONGEST = 1e9  # seconds; more is no measurement
@@ -103,7 +103,7 @@ def nested(name: str, kept: Sequence[Iteration], known: Mapping[str, Any], sourc
     if bytes_ > LARGEST:
         raise ParseError(source, kept[0].row.line, f"{name}: an impossible number of bytes")
     damaged = any(part.row.iteration is None for part in kept)
-    parts = [facts_of(part, index if damaged else None) for index, part in enumerate(kept)]
+    parts = [facts_of(part, known, index if damaged else None) for index, part in enumerate(kept)]
     facts: dict[str, Any] = {"iterations": parts, "window": "open to close"}
     if known.get("stonewall"):
         facts["stonewall_seconds"] = float(known["stonewall"])
@@ -116,25 +116,25 @@ def nested(name: str, kept: Sequence[Iteration], known: Mapping[str, Any], sourc
         name,
         sum(part.window for part in kept),
         bytes_,
-        sum(operations(part) for part in kept),
+        sum(operations(part, known) for part in kept),
         sum(part.row.wrong for part in kept),
         facts=facts,
     )
 
 
-def operations(part: Iteration) -> int:
+def operations(part: Iteration, known: Mapping[str, Any]) -> int:
     """Transfers of an iteration: bytes / transfer size."""
-    size = round(part.row.numbers["transfer_size"].value * KIB)
+    size = transfer_size(part.row, known)
     return part.bytes // size if size > 0 else 0
 
 
-def facts_of(part: Iteration, index: int | None) -> dict[str, Any]:
+def facts_of(part: Iteration, known: Mapping[str, Any], index: int | None) -> dict[str, Any]:
     """JSON-able facts of an iteration; times in seconds, as IOR printed them."""
     row = part.row
     facts: dict[str, Any] = {
         "iteration": row.iteration if index is None else index,
         "bytes": part.bytes,
-        "operations": operations(part),
+        "operations": operations(part, known),
         "seconds": part.window,
         "bandwidth_mib": row.numbers["bandwidth"].value,
     }

@@ -8,13 +8,15 @@ interval bytes / bandwidth and the interval of the printed time overlap.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fsmatrix.results.formats.ior_argv import settings as settings_of_argv
 from fsmatrix.results.formats.ior_model import KIB, MIB, Number, Row, Test, whole
 
 LARGEST = (1 << 63) - 1
+ROUNDED = 6  # bytes: half of 0.01 KiB
 COLUMN = {"transfer_size": "transfer_size", "block_size": "block"}  # KiB
 
 
@@ -140,13 +142,20 @@ def counted(row: Row, test: Test, inline: bool) -> Iteration | None:
     return _derived(row, test, stonewalled or expected is not None)
 
 
+def transfer_size(row: Row, known: Mapping[str, Any]) -> int:
+    """Bytes of one transfer: the row has KiB with two digits, the options have it exactly."""
+    printed = round(row.numbers["transfer_size"].value * KIB)
+    told = int(known.get("transfer_size") or 0)
+    return told if abs(told - printed) <= ROUNDED else printed
+
+
 def _derived(row: Row, test: Test, any_amount: bool) -> Iteration | None:
     """Bytes from rate x time: a multiple of what all tasks move at once, if only one fits."""
     rate, total = row.numbers["bandwidth"], row.numbers["total"]
     low, high = max(rate.low, 0) * max(total.low, 0) * MIB, rate.high * total.high * MIB
     if not 0 < low <= high <= LARGEST:
         return None
-    block, transfer = (round(row.numbers[name].value * KIB) for name in ("block", "transfer_size"))
+    block, transfer = round(row.numbers["block"].value * KIB), transfer_size(row, test.settings)
     tasks = int(test.settings.get("tasks") or 0)
     unit = transfer if any_amount else block * tasks
     if unit <= 0:

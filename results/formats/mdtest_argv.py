@@ -105,16 +105,16 @@ def _short(letters: str, given: str | None, rest: list[str], options: dict[str, 
             continue
         if index:
             raise ValueError(f"-{letters}: {letter!r} is no flag")
+        if letter not in SIZES and letter not in TEXTS:
+            raise ValueError(f"-{letter} is no option of mdtest")
         attached = letters[1:]
         if attached and given is not None:
             raise ValueError(f"-{letters}={given} is not understood")
         value = attached or _value(f"-{letter}", given, rest)
         if letter in SIZES:
             options[SIZES[letter]] = size(value)
-        elif letter in TEXTS:
-            options[TEXTS[letter]] = value
         else:
-            raise ValueError(f"-{letter} is no option of mdtest")
+            options[TEXTS[letter]] = value
         return
 
 

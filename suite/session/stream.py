@@ -88,7 +88,7 @@ def play(
     most = int(comm.largest(np.array([played.executed], dtype=np.int64))[0])
     if wear_out and most > played.executed and rest is not None:
         limit = time.monotonic_ns() + int(wear_out * 1e9)
-        _until(player, source, limit, most, played, rest)
+        rest = _until(player, source, limit, most, played, rest)
     played.facts = {
         "stonewall_seconds": seconds,
         "operations_at_stonewall": at_stop,
@@ -119,17 +119,19 @@ def _until(
     chunk = first if first is not None else source.take()
     played.stopped = True
     while chunk is not None:
-        if most is not None and played.executed + len(chunk.ops) > most:
-            chunk = Chunk(chunk.ops[: most - played.executed], chunk.names, chunk.first)
-        done = player.play(chunk)
+        allowed = len(chunk.ops) if most is None else most - played.executed
+        beyond = chunk.ops[allowed:]
+        part = Chunk(chunk.ops[:allowed], chunk.names, chunk.first) if len(beyond) else chunk
+        done = player.play(part)
         played.executed += done
-        if done < len(chunk.ops):
+        if done < len(part.ops):
             if player.result().errors:
                 played.stopped = False  # an error ended it: nothing is closed in order
                 return None
-            return player.left(chunk)
+            left = player.left(part)
+            return Chunk(np.concatenate([left.ops, beyond]), left.names, left.first)
         if most is not None and played.executed >= most:
-            return None
+            return Chunk(beyond) if len(beyond) else None
         chunk = source.take()
     played.stopped = False  # the stream ended by itself, its files are closed
     return None

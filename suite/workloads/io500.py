@@ -21,6 +21,7 @@ from fsmatrix.results import metrics
 from fsmatrix.results.case import Case
 from fsmatrix.results.formats.base import Note, Parsed
 from fsmatrix.results.formats.io500_score import BANDWIDTHS, GIB, KILO, score
+from fsmatrix.results.formats.ior import failure_of
 from fsmatrix.results.record import Phase
 from fsmatrix.suite.engines.ior_mdtest import NAME as PROGRAMS
 from fsmatrix.suite.workloads.base import Engine, Footprint, Output, Step, Workload, WorkloadOptions
@@ -98,6 +99,10 @@ class Io500(Workload):
         if case.geometry.threads != 1:
             return "IO500 knows no threads: use more processes per node"
         return ""
+
+    def explain(self, output: Output) -> str:
+        """Why IOR or mdtest failed, from what it and its launcher printed."""
+        return failure_of(f"{output.stdout}\n{output.stderr}")
 
     def unsupported(self, case: Case, access: str, engine: Engine) -> str:
         """Why this engine cannot do the case on that type of access (empty: it can)."""

@@ -152,7 +152,7 @@ PARTS = {  # single iterations, where the others were lost
 }
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.sampled_from([DIRS, FILE]), st.data())
 def test_damage_gives_runs_or_an_error_and_no_new_number(text: str, data: st.DataObject) -> None:
     lines = text.split("\n")

@@ -307,11 +307,16 @@ def test_reasons_that_are_not_there() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["ior-dfs-nopool.txt", "ior-4.1-noapi.txt"])
-def test_without_any_test_it_is_a_failed_run_with_its_reason(name: str) -> None:
-    (run,) = ior.parse(text_of(name), name)
-    assert dict(FAILED)[name] in run.failure
-    assert (run.engine, run.phases) == ("ior", ())
+def test_without_any_test_it_is_a_failed_run_with_its_reason() -> None:
+    (run,) = ior.parse(text_of("ior-dfs-nopool.txt"), "x")
+    assert "Failed to connect to pool nopool (DAOS error -1005)" in run.failure
+    assert (run.engine, run.version, run.phases) == ("ior", "4.1.0+dev", ())
+    assert "--dfs.pool=nopool" in run.argv
+
+
+def test_without_ior_s_own_head_the_error_says_why() -> None:
+    with pytest.raises(ParseError, match="Unrecognized I/O API"):
+        ior.parse(text_of("ior-4.1-noapi.txt"), "x")
 
 
 @pytest.mark.parametrize(

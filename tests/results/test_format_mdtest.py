@@ -441,7 +441,7 @@ def damage(lines: list[str], data: st.DataObject, ordered: bool = True) -> list[
     return lines
 
 
-@settings(max_examples=4000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.sampled_from(FUZZED), st.data())
 def test_damage_gives_runs_or_an_error_and_no_new_number(name: str, data: st.DataObject) -> None:
     lines = TEXTS[name].split("\n")

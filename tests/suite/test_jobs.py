@@ -15,7 +15,7 @@ from fsmatrix.suite.workloads.base import Argv, Engine
 STUDIES = {
     "cern-dbench": 14,
     "cern-fio": 8,
-    "cern-ior-initial": 98,
+    "cern-ior-initial": 147,
     "cern-ior-revised": 24,
     "ssd-cluster": 240,
     "ssd-cluster-full": 384,
@@ -59,7 +59,7 @@ def test_cern_initial_is_one_command_as_the_report_has_it() -> None:
     assert tasks == {1, 4, 8, 12, 16, 20, 24}
     blocks = {case.coordinates["block_size"] for case in made.cases}
     assert blocks == {(16 << 20) << i for i in range(7)}
-    case = next(c for c in made.cases if c.case.target == "dfuse")
+    case = next(c for c in made.cases if (c.case.target, c.case.cache) == ("dfuse", "warm"))
     (argv,) = words(case, PathAccess("directory", "dfuse", path="/mnt/dfuse/x"),
                     Engine("ior", "4.0.0", "ior"))  # fmt: skip
     assert {"-F", "-C", "-w", "-r"} <= set(argv)
@@ -74,8 +74,8 @@ def test_cern_initial_is_one_command_as_the_report_has_it() -> None:
 
 
 def test_cern_initial_with_a_cold_cache_reads_apart_from_writing() -> None:
-    made = planned("cern-ior-initial", "cache=cold")
-    case = next(c for c in made.cases if c.case.target == "dfuse")
+    made = planned("cern-ior-initial")
+    case = next(c for c in made.cases if (c.case.target, c.case.cache) == ("dfuse", "cold"))
     lines = words(case, PathAccess("directory", "dfuse", path="/x"), Engine("ior", "4.0.0"))
     assert ["-w" in line for line in lines] == [True, False] * 10
 
