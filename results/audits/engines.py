@@ -33,6 +33,27 @@ NOTES: Mapping[str, tuple[str, Severity, str]] = {
         "only the mean of the iterations' rates is known, which is above total / total: run one "
         "iteration at a time",
     ),
+    "derived-amount": (
+        "derived-amount",
+        "warning",
+        "only the rate is real; bytes, operations and their window were computed from it: import "
+        "the whole result directory",
+    ),
+    "rounded-bytes": ("rounded-bytes", "info", "the output prints amounts in rounded units"),
+    "coarse-time": (
+        "coarse-time",
+        "warning",
+        "the output prints the time with so few digits that the rate is uncertain by as much",
+    ),
+    "rank-extremes": ("rank-extremes", "info", "how single ranks differed is not known"),
+    "left-out": ("left-out", "info", "see the output, which is kept with the run"),
+    "miscounted": (
+        "miscounted",
+        "warning",
+        "the program prints another number of items than it worked on: the rate here is that of "
+        "the items that were there",
+    ),
+    "sync-ignored": ("sync-ignored", "warning", "mdtest's -y syncs only what -w writes"),
     "empty-read": (
         "empty-read",
         "warning",

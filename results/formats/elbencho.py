@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -114,20 +115,19 @@ def _lines(text: str, damage: list[Note]) -> Iterator[Line]:
 def _groups(lines: Sequence[Line]) -> Iterator[list[Line]]:
     """Lines of one start of elbencho."""
     group: list[Line] = []
+    seen: Counter[str] = Counter()
+    most = 1  # times that one phase may be there
     for line in lines:
-        if group and not _belongs(line, group):
+        operation = line.cells["operation"]
+        if group and (line.settings != group[0].settings or seen[operation] >= most):
             yield group
-            group = []
+            group, seen = [], Counter()
+        if not group:
+            most = _iterations(line.cells["command"])
         group.append(line)
+        seen[operation] += 1
     if group:
         yield group
-
-
-def _belongs(line: Line, group: Sequence[Line]) -> bool:
-    if line.settings != group[0].settings:
-        return False
-    before = sum(one.cells["operation"] == line.cells["operation"] for one in group)
-    return before < _iterations(line.cells["command"])
 
 
 def _iterations(command: str) -> int:
@@ -265,4 +265,4 @@ def _first(line: Line) -> float:
     return line.whole("time ms [first]") / 1000
 
 
-FORMATS: tuple[Format, ...] = (Format("elbencho CSV", recognises, parse),)
+FORMATS: tuple[Format, ...] = (Format("elbencho-csv", recognises, parse),)

@@ -257,4 +257,4 @@ def _configuration(text: str) -> dict[str, dict[str, str]]:
     return {name: {k: v or "" for k, v in parser[name].items()} for name in parser.sections()}
 
 
-FORMATS: tuple[Format, ...] = (Format("IO500 summary", recognises, parse),)
+FORMATS: tuple[Format, ...] = (Format("io500-summary", recognises, parse),)

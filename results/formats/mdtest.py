@@ -17,6 +17,7 @@ from fsmatrix.results.formats.mdtest_text import LAUNCHED, Run, Test, Trouble, r
 from fsmatrix.results.record import Phase
 
 MOST_NOTES = 20
+LONGEST = 400  # characters of the line that gives the version
 EMPTY_READ = "Read bytes is 0"
 NO_BYTES = "no bytes are read (-e): files are only opened and closed"
 RECORDED = frozenset(  # options that say what was done: in the words of the workload
@@ -51,8 +52,9 @@ def _places(text: str) -> Iterator[tuple[int, int]]:
     """Beginnings and ends of lines that begin with "mdtest-"."""
     at = text.find("mdtest-")
     while at >= 0:
-        end = text.find("\n", at)
-        yield at, len(text) if end < 0 else end
+        end = text.find("\n", at, at + LONGEST)
+        if end >= 0 or at + LONGEST >= len(text):
+            yield at, end if end >= 0 else len(text)
         at = text.find("mdtest-", at + 1)
 
 
@@ -248,4 +250,4 @@ def joined(parts: Sequence[Phase]) -> Phase:
     )
 
 
-FORMATS: tuple[Format, ...] = (Format("mdtest text", recognises, parse),)
+FORMATS: tuple[Format, ...] = (Format("mdtest-text", recognises, parse),)

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from fsmatrix.suite.session.programs import clean_environment
 from fsmatrix.suite.workloads.base import Engine
@@ -42,7 +43,7 @@ class EngineKind:
         if found is None:
             what = f"{asked}: not an executable file" if asked else f"no {self.program} on PATH"
             raise EngineError(f"{what}: {self.cure}, or say where it is by {self.variable}")
-        return os.path.realpath(found) if "/" in asked else found
+        return str(Path(found).absolute())  # links stay: some programs look at their name
 
     def probe(self, given: str = "") -> Engine:
         """Find and ask it; EngineError with the reason and the cure."""

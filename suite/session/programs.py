@@ -178,7 +178,15 @@ def _run(
 
 
 def end_group(process: subprocess.Popen[bytes], ended: int, pipes: Sequence[Pipe]) -> None:
-    """End a program that we started as a group leader, kindly first."""
+    """End a program that we started as a group leader, and all below it, kindly first.
+
+    Some programs (fio) put their workers into sessions of their own: these are ended by pid.
+    """
+    import psutil  # not in every rank: only here
+
+    below: list[psutil.Process] = []
+    with contextlib.suppress(psutil.NoSuchProcess):
+        below = psutil.Process(process.pid).children(recursive=True)
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -186,6 +194,9 @@ def end_group(process: subprocess.Popen[bytes], ended: int, pipes: Sequence[Pipe
             break
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)  # children that outlived their leader
+    for worker in below:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            worker.kill()  # psutil compares the start time: never another process of that pid
 
 
 @cache

@@ -201,6 +201,14 @@ class Dbench(Workload):
             facts={**parsed.facts, "loadfile_sha256": sorted(digests)},
         )
 
+    def explain(self, output: Output) -> str:
+        """Why dbench failed, from what it printed."""
+        try:
+            run = output_format.parse(f"{output.stdout}\n{output.stderr}", "dbench")[0]
+        except ParseError:
+            return ""
+        return run.failure
+
     def refusal(self, case: Case) -> str:
         """Why this case cannot be run (empty: it can)."""
         options, geometry = self.options, case.geometry

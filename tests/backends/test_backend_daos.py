@@ -497,7 +497,7 @@ def test_the_player_is_refused_with_reasons() -> None:
     reasons = impossible("workload: pattern")
     assert "pattern speaks only paths; target a gives a DFS container" in reasons
     if "dfs" not in DRIVERS:
-        assert "nothing is known about its driver 'dfs'" in reasons
+        assert "the player has no driver 'dfs'" in reasons
 
 
 def test_warm_is_refused() -> None:

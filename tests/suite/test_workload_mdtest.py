@@ -301,7 +301,7 @@ def test_setups_are_checked_and_give_no_phase() -> None:
      ({"nodes": 2, "processes_per_node": 1}, "saw 1 client nodes, 2 were asked for")],
 )  # fmt: skip
 def test_another_geometry_fails_the_run(geometry: dict[str, int], words_: str) -> None:
-    assert words_ in parse(outputs(), case_of(**geometry)).failure
+    assert words_ in parse(outputs(), case_of("cold", **geometry)).failure
 
 
 def test_worlds_of_one_task_say_what_to_do() -> None:
