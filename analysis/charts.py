@@ -19,6 +19,7 @@ PALETTE = (
 )  # fmt: skip
 MOST_COLUMNS = 4
 MOST_ROWS = 3
+NOT_MEASURED = "not measured"
 TOO_FEW = "too few operations"
 
 
@@ -182,7 +183,7 @@ def why_absent(cell: Cell, metric: str) -> str:
     if cell.metrics[metric].runs:
         return ""
     if cell.runs:
-        return TOO_FEW if "latency" in metric else "not measured"
+        return TOO_FEW if "latency" in metric else NOT_MEASURED
     return "invalid" if cell.invalid else "failed"
 
 

@@ -74,13 +74,13 @@ class Summary:
         """One flat dict per cell; values in SI units, NaN where there is no value."""
         return [_flat(cell, self) for cell in self.cells]
 
-    def table(self, metrics: Sequence[str] = ("bandwidth",)) -> Group:
-        """Tables for the terminal, one per metric, and their legend."""
+    def table(self, metrics: Sequence[str] = ()) -> Group:
+        """Tables for the terminal with their legend: of these metrics, or the usual ones."""
         from rich.console import Group
 
-        from fsmatrix.analysis.table import legend, tables
+        from fsmatrix.analysis.table import legend, tables, usual_tables
 
-        return Group(*tables(self, metrics), legend(self))
+        return Group(*(tables(self, metrics) if metrics else usual_tables(self)), legend(self))
 
 
 def summarise(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rich.table import Table
 from rich.text import Text
 
-from fsmatrix.analysis.pivot import Entry, Part, Pivot, pivots
+from fsmatrix.analysis.charts import NOT_MEASURED
+from fsmatrix.analysis.pivot import Entry, Line, Part, Pivot, pivots
 from fsmatrix.analysis.summary import Summary
 
 
@@ -18,6 +20,28 @@ def tables(summary: Summary, metrics: Sequence[str]) -> Iterator[Table]:
         if name in by_name:
             for part in by_name[name].parts:
                 yield _table(by_name[name], part, summary.targets)
+
+
+def usual_tables(summary: Summary) -> Iterator[Table]:
+    """Bandwidth and latency; operations per second of what moves no bytes (metadata)."""
+    by_name = {pivot.metric: pivot for pivot in pivots(summary)}
+    moved: set[tuple[str, tuple[str, ...]]] = set()
+    for name in ("bandwidth", "iops", "latency_mean"):
+        if name not in by_name:
+            continue
+        for part in by_name[name].parts:
+            lines = [line for line in part.lines if _says_something(line)]
+            if name == "bandwidth":
+                moved |= {(part.conditions, line.levels) for line in lines}
+            elif name == "iops":
+                lines = [line for line in lines if (part.conditions, line.levels) not in moved]
+            if lines:
+                yield _table(by_name[name], replace(part, lines=tuple(lines)), summary.targets)
+
+
+def _says_something(line: Line) -> bool:
+    """A number, or that a run failed; not only that there is no such metric."""
+    return any(entry is not None and entry.absent != NOT_MEASURED for entry in line.entries)
 
 
 def legend(summary: Summary) -> Text:

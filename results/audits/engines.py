@@ -153,6 +153,14 @@ def _judge(key: str, severity: Severity) -> Judge:
     return judge
 
 
+def other_notes(record: RunRecord) -> Iterator[Remark]:
+    """Notes that nothing here knows: of another package's parser."""
+    known = {*NOTES, REORDER}
+    for note in record.evidence.get("engine", {}).get("notes", ()):
+        if note["key"] not in known:
+            yield "info", note.get("phase", ""), f"{note['key']}: {note['message']}", {}
+
+
 def reorder_shifts_nothing(record: RunRecord) -> Iterator[Remark]:
     """IOR's -C on one client node: each task reads what its own node has just written."""
     for note in notes(record, REORDER):
@@ -194,6 +202,7 @@ AUDITS = (
         "with one client node write and read in separate runs with the cache emptied in between "
         "(cache: cold), or use two or more nodes",
     ),
+    Audit("engine-note", 1, "run", other_notes, "see the output, which is kept with the run"),
     Audit(
         "engine-changed",
         1,

@@ -51,4 +51,4 @@ def show(
             markup=False,
             soft_wrap=True,
         )
-    console.print(summary.table(metric or ("bandwidth", "latency_mean")))
+    console.print(summary.table(metric or ()))

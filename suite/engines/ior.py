@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from fsmatrix.results.formats.ior import failure_of
-from fsmatrix.results.formats.ior_text import BANNER
+from fsmatrix.results.formats.ior.as_text import BANNER
 from fsmatrix.suite.engines.base import EngineError, EngineKind
 
 OLDEST = (3, 2)

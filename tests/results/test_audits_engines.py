@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from fsmatrix.results.formats.base import totals
 from fsmatrix.results.record import Finding, RunRecord
 
 MB = 10**6
+ROOT = Path(__file__).parents[2]
 
 
 def record(*notes: dict[str, Any], **evidence: Any) -> RunRecord:
@@ -75,6 +78,23 @@ def test_reordering_on_one_node_is_judged_by_where_the_bytes_came_from(
     (finding,) = found(record(note, **evidence), engines.REORDER)
     assert finding.severity == severity
     assert says in finding.message
+
+
+def test_every_note_of_our_parsers_is_known() -> None:
+    """The literal keys in the sources of parsers and workloads."""
+    used = set()
+    for folder in ("results/formats", "suite"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for call in ast.walk(ast.parse(path.read_text())):
+                if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Note":
+                    used |= {a.value for a in call.args[:1] if isinstance(a, ast.Constant)}
+    assert used
+    assert used <= {*engines.NOTES, engines.REORDER}
+
+
+def test_an_unknown_note_is_shown_all_the_same() -> None:
+    (finding,) = found(record({"key": "odd", "message": "a thing"}), "engine-note")
+    assert (finding.severity, finding.message) == ("info", "odd: a thing")
 
 
 def test_another_version_in_mid_campaign() -> None:

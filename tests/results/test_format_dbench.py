@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fsmatrix.results.formats.base import Parsed, ParseError
 from fsmatrix.results.formats.dbench import FORMATS, parse
-from fsmatrix.results.formats.dbenchnodes import NodeRun, merge, start_of
+from fsmatrix.results.formats.dbench.nodes import NodeRun, merge, start_of
 from fsmatrix.results.record import Phase
 
 DATA = Path(__file__).parents[1] / "data" / "dbench"

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from fsmatrix.results import histogram
 from fsmatrix.results.formats.base import Parsed, ParseError
 from fsmatrix.results.formats.fio import FORMATS, parse
-from fsmatrix.results.formats.fio_job import seconds_of, size_of
-from fsmatrix.results.formats.fio_logs import with_logs
-from fsmatrix.results.formats.fio_merge import merge, shifted
+from fsmatrix.results.formats.fio.job import seconds_of, size_of
+from fsmatrix.results.formats.fio.logs import with_logs
+from fsmatrix.results.formats.fio.merge import merge, shifted
 
 DATA = Path(__file__).parents[1] / "data" / "fio"
 

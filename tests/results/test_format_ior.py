@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from fsmatrix.results.formats import ior
 from fsmatrix.results.formats.base import Note, Parsed, ParseError
-from fsmatrix.results.formats.ior_csv import RankTimes
-from fsmatrix.results.formats.ior_nest import join, with_ranks
+from fsmatrix.results.formats.ior.as_csv import RankTimes
+from fsmatrix.results.formats.ior.nest import join, with_ranks
 from fsmatrix.results.metrics import bandwidth, window
 from fsmatrix.results.record import Phase
 

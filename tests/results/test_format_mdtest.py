@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from fsmatrix.results.formats import mdtest
 from fsmatrix.results.formats.base import Parsed, ParseError
-from fsmatrix.results.formats.mdtest_argv import Tree, parse_arguments, parse_command
-from fsmatrix.results.formats.mdtest_phases import each_rate
-from fsmatrix.results.formats.mdtest_ranks import read_ranks
-from fsmatrix.results.formats.mdtest_text import Row
+from fsmatrix.results.formats.mdtest.argv import Tree, parse_arguments, parse_command
+from fsmatrix.results.formats.mdtest.phases import each_rate
+from fsmatrix.results.formats.mdtest.ranks import read_ranks
+from fsmatrix.results.formats.mdtest.text import Row
 from fsmatrix.results.metrics import iops, window
 from fsmatrix.results.record import Phase
 

@@ -26,7 +26,7 @@ from fsmatrix.suite.registry import ENGINES, WORKLOADS
 from fsmatrix.suite.session.programs import run as run_program
 from fsmatrix.suite.workloads.base import Argv, Engine, Output, Step
 from fsmatrix.suite.workloads.dbench import CLIENT_TXT, Dbench, DbenchOptions
-from fsmatrix.suite.workloads.loadfile import loadfile, survey_of
+from fsmatrix.suite.workloads.dbench.loadfile import loadfile, survey_of
 
 DATA = Path(__file__).parents[1] / "data" / "dbench"
 ACCESS = PathAccess("directory", "t")

@@ -20,7 +20,7 @@ from fsmatrix.suite.engines.base import EngineError
 from fsmatrix.suite.engines.fio import KIND, read
 from fsmatrix.suite.workloads.base import Argv, Engine, Output, Step
 from fsmatrix.suite.workloads.fio import Fio
-from fsmatrix.suite.workloads.fio_options import FioOptions
+from fsmatrix.suite.workloads.fio.options import FioOptions
 
 DATA = Path(__file__).parents[1] / "data" / "fio"
 MIB = 1 << 20

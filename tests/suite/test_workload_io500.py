@@ -24,8 +24,8 @@ from fsmatrix.backends.player import PlayerResult, open_player
 from fsmatrix.results import metrics
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.formats.base import ParseError, totals
-from fsmatrix.results.formats.io500_score import BANDWIDTHS, RATES, score
-from fsmatrix.results.formats.io500_score import PHASES as SCORED
+from fsmatrix.results.formats.io500.score import BANDWIDTHS, RATES, score
+from fsmatrix.results.formats.io500.score import PHASES as SCORED
 from fsmatrix.suite.engines.base import EngineError
 from fsmatrix.suite.engines.find import Engines
 from fsmatrix.suite.engines.ior_mdtest import KIND, mdtest_of
@@ -36,7 +36,7 @@ from fsmatrix.suite.session.client import Session, StopFlag
 from fsmatrix.suite.streams import io500 as streams
 from fsmatrix.suite.workloads.base import Argv, Engine, Function, Output, Step, Stream
 from fsmatrix.suite.workloads.io500 import Io500, Io500Options
-from fsmatrix.suite.workloads.io500_phases import PHASES
+from fsmatrix.suite.workloads.io500.phases import PHASES
 
 DATA = Path(__file__).parents[1] / "data" / "io500_workload"
 ACCESS = PathAccess("directory", "t")

@@ -21,7 +21,7 @@ from fsmatrix.suite.engines.base import EngineError
 from fsmatrix.suite.engines.ior import KIND, read
 from fsmatrix.suite.workloads.base import Argv, Engine, Output, Step
 from fsmatrix.suite.workloads.ior import Ior
-from fsmatrix.suite.workloads.ior_options import IorOptions
+from fsmatrix.suite.workloads.ior.options import IorOptions
 
 DATA = Path(__file__).parents[1] / "data" / "ior"
 MIB = 1 << 20

@@ -25,7 +25,7 @@ from fsmatrix.suite.engines.base import EngineError
 from fsmatrix.suite.engines.mdtest import KIND, read
 from fsmatrix.suite.workloads.base import Argv, Engine, Output, Step
 from fsmatrix.suite.workloads.mdtest import Mdtest
-from fsmatrix.suite.workloads.mdtest_options import MdtestOptions
+from fsmatrix.suite.workloads.mdtest.options import MdtestOptions
 
 DATA = Path(__file__).parents[1] / "data" / "mdtest"
 PATH = PathAccess("directory", "t", path="/mnt/scratch")

@@ -1,0 +1,229 @@
+"""Outputs of dbench 4.0 to 5.0: one run for each start of the program in a text.
+
+What dbench counts (its dbench.c and child.c; tried with Debian's 4.0):
+
+- An alarm of one second prints a line.  After the warm-up, which is a fifth of the time
+  limit where nothing else is said (integer division: none below 5 s), it sets its counters
+  back; `execute` lines then give the mean rate since that moment, not of the last second.
+- `Throughput` is the rate at the last `execute` line.  The alarm that finds the time limit
+  passed tells the clients to stop and prints the first `cleanup` line: the last second before
+  it is in the table of operations, not in `Throughput`.
+- MB are 10^6 bytes, read and written together, also of reads that came back short.
+- A client's fault may leave the exit status 0.
+
+So the phase `mixed` lasts from the end of the warm-up to the first `cleanup` line, the window
+of the operations; its bytes are `Throughput` times that, so that its rate is what dbench says.
+Times are whole seconds as printed; an alarm comes late by milliseconds, never early.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+
+from fsmatrix.results.formats.base import Format, Parsed, ParseError, totals
+from fsmatrix.results.formats.dbench.lines import BARRIER, Reading, Tick, read
+from fsmatrix.results.record import Integers, Phase
+
+MEGABYTE = 1e6
+LARGEST = 2.0**62
+# A series is differenced from means of two decimals: kept if that blurs a second's bytes less.
+SERIES_BLUR = 0.05
+SHORT = "expected to write"  # a write that came back short, which ends the client
+WINDOW = "end of the warm-up to the time limit, as dbench's one-second alarm sees them"
+
+
+def parse(text: str, source: str) -> list[Parsed]:
+    """All runs in a text; ParseError if there is none, or its numbers are not dbench's."""
+    return [_parsed(run, source) for run in read(text, source)]
+
+
+def _parsed(run: Reading, source: str) -> Parsed:
+    rate = _rate(run, source)
+    stop = _stop(run)
+    failure = _failure(run, rate, stop)
+    clients = int(run.end[4]) if run.end else run.prepared[1] or None
+    options: dict[str, object] = {} if run.runtime is None else {"runtime": run.runtime}
+    facts: dict[str, object] = {"loadfile": run.load}
+    if run.looks:  # ten looks a second, the last of them when all are there
+        facts["launch_seconds"] = (run.looks - 1) / 10
+    if run.cleanups:
+        facts["last_second"] = run.cleanups[-1][1]
+    if run.end:
+        options |= {"sync": bool(run.end[2]), "sync_directories": bool(run.end[3])}
+        facts["clients_per_process"] = int(run.end[4]) // max(int(run.end[5]), 1)
+    _marks(run, rate, failure)
+    return Parsed(
+        engine="dbench",
+        version=run.version,
+        phases=_phase(run, rate, stop, source),
+        options=options,
+        nodes=1,
+        processes=clients,
+        failure=failure,
+        notes=tuple(run.notes),
+        facts={name: value for name, value in facts.items() if value != ""},
+    )
+
+
+def _rate(run: Reading, source: str) -> float:
+    """MB/s of the whole run, of its last line if it was cut; 0 if there is none."""
+    if run.end is None:
+        return run.ticks[-1].rate if run.ticks else 0.0
+    try:
+        rate = float(run.end[1])
+    except ValueError:
+        rate = math.nan
+    if not math.isfinite(rate) or not 0 <= rate * MEGABYTE * (run.runtime or 1) < LARGEST:
+        raise ParseError(source, 0, f"a throughput of {run.end[1]} MB/s is no measurement")
+    return rate
+
+
+def _stop(run: Reading) -> int | None:
+    """The second in which the clients were told to stop; None if no line is sure of it.
+
+    The first `cleanup` line: no client has ended, and it follows the last `execute` line.
+    """
+    if not run.cleanups or not run.end:
+        return None
+    waiting, second = run.cleanups[0]
+    followed = bool(run.ticks) and second == run.ticks[-1].second + 1
+    return second if waiting == int(run.end[4]) and (followed or second == run.runtime) else None
+
+
+def _failure(run: Reading, rate: float, stop: int | None) -> str:
+    """Why the run failed, although dbench may have ended with status 0."""
+    reasons = []
+    if run.error_count:
+        more = f" (and {run.error_count - 1} more)" if run.error_count > 1 else ""
+        short = "; the file system or a quota is full" if SHORT in run.errors[0] else ""
+        reasons.append(f"dbench reports errors: {run.errors[0]}{more}{short}")
+    if run.end is None:
+        if not run.error_count:
+            reasons.append("the output is cut: the run did not end (no line of the throughput)")
+    elif not run.ticks or rate == 0:
+        limit = "" if run.runtime is None else f" of {run.runtime} s"
+        reasons.append(f"nothing was measured within the time limit{limit}")
+    elif run.cleanups and run.cleanups[-1][0]:
+        reasons.append(f"{run.cleanups[-1][0]} clients died: they never finished their cleanup")
+    elif stop is None:
+        reasons.append("no line tells when the clients stopped: they died, or the line is lost")
+    elif not run.operations:
+        reasons.append("the table of operations is missing")
+    elif run.client_bytes and run.client_operations != _counts(run):
+        reasons.append("the clients' tables of operations do not add up to that of all")
+    if run.runtime is None or (run.ticks and not run.released):
+        reasons.append("the output is damaged: its beginning is missing")
+    if run.damage:
+        reasons.append(f"the output is damaged: {run.damage[0]}")
+    return "; ".join(reasons)
+
+
+def _counts(run: Reading) -> dict[str, int]:
+    """Count of each operation over all clients."""
+    return {name: count for name, (count, _, _) in run.operations.items()}
+
+
+def _marks(run: Reading, rate: float, failure: str) -> None:
+    """Notes for the audits."""
+    if run.barrier:
+        met = run.prepared[1] > 0 and run.prepared[0] == run.prepared[1] and run.released
+        if met:
+            message = (
+                f"dbench says '{BARRIER}', but its semaphore works: number 0 is a valid one, and "
+                f"{run.prepared[0]} of {run.prepared[1]} clients waited for the start together"
+            )
+            run.note("barrier-message", message, run.barrier)
+        else:
+            message = f"dbench says '{BARRIER}', and nothing shows that its clients began together"
+            run.note("unsynchronised", message, run.barrier)
+    if run.warm_up:
+        message = (
+            f"dbench left out its first {run.warm_up} s or more as warm-up; what was done then is "
+            "in no number"
+        )
+        run.note("warm-up", message)
+    elif run.warm_up == 0:
+        run.note("warm-up", "dbench had no warm-up: the start is inside the measured time")
+    if run.end and run.ticks and abs(run.ticks[-1].rate - rate) > 0.006 + rate * 1e-5:
+        message = f"the throughput of {rate:g} MB/s is not the last line's {run.ticks[-1].rate:g}"
+        run.note("contradiction", message)
+    if failure and run.end is None and run.ticks:
+        second = run.ticks[-1].second
+        run.note("recovered", f"cut output: the mean rate of the first {second} s is kept")
+
+
+def _phase(run: Reading, rate: float, stop: int | None, source: str) -> tuple[Phase, ...]:
+    """The phase `mixed`; none if nothing was measured."""
+    seconds = stop or (run.ticks[-1].second if run.ticks else 0)
+    if not seconds or not rate:
+        return ()
+    if rate * MEGABYTE * seconds >= LARGEST:
+        raise ParseError(source, 0, f"{rate:g} MB/s for {seconds} s is no measurement")
+    latencies = [tick.latency for tick in run.ticks if tick.latency is not None]
+    worst = float(run.end[6]) / 1000 if run.end and run.end[6] else max(latencies, default=None)
+    facts: dict[str, object] = {
+        "window": WINDOW,
+        "seconds_uncertainty": 0.5,
+        "throughput_seconds": run.ticks[-1].second if run.ticks else 0,
+        "bytes_are": "throughput x seconds",
+        "operations": {
+            name: {"count": count, "mean_seconds": mean, "max_seconds": largest}
+            for name, (count, mean, largest) in run.operations.items()
+        },
+    }
+    if worst is not None:
+        facts["latency_maximum"] = worst
+    if run.warm_up is not None:
+        facts["warm_up_seconds"] = run.warm_up
+        # the alarm that ends the warm-up prints nothing
+        told = run.warm[-1].second if run.warm else 0
+        facts["warm_up_seconds_seen"] = max(told + 1, run.warm_up) if run.warm_up > 0 else told
+    if run.client_bytes:
+        facts["client_bytes"] = [run.client_bytes[client] for client in sorted(run.client_bytes)]
+    if run.end and run.end[2]:
+        facts["synced"] = True
+    series, blur = _intervals(run.ticks)
+    if series is not None:
+        facts["interval_uncertainty_bytes"] = blur
+    phase = totals(
+        "mixed",
+        seconds,
+        round(rate * MEGABYTE * seconds),
+        sum(_counts(run).values()) if stop else 0,
+        run.error_count,
+        interval=0.0 if series is None else 1.0,
+        interval_bytes=series,
+        errors_by_errno=run.errnos,
+        facts=facts,
+    )
+    return (phase,)
+
+
+def _intervals(ticks: list[Tick]) -> tuple[Integers | None, float]:
+    """Bytes of each second [interval] and their uncertainty; None where too blurred.
+
+    Line k tells the mean rate r_k of k seconds, rounded to 0.01 MB/s: second k moved
+    k r_k - (k-1) r_{k-1}, uncertain by 0.005 (2k - 1) MB.
+    """
+    if len(ticks) < 2 or [tick.second for tick in ticks] != list(range(1, len(ticks) + 1)):
+        return None, 0.0
+    whole = np.array([0.0, *(tick.rate * tick.second for tick in ticks)]) * MEGABYTE
+    moved = np.diff(whole)
+    blur = 0.005 * (2 * len(ticks) - 1) * MEGABYTE
+    if moved.min() < 0 or blur > SERIES_BLUR * moved.mean():
+        return None, 0.0
+    return np.rint(moved).astype(np.int64), blur
+
+
+def recognises(text: str) -> bool:
+    """Whether a text is dbench's, by what it prints first."""
+    return bool(
+        re.search(r"^dbench version \S{1,32} - Copyright", text, re.MULTILINE)
+        or re.search(r"^Running for \d{1,9} seconds with load '", text, re.MULTILINE)
+    )
+
+
+FORMATS: tuple[Format, ...] = (Format("dbench", recognises, parse),)

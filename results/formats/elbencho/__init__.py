@@ -1,0 +1,268 @@
+"""elbencho's CSV of results (`--csvfile`, columns: docs/csv-docs.md of elbencho 2 and 3).
+
+One line is one phase.  Lines of one start of elbencho have the same command and settings and
+form one run; a phase that is there again is another iteration of it if the command says
+`--iterations`, otherwise another run.  The window is that of the last finisher; what was done
+when the first finished is in the facts.  Printed are whole milliseconds, whole MiB and whole
+rates, all rounded down: the window is the middle of what all of them allow.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fsmatrix.results.formats.base import Format, Note, Parsed, ParseError, totals
+from fsmatrix.results.formats.elbencho.line import (
+    MIB,
+    SETTINGS,
+    WHOLE,
+    Count,
+    Line,
+    count_of,
+    window_of,
+)
+from fsmatrix.results.formats.mdtest import joined
+from fsmatrix.results.record import Phase
+
+FIRST_COLUMNS = "ISO date,label,path type,paths,hosts,threads,"
+NEEDED = (
+    "path type",
+    "paths",
+    "file size",
+    "block size",
+    "operation",
+    "time ms [last]",
+    "MiB [last]",
+    "IOPS [last]",
+    "entries [last]",
+    "command",
+)
+NAMES: dict[str, str] = {
+    "WRITE": "write",
+    "READ": "read",
+    "MKDIRS": "mkdir",
+    "RMDIRS": "rmdir",
+    "RMFILES": "remove",
+    "STAT": "stat",
+    "STATDIRS": "stat-directories",
+}
+SKIPPED = frozenset({"SYNC", "DROPCACHE"})  # no work of their own
+WINDOW = "from the common start to the last thread's end; a file is opened and closed inside"
+MIXED = re.compile(r"(RWMIX|MIX-T)\d{1,5}", re.ASCII)
+_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?([+-]\d{4})?", re.ASCII)
+MOST_NOTES = 40
+SECRETS = ("--s3key", "--s3secret", "--s3sessiontoken", "--svcpwfile")
+
+
+def recognises(text: str) -> bool:
+    """Whether one of its lines is elbencho's heading."""
+    return text.startswith(FIRST_COLUMNS) or f"\n{FIRST_COLUMNS}" in text
+
+
+def parse(text: str, source: str) -> list[Parsed]:
+    """One run for each start of elbencho; ParseError if no line can be understood."""
+    if not recognises(text):
+        raise ParseError(source, 0, "not elbencho's CSV: its heading is missing")
+    damage: list[Note] = []
+    lines = list(_lines(text, damage))
+    runs = [_run(group) for group in _groups(lines)]
+    if not runs:
+        why = damage[0].message if damage else "it has no line of results"
+        raise ParseError(source, damage[0].line if damage else 0, why)
+    if damage:
+        first = runs[0]
+        runs[0] = Parsed(**{**vars(first), "notes": (*damage[:MOST_NOTES], *first.notes)})
+    return runs
+
+
+def _lines(text: str, damage: list[Note]) -> Iterator[Line]:
+    """Lines of results under the heading; what is odd goes to `damage`."""
+    columns: list[str] | None = None
+    texts = text.split("\n")
+    previous = ""
+    for number, line in enumerate(texts, 1):
+        line = line.rstrip("\r")
+        if line.startswith(FIRST_COLUMNS):
+            columns = line.split(",")
+            missing = [name for name in NEEDED if name not in columns]
+            if missing or "\ufffd" in line:
+                what = f"without {', '.join(missing)}" if missing else "that is damaged"
+                note = Note("recovered", f"a heading {what}", number)
+                damage.append(note)
+                columns = None
+        elif columns is not None and line.strip():
+            problem = "it is there twice" if line == previous else ""
+            cells = line.split(",")  # elbencho has made blanks of all other commas
+            if not _DATE.fullmatch(cells[0]):
+                problem = "it does not begin with a date"
+            elif len(cells) != len(columns):
+                problem = f"it has {len(cells)} columns, not {len(columns)}"
+            elif any("\ufffd" in cell for cell in (*cells[:1], *cells[2:-1])):
+                problem = "it has characters that are no text"
+            elif number == len(texts) and not line.endswith('" '):
+                problem = "it is cut"
+            if problem:
+                damage.append(Note("recovered", f"a line is left out: {problem}", number))
+            else:
+                previous = line
+                yield Line(number, dict(zip(columns, cells, strict=True)))
+
+
+def _groups(lines: Sequence[Line]) -> Iterator[list[Line]]:
+    """Lines of one start of elbencho."""
+    group: list[Line] = []
+    seen: Counter[str] = Counter()
+    most = 1  # times that one phase may be there
+    for line in lines:
+        operation = line.cells["operation"]
+        if group and (line.settings != group[0].settings or seen[operation] >= most):
+            yield group
+            group, seen = [], Counter()
+        if not group:
+            most = _iterations(line.cells["command"])
+        group.append(line)
+        seen[operation] += 1
+    if group:
+        yield group
+
+
+def _iterations(command: str) -> int:
+    """Of `-i N`, `--iterations N` or `--iterations=N`; 1 without."""
+    words = _argv(command)
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        name, _, value = word.partition("=")
+        value = following if word in ("-i", "--iterations") else value
+        if name in ("-i", "--iterations") and WHOLE.fullmatch(value):
+            return max(1, int(value))
+    return 1
+
+
+def _argv(command: str) -> tuple[str, ...]:
+    """elbencho quotes each argument, and has made a blank of each comma."""
+    try:
+        return tuple(shlex.split(command))
+    except ValueError:
+        return tuple(command.split())
+
+
+def _without_secrets(argv: Sequence[str]) -> Iterator[str]:
+    """elbencho itself leaves out the S3 secret only, and only in one of its spellings."""
+    hidden = False
+    for word in argv:
+        name, equals, _ = word.partition("=")
+        secret = name.startswith(SECRETS)
+        yield "***" if hidden else f"{name}=***" if secret and equals else word
+        hidden = secret and not equals
+
+
+def _run(lines: Sequence[Line]) -> Parsed:
+    first = lines[0]
+    notes: list[Note] = []
+    parts: dict[str, list[Phase]] = {}
+    failure = ""
+    for line in lines:
+        try:
+            phase = _phase(line, notes)
+        except ValueError as error:
+            name = line.cells["operation"][:40]
+            notes.append(Note("left-out", f"{name} is left out: {error}", line.number))
+            failure = f"a phase cannot be used: {name}: {error}"
+            continue
+        if phase is not None:
+            parts.setdefault(phase.name, []).append(phase)
+    argv = _argv(first.cells["command"])
+    hosts, threads = (_number(first, name) for name in ("hosts", "threads"))
+    facts = {"label": first.cells["label"]} if first.cells.get("label") else {}
+    if not parts and not failure:
+        failure = "it has no phase in which something was done"
+    return Parsed(
+        engine="elbencho",
+        version=first.cells.get("version", ""),
+        phases=tuple(joined(phases) for phases in parts.values()),
+        argv=tuple(_without_secrets(argv)),
+        options=_options(first),
+        nodes=hosts,
+        processes=hosts * threads if hosts and threads else None,
+        started=first.cells["ISO date"],
+        failure=failure if not parts else "",
+        notes=tuple(notes[:MOST_NOTES]),
+        facts=facts,
+    )
+
+
+def _number(line: Line, column: str) -> int | None:
+    cell = line.cells.get(column, "")
+    return int(cell) if WHOLE.fullmatch(cell) else None
+
+
+def _options(line: Line) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for column, name in SETTINGS.items():
+        cell = line.cells.get(column, "")
+        if WHOLE.fullmatch(cell):
+            flag = name in ("direct", "rand", "trunc")
+            options[name] = bool(int(cell)) if flag else int(cell)
+        elif cell:
+            options[name] = cell
+    return options
+
+
+def _phase(line: Line, notes: list[Note]) -> Phase | None:
+    """None for what is no work; ValueError for what cannot be."""
+    operation = line.cells["operation"]
+    if operation in SKIPPED:
+        return None
+    plain = operation.partition("+")[0]  # "WRITE+s": files are looked at when written
+    name = "mixed" if MIXED.fullmatch(plain) else NAMES.get(plain, plain.lower())
+    if not re.fullmatch(r"[a-z][a-z_-]{1,30}", name):
+        raise ValueError(f"{operation[:40]!r} is no phase")
+    kinds = ("", "rwmix read ") if name == "mixed" else ("",)
+    counts = [count_of(line, kind) for kind in kinds]
+    low, high = window_of(line, counts)
+    if not high > 0:
+        raise ValueError("its time is 0")
+    if high - low > 0.02 * high:
+        text = f"the window is between {low:.6f} and {high:.6f} s: rates are good to 1 % at best"
+        notes.append(Note("coarse-time", text, line.number, name))
+    seconds = (low + high) / 2
+    bytes_ = sum(count.bytes for count in counts)
+    if any(not count.exact for count in counts):
+        text = "elbencho prints whole MiB: bytes are rounded down"
+        notes.append(Note("rounded-bytes", text, line.number, name))
+    operations = sum(count.operations(name, seconds) for count in counts)
+    return totals(name, seconds, bytes_, operations, facts=_facts(line, counts, kinds))
+
+
+def _facts(line: Line, counts: Sequence[Count], kinds: Sequence[str]) -> dict[str, Any]:
+    """What was done when the first thread finished, and latencies in seconds."""
+    facts: dict[str, Any] = {"window": WINDOW, "first_done_seconds": _first(line)}
+    if counts[0].entries:
+        facts["entries"] = sum(count.entries for count in counts)
+    for column, name, unit in (
+        ("MiB/s [first]", "first_done_bytes_per_second", MIB),
+        ("IOPS [first]", "first_done_operations_per_second", 1),
+        ("entries/s [first]", "first_done_entries_per_second", 1),
+    ):
+        values = [line.whole(kind + column) for kind in kinds]
+        if any(values):
+            facts[name] = sum(values) * unit
+    if len(kinds) > 1:
+        facts["write_bytes"], facts["read_bytes"] = (count.bytes for count in counts)
+    for what, name in (("Ent lat us", "entry_latency"), ("IO lat us", "latency")):
+        for kind, mark in zip(kinds, ("", "_read"), strict=False):
+            cells = [line.whole(f"{kind}{what} [{part}]") for part in ("min", "avg", "max")]
+            if any(cells):
+                values_ = (value / 1e6 for value in cells)
+                facts[name + mark] = dict(zip(("minimum", "mean", "maximum"), values_, strict=True))
+    return facts
+
+
+def _first(line: Line) -> float:
+    return line.whole("time ms [first]") / 1000
+
+
+FORMATS: tuple[Format, ...] = (Format("elbencho-csv", recognises, parse),)

@@ -1,0 +1,260 @@
+"""fio's JSON (`--output-format=json` or `json+`, fio 3.0 and newer): one run per reporting group.
+
+A worker is a job.  Its window is fio's runtime: from the loop's begin (opening files included)
+to the last completion, a final fsync (end_fsync) included, closing not.  Where all jobs tell
+their `job_start` (3.36 and newer) the windows stand on one clock; otherwise every window
+begins at 0 and `facts["window_source"]` is "runtime" until logs tell more (logs.py).
+Latencies are fio's completion latencies (clat); means of slat, clat and lat are in the facts.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from fsmatrix.results.formats.base import Format, Note, Parsed, ParseError
+from fsmatrix.results.formats.fio.documents import MARK, Document, documents
+from fsmatrix.results.formats.fio.job import (
+    DIRECTIONS,
+    DamagedError,
+    Job,
+    is_set,
+    job_of,
+    seconds_of,
+    size_of,
+)
+from fsmatrix.results.formats.fio.options import told_options, traps
+from fsmatrix.results.formats.fio.phase import phase_of
+
+MOST_NOTES = 20
+_SAID = re.compile(r"^(?:fio|note|warning):? ?[^\n]+", re.M | re.I)
+EARLY = 0.98  # of the asked runtime; below it a time_based job ended early
+
+
+def parse(text: str, source: str) -> list[Parsed]:
+    """Every reporting group of every document is a run; ParseError if there is none."""
+    runs = []
+    for document in _final(documents(text, source)):
+        runs += _runs(document, source)
+    warnings = _warnings(text)
+    return [replace(run, notes=(*run.notes, *warnings)) for run in runs]
+
+
+def _warnings(text: str) -> list[Note]:
+    """What fio says beside its JSON, each once."""
+    found: dict[str, int] = {}
+    line, position = 1, 0
+    for match in _SAID.finditer(text):
+        line += text.count("\n", position, match.start())
+        position = match.start()
+        found.setdefault(match[0].strip()[:300], line)
+        if len(found) == MOST_NOTES:
+            break
+    return [Note("warning", said, number) for said, number in found.items()]
+
+
+FORMATS: tuple[Format, ...] = (
+    Format("fio json", lambda text: MARK.search(text) is not None, parse),
+)
+
+
+def _final(found: Sequence[Document]) -> list[Document]:
+    """Without those that --status-interval printed on the way, and without doubles."""
+    kept: list[Document] = []
+    for document in found:
+        if kept and _goes_on(kept[-1], document):
+            kept.pop()
+        kept.append(document)
+    return kept
+
+
+def _goes_on(before: Document, after: Document) -> bool:
+    """Whether `after` is a later state of the same run (or the same text again)."""
+    if len(before.jobs) != len(after.jobs) or before.damage or after.damage:
+        return before.damage != "" and before.jobs == after.jobs[: len(before.jobs)]
+    if before.jobs == after.jobs:
+        return True
+    if any(
+        a.get("jobname") != b.get("jobname") for a, b in zip(before.jobs, after.jobs, strict=True)
+    ):
+        return False
+    starts = [[job.get("job_start") for job in document.jobs] for document in (before, after)]
+    if any(starts[0]):
+        return starts[0] == starts[1]
+    passed = [_number(document.header.get("timestamp_ms")) for document in (before, after)]
+    longest = [_longest(document) for document in (before, after)]
+    grown = longest[1] - longest[0]
+    return grown > 0 and abs(grown - (passed[1] - passed[0])) <= 100
+
+
+def _longest(document: Document) -> float:
+    return max(
+        (
+            _number(job[kind].get("runtime"))
+            for job in document.jobs
+            for kind in DIRECTIONS
+            if isinstance(job.get(kind), Mapping)
+        ),
+        default=0.0,
+    )
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int) and 0 <= value < 1 << 53 else 0.0
+
+
+# -- runs ------------------------------------------------------------------------------------
+def _runs(document: Document, source: str) -> list[Parsed]:
+    version = str(document.header.get("fio version", "")).removeprefix("fio-")
+    if version.startswith(("1.", "2.")):
+        raise ParseError(source, document.line, f"fio {version[:20]}: needs fio 3.0 or newer")
+    common = document.header.get("global options")
+    common = common if isinstance(common, Mapping) else {}
+    jobs, damages = [], [document.damage] if document.damage else []
+    for number, data in zip(document.numbers, document.jobs, strict=True):
+        if data.get("jobname") == "All clients":  # the sum that fio's client mode adds
+            continue
+        try:
+            jobs.append(job_of(data, number, common))
+        except DamagedError as error:
+            damages.append(f"job {number} is left out: {error}")
+    if not jobs:
+        reason = "; ".join(damages) or "it has no job"
+        raise ParseError(source, document.line, f"fio's JSON gives no result: {reason}")
+    groups = sorted({job.group for job in jobs})
+    return [
+        _run(document, version, [job for job in jobs if job.group == group], damages)
+        for group in groups
+    ]
+
+
+def _run(document: Document, version: str, jobs: Sequence[Job], damages: Sequence[str]) -> Parsed:
+    notes = [*document.notes, *(Note("recovered", text, document.line) for text in damages)]
+    for job in jobs:
+        notes += _job_notes(job)
+    merged = _merged_by_fio(jobs)
+    if merged:
+        notes.append(Note("group-reporting", merged))
+    printed = _number(document.header.get("timestamp_ms")) / 1000.0
+    starts = [job.start for job in jobs if job.kind]
+    known = all(_plausible(job, printed) for job in jobs if job.kind)
+    if not known and any(starts):
+        notes.append(Note("contradiction", "job_start does not fit the time of the output"))
+    kinds = list(dict.fromkeys(job.kind for job in jobs if job.kind))
+    phases = [
+        phase_of(kind, [job for job in jobs if job.kind == kind], min(starts) if known else 0.0)
+        for kind in kinds
+    ]
+    notes += traps(jobs)
+    hosts = sorted({job.host for job in jobs if job.host})
+    return Parsed(
+        engine="fio",
+        version=version,
+        phases=tuple(phases),
+        options=told_options(jobs),
+        nodes=len(hosts) or None,
+        processes=None if merged else len(jobs),
+        started=_iso(min(starts)) if known and starts else "",
+        failure=_failure(jobs, damages),
+        notes=tuple(list(dict.fromkeys(notes))[:MOST_NOTES]),
+        facts={
+            "printed": printed,  # Unix time of the output
+            "groupid": jobs[0].group,
+            "job_options": [dict(job.options) for job in jobs[:1]],
+        },
+    )
+
+
+def _plausible(job: Job, printed: float) -> bool:
+    """Whether job_start is told and fits the time at which the output was made."""
+    if job.start <= 0:
+        return False
+    return not printed or job.start + job.seconds <= printed + 1.0
+
+
+def _job_notes(job: Job) -> list[Note]:
+    notes = []
+    for direction in job.directions:
+        phase = job.kind
+        notes += [
+            Note("contradiction", f"job {job.name}: {p}", phase=phase) for p in direction.problems
+        ]
+        if direction.short:
+            text = f"job {job.name}: {direction.short} {direction.kind}s moved less than asked"
+            notes.append(Note("short-ios", text, phase=phase))
+        if direction.dropped:
+            text = f"job {job.name}: {direction.dropped} {direction.kind}s were dropped"
+            notes.append(Note("dropped-ios", text, phase=phase))
+    if job.left_out:
+        text = f"job {job.name}: its {job.left_out} verified the writes and is left out"
+        notes.append(Note("verify-reads", text, phase=job.kind))
+    asked = seconds_of(job.options.get("runtime", ""))
+    if asked and _time_based(job) and job.kind and job.seconds < EARLY * asked:
+        text = f"job {job.name} ran {job.seconds:g} s of the {asked:g} s it was asked to"
+        notes.append(Note("ended-early", text, phase=job.kind))
+    ramp = seconds_of(job.options.get("ramp_time", "")) or 0.0
+    shortest = min(job.seconds, asked) if asked else job.seconds
+    if ramp and job.kind and shortest < ramp:
+        text = (
+            f"job {job.name}: the window of {shortest:g} s is shorter than its ramp of {ramp:g} s"
+        )
+        notes.append(Note("window-in-ramp", text, phase=job.kind))
+    return notes
+
+
+def _time_based(job: Job) -> bool:
+    """Told, or shown by more bytes than its size (fio does not tell a flag without a value)."""
+    size = size_of(job.options.get("size", ""), job.options.get("kb_base", ""))
+    looped = size is not None and sum(d.bytes for d in job.directions) > size
+    return is_set(job.options, "time_based") or (looped and "loops" not in job.options)
+
+
+def _merged_by_fio(jobs: Sequence[Job]) -> str:
+    """What group_reporting merged: the workers' own times and bytes are lost."""
+    if any(is_set(job.options, "group_reporting") for job in jobs):
+        return "group_reporting: the jobs of the group are one worker, their own windows are lost"
+    seen = Counter(job.name for job in jobs)
+    for job in jobs:
+        asked = job.options.get("numjobs", "1")
+        if asked.isdigit() and len(asked) < 9 and not job.host and seen[job.name] < int(asked):
+            return (
+                f"job {job.name}: {seen[job.name]} of numjobs={asked} in the output: "
+                "merged by group_reporting, or missing"
+            )
+    return ""
+
+
+def _failure(jobs: Sequence[Job], damages: Sequence[str]) -> str:
+    texts = list(damages)
+    for job in jobs:
+        if job.error:
+            texts.append(f"job {job.name} ({job.number}) failed: error {error_text(job.error)}")
+        elif job.ignored_errors:
+            texts.append(
+                f"job {job.name} ({job.number}) went on after {job.ignored_errors} errors, "
+                f"the first: {error_text(job.first_error)}"
+            )
+    layout = any(is_set(job.options, "create_only") for job in jobs)
+    if not texts and not layout and not any(job.kind for job in jobs):
+        texts.append("no job moved any data")
+    more = f"; and {len(texts) - 3} more" if len(texts) > 3 else ""
+    return "; ".join(texts[:3]) + more
+
+
+def error_text(number: int) -> str:
+    """fio's error number with its name and text: "28 (ENOSPC: No space left on device)"."""
+    name = errno.errorcode.get(number)
+    return f"{number} ({name}: {os.strerror(number)})" if name else str(number)
+
+
+def _iso(seconds: float) -> str:
+    """UTC, ISO 8601; empty for a time that no calendar has."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return ""

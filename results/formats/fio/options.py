@@ -1,0 +1,78 @@
+"""What fio's output tells of its options, and which traps they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fsmatrix.results.formats.base import Note
+from fsmatrix.results.formats.fio.job import Job, is_set, seconds_of, size_of
+
+MIB = 1 << 20
+LARGEST_OBJECT = 128 * MIB  # of RADOS: osd_max_object_size
+FEWEST_OBJECTS = 64
+_SIZES = ("bs", "size")
+_NUMBERS = ("iodepth", "rwmixread", "nrfiles", "fsync", "fdatasync")
+_FLAGS = ("direct", "end_fsync", "norandommap", "thread")
+_TIMES = ("runtime", "ramp_time")
+_WORDS = ("rw", "ioengine")
+_ALIASES = {
+    "readwrite": "rw",
+    "blocksize": "bs",
+    "timeout": "runtime",
+    "nr_files": "nrfiles",
+}
+
+
+def told_options(jobs: Sequence[Job]) -> dict[str, Any]:
+    """Options that all jobs share, in the words of the workload; what is not told is absent."""
+    every = [_typed(job.options) for job in jobs]
+    return {
+        key: value
+        for key, value in every[0].items()
+        if all(key in one and one[key] == value for one in every)
+    }
+
+
+def _typed(options: Mapping[str, str]) -> dict[str, Any]:
+    given = {_ALIASES.get(key, key): value for key, value in options.items()}
+    base = given.get("kb_base", "")
+    found: dict[str, Any] = {}
+    for key in _SIZES:
+        if (size := size_of(given.get(key, ""), base)) is not None:
+            found[key] = size
+    for key in _NUMBERS:
+        if given.get(key, "").isdecimal() and len(given[key]) < 16:
+            found[key] = int(given[key])
+    for key in _TIMES:
+        if (seconds := seconds_of(given.get(key, ""))) is not None:
+            found[key] = seconds
+    found |= {key: is_set(given, key) for key in _FLAGS if key in given}
+    return found | {key: given[key] for key in _WORDS if key in given}
+
+
+def traps(jobs: Sequence[Job]) -> list[Note]:
+    """What makes fio's numbers with these options doubtful."""
+    notes = []
+    for job in jobs:
+        if job.options.get("ioengine") == "rados" and job.kind and (found := _rados(job)):
+            text = f"job {job.name} on rados: {'; '.join(found)}; fio ignores completion errors"
+            notes.append(Note("rados-phantom", text, phase=job.kind))
+    return list(dict.fromkeys(notes))
+
+
+def _rados(job: Job) -> list[str]:
+    options = _typed(job.options)
+    objects = options.get("nrfiles", 1)
+    found = []
+    if objects < FEWEST_OBJECTS:
+        found.append(f"nrfiles={objects}: with fewer than {FEWEST_OBJECTS} objects few OSDs work")
+    size = options.get("size")
+    if size is None:
+        found.append("the size of its objects is not told")
+    elif objects and size / objects > LARGEST_OBJECT:
+        found.append(f"objects of {size // objects} bytes are above the limit of 128 MiB")
+    reads = any(direction.kind != "write" for direction in job.directions)
+    if reads and job.options.get("touch_objects", "1") != "0":
+        found.append("reads without touch_objects=0: objects never written were made empty")
+    return found

@@ -1,0 +1,98 @@
+"""From fio's jobs to one phase: arrays over workers, histograms added, facts."""
+
+from __future__ import annotations
+
+import errno
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fsmatrix.results.formats.fio.job import Direction, Job, is_set
+from fsmatrix.results.record import Integers, Latency, Phase
+
+START_UNCERTAINTY = 0.002  # job_start and runtime are whole milliseconds
+WINDOW = "begin of the job's loop (open included) to its last completion; close left out"
+
+
+def phase_of(name: str, jobs: Sequence[Job], began: float) -> Phase:
+    """`began`: Unix time of zero; 0 = the jobs' windows are not on one clock."""
+    start = np.array([job.start - began if began else 0.0 for job in jobs])
+    every = [direction for job in jobs for direction in job.directions]
+    kinds = list(dict.fromkeys(direction.kind for direction in every))
+    facts: dict[str, Any] = {
+        "window": WINDOW,
+        "window_source": "job_start" if began else "runtime",
+        "synced": all(_synced(job) for job in jobs),
+        "workers": [{"job": job.name, "number": job.number, "host": job.host} for job in jobs],
+        "latency": {kind: _means([d for d in every if d.kind == kind]) for kind in kinds},
+    }
+    if name == "mixed" and kinds != ["mixed"]:
+        facts["directions"] = {
+            kind: {
+                "bytes": sum(d.bytes for d in every if d.kind == kind),
+                "operations": sum(d.operations for d in every if d.kind == kind),
+            }
+            for kind in kinds
+        }
+    errors = [max(job.ignored_errors, int(job.error != 0)) for job in jobs]
+    by_errno = Counter(
+        errno.errorcode.get(number, str(number))
+        for job in jobs
+        if (number := job.error or job.first_error)
+    )
+    return Phase(
+        name=name,
+        start=start,
+        end=start + np.array([job.seconds for job in jobs]),
+        bytes=_whole([sum(d.bytes for d in job.directions) for job in jobs]),
+        operations=_whole([sum(d.operations for d in job.directions) for job in jobs]),
+        errors=_whole(errors),
+        latency={kind: found for kind in kinds if (found := _added(every, kind)) is not None},
+        began=began,
+        clock_uncertainty=START_UNCERTAINTY if began else 0.0,
+        errors_by_errno=dict(by_errno),
+        facts=facts,
+    )
+
+
+def _whole(values: Sequence[int]) -> Integers:
+    return np.array(values, dtype=np.int64)
+
+
+def _synced(job: Job) -> bool:
+    """Whether the data was synced inside the window."""
+    if is_set(job.options, "end_fsync"):
+        return True
+    return any(job.options.get(name) == "1" for name in ("fsync", "fdatasync"))
+
+
+def _added(every: Sequence[Direction], kind: str) -> Latency | None:
+    """Histograms of all jobs, bin by bin; None if one of them has none."""
+    found = [direction.latency for direction in every if direction.kind == kind]
+    whole = [latency for latency in found if latency is not None]
+    if len(whole) != len(found):
+        return None
+    return Latency(
+        counts=np.sum([latency.counts for latency in whole], axis=0, dtype=np.int64),
+        total=sum(latency.total for latency in whole),
+        minimum=min(latency.minimum for latency in whole),
+        maximum=max(latency.maximum for latency in whole),
+    )
+
+
+def _means(directions: Sequence[Direction]) -> dict[str, dict[str, float]]:
+    """Means, minima and maxima over jobs; a mean weighs by its number of operations."""
+    found = {}
+    for name in ("clat", "slat", "lat"):
+        given = [d.means[name] for d in directions if "N" in d.means.get(name, {})]
+        count = sum(one["N"] for one in given)
+        if count and len(given) == len(directions):
+            found[name] = {
+                "mean": sum(one["mean"] * one["N"] for one in given) / count,
+                "min": min(one["min"] for one in given),
+                "max": max(one["max"] for one in given),
+                "N": count,
+            }
+    return found

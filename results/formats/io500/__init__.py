@@ -1,0 +1,260 @@
+"""IO500: its summary alone, or the directory of a run with the outputs of IOR and mdtest.
+
+A phase keeps IO500's name.  Its bytes, operations and window are those of IOR's or mdtest's
+own output where that is there; otherwise they come from result.txt (time, number of files).
+The summary alone tells a rate and the time of the whole phase, start-up included: bytes or
+operations are then rate x time, which leaves the rate as printed, and marked so.
+"""
+
+from __future__ import annotations
+
+import configparser
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fsmatrix.results.formats import ior, mdtest
+from fsmatrix.results.formats.base import Format, Note, Parsed, ParseError, totals
+from fsmatrix.results.formats.io500.score import BANDWIDTHS, GIB, KILO, RATES
+from fsmatrix.results.formats.io500.text import (
+    Entry,
+    Scores,
+    Summary,
+    is_result,
+    is_summary,
+    read_result,
+    read_summary,
+)
+from fsmatrix.results.metrics import bandwidth, iops
+from fsmatrix.results.record import Phase
+
+SUMMARY, RESULT, CONFIG = "result_summary.txt", "result.txt", "config.ini"
+MOST_NOTES = 60
+HALF_DIGIT = 5e-7  # scores have six decimals
+SAME = 2e-3  # relative: IOR prints times with six decimals and fast ones are short
+MDTEST_PHASES = {"write": "create", "stat": "stat", "read": "read", "delete": "remove"}
+CUT = "the output is cut"  # IO500 closes IOR's output before its end: that is usual there
+
+
+def recognises(text: str) -> bool:
+    """Whether it is result_summary.txt (or IO500's standard output) or result.txt."""
+    return is_summary(text) or is_result(text)
+
+
+def parse(text: str, source: str) -> list[Parsed]:
+    """The run of which `text` is result_summary.txt or result.txt; ParseError otherwise."""
+    name = SUMMARY if is_summary(text) else RESULT
+    return [parse_directory({name: text}, source)]
+
+
+def parse_directory(files: Mapping[str, str], source: str) -> Parsed:
+    """One run from the texts of its directory by name ("result.txt", "ior-easy-write.txt").
+
+    ParseError where no phase can be understood.
+    """
+    summary = read_summary(files.get(SUMMARY, ""), source)
+    result = read_result(files.get(RESULT, ""))
+    run = _Run(files, source, summary, result)
+    phases = run.phases()
+    if not phases and not run.entries:
+        raise ParseError(source, 0, "no result of any phase of IO500")
+    scores = summary.scores or result.scores
+    told = summary.version or result.version
+    return Parsed(
+        engine="io500",
+        version=told.removeprefix("io500-"),
+        phases=phases,
+        nodes=run.nodes,
+        processes=result.processes or run.processes,
+        started=result.details.get("run", {}).get("t_start", ""),
+        failure=run.failure(scores, phases),
+        notes=tuple([*run.judged(scores), *run.notes][:MOST_NOTES]),
+        facts=run.facts(scores),
+    )
+
+
+@dataclass
+class _Run:
+    files: Mapping[str, str]
+    source: str
+    summary: Summary
+    result: Summary
+    notes: list[Note] = field(default_factory=list)
+    nodes: int | None = None
+    processes: int | None = None
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def entries(self) -> dict[str, Entry]:
+        """Every phase that one of the two files tells of."""
+        return self.result.entries | self.summary.entries
+
+    def phases(self) -> tuple[Phase, ...]:
+        """Those that were run and are understood."""
+        for torn in (self.summary.torn, self.result.torn):
+            for name, line in torn.items():
+                text = f"{name} is there twice and differs, or is damaged: it is left out"
+                self.notes.append(Note("left-out", text, line, name))
+        torn_names = self.summary.torn.keys() | self.result.torn.keys()
+        found = (
+            self._phase(entry)
+            for name, entry in self.entries.items()
+            if entry.score > 0 and name not in torn_names
+        )
+        return tuple(phase for phase in found if phase is not None)
+
+    def _phase(self, entry: Entry) -> Phase | None:
+        other = self.result.entries.get(entry.name, entry)
+        if abs(other.score - entry.score) > 3 * HALF_DIGIT:
+            text = f"{SUMMARY} says {entry.score} {entry.unit}, {RESULT} says {other.score}"
+            self._contradiction(entry, text)
+            return None
+        phase = self._own(entry) or self._detailed(entry) or self._derived(entry)
+        if phase is None:
+            return None
+        rate = bandwidth(phase) / GIB if entry.unit == "GiB/s" else iops(phase) / KILO
+        if not abs(rate - entry.score) <= SAME * entry.score + 2 * HALF_DIGIT:
+            text = f"{entry.name}.txt gives {rate:.6g} {entry.unit}, IO500 says {entry.score}"
+            self._contradiction(entry, text)
+            return None
+        facts = {
+            **phase.facts,
+            "score": entry.score,
+            "unit": entry.unit,
+            "scored": entry.scored,
+            "seconds_of_all": entry.seconds,
+        }
+        return replace(phase, name=entry.name, facts=facts)
+
+    def _contradiction(self, entry: Entry, text: str) -> None:
+        self.notes.append(Note("contradiction", f"{text}: left out", entry.line, entry.name))
+
+    def _own(self, entry: Entry) -> Phase | None:
+        """From IOR's or mdtest's own output."""
+        text = self.files.get(f"{entry.name}.txt")
+        program, _, rest = entry.name.partition("-")
+        if not text or program not in ("ior", "mdtest"):
+            return None
+        name = rest.rpartition("-")[2]
+        where = f"{self.source}/{entry.name}.txt"
+        try:
+            if program == "ior":
+                runs = ior.parse(text, where)
+            else:
+                ranks = self.files.get(f"{entry.name}.csv", "")
+                runs = mdtest.parse_with_ranks(text, ranks, where)
+                name = MDTEST_PHASES.get(name, name)
+        except ParseError as error:
+            self.notes.append(Note("recovered", str(error)[:300], 0, entry.name))
+            return None
+        run = runs[0]
+        if run.failure and not run.failure.startswith(CUT):
+            self.failures.append(f"{entry.name}: {run.failure}")
+        self.nodes, self.processes = run.nodes or self.nodes, run.processes or self.processes
+        found = [phase for phase in run.phases if phase.name == name]
+        for note in run.notes:
+            if note.phase in ("", name):
+                self.notes.append(replace(note, phase=entry.name))
+        return found[0] if len(found) == 1 else None
+
+    def _detailed(self, entry: Entry) -> Phase | None:
+        """From result.txt: mdtest's time, or the number of files that find saw."""
+        details = self.result.details.get(entry.name, {})
+        if entry.unit != "kIOPS" or entry.name not in self.result.entries:
+            return None
+        rate = entry.score * KILO
+        if (files := details.get("total-files", "")) and files.isdecimal():
+            count = int(files[:18])
+            return totals(entry.name, count / rate, operations=count) if count else None
+        try:
+            seconds = float(details.get("time", ""))
+        except ValueError:
+            return None
+        if not 0 < seconds < 1e9:
+            return None
+        return totals(entry.name, seconds, operations=round(rate * seconds))
+
+    def _derived(self, entry: Entry) -> Phase | None:
+        """Rate as printed; the amounts follow from the time of the whole phase."""
+        whole = GIB if entry.unit == "GiB/s" else KILO
+        amount = round(entry.score * whole * entry.seconds)
+        if not 0 < amount < 1 << 62:
+            text = f"{entry.score} {entry.unit} in {entry.seconds} s: the time has too few digits"
+            self.notes.append(Note("left-out", text, entry.line, entry.name))
+            return None
+        seconds = amount / (entry.score * whole)
+        what = "bytes" if entry.unit == "GiB/s" else "operations"
+        text = f"{what} are the printed rate x the time of the whole phase; only the rate is known"
+        self.notes.append(Note("derived-amount", text, entry.line, entry.name))
+        if what == "bytes":
+            return totals(entry.name, seconds, amount)
+        return totals(entry.name, seconds, operations=amount)
+
+    # -- the run as a whole ----------------------------------------------------------------
+    def recomputed(self) -> Scores:
+        """By IO500's rule: geometric means over what is above zero."""
+        means = []
+        for names in (BANDWIDTHS, RATES):
+            known = [self.entries[name].score for name in names if name in self.entries]
+            positive = [score for score in known if score > 0]
+            means.append(statistics.geometric_mean(positive) if positive else 0.0)
+        return Scores(means[0], means[1], (means[0] * means[1]) ** 0.5, invalid=False)
+
+    def judged(self, scores: Scores | None) -> list[Note]:
+        """Notes on the score and on what makes the run invalid."""
+        notes = [
+            Note("invalid-run", text, line, phase)
+            for text, line, phase in (*self.result.invalid, *self.summary.invalid)
+        ]
+        told = {note.phase for note in notes}
+        for entry in self.entries.values():
+            if entry.invalid and entry.name not in told:
+                text = f"IO500 calls {entry.name} invalid"
+                notes.append(Note("invalid-run", text, entry.line, entry.name))
+        if scores is None:
+            return notes
+        if scores.invalid:
+            notes.insert(0, Note("invalid-run", "IO500 calls its score invalid"))
+        again = self.recomputed()
+        digits = sum(HALF_DIGIT / e.score for e in self.entries.values() if e.score > 0)
+        for name in ("bandwidth", "rate", "total"):
+            printed, own = getattr(scores, name), getattr(again, name)
+            if abs(printed - own) > printed * digits + 2 * HALF_DIGIT:
+                text = f"the printed score ({name}) is {printed}, its phases give {own:.6f}"
+                notes.insert(0, Note("contradiction", text))
+        return notes
+
+    def failure(self, scores: Scores | None, phases: tuple[Phase, ...]) -> str:
+        """Why the run failed; empty if it did not."""
+        if self.failures:
+            return "; ".join(self.failures)
+        if scores is None:
+            return f"{CUT} or the run did not finish: there is no line [SCORE ]"
+        return "" if phases else "no phase of it has a usable result"
+
+    def facts(self, scores: Scores | None) -> dict[str, Any]:
+        """Scores, printed and recomputed, mode, and the configuration."""
+        facts: dict[str, Any] = {"mode": self.summary.mode or self.result.mode}
+        if scores is not None:
+            facts["scores"] = dict(vars(scores))
+            again = self.recomputed()
+            facts["scores_recomputed"] = {
+                name: getattr(again, name) for name in ("bandwidth", "rate", "total")
+            }
+        if config := _configuration(self.files.get(CONFIG, "")):
+            facts["configuration"] = config
+        return facts
+
+
+def _configuration(text: str) -> dict[str, dict[str, str]]:
+    """config.ini as a dict; empty if it cannot be read."""
+    parser = configparser.ConfigParser(interpolation=None, strict=False, allow_no_value=True)
+    try:
+        parser.read_string(text)
+    except configparser.Error:
+        return {}
+    return {name: {k: v or "" for k, v in parser[name].items()} for name in parser.sections()}
+
+
+FORMATS: tuple[Format, ...] = (Format("io500-summary", recognises, parse),)

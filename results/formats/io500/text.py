@@ -1,0 +1,175 @@
+"""What IO500 writes about a run: result_summary.txt and result.txt, line by line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from fsmatrix.results.formats.base import ParseError
+from fsmatrix.results.formats.io500.score import PHASES
+
+_VALUE = r"(\d{1,18}\.\d{1,9})"
+_INVALID = r"( \[INVALID\])?"
+_PHASE = re.compile(
+    rf"\[(RESULT|      )\] +([A-Za-z0-9-]{{1,40}}) +{_VALUE} (GiB/s|kIOPS) *: time {_VALUE} seconds"
+    rf"{_INVALID}",
+    re.ASCII,
+)
+_SCORE = re.compile(
+    rf"\[SCORE ?\] Bandwidth {_VALUE} GiB/s : IOPS {_VALUE} kiops : TOTAL {_VALUE}{_INVALID}",
+    re.ASCII,
+)
+_VERSION = re.compile(r"IO500 version (\S{1,80}) \((\w{1,20})\)")
+_SECTION = re.compile(r"\[([A-Za-z0-9-]{1,40})\]", re.ASCII)
+_PAIR = re.compile(r"([A-Za-z][\w-]{0,40}) *= (.*)", re.ASCII)
+_COMMAS = re.compile(r"^\[(RESULT|SCORE ?|      )\].* \d+,\d+ ", re.ASCII)
+_PRINTED = re.compile(rf"{_VALUE}{_INVALID}", re.ASCII)
+NO_PHASES = frozenset({"run", "SCORE", "SCOREX"})
+_ANNOUNCED = ("ERROR INVALID", "score-is-invalid")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One phase as IO500 prints it."""
+
+    name: str
+    score: float  # in `unit`
+    unit: str  # GiB/s, kIOPS
+    seconds: float  # of the whole phase, start-up and preparation included
+    scored: bool
+    invalid: bool
+    line: int
+
+
+@dataclass(frozen=True)
+class Scores:
+    """GiB/s, thousands of operations per second, and the score."""
+
+    bandwidth: float
+    rate: float
+    total: float
+    invalid: bool
+
+
+@dataclass
+class Summary:
+    """A run as one of the two files tells it.  What is there twice and differs is in `torn`."""
+
+    entries: dict[str, Entry] = field(default_factory=dict)
+    torn: dict[str, int] = field(default_factory=dict)
+    scores: Scores | None = None
+    version: str = ""
+    mode: str = ""
+    processes: int | None = None
+    started: str = ""
+    details: dict[str, dict[str, str]] = field(default_factory=dict)  # section -> key -> value
+    invalid: list[tuple[str, int, str]] = field(default_factory=list)  # text, line, phase
+
+    def add(self, entry: Entry) -> None:
+        """Keep it; two that differ are both given up."""
+        known = self.entries.get(entry.name)
+        if known is None and entry.name not in self.torn:
+            self.entries[entry.name] = entry
+        elif known is None or (known.score, known.seconds) != (entry.score, entry.seconds):
+            self.entries.pop(entry.name, None)
+            self.torn[entry.name] = entry.line
+
+    def add_scores(self, scores: Scores, line: int) -> None:
+        """As `add`."""
+        if "SCORE" in self.torn or (self.scores is not None and self.scores != scores):
+            self.scores, self.torn["SCORE"] = None, line
+        else:
+            self.scores = scores
+
+
+def is_summary(text: str) -> bool:
+    """result_summary.txt, or what IO500 prints."""
+    return any(_PHASE.fullmatch(line) for _, line in _lines(text) if line.startswith("["))
+
+
+def is_result(text: str) -> bool:
+    """result.txt."""
+    sections = {match[1] for match in _sections(text)}
+    return bool(sections & set(PHASES)) and "\nscore" in text
+
+
+def _sections(text: str) -> Iterator[re.Match[str]]:
+    for _, line in _lines(text):
+        if line.startswith("[") and (match := _SECTION.fullmatch(line)):
+            yield match
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(text.split("\n"), 1):
+        yield number, line.rstrip()
+
+
+def read_summary(text: str, source: str) -> Summary:
+    """result_summary.txt; ParseError for decimal commas."""
+    found = Summary()
+    for number, line in _lines(text):
+        if phase := _PHASE.fullmatch(line):
+            mark, name, score, unit, seconds, invalid = phase.groups()
+            entry = Entry(
+                name, float(score), unit, float(seconds), mark == "RESULT", bool(invalid), number
+            )
+            found.add(entry)
+        elif score_line := _SCORE.fullmatch(line):
+            bandwidth, rate, total, invalid = score_line.groups()
+            scores = Scores(float(bandwidth), float(rate), float(total), bool(invalid))
+            found.add_scores(scores, number)
+        elif version := _VERSION.fullmatch(line):
+            found.version, found.mode = version.groups()
+        elif _COMMAS.match(line):
+            raise ParseError(source, number, f"decimal commas: {line[:80]!r}; run it in LC_ALL=C")
+        elif any(word in line for word in _ANNOUNCED):
+            found.invalid.append((line.strip()[:300], number, ""))
+    return found
+
+
+def read_result(text: str) -> Summary:
+    """result.txt: sections, their pairs, and why the run is invalid."""
+    found = Summary()
+    section = ""  # none, or unknown since a line that is neither pair nor remark
+    places: dict[str, int] = {}
+    for number, line in _lines(text):
+        if head := _SECTION.fullmatch(line):
+            section = head[1]
+            if section in places:
+                found.torn[section] = number
+            places[section] = number
+        elif any(word in line for word in _ANNOUNCED):
+            reason = line.split("INVALID", 1)[-1].strip() or line.strip()
+            found.invalid.append((reason[:300], number, section if section in PHASES else ""))
+        elif line and not line.startswith(";") and not _PAIR.fullmatch(line):
+            section = ""
+        elif section and (pair := _PAIR.fullmatch(line)):
+            values = found.details.setdefault(section, {})
+            if values.setdefault(pair[1], pair[2].strip()) != pair[2].strip():
+                found.torn[section] = number
+    _entries(found, places)
+    return found
+
+
+def _entries(found: Summary, places: dict[str, int]) -> None:
+    run = found.details.get("run", {})
+    found.version, found.mode = run.get("version", ""), run.get("mode", "")
+    if run.get("procs", "").isdecimal():
+        found.processes = int(run["procs"][:18])
+    for name, values in found.details.items():
+        score = _PRINTED.fullmatch(values.get("score", ""))
+        seconds = _PRINTED.fullmatch(values.get("t_delta", ""))
+        if score is None or name in found.torn or name in NO_PHASES:
+            continue
+        unit = "GiB/s" if name.startswith("ior") else "kIOPS"
+        invalid = any(phase == name for _, _, phase in found.invalid)
+        wall = float(seconds[1]) if seconds else 0.0
+        scored = name in PHASES
+        found.add(Entry(name, float(score[1]), unit, wall, scored, invalid, places[name]))
+    last = found.details.get("SCORE", {})
+    numbers = [_PRINTED.fullmatch(last.get(key, "")) for key in ("BW", "MD", "SCORE")]
+    if "SCORE" not in found.torn and all(numbers):
+        bandwidth, rate, total = (float(number[1]) for number in numbers if number)
+        invalid = "[INVALID]" in last["SCORE"]
+        found.scores = Scores(bandwidth, rate, total, invalid)

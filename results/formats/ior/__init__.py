@@ -1,0 +1,103 @@
+"""IOR 3.2 to 4.1: text, JSON and CSV, recognised by content.
+
+What IOR counts: its window is from the first open to the last close over all ranks, fsync
+(-e) inside.  Bytes are what was moved: under stonewalling IOR says how much in a warning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fsmatrix.results.formats.base import Format, Note, Parsed, ParseError
+from fsmatrix.results.formats.ior.as_csv import HEADER, RankTimes, parse_ranks, read_csv
+from fsmatrix.results.formats.ior.as_json import read_json
+from fsmatrix.results.formats.ior.as_text import BANNER, read_text
+from fsmatrix.results.formats.ior.failure import failure_of
+from fsmatrix.results.formats.ior.model import Output
+from fsmatrix.results.formats.ior.result import result
+
+__all__ = ["FORMATS", "RankTimes", "failure_of", "parse", "parse_ranks"]
+
+# keys that only IOR's JSON has
+JSON_KEYS = ('"bwMiB": ', '"wrRdTime": ', '"deadlineForStonewall": ')
+TABLE = "access    bw(MiB/s)"
+
+
+def is_json(text: str) -> bool:
+    """IOR's JSON, also where it is damaged."""
+    started = '"Command line": "' in text and '"tests": [' in text
+    return started or sum(key in text for key in JSON_KEYS) > 1
+
+
+def is_csv(text: str) -> bool:
+    """IOR's table of results as CSV."""
+    return HEADER in text
+
+
+def is_text(text: str) -> bool:
+    """IOR's text; launchers may have written before it."""
+    return (TABLE in text or BANNER.search(text) is not None) and not is_json(text)
+
+
+def parse(text: str, source: str) -> list[Parsed]:
+    """All runs in an output: the tests of a script, and several outputs in one text.
+
+    Raises ParseError when it is no output of IOR, or holds no test and does not say why.
+    """
+    if is_json(text):
+        outputs = [read_json(text, source)]
+        kind = "JSON"
+    elif is_csv(text):
+        outputs = [read_csv(text, source)]
+        kind = "CSV"
+    elif is_text(text):
+        outputs = read_text(text, source)
+        kind = "text"
+    else:
+        reason = failure_of(text)
+        raise ParseError(source, 0, reason or "not an output of IOR")
+    inline = kind == "text" or "WARNING: Using actual aggregate bytes moved" in text
+    found = [_run(output, index, inline, source) for output in outputs for index in _tests(output)]
+    if not found:
+        return [_ended_before_its_first_test(outputs[0], text, source, kind)]
+    if kind == "JSON" and not text.lstrip().startswith(("{", "IOR-")):
+        found[0] = _beheaded(found[0])
+    return found
+
+
+def _ended_before_its_first_test(output: Output, text: str, source: str, kind: str) -> Parsed:
+    """A run that failed, if the output says why; ParseError if it does not."""
+    reason = failure_of(text)
+    if not reason or not output.version:
+        raise ParseError(source, 0, reason or _empty(text, kind))
+    argv = tuple(output.head.get("Command line", "").split())
+    return Parsed(engine="ior", version=output.version, argv=argv, failure=f"no test: {reason}")
+
+
+def _tests(output: Output) -> range:
+    return range(len(output.tests))
+
+
+def _run(output: Output, index: int, inline: bool, source: str) -> Parsed:
+    return result(output, output.tests[index], inline, source)
+
+
+def _empty(text: str, kind: str) -> str:
+    if kind == "text" and "summaryFormat=CSV" in text:
+        return "IOR before 4.0 writes no results in CSV: use summaryFormat=default or JSON"
+    return f"IOR's {kind} holds no test: it ended before it began, or its head is cut off"
+
+
+def _beheaded(run: Parsed) -> Parsed:
+    text = (
+        "the head of the file is missing or overwritten (IOR 3.2 opens its summary file twice): "
+        "the rest was recovered"
+    )
+    return replace(run, notes=(Note("recovered", text, 1), *run.notes))
+
+
+FORMATS: tuple[Format, ...] = (
+    Format("ior-json", is_json, parse),
+    Format("ior-csv", is_csv, parse),
+    Format("ior-text", is_text, parse),
+)

@@ -1,0 +1,250 @@
+"""IOR's JSON, 3.2 to 4.1, which is often not JSON: read line by line, by IOR's own layout.
+
+IOR prints one key in a line (only StartTime shares its line with the file system), so that
+results are recovered from files that are cut, overwritten at their head (3.2 opens its
+summary file twice) or mixed with messages (stonewalling).  A result counts only if all its
+keys stand between one `{` and the next `}`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fsmatrix.results.formats.base import ParseError
+from fsmatrix.results.formats.ior.as_text import BANNER, MUST, put_option
+from fsmatrix.results.formats.ior.model import (
+    Log,
+    Number,
+    Output,
+    Row,
+    Test,
+    number,
+    numbered_lines,
+    whole,
+)
+
+_PAIR = re.compile(r'"([^"]{1,64})" {0,2}: {0,2}(?:"([^"]*)"|([-+.0-9A-Za-z]+))')
+_COMMAND = re.compile(r'"(Command line)": "(.*)",?')
+_SECTION = re.compile(r'"(tests|Parameters|Options|Results|max|summary)": [\[{]')
+_LOCALE = re.compile(r'"bwMiB": [0-9]+,[0-9]+')
+KEYS = {
+    "bwMiB": "bandwidth",
+    "blockKiB": "block",
+    "xferKiB": "transfer_size",
+    "iops": "iops",
+    "latency": "latency",
+    "openTime": "open",
+    "wrRdTime": "transfer",
+    "closeTime": "close",
+    "totalTime": "total",
+}
+
+
+def _flag(value: str) -> bool | None:
+    found = whole(value)
+    return None if found is None else found > 0
+
+
+def _positive(value: str) -> int | None:
+    return whole(value) or None
+
+
+PARAMETERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "deadlineForStonewall": ("stonewall", _positive),
+    "stoneWallingWearOut": ("stonewall_wear_out", _flag),
+    "nodes": ("nodes", _positive),
+    "tasksPerNode": ("tasks_per_node", _positive),
+    "repetitions": ("iterations", _positive),
+    "fsync": ("fsync", _flag),
+    "fsyncperwrite": ("fsync_per_write", _flag),
+    "readFile": ("read_file", _flag),
+    "writeFile": ("write", _flag),
+    "filePerProc": ("file_per_process", _flag),
+    "reorderTasks": ("reorder_tasks", _flag),
+    "reorderTasksRandom": ("reorder_random", _flag),
+    "randomOffset": ("random_offset", _flag),
+    "checkWrite": ("check_write", _flag),
+    "checkRead": ("check_read", _flag),
+    "useO_DIRECT": ("direct", _flag),
+    "keepFile": ("keep", _flag),
+    "collective": ("collective", _flag),
+    "segmentCount": ("segments", _positive),
+    "transferSize": ("transfer_size", _positive),
+    "blockSize": ("block_size", _positive),
+}
+FACTS = {
+    "StartTime": "started",
+    "Path": "path",
+    "Capacity": "size",
+    "Used Capacity": "used",
+    "Inodes": "inodes",
+    "Used Inodes": "inodes_used",
+}
+SUMMARY = {
+    "numTasks": "tasks",
+    "tasksPerNode": "tasks_per_node",
+    "repetitions": "iterations",
+    "segmentCount": "segments",
+    "blockSize": "block_size",
+    "transferSize": "transfer_size",
+    "API": "api",
+    "filePerProc": "file_per_process",
+}
+
+
+class JsonReader:
+    """Reads line by line; `section` is the named part that the line stands in."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.output = Output()
+        self.log = Log(lambda: self.output.test)
+        self.section = "head"
+        self._record: dict[str, str] | None = None
+        self._spoiled = ""
+        self._depth_seen = 0
+
+    def line(self, line: str, at: int) -> None:
+        """Take one line, whatever it is."""
+        bare = line.strip()
+        if self.log.reads(bare, at):
+            return
+        if match := BANNER.fullmatch(bare):
+            self.output.version = match[1]
+            return
+        if _LOCALE.search(bare):
+            raise ParseError(self.source, at, "numbers have decimal commas: run IOR with LC_ALL=C")
+        if match := _SECTION.search(bare):
+            self._close(at, whole_=False)
+            self.section = match[1]
+            bare = bare[match.end() :]
+        if match := _COMMAND.search(bare):
+            self._pair(match[1], match[2], at)
+            return
+        for match in _PAIR.finditer(bare):
+            self._pair(match[1], match[3] if match[2] is None else match[2], at)
+        if bare.endswith("{"):
+            self._close(at, whole_=False)
+            self._record = {} if self.section in ("Results", "summary") else None
+        elif bare.startswith("}"):
+            self._close(at, whole_=True)
+
+    def end(self, at: int) -> None:
+        """The text is over."""
+        self._close(at, whole_=False)
+
+    def _pair(self, key: str, value: str, at: int) -> None:
+        output = self.output
+        if key == "TestID" and self.section not in ("summary", "Parameters"):
+            self._begin(value, at)
+        elif key == "Finished":
+            output.finished = True
+            output.head.setdefault(key, value)
+        elif key == "StartTime":
+            self._fact(key, value)
+        elif self.section in ("Results", "summary"):
+            self._collect(key, value)
+        elif self.section == "Parameters" and output.tests:
+            if key == "testID":
+                return
+            name, read = PARAMETERS.get(key, ("", str))
+            if name:
+                output.test.put(name, read(value), at)
+            elif key == "api":
+                output.test.put("api", value, at)
+            elif key == "platform":
+                output.test.facts.setdefault("platform", value)
+        elif self.section == "Options" and output.tests:
+            put_option(output.test, key, value, at)
+        elif key == "Version":
+            output.version = output.version or value
+        elif key in ("Began", "Command line", "Machine"):
+            output.head.setdefault(key, value)
+        elif key in FACTS:
+            self._fact(key, value)
+
+    def _begin(self, value: str, at: int) -> None:
+        identity = whole(value)
+        if self.output.tests and self.output.test.settings.get("test") == identity:
+            self.output.test.note("the head of the test stands there twice", at)
+            return
+        self._close(at, whole_=False)
+        self.log.take()
+        self.section = "tests"
+        self.output.tests.append(Test(at, {"test": identity}))
+
+    def _fact(self, key: str, value: str) -> None:
+        facts = self.output.test.facts
+        name = FACTS[key]
+        if name == "started":
+            facts.setdefault(name, value)
+        elif name != "path":
+            facts.setdefault("file_system", {}).setdefault(name, value)
+
+    def _collect(self, key: str, value: str) -> None:
+        """A key of a result or of a summary row."""
+        if self._record is None:
+            # without its brace, what follows cannot be told from the next result
+            self._record = {}
+            self._spoiled = "a result without its beginning"
+        if self._record.setdefault(key, value) != value:
+            self._spoiled = f"two values of {key} in one result"
+
+    def _close(self, at: int, whole_: bool) -> None:
+        """End of a result: `whole_` if its closing brace was seen."""
+        record, self._record = self._record, None
+        spoiled, self._spoiled = self._spoiled, ""
+        if not record:
+            return
+        if self.section == "summary":
+            if whole_ and not spoiled:
+                self._summary(record)
+        elif record.get("access") == "remove":
+            seconds = number(record.get("totalTime", ""))
+            if whole_ and seconds is not None and seconds.value >= 0:
+                self.output.test.removals.append(seconds.value)
+        else:
+            self._result(record, spoiled if spoiled or whole_ else "a result is cut", at)
+
+    def _result(self, record: Mapping[str, str], spoiled: str, at: int) -> None:
+        if not self.output.tests:
+            self.output.tests.append(Test(at))
+            self.output.test.note("the head of the output is missing", at)
+        pending = self.log.take()
+        test = self.output.test
+        access = record.get("access", "")
+        numbers = self._numbers(record)
+        if spoiled or access not in ("write", "read"):
+            test.lose(spoiled or "a result without its access", at)
+        elif numbers is None:
+            test.lose(f"a result of {access} holds missing or impossible numbers", at)
+        else:
+            test.add(Row(access, numbers, None, at, **pending))
+
+    def _numbers(self, record: Mapping[str, str]) -> dict[str, Number] | None:
+        found: dict[str, Number] = {}
+        for key, name in KEYS.items():
+            value = number(record.get(key, ""))
+            if value is not None and value.value >= 0:
+                found[name] = value
+        sound = all(name in found and (name == "total" or found[name].value > 0) for name in MUST)
+        return found if sound and {"open", "transfer", "close"} <= set(found) else None
+
+    def _summary(self, record: Mapping[str, str]) -> None:
+        for test in self.output.tests:
+            if str(test.settings.get("test")) == record.get("TestID"):
+                values = {name: record[key] for key, name in SUMMARY.items() if key in record}
+                test.summary.setdefault(record.get("operation", ""), values)
+
+
+def read_json(text: str, source: str) -> Output:
+    """The one output in a text."""
+    reader = JsonReader(source)
+    at = 0
+    for at, line in numbered_lines(text):
+        if line:
+            reader.line(line, at)
+    reader.end(at)
+    return reader.output

@@ -1,0 +1,212 @@
+"""IOR's text output, 3.2 to 4.1 (ior-output.c: ShowSetup, PrintReducedResult, ...)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fsmatrix.results.formats.base import ParseError
+from fsmatrix.results.formats.ior.model import (
+    Log,
+    Number,
+    Output,
+    Row,
+    Test,
+    has_decimal_comma,
+    number,
+    numbered_lines,
+    printed_size,
+    whole,
+)
+
+BANNER = re.compile(r"IOR-([\w.+-]{1,40}): MPI Coordinated Test of Parallel I/O", re.ASCII)
+_KEY = re.compile(r"([A-Za-z][A-Za-z ]{1,19}?) *: (.*)|([A-Za-z][A-Za-z ]{1,19}?) *:", re.ASCII)
+_DATE = re.compile(r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}", re.ASCII)
+_FS = re.compile(r"FS +: (.+?) +Used FS: (\S+) +Inodes: (.+?) +Used Inodes: (\S+)")
+ACCESSES = ("write", "read", "writecheck", "readcheck")
+COLUMNS = ("bandwidth", "iops", "latency", "block", "transfer_size", "open", "transfer", "close")
+COLUMNS_32 = tuple(name for name in COLUMNS if name not in ("iops", "latency"))
+MUST = ("bandwidth", "block", "transfer_size", "total")
+SUMMARY_TAIL = (
+    "test", "tasks", "tasks_per_node", "iterations", "file_per_process", "reorder_tasks",
+    "task_offset", "reorder_random", "seed", "segments", "block_size", "transfer_size",
+    "aggregate_mib", "api", "refnum",
+)  # fmt: skip
+SUMMARY_LENGTHS = (25, 27)  # words of a line; 3.3 added two columns about stonewalling
+LONGEST_FS = 300  # characters
+HEAD = ("Began", "Command line", "Machine", "Finished")
+
+
+def _is(text: str) -> Callable[[str], bool]:
+    return lambda value: value == text
+
+
+def _flag(value: str) -> bool | None:
+    return {"0": False, "1": True}.get(value)
+
+
+def _some(value: str) -> int | None:
+    return whole(value) or None
+
+
+# key of the "Options" block -> settings; sizes are what was printed, maybe rounded
+OPTIONS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "api": ("api", str),
+    "access": ("file_per_process", _is("file-per-process")),
+    "type": ("collective", _is("collective")),
+    "segments": ("segments", _some),
+    "ordering in a file": ("random_offset", _is("random")),
+    "task offset": ("task_offset", whole),
+    "nodes": ("nodes", _some),
+    "tasks": ("tasks", _some),
+    "clients per node": ("tasks_per_node", _some),
+    "repetitions": ("iterations", _some),
+    "xfersize": ("transfer_size_printed", printed_size),
+    "blocksize": ("block_size_printed", printed_size),
+    "aggregate filesize": ("aggregate_printed", printed_size),
+    "stonewallingTime": ("stonewall", _some),
+    "stoneWallingWearOut": ("stonewall_wear_out", _flag),
+}
+
+
+def put_option(test: Test, key: str, value: str, line: int) -> bool:
+    """A line of the "Options" block, of text and of JSON; False if it is another one."""
+    if key == "ordering inter file":
+        test.put("reorder_tasks", value.startswith("constant"), line)
+        test.put("reorder_random", value.startswith("random"), line)
+    elif key == "test filename":
+        test.facts.setdefault("test_file", value)
+    elif key in OPTIONS:
+        name, read = OPTIONS[key]
+        test.put(name, read(value), line)
+    else:
+        return False
+    return True
+
+
+def numbers_of(names: Sequence[str], words: Sequence[str]) -> dict[str, Number] | None:
+    """Columns by name; None if one that must be there is no positive finite number."""
+    found = {
+        name: value
+        for name, word in zip(names, words, strict=True)
+        if (value := number(word)) is not None and value.value >= 0
+    }
+    sound = all(name in found and found[name].value > 0 for name in MUST if name != "total")
+    return found if sound and "total" in found else None
+
+
+class TextReader:
+    """Reads line by line; knows nothing but what the lines say."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.outputs: list[Output] = []
+        self.log = Log(lambda: self.output.test)
+
+    @property
+    def output(self) -> Output:
+        """The output that is being read."""
+        if not self.outputs:
+            self.outputs.append(Output())
+        return self.outputs[-1]
+
+    def line(self, line: str, at: int) -> None:
+        """Take one line, whatever it is."""
+        word = line[:11].split(" ", 1)[0]
+        if word in ACCESSES:
+            self._result(line, at)
+        elif word == "remove":
+            self._removal(line)
+        elif self.log.reads(line, at):
+            pass
+        elif match := BANNER.fullmatch(line):
+            self._banner(match[1], at)
+        elif line.startswith("FS ") and (match := _FS.fullmatch(line[:LONGEST_FS])):
+            names = ("size", "used", "inodes", "inodes_used")
+            fact = dict(zip(names, match.groups(), strict=True))
+            self.output.test.facts.setdefault("file_system", fact)
+        elif match := _KEY.fullmatch(line):
+            self._key(match[1] or match[3], (match[2] or "").strip(), at)
+
+    def _banner(self, version: str, at: int) -> None:
+        output = self.output
+        fresh = not output.head and not output.tests
+        if output.banners and fresh:
+            output.before.note("the banner stands there twice: outputs of two worlds?", at)
+        elif output.banners or not fresh:
+            self.log.take()
+            self.outputs.append(Output())
+        self.output.version = version
+        self.output.banners += 1
+
+    def _key(self, key: str, value: str, at: int) -> None:
+        output = self.output
+        if key == "TestID":
+            identity = whole(value)
+            if output.tests and output.test.settings.get("test") == identity:
+                output.test.note("the head of the test stands there twice", at)
+                return
+            self.log.take()
+            output.tests.append(Test(at, {"test": identity}))
+        elif key in HEAD:
+            if key == "Finished":
+                output.finished = output.finished or _DATE.fullmatch(value) is not None
+            output.head.setdefault(key, value)
+        elif key == "StartTime":
+            output.test.facts.setdefault("started", value)
+        elif key in OPTIONS or key in ("ordering inter file", "test filename"):
+            put_option(self._test(at), key, value, at)
+
+    def _test(self, at: int) -> Test:
+        """The test of a result; one is made up when its head is missing."""
+        if not self.output.tests:
+            self.output.tests.append(Test(at))
+            self.output.test.note("the head of the output is missing", at)
+        return self.output.test
+
+    def _result(self, line: str, at: int) -> None:
+        words = line.split()
+        if len(words) in SUMMARY_LENGTHS:
+            self._summary(words, at)
+            return
+        columns = {11: COLUMNS, 9: COLUMNS_32}.get(len(words))
+        iteration = whole(words[-1])
+        if any(has_decimal_comma(word) for word in words[1:]):
+            raise ParseError(self.source, at, "numbers have decimal commas: run IOR with LC_ALL=C")
+        if columns is None or iteration is None:
+            if len(words) > 4 and number(words[1]) is not None:
+                self._test(at).lose(f"a line of {words[0]} is damaged", at)
+            return
+        pending = self.log.take()
+        numbers = numbers_of((*columns, "total"), words[1:-1])
+        if numbers is None:
+            self._test(at).lose(f"the line of {words[0]} holds impossible numbers", at)
+            return
+        self._test(at).add(Row(words[0], numbers, iteration, at, **pending))
+
+    def _removal(self, line: str) -> None:
+        words = line.split()
+        if len(words) in (9, 11) and (seconds := number(words[-2])) and seconds.value >= 0:
+            self.output.test.removals.append(seconds.value)
+
+    def _summary(self, words: Sequence[str], at: int) -> None:
+        values = dict(zip(SUMMARY_TAIL, words[-len(SUMMARY_TAIL) :], strict=True))
+        if any(whole(values[name]) is None for name in ("test", "tasks", "block_size")):
+            return
+        tests = [t for t in self.output.tests if t.settings.get("test") == whole(values["test"])]
+        if not tests and len(self.output.tests) == 1:
+            tests = [t for t in self.output.tests if "test" not in t.settings]
+        for test in tests[:1]:
+            if test.summary.setdefault(words[0], values) != values:
+                test.note(f"two different summaries of {words[0]}", at)
+                test.conflicts.add("summary")
+
+
+def read_text(text: str, source: str) -> list[Output]:
+    """All outputs in a text (a job may have started IOR several times)."""
+    reader = TextReader(source)
+    for at, line in numbered_lines(text):
+        if line:
+            reader.line(line, at)
+    return reader.outputs

@@ -1,0 +1,227 @@
+"""From what was read of an IOR output to runs: phases, notes, failures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fsmatrix.results.formats.base import Note, Parsed, ParseError, totals
+from fsmatrix.results.formats.ior.failure import failure_of
+from fsmatrix.results.formats.ior.model import Output, Row, Test
+from fsmatrix.results.formats.ior.rows import LARGEST, Iteration, counted, merge, transfer_size
+from fsmatrix.results.record import Phase
+
+LONGEST = 1e9  # seconds; more is no measurement
+PHASES = ("write", "read")
+# settings that are options of the workload `ior`, under the same name
+OPTIONS = (
+    "api", "transfer_size", "block_size", "segments", "file_per_process", "reorder_tasks",
+    "reorder_random", "random_offset", "fsync", "fsync_per_write", "stonewall",
+    "stonewall_wear_out", "iterations", "collective", "direct", "check_write", "check_read",
+    "operations",
+)  # fmt: skip
+LATENCY = (
+    "IOR's column Latency is no minimum and no mean over all: {what}. It is kept in the facts of "
+    "each iteration as latency_rank0 and used nowhere"
+)
+
+
+def result(output: Output, test: Test, inline: bool, source: str) -> Parsed:
+    """One run.  `inline`: IOR's messages stand in this text too."""
+    argv = tuple(output.head.get("Command line", "").split())
+    merge(test, argv)
+    known = test.settings
+    notes = [*output.before.notes, *test.notes]
+    phases, problems = [], [*output.before.errors, *test.errors]
+    for name in PHASES:
+        rows = [row for row in test.rows if row.access == name]
+        if rows:
+            phase, found = _phase(name, rows, test, inline, source)
+            phases.append(phase)
+            notes += found
+    failure = _failure(output, test, problems)
+    notes += _remarks(output, test)
+    facts: dict[str, Any] = {
+        "machine": output.head.get("Machine"),
+        "finished": output.head.get("Finished"),
+        "remove_seconds": test.removals or None,
+        "banners": output.banners if output.banners > 1 else None,
+        "test": known.get("test"),
+        "tasks_per_node": known.get("tasks_per_node"),
+        "checks": _checks(test) or None,
+        "keep": known.get("keep"),
+        **test.facts,
+    }
+    return Parsed(
+        engine="ior",
+        version=output.version,
+        phases=tuple(phases),
+        argv=argv,
+        options={name: known[name] for name in OPTIONS if name in known},
+        nodes=known.get("nodes"),
+        processes=known.get("tasks"),
+        started=str(test.facts.get("started") or output.head.get("Began", "")),
+        failure=failure,
+        notes=tuple(notes),
+        facts={key: value for key, value in facts.items() if value},
+    )
+
+
+# -- one phase -------------------------------------------------------------------------------
+def _phase(
+    name: str, rows: Sequence[Row], test: Test, inline: bool, source: str
+) -> tuple[Phase, list[Note]]:
+    """All iterations of an access: sums of bytes, operations and windows."""
+    notes: list[Note] = []
+    kept: list[Iteration] = []
+    for index, row in enumerate(rows):
+        found = counted(row, test, inline)
+        if found is None or not 0 < found.window <= LONGEST:
+            test.damaged += 1
+            text = f"{name}, iteration {index}: the bytes that were moved are not known"
+            notes.append(Note("recovered", text, row.line, name))
+            continue
+        if found.contradiction:
+            test.damaged += 1
+            notes.append(Note("contradiction", found.contradiction, row.line, name))
+            continue
+        if not found.exact:
+            text = (
+                f"iteration {index}: its bytes are rate x time, rounded to transfers (IOR tells "
+                "them in a message that is not here)"
+            )
+            notes.append(Note("recovered", text, row.line, name))
+        kept.append(found)
+    if not kept and not test.errors:
+        notes.append(Note("recovered", f"no iteration of {name} can be used", 0, name))
+    return nested(name, kept, test.settings, source), notes
+
+
+def nested(name: str, kept: Sequence[Iteration], known: Mapping[str, Any], source: str) -> Phase:
+    """A phase of iterations; they are parts of it, not independent repetitions."""
+    bytes_ = sum(part.bytes for part in kept)
+    if bytes_ > LARGEST:
+        raise ParseError(source, kept[0].row.line, f"{name}: an impossible number of bytes")
+    damaged = any(part.row.iteration is None for part in kept)
+    parts = [facts_of(part, known, index if damaged else None) for index, part in enumerate(kept)]
+    facts: dict[str, Any] = {"iterations": parts, "window": "open to close"}
+    if known.get("stonewall"):
+        facts["stonewall_seconds"] = float(known["stonewall"])
+        facts["wear_out"] = bool(known.get("stonewall_wear_out"))
+    if name == "write" and "fsync" in known:
+        facts["synced"] = bool(known["fsync"] or known.get("fsync_per_write"))
+    if name == "read" and known.get("check_read"):
+        facts["verified_inside"] = True
+    return totals(
+        name,
+        sum(part.window for part in kept),
+        bytes_,
+        sum(operations(part, known) for part in kept),
+        sum(part.row.wrong for part in kept),
+        facts=facts,
+    )
+
+
+def operations(part: Iteration, known: Mapping[str, Any]) -> int:
+    """Transfers of an iteration: bytes / transfer size."""
+    size = transfer_size(part.row, known)
+    return part.bytes // size if size > 0 else 0
+
+
+def facts_of(part: Iteration, known: Mapping[str, Any], index: int | None) -> dict[str, Any]:
+    """JSON-able facts of an iteration; times in seconds, as IOR printed them."""
+    row = part.row
+    facts: dict[str, Any] = {
+        "iteration": row.iteration if index is None else index,
+        "bytes": part.bytes,
+        "operations": operations(part, known),
+        "seconds": part.window,
+        "bandwidth_mib": row.numbers["bandwidth"].value,
+    }
+    for name in ("open", "transfer", "close"):
+        if name in row.numbers:
+            facts[f"{name}_seconds"] = row.numbers[name].value
+    if "iops" in row.numbers:
+        facts["iops_printed"] = row.numbers["iops"].value
+    if "latency" in row.numbers:
+        facts["latency_rank0"] = row.numbers["latency"].value
+    if row.stonewall:
+        facts["stonewall"] = dict(row.stonewall)
+    if not part.exact:
+        facts["bytes_exact"] = False
+    return facts
+
+
+# -- what is said about it -------------------------------------------------------------------
+def _failure(output: Output, test: Test, problems: Sequence[str]) -> str:
+    if problems:
+        return failure_of("\n".join([*problems, *(f"WARNING: {n.message}" for n in test.notes)]))
+    reasons = []
+    known = test.settings
+    if output.finished is False and test is output.test:
+        reasons.append("the output is cut: its end is missing")
+    wanted = known.get("iterations")
+    for name in PHASES:
+        asked = known.get(name, name in test.summary)
+        have = sum(row.access == name for row in test.rows)
+        fewer = bool(asked) and not known.get("limited")  # -T may end the test before
+        if wanted and (have > int(wanted) or (fewer and have < int(wanted))):
+            reasons.append(f"{name} has {have} of {wanted} iterations")
+    if test.damaged:
+        reasons.append(f"{test.damaged} results are damaged")
+    if test.conflicts:
+        reasons.append(f"contradictory values of {', '.join(sorted(test.conflicts))}")
+    if not reasons and not test.rows:
+        reasons.append("it holds no result")
+    if not reasons:
+        return ""
+    said = failure_of("\n".join(note.message for note in test.notes if note.key == "warning"))
+    return "; ".join([said, *reasons] if said else reasons)
+
+
+def _checks(test: Test) -> list[dict[str, Any]]:
+    """Rows of the checks that IOR before 3.0 printed."""
+    return [
+        {
+            "access": row.access,
+            "iteration": row.iteration,
+            "seconds": row.numbers["total"].value,
+            "bandwidth_mib": row.numbers["bandwidth"].value,
+        }
+        for row in test.rows
+        if row.access not in PHASES
+    ]
+
+
+def _remarks(output: Output, test: Test) -> list[Note]:
+    """Notes for the audits: traps of IOR's own."""
+    known, notes = test.settings, []
+    reads = any(row.access == "read" for row in test.rows)
+    moved = known.get("reorder_tasks") or known.get("reorder_random")
+    if reads and moved and known.get("nodes") == 1:
+        option = "-C (reorderTasks)" if known.get("reorder_tasks") else "-Z (reorderTasksRandom)"
+        text = (
+            f"{option} on a single client node moves no read to another node: what was read had "
+            f"been written on the same node (1 node, {known.get('tasks')} tasks, "
+            f"api {known.get('api')})"
+        )
+        notes.append(Note("reorder-shifts-nothing", text, 0, "read"))
+    if any("latency" in row.numbers for row in test.rows):
+        notes.append(Note("minimum-latency", LATENCY.format(what=latency_is(output.version))))
+    return notes
+
+
+def latency_is(version: str) -> str:
+    """What the column Latency holds (ReduceIterResults of 3.3.0, 4.0.0 and 4.1)."""
+    if version.startswith(("3.3", "4.0")):
+        return (
+            "it is rank 0's transfer time / (block size / transfer size), so also wrong by the "
+            "factor of segments and under stonewalling; the minimum over ranks that IOR computes "
+            "is not what it prints"
+        )
+    if version.startswith("4."):
+        return (
+            "it is rank 0's transfer time / its transfers; the minimum over ranks that IOR "
+            "computes is not what it prints"
+        )
+    return "it is rank 0's alone; the minimum over ranks that IOR computes is not what it prints"

@@ -1,0 +1,169 @@
+"""Rows of IOR with their bytes and windows, and the settings that this takes.
+
+IOR computes bandwidth = bytes moved / (last close - first open) (ReduceIterResults), and
+prints both numbers rounded.  The window is computed from both: it is the middle of where the
+interval bytes / bandwidth and the interval of the printed time overlap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fsmatrix.results.formats.ior.argv import settings as settings_of_argv
+from fsmatrix.results.formats.ior.model import KIB, MIB, Number, Row, Test, whole
+
+LARGEST = (1 << 63) - 1
+ROUNDED = 6  # bytes: half of 0.01 KiB
+COLUMN = {"transfer_size": "transfer_size", "block_size": "block"}  # KiB
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One access of one iteration."""
+
+    row: Row
+    bytes: int
+    exact: bool  # else bytes are known only as well as rate x time
+    window: float  # seconds, open to close
+    contradiction: str
+
+
+# -- settings --------------------------------------------------------------------------------
+def merge(test: Test, argv: Sequence[str]) -> None:
+    """Complete the settings: what IOR printed, then its summary, then the command line."""
+    known = test.settings
+    for name in test.conflicts:
+        known.pop(name, None)
+    asked = settings_of_argv(argv) if argv else {}
+    if asked.get("script"):
+        asked = {}
+    summary = next(iter(test.summary.values()), {}) if "summary" not in test.conflicts else {}
+    for name in ("tasks", "tasks_per_node", "iterations", "segments"):
+        known.setdefault(name, whole(summary.get(name, "")))
+    for name in ("transfer_size", "block_size"):
+        printed = known.pop(f"{name}_printed", None)
+        column = {_whole_bytes(row.numbers[COLUMN[name]]) for row in test.rows}
+        known.setdefault(
+            name,
+            _exact(
+                printed,
+                whole(summary.get(name, "")),
+                asked.get(name),
+                column.pop() if len(column) == 1 else None,
+            ),
+        )
+    if "api" in summary:
+        known.setdefault("api", summary["api"])
+    for name, value in asked.items():
+        if name not in ("transfer_size", "block_size"):
+            known.setdefault(name, value)
+    if "read_file" in known:
+        known.setdefault("read", known["read_file"] or bool(known.get("check_read")))
+    if "read" in known and "write" in known:
+        both = known["read"] and known["write"]
+        known["operations"] = "both" if both else "read" if known["read"] else "write"
+    tasks, each = known.get("tasks"), known.get("tasks_per_node")
+    if tasks is None and len(found := {row.tasks for row in test.rows}) == 1:
+        known["tasks"] = found.pop()
+    if tasks and tasks == each:
+        known.setdefault("nodes", 1)
+    for name in [name for name, value in known.items() if value is None]:
+        del known[name]
+
+
+def _exact(printed: Number | None, *candidates: int | None) -> int | None:
+    """A size: one that was printed whole, or the first candidate that is printed so."""
+    if printed is not None and printed.half == 0:
+        return int(printed.value)
+    for value in candidates:
+        if value and (printed is None or printed.holds(value)):
+            return value
+    return None
+
+
+def _whole_bytes(column: Number) -> int | None:
+    """Bytes of a column in KiB, if it is printed finely enough to be exact."""
+    return round(column.value * KIB) if column.half * KIB < 0.5 else None
+
+
+def _expected(test: Test) -> int | None:
+    """Bytes of one access of one iteration when nothing cuts it short."""
+    known = test.settings
+    names = ("block_size", "segments", "tasks")
+    if not all(known.get(name) for name in names):
+        return None
+    expected = math.prod(int(known[name]) for name in names)
+    printed = known.get("aggregate_printed")
+    if expected > LARGEST or (isinstance(printed, Number) and not printed.holds(expected)):
+        return None
+    return expected
+
+
+# -- one iteration ---------------------------------------------------------------------------
+def _spans(row: Row, bytes_: int) -> tuple[Number, Number]:
+    """The window (seconds) as the rate tells it, and as it was printed."""
+    rate, total = row.numbers["bandwidth"], row.numbers["total"]
+    low = bytes_ / MIB / rate.high
+    high = bytes_ / MIB / rate.low if rate.low > 0 else math.inf
+    half = (high - low) / 2
+    by_rate = Number(low + half if math.isfinite(half) else total.value, half)
+    return by_rate, total
+
+
+def iteration(row: Row, bytes_: int, exact: bool = True) -> Iteration:
+    """Bytes and window of a row; a contradiction if its numbers do not fit together."""
+    by_rate, total = _spans(row, bytes_)
+    low, high = max(by_rate.low, total.low), min(by_rate.high, total.high)
+    if low > high * (1 + 1e-9):
+        text = (
+            f"{row.access}, iteration {row.iteration}: {bytes_} bytes at "
+            f"{row.numbers['bandwidth'].value:g} MiB/s need {by_rate.value:.6g} s, "
+            f"the printed time is {total.value:g} s"
+        )
+        return Iteration(row, bytes_, exact, by_rate.value, text)
+    return Iteration(row, bytes_, exact, (low + high) / 2, "")
+
+
+def counted(row: Row, test: Test, inline: bool) -> Iteration | None:
+    """A row with its bytes; None if nobody knows them."""
+    expected = _expected(test)
+    if row.moved is not None:
+        return iteration(row, row.moved)
+    stonewalled = bool(test.settings.get("stonewall"))
+    if expected is not None:
+        found = iteration(row, expected)
+        if not stonewalled or not found.contradiction:
+            return found
+        if inline:
+            return None  # IOR would have said how much was moved
+    return _derived(row, test, stonewalled or expected is not None)
+
+
+def transfer_size(row: Row, known: Mapping[str, Any]) -> int:
+    """Bytes of one transfer: the row has KiB with two digits, the options have it exactly."""
+    printed = round(row.numbers["transfer_size"].value * KIB)
+    told = int(known.get("transfer_size") or 0)
+    return told if abs(told - printed) <= ROUNDED else printed
+
+
+def _derived(row: Row, test: Test, any_amount: bool) -> Iteration | None:
+    """Bytes from rate x time: a multiple of what all tasks move at once, if only one fits."""
+    rate, total = row.numbers["bandwidth"], row.numbers["total"]
+    low, high = max(rate.low, 0) * max(total.low, 0) * MIB, rate.high * total.high * MIB
+    if not 0 < low <= high <= LARGEST:
+        return None
+    block, transfer = round(row.numbers["block"].value * KIB), transfer_size(row, test.settings)
+    tasks = int(test.settings.get("tasks") or 0)
+    unit = transfer if any_amount else block * tasks
+    if unit <= 0:
+        return None
+    first, last = math.ceil(low / unit), math.floor(high / unit)
+    if first == last > 0:
+        return iteration(row, first * unit)
+    if not any_amount or last < first:
+        return None
+    middle = max(round((low + high) / 2 / transfer), 1) * transfer
+    return iteration(row, middle, exact=False)

@@ -1,0 +1,253 @@
+"""mdtest 3.2 to 4.1: its text, and beside it its file of all ranks where there is one."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fsmatrix.results.formats.base import Format, Note, Parsed, ParseError, totals
+from fsmatrix.results.formats.mdtest.argv import Tree
+from fsmatrix.results.formats.mdtest.phases import Phases
+from fsmatrix.results.formats.mdtest.ranks import Ranks, read_ranks
+from fsmatrix.results.formats.mdtest.text import LAUNCHED, Run, Test, Trouble, runs_of
+from fsmatrix.results.record import Phase
+
+MOST_NOTES = 20
+LONGEST = 400  # characters of the line that gives the version
+EMPTY_READ = "Read bytes is 0"
+NO_BYTES = "no bytes are read (-e): files are only opened and closed"
+RECORDED = frozenset(  # options that say what was done: in the words of the workload
+    {
+        "items",
+        "items_per_directory",
+        "depth",
+        "branching_factor",
+        "unique_dir",
+        "files_only",
+        "dirs_only",
+        "leaf_only",
+        "write_bytes",
+        "read_bytes",
+        "stride",
+        "iterations",
+        "stonewall",
+        "sync",
+        "api",
+    }
+)
+
+
+def recognises(text: str) -> bool:
+    """Whether mdtest wrote it: the line in which it gives its version."""
+    return "mdtest-" in text and any(
+        LAUNCHED.fullmatch(text[start:end].rstrip()) for start, end in _places(text)
+    )
+
+
+def _places(text: str) -> Iterator[tuple[int, int]]:
+    """Beginnings and ends of lines that begin with "mdtest-"."""
+    at = text.find("mdtest-")
+    while at >= 0:
+        end = text.find("\n", at, at + LONGEST)
+        if end >= 0 or at + LONGEST >= len(text):
+            yield at, end if end >= 0 else len(text)
+        at = text.find("mdtest-", at + 1)
+
+
+def parse(text: str, source: str) -> list[Parsed]:
+    """Every run in a text: one for each start of mdtest and number of tasks.
+
+    A run that did not end, or has nothing to show, says so by `failure`.  ParseError if
+    there is no run in it, none of which it is known what was done, or decimal commas.
+    """
+    return parse_with_ranks(text, "", source)
+
+
+def parse_with_ranks(text: str, ranks: str, source: str) -> list[Parsed]:
+    """As `parse`; `ranks` is the text of its `--saveRankPerformanceDetails`, if there is one.
+
+    It is used where the text has one run of one iteration: it then gives windows with more
+    digits and the operations and times of each rank.
+    """
+    runs = list(runs_of(text, source))
+    if not runs:
+        raise ParseError(source, 0, 'not an output of mdtest: no line "mdtest-... was launched"')
+    single = len(runs) == 1 and len(runs[0].tests) == 1
+    found = [one for run in runs for one in _results(run, ranks if single else "")]
+    if all(run.command_error for run in runs):
+        raise ParseError(source, runs[0].command_line, _damaged(runs[0]))
+    return found
+
+
+def _damaged(run: Run) -> str:
+    return f"the command line is damaged, so that it is unknown what was done: {run.command_error}"
+
+
+def _results(run: Run, ranks: str) -> Iterator[Parsed]:
+    whole = Parsed(
+        engine="mdtest",
+        version=run.version,
+        argv=run.argv,
+        options=_recorded(run),
+        nodes=run.nodes,
+        processes=run.tasks,
+        started=run.started,
+        notes=tuple(_notes(run)),
+        facts={"finished": run.finished} if run.finished else {},
+    )
+    if not run.tests:
+        yield replace(whole, failure=_failure(run, None, ()))
+        return
+    for test in run.tests:
+        yield _result(run, test, ranks, whole)
+
+
+def _result(run: Run, test: Test, ranks: str, whole: Parsed) -> Parsed:
+    phases, notes = _phases(run, test, ranks)
+    swept = len(run.tests) > 1 or "first" in run.options if run.options else False
+    if test.tasks != run.tasks and not swept:
+        text = f"mdtest was launched with {run.tasks} tasks and worked with {test.tasks}"
+        notes = (*notes, Note("contradiction", text, test.line))
+    return replace(
+        whole,
+        phases=phases,
+        processes=test.tasks,
+        nodes=run.nodes if test.tasks == run.tasks else None,
+        notes=(*whole.notes, *notes),
+        failure=_failure(run, test, phases),
+    )
+
+
+def _phases(run: Run, test: Test, text: str) -> tuple[tuple[Phase, ...], tuple[Note, ...]]:
+    """Nothing where it is unknown what was done, or whose results these are."""
+    if run.command_error or run.options is None or run.mixed:
+        return (), ()
+    if run.overlaps and not run.finished:
+        return (), ()
+    notes: list[Note] = []
+    ranks: Ranks | None = None
+    if text:
+        try:
+            ranks = read_ranks(text, test.tasks)
+        except (ValueError, csv.Error) as error:
+            notes.append(Note("recovered", f"the file of all ranks is not used: {error}"))
+    try:
+        Tree.of(run.options)
+    except ValueError as error:
+        return (), (Note("left-out", str(error), run.command_line),)
+    made = Phases(run, test, ranks, notes)
+    phases = made.all()
+    read = any(phase.name == "read" and not phase.bytes.any() for phase in phases)
+    if read and not any(EMPTY_READ in one.text for one in run.troubles.values()):
+        notes.append(Note("empty-read", NO_BYTES, phase="read"))
+    return phases, tuple(notes)
+
+
+def _recorded(run: Run) -> dict[str, Any]:
+    return {name: value for name, value in (run.options or {}).items() if name in RECORDED}
+
+
+def _failure(run: Run, test: Test | None, phases: Sequence[Phase]) -> str:
+    """Why the run failed; empty if it did not."""
+    worst = [one for one in run.troubles.values() if one.severity != "WARNING"]
+    if worst:
+        return f"mdtest says: {worst[0].text}"
+    if run.command_error:
+        return _damaged(run)
+    if run.mixed or (run.overlaps and not run.finished):
+        return "outputs of two runs are mixed"
+    last = test is None or test is run.tests[-1]
+    if not run.finished and last:
+        return 'the output is cut: it has no line "-- finished at"'
+    if test is None or not phases:
+        return "the output has no result that can be used"
+    serious = [one for one in run.troubles.values() if not _harmless(one)]
+    if serious:
+        return f"mdtest went on after {run.counts[serious[0].kind]} errors: {serious[0].text}"
+    return ""
+
+
+def _harmless(trouble: Trouble) -> bool:
+    """Warnings that are no failed operation; others are: "unable to stat file ..."."""
+    return trouble.severity == "WARNING" and not trouble.kind.startswith(FAILED_OPERATIONS)
+
+
+FAILED_OPERATIONS = (
+    "create ",
+    "stat ",
+    "open ",
+    "read ",
+    "write ",
+    "remove ",
+    "rename ",
+    "mknode ",
+    "verify ",
+)
+
+
+def _notes(run: Run) -> Iterator[Note]:
+    """What was odd about the text, and the engine's own warnings."""
+    for text, line in dict(reversed(run.oddities[:MOST_NOTES])).items():
+        yield Note("recovered", f"{text}; what is left is used", line)
+    options = run.options or {}
+    if options.get("sync") and not options.get("write_bytes"):
+        yield Note("sync-ignored", "-y syncs files with data only, and they are empty (no -w)")
+    if options.get("stonewall") and not options.get("files_only"):
+        text = "-W without -F: mdtest counts directories that it may not have made"
+        yield Note("miscounted", text, run.command_line)
+    for trouble in list(run.troubles.values())[:MOST_NOTES]:
+        count = run.counts[trouble.kind]
+        message = trouble.text.split("WARNING: ", 1)[-1]
+        if EMPTY_READ in trouble.text:
+            yield Note("empty-read", message, trouble.line, "read")
+        else:
+            often = f" ({count} of this kind)" if count > 1 else ""
+            yield Note("warning", message + often, trouble.line)
+
+
+def joined(parts: Sequence[Phase]) -> Phase:
+    """One phase of several in one another's wake: sums of bytes, operations and windows.
+
+    Arrays over ranks stay where all parts have the same number of ranks.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    seconds = [float(part.end.max() - part.start.min()) for part in parts]
+    iterations = [
+        {
+            "seconds": window,
+            "operations": int(part.operations.sum()),
+            "bytes": int(part.bytes.sum()),
+        }
+        for part, window in zip(parts, seconds, strict=True)
+    ]
+    facts = {**parts[0].facts, "iterations": iterations, "number_of_iterations": len(parts)}
+    first = parts[0]
+    if len({part.start.size for part in parts}) > 1:
+        return totals(
+            first.name,
+            sum(seconds),
+            sum(int(part.bytes.sum()) for part in parts),
+            sum(int(part.operations.sum()) for part in parts),
+            sum(int(part.errors.sum()) for part in parts),
+            facts=facts,
+        )
+    ranks = first.start.size
+    return replace(
+        first,
+        start=np.zeros(ranks),
+        end=np.full(ranks, sum(seconds)),
+        bytes=sum((part.bytes for part in parts), np.zeros(ranks, dtype=np.int64)),
+        operations=sum((part.operations for part in parts), np.zeros(ranks, dtype=np.int64)),
+        errors=sum((part.errors for part in parts), np.zeros(ranks, dtype=np.int64)),
+        io_start=None,
+        io_end=None,
+        facts=facts,
+    )
+
+
+FORMATS: tuple[Format, ...] = (Format("mdtest-text", recognises, parse),)

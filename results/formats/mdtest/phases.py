@@ -1,0 +1,295 @@
+"""From what mdtest printed to phases: what was done, in which window.
+
+mdtest's rate of a phase is the number of items that it counts over the time between the
+barriers around the phase, of the slowest rank (3.2: of the fastest).  With several
+iterations only the extremes and the mean of the rates are printed: up to three iterations
+follow from them, of more only the mean is known.  Its "time" is in seconds, whatever the
+heading of 4.1 says ("ms/op").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fsmatrix.results.formats.base import Note, totals
+from fsmatrix.results.formats.mdtest.argv import Tree
+from fsmatrix.results.formats.mdtest.ranks import Ranks
+from fsmatrix.results.formats.mdtest.text import NAMES, Row, Run, Table, Test
+from fsmatrix.results.record import Phase
+
+TREES = frozenset({"mkdir-tree", "rmdir-tree"})
+DIRECTORIES = frozenset({"mkdir", "stat-directories", "rename-directories", "rmdir"})
+FILES = frozenset({"create", "stat", "read", "remove"})
+WINDOW = "from the barrier before the phase to the barrier after it; files are opened and closed"
+HALF_DIGIT = 0.0005  # rates and times have three decimals
+LARGEST_RATE = 1e12  # operations per second that nothing does
+FINE_TIME = 0.5  # seconds: above it the digits of a printed time are good to 0.1 %
+COARSE_TIME = 0.05  # below it they are not good to 1 %
+ERRORS: dict[str, tuple[str, ...]] = {  # phase -> what mdtest says that it was unable to
+    "mkdir-tree": ("create tree directory",),
+    "mkdir": ("create directory",),
+    "stat-directories": ("stat directory",),
+    "rename-directories": ("rename directory",),
+    "rmdir": ("remove directory",),
+    "create": ("create file", "write file", "mknode file"),
+    "stat": ("stat file",),
+    "read": ("open file", "read file"),
+}
+
+
+class Unknown(Exception):
+    """A number cannot be known; the text says why."""
+
+
+@dataclass
+class Phases:
+    """The phases of one test, and what was odd about them."""
+
+    run: Run
+    test: Test
+    ranks: Ranks | None = None
+    notes: list[Note] = field(default_factory=list)
+
+    def all(self) -> tuple[Phase, ...]:
+        """Every phase that was run and is understood, in mdtest's order."""
+        found = (self._phase(name) for name in NAMES.values())
+        return tuple(phase for phase in found if phase is not None)
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Of the command line."""
+        return self.run.options or {}
+
+    @property
+    def iterations(self) -> int:
+        """As the first summary says."""
+        return next((table.iterations for table in self.test.tables.values()), 1)
+
+    def _phase(self, name: str) -> Phase | None:
+        try:
+            rate, time = self._row("rate", name), self._row("time", name)
+            if rate is None and time is None:
+                return None
+            counted, done = self._counts(name)
+            window = self._window(name, rate, time, counted)
+        except Unknown as why:
+            self.notes.append(Note("left-out", f"{name} is left out: {why}", phase=name))
+            return None
+        return self._build(name, counted, done, window)
+
+    # -- what was printed ------------------------------------------------------------------
+    def _row(self, kind: str, name: str) -> Row | None:
+        """The row of a summary; None if the phase was not run; Unknown if it is damaged."""
+        table: Table | None = self.test.tables.get(kind)
+        rows = table.rows.get(name, []) if table else []
+        if not rows:
+            return None
+        row = rows[0]
+        if row is None or any(other != row for other in rows):
+            raise Unknown(f"its {kind} cannot be read or is there twice and differs")
+        if row == Row(0.0, 0.0, 0.0, 0.0):
+            return None
+        spread = row.maximum - row.minimum
+        ordered = row.minimum - HALF_DIGIT * 2 <= row.mean <= row.maximum + HALF_DIGIT * 2
+        if spread > 4 * HALF_DIGIT and row.deviation < HALF_DIGIT:
+            ordered = False  # a deviation of 0 without equal values: a digit is wrong
+        if not ordered or row.minimum < 0 or not row.maximum <= LARGEST_RATE:
+            raise Unknown(
+                f"{row.maximum}, {row.minimum}, {row.mean} and {row.deviation} are no maximum, "
+                f"minimum, mean and deviation of a {kind}"
+            )
+        return row
+
+    # -- what was done ---------------------------------------------------------------------
+    def _counts(self, name: str) -> tuple[int, int]:
+        """Operations of all tasks in one iteration: as mdtest counts them, and as done."""
+        options, tasks = self.options, self.test.tasks
+        tree = Tree.of(options)
+        both = bool(options.get("items") and options.get("items_per_directory"))
+        if name in TREES:
+            trees = tasks if options.get("unique_dir") else 1
+            if both and not options.get("unique_dir"):
+                trees = options["items"] // options["items_per_directory"]
+            return tree.directories, tree.directories * trees
+        if both and tree.directories > 1:
+            raise Unknown("with -n, -I and -z together mdtest counts other items than it makes")
+        if name in DIRECTORIES:
+            if options.get("stonewall"):
+                raise Unknown("mdtest counts directories that the stonewall (-W) may have cut off")
+            if name == "rename-directories" and self._counted_in_vain():
+                raise Unknown("mdtest counts renames that this back end or a single item has not")
+            return self.test.count, self.test.count
+        each = self._items(tree)
+        done = each if name == "remove" and self.test.kind == "file" else each * tasks
+        return each * tasks, done
+
+    def _counted_in_vain(self) -> bool:
+        in_loop = self.options.get("items_per_directory") == 1 and self.options.get("items", 0) > 1
+        missing = any("support rename" in one.text for one in self.run.troubles.values())
+        return missing or in_loop
+
+    def _items(self, tree: Tree) -> int:
+        """Files of one task in one iteration."""
+        options, tasks = self.options, self.test.tasks
+        planned = tree.items if self.test.kind == "file" else self.test.count // tasks
+        if self.test.kind != "file" and planned * tasks != self.test.count:
+            raise Unknown(f"{self.test.count} items are no multiple of {tasks} tasks")
+        known = self.ranks.items if self.ranks else None
+        selected = any(
+            options.get(only) for only in ("stat_only", "read_only", "remove_only", "rename")
+        )
+        creates = bool(options.get("create_only")) or not selected
+        told: set[int] = set()
+        if creates and options.get("stonewall"):
+            told = self.test.continued
+            if self.iterations > 1 and told:
+                raise Unknown("the stonewall was hit: each iteration made another number of files")
+            if (self.test.damaged or self.run.stray) and known is None:
+                raise Unknown("a line that may tell how far the stonewall let it come is damaged")
+        elif not creates and options.get("stonewall_status"):
+            told = self.run.status_items
+            lost = any("stonewall status file" in one.text for one in self.run.troubles.values())
+            if not told and known is None and not lost:
+                raise Unknown("how many files there are stands in the stonewall status file (-x)")
+        elif known is not None:
+            told = {planned}
+        if len(told | ({known} if known is not None else set())) > 1:
+            raise Unknown(f"it is said to be of {sorted(told)} and of {known} items per task")
+        return next(iter(told), planned if known is None else known)
+
+    # -- how long it took ------------------------------------------------------------------
+    def _window(self, name: str, rate: Row | None, time: Row | None, counted: int) -> Window:
+        ranks = self.ranks if self.iterations == 1 and name not in TREES else None
+        if ranks is not None and name in ranks.seconds:  # of trees rank 0's time is printed
+            seconds = ranks.seconds[name]
+            if rate is None or abs(counted / seconds - rate.minimum) <= 0.001 + 1e-6 * rate.minimum:
+                return Window(seconds, (seconds,))
+            message = f"{counted} items in {seconds:.6f} s are not {rate.minimum} per second"
+            raise Unknown(f"the ranks' file contradicts the summary: {message}")
+        if rate is None:
+            assert time is not None
+            return self._timed(name, time)
+        if rate.minimum <= 0:
+            raise Unknown("an iteration has the rate 0")
+        for speed, printed in (
+            ((rate.minimum, time.maximum), (rate.maximum, time.minimum)) if time else ()
+        ):
+            seconds = counted / speed
+            if abs(seconds - printed) > 2 * HALF_DIGIT + 1e-6 * seconds:
+                raise Unknown(
+                    f"{counted} items at {speed} per second take {seconds:.3f} s, and "
+                    f"{printed} s are printed"
+                )
+        return self._rated(name, rate, time, counted)
+
+    def _rated(self, name: str, rate: Row, time: Row | None, counted: int) -> Window:
+        count = self.iterations
+        rates = each_rate(rate, count)
+        if rates:
+            windows = tuple(counted / one for one in rates)
+            if count == 2 and abs(sum(rates) / 2 - rate.mean) > 2 * HALF_DIGIT:
+                message = (
+                    "this version's extremes are over ranks and iterations: windows are approximate"
+                )
+                self.notes.append(Note("rank-extremes", message, self.test.line, name))
+            return Window(sum(windows), windows)
+        if time is not None and time.mean >= COARSE_TIME:
+            return self._timed(name, time)
+        if time is None and self.options.get("print_rate_and_time"):
+            raise Unknown("its time (-P) is missing, and the rates do not tell that of all")
+        message = (
+            f"of {count} iterations only extremes and the mean of the rates are known: the time "
+            "of all is estimated from the mean, which fast iterations dominate"
+        )
+        self.notes.append(Note("mean-of-rates", message, self.test.line, name))
+        return Window(count * counted / rate.mean)
+
+    def _timed(self, name: str, time: Row) -> Window:
+        """From seconds with three decimals alone (-Z)."""
+        if time.mean < COARSE_TIME:
+            raise Unknown(f"its time, {time.mean} s, has too few digits")
+        if time.mean < FINE_TIME:
+            message = f"the time {time.mean} s has few digits: rates are good to 1 %"
+            self.notes.append(Note("coarse-time", message, self.test.line, name))
+        return Window(self.iterations * time.mean)
+
+    # -- together --------------------------------------------------------------------------
+    def _build(self, name: str, counted: int, done: int, window: Window) -> Phase:
+        options, count = self.options, self.iterations
+        size = {"create": "write_bytes", "read": "read_bytes"}.get(name)
+        each = int(options.get(size, 0)) if size else 0
+        errors = sum(self.run.counts[kind] for kind in ERRORS.get(name, ()))
+        facts: dict[str, Any] = {"window": WINDOW}
+        if name == "create" or (options.get("call_sync") and name not in TREES):
+            facts["synced"] = bool(options.get("call_sync") or (options.get("sync") and each))
+        if name == "create" and options.get("stonewall"):
+            facts["stonewall_seconds"] = float(options["stonewall"])
+        if counted != done:
+            facts["counted"] = counted  # by mdtest, for its own rate
+        if count > 1:
+            facts["number_of_iterations"] = count
+            if window.each:
+                facts["iterations"] = [
+                    {"seconds": one, "operations": done, "bytes": done * each}
+                    for one in window.each
+                ]
+        operations = max(0, done * count - errors)
+        whole = totals(name, window.total, operations * each, operations, errors, facts=facts)
+        if self.ranks is None or count > 1 or errors or name not in self.ranks.finished:
+            return whole
+        return self._with_ranks(whole, each, self.ranks.finished[name])
+
+    def _with_ranks(self, whole: Phase, each: int, finished: list[tuple[int, float]]) -> Phase:
+        """Arrays [rank]; `io_end`: when the last operation of the rank was over."""
+        operations = np.array([items for items, _ in finished], dtype=np.int64)
+        seconds = np.array([time for _, time in finished])
+        window = float(whole.end[0])
+        same = int(operations.sum()) == int(whole.operations[0])
+        if len(finished) != self.test.tasks or not same or seconds.max() > window * (1 + 1e-9):
+            return whole
+        ranks = len(finished)
+        return Phase(
+            name=whole.name,
+            start=np.zeros(ranks),
+            end=np.full(ranks, window),
+            bytes=operations * each,
+            operations=operations,
+            errors=np.zeros(ranks, dtype=np.int64),
+            io_start=np.zeros(ranks),
+            io_end=seconds,
+            facts=whole.facts,
+        )
+
+
+@dataclass(frozen=True)
+class Window:
+    """Seconds of all iterations together, and of each where they are known (fastest first)."""
+
+    total: float
+    each: tuple[float, ...] = ()
+
+
+def each_rate(row: Row, iterations: int) -> tuple[float, ...]:
+    """The rates of up to three iterations, the largest first; empty if they do not follow.
+
+    One: the smallest, of the slowest rank.  Three: the third is what the mean leaves, if the
+    printed standard deviation (4.x: of a sample, 3.2: of a population) says so too.
+    """
+    if iterations == 1:
+        return (row.minimum,)
+    if iterations == 2:
+        return (row.maximum, row.minimum)
+    if iterations != 3:
+        return ()
+    third = 3 * row.mean - row.maximum - row.minimum
+    rates = (row.maximum, third, row.minimum)
+    squares = sum((one - row.mean) ** 2 for one in rates)
+    tolerance = 0.01 + 1e-6 * row.maximum
+    fits = any(abs(math.sqrt(squares / n) - row.deviation) <= tolerance for n in (2, 3))
+    inside = row.minimum - 0.005 <= third <= row.maximum + 0.005
+    return rates if fits and inside and third > 0 else ()

@@ -1,0 +1,276 @@
+"""The text that mdtest 3.2 to 4.1 prints, taken apart line by line; nothing is judged here."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from fsmatrix.results.formats.base import ParseError
+from fsmatrix.results.formats.mdtest.argv import UNREADABLE, parse_command
+
+NAMES: dict[str, str] = {  # mdtest's name of a phase -> ours
+    "Tree creation": "mkdir-tree",
+    "Directory creation": "mkdir",
+    "Directory stat": "stat-directories",
+    "Directory rename": "rename-directories",
+    "Directory removal": "rmdir",
+    "File creation": "create",
+    "File stat": "stat",
+    "File read": "read",
+    "File removal": "remove",
+    "Tree removal": "rmdir-tree",
+}
+NUMBER = r"(\d{1,18})"
+LAUNCHED = re.compile(
+    rf"\s*mdtest-(\S{{1,80}}) was launched with {NUMBER} total task\(s\) on {NUMBER} node\(s\)",
+    re.ASCII,
+)
+_EDGE = re.compile(r"\s*-- (started|finished) at (.{1,80}) --")
+_COMMAND = "Command line used: "
+_TASKS = re.compile(
+    rf"{NUMBER} tasks, {NUMBER} (files/directories|files|directories|file)", re.ASCII
+)
+_SUMMARY = re.compile(rf"SUMMARY (rate|time)\b.{{0,40}}\(of {NUMBER} iterations\)", re.ASCII)
+_ROW = re.compile(rf" {{3}}({'|'.join(NAMES)}) *:? +(.+)")
+_CELL = re.compile(r"-?\d{1,300}\.\d{3}", re.ASCII)
+_COMMA = re.compile(r"-?\d{1,300},\d{3}", re.ASCII)
+_CONTINUE = re.compile(
+    rf"Continue stonewall hit min: {NUMBER} max: {NUMBER} avg: \d+\.\d", re.ASCII
+)
+_STATUS = re.compile(rf"Read stonewall status; items: {NUMBER}$", re.ASCII)
+_UNABLE = re.compile(r"[Uu]nable to (\w+) ((?:tree |test )?\w+)")
+_TROUBLE = re.compile(r"(WARNING|ERROR|FAILED in|[Ee]rror could not)\b:?")
+_WALL = "stonewall hit m"
+COLUMNS = 4  # max, min, mean, standard deviation over iterations
+MOST_KINDS = 200  # of warnings that are told apart
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a summary: over iterations, as printed (operations per second, or seconds)."""
+
+    maximum: float
+    minimum: float
+    mean: float
+    deviation: float
+
+
+@dataclass
+class Table:
+    """One summary.  A row that could not be read is None; one printed twice is there twice."""
+
+    iterations: int
+    rows: dict[str, list[Row | None]] = field(default_factory=dict)
+
+
+@dataclass
+class Test:
+    """The phases with one number of tasks: what follows a line "2 tasks, 600 files"."""
+
+    line: int
+    tasks: int
+    count: int
+    kind: str  # files/directories, files, directories; file: one that all share
+    tables: dict[str, Table] = field(default_factory=dict)  # rate, time
+    continued: set[int] = field(default_factory=set)  # items of a task once the stonewall was hit
+    damaged: bool = False  # a line between here and the first summary cannot be read
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """The first warning or error of its kind."""
+
+    text: str
+    line: int
+    kind: str  # "stat file", ...: mdtest says that it was unable to; otherwise the text
+    severity: str  # WARNING, ERROR, FAILED
+
+
+@dataclass
+class Run:
+    """One start of mdtest."""
+
+    line: int
+    version: str
+    tasks: int
+    nodes: int
+    started: str = ""
+    finished: str = ""
+    argv: tuple[str, ...] = ()
+    options: dict[str, Any] | None = None
+    command_line: int = 0
+    command_error: str = ""
+    status_items: set[int] = field(default_factory=set)
+    tests: list[Test] = field(default_factory=list)
+    troubles: dict[str, Trouble] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    oddities: list[tuple[str, int]] = field(default_factory=list)  # damage seen, where
+    overlaps: bool = False  # began before the one before it had shown a result or its end
+    mixed: bool = False  # results of another run are among its lines
+    stray: bool = False  # a line on the stonewall is where none should be, here or elsewhere
+
+
+class Scanner:
+    """Collects runs from lines."""
+
+    def __init__(self, source: str) -> None:
+        """`source`: name of the text for errors."""
+        self._source = source
+        self.runs: list[Run] = []
+        self._run: Run | None = None
+        self._table: Table | None = None
+        self._started = ""
+        self._stray = False
+        self._early: list[tuple[str, int]] = []  # warnings before the first run
+
+    def scan(self, text: str) -> list[Run]:
+        """All runs in the text, in order."""
+        lines = text.split("\n")
+        for number, line in enumerate(lines, 1):
+            self._line(line.rstrip(), number, whole=number < len(lines))
+        for early, number in self._early if self.runs else ():
+            self._trouble(self.runs[0], early, number)
+        for run in self.runs:
+            run.stray = self._stray
+        return self.runs
+
+    def _line(self, line: str, number: int, whole: bool) -> None:
+        if not line or line.startswith("V-3"):
+            return
+        if edge := _EDGE.fullmatch(line):
+            self._edge(edge[1], edge[2])
+        elif launched := LAUNCHED.fullmatch(line):
+            self._launched(launched, number)
+        elif self._run is None:
+            self._outside(line, number)
+        elif line.startswith(_COMMAND):
+            self._command(self._run, line.removeprefix(_COMMAND), number)
+        elif tasks := _TASKS.fullmatch(line):
+            self._tasks(self._run, tasks, number)
+        elif self._run.tests and (summary := _SUMMARY.fullmatch(line)):
+            self._summary(self._run, summary, number)
+        elif self._table is not None and (row := _ROW.fullmatch(line)):
+            self._row(self._run, row, number, whole)
+        else:
+            self._other(self._run, line, number)
+
+    def _edge(self, which: str, when: str) -> None:
+        if which == "started":
+            self._started = when
+        elif self._run is not None:
+            self._run.finished = when
+            self._run, self._table = None, None
+        elif self.runs and self.runs[-1].finished != when:
+            self.runs[-1].mixed = True
+
+    def _launched(self, match: re.Match[str], number: int) -> None:
+        version, tasks, nodes = match[1], int(match[2]), int(match[3])
+        run = self._run
+        fresh = run is not None and not run.command_line
+        if (
+            run is not None
+            and fresh
+            and (run.version, run.tasks, run.nodes)
+            == (
+                version,
+                tasks,
+                nodes,
+            )
+        ):
+            run.oddities.append(("a line is doubled", number))
+            return
+        overlaps = run is not None and not any(test.tables for test in run.tests)
+        self._run = Run(number, version, tasks, nodes, self._started, overlaps=overlaps)
+        self.runs.append(self._run)
+        self._table, self._started = None, ""
+
+    def _outside(self, line: str, number: int) -> None:
+        """A line before the first run, or after the end of one."""
+        self._stray = self._stray or _WALL in line
+        if self.runs and (_TASKS.fullmatch(line) or _SUMMARY.fullmatch(line)):
+            self.runs[-1].mixed = True
+        elif _TROUBLE.search(line):
+            if self.runs:
+                self._trouble(self.runs[-1], line, number)
+            elif len(self._early) < MOST_KINDS:
+                self._early.append((line, number))
+
+    def _command(self, run: Run, text: str, number: int) -> None:
+        try:
+            argv, options = parse_command(text)
+        except ValueError as error:
+            run.command_error, run.command_line = str(error), number
+            return
+        if run.options is not None and run.options != options:
+            run.command_error = "it is there twice, and differs"
+        run.argv, run.options, run.command_line = argv, options, number
+
+    def _tasks(self, run: Run, match: re.Match[str], number: int) -> None:
+        test = Test(number, int(match[1]), int(match[2]), match[3])
+        if any(test.tasks == other.tasks for other in run.tests):
+            same = any(
+                (test.tasks, test.count) == (other.tasks, other.count) for other in run.tests
+            )
+            run.oddities.append(("a line is doubled", number))
+            run.mixed = run.mixed or not same
+            return
+        run.tests.append(test)
+        self._table = None
+
+    def _summary(self, run: Run, match: re.Match[str], number: int) -> None:
+        tables = run.tests[-1].tables
+        kind, iterations = match[1], int(match[2])
+        if kind in tables:
+            run.oddities.append(("a summary is doubled", number))
+            run.mixed = run.mixed or run.overlaps or tables[kind].iterations != iterations
+        self._table = tables.setdefault(kind, Table(iterations))
+
+    def _row(self, run: Run, match: re.Match[str], number: int, whole: bool) -> None:
+        assert self._table is not None
+        rows = self._table.rows.setdefault(NAMES[match[1]], [])
+        cells = match[2].split()
+        if any(_COMMA.fullmatch(cell) for cell in cells):
+            raise ParseError(
+                self._source,
+                number,
+                f"decimal commas ({match[2].strip()[:60]!r}): mdtest ran with the numbers of "
+                "another locale; run it with LC_ALL=C",
+            )
+        if len(cells) in (COLUMNS, COLUMNS + 3) and all(map(_CELL.fullmatch, cells)) and whole:
+            rows.append(Row(*map(float, cells[-COLUMNS:])))
+        else:
+            rows.append(None)
+            run.oddities.append((f"the line of {match[1]!r} cannot be read", number))
+
+    def _other(self, run: Run, line: str, number: int) -> None:
+        test = run.tests[-1] if run.tests else None
+        if test is not None and not test.tables:
+            if hit := _CONTINUE.match(line):
+                test.continued.add(int(hit[2]))
+                return
+            if _WALL in line or (UNREADABLE in line and "WARNING" not in line):
+                test.damaged = True
+        else:
+            self._stray = self._stray or _WALL in line
+        if status := _STATUS.search(line):
+            run.status_items.add(int(status[1]))
+        elif _TROUBLE.search(line):
+            self._trouble(run, line, number)
+
+    def _trouble(self, run: Run, line: str, number: int) -> None:
+        word = _TROUBLE.search(line)
+        assert word is not None
+        unable = _UNABLE.search(line)
+        kind = f"{unable[1]} {unable[2]}" if unable else line[:200]
+        severity = {"WARNING": "WARNING", "FAILED in": "FAILED"}.get(word[1], "ERROR")
+        if kind in run.troubles or len(run.troubles) < MOST_KINDS:
+            run.counts[kind] += 1
+            run.troubles.setdefault(kind, Trouble(line.strip()[:300], number, kind, severity))
+
+
+def runs_of(text: str, source: str) -> Iterator[Run]:
+    """Every start of mdtest whose output is in the text; ParseError for decimal commas."""
+    yield from Scanner(source).scan(text)

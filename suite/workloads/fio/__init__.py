@@ -1,0 +1,204 @@
+"""The workload `fio`: the real program, once on every client node, started together.
+
+Files are laid out in a step of their own: on a path by fio's `create_only`, which writes every
+byte and syncs each file; elsewhere by a sequential write of the same names.  The timed step then
+finds them.  Random and mixed writes go into laid-out files (`overwrite`).
+
+Traps of fio that this file takes care of: `invalidate` would drop the cache that the suite has
+made; `size=1KiB` means 1000 bytes to fio (sizes are passed in bytes); several jobs would share
+a device from its start (offset_increment); the rados engine ignores errors of completion, so
+that objects never written or too large read at phantom speeds (nrfiles, touch_objects).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from fsmatrix.backends.access import Access
+from fsmatrix.results.case import Case
+from fsmatrix.results.formats.base import Note, Parsed, ParseError
+from fsmatrix.results.formats.fio.merge import merge
+from fsmatrix.results.formats.fio.options import LARGEST_OBJECT
+from fsmatrix.results.units import format_size
+from fsmatrix.suite.workloads.base import (
+    Engine,
+    Footprint,
+    Output,
+    Step,
+    Workload,
+    WorkloadOptions,
+)
+from fsmatrix.suite.workloads.fio import argv as fio_argv
+from fsmatrix.suite.workloads.fio.argv import (
+    NEEDED_ACCESS,
+    engine_of,
+    files_of_job,
+    size_of_job,
+)
+from fsmatrix.suite.workloads.fio.node import run_of_node
+from fsmatrix.suite.workloads.fio.options import FioOptions
+
+DIRECT_UNIT = 512
+
+
+class Fio(Workload):
+    """Real fio on every client node."""
+
+    name: ClassVar[str] = "fio"
+    Options: ClassVar[type[WorkloadOptions]] = FioOptions
+    accesses: ClassVar[frozenset[str]] = frozenset({"path", "device", "rados", "dfs"})
+    engines: ClassVar[tuple[str, ...]] = ("fio",)
+    options: FioOptions
+
+    def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:
+        """Layout where something must be there, then the timed step."""
+        options = self.options
+        kinds = options.kinds
+        steps = []
+        if options.into_files:
+            what = fio_argv.layout(options, case, access, engine)
+            steps.append(Step("layout", "node", "setup", what))
+        what = fio_argv.timed(options, case, access, engine)
+        into = options.into_files
+        steps.append(Step(kinds[0], "node", "timed", what, reads=into, phases=kinds))
+        return steps
+
+    def parse(self, case: Case, outputs: Sequence[Output]) -> Parsed:
+        """One run from the timed outputs of all nodes."""
+        timed = [output for output in outputs if output.step == self.options.kinds[0]]
+        if not timed:
+            raise ParseError("fio", 0, "no node gave an output")
+        geometry = case.geometry
+        run = merge([(output.host, run_of_node(output)) for output in timed])
+        failures = [run.failure] if run.failure else []
+        if len(timed) != geometry.nodes:
+            failures.append(f"fio answered on {len(timed)} of {geometry.nodes} nodes")
+        elif run.processes is not None and run.processes != geometry.processes:
+            failures.append(f"fio ran {run.processes} jobs, not {geometry.processes}")
+        got = {phase.name for phase in run.phases}
+        if not run.failure and got != set(self.options.kinds):
+            asked = ", ".join(self.options.kinds)
+            failures.append(f"fio gave {', '.join(sorted(got)) or 'nothing'}, asked was {asked}")
+        notes = (*run.notes, *self._reread(case, run))
+        return replace(run, failure="; ".join(failures), notes=notes)
+
+    def footprint(self, case: Case) -> Footprint:
+        """Exact for fixed work (a mixture: its expected share); else one pass over the data."""
+        options, processes = self.options, case.geometry.processes
+        if options.job:
+            space = sum(s.size * s.numjobs for s in options.jobs) * case.geometry.nodes
+            files = sum(s.nrfiles * s.numjobs for s in options.jobs) * case.geometry.nodes
+            writes = sum(s.size * s.numjobs for s in options.jobs if s.kind != "read")
+            written = writes * case.geometry.nodes
+        else:
+            space = size_of_job(options, case) * processes
+            files = files_of_job(options, case, options.ioengine or "") * processes
+            share = {"read": 0, "write": 100, "mixed": 100 - options.rwmixread}
+            written = space * share[options.kinds[0]] // 100
+        seconds = options.runtime + options.ramp_time if options.runtime else None
+        return Footprint(
+            space=space,
+            written=written + (space if options.into_files else 0),
+            files=files,
+            seconds=seconds,
+            depth=options.iodepth,
+        )
+
+    def refusal(self, case: Case) -> str:
+        """Why this case cannot be run (empty: it can)."""
+        for text in (
+            self._counts(case),
+            self._sizes(case, self.options.ioengine or ""),
+            self._alignment(case),
+        ):
+            if text:
+                return text
+        return ""
+
+    def unsupported(self, case: Case, access: str, engine: Engine) -> str:
+        """Why this fio cannot do the case on that type of access (empty: it can)."""
+        asked = {s.options.get("ioengine", "") for s in self.options.jobs} - {""}
+        asked = asked or {engine_of(self.options, access)}
+        for ioengine in sorted(asked):
+            needed = NEEDED_ACCESS.get(ioengine)
+            if needed is None and access not in {"path", "device"}:
+                return (
+                    f"fio's ioengine {ioengine} needs a path or a device; the target gives {access}"
+                )
+            if needed is not None and access != needed:
+                return f"fio's ioengine {ioengine} needs {needed} access; the target gives {access}"
+            if engine.features and f"ioengine:{ioengine}" not in engine.features:
+                return (
+                    f"fio {engine.version} here has no ioengine {ioengine}: install a build "
+                    "that has it (fio --enghelp lists them)"
+                )
+        if engine_of(self.options, access) == "rbd" and not self.options.rbdname:
+            return "fio's ioengine rbd needs rbdname: the name of an existing image"
+        if self.options.job and access != "path":
+            return "a fio job file runs on paths only: give its options in the campaign instead"
+        reads = asked == {"rados"} and self.options.kinds != ("write",)
+        if reads and engine.features and "rados:touch_objects" not in engine.features:
+            return f"fio {engine.version} cannot read rados objects without making them first"
+        return self._sizes(case, "rados") if asked == {"rados"} else ""
+
+    # -- what cannot be --------------------------------------------------------------------
+    def _counts(self, case: Case) -> str:
+        options, geometry = self.options, case.geometry
+        jobs = geometry.processes_per_node
+        if geometry.threads != 1:
+            return "fio has jobs, no threads of a process: leave threads at 1"
+        if options.numjobs is not None and options.numjobs != jobs:
+            return f"numjobs is {options.numjobs}, but processes_per_node is {jobs}"
+        if options.job and (own := sum(section.numjobs for section in options.jobs)) != jobs:
+            return f"the job file makes {own} jobs, but processes_per_node is {jobs}"
+        return ""
+
+    def _sizes(self, case: Case, ioengine: str) -> str:
+        options, processes = self.options, case.geometry.processes
+        if options.job:
+            return ""
+        if options.bytes_total is not None and options.bytes_total % processes:
+            return f"bytes_total {options.bytes_total} does not divide into {processes} jobs"
+        size = size_of_job(options, case)
+        files = files_of_job(options, case, ioengine)
+        unit = 1 if options.bssplit else options.bs
+        if size % files or size // files % unit or size < unit * files:
+            of = f" in {files} files" if files > 1 else ""
+            return (
+                f"a job's size {format_size(size)}{of} is no multiple of bs "
+                f"{format_size(unit)}: fio leaves out the rest"
+            )
+        if ioengine == "rados" and size // files > LARGEST_OBJECT:
+            return (
+                f"objects of {format_size(size // files)}: RADOS refuses those above 128MiB, "
+                "and fio does not notice; use more nrfiles"
+            )
+        return ""
+
+    def _alignment(self, case: Case) -> str:
+        options = self.options
+        direct = options.direct or case.cache == "bypass"
+        if case.cache == "bypass" and any(s.options.get("direct") == "0" for s in options.jobs):
+            return "the cache state bypass means O_DIRECT, and the job file says direct=0"
+        if not direct or options.job or options.bssplit or options.bs % DIRECT_UNIT == 0:
+            return ""
+        return f"O_DIRECT needs multiples of {DIRECT_UNIT} bytes: bs is {options.bs}"
+
+    def _reread(self, case: Case, run: Parsed) -> list[Note]:
+        """Data that a job read again in its time came from the page cache."""
+        options = self.options
+        if case.cache != "cold" or options.direct or options.job or not options.runtime:
+            return []
+        size = size_of_job(options, case)
+        return [
+            Note(
+                "reread",
+                f"a job moved more than its {format_size(size)}: it read again, from cache",
+                0,
+                p.name,
+            )
+            for p in run.phases
+            if p.name != "write" and bool((p.bytes > size).any())
+        ]

@@ -1,0 +1,223 @@
+"""A user's own fio job: checked as text, and what it asks for.
+
+Refused is what would write elsewhere than the run's directory, run other programs, or undo what
+the suite measures with; see OWNED.  fio accepts shortened names of options on its command line,
+so that extra arguments are also refused when they only begin like one of these.
+"""
+
+from __future__ import annotations
+
+import configparser
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from fsmatrix.results.formats.fio.job import size_of
+
+ENGINES_FOR_PATHS = (
+    "psync",
+    "sync",
+    "vsync",
+    "pvsync",
+    "pvsync2",
+    "libaio",
+    "io_uring",
+    "posixaio",
+    "mmap",
+)
+ENGINES = (*ENGINES_FOR_PATHS, "rados", "rbd", "dfs")
+OWNED: dict[str, str] = {
+    **dict.fromkeys(
+        ("directory", "filename", "filename_format", "opendir", "fileservice"),
+        "the suite chooses the files, in the run's own directory",
+    ),
+    **dict.fromkeys(
+        ("pool", "clientname", "clustername", "conf", "rbdname", "cont", "svcl"),
+        "it comes from the target",
+    ),
+    **dict.fromkeys(
+        (
+            "write_bw_log",
+            "write_lat_log",
+            "write_iops_log",
+            "write_hist_log",
+            "write_iolog",
+            "log_avg_msec",
+            "log_unix_epoch",
+            "log_alternate_epoch",
+            "log_alternate_epoch_clock_id",
+            "job_start_clock_id",
+            "per_job_logs",
+            "bandwidth_log",
+            "latency_log",
+            "group_reporting",
+            "gtod_reduce",
+            "disable_clat",
+            "disable_lat",
+            "disable_slat",
+            "disable_bw_measurement",
+            "lat_percentiles",
+            "clat_percentiles",
+            "unified_rw_reporting",
+            "touch_objects",
+        ),
+        "the suite measures with it",
+    ),
+    **dict.fromkeys(
+        ("output", "output_format", "minimal", "append_terse", "status_interval", "eta"),
+        "the suite reads fio's output",
+    ),
+    **dict.fromkeys(
+        ("read_iolog", "replay_redirect", "merge_blktrace_file", "merge_blktrace_only"),
+        "use the workload replay for traces",
+    ),
+    **dict.fromkeys(
+        ("exec_prerun", "exec_postrun", "trigger", "trigger_file", "trigger_remote", "include"),
+        "a campaign runs no other programs",
+    ),
+    **dict.fromkeys(
+        ("client", "server", "daemonize", "remote_config", "parse_only", "showcmd", "section"),
+        "the suite starts fio, once on every client node",
+    ),
+    **dict.fromkeys(
+        (
+            "verify",
+            "do_verify",
+            "verify_only",
+            "verify_async",
+            "verify_pattern",
+            "experimental_verify",
+        ),
+        "fio reads back beside the measured work; the workload pattern verifies every byte",
+    ),
+    **dict.fromkeys(
+        ("stonewall", "wait_for_previous", "wait_for", "new_group", "startdelay", "start_delay"),
+        "all jobs of a case run at once; make separate cases of the others",
+    ),
+    **dict.fromkeys(
+        ("ioscheduler", "cgroup", "cgroup_weight", "uid", "gid", "profile", "aux_path", "iomem"),
+        "it changes more than the run",
+    ),
+    **dict.fromkeys(
+        ("create_only", "overwrite", "invalidate", "fill_device", "fill_fs", "unlink", "name"),
+        "the suite lays out the files and makes the cache state",
+    ),
+    **dict.fromkeys(
+        ("unlink_each_loop", "mem", "hugepage_size", "kb_base"),
+        "the suite has no use for it that is safe",
+    ),
+}
+_WORD = re.compile(r"--([A-Za-z][A-Za-z0-9_-]*)(?:=(.*))?", re.DOTALL)
+ALIASES = {"readwrite": "rw", "blocksize": "bs", "timeout": "runtime", "nr_files": "nrfiles"}
+_KINDS = {"read": "read", "randread": "read", "write": "write", "randwrite": "write"}
+
+
+@dataclass(frozen=True)
+class Section:
+    """One job of the text, with the global options in it."""
+
+    name: str
+    options: Mapping[str, str]
+
+    @property
+    def numjobs(self) -> int:
+        """Its clones."""
+        return int(self.options.get("numjobs", "1"))
+
+    @property
+    def size(self) -> int:
+        """Bytes of one clone's files."""
+        return size_of(self.options["size"]) or 0
+
+    @property
+    def rw(self) -> str:
+        """fio's rw, without a modifier."""
+        rw = self.options.get("rw") or self.options.get("readwrite") or "read"
+        return rw.partition(":")[0]
+
+    @property
+    def kind(self) -> str:
+        """read, write or mixed."""
+        return _KINDS.get(self.rw, "mixed")
+
+    @property
+    def random(self) -> bool:
+        """Whether its order is random."""
+        return self.rw.startswith("rand")
+
+    @property
+    def nrfiles(self) -> int:
+        """Files of one clone."""
+        return int(self.options.get("nrfiles") or self.options.get("nr_files") or "1")
+
+
+def sections(text: str) -> tuple[Section, ...]:
+    """The jobs of a job file; ValueError with the reason for one that cannot be run."""
+    parser = configparser.ConfigParser(
+        allow_no_value=True,
+        delimiters=("=",),
+        comment_prefixes=("#", ";"),
+        interpolation=None,
+        default_section="no section has this name",
+    )
+    try:
+        parser.read_string(text, "job")
+    except configparser.Error as error:
+        raise ValueError(f"not a job file of fio: {' '.join(str(error).split())}") from error
+    if text.lstrip().startswith("include ") or re.search(r"^\s*include\s", text, re.M):
+        raise ValueError("include: a job must stand in one text, so that it is known what it was")
+    common = _options(parser, "global") if parser.has_section("global") else {}
+    found = tuple(
+        Section(name, common | _options(parser, name))
+        for name in parser.sections()
+        if name != "global"
+    )
+    if not found:
+        raise ValueError("the job file has no job, only [global] or nothing")
+    for section in found:
+        _check(section)
+    return found
+
+
+def _options(parser: configparser.ConfigParser, name: str) -> dict[str, str]:
+    return {
+        key: (value if value is not None else "1").strip() for key, value in parser[name].items()
+    }
+
+
+def _check(section: Section) -> None:
+    where = f"job [{section.name}]"
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", section.name):
+        raise ValueError(f"{where}: name it with letters, digits, '_', '.' and '-'")
+    for key in section.options:
+        if (name := key.replace("-", "_")) in OWNED:
+            raise ValueError(f"{where}: {key} is not for a job file: {OWNED[name]}")
+    engine = section.options.get("ioengine", "psync")
+    if engine not in ENGINES:
+        raise ValueError(f"{where}: ioengine {engine!r} is not one of {', '.join(ENGINES)}")
+    for key in ("numjobs", "nrfiles", "nr_files"):
+        value = section.options.get(key, "1")
+        if not (value.isascii() and value.isdigit() and int(value[:10]) > 0 and len(value) < 10):
+            raise ValueError(f"{where}: {key} must be a positive number, not {value!r}")
+    if not size_of(section.options.get("size", "")):
+        raise ValueError(f"{where}: say size= in bytes, so that the space it needs is known")
+    if section.rw not in {*_KINDS, "rw", "readwrite", "randrw"}:
+        raise ValueError(f"{where}: rw={section.rw} is not one of read, write, rw, rand...")
+
+
+def check_extra(words: Iterable[str], typed: Iterable[str]) -> str:
+    """Why extra arguments cannot be passed on (empty: they can)."""
+    options = set(typed)
+    for word in words:
+        match = _WORD.fullmatch(word)
+        if match is None:
+            return f"extra argument {word!r}: write --name=value"
+        name = match[1].replace("-", "_")
+        asked = next((one for one in sorted(options) if one.startswith(name)), "")
+        asked = ALIASES.get(name, asked)
+        if asked:
+            return f"extra argument {word!r}: give it as the option {asked}"
+        owned = next((one for one in OWNED if one.startswith(name)), "")
+        if owned:
+            return f"extra argument {word!r}: {OWNED[owned]}"
+    return ""

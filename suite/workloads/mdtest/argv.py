@@ -1,0 +1,109 @@
+"""Command lines of mdtest: which option a version and a build has for what is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fsmatrix.backends.access import Access, CephfsAccess, DfsAccess
+from fsmatrix.results.case import Case
+from fsmatrix.suite.engines.mdtest import RANKS_CSV
+from fsmatrix.suite.workloads.base import Argv, Engine
+from fsmatrix.suite.workloads.mdtest.options import LETTERS, MdtestOptions
+
+# type of access -> APIs that work on it, the usual one first; mdtest knows none for RADOS
+APIS: dict[str, tuple[str, ...]] = {
+    "path": ("POSIX", "MPIIO", "MMAP"),
+    "dfs": ("DFS",),
+    "cephfs": ("CEPHFS",),
+}
+CEPH_CONF = "/etc/ceph/ceph.conf"  # what Ceph's libraries read; mdtest wants it named
+DIRECTORY = "mdtest"
+RANKS = "ranks.csv"
+STATUS = "stonewall"  # file in the run's directory: how many files each process has
+
+
+class Invocation:
+    """Makes the command lines of one run."""
+
+    def __init__(self, options: MdtestOptions, case: Case, access: Access, engine: Engine) -> None:
+        self.options = options
+        self.case = case
+        self.access = access
+        self.engine = engine
+        auto = APIS[access.type][0]
+        self.api = auto if options.api == "auto" else options.api
+
+    def argv(self, phases: Sequence[str], setup: bool = False) -> Argv:
+        """One invocation of these of mdtest's phases, over one tree."""
+        options = self.options
+        words = [self.engine.program, "-a", self.api, *(f"-{LETTERS[name]}" for name in phases)]
+        words += self._items()
+        words += ["-w", str(options.write_bytes)] if options.write_bytes else []
+        words += ["-e", str(options.read_bytes)] if options.read_bytes else []
+        words += ["-N", str(options.stride)] if options.stride else []
+        words += ["-y"] if options.sync else []
+        words += self._stonewall(phases)
+        words += self._backend(setup)
+        words += ["-i", "1", "-d", self._directory()]
+        collect: tuple[str, ...] = ()
+        if not setup and RANKS_CSV in self.engine.features:
+            words.append(f"--saveRankPerformanceDetails={{scratch}}/{RANKS}")
+            collect = (RANKS,)
+        return Argv((*words, *options.extra_arguments), collect=collect, binding=options.bind_to)
+
+    def _items(self) -> list[str]:
+        options = self.options
+        each = options.items_per_directory
+        words = ["-n", str(options.items)] if each is None else ["-I", str(each)]
+        if options.depth:
+            words += ["-z", str(options.depth), "-b", str(options.branching_factor)]
+        flags = {
+            "-L": options.leaf_only,
+            "-u": options.unique_dir,
+            "-F": options.files_only,
+            "-D": options.dirs_only,
+        }
+        return words + [flag for flag, on in flags.items() if on]
+
+    def _stonewall(self, phases: Sequence[str]) -> list[str]:
+        """Invocations apart from creating must know how far it came."""
+        options = self.options
+        if not options.stonewall:
+            return []
+        words = ["-W", str(int(options.stonewall))] if "create" in phases else []
+        again = options.iterations > 1 and "remove" not in options.phases
+        if tuple(phases) != options.phases or again:
+            words += ["-x", f"{{path}}/{STATUS}"]
+        return words
+
+    def _backend(self, setup: bool) -> list[str]:
+        access = self.access
+        if isinstance(access, DfsAccess):
+            return self._dfs(access)
+        if isinstance(access, CephfsAccess):
+            return [
+                f"--cephfs.user={access.user}",
+                f"--cephfs.conf={access.conf or CEPH_CONF}",
+                "--cephfs.prefix=/",  # is taken off the names
+            ]
+        direct = self.options.direct or self.case.cache == "bypass"
+        return ["--posix.odirect"] if self.api == "POSIX" and direct and not setup else []
+
+    def _dfs(self, access: DfsAccess) -> list[str]:
+        options = self.options
+        # releases of IOR call the server group "group"; builds of DAOS's own may say "sys"
+        group = "sys" if "option:dfs.sys" in self.engine.features else "group"
+        words = [f"--dfs.pool={access.pool}", f"--dfs.cont={access.container}"]
+        words += [f"--dfs.{group}={access.system}"] if access.system else []
+        words += [f"--dfs.oclass={options.dfs_oclass}"] if options.dfs_oclass else []
+        words += [f"--dfs.dir_oclass={options.dfs_dir_oclass}"] if options.dfs_dir_oclass else []
+        words += [f"--dfs.chunk_size={options.dfs_chunk_size}"] if options.dfs_chunk_size else []
+        return words
+
+    def _directory(self) -> str:
+        access = self.access
+        if isinstance(access, DfsAccess):
+            return f"{access.prefix.rstrip('/')}/{DIRECTORY}"
+        if isinstance(access, CephfsAccess):
+            return f"{access.path.rstrip('/')}/{DIRECTORY}"
+        return f"{{path}}/{DIRECTORY}"
