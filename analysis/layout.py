@@ -12,8 +12,8 @@ from fsmatrix.analysis.summary import Cell, Summary
 from fsmatrix.analysis.units import METRICS, Level, labelled
 
 APART = ("workload", "engine", "cache", "device_state")  # never mixed in one chart
-COLUMNS = ("pattern", "phase")
-X_NAMES = ("chunk", "chunk_size", "transfer_size", "block_size", "size")
+COLUMNS = ("pattern", "rw", "phase")  # rw: fio's word for a pattern
+X_NAMES = ("chunk", "chunk_size", "bs", "transfer_size", "block_size", "size")
 ROW_NAMES = ("processes_per_node", "processes")
 STEEP = 8.0  # a factor that changes medians more than this would flatten its neighbours
 MOST_ROWS = 6
@@ -67,14 +67,14 @@ def groups(summary: Summary) -> list[Group]:
 def choose(cells: Sequence[Cell], factors: Iterable[str]) -> Layout:
     """Roles for those of `factors` that vary within `cells`.
 
-    pattern and phase: columns; chunk size: x; processes: rows; the rest joins the rows.  If
+    Pattern and phase: columns; chunk size: x; processes: rows; the rest joins the rows.  If
     the factor on x changes the medians so much that small bars would vanish beside large
     ones, it changes places with the rows; if it has too many levels for that, the axis is
     logarithmic.
     """
     varying = [name for name in factors if len(levels(cells, name)) > 1]
     columns = [name for name in COLUMNS if name in varying]
-    if len(columns) == 2 and _implied(cells, "pattern", "phase"):
+    if "phase" in columns and any(_implied(cells, name, "phase") for name in columns[:-1]):
         columns.remove("phase")
     rest = [name for name in varying if name not in COLUMNS]
     x = next((name for name in (*X_NAMES, *ROW_NAMES) if name in rest), rest[0] if rest else "")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fsmatrix.analysis import units
-from fsmatrix.analysis.charts import why_absent
+from fsmatrix.analysis.charts import NOT_MEASURED, why_absent
 from fsmatrix.analysis.layout import Group, groups
 from fsmatrix.analysis.medians import Median
 from fsmatrix.analysis.summary import Cell, Summary, sort_key
@@ -78,12 +78,18 @@ def _part(group: Group, targets: Sequence[str], metric: Metric) -> Part:
     for cell in sorted(group.cells, key=lambda cell: sort_key(cell, factors)):
         key = tuple(_same(cell.levels[name]) for name in factors)
         lines.setdefault(key, {})[cell.target] = cell
+    made = (_line(row, factors, targets, metric, unit) for row in lines.values())
     return Part(
         conditions=group.title,
         unit=unit.label,
         factors=tuple(units.factor_title(name) for name in factors),
-        lines=tuple(_line(row, factors, targets, metric, unit) for row in lines.values()),
+        lines=tuple(line for line in made if _says_something(line)),
     )
+
+
+def _says_something(line: Line) -> bool:
+    """A number, or why a run gave none; not only that there is no such metric (metadata)."""
+    return any(entry is not None and entry.absent != NOT_MEASURED for entry in line.entries)
 
 
 def _same(level: Level) -> Level:

@@ -8,8 +8,7 @@ from dataclasses import replace
 from rich.table import Table
 from rich.text import Text
 
-from fsmatrix.analysis.charts import NOT_MEASURED
-from fsmatrix.analysis.pivot import Entry, Line, Part, Pivot, pivots
+from fsmatrix.analysis.pivot import Entry, Part, Pivot, pivots
 from fsmatrix.analysis.summary import Summary
 
 
@@ -30,18 +29,13 @@ def usual_tables(summary: Summary) -> Iterator[Table]:
         if name not in by_name:
             continue
         for part in by_name[name].parts:
-            lines = [line for line in part.lines if _says_something(line)]
+            lines = list(part.lines)
             if name == "bandwidth":
                 moved |= {(part.conditions, line.levels) for line in lines}
             elif name == "iops":
                 lines = [line for line in lines if (part.conditions, line.levels) not in moved]
             if lines:
                 yield _table(by_name[name], replace(part, lines=tuple(lines)), summary.targets)
-
-
-def _says_something(line: Line) -> bool:
-    """A number, or that a run failed; not only that there is no such metric."""
-    return any(entry is not None and entry.absent != NOT_MEASURED for entry in line.entries)
 
 
 def legend(summary: Summary) -> Text:

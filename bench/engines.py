@@ -86,8 +86,9 @@ BYTES = {"player": "bytes_per_process", "fio": "size", "ior": "block_size"}
 WHY = {
     "player": "window from before open to after close; permutation of offsets; unique content; "
     "every latency recorded",
-    "fio": "window from the first to after the last I/O, open and close outside, fsync inside; "
-    "random map (no block twice); buffers repeat; every latency recorded",
+    "fio": "window from the job's first loop (open inside) to the last completion, fsync inside, "
+    "close outside; random map (no block twice); one buffer, slightly changed; every latency "
+    "recorded",
     "ior": "window from before open to after close, barriers inside; random offsets made before "
     "the window; buffers repeat; latencies not recorded; random writes go into new files",
 }
@@ -163,7 +164,8 @@ def table(runs: Sequence[tuple[str, str, RunRecord]]) -> Iterator[Row]:
         for name, engine, record in runs:
             if name == cell and record.status == "ok":
                 blocks.setdefault(engine, {})[record.block] = record
-        for engine, by_block in blocks.items():
+        for engine in (name for name in ENGINES if name in blocks):
+            by_block = blocks[engine]
             rates = {block: rate(record, small) for block, record in by_block.items()}
             base = {b: rate(r, small) for b, r in blocks.get("player", {}).items()}
             ratios = [rates[block] / base[block] for block in rates if block in base]
