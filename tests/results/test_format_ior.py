@@ -232,6 +232,8 @@ def test_reordering_on_one_node_is_noted() -> None:
     (note,) = [n for n in only("ior-3.3.0-fpp.txt").notes if n.key == "reorder-shifts-nothing"]
     assert (note.phase, "1 node, 4 tasks" in note.message) == ("read", True)
     assert "reorder-shifts-nothing" not in keys(only("ior-posix-shared.txt"))
+    # -C on one node, over DFS: no cache on the client
+    assert "reorder-shifts-nothing" not in keys(only("ior-dfs.json"))
     two = text_of("ior-3.3.0-fpp.txt").replace("nodes               : 1", "nodes               : 2")
     two = two.replace("clients per node    : 4", "clients per node    : 2")
     assert "reorder-shifts-nothing" not in keys(ior.parse(two, "x")[0])

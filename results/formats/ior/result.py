@@ -13,6 +13,7 @@ from fsmatrix.results.record import Phase
 
 LONGEST = 1e9  # seconds; more is no measurement
 PHASES = ("write", "read")
+UNCACHED = ("DFS", "RADOS")  # libraries that keep no data on the client
 # settings that are options of the workload `ior`, under the same name
 OPTIONS = (
     "api", "transfer_size", "block_size", "segments", "file_per_process", "reorder_tasks",
@@ -198,7 +199,8 @@ def _remarks(output: Output, test: Test) -> list[Note]:
     known, notes = test.settings, []
     reads = any(row.access == "read" for row in test.rows)
     moved = known.get("reorder_tasks") or known.get("reorder_random")
-    if reads and moved and known.get("nodes") == 1:
+    cached = known.get("api") not in UNCACHED
+    if reads and moved and cached and known.get("nodes") == 1:
         option = "-C (reorderTasks)" if known.get("reorder_tasks") else "-Z (reorderTasksRandom)"
         text = (
             f"{option} on a single client node moves no read to another node: what was read had "
