@@ -11,6 +11,8 @@ another process on another machine than the conductor that made the access.
 
 from __future__ import annotations
 
+import os
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +21,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from fsmatrix.backends.access import Access
+from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.errors import BackendError as BackendError
 from fsmatrix.backends.journal import Journal
 
@@ -162,6 +164,23 @@ class Backend(ABC):
         """
 
     @classmethod
+    def run_root(cls, access: Access, name: str) -> str:
+        """Where the run of that name works, as the player's driver is told it.  Pure."""
+        return str(Path(access.path) / name) if isinstance(access, PathAccess) else ""
+
+    @classmethod
+    def make_run(cls, access: Access, name: str) -> None:
+        """Make the run's own place; harmless if another kernel made it."""
+        if isinstance(access, PathAccess):
+            (Path(access.path) / name).mkdir(exist_ok=True)
+
+    @classmethod
+    def remove_run(cls, access: Access, name: str) -> None:
+        """Remove it with all in it, also while another kernel does; links are not followed."""
+        if isinstance(access, PathAccess):
+            remove_tree(Path(access.path) / name)
+
+    @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
         """Wait, at most `timeout` seconds, until the system is quiet."""
         del access, timeout
@@ -172,3 +191,19 @@ class Backend(ABC):
         """What is wrong with the system now (empty: nothing known)."""
         del access
         return []
+
+
+REMOVALS = 1000  # attempts at a directory that other kernels are removing too
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a directory and all in it; what is gone already is no error.  OSError if not."""
+    for _ in range(REMOVALS):
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            if not os.path.lexists(path):
+                return
+        else:
+            return
+    raise OSError(f"{path} cannot be removed: names in it keep vanishing")

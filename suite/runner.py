@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -20,10 +19,10 @@ from fsmatrix.suite.session.client import Interrupted, Session
 from fsmatrix.suite.session.death import DeadlinePassed, NodeError, SessionError
 from fsmatrix.suite.session.programs import GRACE
 from fsmatrix.suite.session.programs import run as run_program
+from fsmatrix.suite.surroundings import REST_SECONDS, Surroundings, left
 from fsmatrix.suite.workloads.base import Argv, Function, Output, Step, Stream
 
 CONTENT_STEP = 0x9E3779B97F4A7C15  # between the content seeds of two overwrite generations
-REST_SECONDS = 5.0  # for what follows a run's own time: removal, answers
 
 
 class Runner:
@@ -42,6 +41,7 @@ class Runner:
         self.session = session
         self.access = access
         self.journal = journal
+        self.around = Surroundings(session, access, journal, settings, provenance)
         self.settings = settings
         self.quiet = quiet
         self.provenance = provenance
@@ -108,103 +108,24 @@ class Runner:
         deadline: float,
         gathered: Gathered,
     ) -> None:
-        self._world(job, gathered)
-        root = self._make_directory(job)
+        self.around.world(job, gathered)
+        root = self.around.make_run(job)
         try:
             for step in job.workload.steps(job.case, self.access, job.engine):
                 if step.role == "timed":
-                    self._settle(step, deadline, gathered)
+                    self.around.settle(step, deadline, gathered)
+                    self.around.look_at_health(step, gathered)
                 if step.reads:
-                    self._cache(job, step, deadline, gathered)
+                    self.around.cache(job, step, deadline, gathered)
                 if step.role == "timed":
                     self.quiet()
                 gathered.outputs += self._step(job, step, root, deadline, gathered)
+                if step.role == "timed":
+                    self.around.look_at_health(step, gathered)
         except (RunFailed, NodeError):
-            self._remove_directory(root)
+            self.around.remove_run(job)
             raise
-        self._remove_directory(root)
-
-    def _world(self, job: Job, gathered: Gathered) -> None:
-        geometry = job.case.geometry
-        ranks = [self.session.hello["ranks"][i] for i in self.session.members(geometry)]
-        threads = geometry.threads * geometry.processes_per_node
-        cpus = len(ranks[0]["cpus"]) if ranks else 0
-        kernels = {rank["boot_id"] for rank in ranks}
-        per_kernel = threads * geometry.nodes // max(len(kernels), 1)
-        gathered.evidence["world"] = {
-            "asked_ranks": geometry.processes,
-            "got_ranks": len(ranks),
-            "asked_nodes": geometry.nodes,
-            "got_nodes": len({rank["node"] for rank in ranks}),
-            "kernels": len(kernels),
-            "oversubscribed": per_kernel > cpus,
-            "emulated_nodes": len(kernels) < geometry.nodes,
-        }
-        on_target = False
-        if isinstance(self.access, PathAccess):
-            on_target = self.settings.out.stat().st_dev == Path(self.access.path).stat().st_dev
-        gathered.evidence["output"] = {"on_target": on_target}
-
-    def _make_directory(self, job: Job) -> str:
-        if not isinstance(self.access, PathAccess):
-            return ""
-        root = str(Path(self.access.path) / job.name)
-        command = {"do": "mkdir", "to": self.session.kernels, "path": root}
-        answers = self.session.request(command, REST_SECONDS * 4).message["answers"]
-        for answer in answers:
-            if "error" in answer:
-                raise RunFailed(f"{answer['error']} on {answer['host']}", host=answer["host"])
-        return root
-
-    def _remove_directory(self, root: str) -> None:
-        if root:
-            command = {"do": "rmdir", "to": self.session.kernels, "path": root}
-            reply = self.session.request(command, self.settings.time_per_run + REST_SECONDS)
-            self.session.checked(reply, "removal of the run's directory")
-
-    def _settle(self, step: Step, deadline: float, gathered: Gathered) -> None:
-        timeout = self.settings.settle_timeout
-        begin = time.monotonic()
-        answers = self.session.call(
-            "settle",
-            self.access.to_json(),
-            self.journal,
-            timeout + left(deadline),
-            timeout=timeout,
-        )
-        values = [answer["value"] for answer in answers]
-        worst = min(values, key=lambda value: value["reached"])
-        gathered.spent("settle", time.monotonic() - begin)
-        gathered.put("settle", step.name, worst)
-
-    def _cache(self, job: Job, step: Step, deadline: float, gathered: Gathered) -> None:
-        begin = time.monotonic()
-        files = [str(Path(job.name) / name) for name in step.files or ("",)]
-        answers = self.session.call(
-            "cache",
-            self.access.to_json(),
-            self.journal,
-            left(deadline),
-            state="warm" if self.provenance["memory"] else job.case.cache,
-            files=files,
-            method=self._cache_method(job),
-        )
-        values = [answer["value"] for answer in answers]
-        if self.provenance["memory"]:
-            values = [{**value, "state": "memory"} for value in values]
-        gathered.spent("cache", time.monotonic() - begin)
-        # one kernel that did not reach the state spoils the run, and so does one time
-        worst = min(values, key=lambda value: value["state"] == job.case.cache)
-        found = {"declared": job.case.cache, "reads": True, **worst, "kernels": values}
-        before = gathered.evidence.get("cache", {}).get(step.name, found)
-        reached = before["state"] == job.case.cache
-        gathered.put("cache", step.name, found if reached else before)
-
-    def _cache_method(self, job: Job) -> str:
-        """Only drop_caches empties the caches of inodes and names, and only root may."""
-        wanted = job.workload.cold_metadata and os.geteuid() == 0 and not self.provenance["memory"]
-        method = self.settings.cache_method
-        return "drop_caches" if wanted and method == "auto" else method
+        self.around.remove_run(job)
 
     def _step(
         self,
@@ -281,6 +202,9 @@ class Runner:
     def _program(
         self, job: Job, step: Step, what: Argv, root: str, deadline: float, gathered: Gathered
     ) -> list[Output]:
+        if not isinstance(self.access, PathAccess):
+            root = ""
+
         def filled(text: str) -> str:
             return text.replace("{path}", root)
 
@@ -296,7 +220,7 @@ class Runner:
         command = launcher.command(argv, job.case.geometry, extra)
         watched = step.role == "timed"
         if watched:
-            self._watch(True)
+            self.around.watch(True)
         stop = self.session.stop
         done = run_program(
             command,
@@ -310,16 +234,8 @@ class Runner:
         if stop.at_once:
             raise Interrupted
         if watched:
-            self._seen(job, step, self._watch(False), gathered)
+            self._seen(job, step, self.around.watch(False), gathered)
         return self._answers(job, step, [{"host": "", "rank": 0, **asdict(done)}], gathered)
-
-    def _watch(self, begin: bool) -> list[dict[str, Any]]:
-        """Begin or end sampling every kernel beside a program of the conductor's."""
-        access = self.access.to_json()
-        to = self.session.kernels
-        command = {"do": "watch", "to": to, "begin": begin, "access": access}
-        answers = self.session.checked(self.session.request(command, REST_SECONDS), "sampling")
-        return [answer for answer in answers if "kernel" in answer]
 
     def _answers(
         self, job: Job, step: Step, answers: Sequence[Mapping[str, Any]], gathered: Gathered
@@ -331,8 +247,3 @@ class Runner:
             gathered.spent("program", window)
         outputs.check(job.workload, step, answers, found)
         return found
-
-
-def left(deadline: float) -> float:
-    """Seconds until a deadline on the monotonic clock, at least a little."""
-    return max(deadline - time.monotonic(), 0.1)

@@ -263,13 +263,14 @@ class Session:
         journal: Path,
         seconds: float,
         urgent: bool = False,
+        only_first: bool = False,
         **arguments: Any,
     ) -> list[dict[str, Any]]:
-        """A backend's node-side method on every kernel; NodeError with what failed."""
+        """A backend's node-side method on every kernel (or one); NodeError with what failed."""
         reply = self.request(
             {
                 "do": "call",
-                "to": self.kernels,
+                "to": self.kernels[:1] if only_first else self.kernels,
                 "function": function,
                 "access": dict(access),
                 "journal": str(journal),

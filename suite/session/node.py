@@ -42,7 +42,7 @@ def call(
         return getattr(backend, function)(
             where, Journal(Path(journal) / f"{platform.node()}.jsonl")
         )
-    if function in ("cache", "settle", "counters", "health"):
+    if function in ("cache", "settle", "counters", "health", "make_run", "remove_run"):
         answer = getattr(backend, function)(where, **arguments)
         return dataclasses.asdict(answer) if dataclasses.is_dataclass(answer) else answer  # type: ignore[arg-type]
     raise ValueError(f"no node-side method {function!r}")

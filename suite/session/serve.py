@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import importlib
 import os
-import shutil
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, ClassVar
 
 from fsmatrix.backends.ops import Place
@@ -33,8 +31,6 @@ class Server:
         self._commands = {
             "call": self._call,
             "step": self._step,
-            "mkdir": self._mkdir,
-            "rmdir": self._rmdir,
             "watch": self._watch,
             "quit": self._quit,
         }
@@ -91,25 +87,6 @@ class Server:
             answer |= {"kernel": told, "samples": {n: a.tolist() for n, a in arrays.items()}}
             self._watching = None
         gathered = self.world.comm.part(command["to"]).gather(answer)
-        if gathered is not None:
-            self._answer(({"answers": gathered}, {}))
-
-    def _mkdir(self, command: Mapping[str, Any]) -> None:
-        """Make the run's own directory, on one leader of each kernel."""
-        self._directory(command, lambda path: Path(path).mkdir(exist_ok=True))
-
-    def _rmdir(self, command: Mapping[str, Any]) -> None:
-        """Remove the run's own directory; links in it are removed, never followed."""
-        self._directory(command, lambda path: shutil.rmtree(path) if os.path.lexists(path) else 0)
-
-    def _directory(self, command: Mapping[str, Any], change: Callable[[str], object]) -> None:
-        comm = self.world.comm.part(command["to"])
-        answer: dict[str, Any] = {"host": self.world.me.host}
-        try:
-            change(command["path"])
-        except OSError as error:
-            answer["error"] = f"{error.strerror}: {error.filename or command['path']}"
-        gathered = comm.gather(answer)
         if gathered is not None:
             self._answer(({"answers": gathered}, {}))
 

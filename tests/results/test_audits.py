@@ -304,6 +304,11 @@ TRIALS = {
         ],
         [lambda: record(phase(errors=np.array([0, 3, 0, 0])), status="failed")],
     ),
+    "storage-unhealthy": Trial(
+        "warning",
+        [lambda: with_evidence(record(phase()), health={"read": ["12 PGs are backfilling"]})],
+        [lambda: with_evidence(record(phase()), health={"read": []})],
+    ),
     "background-load": Trial(
         "warning",
         [
