@@ -116,6 +116,8 @@ BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"loadfile": 3}, "path of a file"),
     ({"extra_arguments": ["--fake-io"]}, "bytes that nobody moves"),
     ({"extra_arguments": ["-t5"]}, "use the option runtime"),
+    ({"extra_arguments": ["-xD/tmp"]}, "where dbench works"),  # to dbench: -x -D /tmp
+    ({"extra_arguments": ["-F"]}, "use the option fsync"),
     ({"extra_arguments": ["--directory=/"]}, "where dbench works"),
     ({"load_file": "x"}, "Extra inputs"),
 ]
@@ -174,6 +176,14 @@ def test_a_survey_counts_what_one_pass_does() -> None:
 
 
 @NEEDED
+@pytest.mark.parametrize("name", [r"\clients\client1\..\..\x", "/clients/../../../x", ".."])
+def test_a_loadfile_cannot_leave_the_runs_directory(tmp_path: Path, name: str) -> None:
+    text = f'Mkdir "\\a..b" NT_STATUS_OK\nDeltree "{name}" NT_STATUS_OK\n'
+    (tmp_path / "load.txt").write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"load.txt', line 2: a name with '\.\.'"):
+        loadfile(str(tmp_path / "load.txt"))
+
+
 def test_the_survey_of_the_packages_loadfile_is_the_one_in_use() -> None:
     assert loadfile("/usr/share/dbench/client.txt").survey == CLIENT_TXT
 

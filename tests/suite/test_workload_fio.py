@@ -215,6 +215,16 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (job("ioengine=exec"), "is not one of psync"),
     (job("ioengine=external:/tmp/x.so"), "is not one of psync"),
     (job("include other.fio"), "include"),
+    (job("include:/tmp/other.fio"), "include"),  # fio takes any character after the word
+    (job("bs=4k", "  filename=/etc/x"), "the suite chooses the files"),  # not a value going on
+    (job("file${NOT_SET}name=/etc/x"), "no name of an option"),
+    (job("bs=${SIZE}"), "write it out"),
+    (job("# " + "x" * 8189 + "filename=/etc/x"), "longer than"),  # to fio, an option
+    (job("[no section has this name]", "bs=4k"), "name it with letters"),
+    (job("[globals]", "bs=4k"), "another name"),  # fio compares the first six letters
+    (job("buffered=1"), "say direct"),
+    ({"extra_arguments": ["--buffered=1"]}, "say direct"),
+    ({"extra_arguments": ["--log_max_value=1"]}, "the suite measures with it"),
     (job("numjobs=0"), "positive number"),
     (job("rw=trim"), "not one of read"),
     ({"job": "[a]\nrw=read\n", "size": None}, "say size="),

@@ -283,6 +283,8 @@ BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"dfs_oclass": "SX", "api": "POSIX"}, "need api: DFS"),
     ({"extra_arguments": ["-i", "3"]}, "-i is set by the suite"),
     ({"extra_arguments": ["-O", "summaryFormat=JSON"]}, "-O is set by the suite"),
+    ({"extra_arguments": ["-vo=/tmp/x"]}, "-vo=/tmp/x is set by the suite"),  # -v -o
+    ({"extra_arguments": ["--dryRun"]}, "--dryRun is set by the suite"),
     ({"api": "HDF5"}, "POSIX"),
     ({"iterations": 0}, "greater than or equal to 1"),
     ({"keep": True}, "Extra inputs"),

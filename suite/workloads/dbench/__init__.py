@@ -49,10 +49,16 @@ REFUSED = {
     "--timelimit": "use the option runtime",
     "--warmup": "use the option warm_up",
     "--backend": "the suite measures file systems",
+    "--sync": "use the option sync",
+    "--sync-dir": "use the option sync_directories",
+    "--fsync": "use the option fsync",
     "-D": "the suite says where dbench works",
     "-c": "use the option loadfile",
     "-t": "use the option runtime",
     "-B": "the suite measures file systems",
+    "-s": "use the option sync",
+    "-S": "use the option sync_directories",
+    "-F": "use the option fsync",
 }
 
 
@@ -118,10 +124,10 @@ class DbenchOptions(WorkloadOptions):
     @classmethod
     def _allowed(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for word in value:
-            long = word.startswith("--")
-            name = word.partition("=")[0] if long else word[:2]
-            if name in REFUSED:
-                raise ValueError(f"{word}: {REFUSED[name]}")
+            short = word.startswith("-") and not word.startswith("--")  # dbench: -xD is -x -D
+            names = [f"-{letter}" for letter in word[1:]] if short else [word.partition("=")[0]]
+            if reason := next((REFUSED[name] for name in names if name in REFUSED), ""):
+                raise ValueError(f"{word}: {reason}")
         return value
 
     @property

@@ -9,6 +9,7 @@ STATUS`, `Unlink "NAME" ATTRIBUTES STATUS`, `Rename "OLD" "NEW" STATUS` (dbench'
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +18,7 @@ OK = frozenset({"NT_STATUS_OK", "0x00000000", "0x0", "SUCCESS"})
 TRUNCATING = frozenset({4, 5})  # dispositions FILE_OVERWRITE and FILE_OVERWRITE_IF
 DIRECTORY = 1  # create option FILE_DIRECTORY_FILE
 PREFIX = "sha256:"
+OUTSIDE = re.compile(r"""(?:^|[\s"\\/])(\.\.)(?:[\s"\\/]|$)""", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,11 @@ def _read(path: str, modified: int, size: int) -> Loadfile:  # noqa: ARG001
     data = Path(path).read_bytes()
     if data.startswith(b"\x1f\x8b"):
         raise ValueError(f"the loadfile {path!r} is compressed: unpack it")
-    survey = survey_of(data.decode("latin-1"))
+    text = data.decode("latin-1")
+    if match := OUTSIDE.search(text):
+        line = text.count("\n", 0, match.start(1)) + 1
+        raise ValueError(f"{path!r}, line {line}: a name with '..' would leave dbench's directory")
+    survey = survey_of(text)
     if survey is None:
         raise ValueError(f"{path!r} is no loadfile: no line of it is an operation of dbench")
     return Loadfile(hashlib.sha256(data).hexdigest(), path, survey)

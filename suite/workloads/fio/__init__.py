@@ -180,8 +180,11 @@ class Fio(Workload):
     def _alignment(self, case: Case) -> str:
         options = self.options
         direct = options.direct or case.cache == "bypass"
-        if case.cache == "bypass" and any(s.options.get("direct") == "0" for s in options.jobs):
-            return "the cache state bypass means O_DIRECT, and the job file says direct=0"
+        given = {section.options.get("direct", "1") for section in options.jobs}
+        if case.cache == "bypass" and given - {"1"}:
+            return (
+                f"the cache state bypass means O_DIRECT, and the job file says direct={min(given)}"
+            )
         if not direct or options.job or options.bssplit or options.bs % DIRECT_UNIT == 0:
             return ""
         return f"O_DIRECT needs multiples of {DIRECT_UNIT} bytes: bs is {options.bs}"

@@ -43,6 +43,8 @@ OWNED: dict[str, str] = {
             "write_hist_log",
             "write_iolog",
             "log_avg_msec",
+            "log_max_value",
+            "log_window_value",
             "log_unix_epoch",
             "log_alternate_epoch",
             "log_alternate_epoch_clock_id",
@@ -103,10 +105,16 @@ OWNED: dict[str, str] = {
         "the suite lays out the files and makes the cache state",
     ),
     **dict.fromkeys(
+        ("buffered",),
+        "say direct, or the cache state bypass",
+    ),
+    **dict.fromkeys(
         ("unlink_each_loop", "mem", "hugepage_size", "kb_base"),
         "the suite has no use for it that is safe",
     ),
 }
+LONGEST_LINE = 1000  # bytes; fio reads lines piecewise, by 4096 or 8192 bytes
+_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _WORD = re.compile(r"--([A-Za-z][A-Za-z0-9_-]*)(?:=(.*))?", re.DOTALL)
 ALIASES = {"readwrite": "rw", "blocksize": "bs", "timeout": "runtime", "nr_files": "nrfiles"}
 _KINDS = {"read": "read", "randread": "read", "write": "write", "randwrite": "write"}
@@ -158,13 +166,17 @@ def sections(text: str) -> tuple[Section, ...]:
         delimiters=("=",),
         comment_prefixes=("#", ";"),
         interpolation=None,
-        default_section="no section has this name",
+        default_section="\n",  # no section can have this name
     )
+    # to fio an indented line is an option like any other, to configparser a value going on
+    lines = [line.strip() for line in text.split("\n")]
+    if any(len(line.encode()) > LONGEST_LINE for line in lines):
+        raise ValueError(f"a line is longer than {LONGEST_LINE} bytes: fio would cut it in two")
     try:
-        parser.read_string(text, "job")
+        parser.read_string("\n".join(lines), "job")
     except configparser.Error as error:
         raise ValueError(f"not a job file of fio: {' '.join(str(error).split())}") from error
-    if text.lstrip().startswith("include ") or re.search(r"^\s*include\s", text, re.M):
+    if any(line.startswith("include") for line in lines):
         raise ValueError("include: a job must stand in one text, so that it is known what it was")
     common = _options(parser, "global") if parser.has_section("global") else {}
     found = tuple(
@@ -189,7 +201,13 @@ def _check(section: Section) -> None:
     where = f"job [{section.name}]"
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", section.name):
         raise ValueError(f"{where}: name it with letters, digits, '_', '.' and '-'")
-    for key in section.options:
+    if section.name.startswith("global"):
+        raise ValueError(f"{where}: fio takes it for [global]: give it another name")
+    for key, value in section.options.items():
+        if not _KEY.fullmatch(key):
+            raise ValueError(f"{where}: {key[:60]!r} is no name of an option")
+        if "${" in value:
+            raise ValueError(f"{where}: {key}={value[:60]}: write it out, so that it is known")
         if (name := key.replace("-", "_")) in OWNED:
             raise ValueError(f"{where}: {key} is not for a job file: {OWNED[name]}")
     engine = section.options.get("ioengine", "psync")

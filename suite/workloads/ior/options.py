@@ -13,6 +13,8 @@ MIB = 1 << 20
 DIRECT_UNIT = 512  # smallest logical block of a device
 INTEGER = 8  # bytes: IOR's sizes are multiples of it
 OWN = frozenset("abBcCDeFGfiklNoORrstWwYzZ")  # short options that have a field, or are the suite's
+# long names that have a field, or make numbers that are none
+REFUSED = frozenset({"--collective", "--dataPacketType", "--dryRun", "--posix.odirect"})
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
@@ -81,7 +83,10 @@ class IorOptions(WorkloadOptions):
     @classmethod
     def _not_ours(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for word in value:
-            if word.startswith("-") and not word.startswith("--") and set(word[1:2]) & OWN:
+            name = word.partition("=")[0]
+            short = name.startswith("-") and not name.startswith("--")
+            # IOR reads -vo as -v -o
+            if name in REFUSED or (short and set(name[1:]) & OWN):
                 raise ValueError(
                     f"extra_arguments: {word} is set by the suite or has an option of its own"
                 )
