@@ -72,7 +72,7 @@ def _table(pivot: Pivot, part: Part, targets: Sequence[str]) -> Table:
         widest = max(len(line.levels[index]) for line in part.lines)
         result.add_column(Text(printable(name)), overflow="fold", min_width=widest)
     for target in targets:
-        result.add_column(Text(printable(target)), justify="right")
+        result.add_column(Text(printable(target)), justify="right", no_wrap=True)
     for line in part.lines:
         levels = [Text(printable(level)) for level in line.levels]
         result.add_row(*levels, *(_entry(entry) for entry in line.entries))

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.measure import Measurement
 
 from fsmatrix.suite.cli import common
 from fsmatrix.suite.problems import Origin, did_you_mean, refuse
+
+WIDEST = 10_000  # columns of characters that a table may need
 
 
 def show(
@@ -51,4 +54,9 @@ def show(
             markup=False,
             soft_wrap=True,
         )
-    console.print(summary.table(metric or ()))
+    tables = summary.table(metric or ())
+    # rich leaves out columns that do not fit, from the right: the numbers
+    needs = Measurement.get(console, console.options.update(max_width=WIDEST), tables)
+    needed = needs.minimum if console.is_terminal else needs.maximum
+    console.width = max(console.width, needed)
+    console.print(tables, crop=False)

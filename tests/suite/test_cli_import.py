@@ -425,9 +425,9 @@ def test_one_file_in_memory_at_a_time(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 # -- the command -------------------------------------------------------------------------------
-def call(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
+def call(monkeypatch: pytest.MonkeyPatch, *words: object, columns: int = 200) -> int:
     monkeypatch.setattr(sys, "argv", ["fsmatrix", *map(str, words)])
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("COLUMNS", str(columns))
     with pytest.raises(SystemExit) as ended:
         cli.main()
     return int(ended.value.code or 0)
@@ -460,6 +460,22 @@ def test_the_command_says_what_became_of_everything(
     assert "failed" in capsys.readouterr().out
     assert call(monkeypatch, "report", out, "-o", tmp_path / "r.html") == 0
     assert "imported results" in (tmp_path / "r.html").read_text()
+
+
+def test_no_number_is_left_out_of_a_table_that_is_wider_than_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    out = tmp_path / "out.h5"
+    for one in range(6):  # six factors vary: a column each
+        labels = [p for i in range(6) for p in ("--set", f"factor_{i}=level-{int(i == one)}")]
+        text = (DATA / "ior-posix-shared.txt").read_text(encoding="utf-8") + f"\n{one}\n"
+        (tmp_path / f"{one}.txt").write_text(text, encoding="utf-8")
+        assert call(monkeypatch, "import", tmp_path / f"{one}.txt", "-o", out, *labels) == 0
+    capsys.readouterr()
+    assert call(monkeypatch, "show", out, columns=40) == 0
+    printed = capsys.readouterr().out
+    row = next(line for line in printed.splitlines() if line.startswith("read"))
+    assert re.search(r"\d.* \[[\d.]+–[\d.]+\]$", row), printed
 
 
 # -- the documents, with the real parsers ----------------------------------------------------
