@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import time
@@ -223,6 +224,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (job("[no section has this name]", "bs=4k"), "name it with letters"),
     (job("[globals]", "bs=4k"), "another name"),  # fio compares the first six letters
     (job("buffered=1"), "say direct"),
+    ({"extra_arguments": ["--filesize=1t"]}, "say size"),
     ({"extra_arguments": ["--buffered=1"]}, "say direct"),
     ({"extra_arguments": ["--log_max_value=1"]}, "the suite measures with it"),
     (job("numjobs=0"), "positive number"),
@@ -274,6 +276,7 @@ REFUSED: list[tuple[dict[str, Any], Case, str]] = [
     ({"size": None, "bytes_total": MIB}, case_of(nodes=3), "does not divide into 3"),
     ({"bs": 128, "rw": "write"}, case_of("bypass"), "multiples of 512"),
     ({"ioengine": "rados", "size": 1 << 40, "nrfiles": 64}, case_of(), "above 128MiB"),
+    (job("direct=00"), case_of("bypass"), "says direct=00"),
 ]
 
 
@@ -315,6 +318,8 @@ def test_every_node_and_job_must_answer() -> None:
     assert "fio ran 4 jobs, not 8" in work.parse(more, outputs).failure
     with pytest.raises(ParseError, match="no node"):
         work.parse(case, [])
+    fixed = workload(rw="randrw", bytes_total=4 * MIB, size=None)
+    assert re.search(r"fio moved \d+ of 4194304 bytes", fixed.parse(case, outputs).failure)
     other = workload(rw="read", runtime=1)
     reads = [recorded_output(1, "read"), recorded_output(2, "read")]
     assert "fio gave mixed, asked was read" in other.parse(case, reads).failure

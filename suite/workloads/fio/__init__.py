@@ -81,6 +81,8 @@ class Fio(Workload):
         if not run.failure and got != set(self.options.kinds):
             asked = ", ".join(self.options.kinds)
             failures.append(f"fio gave {', '.join(sorted(got)) or 'nothing'}, asked was {asked}")
+        if not failures and (text := self._amount(case, run)):
+            failures.append(text)
         notes = (*run.notes, *self._reread(case, run))
         return replace(run, failure="; ".join(failures), notes=notes)
 
@@ -188,6 +190,15 @@ class Fio(Workload):
         if not direct or options.job or options.bssplit or options.bs % DIRECT_UNIT == 0:
             return ""
         return f"O_DIRECT needs multiples of {DIRECT_UNIT} bytes: bs is {options.bs}"
+
+    def _amount(self, case: Case, run: Parsed) -> str:
+        """Whether fixed work was done whole (empty: it was, or its amount is not known)."""
+        options = self.options
+        if options.runtime or options.job or options.bssplit or options.extra_arguments:
+            return ""
+        asked = size_of_job(options, case) * case.geometry.processes
+        moved = sum(int(phase.bytes.sum()) for phase in run.phases)
+        return "" if moved == asked else f"fio moved {moved} of {asked} bytes"
 
     def _reread(self, case: Case, run: Parsed) -> list[Note]:
         """Data that a job read again in its time came from the page cache."""

@@ -104,10 +104,8 @@ OWNED: dict[str, str] = {
         ("create_only", "overwrite", "invalidate", "fill_device", "fill_fs", "unlink", "name"),
         "the suite lays out the files and makes the cache state",
     ),
-    **dict.fromkeys(
-        ("buffered",),
-        "say direct, or the cache state bypass",
-    ),
+    "buffered": "say direct, or the cache state bypass",
+    "filesize": "say size, so that the space it needs is known",
     **dict.fromkeys(
         ("unlink_each_loop", "mem", "hugepage_size", "kb_base"),
         "the suite has no use for it that is safe",
