@@ -18,6 +18,7 @@ import psutil
 
 from fsmatrix.backends.journal import boot_id
 from fsmatrix.results.hdf import write_whole
+from fsmatrix.suite.session.programs import SCRATCH as PROGRAM_SCRATCH
 
 PATTERN = "session-*.json"
 SCRATCH = "fsmatrix-session-"  # how the name of a session's folder begins
@@ -56,15 +57,26 @@ def end_leftovers(folder: Path) -> list[str]:
                     psutil.Process(process[0]).kill()
                     ended.append(f"ended process {process[0]} of a session that was left behind")
         _wait_for(noted["processes"])
+        remove_program_scratch(pid for pid, _ in noted["processes"])
         _remove_scratch(Path(noted["scratch"]))
         path.unlink(missing_ok=True)
     return ended
 
 
+def remove_program_scratch(pids: Iterable[int]) -> None:
+    """Remove the folders of programs that killed ranks of this kernel had started."""
+    for pid in pids:
+        for folder in Path(tempfile.gettempdir()).glob(f"{PROGRAM_SCRATCH}{pid}-*"):
+            _remove_scratch(folder)
+
+
 def _remove_scratch(scratch: Path) -> None:
-    """Remove a session's folder: only files directly in it, only where sessions make theirs."""
+    """Remove our folder: only files directly in it, only where sessions make theirs."""
     expected = Path(tempfile.gettempdir()) / scratch.name
-    if scratch != expected or not scratch.name.startswith(SCRATCH) or scratch.is_symlink():
+    ours = scratch.name.startswith((SCRATCH, PROGRAM_SCRATCH))
+    if scratch != expected or not ours or scratch.is_symlink():
+        return
+    if scratch.exists() and scratch.stat().st_uid != os.geteuid():
         return
     with contextlib.suppress(FileNotFoundError):
         for entry in scratch.iterdir():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fsmatrix.suite.cli import common
+from fsmatrix.suite.problems import Origin, refuse
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,6 +48,8 @@ def import_(
     from fsmatrix.suite.labels import labeller
     from fsmatrix.suite.recognise import Formats
 
+    if not out.absolute().parent.is_dir():
+        raise refuse(Origin(f"-o {out}"), "", f"{out.absolute().parent} is no directory")
     labels, formats = labeller(sets or (), pattern), Formats.all()
     found = find(paths, formats.summaries, out)
     console = common.console()

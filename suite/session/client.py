@@ -27,7 +27,7 @@ import psutil
 from fsmatrix.backends.journal import boot_id
 from fsmatrix.results.case import Geometry
 from fsmatrix.suite.launchers.base import Launcher
-from fsmatrix.suite.leftovers import SCRATCH
+from fsmatrix.suite.leftovers import SCRATCH, remove_program_scratch
 from fsmatrix.suite.session import wire
 from fsmatrix.suite.session.death import (
     DeadlinePassed,
@@ -199,6 +199,7 @@ class Session:
         if process.poll() is None:
             process.kill()
             process.wait()
+        remove_program_scratch(self._births)
 
     # -- talk ------------------------------------------------------------------------------
     def everybody(self) -> list[int]:

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -166,6 +167,7 @@ def test_a_full_disk_is_a_failed_run_with_that_reason(
 
 def test_a_killed_conductor_leaves_no_engine(tmp_path: Path) -> None:
     """Its ranks end when its channel closes, and what they started ends with them."""
+    before = scratch()
     place = tmp_path / "data"
     place.mkdir()
     file = tmp_path / "one.yaml"
@@ -186,6 +188,16 @@ def test_a_killed_conductor_leaves_no_engine(tmp_path: Path) -> None:
     while running("fio", place):
         assert time.monotonic() < deadline, "fio outlived the conductor"
         time.sleep(0.1)
+    again = subprocess.run(
+        [*command, "--resume", "--set", "limits.time_per_run=1s"],
+        capture_output=True, text=True, timeout=DEADLINE, check=False,
+    )  # fmt: skip
+    assert again.returncode == 1, "that run passes its deadline"
+    assert scratch() <= before, "folders of killed programs are removed by the next conductor"
+
+
+def scratch() -> set[Path]:
+    return set(Path(tempfile.gettempdir()).glob("fsmatrix-program-*"))
 
 
 def test_an_engine_that_floods_its_output_is_a_failed_run(session: Session, tmp_path: Path) -> None:

@@ -104,6 +104,14 @@ OWNED: dict[str, str] = {
         ("create_only", "overwrite", "invalidate", "fill_device", "fill_fs", "unlink", "name"),
         "the suite lays out the files and makes the cache state",
     ),
+    **dict.fromkeys(
+        ("loops", "io_size", "io_limit", "number_ios", "size_range", "file_append"),
+        "say size and runtime, so that the bytes it moves are known",
+    ),
+    **dict.fromkeys(
+        ("verify_state_save", "verify_state_load", "verify_dump", "dump_read_iolog", "zonemode"),
+        "the suite has no use for it that is safe",
+    ),
     "buffered": "say direct, or the cache state bypass",
     "filesize": "say size, so that the space it needs is known",
     **dict.fromkeys(

@@ -99,9 +99,7 @@ class Ior(Workload):
             return f"api {api} does not work on an access of type {access}"
         if text := self._cache_unsupported(case, access, api):
             return text
-        if (options.dfs_oclass or options.dfs_dir_oclass or options.dfs_chunk_size) and (
-            api != "DFS"
-        ):
+        if options.dfs and api != "DFS":
             return "dfs_oclass, dfs_dir_oclass and dfs_chunk_size work on DFS containers only"
         return self._engine_unsupported(case, api, engine)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from fsmatrix.backends.access import Access, CephfsAccess, DfsAccess, RadosAccess
+from fsmatrix.backends.access import Access
 from fsmatrix.results.case import Case
+from fsmatrix.suite.workloads.aiori import place, target_arguments
 from fsmatrix.suite.workloads.base import Argv, Engine
 from fsmatrix.suite.workloads.ior.options import IorOptions
 
@@ -14,7 +15,6 @@ APIS: dict[str, tuple[str, ...]] = {
     "rados": ("RADOS",),
     "cephfs": ("CEPHFS",),
 }
-CEPH_CONF = "/etc/ceph/ceph.conf"  # what Ceph's libraries read; IOR wants it named
 SIGNATURE = "573"  # -G: separate invocations write and expect the same content
 FILE = "testfile"
 RANKS = "ranks.csv"
@@ -51,7 +51,7 @@ class Invocation:
             words += ["-G", SIGNATURE]
         words += self._content()
         words += self._backend(setup)
-        words += ["-o", self._file()]
+        words += ["-o", place(self.access, FILE)]
         collect: tuple[str, ...] = ()
         if not setup and "option:ranks-csv" in self.engine.features:
             words += ["-O", f"saveRankPerformanceDetailsCSV={{scratch}}/{RANKS}"]
@@ -107,50 +107,7 @@ class Invocation:
 
     def _backend(self, setup: bool) -> list[str]:
         """Options of the API: where the data is, and O_DIRECT."""
-        access = self.access
-        if isinstance(access, DfsAccess):
-            return self._dfs(access)
-        if isinstance(access, RadosAccess):
-            conf = access.conf or CEPH_CONF
-            return [
-                f"--rados.user={access.user}",
-                f"--rados.conf={conf}",
-                f"--rados.pool={access.pool}",
-            ]
-        if isinstance(access, CephfsAccess):
-            conf = access.conf or CEPH_CONF
-            # the prefix is taken off the names; "/" leaves paths from the root of the mount
-            return [
-                f"--cephfs.user={access.user}",
-                f"--cephfs.conf={conf}",
-                "--cephfs.prefix=/",
-            ]
         direct = self.options.direct or self.case.cache == "bypass"
         if self.api == "POSIX" and direct and not setup:
             return ["-B"] if "option:B" in self.engine.features else ["--posix.odirect"]
-        return []
-
-    def _dfs(self, access: DfsAccess) -> list[str]:
-        options = self.options
-        # releases of IOR call the server group "group"; builds of DAOS's own may say "sys"
-        group = "sys" if "option:dfs.sys" in self.engine.features else "group"
-        words = [f"--dfs.pool={access.pool}", f"--dfs.cont={access.container}"]
-        if access.system:
-            words.append(f"--dfs.{group}={access.system}")
-        if options.dfs_oclass:
-            words.append(f"--dfs.oclass={options.dfs_oclass}")
-        if options.dfs_dir_oclass:
-            words.append(f"--dfs.dir_oclass={options.dfs_dir_oclass}")
-        if options.dfs_chunk_size:
-            words.append(f"--dfs.chunk_size={options.dfs_chunk_size}")
-        return words
-
-    def _file(self) -> str:
-        access = self.access
-        if isinstance(access, DfsAccess):
-            return f"{access.prefix.rstrip('/')}/{FILE}"
-        if isinstance(access, RadosAccess):
-            return f"{access.prefix}{FILE}"
-        if isinstance(access, CephfsAccess):
-            return f"{access.path.rstrip('/')}/{FILE}"
-        return f"{{path}}/{FILE}"
+        return target_arguments(self.access, self.options, self.engine)

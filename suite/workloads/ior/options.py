@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from fsmatrix.results.units import Duration, PositiveSize, format_size
-from fsmatrix.suite.workloads.base import WorkloadOptions
+from fsmatrix.results.units import PositiveSize, format_size
+from fsmatrix.suite.workloads.aiori import AioriOptions, unlike_api
 
 MIB = 1 << 20
 DIRECT_UNIT = 512  # smallest logical block of a device
@@ -18,7 +18,7 @@ REFUSED = frozenset({"--collective", "--dataPacketType", "--dryRun", "--posix.od
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
-class IorOptions(WorkloadOptions):
+class IorOptions(AioriOptions):
     """IOR's options by their own names.  Sizes in bytes, times in seconds."""
 
     api: Literal["auto", "POSIX", "MPIIO", "DFS", "RADOS", "CEPHFS"] = Field(
@@ -40,17 +40,11 @@ class IorOptions(WorkloadOptions):
         default=False, description="-e, fsync at the end of writing, inside the window"
     )
     fsync_per_write: bool = Field(default=False, description="-Y, fsync after each write")
-    stonewall: Duration = Field(
-        default=0.0, description="-D, whole seconds until no new I/O; 0: none"
-    )
     stonewall_wear_out: bool = Field(
         default=False, description="-O stoneWallingWearOut=1, all then do as much as the fastest"
     )
     iterations: Count = Field(default=1, description="-i, parts of one run, not repetitions")
     collective: bool = Field(default=False, description="-c, collective I/O of MPIIO")
-    direct: bool = Field(
-        default=False, description="O_DIRECT (--posix.odirect, -B); bypass means it too"
-    )
     check_write: bool = Field(
         default=False, description="-W, writes are read back, outside the window"
     )
@@ -58,26 +52,6 @@ class IorOptions(WorkloadOptions):
     data_packet: Literal["", "offset", "incompressible", "timestamp", "random"] = Field(
         default="", description="-l, content of what is written; empty: IOR's default"
     )
-    dfs_oclass: str = Field(default="", description="--dfs.oclass, object class of files")
-    dfs_dir_oclass: str = Field(
-        default="", description="--dfs.dir_oclass, object class of directories"
-    )
-    dfs_chunk_size: PositiveSize | None = Field(
-        default=None, description="--dfs.chunk_size of files"
-    )
-    bind_to: Literal["none", "core", "socket", "numa"] = Field(
-        "none", description="the launcher's binding of each process"
-    )
-    extra_arguments: tuple[str, ...] = Field(
-        default=(), description="passed on at the end as they are"
-    )
-
-    @field_validator("stonewall")
-    @classmethod
-    def _whole_seconds(cls, value: float) -> float:
-        if value != int(value) or value > 10**6:
-            raise ValueError(f"stonewall: IOR takes whole seconds up to 10^6, not {value:g}")
-        return value
 
     @field_validator("extra_arguments")
     @classmethod
@@ -161,9 +135,4 @@ class IorOptions(WorkloadOptions):
     def _api(self) -> str:
         if self.collective and self.api != "MPIIO":
             return "collective (-c) needs api: MPIIO"
-        if self.direct and self.api not in ("auto", "POSIX"):
-            return f"direct: {self.api} knows no O_DIRECT"
-        dfs = self.dfs_oclass or self.dfs_dir_oclass or self.dfs_chunk_size
-        if dfs and self.api not in ("auto", "DFS"):
-            return "dfs_oclass, dfs_dir_oclass and dfs_chunk_size need api: DFS"
-        return ""
+        return unlike_api(self, self.api)

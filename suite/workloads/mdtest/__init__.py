@@ -107,8 +107,7 @@ class Mdtest(Workload):
         api = self.api(access)
         if api not in APIS.get(access, ()):
             return f"api {api} does not work on an access of type {access}"
-        dfs = options.dfs_oclass or options.dfs_dir_oclass or options.dfs_chunk_size
-        if dfs and api != "DFS":
+        if options.dfs and api != "DFS":
             return "dfs_oclass, dfs_dir_oclass and dfs_chunk_size work on DFS containers only"
         if (options.direct or case.cache == "bypass") and api in ("MPIIO", "MMAP", "CEPHFS"):
             return f"mdtest has no O_DIRECT for {api}: cache must be cold or warm, direct off"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fsmatrix.backends.access import Access, CephfsAccess, DfsAccess
+from fsmatrix.backends.access import Access
 from fsmatrix.results.case import Case
 from fsmatrix.suite.engines.mdtest import RANKS_CSV
+from fsmatrix.suite.workloads.aiori import place, target_arguments
 from fsmatrix.suite.workloads.base import Argv, Engine
 from fsmatrix.suite.workloads.mdtest.options import LETTERS, MdtestOptions
 
@@ -16,7 +17,6 @@ APIS: dict[str, tuple[str, ...]] = {
     "dfs": ("DFS",),
     "cephfs": ("CEPHFS",),
 }
-CEPH_CONF = "/etc/ceph/ceph.conf"  # what Ceph's libraries read; mdtest wants it named
 DIRECTORY = "mdtest"
 RANKS = "ranks.csv"
 STATUS = "stonewall"  # file in the run's directory: how many files each process has
@@ -44,7 +44,7 @@ class Invocation:
         words += ["-y"] if options.sync else []
         words += self._stonewall(phases)
         words += self._backend(setup)
-        words += ["-i", "1", "-d", self._directory()]
+        words += ["-i", "1", "-d", place(self.access, DIRECTORY)]
         collect: tuple[str, ...] = ()
         if not setup and RANKS_CSV in self.engine.features:
             words.append(f"--saveRankPerformanceDetails={{scratch}}/{RANKS}")
@@ -77,33 +77,7 @@ class Invocation:
         return words
 
     def _backend(self, setup: bool) -> list[str]:
-        access = self.access
-        if isinstance(access, DfsAccess):
-            return self._dfs(access)
-        if isinstance(access, CephfsAccess):
-            return [
-                f"--cephfs.user={access.user}",
-                f"--cephfs.conf={access.conf or CEPH_CONF}",
-                "--cephfs.prefix=/",  # is taken off the names
-            ]
         direct = self.options.direct or self.case.cache == "bypass"
-        return ["--posix.odirect"] if self.api == "POSIX" and direct and not setup else []
-
-    def _dfs(self, access: DfsAccess) -> list[str]:
-        options = self.options
-        # releases of IOR call the server group "group"; builds of DAOS's own may say "sys"
-        group = "sys" if "option:dfs.sys" in self.engine.features else "group"
-        words = [f"--dfs.pool={access.pool}", f"--dfs.cont={access.container}"]
-        words += [f"--dfs.{group}={access.system}"] if access.system else []
-        words += [f"--dfs.oclass={options.dfs_oclass}"] if options.dfs_oclass else []
-        words += [f"--dfs.dir_oclass={options.dfs_dir_oclass}"] if options.dfs_dir_oclass else []
-        words += [f"--dfs.chunk_size={options.dfs_chunk_size}"] if options.dfs_chunk_size else []
-        return words
-
-    def _directory(self) -> str:
-        access = self.access
-        if isinstance(access, DfsAccess):
-            return f"{access.prefix.rstrip('/')}/{DIRECTORY}"
-        if isinstance(access, CephfsAccess):
-            return f"{access.path.rstrip('/')}/{DIRECTORY}"
-        return f"{{path}}/{DIRECTORY}"
+        if self.api == "POSIX" and direct and not setup:
+            return ["--posix.odirect"]
+        return target_arguments(self.access, self.options, self.engine)

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field, field_validator, model_validator
 
 from fsmatrix.results.formats.mdtest.argv import Tree, parse_arguments
-from fsmatrix.results.units import Duration, PositiveSize, Size, format_size
-from fsmatrix.suite.workloads.base import WorkloadOptions
+from fsmatrix.results.units import Size, format_size
+from fsmatrix.suite.workloads.aiori import AioriOptions, unlike_api
 
 PhaseName = Literal["create", "stat", "read", "rename", "remove"]
 PHASES: tuple[PhaseName, ...] = get_args(PhaseName)  # in mdtest's order
@@ -40,7 +40,7 @@ OWN_PREFIXES = ("dfs.", "cephfs.", "posix.odirect")
 Count = Annotated[int, Field(ge=1, le=10**12)]
 
 
-class MdtestOptions(WorkloadOptions):
+class MdtestOptions(AioriOptions):
     """mdtest's options by names of their own.  Sizes in bytes, times in seconds."""
 
     api: Literal["auto", "POSIX", "MPIIO", "MMAP", "DFS", "CEPHFS"] = Field(
@@ -68,28 +68,10 @@ class MdtestOptions(WorkloadOptions):
     iterations: Annotated[int, Field(ge=1, le=1000)] = Field(
         1, description="invocations one after the other: parts of one run, not repetitions"
     )
-    stonewall: Duration = Field(
-        0.0, description="-W, whole seconds until creating ends; all then make as many (wear-out)"
-    )
     sync: bool = Field(False, description="-y, fsync of each file after it is written")
     phases: tuple[PhaseName, ...] = Field(
         DEFAULT_PHASES, description="-C -T -E -U -r; without create, files are made in a setup"
     )
-    direct: bool = Field(False, description="--posix.odirect; cache state bypass means it too")
-    dfs_oclass: str = Field("", description="--dfs.oclass, object class of files")
-    dfs_dir_oclass: str = Field("", description="--dfs.dir_oclass, object class of directories")
-    dfs_chunk_size: PositiveSize | None = Field(None, description="--dfs.chunk_size of files")
-    bind_to: Literal["none", "core", "socket", "numa"] = Field(
-        "none", description="the launcher's binding of each process"
-    )
-    extra_arguments: tuple[str, ...] = Field((), description="passed on at the end as they are")
-
-    @field_validator("stonewall")
-    @classmethod
-    def _whole_seconds(cls, value: float) -> float:
-        if value != int(value) or value > 10**6:
-            raise ValueError(f"stonewall: mdtest takes whole seconds up to 10^6, not {value:g}")
-        return value
 
     @field_validator("phases")
     @classmethod
@@ -205,9 +187,4 @@ class MdtestOptions(WorkloadOptions):
         return ""
 
     def _api(self) -> str:
-        if self.direct and self.api not in ("auto", "POSIX"):
-            return f"direct: {self.api} knows no O_DIRECT"
-        dfs = self.dfs_oclass or self.dfs_dir_oclass or self.dfs_chunk_size
-        if dfs and self.api not in ("auto", "DFS"):
-            return "dfs_oclass, dfs_dir_oclass and dfs_chunk_size need api: DFS"
-        return ""
+        return unlike_api(self, self.api)
