@@ -3,8 +3,14 @@
 from setuptools import Extension, setup
 
 NATIVE = "fsmatrix/backends/native"
-SOURCES = ("module", "facts", "bare", "player", "lane", "posix", "null")
-HEADERS = ("clock", "content", "driver", "player", "python", "transfer")
+SOURCES = (
+    *("module", "facts", "bare", "player", "lane", "flight", "workers", "root"),
+    *("posix", "null", "rados", "radosconnect", "radosfile", "cephfs"),
+)
+HEADERS = (
+    *("clock", "content", "driver", "lane", "parents", "player", "python"),
+    *("queue", "rados", "root", "transfer", "workers"),
+)
 
 setup(
     ext_modules=[
@@ -14,6 +20,7 @@ setup(
             depends=[f"{NATIVE}/fsm_{name}.h" for name in HEADERS],
             extra_compile_args=["-O3", "-std=gnu11", "-Wall", "-Wextra", "-pthread"],
             extra_link_args=["-pthread"],
+            libraries=["dl"],
             optional=True,
         )
     ]

@@ -96,6 +96,7 @@ class Backend(ABC):
     device_states: ClassVar[frozenset[str]] = frozenset({"as_found"})
     level_factors: ClassVar[frozenset[str]] = frozenset()  # cluster factors it can realise
     driver: ClassVar[str] = "posix"
+    bed_options: ClassVar[Mapping[str, str]] = {}  # option -> what a test bed tells for it
     reference: ClassVar[bool] = False  # memory: shown only on request, never ranked
 
     def __init__(self, options: BackendOptions) -> None:

@@ -31,6 +31,7 @@ ENGINE_C = "player-c"
 ENGINE_PYTHON = "player-python"
 VERSION = "1"  # of what both players do; changes when a result could
 MAX_THREADS = 1024
+MAX_DEPTH = 1024  # of any driver
 MAX_SLOTS = 1 << 31
 DEFAULT_SPIN_NS = 200_000
 
@@ -54,6 +55,9 @@ class Player(Protocol):
     def play(self, chunk: Chunk) -> int:
         """Execute a chunk; the number of operations executed, failed ones among them.
 
+        With a depth above 1 those count that have begun; up to `depth` of each thread may be
+        in flight afterwards, and only a later play() or drain() tells what came of them.
+
         Fewer than the chunk has if the deadline passed or an error stopped it.  After an
         error that stopped it, a player executes nothing more.  ValueError, before anything
         is executed, if the chunk is not valid.  Without the GIL in the C player.
@@ -62,11 +66,15 @@ class Player(Protocol):
     def left(self, chunk: Chunk) -> Chunk:
         """What the last play() did not execute of `chunk`, in order, without names.
 
-        With several threads this need not be the chunk's end.
+        With several threads this need not be the chunk's end.  What is in flight counts as
+        executed.
         """
 
     def drain(self) -> None:
-        """Wait for everything in flight (synchronous drivers have nothing)."""
+        """Wait for everything in flight; with a depth of 1 nothing is.
+
+        What is in flight is in no result yet.
+        """
 
     def begin(self, origin_ns: int) -> None:
         """Set the origin of intended times and of the intervals.  Before the first play."""
@@ -96,6 +104,7 @@ def open_player(
     *,
     slots: int,
     threads: int = 1,
+    depth: int = 1,
     seed: int = 0,
     origin_ns: int = 0,
     max_op_bytes: int,
@@ -104,15 +113,18 @@ def open_player(
     implementation: Implementation = "auto",
     stop_on_error: bool = True,
 ) -> Player:
-    """Open a player on directory `root`, with files 0..slots-1.
+    """Open a player on `root`, with files 0..slots-1.
 
-    `driver`: "posix", "null" or, for the C player, a capsule "fsmatrix.driver.v1".
+    `driver`: "posix", "null" or, for the C player, "rados", "cephfs" or a capsule
+    "fsmatrix.driver.v2".  `root`: a directory; for rados and cephfs lines `key=value`.
+    `depth`: reads and writes in flight per thread, as many as the driver can have.
     `origin_ns`: CLOCK_MONOTONIC of the phase's start; 0: when the first play() begins.
-    ValueError for values out of range, OSError if the root cannot be opened.
+    ValueError for values out of range, OSError with the reason if the root cannot be opened.
     """
     for name, value, low, high in (
         ("slots", slots, 1, MAX_SLOTS),
         ("threads", threads, 1, MAX_THREADS),
+        ("depth", depth, 1, MAX_DEPTH),
         ("max_op_bytes", max_op_bytes, 0, MAX_OP_BYTES),
         ("origin_ns", origin_ns, 0, NOTHING),
     ):
@@ -130,6 +142,7 @@ def open_player(
         pool,
         slots=slots,
         threads=threads,
+        depth=depth,
         seed=seed,
         origin_ns=origin_ns,
         max_op_bytes=max_op_bytes,
@@ -198,6 +211,7 @@ class NativePlayer:
         *,
         slots: int,
         threads: int,
+        depth: int = 1,
         seed: int,
         origin_ns: int,
         max_op_bytes: int,
@@ -216,6 +230,7 @@ class NativePlayer:
             pool,
             slots,
             threads,
+            depth,
             seed & content.MASK,
             origin_ns,
             max_op_bytes,
@@ -235,6 +250,7 @@ class NativePlayer:
 
     def drain(self) -> None:
         """See `Player`."""
+        self._player.drain()
 
     def begin(self, origin_ns: int) -> None:
         """See `Player`."""

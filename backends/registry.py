@@ -8,10 +8,16 @@ from fsmatrix.results.registry import UnknownName as UnknownName
 
 BUILTIN: dict[str, str] = {
     "btrfs": "fsmatrix.backends.btrfs:Btrfs",
+    "cephfs-fuse": "fsmatrix.backends.cephfs_fuse:CephfsFuse",
+    "cephfs-kernel": "fsmatrix.backends.cephfs_kernel:CephfsKernel",
     "daos-dfs": "fsmatrix.backends.daos_dfs:DaosDfs",
     "directory": "fsmatrix.backends.directory:Directory",
     "ext2": "fsmatrix.backends.ext2:Ext2",
     "ext4": "fsmatrix.backends.ext4:Ext4",
+    "f2fs": "fsmatrix.backends.f2fs:F2fs",
+    "libcephfs": "fsmatrix.backends.libcephfs:Libcephfs",
+    "nilfs2": "fsmatrix.backends.nilfs2:Nilfs2",
+    "rados": "fsmatrix.backends.rados:Rados",
     "tmpfs": "fsmatrix.backends.tmpfs:Tmpfs",
     "xfs": "fsmatrix.backends.xfs:Xfs",
 }

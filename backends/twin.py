@@ -38,6 +38,7 @@ class TwinPlayer:
         *,
         slots: int,
         threads: int,
+        depth: int = 1,
         seed: int,
         origin_ns: int,
         max_op_bytes: int,
@@ -46,6 +47,8 @@ class TwinPlayer:
     ) -> None:
         if driver not in ("posix", "null"):
             raise ValueError(f"no driver {driver!r}: the Python player has posix and null")
+        if depth != 1:
+            raise ValueError(f"depth must be 1 for the Python player, not {depth}")
         self._calls: Calls = PosixCalls(root) if driver == "posix" else NullCalls()
         self._slots = slots
         self._most = max_op_bytes

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fsmatrix.backends import daos_tool, tree
+from fsmatrix.backends.ceph import clients, sessions, spaces, trees
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import loopdev, mounts, signature
 
@@ -137,13 +138,54 @@ def undo_daos_container(facts: Facts, same_boot: bool) -> str:
     return f"destroyed container {facts['label']} of pool {facts['pool']}" if gone else ""
 
 
+def undo_cephfs_mount(facts: Facts, same_boot: bool) -> str:
+    """Unmount our CephFS at `path`, and end the ceph-fuse with the recorded arguments."""
+    if not same_boot:
+        return ""
+    path = Path(facts["path"])
+    client = facts["argv"] if facts["fstype"] == clients.FUSE else ()
+    mount = mounts.mounted_at(path)
+    if mount is not None and not clients.is_ours(mount, facts):
+        raise LeftAlone(f"{path}: {mount.source} is mounted there, not our CephFS")
+    if mount is None and not clients.processes(client):
+        return ""
+    try:
+        in_order = clients.detach(path, client)
+    except OSError as error:
+        reason = "still in use" if error.errno == errno.EBUSY else error.strerror
+        raise LeftAlone(f"{path} cannot be unmounted: {reason}") from error
+    if not in_order:
+        sessions.farewell(facts)
+    return f"unmounted {path}"
+
+
+def undo_cephfs_tree(facts: Facts, same_boot: bool) -> str:
+    """Remove our directory from a CephFS, if its marker holds the recorded tag.
+
+    An empty one without a marker too: its name holds the tag, as in `undo_tree`.
+    """
+    del same_boot  # it is on the servers
+    gone = trees.Tree.of(facts).remove(unmarked=True)
+    return f"removed directory {facts['path']} of CephFS {facts['filesystem']}" if gone else ""
+
+
+def undo_rados_space(facts: Facts, same_boot: bool) -> str:
+    """Remove our namespaces from a RADOS pool, if their marker holds the recorded tag."""
+    del same_boot  # they are on the servers
+    gone = spaces.Space.of(facts).remove()
+    return f"removed namespaces {facts['prefix']} of pool {facts['pool']}" if gone else ""
+
+
 UNDO: dict[str, Callable[[Facts, bool], str]] = {
     "mount": undo_mount,
+    "cephfs-mount": undo_cephfs_mount,
     "loop": undo_loop,
     "device": undo_device,
     "image": undo_image,
     "folder": undo_folder,
     "tree": undo_tree,
     "daos-container": undo_daos_container,
+    "cephfs-tree": undo_cephfs_tree,
+    "rados-space": undo_rados_space,
 }
 ORDER = tuple(UNDO)  # what must be gone before the next kind can go

@@ -138,6 +138,11 @@ class Target(Section):
     when: Literal["always", "root", "not-root"] = Field(
         default="always", description="take this target only as root, or only as another user"
     )
+    testbed: dict[str, Any] | None = Field(
+        default=None,
+        description="bring a real Ceph up on this machine for it, with these options of "
+        "`fsmatrix testbed up ceph`; storage_nodes and interface are then cluster factors",
+    )
     system: Name | None = Field(
         default=None, description="the cluster behind it; one job at a time each"
     )

@@ -248,7 +248,7 @@ def _planned(
         entry.name,
         entry.engine,
         coordinates,
-        target.target.realised,
+        target.realised,
         target.reference,
         work.work,
     )

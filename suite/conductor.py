@@ -10,7 +10,7 @@ from __future__ import annotations
 import platform
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fsmatrix.backends.access import Access, PathAccess
@@ -20,6 +20,7 @@ from fsmatrix.backends.journal import Journal, undo_pending
 from fsmatrix.results.case import Geometry
 from fsmatrix.results.store import Store, StoreError
 from fsmatrix.suite import leftovers, provenance
+from fsmatrix.suite.beds import BedPlan, down_all
 from fsmatrix.suite.events import Event, Listener
 from fsmatrix.suite.job import Job, Settings
 from fsmatrix.suite.keeper import Keeper, Summary
@@ -49,6 +50,7 @@ class Attachment:
     geometry: Geometry  # the largest of the plot: the size of its session
     jobs: Sequence[Job]
     room_options: Mapping[str, Any] = field(default_factory=dict)
+    bed: BedPlan | None = None  # the backend then works on a test bed that is brought up first
 
 
 class Conductor:
@@ -80,7 +82,8 @@ class Conductor:
     def recover(self) -> None:
         """End and take down what an earlier conductor of this store left."""
         self.journals.mkdir(exist_ok=True)
-        for sentence in leftovers.end_leftovers(self.journals) + undo_pending(self.journals):
+        ended = leftovers.end_leftovers(self.journals) + undo_pending(self.journals)
+        for sentence in [*ended, *down_all(self.store.directory / "state")]:
             self.tell(Event("recovered", sentence))
 
     def run(self, attachments: Iterator[Attachment]) -> Summary:
@@ -113,7 +116,8 @@ class Conductor:
         if not todo:
             return
         room = self._room(attachment)
-        self._used[attachment.target] = (attachment.backend, room)
+        if attachment.bed is None:  # of a bed nothing stays
+            self._used[attachment.target] = (attachment.backend, room)
         self.tell(
             Event(
                 "attach",
@@ -122,9 +126,11 @@ class Conductor:
             )
         )
         try:
+            attachment = self._on_bed(attachment, room)
             access = attachment.backend.provision(attachment.level, room)
         except (BackendError, OSError) as error:
             self._give_up(todo, f"{attachment.target} could not be provided: {error}")
+            self._take_down(attachment, room)
             return
         try:
             self._check_allowed(access)
@@ -133,6 +139,19 @@ class Conductor:
             self._give_up(todo, str(error))
         finally:
             self._quietly("release", lambda: attachment.backend.release(access, room))
+            self._take_down(attachment, room)
+
+    def _on_bed(self, attachment: Attachment, room: Room) -> Attachment:
+        """With its test bed up, if it has one: the bed is at the attachment's level."""
+        if attachment.bed is None:
+            return attachment
+        backend = attachment.bed.up(attachment.level, room)
+        return replace(attachment, backend=backend, level={})
+
+    def _take_down(self, attachment: Attachment, room: Room) -> None:
+        if attachment.bed is not None:
+            bed = attachment.bed
+            self._quietly("taking the test bed down", lambda: bed.down(room))
 
     def _check_allowed(self, access: Access) -> None:
         """The place that was really chosen, links followed, may be used on this site."""

@@ -91,7 +91,7 @@ class Exclusions:
         for entry in self.members.entries:
             known |= entry.workload.Options.model_fields.keys()
         for target in self.members.targets:
-            known |= {*target.target.attributes, *target.backend.level_factors}
+            known |= {*target.target.attributes, *target.level_factors}
         for index, item in enumerate(self.settings.campaign.exclude):
             for key in item:
                 if key not in known:

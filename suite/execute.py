@@ -169,6 +169,7 @@ def attachments(plan: Plan, store: Store, stop: StopFlag, tell: Listener) -> Ite
             geometry=plot.geometry,
             jobs=jobs,
             room_options={"device_state": plot.key.device_state},
+            bed=member.bed,
         )
 
 

@@ -57,7 +57,7 @@ def axes(settings: Settings, members: Members) -> Axes:
     for factor, levels in settings.campaign.factors.items():
         where: KeyPath = ("factors", factor)
         entries = [entry for entry in members.entries if _varies(factor, entry) is not None]
-        targets = [t for t in members.targets if factor in t.backend.level_factors]
+        targets = [t for t in members.targets if factor in t.level_factors]
         if entries and targets:
             message = f"an option of workload {entries[0].name!r} and a cluster factor of target"
             problems.append(settings.tree.problem(where, f"{message} {targets[0].name!r} at once"))
@@ -184,5 +184,5 @@ def _pinned(settings: Settings, factor: str, entries: list[EntryMember]) -> Iter
 
 def _possible(members: Members) -> set[str]:
     options = {key for entry in members.entries for key in entry.workload.Options.model_fields}
-    levels = {key for target in members.targets for key in target.backend.level_factors}
+    levels = {key for target in members.targets for key in target.level_factors}
     return {*GEOMETRY, "cache", "device_state", *options, *levels}

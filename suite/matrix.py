@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fsmatrix.backends.drivers import Driver
+from fsmatrix.backends.errors import BackendError
 from fsmatrix.suite.cases import Planned
 from fsmatrix.suite.engines.base import EngineError
 from fsmatrix.suite.engines.find import Engines
@@ -78,8 +79,7 @@ class Judge:
         self.entries = {entry.name: entry for entry in members.entries}
         self.engines = Engines(settings.campaign.engines, registries.engines) if here else None
         self.refusals = {
-            target.name: target.backend(target.options).refusal() if here else ""
-            for target in members.targets
+            target.name: target.refusal() if here else "" for target in members.targets
         }
 
     def reasons(self, planned: Planned, footprint: Footprint) -> Iterator[str]:
@@ -87,6 +87,7 @@ class Judge:
         target, entry = self.targets[planned.case.target], self.entries[planned.entry]
         if self.refusals[target.name]:
             yield f"target {target.name}: {self.refusals[target.name]}"
+        yield from _level(planned, target)
         yield from _access(entry, target)
         yield from _states(planned, target)
         if entry.engine == "player":
@@ -170,6 +171,15 @@ def footprint(planned: Planned) -> Footprint:
     if planned.work is None:
         return Footprint(0, 0, 0)
     return planned.work.footprint(planned.case)
+
+
+def _level(planned: Planned, target: TargetMember) -> Iterator[str]:
+    """A test bed that cannot be as this level wants it."""
+    if target.bed is not None:
+        try:
+            target.bed.at(planned.case.level)
+        except BackendError as error:
+            yield f"target {target.name}: {error}"
 
 
 def _access(entry: EntryMember, target: TargetMember) -> Iterator[str]:

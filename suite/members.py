@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from fsmatrix.backends.base import Backend, BackendOptions
+from fsmatrix.backends.testbed.options import BedOptions
 from fsmatrix.results.registry import UnknownName
+from fsmatrix.suite import beds
+from fsmatrix.suite.beds import FACTORS, BedPlan, placeholders
 from fsmatrix.suite.campaign import Target, WorkloadEntry
 from fsmatrix.suite.campaign_check import validate
 from fsmatrix.suite.engines.find import Engines
@@ -31,11 +34,26 @@ class TargetMember:
     target: Target
     backend: type[Backend]
     options: BackendOptions
+    bed: BedPlan | None = None
+
+    @property
+    def level_factors(self) -> frozenset[str]:
+        """Cluster factors that it can realise."""
+        return self.backend.level_factors | (FACTORS.keys() if self.bed else frozenset())
+
+    @property
+    def realised(self) -> dict[str, str]:
+        """Coordinate -> hardware or emulated, as declared; on a bed the cluster is emulated."""
+        return {**dict.fromkeys(FACTORS if self.bed else (), "emulated"), **self.target.realised}
 
     @property
     def reference(self) -> bool:
         """Shown for orientation only: declared so, or a reference by nature (memory)."""
         return self.target.reference or self.backend.reference
+
+    def refusal(self) -> str:
+        """Why it cannot work on this machine (empty: it can)."""
+        return beds.refusal() if self.bed else self.backend(self.options).refusal()
 
     def active(self, root: bool) -> bool:
         """Whether `when` lets it take part."""
@@ -113,13 +131,40 @@ def _target(
     problems += _forbidden(settings, target, where)
     if backend is None:
         return None
-    options, wrong = validate(backend.Options, target.options, settings.tree, (*where, "options"))
+    bed = None
+    known: dict[str, str] = {}
+    if target.testbed is not None:
+        bed, wrong = _bed(settings, backend, target, where)
+        problems += wrong
+        known = placeholders(backend)
+    options, wrong = validate(
+        backend.Options, known | target.options, settings.tree, (*where, "options")
+    )
     problems += wrong
-    names = {*target.attributes, *backend.level_factors}
+    if options is None:
+        return None
+    member = TargetMember(name, target, backend, options, bed)
+    names = {*target.attributes, *member.level_factors}
     for key in target.realised.keys() - names:
         message = f"{key!r} is no attribute of this target{did_you_mean(key, names)}"
         problems.append(settings.tree.problem((*where, "realised", key), message))
-    return TargetMember(name, target, backend, options) if options is not None else None
+    return member
+
+
+def _bed(
+    settings: Settings, backend: type[Backend], target: Target, where: KeyPath
+) -> tuple[BedPlan | None, list[Problem]]:
+    path: KeyPath = (*where, "testbed")
+    if not backend.bed_options:
+        return None, [settings.tree.problem(path, f"{target.backend} has no test bed")]
+    clash = sorted(backend.bed_options.keys() & target.options.keys())
+    if clash:
+        message = f"options.{clash[0]} comes from the test bed: leave it out"
+        return None, [settings.tree.problem(path, message)]
+    options, wrong = validate(BedOptions, target.testbed or {}, settings.tree, path)
+    if options is None:
+        return None, wrong
+    return BedPlan(options, backend, target.options), wrong
 
 
 def _forbidden(settings: Settings, target: Target, where: KeyPath) -> Iterable[Problem]:

@@ -219,7 +219,11 @@ def _seed(settings: Settings, request: Request) -> int:
 
 
 def _room(active: Members) -> dict[str, Space]:
-    return {target.name: target.backend(target.options).space() for target in active.targets}
+    return {
+        target.name: target.backend(target.options).space()
+        for target in active.targets
+        if target.bed is None  # of a bed that is not up nothing can be asked
+    }
 
 
 def _warnings(

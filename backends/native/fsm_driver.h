@@ -1,24 +1,26 @@
-/* The driver seam, version 1: what a driver of the player must offer.
+/* The driver seam, version 2: what a driver of the player must offer.
  *
  * A driver is one constant `struct fsm_driver`: capabilities as data (kinds, max_depth) and
  * functions.  Drivers of other packages hand a pointer to it over in a PyCapsule named
- * FSM_DRIVER_CAPSULE.  No function may call into Python or allocate per operation; all are
- * called without the GIL, and one lane is used by one thread only.
+ * FSM_DRIVER_CAPSULE.  No function may call into Python or allocate per data operation; all
+ * are called without the GIL, and one lane is used by one thread only.
  *
- * Synchronous drivers (max_depth 1) give `execute`.  Asynchronous ones (uring, rados, cephfs,
- * dfs) attach by `submit` and `reap`: the player then keeps up to max_depth operations in
- * flight per lane, each with a buffer of its own and a tag; it takes the start from before
- * submit and the end from `fsm_completion.ticks` (or from after reap), holds back close,
- * truncate, rename and unlink until the file's data has been reaped, and reaps the rest in
- * drain().  The player of this version plays synchronous drivers and refuses others.
+ * Every driver gives `execute`: one whole operation.  With a depth of 1 the player uses
+ * nothing else.  A driver whose max_depth is above 1 also gives `submit` and `reap`, for reads
+ * and writes: the player then keeps up to `depth` of them in flight per lane, each with a
+ * buffer of its own.  It takes the start from before submit and the end from
+ * `fsm_completion.ticks`, so that a late reap costs no accuracy.  Operations of all other kinds
+ * are executed one by one, after the data in flight of their file has been reaped (rename and
+ * rmdir: all data).  Two overlapping operations on one file of which one writes are
+ * never in flight together.  So a file gets the same bytes at any depth.
  */
 #ifndef FSM_DRIVER_H
 #define FSM_DRIVER_H
 
 #include <stdint.h>
 
-#define FSM_DRIVER_ABI 1
-#define FSM_DRIVER_CAPSULE "fsmatrix.driver.v1"
+#define FSM_DRIVER_ABI 2
+#define FSM_DRIVER_CAPSULE "fsmatrix.driver.v2"
 
 enum fsm_kind { /* backends/ops.py: Kind */
     FSM_OPEN, FSM_CREATE, FSM_READ, FSM_WRITE, FSM_FSYNC, FSM_CLOSE, FSM_STAT, FSM_UNLINK,
@@ -59,12 +61,13 @@ struct fsm_file { /* one slot */
 };
 
 struct fsm_config {
-    const char *root; /* where the driver works: a directory, pool, container... */
-    uint32_t slots, threads;
+    const char *root; /* where the driver works: a directory, or lines key=value */
+    uint32_t slots, threads, depth;
     uint32_t max_op_bytes;
-    uint32_t options; /* FSM_NO_OPENAT2 */
+    uint32_t options; /* FSM_NO_OPENAT2, FSM_TSC */
 };
 #define FSM_NO_OPENAT2 1u /* posix: behave as on a kernel before 5.6 (for tests) */
+#define FSM_TSC 2u        /* ticks are fsm_ticks(true), else fsm_ticks(false) */
 
 struct fsm_status {
     int64_t bytes; /* completed, also if an error came after them */
@@ -73,14 +76,14 @@ struct fsm_status {
 
 struct fsm_completion {
     uint64_t tag;
-    uint64_t ticks; /* time of completion if the driver knows it, else 0 */
+    uint64_t ticks; /* time of completion; 0: the player takes the time after reap */
     struct fsm_status status;
 };
 
 struct fsm_driver {
     uint32_t abi;           /* FSM_DRIVER_ABI */
     uint32_t kinds;         /* mask of the kinds that it can do */
-    uint32_t max_depth;     /* most operations in flight in one lane; 1: synchronous */
+    uint32_t max_depth;     /* most reads and writes in flight in one lane; 1: synchronous */
     uint32_t prepare_kinds; /* mask of the kinds that call prepare */
     const char *name;
 
@@ -98,12 +101,19 @@ struct fsm_driver {
      * the alignment of op->offset (up to a page) for writes.  file2 only for RENAME. */
     struct fsm_status (*execute)(void *lane, const struct fsm_op *op, struct fsm_file *file,
                                  struct fsm_file *file2, void *buffer);
-    /* Asynchronous drivers only.  submit: 0 or an errno.  reap: number of completions. */
-    int (*submit)(void *lane, const struct fsm_op *op, struct fsm_file *file,
-                  struct fsm_file *file2, void *buffer, uint64_t tag);
+    /* Asynchronous drivers only.  submit: 0 or an errno.  `tag` is below the depth and not in
+     * flight; op, file and buffer stay valid until the completion, the buffer of a write only
+     * until submit returns if the driver copies it.  reap: number of completions, at least one
+     * if `wait`. */
+    int (*submit)(void *lane, const struct fsm_op *op, struct fsm_file *file, void *buffer,
+                  uint64_t tag);
     int (*reap)(void *lane, struct fsm_completion *completions, int most, int wait);
+    uint32_t copies_writes;
+    /* NULL, or the reason why the last connect or lane_open of this thread failed. */
+    const char *(*explain)(void);
 };
 
-extern const struct fsm_driver fsm_posix, fsm_null;
+extern const struct fsm_driver fsm_posix, fsm_null, fsm_rados, fsm_cephfs;
+extern const struct fsm_driver fsm_posix_threads; /* posix, depth by threads: for tests */
 
 #endif

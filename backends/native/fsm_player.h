@@ -30,6 +30,15 @@ struct fsm_first_error {
     char name[FSM_TEXT];
 };
 
+struct fsm_flight { /* one operation in flight */
+    struct fsm_op op;
+    uint64_t index;           /* in the whole stream */
+    uint64_t key;             /* of the file's content: tells files apart by name */
+    uint64_t start, intended; /* ticks; intended 0: none */
+    unsigned char *buffer;
+    bool busy, touched; /* touched: the buffer's pages are there */
+};
+
 struct fsm_player;
 
 struct fsm_lane {
@@ -45,6 +54,10 @@ struct fsm_lane {
     uint64_t executed, played, overhead, error_count;       /* overhead in ns */
     uint64_t errors[FSM_ERRORS];
     struct fsm_first_error first_error;
+    struct fsm_flight *flights;             /* [depth]; NULL: depth 1 */
+    struct fsm_completion *completions;     /* [depth] */
+    unsigned char *flight_memory;           /* all their buffers */
+    uint32_t in_flight;
     unsigned index;
     bool started; /* its thread runs */
     pthread_t thread;
@@ -59,13 +72,14 @@ struct fsm_player {
     uint64_t period;                 /* bytes of the pool that repeat */
     uint64_t seed, origin_ns, deadline_ns;
     uint64_t before; /* operations in earlier chunks */
-    uint32_t slots, threads, max_op_bytes;
+    uint32_t slots, threads, depth, max_op_bytes;
     bool tsc, count_metadata, stop_on_error;
     int stop; /* an error ended the play */
     /* the chunk that is being played */
     const struct fsm_op *ops;
     size_t count;
-    bool paced; /* some operation has a time */
+    bool paced;    /* some operation has a time */
+    bool draining; /* no chunk: wait for what is in flight */
     /* hand-over to the threads of lanes 1.. */
     pthread_mutex_t mutex;
     pthread_cond_t begin, done;
@@ -83,12 +97,9 @@ void fsm_player_close(struct fsm_player *player);
 int fsm_player_want_service(struct fsm_player *player); /* 0 or ENOMEM */
 uint64_t fsm_player_play(struct fsm_player *player, const struct fsm_op *ops, size_t count,
                          bool paced);
+/* Wait for everything that is in flight. */
+void fsm_player_drain(struct fsm_player *player);
 /* A name for a slot that is not open: 0 or ENOMEM. */
 int fsm_file_name(struct fsm_player *player, struct fsm_file *file, const char *name,
                   size_t length);
-/* lane.c */
-void fsm_lane_run(struct fsm_lane *lane);
-/* ticks of the interval's end are set for the moment `now` */
-void fsm_lane_interval(struct fsm_lane *lane, uint64_t now);
-
 #endif

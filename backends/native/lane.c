@@ -1,4 +1,4 @@
-/* The hot loop: one lane plays its operations of a chunk.
+/* The hot loop: one lane plays its operations of a chunk, one after the other.
  *
  * One clock read is the end of one operation and the start of the next; where something else
  * was done between them (filling, verifying, looking at directories, waiting for an intended
@@ -9,18 +9,10 @@
 #include <string.h>
 
 #include "fsm_content.h"
-#include "fsm_player.h"
+#include "fsm_lane.h"
 
-#define INLINE static inline __attribute__((always_inline))
-#define COLD __attribute__((noinline, cold))
-#define UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define PACE_SPIN 50000ull    /* ns before an intended time that are spent watching the clock */
 #define ANCHOR_AGE 100000000ull /* ns after which an anchor is renewed within a chunk */
-
-#define HANDLE_KINDS (FSM_BIT(FSM_READ) | FSM_BIT(FSM_WRITE) | FSM_BIT(FSM_FSYNC) | \
-                      FSM_BIT(FSM_CLOSE) | FSM_BIT(FSM_TRUNCATE) | FSM_BIT(FSM_EVICT))
-#define OPEN_KINDS (FSM_BIT(FSM_OPEN) | FSM_BIT(FSM_CREATE))
-#define DATA_KINDS (FSM_BIT(FSM_READ) | FSM_BIT(FSM_WRITE))
 
 static void set_deadline(struct fsm_lane *lane)
 {
@@ -62,22 +54,11 @@ COLD void fsm_lane_interval(struct fsm_lane *lane, uint64_t now)
         lane->intervals_used = lane->interval + 1;
 }
 
-INLINE void record(struct fsm_latency *latency, uint64_t ns)
-{
-    unsigned shift = 57u - (unsigned)__builtin_clzll(ns | 64);
-    uint64_t bin = ((uint64_t)shift << 6) + (ns >> shift);
-    latency->counts[bin < FSM_BINS ? bin : FSM_BINS - 1]++;
-    latency->total += ns;
-    if (ns < latency->least)
-        latency->least = ns;
-    if (ns > latency->most)
-        latency->most = ns;
-}
-
-COLD static void note_error(struct fsm_lane *lane, const struct fsm_op *op, uint64_t end,
-                            int64_t error, const unsigned char *expected, uint64_t wrong)
+COLD void fsm_note_error(struct fsm_lane *lane, const struct fsm_failure *failure)
 {
     struct fsm_player *player = lane->player;
+    const struct fsm_op *op = failure->op;
+    const int64_t error = failure->error;
     struct fsm_file *file = &player->files[op->file];
     struct fsm_first_error *first = &lane->first_error;
     lane->error_count++;
@@ -86,36 +67,35 @@ COLD static void note_error(struct fsm_lane *lane, const struct fsm_op *op, uint
         __atomic_store_n(&player->stop, 1, __ATOMIC_RELAXED);
     if (first->ns)
         return;
-    first->ns = fsm_ns(&lane->clock, end);
-    first->index = player->before + (uint64_t)(op - player->ops);
+    first->ns = fsm_ns(&lane->clock, failure->end);
+    first->index = failure->index;
     first->offset = op->offset;
     first->error = (int32_t)error;
     first->kind = op->kind;
     if (error == FSM_EVERIFY) {
-        first->wrong_offset = op->offset + wrong;
-        first->expected = expected[wrong];
-        first->found = lane->buffer[wrong];
+        first->wrong_offset = op->offset + (uint64_t)failure->wrong;
+        first->expected = failure->expected[failure->wrong];
+        first->found = failure->found[failure->wrong];
     }
     strncpy(first->name, file->name ? file->name : "", sizeof first->name - 1);
 }
 
-/* Offset of the first byte that is not what was written, below 0 if all are right. */
-static int64_t verify(struct fsm_lane *lane, const struct fsm_op *op, const unsigned char **expected)
+int64_t fsm_verify(struct fsm_lane *lane, const struct fsm_op *op, const unsigned char *found,
+                   const unsigned char **expected)
 {
     struct fsm_player *player = lane->player;
     const unsigned char *right = fsm_content(lane->pool, player->period,
                                              player->files[op->file].key, op->offset, op->size);
     *expected = right;
-    if (memcmp(right, lane->buffer, op->size) == 0)
+    if (memcmp(right, found, op->size) == 0)
         return -1;
     int64_t at = 0;
-    while (right[at] == lane->buffer[at])
+    while (right[at] == found[at])
         at++;
     return at;
 }
 
-/* Wait for the intended time (ticks); the deadline is not passed in the wait. */
-COLD static uint64_t pace(struct fsm_lane *lane, uint64_t intended)
+COLD uint64_t fsm_pace(struct fsm_lane *lane, uint64_t intended)
 {
     uint64_t now = fsm_ticks(lane->clock.tsc);
     if (now >= intended)
@@ -126,18 +106,6 @@ COLD static uint64_t pace(struct fsm_lane *lane, uint64_t intended)
         now = fsm_ticks(lane->clock.tsc);
     while (now < intended);
     return now;
-}
-
-/* What the player itself refuses, whatever the driver. */
-INLINE int refusal(const struct fsm_op *op, const struct fsm_file *file,
-                   const struct fsm_file *file2)
-{
-    uint32_t bit = FSM_BIT(op->kind);
-    if (bit & HANDLE_KINDS)
-        return file->handle < 0 ? EBADF : 0;
-    if (!file->valid || (op->kind == FSM_RENAME && !file2->valid))
-        return EINVAL;
-    return bit & OPEN_KINDS && file->handle >= 0 ? EBUSY : 0;
 }
 
 INLINE void run(struct fsm_lane *lane, const bool tsc, const bool paced, const bool many)
@@ -162,7 +130,7 @@ INLINE void run(struct fsm_lane *lane, const bool tsc, const bool paced, const b
         const uint32_t bit = FSM_BIT(op->kind);
         void *buffer = lane->buffer;
         uint64_t intended = 0, start = now;
-        int refused = refusal(op, file, file2);
+        int refused = fsm_refusal(op, file, file2);
 
         if (op->kind == FSM_WRITE) {
             buffer = fsm_content(lane->pool, player->period, file->key, op->offset, op->size);
@@ -181,7 +149,7 @@ INLINE void run(struct fsm_lane *lane, const bool tsc, const bool paced, const b
             intended = fsm_ticks_at(&lane->clock, player->origin_ns + op->time);
             if (intended >= lane->deadline)
                 break;
-            now = pace(lane, intended);
+            now = fsm_pace(lane, intended);
         }
         start = now;
         struct fsm_status status = {0, refused};
@@ -198,7 +166,7 @@ INLINE void run(struct fsm_lane *lane, const bool tsc, const bool paced, const b
         const unsigned char *expected = NULL;
         int64_t wrong = -1;
         if (UNLIKELY(op->flags & FSM_VERIFY) && op->kind == FSM_READ && !status.error) {
-            wrong = verify(lane, op, &expected);
+            wrong = fsm_verify(lane, op, lane->buffer, &expected);
             if (wrong >= 0)
                 status = (struct fsm_status){0, FSM_EVERIFY};
             now = fsm_ticks(tsc);
@@ -212,16 +180,19 @@ INLINE void run(struct fsm_lane *lane, const bool tsc, const bool paced, const b
             lane->bytes[lane->interval] += (uint64_t)status.bytes;
         }
         if (UNLIKELY(status.error)) {
-            note_error(lane, op, end, status.error, expected, (uint64_t)wrong);
+            const struct fsm_failure failure = {
+                op, player->before + (uint64_t)(op - player->ops), end, status.error, wrong,
+                expected, lane->buffer};
+            fsm_note_error(lane, &failure);
             if (player->stop_on_error)
                 break;
             continue;
         }
         lane->operations[lane->interval] += (bit & counted) != 0;
         const uint64_t from = paced && intended && intended < start ? intended : start;
-        record(&lane->latency[op->kind], fsm_duration(&lane->clock, end - from));
+        fsm_record(&lane->latency[op->kind], fsm_duration(&lane->clock, end - from));
         if (paced && intended)
-            record(&lane->service[op->kind], fsm_duration(&lane->clock, end - start));
+            fsm_record(&lane->service[op->kind], fsm_duration(&lane->clock, end - start));
     }
     lane->played = executed;
     lane->executed += executed;
@@ -260,5 +231,9 @@ void fsm_lane_run(struct fsm_lane *lane)
     fsm_clock_anchor(&lane->clock, &fsm_base_clock);
     set_deadline(lane);
     fsm_lane_interval(lane, fsm_ticks(player->tsc));
+    if (lane->flights) {
+        fsm_flights_run(lane);
+        return;
+    }
     variants[player->tsc * 4 + player->paced * 2 + (player->threads > 1)](lane);
 }

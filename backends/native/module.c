@@ -32,36 +32,49 @@ static const struct fsm_driver *find_driver(PyObject *asked)
         if (driver->abi != FSM_DRIVER_ABI)
             return PyErr_Format(PyExc_ValueError, "the driver has ABI %u, the player %u",
                                 driver->abi, FSM_DRIVER_ABI), NULL;
-        if (driver->max_depth != 1 || !driver->execute)
-            return PyErr_Format(PyExc_ValueError, "driver %s is asynchronous (depth %u); this "
-                                "player plays synchronous drivers", driver->name,
-                                driver->max_depth), NULL;
+        if (!driver->execute || !driver->max_depth ||
+            (driver->max_depth > 1 && (!driver->submit || !driver->reap)))
+            return PyErr_Format(PyExc_ValueError, "driver %s (depth %u) lacks execute, submit or "
+                                "reap", driver->name, driver->max_depth), NULL;
         return driver;
     }
+    static const struct fsm_driver *const ours[] = {&fsm_posix, &fsm_null, &fsm_rados,
+                                                    &fsm_cephfs, &fsm_posix_threads};
     const char *name = PyUnicode_Check(asked) ? PyUnicode_AsUTF8(asked) : NULL;
-    if (name && strcmp(name, "posix") == 0)
-        return &fsm_posix;
-    if (name && strcmp(name, "null") == 0)
-        return &fsm_null;
+    for (size_t i = 0; name && i < sizeof ours / sizeof *ours; i++)
+        if (strcmp(name, ours[i]->name) == 0)
+            return ours[i];
     if (!PyErr_Occurred())
-        PyErr_Format(PyExc_ValueError, "no driver %R: known are posix and null, or a capsule "
-                     "named " FSM_DRIVER_CAPSULE, asked);
+        PyErr_Format(PyExc_ValueError, "no driver %R: known are posix, null, rados and cephfs, "
+                     "or a capsule named " FSM_DRIVER_CAPSULE, asked);
     return NULL;
+}
+
+static void set_open_error(const struct fsm_driver *driver, int error, PyObject *root)
+{
+    const char *reason = driver->explain ? driver->explain() : NULL;
+    PyObject *arguments = NULL;
+    if (reason && (arguments = Py_BuildValue("is", error, reason)))
+        PyErr_SetObject(PyExc_OSError, arguments);
+    Py_XDECREF(arguments);
+    errno = error;
+    if (!PyErr_Occurred())
+        PyErr_SetFromErrnoWithFilenameObject(PyExc_OSError, root);
 }
 
 static PyObject *player_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *words[] = {"driver", "root", "pool", "slots", "threads", "seed", "origin_ns",
-                            "max_op_bytes", "count_metadata", "stop_on_error", "tsc",
+    static char *words[] = {"driver", "root", "pool", "slots", "threads", "depth", "seed",
+                            "origin_ns", "max_op_bytes", "count_metadata", "stop_on_error", "tsc",
                             "openat2", NULL};
     PyObject *driver, *root;
     Py_buffer pool;
     unsigned long long seed, origin;
-    unsigned int slots, threads, most;
+    unsigned int slots, threads, depth, most;
     int metadata, stop, tsc, openat2;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&y*IIKKIpppp", words, &driver,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&y*IIIKKIpppp", words, &driver,
                                      PyUnicode_FSConverter, &root, &pool, &slots, &threads,
-                                     &seed, &origin, &most, &metadata, &stop, &tsc, &openat2))
+                                     &depth, &seed, &origin, &most, &metadata, &stop, &tsc, &openat2))
         return NULL;
     Player *self = NULL;
     const struct fsm_driver *found = find_driver(driver);
@@ -73,6 +86,11 @@ static PyObject *player_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
                                           "max_op_bytes out of range");
         goto out;
     }
+    if (!depth || depth > found->max_depth) {
+        PyErr_Format(PyExc_ValueError, "depth must lie between 1 and %u for driver %s, not %u",
+                     found->max_depth, found->name, depth);
+        goto out;
+    }
     self = (Player *)type->tp_alloc(type, 0);
     if (!self)
         goto out;
@@ -81,16 +99,16 @@ static PyObject *player_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->player = (struct fsm_player){
         .driver = found, .seed = seed, .origin_ns = origin, .count_metadata = metadata,
         .stop_on_error = stop, .tsc = tsc && FSM_HAVE_TSC};
-    const struct fsm_config config = {PyBytes_AS_STRING(root), slots, threads, most,
-                                      openat2 ? 0 : FSM_NO_OPENAT2};
+    const struct fsm_config config = {
+        PyBytes_AS_STRING(root), slots, threads, depth, most,
+        (openat2 ? 0 : FSM_NO_OPENAT2) | (self->player.tsc ? FSM_TSC : 0)};
     int error;
     Py_BEGIN_ALLOW_THREADS
     fsm_wait_until(fsm_base_clock.ns + FSM_SHORTEST_BASE, 0);
     error = fsm_player_open(&self->player, &config, pool.buf, (size_t)pool.len);
     Py_END_ALLOW_THREADS
     if (error) {
-        errno = error;
-        PyErr_SetFromErrnoWithFilenameObject(PyExc_OSError, root);
+        set_open_error(found, error, root);
         Py_CLEAR(self);
     }
 out:
@@ -217,6 +235,19 @@ static PyObject *player_play(Player *self, PyObject *args)
     return answer;
 }
 
+static PyObject *player_drain(Player *self, PyObject *unused)
+{
+    (void)unused;
+    if (!usable(self))
+        return NULL;
+    self->busy = true;
+    Py_BEGIN_ALLOW_THREADS
+    fsm_player_drain(&self->player);
+    Py_END_ALLOW_THREADS
+    self->busy = false;
+    Py_RETURN_NONE;
+}
+
 static PyObject *player_stop_at(Player *self, PyObject *arg)
 {
     unsigned long long ns = PyLong_AsUnsignedLongLong(arg);
@@ -280,6 +311,7 @@ static PyObject *player_close(Player *self, PyObject *unused)
 
 static PyMethodDef player_methods[] = {
     {"play", (PyCFunction)player_play, METH_VARARGS, "play(ops, names, first) -> executed"},
+    {"drain", (PyCFunction)player_drain, METH_NOARGS, "wait for all that is in flight"},
     {"stop_at", (PyCFunction)player_stop_at, METH_O, "stop_at(monotonic_ns); 0 = never"},
     {"begin", (PyCFunction)player_begin, METH_O, "begin(origin_ns), before the first play"},
     {"played", (PyCFunction)player_played, METH_NOARGS, "executed of the last chunk, by lane"},

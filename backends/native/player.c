@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 
 #include "fsm_content.h"
-#include "fsm_player.h"
+#include "fsm_lane.h"
 
 static size_t whole_pages(size_t bytes)
 {
@@ -88,7 +88,9 @@ static int open_lane(struct fsm_player *player, uint32_t index, const unsigned c
         size_t left = player->pool_bytes - at;
         memcpy(lane->pool + at, pool, left < player->period ? left : player->period);
     }
-    int error = player->driver->lane_open(player->connection, &lane->state);
+    int error = player->depth > 1 ? fsm_flights_open(lane) : 0;
+    if (!error)
+        error = player->driver->lane_open(player->connection, &lane->state);
     return error || index == 0 ? error : start(lane);
 }
 
@@ -100,6 +102,7 @@ int fsm_player_open(struct fsm_player *player, const struct fsm_config *config,
     pthread_cond_init(&player->done, NULL);
     player->slots = config->slots;
     player->threads = config->threads;
+    player->depth = config->depth;
     player->max_op_bytes = config->max_op_bytes;
     player->period = period;
     player->buffer_bytes = whole_pages(config->max_op_bytes) + FSM_BLOCK;
@@ -131,6 +134,7 @@ static void free_lane(struct fsm_player *player, struct fsm_lane *lane)
 {
     if (lane->state)
         player->driver->lane_close(lane->state);
+    fsm_flights_close(lane);
     free(lane->pool);
     free(lane->buffer);
     free(lane->latency);
@@ -143,6 +147,8 @@ void fsm_player_close(struct fsm_player *player)
 {
     const struct fsm_op close_op = {.kind = FSM_CLOSE};
     end_threads(player);
+    for (uint32_t i = 0; player->lanes && i < player->threads; i++)
+        fsm_flights_drain(&player->lanes[i]);
     for (uint32_t i = 0; player->files && i < player->slots; i++) {
         struct fsm_file *file = &player->files[i];
         if (file->handle >= 0)
@@ -170,35 +176,50 @@ int fsm_player_want_service(struct fsm_player *player)
     return 0;
 }
 
+/* All lanes run: each its part of the chunk, or until nothing is in flight. */
+static void turn(struct fsm_player *player)
+{
+    if (player->threads > 1) {
+        pthread_mutex_lock(&player->mutex);
+        player->turn++;
+        player->busy = player->threads - 1;
+        pthread_cond_broadcast(&player->begin);
+        pthread_mutex_unlock(&player->mutex);
+    }
+    fsm_lane_run(&player->lanes[0]);
+    pthread_mutex_lock(&player->mutex);
+    while (player->busy)
+        pthread_cond_wait(&player->done, &player->mutex);
+    pthread_mutex_unlock(&player->mutex);
+}
+
 uint64_t fsm_player_play(struct fsm_player *player, const struct fsm_op *ops, size_t count,
                          bool paced)
 {
     uint64_t executed = 0;
     for (uint32_t i = 0; i < player->threads; i++)
         player->lanes[i].played = 0;
-    if (!player->stop) {
+    if (!__atomic_load_n(&player->stop, __ATOMIC_RELAXED)) {
         if (!player->origin_ns)
             player->origin_ns = fsm_monotonic();
         player->ops = ops;
         player->count = count;
         player->paced = paced;
-        if (player->threads > 1) {
-            pthread_mutex_lock(&player->mutex);
-            player->turn++;
-            player->busy = player->threads - 1;
-            pthread_cond_broadcast(&player->begin);
-            pthread_mutex_unlock(&player->mutex);
-        }
-        fsm_lane_run(&player->lanes[0]);
-        pthread_mutex_lock(&player->mutex);
-        while (player->busy)
-            pthread_cond_wait(&player->done, &player->mutex);
-        pthread_mutex_unlock(&player->mutex);
+        turn(player);
         for (uint32_t i = 0; i < player->threads; i++)
             executed += player->lanes[i].played;
     }
     player->before += count;
     return executed;
+}
+
+void fsm_player_drain(struct fsm_player *player)
+{
+    if (player->depth == 1)
+        return;
+    player->draining = true;
+    turn(player);
+    player->draining = false;
 }
 
 static bool has_dot_dot(const char *name)

@@ -17,14 +17,15 @@
 #include <unistd.h>
 
 #include "fsm_driver.h"
+#include "fsm_parents.h"
 #include "fsm_transfer.h"
+#include "fsm_workers.h"
 
 #ifndef SYS_openat2
 #define SYS_openat2 437
 #endif
 #define RESOLVE_NO_SYMLINKS_ 0x04u
 #define RESOLVE_BENEATH_ 0x08u
-#define PARENTS 256u
 #define NAME_KINDS (FSM_BIT(FSM_UNLINK) | FSM_BIT(FSM_MKDIR) | FSM_BIT(FSM_RMDIR) | \
                     FSM_BIT(FSM_RENAME))
 
@@ -34,13 +35,15 @@ struct open_how_ { /* linux/openat2.h, which old headers lack */
 
 struct posix {
     int root; /* O_PATH */
-    bool openat2;
+    bool openat2, tsc;
+    uint32_t depth;
 };
 
 struct lane {
     int root;
     bool openat2;
-    uint64_t parents[PARENTS]; /* hashes of directories that were looked at */
+    struct fsm_workers *workers; /* posix-threads */
+    struct fsm_parents parents;
     char entries[32768];
 };
 
@@ -82,6 +85,8 @@ static int posix_connect(const struct fsm_config *config, void **connection)
     posix->openat2 = probe >= 0 && !(config->options & FSM_NO_OPENAT2);
     if (probe >= 0)
         close(probe);
+    posix->tsc = config->options & FSM_TSC;
+    posix->depth = config->depth;
     *connection = posix;
     return 0;
 }
@@ -110,30 +115,13 @@ static void posix_lane_close(void *lane)
     free(lane);
 }
 
-/* ELOOP if a directory above the name is a symbolic link; other faults are the kernel's to
- * report when the operation itself meets them. */
-static int look_at_parents(struct lane *lane, const struct fsm_file *file)
+/* Whether it is a symbolic link; below 0: not to be found out. */
+static int is_link(void *root, const char *path)
 {
-    char path[4096];
     struct stat facts;
-    uint64_t *known = &lane->parents[file->parent % PARENTS];
-    if (file->parent == 0 || *known == file->parent || file->parent_end >= sizeof path)
-        return 0;
-    memcpy(path, file->name, file->parent_end);
-    path[file->parent_end] = 0;
-    for (char *end = path; end;) {
-        end = strchr(end, '/');
-        if (end)
-            *end = 0;
-        if (*path && fstatat(lane->root, path, &facts, AT_SYMLINK_NOFOLLOW) != 0)
-            return -1;
-        if (*path && S_ISLNK(facts.st_mode))
-            return ELOOP;
-        if (end)
-            *end++ = '/';
-    }
-    *known = file->parent;
-    return -1;
+    if (fstatat(*(int *)root, path, &facts, AT_SYMLINK_NOFOLLOW) != 0)
+        return -1;
+    return S_ISLNK(facts.st_mode);
 }
 
 static int posix_prepare(void *state, const struct fsm_op *op, struct fsm_file *file,
@@ -142,13 +130,8 @@ static int posix_prepare(void *state, const struct fsm_op *op, struct fsm_file *
     struct lane *lane = state;
     if (lane->openat2 && !(FSM_BIT(op->kind) & NAME_KINDS))
         return 0;
-    int one = look_at_parents(lane, file), two = 0;
-    if (op->kind == FSM_RENAME) {
-        if (one <= 0)
-            two = look_at_parents(lane, file2);
-        memset(lane->parents, 0, sizeof lane->parents); /* it may move a link into a path */
-    }
-    return one > 0 ? one : two > 0 ? two : one | two;
+    return fsm_look_at_parents(&lane->parents, file, op->kind == FSM_RENAME ? file2 : NULL,
+                               is_link, &lane->root);
 }
 
 static struct fsm_status failed(int64_t bytes)
@@ -285,4 +268,58 @@ const struct fsm_driver fsm_posix = {
     .lane_close = posix_lane_close,
     .prepare = posix_prepare,
     .execute = posix_execute,
+};
+
+static struct fsm_status threads_work(void *lane, const struct fsm_op *op, struct fsm_file *file,
+                                      void *buffer)
+{
+    (void)lane;
+    return data(op, (int)file->handle, buffer);
+}
+
+static int threads_lane_open(void *connection, void **made)
+{
+    const struct posix *posix = connection;
+    int error = posix_lane_open(connection, made);
+    if (error || posix->depth == 1)
+        return error;
+    struct lane *lane = *made;
+    return fsm_workers_start(&lane->workers, posix->depth, posix->tsc, threads_work, lane);
+}
+
+static void threads_lane_close(void *state)
+{
+    struct lane *lane = state;
+    fsm_workers_stop(lane->workers);
+    posix_lane_close(lane);
+}
+
+static int threads_submit(void *state, const struct fsm_op *op, struct fsm_file *file,
+                          void *buffer, uint64_t tag)
+{
+    const struct fsm_work work = {op, file, buffer, tag};
+    fsm_workers_submit(((struct lane *)state)->workers, &work);
+    return 0;
+}
+
+static int threads_reap(void *state, struct fsm_completion *completions, int most, int wait)
+{
+    return fsm_workers_reap(((struct lane *)state)->workers, completions, most, wait);
+}
+
+const struct fsm_driver fsm_posix_threads = {
+    .abi = FSM_DRIVER_ABI,
+    .kinds = FSM_ALL_KINDS,
+    .max_depth = 128,
+    .prepare_kinds = NAME_KINDS | FSM_BIT(FSM_OPEN) | FSM_BIT(FSM_CREATE) |
+                     FSM_BIT(FSM_READDIR),
+    .name = "posix-threads",
+    .connect = posix_connect,
+    .disconnect = posix_disconnect,
+    .lane_open = threads_lane_open,
+    .lane_close = threads_lane_close,
+    .prepare = posix_prepare,
+    .execute = posix_execute,
+    .submit = threads_submit,
+    .reap = threads_reap,
 };

@@ -17,6 +17,7 @@ from fsmatrix.suite.cli import (
     report,
     run,
     show,
+    testbed,
 )
 
 BAD_INPUT = 2
@@ -37,6 +38,7 @@ app.command("show")(show.show)
 app.command("collect")(collect.collect)
 app.command("import")(import_.import_)
 app.command("report")(report.report)
+app.add_typer(testbed.app, name="testbed")
 
 
 def _version(wanted: bool) -> None:

@@ -159,6 +159,7 @@ def run_stream(
         root,
         slots=spec["slots"],
         threads=place.threads,
+        depth=spec["depth"],
         seed=spec["seed"],
         max_op_bytes=spec["max_op_bytes"],
         fill_ratio=spec["fill_ratio"],

@@ -59,6 +59,7 @@ class Stream:
     verify: bool = False
     fill_ratio: float = 0.0  # compressible share of the data written
     generation: int = 0  # which overwrite generation is written or expected
+    depth: int = 1  # reads and writes in flight per thread
     metadata: bool = False  # count every operation, not only reads and writes
 
 

@@ -108,7 +108,7 @@ class Metadata(Workload):
     name: ClassVar[str] = "metadata"
     Options: ClassVar[type[WorkloadOptions]] = MetadataOptions
     cold_metadata: ClassVar[bool] = True
-    accesses: ClassVar[frozenset[str]] = frozenset({"path"})
+    accesses: ClassVar[frozenset[str]] = frozenset({"path", "cephfs"})
     options: MetadataOptions
 
     def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:  # noqa: ARG002

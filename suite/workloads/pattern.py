@@ -36,6 +36,7 @@ from fsmatrix.suite.workloads.base import (
 MIB = 1 << 20
 DIRECT_UNIT = 512  # smallest logical block of a device; 4096 is what most want
 GENERATOR = "fsmatrix.suite.streams.pattern:generate"
+Depth = Annotated[int, Field(strict=True, ge=1, le=1024)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
@@ -59,6 +60,7 @@ class PatternOptions(WorkloadOptions):
     verify: bool = False  # every byte read is compared; writes are read back in a step of its own
     compressible: Share = 0.0  # share of the data written that compresses
     random: Literal["permutation", "with-replacement"] = "permutation"
+    iodepth: Depth = 1  # operations in flight of each thread, where the driver can
     overwrite: bool | None = None  # writes go into laid-out files; default: random ones do
 
     @field_validator("overwrite")
@@ -125,7 +127,7 @@ class Pattern(Workload):
 
     name: ClassVar[str] = "pattern"
     Options: ClassVar[type[WorkloadOptions]] = PatternOptions
-    accesses: ClassVar[frozenset[str]] = frozenset({"path"})
+    accesses: ClassVar[frozenset[str]] = frozenset({"path", "rados", "cephfs"})
     options: PatternOptions
 
     def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:  # noqa: ARG002
@@ -201,6 +203,7 @@ class Pattern(Workload):
             files=geometry.processes if options.layout == "file-per-process" else 1,
             seconds=options.seconds if options.fixed == "time" else None,
             kinds=frozenset(kinds),
+            depth=options.iodepth,
         )
 
     # -- parts -----------------------------------------------------------------------------
@@ -265,6 +268,7 @@ class Pattern(Workload):
             verify=task.verify and task.operation != "write",
             fill_ratio=self.options.compressible,
             generation=generation,
+            depth=self.options.iodepth,
         )
 
     def _shift(self, case: Case) -> str:

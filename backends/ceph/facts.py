@@ -1,0 +1,211 @@
+"""Provenance of a Ceph cluster: what the monitors and OSDs tell, without secrets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from fsmatrix.backends.ceph.librados import CephError, Cluster
+from fsmatrix.backends.errors import BackendError
+
+OSDS_ASKED = 64  # whose configuration is read; further ones are counted only
+POOL_TYPES = {1: "replicated", 3: "erasure"}
+# values that are secrets, or name the daemon, its host and its files rather than how it works
+_LEFT_OUT = re.compile(
+    r"(^|.*[/_.])(key|keyring|keyfile|secret|password|passwd|token|credential|cert|certificate|crt|pem)s?"
+    r"([/_.].*|$)|.*(_addr|_host|_data|_dir|_file|_path|_network|admin_socket|_members|_journal)$|"
+    r".*_(access|secret)_.*|fsid|host|name|chdir|rotating.*|setuser.*|setgroup.*|auth_.*|"
+    r"crush_location|daemonize|osd_mkfs_.*|log_to_.*|err_to_.*|.*_uuid"
+)
+
+
+def told(look: Callable[[], Any]) -> Any:
+    """What `look` gives, or why it gave nothing: {"error": reason}."""
+    try:
+        return look()
+    except BackendError as error:
+        return {"error": str(error)}
+
+
+def cluster_facts(
+    cluster: Cluster, pools: Iterable[str] = (), filesystem: str = ""
+) -> dict[str, Any]:
+    """Version, health, pools, OSD tree, file system, configuration that differs.
+
+    `pools`: those under test (their erasure-code profile and CRUSH rule in full).
+    """
+    facts = {
+        "fsid": told(lambda: cluster.fsid),
+        "client": told(lambda: cluster.version),
+        "versions": told(lambda: versions(cluster)),
+        "health": told(lambda: health_facts(cluster.mon("health"))),
+        "pools": told(lambda: pool_facts(cluster, set(pools))),
+        "osds": told(lambda: osd_facts(cluster)),
+        "configuration": told(lambda: configuration(cluster)),
+    }
+    if filesystem:
+        facts["filesystem"] = told(lambda: filesystem_facts(cluster, filesystem))
+    return facts
+
+
+def versions(cluster: Cluster) -> dict[str, dict[str, int]]:
+    """Kind of daemon -> version -> how many run it."""
+    answer = cluster.mon("versions")
+    return {kind: dict(counts) for kind, counts in answer.items() if kind != "overall"}
+
+
+def health_facts(health: Mapping[str, Any]) -> dict[str, Any]:
+    """Status, and the checks that are not passed with their words."""
+    checks = {name: check["summary"]["message"] for name, check in health["checks"].items()}
+    return {"status": health["status"], "checks": checks}
+
+
+def pool_facts(cluster: Cluster, tested: set[str]) -> dict[str, dict[str, Any]]:
+    """Of each pool: redundancy, placement groups, rule, flags, quota; `tested` in full."""
+    rules = {rule["rule_id"]: rule for rule in cluster.mon("osd crush rule dump")}
+    found = {}
+    for pool in cluster.mon("osd dump")["pools"]:
+        name, rule = pool["pool_name"], rules.get(pool["crush_rule"], {})
+        profile = pool["erasure_code_profile"]
+        facts = {
+            "type": POOL_TYPES.get(pool["type"], pool["type"]),
+            "size": pool["size"],
+            "min_size": pool["min_size"],
+            "pg_num": pool["pg_num"],
+            "pg_autoscale_mode": pool["pg_autoscale_mode"],
+            "crush_rule": rule.get("rule_name", pool["crush_rule"]),
+            "flags": pool["flags_names"],
+            "quota_max_bytes": pool["quota_max_bytes"],
+            "options": pool["options"],
+            "tested": name in tested,
+        }
+        if profile:
+            facts["erasure_code_profile"] = _profile(cluster, profile)
+        if name in tested:
+            facts["crush_steps"] = rule.get("steps", [])
+        found[name] = facts
+    return found
+
+
+def _profile(cluster: Cluster, profile: str) -> Any:
+    asked = {"name": profile}
+    return told(lambda: cluster.mon("osd erasure-code-profile get", **asked))
+
+
+def osd_facts(cluster: Cluster) -> dict[str, Any]:
+    """The OSD tree: buckets with their children; OSDs with class, weight, size, PGs, state."""
+    tree = cluster.mon("osd df", output_method="tree")
+    kept = ("type", "device_class", "crush_weight", "reweight", "kb", "kb_used", "pgs", "status")
+    nodes = []
+    for node in tree["nodes"]:
+        facts = {name: node[name] for name in kept if name in node}
+        children = {"children": node["children"]} if node.get("children") else {}
+        nodes.append({"id": node["id"], "name": node["name"], **facts, **children})
+    osds = [node for node in nodes if node["type"] == "osd"]
+    counts = [node["pgs"] for node in osds if node.get("status") == "up"]
+    balance = max(counts) * len(counts) / sum(counts) if sum(counts) else None
+    hosts = [node for node in nodes if node["type"] == "host"]
+    return {
+        "tree": nodes,
+        "number": len(osds),
+        "hosts": len(hosts),
+        "device_classes": sorted({str(node.get("device_class", "")) for node in osds}),
+        "pgs_max_over_mean": balance,
+    }
+
+
+def filesystem_of(cluster: Cluster, filesystem: str) -> dict[str, Any]:
+    """One entry of `fs ls`; CephError that lists the others if there is none of that name."""
+    found = cluster.mon("fs ls")
+    names = ", ".join(sorted(str(entry["name"]) for entry in found)) or "none"
+    if not filesystem and len(found) == 1:
+        return dict(found[0])
+    for entry in found:
+        if entry["name"] == filesystem:
+            return dict(entry)
+    if not filesystem and found:
+        raise CephError(f"there is more than one file system ({names}): say which")
+    raise CephError(f"there is no file system {filesystem or 'yet'} (there are: {names})")
+
+
+def filesystem_facts(cluster: Cluster, filesystem: str) -> dict[str, Any]:
+    """Pools, ranks, standbys and settings of a CephFS."""
+    entry = filesystem_of(cluster, filesystem)
+    dump = cluster.mon("fs dump")
+    mdsmap = _mdsmap(dump, str(entry["name"]))
+    states = [info["state"] for info in mdsmap["info"].values()]
+    return {
+        "name": entry["name"],
+        "metadata_pool": entry["metadata_pool"],
+        "data_pools": entry["data_pools"],
+        "max_mds": mdsmap["max_mds"],
+        "active_mds": states.count("up:active"),
+        "standby_mds": len(dump["standbys"]) + len(states) - states.count("up:active"),
+        "max_file_size": mdsmap["max_file_size"],
+        "session_timeout": mdsmap["session_timeout"],
+        "balancer": mdsmap["balancer"],
+    }
+
+
+def active_mdss(cluster: Cluster, filesystem: str) -> list[str]:
+    """Names of the active MDSs of a file system."""
+    entry = filesystem_of(cluster, filesystem)
+    infos = _mdsmap(cluster.mon("fs dump"), str(entry["name"]))["info"].values()
+    return sorted(str(info["name"]) for info in infos if info["state"] == "up:active")
+
+
+def _mdsmap(dump: Mapping[str, Any], filesystem: str) -> Mapping[str, Any]:
+    for entry in dump["filesystems"]:
+        mdsmap: Mapping[str, Any] = entry["mdsmap"]
+        if mdsmap["fs_name"] == filesystem:
+            return mdsmap
+    raise CephError(f"file system {filesystem} has gone")
+
+
+def osds_up(cluster: Cluster) -> list[int]:
+    """Numbers of the OSDs that are up."""
+    return [int(osd["osd"]) for osd in cluster.mon("osd dump")["osds"] if osd["up"]]
+
+
+def addresses(cluster: Cluster) -> list[str]:
+    """IP addresses on which the OSDs that are up serve clients."""
+    found = set()
+    for osd in cluster.mon("osd dump")["osds"]:
+        if osd["up"]:
+            for address in osd["public_addrs"]["addrvec"]:
+                found.add(str(address["addr"]).rpartition(":")[0].strip("[]"))
+    return sorted(found)
+
+
+def configuration(cluster: Cluster) -> dict[str, Any]:
+    """What differs from the defaults: in the monitors' database, and as the OSDs have it.
+
+    OSDs with the same settings are listed together; of large clusters the first OSDS_ASKED.
+    """
+    database = [
+        {name: entry[name] for name in ("section", "mask", "name", "value")}
+        for entry in cluster.mon("config dump")
+        if not left_out(str(entry["name"]))
+    ]
+    osds = osds_up(cluster)
+    groups: dict[str, dict[str, Any]] = {}
+    for osd in osds[:OSDS_ASKED]:
+        settings = told(lambda osd=osd: osd_settings(cluster, osd))  # type: ignore[misc]
+        groups.setdefault(repr(settings), {"osds": [], "settings": settings})["osds"].append(osd)
+    return {"database": database, "osds": [*groups.values()], "not_asked": osds[OSDS_ASKED:]}
+
+
+def osd_settings(cluster: Cluster, osd: int) -> dict[str, Any]:
+    """Options of one OSD whose value is not the default."""
+    diff = cluster.osd(osd, "config diff")["diff"]
+    return {
+        name: values["final"]
+        for name, values in sorted(diff.items())
+        if not left_out(name) and values.get("final") != values.get("default")
+    }
+
+
+def left_out(name: str) -> bool:
+    """Whether an option may hold a secret, or only says where things are."""
+    return _LEFT_OUT.fullmatch(name) is not None

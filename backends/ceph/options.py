@@ -1,0 +1,202 @@
+"""Typed options that the Ceph backends share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from pydantic import Field, field_validator, model_validator
+
+from fsmatrix.backends.base import BackendOptions
+from fsmatrix.backends.ceph.login import Login
+from fsmatrix.backends.mounting import check_mount_options
+from fsmatrix.results.units import PositiveSize
+
+STRIPE_GRAIN = 65536  # bytes: CEPH_MIN_STRIPE_UNIT
+_FILE = re.compile(r"|(/|~/)[^\0\n,]*")
+_USER = r"^[A-Za-z0-9_][A-Za-z0-9._@-]*$"
+_POOL = r"^$|^[A-Za-z0-9_.][A-Za-z0-9_.-]*$"
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_VALUE = re.compile(r"[^\0\n\r]*")
+# who is spoken to, as whom, and where things are written: options of their own, or not the user's
+_RESERVED = re.compile(
+    r"key|keyfile|keyring|.*_secret|.*_password|mon_host|mon_addr|mon_initial_members|fsid|name|"
+    r"cluster|conf|public_.*|cluster_.*|client_fs|client_mds_namespace|client_mountpoint|"
+    r"log_.*|.*_log_file|admin_socket|pid_file|run_dir|crash_dir|setuser|setgroup|.*_path"
+)
+Values = Mapping[str, bool | int | float | str]
+
+
+class CephOptions(BackendOptions):
+    """Who speaks to which cluster, and how."""
+
+    conf: str = Field("", description="ceph.conf; default: CEPH_CONF, /etc/ceph/ceph.conf")
+    user: str = Field("admin", pattern=_USER, description='Ceph user, without "client."')
+    keyring: str = Field("", description="file with that user's key; default: as ceph.conf says")
+    drop_server_caches: bool = Field(
+        False,
+        description="cold also empties the caches of all OSDs and MDSs: never where others work",
+    )
+
+    @field_validator("conf", "keyring")
+    @classmethod
+    def _file(cls, value: str) -> str:
+        if not _FILE.fullmatch(value):
+            raise ValueError(f"must be an absolute path without commas, not {value!r}")
+        return value
+
+    @property
+    def login(self) -> Login:
+        """What is needed to connect."""
+        return Login.expanded(self.conf, self.user, self.keyring)
+
+
+class ClientOptions(CephOptions):
+    """Options of a Ceph client in user space."""
+
+    client_options: dict[str, bool | int | float | str] = Field(
+        {}, description="options of the Ceph client, by their names in Ceph"
+    )
+
+    @field_validator("client_options")
+    @classmethod
+    def _client_options(cls, value: Values) -> Values:
+        for name, setting in value.items():
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is no name of a Ceph option (client_oc_size)")
+            if _RESERVED.fullmatch(name):
+                raise ValueError(
+                    f"{name} cannot be given here: it has an option of its own or none"
+                )
+            if not _VALUE.fullmatch(str(setting)):
+                raise ValueError(f"{name}: a value is one line of text")
+        return value
+
+    @property
+    def client(self) -> dict[str, str]:
+        """Options for every Ceph client of the measurement: name -> text as Ceph reads it."""
+        return {name: as_text(value) for name, value in self.client_options.items()}
+
+
+class RadosOptions(ClientOptions):
+    """Options of a RADOS pool, which exists."""
+
+    pool: str = Field(pattern=_POOL.removeprefix("^$|"), description="the pool, which exists")
+    object_size: PositiveSize = Field(4 << 20, description="files are cut into objects of that")
+
+
+class CephfsOptions(CephOptions):
+    """Options of a CephFS; a layout that is not given is the file system's default."""
+
+    filesystem: str = Field("", pattern=_POOL, description="its name; default: the only one")
+    directory: str = Field(
+        "/", description="directory of the file system in which the suite makes its own"
+    )
+    data_pool: str = Field("", pattern=_POOL, description="layout: data pool of the file system")
+    stripe_unit: PositiveSize | None = Field(None, description="layout")
+    stripe_count: int | None = Field(None, ge=1, le=4096, description="layout")
+    object_size: PositiveSize | None = Field(None, description="layout")
+
+    @field_validator("directory")
+    @classmethod
+    def _directory(cls, value: str) -> str:
+        parts = value.split("/")
+        if not value.startswith("/") or {".", "..", ".snap"} & set(parts) or "\0" in value:
+            raise ValueError(f"must be an absolute path inside the file system, not {value!r}")
+        if any(character in value for character in ",\n\r"):
+            raise ValueError(f"must be one line without commas, not {value!r}")
+        return "/" + "/".join(part for part in parts if part)
+
+    @model_validator(mode="after")
+    def _possible_layout(self) -> CephfsOptions:
+        unit, size = self.stripe_unit, self.object_size
+        if unit is not None and unit % STRIPE_GRAIN:
+            raise ValueError(f"stripe_unit must be a multiple of {STRIPE_GRAIN} bytes")
+        if size is not None and size % (unit or STRIPE_GRAIN):
+            raise ValueError("object_size must be a multiple of stripe_unit (default 64 KiB grain)")
+        return self
+
+    @property
+    def layout(self) -> str:
+        """Value of the extended attribute ceph.dir.layout; empty: nothing is set."""
+        given = {
+            "stripe_unit": self.stripe_unit,
+            "stripe_count": self.stripe_count,
+            "object_size": self.object_size,
+            "pool": self.data_pool or None,
+        }
+        return " ".join(f"{name}={value}" for name, value in given.items() if value is not None)
+
+
+class LibcephfsOptions(CephfsOptions, ClientOptions):
+    """Options of a CephFS by libcephfs or FUSE, which share the client's code."""
+
+    client_oc: bool | None = Field(None, description="the client's object cache")
+    client_oc_size: PositiveSize | None = Field(None, description="bytes of that cache")
+    client_readahead_max_bytes: PositiveSize | None = Field(
+        None, description="most that the client reads ahead"
+    )
+
+    @property
+    def client(self) -> dict[str, str]:
+        """As ClientOptions.client, with the typed ones."""
+        names = ("client_oc", "client_oc_size", "client_readahead_max_bytes")
+        typed = {name: getattr(self, name) for name in names}
+        given = {name: as_text(value) for name, value in typed.items() if value is not None}
+        return super().client | given
+
+
+class MountedOptions(CephfsOptions):
+    """Options of a CephFS at a path."""
+
+    path: str = Field("", description="a directory of a CephFS that is mounted already: used as is")
+
+    @field_validator("path")
+    @classmethod
+    def _path(cls, value: str) -> str:
+        if value and not value.startswith("/"):
+            raise ValueError(f"must be absolute, not {value!r}")
+        return value
+
+    @model_validator(mode="after")
+    def _of_our_mount(self) -> MountedOptions:
+        settings = {"path", *CephOptions.model_fields, *CephfsOptions.model_fields} - {"directory"}
+        beside = sorted(self.model_fields_set - settings)
+        if self.path and beside:
+            raise ValueError(f"{', '.join(beside)}: cannot be set on a mount that is found (path)")
+        return self
+
+
+class FuseOptions(MountedOptions, LibcephfsOptions):
+    """Options of a CephFS by ceph-fuse."""
+
+
+class KernelOptions(MountedOptions):
+    """Options of a CephFS by the kernel's client."""
+
+    mount_options: str = Field(
+        "", description="of the kernel's client, comma-separated: rsize, wsize, rasize, caps_max..."
+    )
+
+    @field_validator("mount_options")
+    @classmethod
+    def _mount_options(cls, value: str) -> str:
+        names = {option.partition("=")[0] for option in value.split(",")}
+        reserved = names & {
+            "name",
+            "secret",
+            "key",
+            "conf",
+            "fs",
+            "mds_namespace",
+            "mon_addr",
+            "fsid",
+        }
+        if reserved:
+            raise ValueError(f"{', '.join(sorted(reserved))}: has an option of its own, or none")
+        return check_mount_options(value)
+
+
+def as_text(value: bool | int | float | str) -> str:
+    """As Ceph writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

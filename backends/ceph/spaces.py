@@ -1,0 +1,125 @@
+"""Namespaces of the suite's own in a RADOS pool: one for an attachment, one for each of its runs.
+
+An attachment owns the prefix `fsmatrix-<tag>-<target>-<8 random digits>`.  The namespace of that
+very name holds the marker and one object `run.<name>` for each run, written before the run's own
+namespace `<prefix>.<name>` is used.  Only namespaces that are recorded so are emptied, and only
+if the marker holds the tag: a pool is never listed as a whole.
+
+To list a namespace, OSDs go through all objects of the pool: a pool of its own is faster.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fsmatrix.backends.ceph.librados import CephError, Cluster, IoCtx
+from fsmatrix.backends.ceph.login import Login
+
+MARKER = ".fsmatrix"
+RUN = "run."
+
+
+@dataclass(frozen=True)
+class Space:
+    """The prefix of an attachment in a pool, with the tag that its marker holds."""
+
+    login: Login
+    pool: str
+    prefix: str
+    tag: str
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """For accesses and journal entries; `of` reads them."""
+        mine = {name: getattr(self, name) for name in ("pool", "prefix", "tag")}
+        return {**self.login.facts, **mine}
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Space:
+        """Inverse of `facts`."""
+        return cls(Login.of(facts), *(str(facts[name]) for name in ("pool", "prefix", "tag")))
+
+    def namespace(self, run: str) -> str:
+        """Of a run."""
+        return f"{self.prefix}.{run}"
+
+    def make(self) -> None:
+        """Write the marker; CephError if anything is in a namespace of that name."""
+        with self.login.connect() as cluster, cluster.ioctx(self.pool, self.prefix) as mine:
+            if next(iter(mine.names()), None) is not None:
+                raise CephError(
+                    f"namespace {self.prefix} of pool {self.pool} exists and is not the suite's: "
+                    "left alone"
+                )
+            mine.write_full(MARKER, json.dumps({"tag": self.tag, "made_by": "fsmatrix"}).encode())
+
+    def found_tag(self, cluster: Cluster) -> str | None:
+        """The tag in the marker; None if there is none."""
+        with cluster.ioctx(self.pool, self.prefix) as mine:
+            return _tag(mine)
+
+    def make_run(self, run: str) -> None:
+        """Record a run; its namespace needs no making.  Harmless if it is recorded."""
+        with self.login.connect() as cluster, cluster.ioctx(self.pool, self.prefix) as mine:
+            self._require(_tag(mine))
+            mine.write_full(f"{RUN}{run}", b"")
+
+    def remove_run(self, run: str) -> None:
+        """Remove the objects of a recorded run; harmless if it is gone."""
+        with self.login.connect() as cluster, cluster.ioctx(self.pool, self.prefix) as mine:
+            self._require(_tag(mine))
+            if mine.exists(f"{RUN}{run}"):
+                self._empty(cluster, mine, run)
+
+    def remove(self) -> bool:
+        """Remove all of it, the marker last; False if there is nothing.
+
+        CephError, with nothing removed, if objects are there without our marker.
+        """
+        with self.login.connect() as cluster:
+            try:
+                mine = cluster.ioctx(self.pool, self.prefix)
+            except CephError as error:
+                if error.errno == errno.ENOENT:  # with its pool it has gone as well
+                    return False
+                raise
+            names = list(mine.names())
+            if not names:
+                return False
+            self._require(_tag(mine))
+            for name in names:
+                if name.startswith(RUN):
+                    self._empty(cluster, mine, name.removeprefix(RUN))
+            mine.remove_many([name for name in names if name != MARKER])
+            mine.remove_many([MARKER])
+        return True
+
+    def _empty(self, cluster: Cluster, mine: IoCtx, run: str) -> None:
+        with cluster.ioctx(self.pool, self.namespace(run)) as space:
+            space.remove_all()
+        mine.remove_many([f"{RUN}{run}"])
+
+    def _require(self, found: str | None) -> None:
+        if found != self.tag:
+            what = "has no marker" if found is None else f"belongs to {found!r}"
+            raise CephError(
+                f"namespace {self.prefix} of pool {self.pool} {what}: not touched "
+                f"(expected {self.tag!r})"
+            )
+
+
+def _tag(mine: IoCtx) -> str | None:
+    try:
+        data = json.loads(mine.read(MARKER, 4096))
+    except CephError as error:
+        if error.errno == errno.ENOENT:
+            return None
+        raise
+    except ValueError:
+        return None
+    tag = data.get("tag") if isinstance(data, dict) else None
+    return tag if isinstance(tag, str) and tag else None

@@ -1,0 +1,206 @@
+"""CephFS by libcephfs: a directory of the suite's own, spoken to by the player's driver.
+
+Cache states.  Each step's connections are new ones, and what a client of libcephfs keeps ends with
+it: `cold` and `bypass` hold without doing anything in the client, and `warm` does not exist.
+What OSDs and MDSs keep is told, and dropped on request.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, cast
+
+from fsmatrix.backends.access import Access, CephfsAccess
+from fsmatrix.backends.base import Backend, CacheMethod, Evidence, Room, Settled, Space, Usable
+from fsmatrix.backends.ceph import caches, capi, cephfs, facts, health, network, own, settle
+from fsmatrix.backends.ceph.login import Login, root_text
+from fsmatrix.backends.ceph.options import CephfsOptions, LibcephfsOptions
+from fsmatrix.backends.ceph.trees import Tree
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal import Journal
+from fsmatrix.backends.made import DATA
+from fsmatrix.backends.rados import pool_space
+
+
+class Libcephfs(Backend):
+    """A directory `fsmatrix-<tag>` in an existing CephFS."""
+
+    name = "libcephfs"
+    Options = LibcephfsOptions
+    access_type = CephfsAccess
+    cache_states = frozenset({"cold", "bypass"})
+    driver = "cephfs"
+    bed_options: ClassVar[Mapping[str, str]] = {"conf": "conf", "filesystem": "filesystem"}
+
+    @property
+    def _chosen(self) -> LibcephfsOptions:
+        return cast(LibcephfsOptions, self.options)
+
+    # -- conductor ---------------------------------------------------------------------
+    @classmethod
+    def check(cls) -> Usable:
+        """The libraries are there; which cluster is meant only the options say."""
+        reason = library_refusal()
+        return Usable(False, reason=reason) if reason else Usable(True, capi.CEPHFS)
+
+    def refusal(self) -> str:
+        """No cluster, no access, no such file system or data pool."""
+        return library_refusal() or own.refusal(self._chosen)
+
+    def provision(self, level: Mapping[str, Any], room: Room) -> CephfsAccess:
+        """Make the directory, with its layout."""
+        if level:
+            raise BackendError(f"libcephfs realises no cluster factors: {', '.join(level)}")
+        tree = own.make(self._chosen, room)
+        return CephfsAccess(
+            backend=self.name,
+            target=room.target,
+            conf=tree.login.conf,
+            user=tree.login.user,
+            filesystem=tree.filesystem,
+            path=f"{tree.path}/{DATA}",
+            details={
+                **tree.facts,
+                "client": self._chosen.client,
+                "drop_server_caches": self._chosen.drop_server_caches,
+                "host": socket.gethostname(),
+                **cluster_details(tree.login),
+            },
+        )
+
+    def release(self, access: Access, room: Room) -> None:
+        """Remove the directory and nothing else."""
+        own.release(Tree.of(access.details), room)
+
+    def finish(self, room: Room) -> None:
+        """Remove what a failed provision or release of this process left."""
+        own.finish(room)
+
+    def describe(self, access: Access) -> dict[str, Any]:
+        """Facts of cluster, file system and layout; what cannot be told is recorded as such."""
+        tree = Tree.of(_cephfs(access).details)
+        return {
+            "filesystem": "cephfs",
+            "managed": True,
+            "kernel": os.uname().release,
+            "client_options": dict(access.details["client"]),
+            "layout": facts.told(tree.layout),
+            "ceph": ceph_facts(tree.login, tree.filesystem),
+        }
+
+    def space(self, access: Access | None = None) -> Space:
+        """What the data pool may still take."""
+        del access
+        return data_space(self._chosen)
+
+    # -- node leaders ------------------------------------------------------------------
+    @classmethod
+    def mount(cls, access: Access, journal: Journal) -> None:
+        """Look whether this node reaches the very directory that the conductor made."""
+        del journal
+        require_seen(Tree.of(_cephfs(access).details), str(access.details["host"]))
+
+    @classmethod
+    def run_root(cls, access: Access, name: str) -> str:
+        """What the player's driver `cephfs` gets: lines key=value."""
+        tree = Tree.of(access.details)
+        path = f"{_cephfs(access).path}/{name}"
+        values = {**tree.login.facts, "filesystem": tree.filesystem, "path": path}
+        return root_text(values, access.details["client"])
+
+    @classmethod
+    def make_run(cls, access: Access, name: str) -> None:
+        """Make the run's folder; harmless if another node did."""
+        Tree.of(access.details).make_run(name)
+
+    @classmethod
+    def remove_run(cls, access: Access, name: str) -> None:
+        """Remove it with all in it."""
+        Tree.of(access.details).remove_run(name)
+
+    @classmethod
+    def cache(
+        cls, access: Access, state: str, files: Sequence[str], *, method: CacheMethod = "auto"
+    ) -> Evidence:
+        """Nothing is to be done in the client: see the module."""
+        del files, method
+        if state not in cls.cache_states:
+            raise BackendError(
+                f"a client of libcephfs keeps nothing beyond its step: no cache state {state!r}"
+            )
+        drop = state == "cold" and access.details["drop_server_caches"]
+        tree = Tree.of(access.details)
+        told = caches.server_caches(tree.login, drop, tree.filesystem)
+        facts_of_client = {"client_cache": "ends with each step's connections"}
+        return Evidence(state, "cache drop" if drop else "none", {**facts_of_client, **told})
+
+    @classmethod
+    def counters(cls, access: Access) -> dict[str, float]:
+        """Network bytes, where they are all seen.  The pools' own counters lag by seconds."""
+        return network.counters(access.details["osd_addresses"])
+
+    @classmethod
+    def settle(cls, access: Access, timeout: float) -> Settled:
+        """Wait for placement groups and the purge queue."""
+        return settle.settle(Login.of(access.details), timeout, access.details["filesystem"])
+
+    @classmethod
+    def health(cls, access: Access) -> list[str]:
+        """What is wrong with the cluster."""
+        return health.health(Login.of(access.details))
+
+
+def _cephfs(access: Access) -> CephfsAccess:
+    """The access itself; TypeError for another kind."""
+    if not isinstance(access, CephfsAccess):
+        raise TypeError(f"a CephFS access is needed here, not {type(access).__name__}")
+    return access
+
+
+def library_refusal() -> str:
+    """Why libcephfs or librados cannot be used (empty: they can)."""
+    try:
+        cephfs.load()
+    except BackendError as error:
+        return str(error)
+    return capi.available(capi.RADOS)
+
+
+def cluster_details(login: Login) -> dict[str, Any]:
+    """What node-side methods need to know of the cluster."""
+    with login.connect() as cluster:
+        return {"fsid": cluster.fsid, "osd_addresses": facts.addresses(cluster)}
+
+
+def ceph_facts(login: Login, filesystem: str) -> dict[str, Any]:
+    """Facts of the cluster with the pools of a file system, or why there are none."""
+    try:
+        with login.connect() as cluster:
+            pools = facts.filesystem_of(cluster, filesystem)
+            tested = [pools["metadata_pool"], *pools["data_pools"]]
+            return facts.cluster_facts(cluster, tested, str(pools["name"]))
+    except BackendError as error:
+        return {"error": str(error)}
+
+
+def data_space(options: CephfsOptions) -> Space:
+    """What the data pool that new files get may still take."""
+    pool = options.data_pool
+    try:
+        if not pool:
+            with options.login.connect() as cluster:
+                pool = facts.filesystem_of(cluster, options.filesystem)["data_pools"][0]
+    except BackendError as error:
+        return Space(None, None, f"unknown: {error}")
+    return pool_space(options.login, [pool])
+
+
+def require_seen(tree: Tree, host: str) -> None:
+    """BackendError if this node does not see the very tree that `host` made."""
+    if tree.found_tag() != tree.tag:
+        raise BackendError(
+            f"{tree.path}, made on host {host}, is not seen in CephFS {tree.filesystem} on "
+            f"{socket.gethostname()}: is it the same cluster?"
+        )

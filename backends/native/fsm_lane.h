@@ -1,0 +1,64 @@
+/* What the synchronous loop (lane.c) and the one with a queue (flight.c) share. */
+#ifndef FSM_LANE_H
+#define FSM_LANE_H
+
+#include "fsm_player.h"
+
+#define INLINE static inline __attribute__((always_inline))
+#define COLD __attribute__((noinline, cold))
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+#define HANDLE_KINDS (FSM_BIT(FSM_READ) | FSM_BIT(FSM_WRITE) | FSM_BIT(FSM_FSYNC) | \
+                      FSM_BIT(FSM_CLOSE) | FSM_BIT(FSM_TRUNCATE) | FSM_BIT(FSM_EVICT))
+#define OPEN_KINDS (FSM_BIT(FSM_OPEN) | FSM_BIT(FSM_CREATE))
+#define DATA_KINDS (FSM_BIT(FSM_READ) | FSM_BIT(FSM_WRITE))
+
+/* A failed operation, `index` in the whole stream.  FSM_EVERIFY: byte `wrong` of the operation
+ * is found[wrong], not expected[wrong]. */
+struct fsm_failure {
+    const struct fsm_op *op;
+    uint64_t index, end; /* ticks */
+    int64_t error, wrong;
+    const unsigned char *expected, *found;
+};
+
+void fsm_lane_run(struct fsm_lane *lane);     /* lane.c: plays its part of the chunk */
+void fsm_flights_run(struct fsm_lane *lane);  /* flight.c: the same with a queue */
+void fsm_flights_drain(struct fsm_lane *lane);
+int fsm_flights_open(struct fsm_lane *lane); /* 0 or ENOMEM */
+void fsm_flights_close(struct fsm_lane *lane);
+
+/* Ticks of the interval's end are set for the moment `now`. */
+void fsm_lane_interval(struct fsm_lane *lane, uint64_t now);
+void fsm_note_error(struct fsm_lane *lane, const struct fsm_failure *failure);
+/* Offset of the first byte of `found` that is not what was written, below 0 if all are right. */
+int64_t fsm_verify(struct fsm_lane *lane, const struct fsm_op *op, const unsigned char *found,
+                   const unsigned char **expected);
+/* Wait for the intended time (ticks); the time then. */
+uint64_t fsm_pace(struct fsm_lane *lane, uint64_t intended);
+
+INLINE void fsm_record(struct fsm_latency *latency, uint64_t ns)
+{
+    unsigned shift = 57u - (unsigned)__builtin_clzll(ns | 64);
+    uint64_t bin = ((uint64_t)shift << 6) + (ns >> shift);
+    latency->counts[bin < FSM_BINS ? bin : FSM_BINS - 1]++;
+    latency->total += ns;
+    if (ns < latency->least)
+        latency->least = ns;
+    if (ns > latency->most)
+        latency->most = ns;
+}
+
+/* What the player itself refuses, whatever the driver. */
+INLINE int fsm_refusal(const struct fsm_op *op, const struct fsm_file *file,
+                       const struct fsm_file *file2)
+{
+    uint32_t bit = FSM_BIT(op->kind);
+    if (bit & HANDLE_KINDS)
+        return file->handle < 0 ? EBADF : 0;
+    if (!file->valid || (op->kind == FSM_RENAME && !file2->valid))
+        return EINVAL;
+    return bit & OPEN_KINDS && file->handle >= 0 ? EBUSY : 0;
+}
+
+#endif

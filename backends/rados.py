@@ -1,0 +1,253 @@
+"""RADOS: objects in a pool that exists, in namespaces of the suite's own (see ceph/spaces.py).
+
+Nothing else in the pool is touched, and no pool is made or removed.  The player cuts files into
+objects of `object_size`.
+
+Cache states.  librados keeps no data in the client: `cold` and `bypass` hold without doing
+anything there, and `warm` does not exist.  What the OSDs keep is told, and dropped on request.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, cast
+
+from fsmatrix.backends.access import Access, RadosAccess
+from fsmatrix.backends.base import (
+    Backend,
+    CacheMethod,
+    Evidence,
+    Room,
+    Settled,
+    Usable,
+)
+from fsmatrix.backends.base import Space as FreeSpace
+from fsmatrix.backends.ceph import caches, capi, facts, health, network, settle
+from fsmatrix.backends.ceph.librados import CephError, Cluster
+from fsmatrix.backends.ceph.login import Login, root_text
+from fsmatrix.backends.ceph.options import RadosOptions
+from fsmatrix.backends.ceph.spaces import Space
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal import Journal
+from fsmatrix.backends.made import PREFIX
+
+ENTRY = "rados-space"  # kind of journal entry
+
+
+class Rados(Backend):
+    """Namespaces of the suite's own in an existing pool."""
+
+    name = "rados"
+    Options = RadosOptions
+    access_type = RadosAccess
+    cache_states = frozenset({"cold", "bypass"})
+    driver = "rados"
+    bed_options: ClassVar[Mapping[str, str]] = {"conf": "conf", "pool": "pools.rados"}
+
+    @property
+    def _chosen(self) -> RadosOptions:
+        return cast(RadosOptions, self.options)
+
+    # -- conductor ---------------------------------------------------------------------
+    @classmethod
+    def check(cls) -> Usable:
+        """librados is there; which cluster is meant only the options say."""
+        reason = capi.available(capi.RADOS)
+        return Usable(False, reason=reason) if reason else Usable(True, capi.RADOS)
+
+    def refusal(self) -> str:
+        """No cluster, no access, no such pool, or one that is not for this."""
+        try:
+            with self._chosen.login.connect(options=self._chosen.client) as cluster:
+                return pool_refusal(cluster, self._chosen.pool)
+        except BackendError as error:
+            return str(error)
+
+    def provision(self, level: Mapping[str, Any], room: Room) -> RadosAccess:
+        """Take a prefix of namespaces, journalled first, and mark it."""
+        if level:
+            raise BackendError(f"rados realises no cluster factors: {', '.join(level)}")
+        options, login = self._chosen, self._chosen.login
+        with login.connect(options=options.client) as cluster:
+            reason = pool_refusal(cluster, options.pool)
+            if reason:
+                raise BackendError(reason)
+            fsid, addresses = cluster.fsid, facts.addresses(cluster)
+        prefix = f"{PREFIX}{room.tag}-{room.target}-{secrets.token_hex(4)}"
+        space = Space(login, options.pool, prefix, room.tag)
+        place = f"{options.pool}/{prefix}"
+        entry = room.journal.begin(ENTRY, target=room.target, path=place, **space.facts)
+        try:
+            space.make()
+        except CephError as error:
+            if error.errno in (0, errno.EACCES, errno.EPERM):  # foreign, or nothing was written
+                room.journal.end(entry)
+            raise
+        return RadosAccess(
+            backend=self.name,
+            target=room.target,
+            pool=options.pool,
+            conf=login.conf,
+            user=login.user,
+            prefix=prefix,
+            details={
+                **space.facts,
+                "object_size": options.object_size,
+                "client": options.client,
+                "drop_server_caches": options.drop_server_caches,
+                "fsid": fsid,
+                "osd_addresses": addresses,
+                "host": socket.gethostname(),
+            },
+        )
+
+    def release(self, access: Access, room: Room) -> None:
+        """Remove the objects of all runs, and the marker."""
+        space = Space.of(access.details)
+        space.remove()
+        for entry in room.journal.pending(ENTRY, pool=space.pool, prefix=space.prefix):
+            room.journal.end(entry)
+
+    def finish(self, room: Room) -> None:
+        """Remove what a failed provision or release of this process left."""
+        for entry in room.journal.pending(ENTRY, target=room.target):
+            if entry.mine:
+                Space.of(entry.facts).remove()
+                room.journal.end(entry)
+
+    def describe(self, access: Access) -> dict[str, Any]:
+        """Facts of cluster and pool; what cannot be told is recorded as such."""
+        rados = _rados(access)
+        known = {
+            "filesystem": "rados",
+            "managed": True,
+            "kernel": os.uname().release,
+            "pool": rados.pool,
+            "object_size": access.details["object_size"],
+            "client_options": dict(access.details["client"]),
+        }
+        try:
+            with Login.of(access.details).connect() as cluster:
+                return known | {"ceph": facts.cluster_facts(cluster, [rados.pool])}
+        except BackendError as error:
+            return known | {"ceph": {"error": str(error)}}
+
+    def space(self, access: Access | None = None) -> FreeSpace:
+        """What the pool may still take, by `ceph df` and its quota; others may fill it too."""
+        del access
+        return pool_space(self._chosen.login, [self._chosen.pool])
+
+    # -- node leaders ------------------------------------------------------------------
+    @classmethod
+    def mount(cls, access: Access, journal: Journal) -> None:
+        """Look whether this node reaches the very namespace that the conductor marked."""
+        del journal
+        space = Space.of(access.details)
+        with space.login.connect() as cluster:
+            found = space.found_tag(cluster)
+        if found != space.tag:
+            raise BackendError(
+                f"{socket.gethostname()}: namespace {space.prefix} of pool {space.pool}, made on "
+                f"{access.details['host']}, is not there: is it the same cluster?"
+            )
+
+    @classmethod
+    def run_root(cls, access: Access, name: str) -> str:
+        """What the player's driver `rados` gets: lines key=value."""
+        space = Space.of(access.details)
+        values = {
+            **space.login.facts,
+            "pool": space.pool,
+            "namespace": space.namespace(name),
+            "object_size": access.details["object_size"],
+        }
+        return root_text(values, access.details["client"])
+
+    @classmethod
+    def make_run(cls, access: Access, name: str) -> None:
+        """Record the run's namespace; harmless if another node did."""
+        Space.of(access.details).make_run(name)
+
+    @classmethod
+    def remove_run(cls, access: Access, name: str) -> None:
+        """Remove the objects of the run's namespace; harmless if it is gone."""
+        Space.of(access.details).remove_run(name)
+
+    @classmethod
+    def cache(
+        cls, access: Access, state: str, files: Sequence[str], *, method: CacheMethod = "auto"
+    ) -> Evidence:
+        """Nothing is to be done in the client: see the module."""
+        del files, method
+        if state not in cls.cache_states:
+            raise BackendError(f"librados has no cache in the client: no cache state {state!r}")
+        drop = state == "cold" and access.details["drop_server_caches"]
+        servers = caches.server_caches(Login.of(access.details), drop)
+        method_used = "cache drop" if drop else "none"
+        return Evidence(state, method_used, {"client_cache": "none", **servers})
+
+    @classmethod
+    def counters(cls, access: Access) -> dict[str, float]:
+        """Network bytes, where they are all seen.  The pool's own counters lag by seconds."""
+        return network.counters(access.details["osd_addresses"])
+
+    @classmethod
+    def settle(cls, access: Access, timeout: float) -> Settled:
+        """Wait for placement groups."""
+        return settle.settle(Login.of(access.details), timeout)
+
+    @classmethod
+    def health(cls, access: Access) -> list[str]:
+        """What is wrong with the cluster."""
+        return health.health(Login.of(access.details))
+
+
+def _rados(access: Access) -> RadosAccess:
+    """The access itself; TypeError for another kind."""
+    if not isinstance(access, RadosAccess):
+        raise TypeError(f"a RADOS access is needed here, not {type(access).__name__}")
+    return access
+
+
+def pool_refusal(cluster: Cluster, name: str) -> str:
+    """Why a pool cannot take the player's objects (empty: it can)."""
+    pools = {pool["pool_name"]: pool for pool in cluster.mon("osd dump")["pools"]}
+    if name not in pools:
+        return f"there is no pool {name} (there are: {', '.join(sorted(pools)) or 'none'})"
+    pool = pools[name]
+    if "metadata" in pool["application_metadata"].get("cephfs", {}):
+        return f"pool {name} holds the metadata of a CephFS: nothing is written there"
+    flags = pool["flags_names"].split(",")
+    if pool["erasure_code_profile"] and "ec_overwrites" not in flags:
+        return (
+            f"pool {name} is erasure-coded and cannot be written in part: "
+            f"ceph osd pool set {name} allow_ec_overwrites true"
+        )
+    return ""
+
+
+def pool_space(login: Login, names: Sequence[str]) -> FreeSpace:
+    """The least that these pools may still take, redundancy deducted."""
+    try:
+        with login.connect() as cluster:
+            stats = {pool["name"]: pool["stats"] for pool in cluster.mon("df")["pools"]}
+            quotas = {
+                pool["pool_name"]: pool["quota_max_bytes"]
+                for pool in cluster.mon("osd dump")["pools"]
+            }
+    except BackendError as error:
+        return FreeSpace(None, None, f"unknown: {error}")
+    free = [
+        value
+        for name in names
+        if name in stats
+        for value in (
+            int(stats[name]["max_avail"]),
+            *([max(0, quotas[name] - int(stats[name]["stored"]))] if quotas.get(name) else []),
+        )
+    ]
+    return FreeSpace(min(free, default=None), None, "ceph df and quotas, redundancy deducted")

@@ -1,0 +1,272 @@
+"""Bring a Ceph up, step by step.
+
+Monitor first; while it starts, the OSDs make their stores (they need nothing from it).
+Manager and MDS start next, and while they do, the OSDs and their pools enter the maps, balanced;
+then the OSDs start and make each placement group where it will stay.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fsmatrix.backends.ceph.errors import CephError
+from fsmatrix.backends.ceph.librados import Cluster
+from fsmatrix.backends.journal import Entry
+from fsmatrix.backends.system import tools
+from fsmatrix.backends.testbed import cephconf, cgroups, daemons, drives, health, network, pools
+from fsmatrix.backends.testbed.cephconf import Place
+from fsmatrix.backends.testbed.daemons import Launch
+from fsmatrix.backends.testbed.drives import Emulated
+from fsmatrix.backends.testbed.home import Home
+from fsmatrix.backends.testbed.network import Network
+from fsmatrix.backends.testbed.options import DRIVES, BedOptions
+from fsmatrix.backends.testbed.steps import Steps
+
+CLEAN_WITHIN = 120.0  # seconds; a bound, not a measure
+COMMAND_WITHIN = 30.0  # seconds, for each command
+_POLL = 0.03
+# What the manager would do by itself: a pool of its own, and moving data.
+_SWITCHED_OFF = ("mgr/devicehealth/enable_monitoring", "mgr/balancer/active")
+
+
+@dataclass
+class Making:
+    """A bed that is being made."""
+
+    home: Home
+    options: BedOptions
+    steps: Steps
+    bed: str  # its short id
+    fsid: str = field(default_factory=lambda: str(uuid.uuid4()))
+    network: Network = field(default_factory=lambda: Network("", ()))
+    drives: list[Emulated] = field(default_factory=list)
+    controller: cgroups.Controller | None = None
+    running: list[Entry] = field(default_factory=list)
+
+    def bring_up(self) -> dict[str, Any]:
+        """All steps; returns the facts of the bed."""
+        with self.steps.step("drives and network"):
+            self._prepare()
+        with self.steps.step("monitor"):
+            uuids, stores = self._make_stores()
+            self._monitor()
+        with Cluster(str(self.home.conf), timeout=COMMAND_WITHIN) as cluster:
+            with self.steps.step("pools and placement"):
+                self._serve(cluster)
+                with self.steps.waiting():
+                    self._enter(cluster, uuids)
+                    pools.make_pools(cluster, self.options)
+                    moved = pools.balance(self.home, cluster)
+                    pools.make_filesystem(cluster, self.options)
+            with self.steps.step("OSDs"):
+                self._osds(cluster, stores)
+            with self.steps.step("clean"):
+                self._clean(cluster)
+            with self.steps.step("facts"):
+                return self._facts(cluster, moved)
+
+    def _prepare(self) -> None:
+        options, home = self.options, self.home
+        with self.steps.waiting():  # ip, tc, losetup: the kernel's time
+            if options.bits_per_second:
+                self.network = network.limited(
+                    home.journal, self.bed, options.nodes, options.bits_per_second
+                )
+            else:
+                self.network = network.loopback(options.nodes, options.address)
+            if options.interface != "none":
+                self.controller = cgroups.controller()
+                self.drives = drives.make(home, options, self.bed, self.controller)
+        places = [
+            Place(osd, options.node_of(osd), self.network.nodes[options.node_of(osd) - 1])
+            for osd in range(options.osds)
+        ]
+        home.conf.write_text(
+            cephconf.conf_text(home.folder, self.fsid, options, self.network.address, places)
+        )
+        if options.auth == "cephx":
+            keyring = home.folder / "keyring"
+            keyring.touch(mode=0o600)
+            keyring.write_text(cephconf.keyring_text(options.osds))
+
+    def _launch(self, osd: int) -> Launch:
+        cgroup = str(self.drives[osd].cgroup) if self.drives else ""
+        namespace = self.network.namespace(self.options.node_of(osd))
+        return daemons.daemon(self.home, f"osd.{osd}", cgroup=cgroup, namespace=namespace)
+
+    def _make_stores(self) -> tuple[list[str], list[Entry]]:
+        uuids, stores = [], []
+        for osd in range(self.options.osds):
+            uuids.append(str(uuid.uuid4()))
+            folder = self.home.folder / f"osd.{osd}"
+            folder.mkdir()
+            if self.drives:
+                (folder / "block").symlink_to(self.drives[osd].device)
+            argv = ("ceph-osd", "-f", "--mkfs", "-i", str(osd), "--osd-uuid", uuids[-1],
+                    "--no-mon-config", "-c", str(self.home.conf))  # fmt: skip
+            stores.append(daemons.start(self.home, Launch(f"osd.{osd}-mkfs", argv)))
+        return uuids, stores
+
+    def _monitor(self) -> None:
+        home, address, port = self.home, self.network.address, cephconf.MON_PORT
+        addresses = f"[v2:{address}:{port},v1:{address}:{cephconf.MON_PORT_V1}]"
+        monmap = home.folder / "monmap"
+        with self.steps.waiting():
+            tools.run(["monmaptool", "--create", "--fsid", self.fsid, "--addv", "a", addresses,
+                       str(monmap)], deadline=COMMAND_WITHIN)  # fmt: skip
+        argv = ["ceph-mon", "-f", "--mkfs", "-i", "a", "-c", str(home.conf),
+                "--monmap", str(monmap)]  # fmt: skip
+        if self.options.auth == "cephx":
+            argv += ["--keyring", str(home.folder / "keyring")]
+        (home.folder / "mon.a").mkdir()
+        mkfs = daemons.start(home, Launch("mon.a-mkfs", tuple(argv)))
+        daemons.finish(home, [mkfs], self.steps, lambda _: None)
+        if not (home.folder / "mon.a" / "store.db").exists():
+            raise CephError("ceph-mon --mkfs failed", 0, daemons.last_words(home, mkfs))
+        monitor = daemons.start(home, daemons.daemon(home, "mon.a"))
+        self.running.append(monitor)
+        daemons.wait_for_port(home, monitor, address, port, self.steps)
+
+    def _serve(self, cluster: Cluster) -> None:
+        """Start manager and MDS; they are slow, and nobody needs them soon."""
+        with self.steps.waiting():
+            for name in _SWITCHED_OFF:
+                cluster.mon("config set", who="mgr", name=name, value="false", force=True)
+            unused = f"--mgr-disabled-modules={','.join(_unused_modules(cluster))}"
+        for launch in (
+            daemons.daemon(self.home, "mgr.a", unused),
+            daemons.daemon(self.home, "mds.a"),
+        ):
+            (self.home.folder / launch.role).mkdir()
+            self.running.append(daemons.start(self.home, launch))
+
+    def _enter(self, cluster: Cluster, uuids: list[str]) -> None:
+        """Put the OSDs into the maps before they run.
+
+        So the pools' placement groups can be balanced before they exist: nothing ever moves.
+        """
+        options = self.options
+        for osd, identity in enumerate(uuids):
+            given = cluster.mon("osd new", uuid=identity)
+            if int(given["osdid"]) != osd:
+                raise CephError(f"OSD {osd} got another number: {given}")
+        ids = [str(osd) for osd in range(options.osds)]
+        pools.at_once(
+            lambda osd: cluster.mon(
+                "osd crush create-or-move", id=osd, weight=1.0,
+                args=[f"host=node{options.node_of(osd)}", "root=default"],
+            ),
+            range(options.osds),
+        )  # fmt: skip
+        if self.drives:
+            kind = {"class": options.interface}
+            cluster.mon("osd crush set-device-class", **kind, ids=ids)
+        cluster.mon("osd in", ids=ids)
+
+    def _osds(self, cluster: Cluster, stores: list[Entry]) -> None:
+        home = self.home
+
+        def made(entry: Entry) -> None:
+            osd = int(str(entry.facts["role"]).removesuffix("-mkfs").removeprefix("osd."))
+            if not (home.folder / f"osd.{osd}" / "ready").exists():
+                raise CephError(f"OSD {osd}: its store was not made", 0,
+                                daemons.last_words(home, entry))  # fmt: skip
+            self.running.append(daemons.start(home, self._launch(osd)))
+
+        daemons.finish(home, stores, self.steps, made)
+        self._until("all OSDs are up", lambda: self._up(cluster), cluster)
+
+    def _up(self, cluster: Cluster) -> bool:
+        return int(cluster.mon("osd stat")["num_up_osds"]) == self.options.osds
+
+    def _clean(self, cluster: Cluster) -> None:
+        self._until(
+            "the MDS is active and the manager available", lambda: health.serving(cluster), cluster
+        )
+        with self.steps.waiting():
+            deadline = time.monotonic() + CLEAN_WITHIN
+            pools.wait_for_stats(cluster, self.options.osds, deadline)
+        self._until(
+            "all placement groups are active+clean", lambda: health.all_clean(cluster), cluster
+        )
+        if self.options.copies.erasure_coded:
+            with self.steps.waiting():
+                pools.lay_out_root(str(self.home.conf))
+        self._until("health is OK", lambda: not health.checks(cluster), cluster)
+
+    def _until(self, what: str, done: Callable[[], bool], cluster: Cluster) -> None:
+        deadline = time.monotonic() + CLEAN_WITHIN
+        while True:
+            with self.steps.waiting():
+                if done():
+                    return
+            daemons.check(self.home, self.running)
+            if time.monotonic() >= deadline:
+                raise CephError(
+                    f"within {CLEAN_WITHIN:g} s not reached: {what}", 0, health.summary(cluster)
+                )
+            with self.steps.waiting():
+                time.sleep(_POLL)
+
+    def _facts(self, cluster: Cluster, moved: int) -> dict[str, Any]:
+        options = self.options
+        with self.steps.waiting():
+            listed = {
+                int(one["poolnum"]): str(one["poolname"]) for one in cluster.mon("osd lspools")
+            }
+            placed = pools.placement(cluster, listed, options.osds)
+            version = cluster.version
+        return {
+            "version": version,
+            "factors": self._factors(),
+            "redundancy": options.redundancy,
+            "failure_domain": options.failure_domain,
+            "osds": options.osds,
+            "osd_bytes": options.osd_size,
+            "device_state": "fresh (allocated, never written)" if self.drives else "sparse file",
+            "pg_num": options.placement_groups,
+            "placement_groups_moved": moved,
+            "placement": placed,
+            "health": sorted(health.checks(cluster)),
+        }
+
+    def _factors(self) -> dict[str, Any]:
+        """How each level is realised."""
+        options = self.options
+        nodes = {"level": options.nodes, "realised": "emulated",
+                 "how": "virtual nodes on one machine, each a host bucket"}  # fmt: skip
+        interface: dict[str, Any] = {"level": options.interface}
+        if self.controller is not None:
+            interface |= {
+                "realised": "emulated",
+                "how": f"loop devices, {self.controller.how}",
+                "drive": DRIVES[options.interface].model,
+                "scale": options.scale,
+                "limits": vars(drives.limits_of(options)),
+                "direct_io": all(drive.direct_io for drive in self.drives),
+                "osds_per_node": options.per_node,
+            }
+        link: dict[str, Any] = {"level": options.network}
+        if options.bits_per_second:
+            link |= {
+                "realised": "emulated",
+                "how": "a network namespace for each storage node, veth to a bridge, tbf on both "
+                f"ends (burst {network.BURST}, limit {network.LIMIT}); monitor, manager, MDS and "
+                "clients are on the bridge without a limit",
+                "bits_per_second": options.bits_per_second,
+            }
+        return {"storage_nodes": nodes, "interface": interface, "network": link}
+
+
+def _unused_modules(cluster: Cluster) -> list[str]:
+    """The manager's modules that it can do without: loading them takes seconds."""
+    always = cluster.mon("mgr dump")["always_on_modules"]
+    needed = {name for names in always.values() for name in names}
+    folder = Path(cluster.option("mgr_module_path"))
+    found = {path.parent.name for path in folder.glob("*/__init__.py")}
+    return sorted(found - needed)

@@ -1,0 +1,108 @@
+"""Cgroups that limit what a process moves to and from one block device, version 1 or 2."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from pathlib import Path
+
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.system import mounts
+
+_V1 = {
+    "read_bytes": "blkio.throttle.read_bps_device",
+    "write_bytes": "blkio.throttle.write_bps_device",
+    "read_operations": "blkio.throttle.read_iops_device",
+    "write_operations": "blkio.throttle.write_iops_device",
+}
+_V2 = {
+    "read_bytes": "rbps",
+    "write_bytes": "wbps",
+    "read_operations": "riops",
+    "write_operations": "wiops",
+}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Per second; 0: not limited."""
+
+    read_bytes: int = 0
+    write_bytes: int = 0
+    read_operations: int = 0
+    write_operations: int = 0
+
+
+@dataclass(frozen=True)
+class Controller:
+    """Where I/O is controlled on this machine."""
+
+    version: int
+    root: Path
+
+    @property
+    def how(self) -> str:
+        """For the record."""
+        return f"cgroup v{self.version} {'blkio.throttle' if self.version == 1 else 'io.max'}"
+
+
+def controller() -> Controller:
+    """The controller of this machine; BackendError if it has none that can throttle."""
+    for mount in mounts.mounts():
+        root = Path(mount.point)
+        if mount.fstype == "cgroup" and "blkio" in mount.super_options.split(","):
+            if (root / _V1["read_bytes"]).exists():
+                return Controller(1, root)
+            raise BackendError("the kernel has cgroup v1 blkio without throttling")
+    for mount in mounts.mounts():
+        root = Path(mount.point)
+        controllers = root / "cgroup.controllers"
+        if mount.fstype == "cgroup2" and "io" in controllers.read_text().split():
+            return Controller(2, root)
+    raise BackendError(
+        "no cgroup controller here limits block devices (v1 blkio.throttle or v2 io): "
+        "an emulated drive cannot be made; use interface none"
+    )
+
+
+def make(found: Controller, name: str) -> Path:
+    """A new cgroup of that name; BackendError if it exists or may not be made."""
+    folder = found.root / name
+    try:
+        if found.version == 2:
+            control = found.root / "cgroup.subtree_control"
+            if "io" not in control.read_text().split():
+                control.write_text("+io")
+        folder.mkdir()
+    except OSError as error:
+        raise BackendError(f"cgroup {folder} cannot be made: {error.strerror}") from error
+    return folder
+
+
+def limit(folder: Path, device: str, limits: Limits) -> None:
+    """Limit what the cgroup does on `device` ("major:minor"); works at once, also later."""
+    values = vars(limits)
+    try:
+        if (folder / "io.max").exists():
+            words = [f"{_V2[name]}={value or 'max'}" for name, value in values.items()]
+            (folder / "io.max").write_text(f"{device} {' '.join(words)}\n")
+            return
+        for name, value in values.items():
+            (folder / _V1[name]).write_text(f"{device} {value}\n")
+    except OSError as error:
+        if error.errno in (errno.ENODEV, errno.ENXIO) and not any(values.values()):
+            return  # the device is gone: nothing is limited
+        raise BackendError(f"{folder}: {device} cannot be limited: {error.strerror}") from error
+
+
+def remove(folder: Path) -> str:
+    """Remove an empty cgroup.  "" if it is gone, else why it stays."""
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        inside = (folder / "cgroup.procs").read_text().split() if folder.exists() else []
+        who = f" (processes {', '.join(inside)})" if inside else ""
+        return f"cgroup {folder} cannot be removed: {error.strerror}{who}"
+    return ""

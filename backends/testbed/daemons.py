@@ -1,0 +1,165 @@
+"""Start, find and end the daemons of a bed; each is journalled before it is started."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fsmatrix.backends.ceph.errors import CephError
+from fsmatrix.backends.journal import Entry
+from fsmatrix.backends.testbed import process
+from fsmatrix.backends.testbed.home import Home
+from fsmatrix.backends.testbed.steps import Steps
+
+START_WITHIN = 60.0  # seconds; a bound for a machine under load, not a measure
+POLL = 0.01  # seconds
+_TAIL = 1500  # bytes of a daemon's last words in an error
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How a daemon is started, so that it can be started again."""
+
+    role: str  # "osd.0"
+    argv: tuple[str, ...]
+    cgroup: str = ""
+    namespace: str = ""
+
+    @property
+    def command(self) -> list[str]:
+        """The command line that first enters cgroup and namespace; the pid stays the same."""
+        argv = list(self.argv)
+        if self.namespace:
+            argv = ["nsenter", f"--net=/run/netns/{self.namespace}", "--", *argv]
+        if self.cgroup:
+            script = 'echo $$ > "$0" && exec "$@"'
+            argv = ["sh", "-c", script, f"{self.cgroup}/cgroup.procs", *argv]
+        return argv
+
+
+def daemon(home: Home, role: str, *options: str, cgroup: str = "", namespace: str = "") -> Launch:
+    """The launch of "mon.a", "mgr.a", "mds.a" or "osd.N"."""
+    kind, _, number = role.partition(".")
+    argv = (f"ceph-{kind}", "-f", "-i", number, "-c", str(home.conf), *options)
+    return Launch(role, argv, cgroup, namespace)
+
+
+def start(home: Home, launch: Launch) -> Entry:
+    """Start it; the journal's entry has its pid, start time and command line."""
+    argv = launch.command
+    entry = home.journal.begin(
+        "process", role=launch.role, argv=argv, after=process.clock_ticks(),
+        launch=vars(launch) | {"argv": list(launch.argv)},
+    )  # fmt: skip
+    seen = process.spawn(argv, home.log(launch.role))
+    return home.journal.confirm(entry, pid=seen.pid, start=seen.start)
+
+
+def finish(home: Home, running: list[Entry], steps: Steps, each: Callable[[Entry], None]) -> None:
+    """Wait for programs that end by themselves; `each` is called as they do.
+
+    CephError with its last words if one does not end within START_WITHIN.
+    """
+    deadline = time.monotonic() + START_WITHIN
+    waiting = list(running)
+    while waiting:
+        still = [entry for entry in waiting if process.ours(entry.facts) is not None]
+        for entry in waiting:
+            if entry not in still:
+                home.journal.end(entry)
+                each(entry)
+        waiting = still
+        if waiting and time.monotonic() >= deadline:
+            raise CephError(
+                f"{waiting[0].facts['role']} did not end", 0, last_words(home, waiting[0])
+            )
+        if waiting:
+            with steps.waiting():
+                time.sleep(POLL)
+
+
+def last_words(home: Home, entry: Entry) -> str:
+    """The end of what a daemon printed and logged."""
+    role = str(entry.facts["role"])
+    words = []
+    for path in (home.log(role), home.folder / "log" / f"{role.removesuffix('-mkfs')}.log"):
+        if path.exists():
+            words.append(path.read_bytes()[-_TAIL:].decode(errors="replace").strip())
+    return " | ".join(word for word in words if word) or "it said nothing"
+
+
+def check(home: Home, entries: list[Entry]) -> None:
+    """CephError with its last words if a daemon is gone."""
+    for entry in entries:
+        if process.ours(entry.facts) is None:
+            raise CephError(f"{entry.facts['role']} ended", 0, last_words(home, entry))
+
+
+def wait_for_port(home: Home, entry: Entry, address: str, port: int, steps: Steps) -> None:
+    """Until the daemon accepts connections; CephError if it ends or START_WITHIN passes."""
+    deadline = time.monotonic() + START_WITHIN
+    while True:
+        with socket.socket() as attempt:
+            attempt.settimeout(1.0)
+            if attempt.connect_ex((address, port)) == 0:
+                return
+        check(home, [entry])
+        if time.monotonic() >= deadline:
+            raise CephError(f"{entry.facts['role']} does not listen on {address}:{port}")
+        with steps.waiting():
+            time.sleep(POLL)
+
+
+def entry_of(home: Home, role: str) -> Entry:
+    """The journal's entry of a daemon; CephError if the bed has none of that name."""
+    for entry in home.journal.pending("process"):
+        if entry.facts["role"] == role:
+            return entry
+    raise CephError(f"{home.folder}: this test bed has no {role}")
+
+
+def signal_daemon(home: Home, role: str, number: signal.Signals) -> None:
+    """Send a signal to a daemon; CephError if it does not run."""
+    if not process.send(entry_of(home, role).facts, number):
+        raise CephError(f"{home.folder}: {role} does not run")
+
+
+def stop(home: Home, role: str) -> None:
+    """SIGSTOP, and wait until it stands still."""
+    signal_daemon(home, role, signal.SIGSTOP)
+    deadline = time.monotonic() + START_WITHIN
+    while (seen := process.ours(entry_of(home, role).facts)) is not None and seen.state not in "Tt":
+        if time.monotonic() >= deadline:
+            raise CephError(f"{home.folder}: {role} does not stop")
+        time.sleep(POLL)
+
+
+def kill(home: Home, role: str) -> None:
+    """SIGKILL, and wait until it is gone.  Its entry stays: it can be started again."""
+    _, stuck = process.end([entry_of(home, role).facts])
+    if stuck:
+        raise CephError(f"{role} cannot be killed")
+
+
+def restart(home: Home, role: str) -> Entry:
+    """Start a daemon again as it was started; one that still runs is killed first."""
+    kill(home, role)
+    old = entry_of(home, role)
+    launch: Mapping[str, Any] = old.facts["launch"]
+    entry = start(home, Launch(**{**launch, "argv": tuple(launch["argv"])}))
+    home.journal.end(old)
+    return entry
+
+
+def states(home: Home) -> list[dict[str, Any]]:
+    """Each daemon: role, pid, and whether it is running, stopped (SIGSTOP) or gone."""
+    found = []
+    for entry in home.journal.pending("process"):
+        seen = process.ours(entry.facts)
+        state = "gone" if seen is None else "stopped" if seen.state in "Tt" else "running"
+        found.append({"role": entry.facts["role"], "pid": entry.facts.get("pid"), "state": state})
+    return sorted(found, key=lambda one: str(one["role"]))

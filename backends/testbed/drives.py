@@ -1,0 +1,70 @@
+"""Emulated drives: a loop device on an image of its own, and a cgroup that limits it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from fsmatrix.backends import loop
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal import Journal
+from fsmatrix.backends.testbed import cgroups
+from fsmatrix.backends.testbed.cgroups import Limits
+from fsmatrix.backends.testbed.home import Home
+from fsmatrix.backends.testbed.options import DRIVES, BedOptions
+
+
+@dataclass(frozen=True)
+class Emulated:
+    """One drive: its device and the cgroup of the process that uses it."""
+
+    device: str  # /dev/loopN
+    number: str  # major:minor
+    cgroup: Path
+    direct_io: bool
+
+
+def limits_of(options: BedOptions) -> Limits:
+    """Limits of one drive at the bed's scale."""
+    drive, scale = DRIVES[options.interface], options.scale
+    return Limits(
+        *(
+            round(value * scale)
+            for value in (
+                drive.read_bytes, drive.write_bytes, drive.read_operations, drive.write_operations
+            )
+        )
+    )  # fmt: skip
+
+
+def make(home: Home, options: BedOptions, bed: str, found: cgroups.Controller) -> list[Emulated]:
+    """A drive for each OSD; BackendError if a part cannot be made."""
+    if reason := loop.loop_refusal():
+        raise BackendError(f"emulated drives need loop devices: {reason}")
+    limits, journal = limits_of(options), home.journal
+    made = []
+    for osd in range(options.osds):
+        device, direct = _device(home.folder / f"image.{osd}", options.osd_size, journal)
+        status = Path(device).stat()
+        number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+        name = f"fsmatrix-{bed}-osd{osd}"
+        journal.begin("cgroup", path=str(found.root / name), device=number, osd=osd)
+        folder = cgroups.make(found, name)
+        cgroups.limit(folder, number, limits)
+        made.append(Emulated(device, number, folder, direct))
+    return made
+
+
+def _device(path: Path, size: int, journal: Journal) -> tuple[str, bool]:
+    image = journal.begin("image", path=str(path), folder=str(path.parent), size=size)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        status = os.fstat(descriptor)
+        image = journal.confirm(image, inode=status.st_ino, filesystem=status.st_dev)
+        os.posix_fallocate(descriptor, 0, size)
+    except OSError as error:
+        raise BackendError(f"{path}: no room for {size} bytes: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+    return loop.attach(image, journal, "preferred")

@@ -1,0 +1,119 @@
+"""The directory of a test bed: what lies where, the bed's own file, and the lock."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fsmatrix.backends import tree
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal import Journal
+
+TAG = "fsmatrix-testbed-ceph"
+_FOLDERS = ("run", "log", "crash")
+_FILES = ("ceph.conf", "keyring", "monmap", "osdmap", "upmaps", "bed.json", "bed.json.new", "lock",
+          "journal.jsonl")  # fmt: skip
+_PREFIXES = ("mon.", "mgr.", "mds.", "osd.", "image.")
+
+
+@dataclass(frozen=True)
+class Home:
+    """Names of everything in the bed's directory (absolute, without links)."""
+
+    folder: Path
+
+    @classmethod
+    def at(cls, directory: Path | str) -> Home:
+        """The home in `directory`, whether it exists or not."""
+        return cls(Path(directory).absolute().resolve())
+
+    @property
+    def conf(self) -> Path:
+        """ceph.conf."""
+        return self.folder / "ceph.conf"
+
+    @property
+    def journal(self) -> Journal:
+        """What was done to the machine."""
+        return Journal(self.folder / "journal.jsonl")
+
+    def log(self, role: str) -> Path:
+        """What a daemon printed; its own log is beside it."""
+        return self.folder / "log" / f"{role}.out"
+
+    def exists(self) -> bool:
+        """Whether there is a test bed of ours, whole or not."""
+        return tree.read_marker(self.folder) == TAG
+
+    def make(self) -> None:
+        """Make and mark the directory; BackendError if it is in use for something else."""
+        if self.exists():
+            raise BackendError(
+                f"{self.folder} holds a test bed already: use it, or take it down first "
+                f"(fsmatrix testbed down --directory {self.folder})"
+            )
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if any(self.folder.iterdir()):
+                raise BackendError(
+                    f"{self.folder} is not empty: a test bed needs its own directory"
+                )
+            tree.write_marker(self.folder, TAG)
+        except FileExistsError as error:
+            raise BackendError(f"{self.folder}: somebody else just made it") from error
+        except NotADirectoryError as error:
+            raise BackendError(f"{self.folder} is no directory") from error
+        for name in _FOLDERS:
+            (self.folder / name).mkdir()
+
+    def foreign(self) -> list[str]:
+        """Entries of the directory that a bed does not make."""
+        known = {*_FOLDERS, *_FILES, tree.MARKER}
+        names = (path.name for path in self.folder.iterdir())
+        return sorted(
+            name for name in names if name not in known and not name.startswith(_PREFIXES)
+        )
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One process at a time brings up or takes down; the lock ends with its process."""
+        descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise BackendError(
+                    f"{self.folder}: another process is bringing this test bed up or down"
+                ) from error
+            yield
+        finally:
+            os.close(descriptor)
+
+    def write(self, facts: Mapping[str, Any]) -> None:
+        """Replace the bed's own file, whole."""
+        aside = self.folder / "bed.json.new"
+        with aside.open("w") as file:
+            json.dump(facts, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(self.folder / "bed.json")
+
+    def read(self) -> dict[str, Any]:
+        """The bed's own file; {} if a crash came before it."""
+        try:
+            facts = json.loads((self.folder / "bed.json").read_text())
+        except FileNotFoundError:
+            return {}
+        return facts if isinstance(facts, dict) else {}
+
+
+def fresh_id() -> str:
+    """Six hex digits that make the names of a bed's namespaces, links and cgroups its own."""
+    return secrets.token_hex(3)

@@ -1,0 +1,187 @@
+"""What a Ceph test bed may look like, and what cannot be placed on it."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from fsmatrix.results.units import PositiveSize
+
+GIB = 1 << 30
+SMALLEST_OSD = GIB  # bytes; BlueStore's own needs leave little of less
+PGS_PER_OSD = 100  # so that chance does not decide how full an OSD is
+BITS = {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
+STUDY_OSDS = {"sata": 6, "pcie": 3}  # per node, in the SSD study
+
+
+@dataclass(frozen=True)
+class Drive:
+    """What a whole drive can do: bytes and operations per second."""
+
+    model: str
+    read_bytes: float
+    write_bytes: float
+    read_operations: float
+    write_operations: float
+
+
+# The drives of the SSD study, which gives no figures for them.  Assumed: for the G3i what a
+# review printed of the series (tomsitpro, 6.4 TB model); for the 5400s what its class (SATA 3.0,
+# 2016) can do.  They are scaled, and levels made of them are emulated, never hardware.
+DRIVES = {
+    "sata": Drive("Intel 5400s 240 GB, SATA 3.0", 560e6, 480e6, 74e3, 85e3),
+    "pcie": Drive("Shannon Direct-IO G3i 1.6 TB, PCIe 2.0", 2600e6, 1600e6, 590e3, 480e3),
+}
+
+
+@dataclass(frozen=True)
+class Redundancy:
+    """Copies (`k` = 0: replicated, `size` of them) or an erasure code k+m."""
+
+    size: int  # failure domains that a placement group needs
+    k: int = 0
+    m: int = 0
+
+    @property
+    def erasure_coded(self) -> bool:
+        """Whether data is coded rather than copied."""
+        return self.k > 0
+
+    @property
+    def copies(self) -> int:
+        """Copies of what must be replicated anyway (metadata): bears as many losses as data."""
+        return self.m + 1 if self.k else self.size
+
+
+def parse_redundancy(text: str) -> Redundancy:
+    """Of "size=3" or "ec=2+1"; ValueError for anything else."""
+    if match := re.fullmatch(r"size=([1-9][0-9]?)", text):
+        return Redundancy(int(match[1]))
+    if match := re.fullmatch(r"ec=([1-9][0-9]?)\+([1-9][0-9]?)", text):
+        k, m = int(match[1]), int(match[2])
+        if k < 2:
+            raise ValueError(f"redundancy {text!r}: an erasure code needs k >= 2")
+        return Redundancy(k + m, k, m)
+    raise ValueError(f"redundancy {text!r}: write size=1, size=3 or ec=2+1")
+
+
+def parse_rate(text: str) -> int:
+    """Bits per second of "1Gbit" or "250Mbit"; 0 for "none"; ValueError otherwise."""
+    if text == "none":
+        return 0
+    match = re.fullmatch(r"([1-9][0-9]*(?:\.[0-9]+)?) ?(kbit|mbit|gbit)", text.strip().lower())
+    if match is None:
+        raise ValueError(f"network {text!r}: write none, 1Gbit, 250Mbit...")
+    return int(float(match[1]) * BITS[match[2]])
+
+
+class BedOptions(BaseModel):
+    """A Ceph test bed.  Every storage node is a host bucket of its own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    nodes: int = Field(default=3, ge=1, le=32, description="storage nodes")
+    osds_per_node: Annotated[int, Field(ge=1, le=24)] | Literal["study"] = Field(
+        default=1, description="OSDs of each node; study: 6 of sata, 3 of pcie, as in the SSD study"
+    )
+    interface: Literal["sata", "pcie", "none"] = Field(
+        default="none", description="drives to emulate: throttled loop devices; none: plain files"
+    )
+    scale: float = Field(
+        default=0.1,
+        gt=0,
+        le=1,
+        description="speed of an emulated drive, as a part of the real one's",
+    )
+    network: str = Field(
+        default="none", description="speed of each node's link, such as 1Gbit, or none"
+    )
+    redundancy: str = Field(default="size=1", description="size=1, size=3 or ec=2+1")
+    failure_domain: Literal["osd", "host"] = Field(
+        default="host", description="what two copies of the same data never share"
+    )
+    osd_size: PositiveSize = Field(
+        default=2 * GIB, ge=SMALLEST_OSD, description="bytes of each OSD"
+    )
+    pg_num: int | None = Field(
+        default=None, ge=1, le=8192,
+        description="placement groups of a data pool; default: 100 per OSD and copy, balanced",
+    )  # fmt: skip
+    auth: Literal["none", "cephx"] = Field(
+        default="none", description="cephx: users and capabilities"
+    )
+    address: str = Field(
+        default="",
+        description="IP address of the daemons, already on this machine; default: an own one",
+    )
+
+    @field_validator("redundancy")
+    @classmethod
+    def _known_redundancy(cls, value: str) -> str:
+        parse_redundancy(value)
+        return value
+
+    @field_validator("network")
+    @classmethod
+    def _known_network(cls, value: str) -> str:
+        parse_rate(value)
+        return value
+
+    @field_validator("address")
+    @classmethod
+    def _known_address(cls, value: str) -> str:
+        return str(ipaddress.IPv4Address(value)) if value else ""
+
+    @property
+    def per_node(self) -> int:
+        """OSDs of one node."""
+        if isinstance(self.osds_per_node, int):
+            return self.osds_per_node
+        return STUDY_OSDS.get(self.interface, 1)
+
+    @property
+    def osds(self) -> int:
+        """OSDs in all."""
+        return self.nodes * self.per_node
+
+    @property
+    def copies(self) -> Redundancy:
+        """The redundancy, understood."""
+        return parse_redundancy(self.redundancy)
+
+    @property
+    def bits_per_second(self) -> int:
+        """Speed of a node's link; 0: not limited."""
+        return parse_rate(self.network)
+
+    @property
+    def placement_groups(self) -> int:
+        """pg_num of a data pool: a power of two, so that all groups are of one size."""
+        if self.pg_num is not None:
+            return self.pg_num
+        wanted = PGS_PER_OSD * self.osds / self.copies.size
+        return 1 << max(0, (int(wanted - 1e-9)).bit_length())
+
+    def node_of(self, osd: int) -> int:
+        """Node 1, 2... that holds OSD 0, 1..."""
+        return osd // self.per_node + 1
+
+    def refusal(self) -> str:
+        """Why this bed cannot be (empty: it can)."""
+        places = self.nodes if self.failure_domain == "host" else self.osds
+        if self.copies.size > places:
+            what = "hosts" if self.failure_domain == "host" else "OSDs"
+            return (
+                f"redundancy {self.redundancy} with failure domain {self.failure_domain} needs "
+                f"{self.copies.size} {what}, and there are {places}: data could never be placed. "
+                "Take more nodes, another redundancy, or failure domain osd"
+            )
+        if self.osds_per_node == "study" and self.interface == "none":
+            return "osds_per_node: study says how many drives of an interface: choose sata or pcie"
+        if self.address and self.bits_per_second:
+            return "address and network exclude each other: a limited network has its own addresses"
+        return ""

@@ -1,0 +1,154 @@
+"""Processes that outlive the one that started them, found again by pid, start and command line."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fsmatrix.backends.errors import ToolError
+from fsmatrix.backends.system import tools
+
+GONE_WITHIN = 20.0  # seconds that a killed process gets to disappear
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A process as /proc shows it."""
+
+    pid: int
+    start: int  # clock ticks after boot
+    state: str  # R, S, D, T (stopped), Z...
+    argv: tuple[str, ...]
+
+
+def look(pid: int) -> Seen | None:
+    """The process; None if there is none.  State Z: only its exit status is left."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+        argv = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = text.rpartition(")")[2].split()
+    words = tuple(os.fsdecode(word) for word in argv.removesuffix(b"\0").split(b"\0"))
+    return Seen(pid, int(fields[19]), fields[0], words)
+
+
+def spawn(argv: Sequence[str], log: Path) -> Seen:
+    """Start a program in a session of its own, with a bare environment; output goes to `log`.
+
+    ToolError if it is missing.  CEPH_ARGS and CEPH_CONF of the caller do not reach it.
+    """
+    program = tools.find(argv[0])
+    if program is None:
+        raise ToolError(f"{argv[0]} is missing")
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    environment = {"PATH": _PATH, "LC_ALL": "C"}
+    pid = os.posix_spawn(
+        program, list(argv), environment, file_actions=actions, setsid=True,
+        setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGXFSZ],
+    )  # fmt: skip
+    seen = look(pid)
+    return seen or Seen(pid, 0, "Z", tuple(argv))
+
+
+def ours(facts: Mapping[str, Any]) -> Seen | None:
+    """The process that `facts` (pid, start, argv) recorded, if it still runs.
+
+    argv is how it was started; what it executed afterwards is the end of that.  Facts
+    without a pid come from a crash just after the start: then it is looked for by its whole
+    command line, which holds the bed's own directory.
+    """
+    argv = tuple(facts["argv"])
+    if "pid" in facts:
+        seen = look(int(facts["pid"]))
+        if seen is None or seen.start != int(facts["start"]):
+            return None
+        if seen.state in "ZX":
+            with contextlib.suppress(ChildProcessError):  # if it is our own child, reap it
+                os.waitpid(seen.pid, os.WNOHANG)
+            return None
+        exiting = seen.argv == ("",)  # its memory is gone already, it is not
+        return seen if exiting or _tail(seen.argv, argv) else None
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(PermissionError):
+            seen = look(int(folder.name))
+            if seen and seen.start >= int(facts["after"]) and _tail(seen.argv, argv):
+                return seen
+    return None
+
+
+def _tail(argv: tuple[str, ...], whole: tuple[str, ...]) -> bool:
+    """Whether `argv` is the end of `whole`, at least from the program itself on."""
+    return len(argv) > 1 and whole[-len(argv) :] == argv
+
+
+def send(facts: Mapping[str, Any], number: signal.Signals) -> bool:
+    """Signal a recorded process; False if it is gone."""
+    handle = _signalled(facts, number)
+    if handle is None:
+        return False
+    os.close(handle)
+    return True
+
+
+def _signalled(facts: Mapping[str, Any], number: signal.Signals) -> int | None:
+    """Signal it and return a handle of it (pidfd); None if it is gone.
+
+    The handle is opened, then the process looked at again: safe against a pid used again.
+    """
+    seen = ours(facts)
+    if seen is None:
+        return None
+    handle = None
+    try:
+        handle = os.pidfd_open(seen.pid)
+        if ours({**facts, "pid": seen.pid, "start": seen.start}) is not None:
+            signal.pidfd_send_signal(handle, number)
+            return handle
+    except ProcessLookupError:
+        pass  # it ended in between
+    if handle is not None:
+        os.close(handle)
+    return None
+
+
+def end(all_facts: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+    """Kill recorded processes and wait until they are gone, with all of their threads.
+
+    Returns their roles: (killed, still there after GONE_WITHIN seconds).
+    """
+    waiting: dict[int, Mapping[str, Any]] = {}
+    for facts in all_facts:
+        handle = _signalled(facts, signal.SIGKILL)
+        if handle is not None:
+            waiting[handle] = facts
+    killed, deadline = [], time.monotonic() + GONE_WITHIN
+    try:
+        while waiting and (left := deadline - time.monotonic()) > 0:
+            for handle in select.select(list(waiting), [], [], left)[0]:
+                facts = waiting.pop(handle)
+                os.close(handle)
+                killed.append(str(facts["role"]))
+                ours(facts)  # reaps it if it is our own child
+    finally:
+        for handle in waiting:
+            os.close(handle)
+    return killed, [str(facts["role"]) for facts in waiting.values()]
+
+
+def clock_ticks() -> int:
+    """Clock ticks since boot: what a process that starts now has as its start."""
+    uptime = float(Path("/proc/uptime").read_text().split()[0])
+    return int(uptime * os.sysconf("SC_CLK_TCK"))

@@ -1,0 +1,85 @@
+"""Targets on a test bed: a real Ceph of this machine, brought up anew for each attachment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from fsmatrix.backends.base import Backend, Room
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.testbed.ceph import Bed, down, missing, up
+from fsmatrix.backends.testbed.options import BedOptions
+
+FOLDER = "bed"  # and host and pid of the conductor, in a target's state directory
+# cluster factor -> option of the bed that makes its levels
+FACTORS: Mapping[str, str] = {"storage_nodes": "nodes", "interface": "interface"}
+UNKNOWN = "testbed"  # stands for what only a bed that is up can tell
+
+
+@dataclass(frozen=True)
+class BedPlan:
+    """What is needed to put a target on a bed."""
+
+    options: BedOptions
+    backend: type[Backend]
+    given: Mapping[str, Any]  # options of the target
+
+    def at(self, level: Mapping[str, Any]) -> BedOptions:
+        """The bed at a level of the cluster factors; BackendError if there is none such."""
+        named = {FACTORS[name]: value for name, value in level.items()}
+        if isinstance(named.get("interface"), str):
+            named["interface"] = named["interface"].lower()
+        try:
+            chosen = BedOptions.model_validate({**self.options.model_dump(), **named})
+        except ValueError as error:
+            raise BackendError(f"no test bed has {dict(level)}: {error}") from error
+        if reason := chosen.refusal():
+            raise BackendError(reason)
+        return chosen
+
+    def up(self, level: Mapping[str, Any], room: Room) -> Backend:
+        """Bring the bed up; the backend that works on it.  BackendError if it does not come."""
+        bed = up(self.at(level), folder(room))
+        return self.backend(self.backend.Options.model_validate({**self.given, **told(self, bed)}))
+
+    def down(self, room: Room) -> None:
+        """Take it down; harmless if it is not up."""
+        down(folder(room))
+
+
+def told(plan: BedPlan, bed: Bed) -> dict[str, Any]:
+    """Options of the backend that the bed knows."""
+    return {
+        option: bed.pools[what.removeprefix("pools.")]
+        if what.startswith("pools.")
+        else getattr(bed, what)
+        for option, what in plan.backend.bed_options.items()
+    }
+
+
+def placeholders(backend: type[Backend]) -> dict[str, str]:
+    """For planning, where no bed is up yet."""
+    return {name: f"/{UNKNOWN}" if name == "conf" else UNKNOWN for name in backend.bed_options}
+
+
+def refusal() -> str:
+    """Why no bed can be brought up on this machine (empty: it can)."""
+    return missing()
+
+
+def folder(room: Room) -> Path:
+    """Where this conductor's bed of a target is."""
+    return room.state / f"{FOLDER}-{os.uname().nodename}-{os.getpid()}"
+
+
+def down_all(state: Path) -> Iterator[str]:
+    """Take down the beds that dead conductors left here; a sentence for each thing ended."""
+    for place in sorted(state.glob(f"*/{FOLDER}-{os.uname().nodename}-*")):
+        pid = place.name.rpartition("-")[2]
+        if pid.isdecimal() and not psutil.pid_exists(int(pid)):
+            yield from down(place)
