@@ -86,8 +86,15 @@ class Making:
             Place(osd, options.node_of(osd), self.network.nodes[options.node_of(osd) - 1])
             for osd in range(options.osds)
         ]
+        sockets = cephconf.socket_folder(home.folder, self.bed)
+        if not sockets.is_relative_to(home.folder):
+            entry = home.journal.begin("sockets", path=str(sockets))
+            sockets.mkdir(mode=0o700)
+            home.journal.confirm(entry)
         home.conf.write_text(
-            cephconf.conf_text(home.folder, self.fsid, options, self.network.address, places)
+            cephconf.conf_text(
+                home.folder, self.fsid, options, self.network.address, places, sockets
+            )
         )
         if options.auth == "cephx":
             keyring = home.folder / "keyring"

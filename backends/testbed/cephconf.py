@@ -13,6 +13,7 @@ from pathlib import Path
 from fsmatrix.backends.testbed.options import BedOptions
 
 MON_PORT, MON_PORT_V1 = 3300, 6789
+SHORT, SOCKETS = Path("/run"), "fsmatrix-bed-"
 LONGEST_SOCKET = 100  # bytes of a Unix socket's path, with room for Ceph's own suffix
 
 # Seconds and sizes that let a small cluster come up quickly; none of them touches the data path.
@@ -61,10 +62,21 @@ class Place:
     address: str
 
 
+def socket_folder(folder: Path, bed: str) -> Path:
+    """Where the daemons' admin sockets are: the path of a Unix socket must be short."""
+    own = folder / "run"
+    return own if len(f"{own}/osd.999.asok") <= LONGEST_SOCKET else SHORT / f"{SOCKETS}{bed}"
+
+
 def conf_text(
-    folder: Path, fsid: str, options: BedOptions, address: str, places: list[Place]
+    folder: Path,
+    fsid: str,
+    options: BedOptions,
+    address: str,
+    places: list[Place],
+    sockets: Path,
 ) -> str:
-    """ceph.conf.  `address`: of the monitor, manager and MDS."""
+    """ceph.conf.  `address`: of the monitor, manager and MDS; `sockets`: see socket_folder."""
     auth = "none" if options.auth == "none" else "cephx"
     values = {
         "fsid": fsid,
@@ -95,10 +107,8 @@ def conf_text(
         values["bluestore_block_size"] = str(options.osd_size)
     sections = {"global": values}
     sections["client"] = {"log_file": "/dev/null"}
-    sockets = f"{folder}/run/$name.asok"
-    if len(f"{sockets}mds.a") <= LONGEST_SOCKET:
-        for kind in ("mon", "mgr", "mds", "osd"):
-            sections[kind] = {"admin_socket": sockets}
+    for kind in ("mon", "mgr", "mds", "osd"):  # without it a daemon answers no `tell`
+        sections[kind] = {"admin_socket": f"{sockets}/$name.asok"}
     for place in places:
         sections[f"osd.{place.osd}"] = {
             "public_addr": place.address,

@@ -12,7 +12,7 @@ from fsmatrix.backends import tree, undo
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import Entry, boot_id
 from fsmatrix.backends.system import mounts
-from fsmatrix.backends.testbed import cgroups, network, process
+from fsmatrix.backends.testbed import cephconf, cgroups, network, process
 from fsmatrix.backends.testbed.home import TAG, Home
 
 _JUST_STARTED = 0.1  # seconds in which a program that a killed process started shows its name
@@ -30,7 +30,7 @@ def take_down(home: Home) -> list[str]:
     here = [entry for entry in entries if entry.boot_id == boot_id()]
     said = _unlimit(here) + _end_processes(home, here)
     stuck = any(line.startswith(LEFT) for line in said)
-    kinds = ("loop", "cgroup", "link", "namespace")
+    kinds = ("loop", "cgroup", "link", "namespace", "sockets")
     for kind in kinds:
         for entry in reversed([entry for entry in here if entry.kind == kind]):
             line = _undo(entry)
@@ -101,10 +101,26 @@ def _undo_cgroup(entry: Entry) -> str:
     return f"removed cgroup {folder.name}"
 
 
+def _undo_sockets(entry: Entry) -> str:
+    """Sockets only, in a folder where and as we make them."""
+    folder = Path(str(entry.facts["path"]))
+    if not os.path.lexists(folder):
+        return ""
+    ours = folder.parent == cephconf.SHORT and folder.name.startswith(cephconf.SOCKETS)
+    if not ours or folder.is_symlink() or folder.stat().st_uid != os.geteuid():
+        raise undo.LeftAlone(f"{folder} is not as the test bed made it")
+    for path in folder.iterdir():
+        if path.is_socket():
+            path.unlink()
+    folder.rmdir()
+    return f"removed {folder}"
+
+
 _KINDS: dict[str, Callable[[Entry], str]] = {
     "loop": lambda entry: undo.undo_loop(entry.facts, True),
     "cgroup": _undo_cgroup,
     "link": lambda entry: network.remove_link(str(entry.facts["name"])),
+    "sockets": _undo_sockets,
     "namespace": lambda entry: network.remove_namespace(str(entry.facts["name"])),
 }
 
