@@ -46,6 +46,7 @@ from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, missing, up
 OBJECT = 4 << 20  # bytes
 DEPTH = 16
 SPAN = 64 * OBJECT  # bytes that random operations go over
+WARM_SPAN = SPAN // 2  # fits in libcephfs's cache (client_oc_size, 200 MiB)
 MOST_WRITTEN = 1 << 30  # bytes of new objects in one run: the OSDs are small
 CHUNK = 1024
 TARGET = 1.0
@@ -245,7 +246,7 @@ class OnFiles:
                 fuse.wait(60)
 
     def fuse(self, cell: Cell) -> Rate:
-        """CPU: the player's and ceph-fuse's own."""
+        """CPU: the player's and all of ceph-fuse's own, also for mounting and warming."""
         with self.mounted() as place:
             own = player(**self._asked(cell), driver="posix", root=place)
             seconds = self.seconds
@@ -259,9 +260,11 @@ class OnFiles:
         return player(**self._asked(cell), driver="cephfs", root=self.root)
 
     def _asked(self, cell: Cell) -> dict[str, Any]:
+        warm = cell.state == "warm"
         return {
+            "span": WARM_SPAN if warm else SPAN,
             "name": "there", "size": cell.size, "write": cell.write, "seconds": self.seconds,
-            "depth": 1, "direct": cell.state == "bypass", "warm": cell.state == "warm",
+            "depth": 1, "direct": cell.state == "bypass", "warm": warm,
         }  # fmt: skip
 
     def pair(self, cell: Cell) -> tuple[Callable[[], Rate], Callable[[], Rate]]:

@@ -49,7 +49,7 @@ def test_every_study_can_be_planned_anywhere(name: str) -> None:
 def test_no_ready_campaign_is_forgotten_here() -> None:
     here = {path.name.removesuffix(".yaml") for path in resources.files("fsmatrix.jobs").iterdir()
             if path.name.endswith(".yaml")}  # fmt: skip
-    assert here == {*STUDIES, "quickstart", "smoke", "io500"}
+    assert here == {*STUDIES, "quickstart", "ceph-quickstart", "smoke", "io500"}
 
 
 def test_cern_initial_is_one_command_as_the_report_has_it() -> None:
