@@ -48,6 +48,7 @@ DEPTH = 16
 SPAN = 64 * OBJECT  # bytes that random operations go over
 WARM_SPAN = SPAN // 2  # fits in libcephfs's cache (client_oc_size, 200 MiB)
 MOST_WRITTEN = 1 << 30  # bytes of new objects in one run: the OSDs are small
+LEAST_FREE = 6 << 30
 CHUNK = 1024
 TARGET = 1.0
 
@@ -195,10 +196,12 @@ class OnRados:
         run = ["--run-name", name, "-t", str(DEPTH)]
         size = ["-b", str(cell.size), "-O", str(OBJECT), "--no-cleanup"]
         seconds = str(max(int(self.seconds), 1))
-        text, cpu = program([*base, "bench", seconds, "write", *run, *size])
-        if not cell.write:
-            text, cpu = program([*base, "bench", seconds, "rand", *run])
-        program([*base, "cleanup", "--run-name", name])
+        try:
+            text, cpu = program([*base, "bench", seconds, "write", *run, *size])
+            if not cell.write:
+                text, cpu = program([*base, "bench", seconds, "rand", *run])
+        finally:
+            program([*base, "cleanup", "--run-name", name])
         count = int(re.findall(r"^Total (?:writes|reads) made:\s+(\d+)", text, re.M)[0])
         taken = float(re.findall(r"^Total time run:\s+([0-9.]+)", text, re.M)[0])
         return Rate(count / taken, cpu / count * 1e6)

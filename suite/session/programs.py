@@ -26,6 +26,7 @@ GRACE = 3.0
 LOOK = 0.2  # seconds between two questions to `stop`
 DRAIN = 1.0  # seconds to wait for output that a program's children hold open after its end
 KEPT = 16 << 20  # bytes kept of the beginning, and as many of the end, of one output
+_RUNNING: list[subprocess.Popen[bytes]] = []  # that this process has started and not waited for
 SCRATCH = "fsmatrix-program-"  # and the pid of who started it
 # What MPI libraries and process managers put into the environment of their ranks.
 MPI_PREFIXES = (
@@ -160,6 +161,7 @@ def _run(
         )
     except OSError as error:
         return Finished(127, "", f"{argv[0]}: {error.strerror}", began, time.time())
+    _RUNNING.append(process)
     assert process.stdout is not None
     assert process.stderr is not None
     with process.stdout, process.stderr, _watched(process) as ended:
@@ -171,6 +173,7 @@ def _run(
             end_group(process, ended, pipes)
         moment = time.time()
         returncode = process.wait()
+        _RUNNING.remove(process)
         _drain(pipes)
     out, err = (pipe.text for pipe in pipes)
     dropped = sum(pipe.dropped for pipe in pipes)
@@ -197,6 +200,22 @@ def end_group(process: subprocess.Popen[bytes], ended: int, pipes: Sequence[Pipe
     for worker in below:
         with contextlib.suppress(psutil.NoSuchProcess):
             worker.kill()  # psutil compares the start time: never another process of that pid
+
+
+def end_running() -> None:
+    """End the program that runs now with all below it, at once: this process is ending.
+
+    It is stopped first, so that it starts nothing more while its workers are looked for.
+    """
+    import psutil
+
+    for process in list(_RUNNING):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            program = psutil.Process(process.pid)
+            program.suspend()
+            for one in [*program.children(recursive=True), program]:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    one.kill()
 
 
 @cache

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.suite.session import wire
+from fsmatrix.suite.session import programs, wire
 from fsmatrix.suite.session.comm import Comm
 
 BACKOFF = (0.001, 0.020)
@@ -162,6 +162,7 @@ class World:
             with contextlib.suppress(OSError):
                 poller.poll()
             time.sleep(0.2)  # let an orderly end, which closes the channel too, come first
+            programs.end_running()
             os._exit(70)
 
         threading.Thread(target=wait, name="conductor-watch", daemon=True).start()
