@@ -166,6 +166,12 @@ class OnRados:
 
     def __init__(self, bed: Bed, seconds: float) -> None:
         self.pool, self.conf, self.seconds = bed.pools["rados"], bed.conf, seconds
+        with bed.cluster() as cluster:
+            pools = {one["name"]: one["stats"] for one in cluster.mon("df")["pools"]}
+        if pools[self.pool]["max_avail"] < LEAST_FREE:
+            raise SystemExit(
+                f"the pool has less than {LEAST_FREE >> 30} GiB: full OSDs end or hang"
+            )
         self.root = f"conf={bed.conf}\npool={self.pool}\nnamespace=bench\nobject_size={OBJECT}\n"
         player(driver="rados", root=self.root, name="there", size=OBJECT, write=True, seconds=0,
                random=False, create=True)  # fmt: skip
