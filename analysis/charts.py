@@ -10,7 +10,7 @@ from fsmatrix.analysis import units
 from fsmatrix.analysis.layout import Group, Layout, groups, levels
 from fsmatrix.analysis.panels import BAR_GAP, INK, Key, Page, axis, frame, safe, x_levels
 from fsmatrix.analysis.summary import Cell, Summary
-from fsmatrix.analysis.units import MARKS, METRICS, Metric, labelled, level_text
+from fsmatrix.analysis.units import MARKS, METRICS, Metric, level_text
 
 # Okabe and Ito's palette (colour-blind safe) without black, then three of Paul Tol's
 PALETTE = (
@@ -66,7 +66,7 @@ def _of_group(summary: Summary, group: Group, metric: Metric) -> Iterator[Chart]
         return
     unit = units.fitting(metric.quantity, [c.metrics[metric.name].median for c in valued])
     layout = group.layout
-    columns, rows = _keys(valued, layout.columns), _keys(valued, layout.rows)
+    columns, rows = _keys(group, valued, layout.columns), _keys(group, valued, layout.rows)
     pages = [
         Page(
             group, metric, unit,
@@ -77,24 +77,24 @@ def _of_group(summary: Summary, group: Group, metric: Metric) -> Iterator[Chart]
         for first_column in range(0, len(columns), MOST_COLUMNS)
         for first_row in range(0, len(rows), MOST_ROWS)
     ]  # fmt: skip
-    empty = [k for k in _keys(group.cells, layout.columns) if k not in columns]
-    empty += [k for k in _keys(group.cells, layout.rows) if k not in rows]
+    empty = [k for k in _keys(group, group.cells, layout.columns) if k not in columns]
+    empty += [k for k in _keys(group, group.cells, layout.rows) if k not in rows]
     for page in pages:
         yield _chart(page, empty if page is pages[-1] else [])
 
 
-def _keys(cells: Sequence[Cell], factors: Sequence[str]) -> list[Key]:
+def _keys(group: Group, cells: Sequence[Cell], factors: Sequence[str]) -> list[Key]:
     """Different combinations of levels, in the order of the levels."""
     place = {f: {repr(v): i for i, v in enumerate(levels(cells, f))} for f in factors}
     found = {
-        tuple(place[f][repr(cell.levels[f])] for f in factors): _key(cell, factors)
+        tuple(place[f][repr(cell.levels[f])] for f in factors): _key(group, cell, factors)
         for cell in cells
     }
     return [found[order] for order in sorted(found)]
 
 
-def _key(cell: Cell, factors: Sequence[str]) -> Key:
-    return tuple(labelled(name, cell.levels[name]) for name in factors)
+def _key(group: Group, cell: Cell, factors: Sequence[str]) -> Key:
+    return tuple(group.cluster.label(name, cell.levels[name]) for name in factors)
 
 
 def _chart(page: Page, empty: Sequence[Key]) -> Chart:
@@ -105,8 +105,8 @@ def _chart(page: Page, empty: Sequence[Key]) -> Chart:
     for panel, (row, column) in enumerate(titles, 1):
         cells = [
             cell for cell in page.group.cells
-            if _key(cell, page.group.layout.columns) == column
-            and _key(cell, page.group.layout.rows) == row
+            if _key(page.group, cell, page.group.layout.columns) == column
+            and _key(page.group, cell, page.group.layout.rows) == row
         ]  # fmt: skip
         shown += cells
         data += [_bars(page, target, cells, panel) for target in page.targets]
@@ -193,7 +193,7 @@ def _hatch(cell: Cell) -> str:
 
 def _hover(page: Page, cell: Cell) -> str:
     median = cell.metrics[page.metric.name]
-    where = [labelled(name, cell.levels[name]) for name in page.group.layout.factors]
+    where = _key(page.group, cell, page.group.layout.factors)
     lines = [f"<b>{safe(cell.target)}</b>", *(safe(text) for text in where)]
     if median.runs:
         low, high = units.text(median.low, page.unit), units.text(median.high, page.unit)
@@ -232,6 +232,8 @@ def _remarks(cells: Sequence[Cell], page: Page, empty: Sequence[Key]) -> tuple[s
         names = "; ".join(", ".join(key) for key in empty)
         why = ", ".join(sorted(reasons - {""}))
         lines.append(f"Without a value and not drawn: {names} ({why}).")
+    if page.group.cluster.explanation:
+        lines.append(page.group.cluster.explanation)
     if TOO_FEW in reasons:
         lines.append("A percentile q is shown only with at least 10/(1-q) operations in a run.")
     return tuple(lines)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from fsmatrix.analysis.cluster import Cluster
 from fsmatrix.analysis.summary import Cell, Summary
 from fsmatrix.analysis.units import METRICS, Level, labelled
 
@@ -41,6 +42,7 @@ class Group:
     conditions: tuple[tuple[str, Level], ...]  # what they share and other groups do not
     cells: tuple[Cell, ...]
     layout: Layout
+    cluster: Cluster = field(default_factory=Cluster)
 
     @property
     def title(self) -> str:
@@ -59,7 +61,9 @@ def groups(summary: Summary) -> list[Group]:
         members[tuple(cell.levels[name] for name in apart)].append(cell)
     rest = [name for name in summary.varying if name not in apart and name != "target"]
     return [
-        Group(tuple(zip(apart, key, strict=True)), tuple(cells), choose(cells, rest))
+        Group(
+            tuple(zip(apart, key, strict=True)), tuple(cells), choose(cells, rest), summary.cluster
+        )
         for key, cells in members.items()
     ]
 

@@ -6,17 +6,18 @@ Text from a campaign is escaped here (`safe`): plotly reads some HTML in labels.
 from __future__ import annotations
 
 import html
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fsmatrix.analysis import units
 from fsmatrix.analysis.layout import Group, levels
 from fsmatrix.analysis.units import Level, Metric, Unit, level_text
 
 WIDTH = 1180
 PANEL_HEIGHT = 205
 MARGIN = {"l": 64, "r": 16, "t": 62, "b": 52}
+SETTING_LINE, SETTING_WIDTH = 17, 165  # what holds for the whole chart: pixels, characters
 BAR_GAP = 0.14
 WIDEST_BAR = 110  # pixels
 GAP_X, GAP_Y = 0.042, 56  # between panels: share of the width, pixels
@@ -44,8 +45,10 @@ def frame(page: Page) -> dict[str, Any]:
     """The layout of a figure: size, axes and titles of its panels, no bars."""
     rows, columns = len(page.rows), len(page.columns)
     inner = rows * PANEL_HEIGHT + (rows - 1) * GAP_Y
+    setting = textwrap.wrap(page.group.cluster.setting, SETTING_WIDTH)
+    margin = {**MARGIN, "t": MARGIN["t"] + SETTING_LINE * len(setting)}
     layout: dict[str, Any] = {
-        "width": WIDTH, "height": inner + MARGIN["t"] + MARGIN["b"], "margin": MARGIN,
+        "width": WIDTH, "height": inner + margin["t"] + margin["b"], "margin": margin,
         "barmode": "group", "bargap": BAR_GAP, "bargroupgap": 0.04,
         "paper_bgcolor": "#ffffff", "plot_bgcolor": "#ffffff",
         "font": {"family": FONT, "size": 12, "color": INK},
@@ -53,7 +56,7 @@ def frame(page: Page) -> dict[str, Any]:
         "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1 + 30 / inner,
                    "yanchor": "bottom", "traceorder": "normal"},
         "hoverlabel": {"align": "left", "bgcolor": "#ffffff", "font": {"color": INK}},
-        "annotations": [],
+        "annotations": [_setting(setting)] if setting else [],
     }  # fmt: skip
     wide = (1 - GAP_X * (columns - 1)) / columns
     high = PANEL_HEIGHT / inner
@@ -85,7 +88,7 @@ def _x_axis(page: Page, panel: int, left: float, right: float, titled: bool) -> 
         "categoryorder": "array", "categoryarray": order,
         "range": [-0.5 - room, len(order) - 0.5 + room], "fixedrange": True, "linecolor": "#8c959f",
         "title": {
-            "text": safe(units.factor_title(page.group.layout.x)) if titled else "",
+            "text": safe(page.group.cluster.title(page.group.layout.x)) if titled else "",
             "standoff": 6,
         },
     }  # fmt: skip
@@ -99,6 +102,16 @@ def _y_axis(page: Page, panel: int, low: float, high: float, titled: bool) -> di
         "type": "log" if logarithmic else "linear", "nticks": 6, "tickformat": "~g",
         "rangemode": "tozero", "zerolinecolor": "#8c959f",
         "title": {"text": f"{page.unit.label}{scale}" if titled else "", "standoff": 8},
+    }  # fmt: skip
+
+
+def _setting(lines: Sequence[str]) -> dict[str, Any]:
+    """What the storage is like in all panels, above the legend."""
+    return {
+        "text": "<br>".join(html.escape(line, quote=False) for line in lines),
+        "x": 0, "y": 1, "xref": "paper", "yref": "paper", "xanchor": "left",
+        "yanchor": "bottom", "yshift": MARGIN["t"] - 6, "align": "left", "showarrow": False,
+        "font": {"size": 12},
     }  # fmt: skip
 
 

@@ -82,7 +82,7 @@ def _part(group: Group, targets: Sequence[str], metric: Metric) -> Part:
     return Part(
         conditions=group.title,
         unit=unit.label,
-        factors=tuple(units.factor_title(name) for name in factors),
+        factors=tuple(group.cluster.title(name) for name in factors),
         lines=tuple(line for line in made if _says_something(line)),
     )
 
@@ -164,7 +164,7 @@ def cell_table(summary: Summary) -> tuple[list[str], list[str], list[CellRow]]:
         for cell in summary.cells
     ]
     titles = [f"{units.SHORT_TITLES[name]}, {unit.label}" for name, unit in chosen.items()]
-    return [units.factor_title(name) for name in summary.varying], titles, rows
+    return [summary.cluster.title(name) for name in summary.varying], titles, rows
 
 
 def _sortable(value: float, unit: Unit) -> tuple[str, Level]:

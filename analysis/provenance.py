@@ -42,11 +42,12 @@ def measured(ds: xr.Dataset, data: Rows, summary: Summary) -> list[tuple[str, Fa
         ("measured", _period(data)),
     ]
     constants = [
-        (units.factor_title(name), units.level_text(name, level))
+        (summary.cluster.title(name), units.level_text(name, level))
         for name, level in summary.constants.items()
         if name != "engine"
     ]
-    varied = [(units.factor_title(n), _levels(data, n)) for n in summary.varying if n != "target"]
+    title = summary.cluster.title
+    varied = [(title(n), _levels(data, n)) for n in summary.varying if n != "target"]
     plan = campaign_json(ds)
     planned = [fact for name in PLAN for fact in flat(found(plan, name), name)]
     shared = [_without_target(environment) for environment in environments(ds)]
@@ -82,7 +83,8 @@ def targets(ds: xr.Dataset, data: Rows, summary: Summary) -> list[TargetFacts]:
             if 0 <= i < len(everything)
             and isinstance(value := everything[int(i)].get("target", {}), dict)
         ]  # fmt: skip
-        attributes = [(units.factor_title(n), _levels(mine, n)) for n in summary.attributes]
+        title = summary.cluster.title
+        attributes = [(title(n), _levels(mine, n)) for n in summary.attributes]
         states = set(zip(mine["run_id"].tolist(), mine["status"].tolist(), strict=True))
         counts = [
             (status, str(sum(status == own for _, own in states)))

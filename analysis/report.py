@@ -22,7 +22,7 @@ from fsmatrix.analysis.charts import Chart, charts, colours
 from fsmatrix.analysis.layout import groups
 from fsmatrix.analysis.panels import WIDTH
 from fsmatrix.analysis.summary import Summary, summarise
-from fsmatrix.analysis.units import METRICS, SHORT_TITLES, factor_title
+from fsmatrix.analysis.units import METRICS, SHORT_TITLES
 
 MOST_FAILED = 100  # cases in the table; more are counted
 TEMPLATE = "report.html.j2"
@@ -147,7 +147,7 @@ def _compared(summary: Summary) -> str:
     grouped = groups(summary)
     used = {name for group in grouped for name in group.layout.factors}
     used |= {name for group in grouped for name, _ in group.conditions}
-    names = [factor_title(name) for name in summary.varying if name in used]
+    names = [summary.cluster.title(name) for name in summary.varying if name in used]
     if len(names) < 2:
         return "".join(names)
     return f"{', '.join(names[:-1])} and {names[-1]}"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from fsmatrix.analysis import cluster
+from fsmatrix.analysis.cluster import Cluster
 from fsmatrix.analysis.factors import Mask, groups, members, roles
 from fsmatrix.analysis.load import Array, Rows, rows
 from fsmatrix.analysis.medians import Median, of_runs
@@ -64,6 +66,7 @@ class Summary:
     invalid_runs: int
     invalid_included: bool
     superseded: int  # earlier attempts of runs that were tried again: in no cell
+    cluster: Cluster = field(default_factory=Cluster)
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -113,6 +116,9 @@ def summarise(
         invalid_runs=int(np.unique(data["run_id"][_invalid(data)]).size),
         invalid_included=include_invalid,
         superseded=int(superseded),
+        cluster=cluster.of(
+            ds, data, columns, constants, {**derived, **dict.fromkeys(attributes, "target")}
+        ),
     )
 
 

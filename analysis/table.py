@@ -41,7 +41,7 @@ def usual_tables(summary: Summary) -> Iterator[Table]:
 def legend(summary: Summary) -> Text:
     """What brackets and marks mean, and what is not in the tables."""
     kinds = {median.kind for cell in summary.cells for median in cell.metrics.values()}
-    lines = []
+    lines = [text for text in (summary.cluster.setting, summary.cluster.explanation) if text]
     if "interval" in kinds:
         lines.append("[–]: 95 % interval of the median over attachments")
     if "range" in kinds:

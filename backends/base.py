@@ -83,6 +83,7 @@ class Room:
     journal: Journal
     tag: str  # unique name of this campaign's output, for directories that the suite makes
     options: Mapping[str, Any] = field(default_factory=dict)
+    draw: str = ""  # what a random choice of this block is made of: seed and block
     progress: Callable[[str], None] = _quiet  # told what takes long
 
 
@@ -94,7 +95,6 @@ class Backend(ABC):
     access_type: ClassVar[type[Access]]
     cache_states: ClassVar[frozenset[str]] = frozenset({"cold", "warm", "bypass"})
     device_states: ClassVar[frozenset[str]] = frozenset({"as_found"})
-    level_factors: ClassVar[frozenset[str]] = frozenset()  # cluster factors it can realise
     driver: ClassVar[str] = "posix"
     bed_options: ClassVar[Mapping[str, str]] = {}  # option -> what a test bed tells for it
     reference: ClassVar[bool] = False  # memory: shown only on request, never ranked
@@ -111,6 +111,32 @@ class Backend(ABC):
     def refusal(self) -> str:
         """Why these options cannot work on this machine (empty: they can)."""
         return ""
+
+    @property
+    def level_factors(self) -> frozenset[str]:
+        """Cluster factors whose levels it can make, with these options."""
+        return frozenset()
+
+    def level_refusal(self, level: Mapping[str, Any]) -> str:
+        """Why this level cannot be made here (empty: it can)."""
+        del level
+        return ""
+
+    def agreement(self) -> str:
+        """What the user must still agree to before anything is made (empty: nothing)."""
+        return ""
+
+    def commands(self, level: Mapping[str, Any], draw: str) -> list[str]:
+        """What `provision` and `release` would tell a cluster to make and remove a level."""
+        del level, draw
+        return []
+
+    def attributes(self) -> dict[str, Any]:
+        """Facts about the cluster that its options tell and that no level changes.
+
+        They become coordinates (redundancy, failure_domain).  Pure: nothing is asked.
+        """
+        return {}
 
     @abstractmethod
     def provision(self, level: Mapping[str, Any], room: Room) -> Access:

@@ -20,8 +20,9 @@ from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import Room, Space, Usable
 from fsmatrix.backends.ceph import facts, own
 from fsmatrix.backends.ceph.attached import Attached
+from fsmatrix.backends.ceph.librados import Cluster
 from fsmatrix.backends.ceph.login import Login
-from fsmatrix.backends.ceph.options import MountedOptions
+from fsmatrix.backends.ceph.options import LAYOUT, MountedOptions
 from fsmatrix.backends.ceph.trees import Tree
 from fsmatrix.backends.directory import place_refusal
 from fsmatrix.backends.errors import BackendError
@@ -29,13 +30,12 @@ from fsmatrix.backends.libcephfs import ceph_facts, cluster_details, data_space,
 from fsmatrix.backends.provenance import path_of
 from fsmatrix.backends.system.mounts import mount_of, mounts
 
-LAYOUT = "ceph.dir.layout"
-
 
 class CephfsMounted(Attached):
     """Base of cephfs-fuse and cephfs-kernel."""
 
     fstypes: ClassVar[frozenset[str]]  # of a mount that is found
+    pool_option = "data_pool"
     bed_options: ClassVar[Mapping[str, str]] = {"conf": "conf", "filesystem": "filesystem"}
 
     @property
@@ -79,10 +79,12 @@ class CephfsMounted(Attached):
         kinds = " or ".join(sorted(self.fstypes))
         return f"{path} is {mount.fstype}, mounted at {mount.point}, not {kinds}"
 
-    def provision(self, level: Mapping[str, Any], room: Room) -> PathAccess:
+    def unfit(self, cluster: Cluster, pool: str) -> str:
+        """It is no data pool of the file system."""
+        return own.unfit(cluster, self._chosen.filesystem, pool)
+
+    def _attach(self, room: Room) -> PathAccess:
         """Make the directory, with its layout."""
-        if level:
-            raise BackendError(f"{self.name} realises no cluster factors: {', '.join(level)}")
         reason = self.refusal()
         if reason:
             raise BackendError(reason)
@@ -111,19 +113,19 @@ class CephfsMounted(Attached):
         data, details = folder / made.DATA, {**shared, "tree": str(folder), "tag": room.tag}
         details |= {"filesystem": self._chosen.filesystem, "fsid": "", "osd_addresses": []}
         try:
-            if self._chosen.layout:
-                os.setxattr(data, LAYOUT, self._chosen.layout.encode())
+            for name, value in self._chosen.layout.items():
+                os.setxattr(data, name, value.encode())
         except OSError as error:
             made.release_tree(folder, room.tag, room.journal)
             raise BackendError(
-                f"layout {self._chosen.layout!r} of {data} cannot be set: {error.strerror}; the "
+                f"layout {self._chosen.layout} of {data} cannot be set: {error.strerror}; the "
                 "user needs the MDS capability `p`, and the pool must be a data pool"
             ) from error
         known = facts.told(lambda: cluster_details(self._chosen.login))
         details |= {"cluster_error": known["error"]} if "error" in known else known
         return PathAccess(self.name, room.target, {**details, **self.settings(room)}, str(data))
 
-    def release(self, access: Access, room: Room) -> None:
+    def _detach(self, access: Access, room: Room) -> None:
         """Unmount if a crash left it mounted, and remove the directory."""
         if "tree" in access.details:
             made.release_tree(Path(access.details["tree"]), access.details["tag"], room.journal)
@@ -149,13 +151,13 @@ class CephfsMounted(Attached):
             known["ceph"] = ceph_facts(Login.of(details), details["filesystem"])
         else:
             known["ceph"] = {"error": details["cluster_error"]}
-        return provenance.filesystem_facts(path) | known
+        return provenance.filesystem_facts(path) | known | self.level_facts(access)
 
     def space(self, access: Access | None = None) -> Space:
         """What the data pool may still take; of a found mount, what statfs says."""
         if self._chosen.path:
             return provenance.space(path_of(access) if access else self._chosen.path)
-        return data_space(self._chosen)
+        return data_space(self._chosen, access)
 
 
 def _layout_of(path: str) -> str:

@@ -13,9 +13,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 from fsmatrix.backends.access import Access, CephfsAccess
-from fsmatrix.backends.base import Backend, CacheMethod, Evidence, Room, Settled, Space, Usable
+from fsmatrix.backends.base import CacheMethod, Evidence, Room, Settled, Space, Usable
 from fsmatrix.backends.ceph import caches, capi, cephfs, facts, health, network, own, settle
-from fsmatrix.backends.ceph.login import Login, root_text
+from fsmatrix.backends.ceph.health import Watch
+from fsmatrix.backends.ceph.levelled import Levelled
+from fsmatrix.backends.ceph.librados import Cluster
+from fsmatrix.backends.ceph.login import NO_WAIT, Login, root_text
 from fsmatrix.backends.ceph.options import CephfsOptions, LibcephfsOptions
 from fsmatrix.backends.ceph.trees import Tree
 from fsmatrix.backends.errors import BackendError
@@ -24,7 +27,7 @@ from fsmatrix.backends.made import DATA
 from fsmatrix.backends.rados import pool_space
 
 
-class Libcephfs(Backend):
+class Libcephfs(Levelled):
     """A directory `fsmatrix-<tag>` in an existing CephFS."""
 
     name = "libcephfs"
@@ -32,6 +35,7 @@ class Libcephfs(Backend):
     access_type = CephfsAccess
     cache_states = frozenset({"cold", "bypass"})
     driver = "cephfs"
+    pool_option = "data_pool"
     bed_options: ClassVar[Mapping[str, str]] = {"conf": "conf", "filesystem": "filesystem"}
 
     @property
@@ -49,10 +53,12 @@ class Libcephfs(Backend):
         """No cluster, no access, no such file system or data pool."""
         return library_refusal() or own.refusal(self._chosen)
 
-    def provision(self, level: Mapping[str, Any], room: Room) -> CephfsAccess:
+    def unfit(self, cluster: Cluster, pool: str) -> str:
+        """It is no data pool of the file system."""
+        return own.unfit(cluster, self._chosen.filesystem, pool)
+
+    def _attach(self, room: Room) -> CephfsAccess:
         """Make the directory, with its layout."""
-        if level:
-            raise BackendError(f"libcephfs realises no cluster factors: {', '.join(level)}")
         tree = own.make(self._chosen, room)
         return CephfsAccess(
             backend=self.name,
@@ -70,7 +76,7 @@ class Libcephfs(Backend):
             },
         )
 
-    def release(self, access: Access, room: Room) -> None:
+    def _detach(self, access: Access, room: Room) -> None:
         """Remove the directory and nothing else."""
         own.release(Tree.of(access.details), room)
 
@@ -87,13 +93,13 @@ class Libcephfs(Backend):
             "kernel": os.uname().release,
             "client_options": dict(access.details["client"]),
             "layout": facts.told(tree.layout),
+            **self.level_facts(access),
             "ceph": ceph_facts(tree.login, tree.filesystem),
         }
 
     def space(self, access: Access | None = None) -> Space:
         """What the data pool may still take."""
-        del access
-        return data_space(self._chosen)
+        return data_space(self._chosen, access)
 
     # -- node leaders ------------------------------------------------------------------
     @classmethod
@@ -108,7 +114,7 @@ class Libcephfs(Backend):
         tree = Tree.of(access.details)
         path = f"{_cephfs(access).path}/{name}"
         values = {**tree.login.facts, "filesystem": tree.filesystem, "path": path}
-        return root_text(values, access.details["client"])
+        return root_text(values, {**NO_WAIT, **access.details["client"]})
 
     @classmethod
     def make_run(cls, access: Access, name: str) -> None:
@@ -139,7 +145,7 @@ class Libcephfs(Backend):
     @classmethod
     def counters(cls, access: Access) -> dict[str, float]:
         """Network bytes, where they are all seen.  The pools' own counters lag by seconds."""
-        return network.counters(access.details["osd_addresses"])
+        return network.counters(access.details["osd_addresses"], Login.of(access.details))
 
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
@@ -150,6 +156,11 @@ class Libcephfs(Backend):
     def health(cls, access: Access) -> list[str]:
         """What is wrong with the cluster."""
         return health.health(Login.of(access.details))
+
+    @classmethod
+    def health_watch(cls, access: Access) -> Watch:
+        """What the conductor asks while a step runs."""
+        return Watch(Login.of(access.details))
 
 
 def _cephfs(access: Access) -> CephfsAccess:
@@ -185,9 +196,10 @@ def ceph_facts(login: Login, filesystem: str) -> dict[str, Any]:
         return {"error": str(error)}
 
 
-def data_space(options: CephfsOptions) -> Space:
+def data_space(options: CephfsOptions, access: Access | None) -> Space:
     """What the data pool that new files get may still take."""
-    pool = options.data_pool
+    level = access.details.get("level", {}) if access else {}
+    pool = level.get("pool", options.data_pool)
     try:
         if not pool:
             with options.login.connect() as cluster:

@@ -1,7 +1,7 @@
-"""RADOS: objects in a pool that exists, in namespaces of the suite's own (see ceph/spaces.py).
+"""RADOS: objects in a pool, in namespaces of the suite's own (see ceph/spaces.py).
 
-Nothing else in the pool is touched, and no pool is made or removed.  The player cuts files into
-objects of `object_size`.
+Nothing else in the pool is touched, and none is made but for `levels` (ceph/levels.py).  The player
+cuts files into objects of `object_size`.
 
 Cache states.  librados keeps no data in the client: `cold` and `bypass` hold without doing
 anything there, and `warm` does not exist.  What the OSDs keep is told, and dropped on request.
@@ -18,7 +18,6 @@ from typing import Any, ClassVar, cast
 
 from fsmatrix.backends.access import Access, RadosAccess
 from fsmatrix.backends.base import (
-    Backend,
     CacheMethod,
     Evidence,
     Room,
@@ -27,6 +26,8 @@ from fsmatrix.backends.base import (
 )
 from fsmatrix.backends.base import Space as FreeSpace
 from fsmatrix.backends.ceph import caches, capi, facts, health, network, settle
+from fsmatrix.backends.ceph.health import Watch
+from fsmatrix.backends.ceph.levelled import Levelled
 from fsmatrix.backends.ceph.librados import CephError, Cluster
 from fsmatrix.backends.ceph.login import Login, root_text
 from fsmatrix.backends.ceph.options import RadosOptions
@@ -38,7 +39,7 @@ from fsmatrix.backends.made import PREFIX
 ENTRY = "rados-space"  # kind of journal entry
 
 
-class Rados(Backend):
+class Rados(Levelled):
     """Namespaces of the suite's own in an existing pool."""
 
     name = "rados"
@@ -46,6 +47,7 @@ class Rados(Backend):
     access_type = RadosAccess
     cache_states = frozenset({"cold", "bypass"})
     driver = "rados"
+    pool_option = "pool"
     bed_options: ClassVar[Mapping[str, str]] = {"conf": "conf", "pool": "pools.rados"}
 
     @property
@@ -63,14 +65,16 @@ class Rados(Backend):
         """No cluster, no access, no such pool, or one that is not for this."""
         try:
             with self._chosen.login.connect(options=self._chosen.client) as cluster:
-                return pool_refusal(cluster, self._chosen.pool)
+                return pool_refusal(cluster, self._chosen.pool) if self._chosen.pool else ""
         except BackendError as error:
             return str(error)
 
-    def provision(self, level: Mapping[str, Any], room: Room) -> RadosAccess:
+    def unfit(self, cluster: Cluster, pool: str) -> str:
+        """Not there, or not for this."""
+        return pool_refusal(cluster, pool)
+
+    def _attach(self, room: Room) -> RadosAccess:
         """Take a prefix of namespaces, journalled first, and mark it."""
-        if level:
-            raise BackendError(f"rados realises no cluster factors: {', '.join(level)}")
         options, login = self._chosen, self._chosen.login
         with login.connect(options=options.client) as cluster:
             reason = pool_refusal(cluster, options.pool)
@@ -105,7 +109,7 @@ class Rados(Backend):
             },
         )
 
-    def release(self, access: Access, room: Room) -> None:
+    def _detach(self, access: Access, room: Room) -> None:
         """Remove the objects of all runs, and the marker."""
         space = Space.of(access.details)
         space.remove()
@@ -129,6 +133,7 @@ class Rados(Backend):
             "pool": rados.pool,
             "object_size": access.details["object_size"],
             "client_options": dict(access.details["client"]),
+            **self.level_facts(access),
         }
         try:
             with Login.of(access.details).connect() as cluster:
@@ -138,8 +143,8 @@ class Rados(Backend):
 
     def space(self, access: Access | None = None) -> FreeSpace:
         """What the pool may still take, by `ceph df` and its quota; others may fill it too."""
-        del access
-        return pool_space(self._chosen.login, [self._chosen.pool])
+        pool = _rados(access).pool if access else self._chosen.pool
+        return pool_space(self._chosen.login, [pool])
 
     # -- node leaders ------------------------------------------------------------------
     @classmethod
@@ -193,7 +198,7 @@ class Rados(Backend):
     @classmethod
     def counters(cls, access: Access) -> dict[str, float]:
         """Network bytes, where they are all seen.  The pool's own counters lag by seconds."""
-        return network.counters(access.details["osd_addresses"])
+        return network.counters(access.details["osd_addresses"], Login.of(access.details))
 
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
@@ -204,6 +209,11 @@ class Rados(Backend):
     def health(cls, access: Access) -> list[str]:
         """What is wrong with the cluster."""
         return health.health(Login.of(access.details))
+
+    @classmethod
+    def health_watch(cls, access: Access) -> Watch:
+        """What the conductor asks while a step runs."""
+        return Watch(Login.of(access.details))
 
 
 def _rados(access: Access) -> RadosAccess:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fsmatrix.backends import daos_tool, tree
-from fsmatrix.backends.ceph import clients, sessions, spaces, trees
+from fsmatrix.backends.ceph import clients, levelstate, sessions, spaces, trees
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import loopdev, mounts, signature
 
@@ -176,6 +176,13 @@ def undo_rados_space(facts: Facts, same_boot: bool) -> str:
     return f"removed namespaces {facts['prefix']} of pool {facts['pool']}" if gone else ""
 
 
+def undo_ceph_level(facts: Facts, same_boot: bool) -> str:
+    """Remove our pool, rule and CRUSH root, which share a name that holds random digits."""
+    del same_boot  # they are on the servers
+    gone = levelstate.remove(facts)
+    return f"removed CRUSH root, rule and pool {facts['name']}" if gone else ""
+
+
 UNDO: dict[str, Callable[[Facts, bool], str]] = {
     "mount": undo_mount,
     "cephfs-mount": undo_cephfs_mount,
@@ -187,5 +194,6 @@ UNDO: dict[str, Callable[[Facts, bool], str]] = {
     "daos-container": undo_daos_container,
     "cephfs-tree": undo_cephfs_tree,
     "rados-space": undo_rados_space,
+    "ceph-level": undo_ceph_level,
 }
 ORDER = tuple(UNDO)  # what must be gone before the next kind can go

@@ -16,7 +16,9 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from fsmatrix.backends.ceph.leveloptions import LevelOptions, PreparedPool
 from fsmatrix.backends.registry import BACKENDS
+from fsmatrix.backends.testbed.options import BedOptions
 from fsmatrix.results import units
 from fsmatrix.suite import campaign, site
 from fsmatrix.suite.registry import WORKLOADS
@@ -51,6 +53,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     for name, value in NAMED.items()
     if isinstance(value, type) and issubclass(value, campaign.Section) and hyphened(name)
 }
+SECTIONS |= {hyphened(model.__name__): model for model in (LevelOptions, PreparedPool, BedOptions)}
 VALIDATED = [  # the validator of PositiveSize, "positive size"
     (get_args(value)[1], hyphened(name).replace("-", " "))
     for name, value in NAMED.items()

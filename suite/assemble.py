@@ -21,6 +21,8 @@ UNITS = {
     "backing_written_bytes": "byte",
     "network_received_bytes": "byte",
     "network_sent_bytes": "byte",
+    "server_device_read_bytes": "byte",
+    "server_device_written_bytes": "byte",
 }
 
 

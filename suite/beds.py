@@ -18,7 +18,10 @@ from fsmatrix.backends.testbed.options import BedOptions
 FOLDER = "bed"  # and host and pid of the conductor, in a target's state directory
 # cluster factor -> option of the bed that makes its levels
 FACTORS: Mapping[str, str] = {"storage_nodes": "nodes", "interface": "interface"}
+PLAYED = (*FACTORS, "network")  # emulated, unless it is "none"
 UNKNOWN = "testbed"  # stands for what only a bed that is up can tell
+# options of a backend on a cluster that is the suite's own, unless the user says otherwise
+OWN_CLUSTER: Mapping[str, Any] = {"drop_server_caches": True}
 
 
 @dataclass(frozen=True)
@@ -42,10 +45,33 @@ class BedPlan:
             raise BackendError(reason)
         return chosen
 
+    def attributes(self, level: Mapping[str, Any]) -> dict[str, Any]:
+        """Coordinates that the bed's options tell, at a level of the cluster factors.
+
+        BackendError if there is no such bed.
+        """
+        bed = self.at(level)
+        drives = bed.interface != "none"
+        return {
+            "storage_nodes": bed.nodes,
+            "interface": bed.interface,
+            "osds_per_node": bed.per_node,
+            **({"drive_scale": bed.scale} if drives else {}),
+            "network": bed.network,
+            "redundancy": bed.redundancy,
+            "failure_domain": bed.failure_domain,
+        }
+
+    def realised(self, level: Mapping[str, Any]) -> dict[str, str]:
+        """Which of the attributes are emulated.  BackendError as `attributes`."""
+        known = self.attributes(level)
+        return {name: "emulated" for name in PLAYED if known[name] != "none"}
+
     def up(self, level: Mapping[str, Any], room: Room) -> Backend:
         """Bring the bed up; the backend that works on it.  BackendError if it does not come."""
         bed = up(self.at(level), folder(room))
-        return self.backend(self.backend.Options.model_validate({**self.given, **told(self, bed)}))
+        options = {**assumed(self.backend), **self.given, **told(self, bed)}
+        return self.backend(self.backend.Options.model_validate(options))
 
     def down(self, room: Room) -> None:
         """Take it down; harmless if it is not up."""
@@ -60,6 +86,12 @@ def told(plan: BedPlan, bed: Bed) -> dict[str, Any]:
         else getattr(bed, what)
         for option, what in plan.backend.bed_options.items()
     }
+
+
+def assumed(backend: type[Backend]) -> dict[str, Any]:
+    """Defaults of a backend's options that differ on a bed."""
+    known = backend.Options.model_fields
+    return {name: value for name, value in OWN_CLUSTER.items() if name in known}
 
 
 def placeholders(backend: type[Backend]) -> dict[str, str]:

@@ -11,7 +11,8 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from fsmatrix.results.case import Case, Geometry
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.results.case import Case, Geometry, canonical_json
 from fsmatrix.suite.campaign_check import describe, problem_of
 from fsmatrix.suite.exclusions import Exclusions, either
 from fsmatrix.suite.factors import Axes, Axis, axes, default_options, normal_option, option_problems
@@ -100,6 +101,15 @@ class _Work:
     options: Mapping[str, Any]  # all of them
 
 
+@dataclass(frozen=True)
+class _Cluster:
+    """A target at one level of the cluster factors."""
+
+    level: Mapping[str, Any]
+    attributes: Mapping[str, Any]
+    realised: Mapping[str, str]
+
+
 class _Expansion:
     """The combinations of workload entries and targets."""
 
@@ -110,6 +120,7 @@ class _Expansion:
         self.excluded = 0
         self.problems: dict[KeyPath, Problem] = {}  # one for each place is enough
         self.works: dict[tuple[Any, ...], _Work | None] = {}
+        self.clusters: dict[tuple[str, str], _Cluster] = {}
 
     def complain(self, path: KeyPath, message: str) -> None:
         """Keep a problem; CampaignError once there are too many to be read."""
@@ -123,19 +134,31 @@ class _Expansion:
         fixed = self._fixed(entry, target)
         for picks in itertools.product(*(range(len(axis.levels)) for axis in axes_here)):
             levels = {a.factor: a.levels[i] for a, i in zip(axes_here, picks, strict=True)}
-            draft = fixed | levels
+            cluster = self._cluster(target, _level(axes_here, levels))
+            draft = fixed | dict(cluster.attributes) | levels
             draft["processes"] = draft["nodes"] * draft["processes_per_node"]
             if self.exclusions.excluded(entry.name, draft):
                 self.excluded += 1
                 continue
             work = self._work(entry, axes_here, picks)
             if work is not None:
-                yield _planned(entry, target, axes_here, draft, work)
+                yield _planned(entry, target, cluster, draft, work)
+
+    def _cluster(self, target: TargetMember, level: Mapping[str, Any]) -> _Cluster:
+        """What the target is like at a level; a bed that cannot be is left to the matrix."""
+        key = (target.name, canonical_json(level))
+        if key not in self.clusters:
+            try:
+                made = _Cluster(level, target.attributes(level), target.realised(level))
+            except BackendError:
+                made = _Cluster(level, target.target.attributes, target.target.realised)
+            self.clusters[key] = made
+        return self.clusters[key]
 
     def _fixed(self, entry: EntryMember, target: TargetMember) -> dict[str, Any]:
         """Coordinates of a pair before its factors are set, for exclusions."""
         campaign, model = self.settings.campaign, entry.workload.Options
-        fixed: dict[str, Any] = default_options(model) | dict(target.target.attributes)
+        fixed: dict[str, Any] = default_options(model)
         for name, value in entry.entry.options.items():
             if name in model.model_fields:
                 try:
@@ -213,11 +236,10 @@ class _Expansion:
 def _planned(
     entry: EntryMember,
     target: TargetMember,
-    axes_here: tuple[Axis, ...],
+    cluster: _Cluster,
     draft: Mapping[str, Any],
     work: _Work,
 ) -> Planned:
-    level = {axis.factor: draft[axis.factor] for axis in axes_here if axis.varies == "level"}
     geometry = Geometry(**{name: draft[name] for name in GEOMETRY})
     case = Case(
         target=target.name,
@@ -226,11 +248,11 @@ def _planned(
         geometry=geometry,
         cache=draft["cache"],
         device_state=draft["device_state"],
-        level=level,
+        level=cluster.level,
     )
     coordinates = (
-        dict(target.target.attributes)
-        | level
+        dict(cluster.attributes)
+        | dict(cluster.level)
         | dict(work.options)
         | {
             **vars(geometry),
@@ -248,7 +270,12 @@ def _planned(
         entry.name,
         entry.engine,
         coordinates,
-        target.realised,
+        cluster.realised,
         target.reference,
         work.work,
     )
+
+
+def _level(axes_here: tuple[Axis, ...], levels: Mapping[str, Any]) -> dict[str, Any]:
+    """The levels of the cluster factors alone."""
+    return {axis.factor: levels[axis.factor] for axis in axes_here if axis.varies == "level"}

@@ -50,6 +50,7 @@ class Attachment:
     geometry: Geometry  # the largest of the plot: the size of its session
     jobs: Sequence[Job]
     room_options: Mapping[str, Any] = field(default_factory=dict)
+    draw: str = ""  # what random choices of this block are made of
     bed: BedPlan | None = None  # the backend then works on a test bed that is brought up first
 
 
@@ -162,7 +163,8 @@ class Conductor:
     def _room(self, attachment: Attachment) -> Room:
         state = self.store.directory / "state" / attachment.target
         state.mkdir(parents=True, exist_ok=True)
-        return Room(attachment.target, state, self._journal(), self.tag, attachment.room_options)
+        options, draw = attachment.room_options, attachment.draw
+        return Room(attachment.target, state, self._journal(), self.tag, options, draw)
 
     def _journal(self) -> Journal:
         return Journal(self.journals / f"{platform.node()}.jsonl")

@@ -92,6 +92,7 @@ class Exclusions:
             known |= entry.workload.Options.model_fields.keys()
         for target in self.members.targets:
             known |= {*target.target.attributes, *target.level_factors}
+            known |= target.told_names(self.settings.campaign.factors)
         for index, item in enumerate(self.settings.campaign.exclude):
             for key in item:
                 if key not in known:

@@ -24,7 +24,7 @@ from fsmatrix.suite.keeper import Summary
 from fsmatrix.suite.launchers.base import Launcher, LauncherError
 from fsmatrix.suite.order import Plot
 from fsmatrix.suite.plan import Plan, Request, build_plan
-from fsmatrix.suite.problems import Origin, refuse
+from fsmatrix.suite.problems import CampaignError, Origin, refuse
 from fsmatrix.suite.registry import LAUNCHERS
 from fsmatrix.suite.session.client import StopFlag
 from fsmatrix.suite.settings import Source
@@ -91,6 +91,12 @@ def stored_plan(out: Path, request: Request) -> Plan:
 
 def execute(plan: Plan, out: Path, options: Options, tell: Listener) -> Summary:
     """Run a plan (one shard of it) into its store; CampaignError or ResultError if refused."""
+    if plan.agreements:
+        tree = plan.settings.tree
+        raise CampaignError(
+            tree.problem(("targets", names[0], "options"), f"(of {', '.join(names)}) {text}")
+            for text, names in plan.agreements.items()
+        )
     launcher = choose_launcher(plan)
     store = open_store(plan, out, options.resume)
     k, n = plan.request.shard
@@ -106,6 +112,18 @@ def execute(plan: Plan, out: Path, options: Options, tell: Listener) -> Summary:
         )
         conductor.recover()
         return conductor.run(attachments(plan, store, stop, tell))
+
+
+def rehearse(plan: Plan) -> Iterator[tuple[Plot, list[str]]]:
+    """What a run would tell clusters for each attachment, in order; nothing is done.
+
+    Names that a run makes hold its tag and random digits; here they say dry-run.
+    """
+    for plot in plan.plots():
+        member = plan.target(plot.target)
+        if member.bed is None:
+            commands = member.backend(member.options).commands(plot.level, plan.draw(plot.block))
+            yield plot, commands
 
 
 def settings_of(plan: Plan, out: Path) -> Settings:
@@ -169,6 +187,7 @@ def attachments(plan: Plan, store: Store, stop: StopFlag, tell: Listener) -> Ite
             geometry=plot.geometry,
             jobs=jobs,
             room_options={"device_state": plot.key.device_state},
+            draw=plan.draw(plot.block),
             bed=member.bed,
         )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fsmatrix.backends.drivers import Driver
-from fsmatrix.backends.errors import BackendError
+from fsmatrix.results.case import canonical_json
 from fsmatrix.suite.cases import Planned
 from fsmatrix.suite.engines.base import EngineError
 from fsmatrix.suite.engines.find import Engines
@@ -78,6 +78,7 @@ class Judge:
         self.targets = {target.name: target for target in members.targets}
         self.entries = {entry.name: entry for entry in members.entries}
         self.engines = Engines(settings.campaign.engines, registries.engines) if here else None
+        self.levels: dict[tuple[str, str], str] = {}
         self.refusals = {
             target.name: target.refusal() if here else "" for target in members.targets
         }
@@ -87,7 +88,7 @@ class Judge:
         target, entry = self.targets[planned.case.target], self.entries[planned.entry]
         if self.refusals[target.name]:
             yield f"target {target.name}: {self.refusals[target.name]}"
-        yield from _level(planned, target)
+        yield from self._level(planned, target)
         yield from _access(entry, target)
         yield from _states(planned, target)
         if entry.engine == "player":
@@ -98,6 +99,16 @@ class Judge:
             refusal = planned.work.refusal(planned.case)
             if refusal:
                 yield refusal
+
+    def _level(self, planned: Planned, target: TargetMember) -> Iterator[str]:
+        """A level that cannot be made; what is true of a level is asked once."""
+        if target.bed is None and self.engines is None:
+            return  # to be asked where it will run
+        key = (target.name, canonical_json(planned.case.level))
+        if key not in self.levels:
+            self.levels[key] = target.level_refusal(planned.case.level)
+        if self.levels[key]:
+            yield f"target {target.name}: {self.levels[key]}"
 
     def _engine(self, planned: Planned, entry: EntryMember, target: TargetMember) -> Iterator[str]:
         if self.engines is None or planned.work is None:
@@ -171,15 +182,6 @@ def footprint(planned: Planned) -> Footprint:
     if planned.work is None:
         return Footprint(0, 0, 0)
     return planned.work.footprint(planned.case)
-
-
-def _level(planned: Planned, target: TargetMember) -> Iterator[str]:
-    """A test bed that cannot be as this level wants it."""
-    if target.bed is not None:
-        try:
-            target.bed.at(planned.case.level)
-        except BackendError as error:
-            yield f"target {target.name}: {error}"
 
 
 def _access(entry: EntryMember, target: TargetMember) -> Iterator[str]:

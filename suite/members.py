@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from fsmatrix.backends.base import Backend, BackendOptions
+from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.testbed.options import BedOptions
 from fsmatrix.results.registry import UnknownName
 from fsmatrix.suite import beds
-from fsmatrix.suite.beds import FACTORS, BedPlan, placeholders
+from fsmatrix.suite.beds import FACTORS, BedPlan, assumed, placeholders
 from fsmatrix.suite.campaign import Target, WorkloadEntry
 from fsmatrix.suite.campaign_check import validate
 from fsmatrix.suite.engines.find import Engines
@@ -39,12 +42,27 @@ class TargetMember:
     @property
     def level_factors(self) -> frozenset[str]:
         """Cluster factors that it can realise."""
-        return self.backend.level_factors | (FACTORS.keys() if self.bed else frozenset())
+        own = self.backend(self.options).level_factors
+        return own | (FACTORS.keys() if self.bed else frozenset())
 
-    @property
-    def realised(self) -> dict[str, str]:
-        """Coordinate -> hardware or emulated, as declared; on a bed the cluster is emulated."""
-        return {**dict.fromkeys(FACTORS if self.bed else (), "emulated"), **self.target.realised}
+    def told(self, level: Mapping[str, Any]) -> dict[str, Any]:
+        """Coordinates of the cluster that the backend's options and the bed tell.
+
+        BackendError if no bed can be at that level.
+        """
+        own = dict(self.backend(self.options).attributes())
+        return own | (self.bed.attributes(level) if self.bed else {})
+
+    def attributes(self, level: Mapping[str, Any]) -> dict[str, Any]:
+        """Coordinates of the cluster: what was declared, and `told`.  BackendError as `told`."""
+        return {**self.target.attributes, **self.told(level)}
+
+    def realised(self, level: Mapping[str, Any]) -> dict[str, str]:
+        """Coordinate -> hardware or emulated, as declared; on a bed the cluster is emulated.
+
+        BackendError as `told`.
+        """
+        return {**self.target.realised, **(self.bed.realised(level) if self.bed else {})}
 
     @property
     def reference(self) -> bool:
@@ -54,6 +72,28 @@ class TargetMember:
     def refusal(self) -> str:
         """Why it cannot work on this machine (empty: it can)."""
         return beds.refusal() if self.bed else self.backend(self.options).refusal()
+
+    def told_names(self, factors: Mapping[str, Sequence[Any]]) -> set[str]:
+        """Coordinates of the cluster that bed or backend tell at any level."""
+        names: set[str] = set()
+        for level in _levels(self, factors):
+            with suppress(BackendError):  # no such bed: the matrix says so
+                names |= self.told(level).keys()
+        return names
+
+    def level_refusal(self, level: Mapping[str, Any]) -> str:
+        """Why a level cannot be made (empty: it can)."""
+        if self.bed is None:
+            return self.backend(self.options).level_refusal(level)
+        try:
+            self.bed.at(level)
+        except BackendError as error:
+            return str(error)
+        return ""
+
+    def agreement(self) -> str:
+        """What the user must still agree to before it is used (empty: nothing)."""
+        return "" if self.bed else self.backend(self.options).agreement()
 
     def active(self, root: bool) -> bool:
         """Whether `when` lets it take part."""
@@ -132,11 +172,11 @@ def _target(
     if backend is None:
         return None
     bed = None
-    known: dict[str, str] = {}
+    known: dict[str, Any] = {}
     if target.testbed is not None:
         bed, wrong = _bed(settings, backend, target, where)
         problems += wrong
-        known = placeholders(backend)
+        known = placeholders(backend) | assumed(backend)
     options, wrong = validate(
         backend.Options, known | target.options, settings.tree, (*where, "options")
     )
@@ -144,11 +184,43 @@ def _target(
     if options is None:
         return None
     member = TargetMember(name, target, backend, options, bed)
-    names = {*target.attributes, *member.level_factors}
-    for key in target.realised.keys() - names:
-        message = f"{key!r} is no attribute of this target{did_you_mean(key, names)}"
-        problems.append(settings.tree.problem((*where, "realised", key), message))
+    problems += _declared_problems(settings, member, where)
     return member
+
+
+def _declared_problems(
+    settings: Settings, member: TargetMember, where: KeyPath
+) -> Iterator[Problem]:
+    """Declared facts that bed or backend tell otherwise at a level, or that name nothing."""
+    declared, factors = member.target, settings.campaign.factors
+    names = {*declared.attributes, *member.level_factors}
+    wrong: dict[KeyPath, str] = {}
+    for level in _levels(member, factors):
+        try:
+            told, made = member.told(level), member.realised(level)
+        except BackendError:
+            continue  # no such bed: the matrix says so, with the reason
+        names |= told.keys()
+        source = "the test bed" if member.bed else f"backend {declared.backend}"
+        for section, said, real in (
+            ("attributes", declared.attributes, told),
+            ("realised", declared.realised, made),
+        ):
+            for key in said.keys() & real.keys():
+                if said[key] != real[key]:
+                    wrong[(*where, section, key)] = f"{source} says {real[key]}: leave it out"
+    for key in declared.realised.keys() - names:
+        hint = did_you_mean(key, names)
+        wrong[(*where, "realised", key)] = f"{key!r} is no attribute of this target{hint}"
+    for path, message in wrong.items():
+        yield settings.tree.problem(path, message)
+
+
+def _levels(member: TargetMember, factors: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    """Combinations of the cluster factors' levels that this target gets."""
+    axes = {name: factors[name] for name in sorted(member.level_factors & factors.keys())}
+    for picks in itertools.product(*axes.values()):
+        yield dict(zip(axes, picks, strict=True))
 
 
 def _bed(
@@ -157,7 +229,7 @@ def _bed(
     path: KeyPath = (*where, "testbed")
     if not backend.bed_options:
         return None, [settings.tree.problem(path, f"{target.backend} has no test bed")]
-    clash = sorted(backend.bed_options.keys() & target.options.keys())
+    clash = sorted((backend.bed_options.keys() | {"levels"}) & target.options.keys())
     if clash:
         message = f"options.{clash[0]} comes from the test bed: leave it out"
         return None, [settings.tree.problem(path, message)]
@@ -208,7 +280,7 @@ def _attribute_problems(
     options = {key: entry.name for entry in entries for key in entry.workload.Options.model_fields}
     for member in targets:
         for key in member.target.attributes:
-            path = ("targets", member.name, "attributes", key)
+            path: KeyPath = ("targets", member.name, "attributes", key)
             if key in COORDINATES:
                 message = f"{key!r} is the name of another coordinate; call it differently"
             elif key in options:

@@ -61,11 +61,16 @@ class Plan:
     comparisons: int  # tests of the planned family
     deciding: int  # fewest independent values at which they can decide anything
     warnings: tuple[str, ...]
+    agreements: Mapping[str, Sequence[str]]  # what must be agreed to first -> targets
 
     def plots(self) -> Iterator[order.Plot]:
         """The whole plots in the order of execution."""
         campaign = self.settings.campaign
         return order.plots(self.groups, campaign.repetitions, campaign.order.block, self.order_seed)
+
+    def draw(self, block: int) -> str:
+        """What the random choices of a block are made of, such as the hosts of its levels."""
+        return f"{self.order_seed}/{block}"
 
     def target(self, name: str) -> TargetMember:
         """A target with its backend's class and options; KeyError if there is none."""
@@ -149,6 +154,7 @@ def build_plan(
     if problems:
         raise CampaignError(problems)
     tests = comparisons(chosen)
+    agreements = _agreements(active) if here else {}
     return Plan(
         settings=settings,
         members=active,
@@ -163,7 +169,11 @@ def build_plan(
         excluded=cases.excluded,
         comparisons=tests,
         deciding=deciding(tests),
-        warnings=tuple(_warnings(settings, everybody, root, judged, tests)),
+        warnings=(
+            *_warnings(settings, everybody, root, judged, tests),
+            *(f"{', '.join(names)}: {text}" for text, names in agreements.items()),
+        ),
+        agreements=agreements,
     )
 
 
@@ -224,6 +234,14 @@ def _room(active: Members) -> dict[str, Space]:
         for target in active.targets
         if target.bed is None  # of a bed that is not up nothing can be asked
     }
+
+
+def _agreements(active: Members) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for target in active.targets:
+        if text := target.agreement():
+            found.setdefault(text, []).append(target.name)
+    return found
 
 
 def _warnings(

@@ -16,7 +16,7 @@ from fsmatrix.suite.assemble import Gathered
 from fsmatrix.suite.job import Job, Settings, now
 from fsmatrix.suite.outputs import RunFailed
 from fsmatrix.suite.session.client import Interrupted, Session
-from fsmatrix.suite.session.death import DeadlinePassed, NodeError, SessionError
+from fsmatrix.suite.session.death import DeadlinePassed, NodeError, SessionDied, SessionError
 from fsmatrix.suite.session.programs import GRACE
 from fsmatrix.suite.session.programs import run as run_program
 from fsmatrix.suite.surroundings import REST_SECONDS, Surroundings, left
@@ -66,7 +66,7 @@ class Runner:
         except SessionError as problem:
             broken = problem
             status = "timeout" if isinstance(problem, DeadlinePassed) else "failed"
-            error, failure = str(problem), problem.facts
+            error, failure = str(problem) + _storage_said(gathered), problem.facts
         if status != "ok" and gathered.phases:  # the session's own ones before the failure
             parsed = job.workload.parse(job.case, gathered.outputs)
         elif parsed.failure:
@@ -119,13 +119,24 @@ class Runner:
                     self.around.cache(job, step, deadline, gathered)
                 if step.role == "timed":
                     self.quiet()
-                gathered.outputs += self._step(job, step, root, deadline, gathered)
-                if step.role == "timed":
+                    with self.around.health_watched(step, gathered):
+                        gathered.outputs += self._step(job, step, root, deadline, gathered)
                     self.around.look_at_health(step, gathered)
-        except (RunFailed, NodeError):
-            self.around.remove_run(job)
+                else:
+                    gathered.outputs += self._step(job, step, root, deadline, gathered)
+        except (RunFailed, NodeError) as reason:
+            self._clear_away(job, reason, gathered)
             raise
         self.around.remove_run(job)
+
+    def _clear_away(self, job: Job, reason: RunFailed | NodeError, gathered: Gathered) -> None:
+        """Remove the place of a run that failed; what fails now never hides the reason."""
+        try:
+            self.around.remove_run(job)
+        except NodeError as problem:  # the rest goes with the attachment
+            gathered.evidence["not_removed"] = str(problem)
+        except SessionError as problem:
+            raise SessionDied(f"{reason}; then, removing: {problem}", **reason.facts) from reason
 
     def _step(
         self,
@@ -247,3 +258,9 @@ class Runner:
             gathered.spent("program", window)
         outputs.check(job.workload, step, answers, found)
         return found
+
+
+def _storage_said(gathered: Gathered) -> str:
+    """What was wrong with the storage, for the reason of a run whose session did not answer."""
+    said = [text for found in gathered.evidence.get("health", {}).values() for text in found]
+    return f"; the storage said: {'; '.join(dict.fromkeys(said[:3]))}" if said else ""

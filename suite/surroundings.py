@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,8 @@ from fsmatrix.suite.session.client import Session
 from fsmatrix.suite.workloads.base import Step
 
 HEALTH_SECONDS = 30.0
+WATCH_SECONDS = 3.0  # between two looks at the storage's health while a step runs
+FIRST_LOOK, LAST_LOOK = 2.0, 12.0  # seconds at most before and after the step
 REST_SECONDS = 5.0  # for what follows a run's own time: removal, answers
 
 
@@ -79,9 +84,34 @@ class Surroundings:
         answers = self.session.call(
             "health", self.access.to_json(), self.journal, HEALTH_SECONDS, only_first=True
         )
-        before = gathered.evidence.get("health", {}).get(step.name, [])
         found = [sentence for answer in answers for sentence in answer["value"]]
-        gathered.put("health", step.name, list(dict.fromkeys([*before, *found])))
+        self._unwell(step, found, gathered)
+
+    @staticmethod
+    def _unwell(step: Step, found: Iterable[str], gathered: Gathered) -> None:
+        before = gathered.evidence.get("health", {}).get(step.name, [])
+        gathered.put("health", step.name, united([*before, *found]))
+
+    @contextmanager
+    def health_watched(self, step: Step, gathered: Gathered) -> Iterator[None]:
+        """Look at the health just before the step, while it runs and just after it.
+
+        The conductor looks, over a connection of its own: no measured process takes part.
+        """
+        make = getattr(self.backend, "health_watch", None)
+        asked = make(self.access) if make is not None else None
+        if asked is None:
+            yield
+            return
+        watch = HealthWatch(asked)
+        try:
+            yield
+        finally:
+            found = watch.stop(0.0 if self.session.stop.at_once else LAST_LOOK)
+            self._unwell(step, found, gathered)
+            before = gathered.evidence.get("health_watch", {}).get(step.name, {"looks": 0})
+            told = {"looks": before["looks"] + watch.looks, "interval": WATCH_SECONDS}
+            gathered.put("health_watch", step.name, told)
 
     def settle(self, step: Step, deadline: float, gathered: Gathered) -> None:
         """Wait, bounded, until every kernel is quiet."""
@@ -136,6 +166,62 @@ class Surroundings:
         command = {"do": "watch", "to": to, "begin": begin, "access": access}
         answers = self.session.checked(self.session.request(command, REST_SECONDS), "sampling")
         return [answer for answer in answers if "kernel" in answer]
+
+
+class HealthWatch:
+    """Looks in a thread of its own: when it is made, every WATCH_SECONDS, and at `stop`."""
+
+    def __init__(self, asked: Any) -> None:
+        """`asked`: with `look() -> sentences` and `close()`, used by this thread only.
+
+        Returns after the first look, or after FIRST_LOOK seconds if it hangs.
+        """
+        self._asked = asked
+        self._begun, self._over = threading.Event(), threading.Event()
+        self._found: list[str] = []
+        self._failure: Exception | None = None
+        self.looks = 0
+        self._thread = threading.Thread(target=self._run, name="health", daemon=True)
+        self._thread.start()
+        self._begun.wait(FIRST_LOOK)
+
+    def _run(self) -> None:
+        try:
+            self._look()
+            self._begun.set()
+            while not self._over.wait(WATCH_SECONDS):
+                self._look()
+            self._look()
+        except Exception as error:  # noqa: BLE001  raised again by `stop`
+            self._failure = error
+        finally:
+            self._begun.set()
+            self._asked.close()
+
+    def _look(self) -> None:
+        self._found = united([*self._found, *self._asked.look()])
+        self.looks += 1
+
+    def stop(self, patience: float) -> list[str]:
+        """Look once more and end; the sentences of all looks.
+
+        What has no answer within `patience` seconds is said; the thread is left behind and ends
+        with the call that hangs.
+        """
+        self._over.set()
+        self._thread.join(patience)
+        if self._failure is not None:
+            raise self._failure
+        if self._thread.is_alive():
+            late = f"the storage's health is not known: no answer within {patience:g} s"
+            return [*self._found, late]
+        return self._found
+
+
+def united(sentences: Iterable[str]) -> list[str]:
+    """Of sentences that differ in numbers only (how much is left to recover), the last."""
+    number = r"(?<![\w.])\d+(\.\d+)?(?!\w)"  # not a part of a name such as osd.0
+    return list({re.sub(number, "#", text): text for text in sentences}.values())
 
 
 def left(deadline: float) -> float:

@@ -7,6 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# No verdict depends on an absolute time: a machine may be slow or busy.
+settings.register_profile("fsmatrix", deadline=None)
+settings.load_profile("fsmatrix")
 
 # A part that no package registry has may be missing in CI; such a skip's reason begins so.
 NOT_TO_BE_HAD = "not in any registry"

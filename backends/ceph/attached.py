@@ -18,8 +18,10 @@ from typing import Any, ClassVar
 from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends import mounting, provenance, tree
 from fsmatrix.backends.access import Access, PathAccess
-from fsmatrix.backends.base import Backend, CacheMethod, Evidence, Settled
+from fsmatrix.backends.base import CacheMethod, Evidence, Settled
 from fsmatrix.backends.ceph import caches, clients, health, network, settle
+from fsmatrix.backends.ceph.health import Watch
+from fsmatrix.backends.ceph.levelled import Levelled
 from fsmatrix.backends.ceph.login import Login
 from fsmatrix.backends.ceph.sessions import farewell
 from fsmatrix.backends.ceph.trees import Tree
@@ -32,7 +34,7 @@ from fsmatrix.backends.system.mounts import Mount, mount_of, mounted_at, users_o
 ENTRY = "cephfs-mount"  # kind of journal entry
 
 
-class Attached(Backend):
+class Attached(Levelled):
     """The node-side half of cephfs-fuse and cephfs-kernel."""
 
     access_type = PathAccess
@@ -217,7 +219,9 @@ class Attached(Backend):
     def counters(cls, access: Access) -> dict[str, float]:
         """Network bytes, where they are all seen.  The pools' own counters lag by seconds."""
         addresses = access.details["osd_addresses"]
-        return network.counters(addresses) if addresses else provenance.network_counters()
+        if not addresses:
+            return provenance.network_counters()
+        return network.counters(addresses, Login.of(access.details))
 
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
@@ -242,6 +246,12 @@ class Attached(Backend):
             found = [f"{path} has become read-only"]
         cluster = health.health(Login.of(details)) if details["fsid"] else []
         return [text for text in found if text] + cluster
+
+    @classmethod
+    def health_watch(cls, access: Access) -> Watch | None:
+        """What the conductor asks while a step runs; None if the cluster cannot be reached."""
+        details = access.details
+        return Watch(Login.of(details)) if details["fsid"] else None
 
 
 def _require_marker(folder: Path, details: Mapping[str, Any]) -> None:

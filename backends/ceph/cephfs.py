@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from fsmatrix.backends.ceph import capi
 from fsmatrix.backends.ceph.errors import CephError
-from fsmatrix.backends.ceph.login import Login
+from fsmatrix.backends.ceph.login import NO_WAIT, Login
 
 NAME_OFFSET = 19  # of d_name in struct dirent (64 bits): ino 8, off 8, reclen 2, type 1
 TYPE_OFFSET = 18
@@ -78,7 +78,7 @@ class Cephfs:
             f"read the Ceph configuration in {where}",
             library.ceph_conf_read_file(self._mount, conf),
         )
-        values = capi.client_options(timeout, login.keyring, options or {})
+        values = capi.client_options(timeout, login.keyring, {**NO_WAIT, **(options or {})})
         for name, value in values.items():
             self._check(
                 f"set the Ceph option {name}={value}",

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from fsmatrix.backends.ceph.login import TIMEOUT, Login
+from fsmatrix.backends.ceph.login import NO_WAIT, TIMEOUT, Login
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.system import libc, mounts, tools
 
@@ -57,6 +57,7 @@ def fuse_argv(
         "admin_socket": "",
         **({"client_fs": filesystem} if filesystem else {}),
         "client_mountpoint": root,
+        **NO_WAIT,
         **options,
     }
     return [

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from fsmatrix.backends.ceph import placement
 from fsmatrix.backends.ceph.librados import CephError, Cluster
 from fsmatrix.backends.errors import BackendError
 
@@ -84,6 +85,7 @@ def pool_facts(cluster: Cluster, tested: set[str]) -> dict[str, dict[str, Any]]:
             facts["erasure_code_profile"] = _profile(cluster, profile)
         if name in tested:
             facts["crush_steps"] = rule.get("steps", [])
+            facts["placement"] = told(lambda name=name: placement.where(cluster, name))  # type: ignore[misc]
         found[name] = facts
     return found
 

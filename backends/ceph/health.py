@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fsmatrix.backends.ceph.librados import Cluster
 from fsmatrix.backends.ceph.login import Login
 from fsmatrix.backends.errors import BackendError
 
@@ -57,15 +58,72 @@ def _groups(pgmap: Mapping[str, Any]) -> list[str]:
     return found
 
 
+def restarts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Sentences about daemons that went down or came up between two answers to `ceph status`."""
+    found = []
+    osds, up = after["osdmap"], "osd_up_since"  # when the number of OSDs that are up changed
+    if osds.get(up) != before["osdmap"].get(up):
+        found.append(
+            f"OSDs went down or came up: {osds['num_up_osds']} of {osds['num_osds']} are up"
+        )
+    new = _mdss(after)
+    found += [
+        f"the MDS of rank {rank} of file system {filesystem} was restarted or replaced"
+        for (filesystem, rank), gid in sorted(_mdss(before).items())
+        if new.get((filesystem, rank)) != gid
+    ]
+    return found
+
+
+def _mdss(status: Mapping[str, Any]) -> dict[tuple[int, int], int]:
+    """(file system, rank) -> id of the MDS instance that has it."""
+    ranks = status["fsmap"].get("by_rank", [])
+    return {(int(r["filesystem_id"]), int(r["rank"])): int(r["gid"]) for r in ranks}
+
+
 def states(pgmap: Mapping[str, Any]) -> dict[str, int]:
     """State of placement groups -> how many."""
     return {str(s["state_name"]): int(s["count"]) for s in pgmap.get("pgs_by_state", [])}
 
 
+class Watch:
+    """Asks again and again over one connection; after a failure over a new one.
+
+    A daemon that was down between two looks only is known by what its restart changed.
+    """
+
+    def __init__(self, login: Login) -> None:
+        self._login = login
+        self._cluster: Cluster | None = None
+        self._before: Mapping[str, Any] | None = None  # status at the look before
+
+    def look(self) -> list[str]:
+        """What is wrong now, or was since the look before (empty: nothing).
+
+        That the cluster cannot be asked is an ailment too.
+        """
+        try:
+            if self._cluster is None:
+                self._cluster = self._login.connect()
+            status = self._cluster.mon("status")
+        except BackendError as error:
+            self.close()
+            return [f"the cluster's health is not known: {error}"]
+        found = ailments(status) + (restarts(self._before, status) if self._before else [])
+        self._before = status
+        return found
+
+    def close(self) -> None:
+        """End the connection; harmless if there is none."""
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            cluster.close()
+
+
 def health(login: Login) -> list[str]:
-    """What is wrong now (empty: nothing); that it cannot be asked is an ailment too."""
+    """One look, over a connection of its own."""
+    watch = Watch(login)
     try:
-        with login.connect() as cluster:
-            return ailments(cluster.mon("status"))
-    except BackendError as error:
-        return [f"the cluster's health is not known: {error}"]
+        return watch.look()
+    finally:
+        watch.close()

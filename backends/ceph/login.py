@@ -9,6 +9,9 @@ from typing import Any
 
 from fsmatrix.backends.ceph.librados import Cluster
 
+# A client of CephFS tests by a write whether it may write to a pool, and a write to a full pool
+# waits: without that test it can read and remove there, and a write is refused (ENOSPC).
+NO_WAIT = {"client_check_pool_perm": "false"}
 TIMEOUT = 8.0  # seconds for connecting and for each call: an error is told within 10
 
 

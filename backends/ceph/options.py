@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from pydantic import Field, field_validator, model_validator
 
 from fsmatrix.backends.base import BackendOptions
+from fsmatrix.backends.ceph.leveloptions import LevelOptions
 from fsmatrix.backends.ceph.login import Login
 from fsmatrix.backends.mounting import check_mount_options
 from fsmatrix.results.units import PositiveSize
 
+LAYOUT = "ceph.dir.layout"
 STRIPE_GRAIN = 65536  # bytes: CEPH_MIN_STRIPE_UNIT
 _FILE = re.compile(r"|(/|~/)[^\0\n,]*")
 _USER = r"^[A-Za-z0-9_][A-Za-z0-9._@-]*$"
@@ -36,6 +38,10 @@ class CephOptions(BackendOptions):
     drop_server_caches: bool = Field(
         False,
         description="cold also empties the caches of all OSDs and MDSs: never where others work",
+    )
+
+    levels: LevelOptions | None = Field(
+        None, description="how levels of storage_nodes and interface are made"
     )
 
     @field_validator("conf", "keyring")
@@ -81,8 +87,14 @@ class ClientOptions(CephOptions):
 class RadosOptions(ClientOptions):
     """Options of a RADOS pool, which exists."""
 
-    pool: str = Field(pattern=_POOL.removeprefix("^$|"), description="the pool, which exists")
+    pool: str = Field("", pattern=_POOL, description="the pool, which exists; not with levels")
     object_size: PositiveSize = Field(4 << 20, description="files are cut into objects of that")
+
+    @model_validator(mode="after")
+    def _one_pool(self) -> RadosOptions:
+        if bool(self.pool) == (self.levels is not None):
+            raise ValueError("say either pool or levels")
+        return self
 
 
 class CephfsOptions(CephOptions):
@@ -116,16 +128,23 @@ class CephfsOptions(CephOptions):
             raise ValueError("object_size must be a multiple of stripe_unit (default 64 KiB grain)")
         return self
 
+    @model_validator(mode="after")
+    def _one_data_pool(self) -> CephfsOptions:
+        if self.data_pool and self.levels is not None:
+            raise ValueError("data_pool: each of levels has a pool of its own")
+        return self
+
     @property
-    def layout(self) -> str:
-        """Value of the extended attribute ceph.dir.layout; empty: nothing is set."""
-        given = {
-            "stripe_unit": self.stripe_unit,
-            "stripe_count": self.stripe_count,
-            "object_size": self.object_size,
-            "pool": self.data_pool or None,
-        }
-        return " ".join(f"{name}={value}" for name, value in given.items() if value is not None)
+    def layout(self) -> dict[str, str]:
+        """Extended attributes of a directory: name -> value; empty: nothing is set.
+
+        The pool has one of its own: Ceph 16 reads no hyphens in what ceph.dir.layout says.
+        """
+        names = ("stripe_unit", "stripe_count", "object_size")
+        given = {name: getattr(self, name) for name in names}
+        shape = " ".join(f"{name}={value}" for name, value in given.items() if value is not None)
+        wanted = {LAYOUT: shape, f"{LAYOUT}.pool": self.data_pool}
+        return {name: value for name, value in wanted.items() if value}
 
 
 class LibcephfsOptions(CephfsOptions, ClientOptions):

@@ -29,15 +29,23 @@ def refusal(options: CephfsOptions) -> str:
 
 def _unfit(cluster: Cluster, options: CephfsOptions) -> str:
     found = facts.filesystem_of(cluster, options.filesystem)
-    pools = [str(name) for name in found["data_pools"]]
-    if options.data_pool and options.data_pool not in pools:
-        return (
-            f"pool {options.data_pool} is no data pool of file system {found['name']} (it has: "
-            f"{', '.join(pools)}): ceph fs add_data_pool {found['name']} {options.data_pool}"
-        )
+    if options.data_pool and (reason := unfit(cluster, options.filesystem, options.data_pool)):
+        return reason
     if not facts.active_mdss(cluster, str(found["name"])):
         return f"file system {found['name']} has no active MDS"
     return ""
+
+
+def unfit(cluster: Cluster, filesystem: str, pool: str) -> str:
+    """Why a pool cannot hold files of a file system (empty: it can)."""
+    found = facts.filesystem_of(cluster, filesystem)
+    pools = [str(name) for name in found["data_pools"]]
+    if pool in pools:
+        return ""
+    return (
+        f"pool {pool} is no data pool of file system {found['name']} (it has: "
+        f"{', '.join(pools)}): ceph fs add_data_pool {found['name']} {pool}"
+    )
 
 
 def make(options: CephfsOptions, room: Room) -> Tree:

@@ -69,10 +69,13 @@ class Tree:
         names = ("filesystem", "directory", "name", "tag")
         return cls(Login.of(facts), *(str(facts[name]) for name in names))
 
-    def make(self, layout: str = "") -> None:
-        """Make it, with `data` in it; NothingDone with EEXIST if the name is taken."""
+    def make(self, layout: Mapping[str, str]) -> None:
+        """Make it, with `data` in it, which gets the extended attributes `layout`.
+
+        NothingDone with EEXIST if the name is taken.
+        """
         try:
-            self._ask("make", layout=layout)
+            self._ask("make", layout=dict(layout))
         except CephError as error:
             if layout and error.errno in (errno.EACCES, errno.EPERM):
                 raise CephError(

@@ -70,8 +70,8 @@ def make(request: Request) -> None:
         marker = json.dumps({"tag": request["tag"], "made_by": "fsmatrix"})
         mount.write_new(f"{name}/{MARKER}", marker.encode())
         mount.mkdir(f"{name}/{DATA}", 0o777)
-        if request["layout"]:
-            mount.set_attribute(f"{name}/{DATA}", LAYOUT, request["layout"])
+        for attribute, value in request["layout"].items():
+            mount.set_attribute(f"{name}/{DATA}", attribute, value)
 
 
 def tag(request: Request) -> str | None:

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,8 @@
 #define MOST_OBJECT_SIZE (1ull << 30)
 #define MOST_PARTS 4096u
 #define TIMEOUT "10" /* seconds; Ceph's own is 300 */
+#define LEAST_KEPT (128u << 10) /* from here on malloc takes memory from the kernel each time */
+#define MOST_KEPT (512u << 20)  /* bytes that malloc may keep for later */
 
 struct fsm_rados_calls fsm_rados_calls;
 
@@ -120,6 +123,22 @@ static int join(struct rados *rados, const struct fsm_config *config)
     return 0;
 }
 
+/* librados copies what is written into memory that it takes for each operation and frees after
+ * it.  Have malloc keep that, or the kernel clears new pages for every large write.  This is a
+ * setting of the process and stays; what is kept is given back when the driver disconnects. */
+static void keep_memory(const struct fsm_config *config)
+{
+#ifdef __GLIBC__
+    const uint64_t most = 2 * (uint64_t)config->threads * config->depth * config->max_op_bytes;
+    if (config->max_op_bytes < LEAST_KEPT)
+        return;
+    mallopt(M_MMAP_THRESHOLD, (int)(config->max_op_bytes + LEAST_KEPT));
+    mallopt(M_TRIM_THRESHOLD, (int)(most < MOST_KEPT ? most : MOST_KEPT));
+#else
+    (void)config;
+#endif
+}
+
 int fsm_rados_connect(const struct fsm_config *config, void **connection)
 {
     struct rados *rados = *connection = calloc(1, sizeof *rados);
@@ -132,6 +151,8 @@ int fsm_rados_connect(const struct fsm_config *config, void **connection)
     int error = read_root(rados, config);
     if (!error)
         error = load();
+    if (!error)
+        keep_memory(config);
     return error ? error : join(rados, config);
 }
 
@@ -150,6 +171,9 @@ void fsm_rados_disconnect(void *connection)
     struct rados *rados = connection;
     if (rados->cluster)
         CALLS.shutdown(rados->cluster);
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
     for (struct rados_lane *lane = rados->lanes, *next; lane; lane = next) {
         next = lane->next;
         free_lane(lane);

@@ -16,6 +16,7 @@ from typing import Any
 
 from fsmatrix.backends.ceph.errors import CephError
 from fsmatrix.backends.ceph.librados import Cluster
+from fsmatrix.backends.ceph.placement import at_once, wait_for_stats
 from fsmatrix.backends.journal import Entry
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.testbed import cephconf, cgroups, daemons, drives, health, network, pools
@@ -163,7 +164,7 @@ class Making:
             if int(given["osdid"]) != osd:
                 raise CephError(f"OSD {osd} got another number: {given}")
         ids = [str(osd) for osd in range(options.osds)]
-        pools.at_once(
+        at_once(
             lambda osd: cluster.mon(
                 "osd crush create-or-move", id=osd, weight=1.0,
                 args=[f"host=node{options.node_of(osd)}", "root=default"],
@@ -197,7 +198,7 @@ class Making:
         )
         with self.steps.waiting():
             deadline = time.monotonic() + CLEAN_WITHIN
-            pools.wait_for_stats(cluster, self.options.osds, deadline)
+            wait_for_stats(cluster, range(self.options.osds), deadline)
         self._until(
             "all placement groups are active+clean", lambda: health.all_clean(cluster), cluster
         )

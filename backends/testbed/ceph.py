@@ -36,6 +36,7 @@ from typing import Any, Self
 
 from fsmatrix.backends.ceph.errors import CephError
 from fsmatrix.backends.ceph.librados import Cluster
+from fsmatrix.backends.ceph.placement import wait_for_stats
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.testbed import bringup, cgroups, daemons, health, pools, teardown
@@ -146,7 +147,7 @@ class Bed:
                 up_now = int(cluster.mon("osd stat")["num_up_osds"])
                 raised = health.checks(cluster)
                 if up_now == self.options.osds and not raised and health.serving(cluster):
-                    pools.wait_for_stats(cluster, self.options.osds, deadline)
+                    wait_for_stats(cluster, range(self.options.osds), deadline)
                     if health.all_clean(cluster):
                         return
                 reason = f"{up_now} of {self.options.osds} OSDs up; {'; '.join(raised.values())}"

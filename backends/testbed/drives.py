@@ -46,6 +46,7 @@ def make(home: Home, options: BedOptions, bed: str, found: cgroups.Controller) -
     made = []
     for osd in range(options.osds):
         device, direct = _device(home.folder / f"image.{osd}", options.osd_size, journal)
+        _as_flash(device)
         status = Path(device).stat()
         number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
         name = f"fsmatrix-{bed}-osd{osd}"
@@ -54,6 +55,15 @@ def make(home: Home, options: BedOptions, bed: str, found: cgroups.Controller) -
         cgroups.limit(folder, number, limits)
         made.append(Emulated(device, number, folder, direct))
     return made
+
+
+def _as_flash(device: str) -> None:
+    """Tell the kernel, and so Ceph, that it is no rotating disk.
+
+    A loop device takes over what its image lies on, anew whenever it is attached.  On a rotating
+    one BlueStore writes what is below 64 KiB twice, and the OSD has fewer shards.
+    """
+    Path(f"/sys/block/{Path(device).name}/queue/rotational").write_text("0")
 
 
 def _device(path: Path, size: int, journal: Journal) -> tuple[str, bool]:

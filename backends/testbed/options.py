@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from fsmatrix.backends.ceph.redundancy import Redundancy, parse_redundancy, placement_refusal
 from fsmatrix.results.units import PositiveSize
 
 GIB = 1 << 30
 SMALLEST_OSD = GIB  # bytes; BlueStore's own needs leave little of less
-PGS_PER_OSD = 100  # so that chance does not decide how full an OSD is
 BITS = {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
 STUDY_OSDS = {"sata": 6, "pcie": 3}  # per node, in the SSD study
 
@@ -36,37 +36,6 @@ DRIVES = {
     "sata": Drive("Intel 5400s 240 GB, SATA 3.0", 560e6, 480e6, 74e3, 85e3),
     "pcie": Drive("Shannon Direct-IO G3i 1.6 TB, PCIe 2.0", 2600e6, 1600e6, 590e3, 480e3),
 }
-
-
-@dataclass(frozen=True)
-class Redundancy:
-    """Copies (`k` = 0: replicated, `size` of them) or an erasure code k+m."""
-
-    size: int  # failure domains that a placement group needs
-    k: int = 0
-    m: int = 0
-
-    @property
-    def erasure_coded(self) -> bool:
-        """Whether data is coded rather than copied."""
-        return self.k > 0
-
-    @property
-    def copies(self) -> int:
-        """Copies of what must be replicated anyway (metadata): bears as many losses as data."""
-        return self.m + 1 if self.k else self.size
-
-
-def parse_redundancy(text: str) -> Redundancy:
-    """Of "size=3" or "ec=2+1"; ValueError for anything else."""
-    if match := re.fullmatch(r"size=([1-9][0-9]?)", text):
-        return Redundancy(int(match[1]))
-    if match := re.fullmatch(r"ec=([1-9][0-9]?)\+([1-9][0-9]?)", text):
-        k, m = int(match[1]), int(match[2])
-        if k < 2:
-            raise ValueError(f"redundancy {text!r}: an erasure code needs k >= 2")
-        return Redundancy(k + m, k, m)
-    raise ValueError(f"redundancy {text!r}: write size=1, size=3 or ec=2+1")
 
 
 def parse_rate(text: str) -> int:
@@ -163,8 +132,7 @@ class BedOptions(BaseModel):
         """pg_num of a data pool: a power of two, so that all groups are of one size."""
         if self.pg_num is not None:
             return self.pg_num
-        wanted = PGS_PER_OSD * self.osds / self.copies.size
-        return 1 << max(0, (int(wanted - 1e-9)).bit_length())
+        return self.copies.placement_groups(self.osds)
 
     def node_of(self, osd: int) -> int:
         """Node 1, 2... that holds OSD 0, 1..."""
@@ -172,14 +140,8 @@ class BedOptions(BaseModel):
 
     def refusal(self) -> str:
         """Why this bed cannot be (empty: it can)."""
-        places = self.nodes if self.failure_domain == "host" else self.osds
-        if self.copies.size > places:
-            what = "hosts" if self.failure_domain == "host" else "OSDs"
-            return (
-                f"redundancy {self.redundancy} with failure domain {self.failure_domain} needs "
-                f"{self.copies.size} {what}, and there are {places}: data could never be placed. "
-                "Take more nodes, another redundancy, or failure domain osd"
-            )
+        if reason := placement_refusal(self.redundancy, self.failure_domain, self.nodes, self.osds):
+            return reason
         if self.osds_per_node == "study" and self.interface == "none":
             return "osds_per_node: study says how many drives of an interface: choose sata or pcie"
         if self.address and self.bits_per_second:

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-import re
-import shlex
-import time
-from collections import Counter
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
 from fsmatrix.backends.ceph import capi
+from fsmatrix.backends.ceph import placement as even
 from fsmatrix.backends.ceph.errors import CephError
 from fsmatrix.backends.ceph.librados import Cluster
-from fsmatrix.backends.system import tools
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.backends.testbed.options import BedOptions
 
-T = TypeVar("T")
 FILESYSTEM = "cephfs"
 METADATA, DATA, CODED, RADOS = "cephfs.meta", "cephfs.data", "cephfs.coded", "rados"
 _FEW = 32  # placement groups of what moves little data
 _PROFILE = "bed"
-_AT_ONCE = 64  # commands that share one proposal of the monitor
-_UPMAP = re.compile(r"^ceph osd pg-upmap-items (\S+) ([0-9 ]+)$", re.MULTILINE)
 
 
 def make_pools(cluster: Cluster, options: BedOptions) -> None:
@@ -86,74 +77,19 @@ def _lay_out(library: ctypes.CDLL, mount: ctypes.c_void_p) -> None:
 
 
 def balance(home: Home, cluster: Cluster) -> int:
-    """Move placement groups until each OSD has as many as the next; returns how many moved.
-
-    osdmaptool computes the moves (pg-upmap-items), for one pool after the other.
-    """
+    """Even out all pools, one after the other; returns how many groups moved."""
     cluster.mon("osd set-require-min-compat-client", version="luminous")
-    (home.folder / "osdmap").write_bytes(_osdmap(cluster))
-    argv = ["osdmaptool", str(home.folder / "osdmap"), "--upmap", str(home.folder / "upmaps"),
-            "--mark-up-in",  # the OSDs need not run yet
-            "--upmap-deviation", "1", "--upmap-max", "10000"]  # fmt: skip
-    for pool in cluster.mon("osd lspools"):
-        argv += ["--upmap-pool", str(pool["poolname"])]
-    tools.run(argv, deadline=60.0)
-    path = home.folder / "upmaps"
-    moves = _UPMAP.findall(path.read_text()) if path.exists() else []
-
-    def move(one: tuple[str, str]) -> None:
-        group, osds = one
-        cluster.mon("osd pg-upmap-items", pgid=group, id=[int(osd) for osd in shlex.split(osds)])
-
-    at_once(move, moves)
-    return len(moves)
-
-
-def at_once(ask: Callable[[T], Any], values: Iterable[T]) -> None:
-    """Send commands together: the monitor decides on them together."""
-    with ThreadPoolExecutor(_AT_ONCE) as workers:
-        list(workers.map(ask, values))
-
-
-def _osdmap(cluster: Cluster) -> bytes:
-    answer = cluster.mon_bytes("osd getmap")
-    if not answer:
-        raise CephError("osd getmap gave nothing")
-    return answer
+    names = [str(pool["poolname"]) for pool in cluster.mon("osd lspools")]
+    return even.balance(cluster, names, home.folder)
 
 
 def placement(cluster: Cluster, names: dict[int, str], osds: int) -> dict[str, Any]:
-    """Placement groups of each OSD, per pool, as they are, and max/mean of each pool.
-
-    For a coded or replicated pool every shard or copy counts.
-    """
+    """Placement groups of each OSD, per pool, as they are, and max/mean of each pool."""
     answer = cluster.mgr("pg dump", dumpcontents=["pgs_brief"])
     groups = answer["pg_stats"] if isinstance(answer, dict) else answer
-    counts: dict[str, Counter[int]] = {name: Counter() for name in names.values()}
+    of_pool: dict[str, list[dict[str, Any]]] = {name: [] for name in names.values()}
     for group in groups:
         name = names.get(int(str(group["pgid"]).split(".")[0]))
         if name is not None:
-            counts[name].update(int(osd) for osd in group["up"])
-    return {
-        name: {
-            "pgs_per_osd": [count[osd] for osd in range(osds)],
-            "max_over_mean": max(count.values(), default=0) * osds / (sum(count.values()) or 1),
-        }
-        for name, count in counts.items()
-    }
-
-
-def wait_for_stats(cluster: Cluster, osds: int, deadline: float) -> None:
-    """Until the manager knows what the OSDs know now: "active+clean" can be stale."""
-    wanted = {}
-    for osd in range(osds):
-        answer = cluster.osd(osd, "flush_pg_stats")
-        wanted[osd] = int(answer if isinstance(answer, int | str) else answer["seq"])
-    while wanted:
-        for osd, seq in list(wanted.items()):
-            if int(cluster.mon("osd last-stat-seq", id=osd, format="plain")) >= seq:
-                del wanted[osd]
-        if wanted and time.monotonic() > deadline:
-            raise CephError(f"statistics of OSDs {sorted(wanted)} did not reach the monitor")
-        if wanted:
-            time.sleep(0.02)
+            of_pool[name].append(group)
+    return {name: even.evenness(found, range(osds)) for name, found in of_pool.items()}

@@ -6,13 +6,19 @@ an `Audit` in its module's AUDITS.
 
 from __future__ import annotations
 
-from fsmatrix.results.audits import engines, machine, storage, timing
+from fsmatrix.results.audits import cluster, engines, machine, storage, timing
 from fsmatrix.results.audits.base import Audit
 from fsmatrix.results.record import SEVERITIES, Finding, RunRecord
 
 RUN_AUDITS: dict[str, Audit] = {
     audit.name: audit
-    for audit in (*storage.AUDITS, *timing.AUDITS, *machine.AUDITS, *engines.AUDITS)
+    for audit in (
+        *storage.AUDITS,
+        *timing.AUDITS,
+        *machine.AUDITS,
+        *cluster.AUDITS,
+        *engines.AUDITS,
+    )
 }
 
 

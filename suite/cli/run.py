@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -12,6 +12,9 @@ from fsmatrix.suite.cli import common
 from fsmatrix.suite.cli.progress import Mode, listener
 from fsmatrix.suite.keeper import Summary
 from fsmatrix.suite.problems import Origin, refuse
+
+if TYPE_CHECKING:
+    from fsmatrix.suite.plan import Plan
 
 SOME_FAILED = 1
 INTERRUPTED = 130
@@ -37,6 +40,12 @@ def run(
     as_json: Annotated[
         bool, typer.Option("--json", help="Every event as one line of JSON.")
     ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Print what clusters would be told for each attachment; do nothing."
+        ),
+    ] = False,
     report: Annotated[
         bool, typer.Option("--report/--no-report", help="Merge and write report.html at the end.")
     ] = True,
@@ -46,7 +55,7 @@ def run(
     Example: fsmatrix run quickstart -o out;  fsmatrix run -o out --resume
     """
     from fsmatrix.suite.execute import Options, execute, stored_plan, stored_seed
-    from fsmatrix.suite.plan import Plan, build_plan
+    from fsmatrix.suite.plan import build_plan
 
     asked = common.request(sets, only, shard, seed)
     made: Plan
@@ -63,6 +72,9 @@ def run(
             asked = common.request(sets, only, shard, stored)
         made = build_plan(campaign, asked)
         out = place
+    if dry_run:
+        _rehearse(made, as_json)
+        return
     mode: Mode = "json" if as_json else "quiet" if quiet else "live"
     console = Console(stderr=True) if mode != "live" else common.console()
     for warning in made.warnings if mode != "json" else ():
@@ -75,6 +87,23 @@ def run(
     if mode != "json":
         _tell(console, summary, written, out)
     raise typer.Exit(_status(summary))
+
+
+def _rehearse(plan: Plan, as_json: bool) -> None:
+    from fsmatrix.suite.execute import rehearse
+
+    told = list(rehearse(plan))
+    if as_json:
+        common.print_json([
+            {"attachment": plot.attachment, "block": plot.block, "target": plot.target,
+             "level": dict(plot.level), "commands": commands}
+            for plot, commands in told
+        ])  # fmt: skip
+        return
+    for plot, commands in told:
+        level = "".join(f", {name}={value}" for name, value in plot.level.items())
+        print(f"# block {plot.block}: target {plot.target}{level}")
+        print("\n".join(commands) or "# nothing")
 
 
 def _status(summary: Summary) -> int:

@@ -198,7 +198,8 @@ class Session:
                     rank.kill()
         if process.poll() is None:
             process.kill()
-            process.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(TERM_SECONDS)  # a call into a file system that hangs ends with that
         remove_program_scratch(self._births)
 
     # -- talk ------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ def test_values_of_client_options_are_one_line() -> None:
 
 
 def test_layout_in_words_of_ceph() -> None:
-    assert CephfsOptions().layout == ""
+    assert CephfsOptions().layout == {}
     whole = CephfsOptions(
         stripe_unit="64KiB",
         stripe_count=4,
@@ -104,7 +104,10 @@ def test_layout_in_words_of_ceph() -> None:
         data_pool="fast",
         directory="/a//b/",
     )
-    assert whole.layout == "stripe_unit=65536 stripe_count=4 object_size=1048576 pool=fast"
+    assert whole.layout == {
+        "ceph.dir.layout": "stripe_unit=65536 stripe_count=4 object_size=1048576",
+        "ceph.dir.layout.pool": "fast",
+    }
     assert whole.directory == "/a/b"
     assert CephfsOptions(directory="//").directory == "/"
 

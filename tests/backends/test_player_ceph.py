@@ -454,6 +454,89 @@ def test_exactly_depth_operations_are_in_flight(bed: Bed, driver: str, size: int
     assert waited == depth
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("depth", [2, 64])
+def test_closing_waits_for_what_is_in_flight(place: Place, depth: int, threads: int) -> None:
+    """Pieces that cross the objects' borders, and a close right after the last is sent."""
+    pieces = [(i * 50_001, 50_001) for i in range(100)]
+    one = place.opened(depth=depth, threads=threads)
+    one.play(chunk(op(Kind.CREATE), names=(b"f",)))
+    one.play(chunk(*(op(Kind.WRITE, 0, at, size, stream=i % threads)
+                     for i, (at, size) in enumerate(pieces))))  # fmt: skip
+    one.close()
+    back = (op(Kind.READ, 0, at, size, flags=Flag.VERIFY) for at, size in pieces)
+    result = place.played(op(Kind.OPEN), *back, names=(b"f",), depth=depth)
+    assert (result.errors, result.bytes) == (0, 100 * 50_001)
+
+
+@pytest.mark.parametrize("depth", [1, 16])
+def test_a_pool_that_goes_away_in_the_middle(bed: Bed, rados: Place, depth: int) -> None:
+    """What is in flight then fails; nothing hangs and nothing crashes."""
+    pool = f"gone-{rados.name}"
+    with bed.cluster() as cluster:
+        cluster.mon("osd pool create", pool=pool, pg_num=8, size=1)
+        one = rados.opened(root=rados.root(pool=pool), depth=depth)
+        one.play(chunk(op(Kind.CREATE), names=(b"f",)))
+        ending = threading.Event()
+
+        def write() -> None:
+            while not ending.is_set():
+                one.play(chunk(*(op(Kind.WRITE, 0, i * 3000, 3000) for i in range(64))))
+
+        playing = threading.Thread(target=write)
+        playing.start()
+        try:
+            time.sleep(0.5)
+            cluster.mon("osd pool delete", pool=pool, pool2=pool, yes_i_really_really_mean_it=True)
+            time.sleep(0.5)
+        finally:
+            ending.set()
+            playing.join()
+    one.drain()
+    result = one.result()
+    one.close()
+    assert set(result.errors_by_errno) == {"ENOENT"}
+    assert result.operations > 0  # what was written before
+    assert result.operations + result.errors + 1 == result.ops  # and the create
+    assert result.first_error is not None
+    assert result.first_error["kind"] == "write"
+
+
+@pytest.mark.parametrize("depth", [1, 16])
+def test_an_osd_that_dies_fails_what_lies_on_it(bed: Bed, rados: Place, depth: int) -> None:
+    """With one copy: exactly the objects of that OSD, each within the user's own limit."""
+    count, limit = 8, 2
+    pool = rados.bed.pools["rados"]
+    one = rados.opened(root=rados.root(option__rados_osd_op_timeout=limit), depth=depth)
+    writes = chunk(*(op(Kind.WRITE, 0, i * OBJECT, OBJECT) for i in range(count)))
+    reads = chunk(*(op(Kind.READ, 0, i * OBJECT, OBJECT, flags=Flag.VERIFY)
+                    for i in range(count)))  # fmt: skip
+    one.play(chunk(op(Kind.CREATE), names=(b"f",)))
+    one.play(writes)
+    one.drain()
+    with bed.cluster() as cluster:
+        places = [cluster.mon("osd map", pool=pool, object=f"f.{i:016x}", nspace=rados.name)
+                  for i in range(count)]  # fmt: skip
+    first = places[0]["acting_primary"]  # carries the file's size: it lives on
+    dead = [i * OBJECT for i, where in enumerate(places) if where["acting_primary"] != first]
+    assert dead
+    bed.kill_osd(1 - first)
+    try:
+        one.play(reads)
+        one.drain()
+        failed = one.result()
+    finally:
+        bed.restart_osd(1 - first)
+        bed.wait_clean(60)
+    assert failed.errors_by_errno == {"ETIMEDOUT": len(dead)}
+    assert failed.first_error is not None
+    assert failed.first_error["offset"] in dead
+    one.play(reads)
+    one.drain()
+    assert one.result().errors == len(dead)
+    one.close()
+
+
 def test_a_full_pool_is_an_error(bed: Bed, rados: Place) -> None:
     with bed.cluster() as cluster:
         cluster.mon("osd pool create", pool="small", pg_num=8, size=1)

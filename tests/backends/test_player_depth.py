@@ -107,7 +107,7 @@ def played(driver: str, depth: int, stream: list[list[Any]]) -> tuple[Any, ...]:
         return executed, found, files
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80)
 @given(stream=chunks, depth=st.sampled_from([2, 5, 16]))
 def test_any_depth_does_what_depth_one_does(stream: list[list[Any]], depth: int) -> None:
     assert played(DRIVER, depth, stream) == played("posix", 1, stream)

@@ -137,7 +137,42 @@ class Trial:
 
 
 LATE = np.array([2.0, 2.0, 2.0, 2.5])
+
+
+def placed(level: bool = True, realised: str = "", **place: Any) -> RunRecord:
+    """A run in a pool that lies so: of a level, or of the target."""
+    lies = {"hosts": ["a", "b"], "machines": ["x", "y"], "max_over_mean": 1.02, **place}
+    target: dict[str, Any] = {"ceph": {"pools": {"p": {"placement": lies}, "other": {"size": 3}}}}
+    if level:
+        target = {"level": {"pool": "q", "placement": lies}}
+    known = {"realised": {"storage_nodes": realised}} if realised else {}
+    return record(phase(), environment={"target": target, **known})
+
+
 TRIALS = {
+    "placement-imbalance": Trial(
+        "warning",
+        [lambda: placed(max_over_mean=1.11), lambda: placed(level=False, max_over_mean=1.5)],
+        [
+            placed,
+            lambda: placed(max_over_mean=1.10),
+            lambda: record(phase(), environment={"target": {"ceph": {"pools": {"error": "x"}}}}),
+            lambda: record(
+                phase(),
+                environment={"target": {"ceph": {"pools": {"p": {"placement": {"error": "x"}}}}}},
+            ),
+        ],
+    ),
+    "shared-machine": Trial(
+        "warning",
+        [lambda: placed(machines=["x"]), lambda: placed(level=False, machines=["x"])],
+        [
+            placed,
+            lambda: placed(machines=["x"], realised="emulated"),
+            lambda: placed(hosts=["a"], machines=["x"]),
+            lambda: placed(machines=[]),
+        ],
+    ),
     "read-served-by-cache": Trial(
         "invalid",
         [

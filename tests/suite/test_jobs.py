@@ -18,6 +18,7 @@ STUDIES = {
     "cern-ior-initial": 147,
     "cern-ior-revised": 24,
     "ssd-cluster": 240,
+    "ssd-cluster-emulated": 240,
     "ssd-cluster-full": 384,
     "ssd-cluster-network": 3,
 }
@@ -116,6 +117,29 @@ def test_ssd_cluster_is_table_3_with_the_size_that_was_held_out() -> None:
     for case in made.cases:
         assert case.work is not None
         assert case.work.footprint(case.case).space == 32 * GIB
+
+
+def test_emulated_ssd_cluster_is_the_same_table_on_test_beds() -> None:
+    """The same works on the same levels as ssd-cluster, for one client, in fixed time."""
+    names = ("storage_nodes", "interface", "rw", "processes_per_node", "bs")
+    emulated, full = planned("ssd-cluster-emulated"), planned("ssd-cluster")
+
+    def table(made: Plan) -> set[tuple[Any, ...]]:
+        return {tuple(case.coordinates[name] for name in names) for case in made.cases}
+
+    assert table(emulated) == table(full)
+    for case in emulated.cases:
+        drives = {"PCIe": 3, "SATA": 6}[case.coordinates["interface"]]
+        assert case.coordinates["osds_per_node"] == drives
+        assert case.coordinates["drive_scale"] == 0.1
+        assert case.coordinates["redundancy"] == "size=1"
+        emulation = dict.fromkeys(("storage_nodes", "interface", "network"), "emulated")
+        assert case.realised == emulation
+        assert case.work is not None
+        assert case.work.footprint(case.case).seconds == 2.0
+    bed = emulated.target("ceph").bed
+    assert bed is not None
+    assert bed.options.bits_per_second <= 10**9
 
 
 def test_ssd_cluster_full_crosses_both_factors() -> None:

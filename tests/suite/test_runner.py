@@ -78,7 +78,7 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
                         details={"tree": str(data), "tag": "t", "host": ""})  # fmt: skip
     facts = {"session": "s", "environment": {}, "driver": "posix", "memory": False}
     yield Runner(
-        session, access, out / "journal", Settings(30.0, 5.0, out=out), lambda: None, facts
+        session, access, out / "journal", Settings(120.0, 5.0, out=out), lambda: None, facts
     )
     session.close()
     assert os.listdir(data) == [], "every run removes its own directory"

@@ -73,7 +73,7 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
     details = {"tree": str(data), "tag": "t", "host": ""}
     access = PathAccess(backend="directory", target="here", path=str(data), details=details)
     facts = {"session": "s", "environment": {}, "driver": "posix", "memory": False}
-    settings = Settings(30.0, 5.0, out=out)
+    settings = Settings(120.0, 5.0, out=out)
     yield Runner(session, access, out / "journal", settings, lambda: None, facts)
     session.close()
 

@@ -1,0 +1,100 @@
+"""A backend on Ceph whose cluster factors can be varied: option `levels`."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Self, cast
+
+from fsmatrix.backends.access import Access
+from fsmatrix.backends.base import Backend, Room
+from fsmatrix.backends.ceph import levels
+from fsmatrix.backends.ceph.leveloptions import FACTORS
+from fsmatrix.backends.ceph.levels import Levels
+from fsmatrix.backends.ceph.librados import Cluster
+from fsmatrix.backends.ceph.options import CephOptions
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.made import PREFIX
+
+
+class Levelled(Backend):
+    """Makes a level, and then works in the level's pool as if the options had named it."""
+
+    pool_option: ClassVar[str]  # that names the pool
+
+    @abstractmethod
+    def _attach(self, room: Room) -> Access:
+        """`provision` in the pool that the options name."""
+
+    @abstractmethod
+    def _detach(self, access: Access, room: Room) -> None:
+        """Undo `_attach`."""
+
+    @abstractmethod
+    def unfit(self, cluster: Cluster, pool: str) -> str:
+        """Why a pool cannot be used (empty: it can)."""
+
+    @property
+    def _levels(self) -> Levels | None:
+        options = cast(CephOptions, self.options)
+        if options.levels is None:
+            return None
+        filesystem = getattr(options, "filesystem", None)
+        return Levels(options.login, options.levels, filesystem, self.unfit)
+
+    def _in(self, pool: str) -> Self:
+        """The same backend with the pool of a level for its own."""
+        update = {self.pool_option: pool, "levels": None}
+        return type(self)(self.options.model_copy(update=update))
+
+    @property
+    def level_factors(self) -> frozenset[str]:
+        """Both cluster factors, if the options say how."""
+        return FACTORS if self._levels else frozenset()
+
+    def level_refusal(self, level: Mapping[str, Any]) -> str:
+        """No such hosts, redundancy that cannot be placed, missing rights..."""
+        return self._levels.refusal(level) if self._levels else ""
+
+    def agreement(self) -> str:
+        """To what is made in the cluster."""
+        return self._levels.agreement() if self._levels else ""
+
+    def commands(self, level: Mapping[str, Any], draw: str) -> list[str]:
+        """Of the cluster's administrator."""
+        return self._levels.commands(level, draw, f"{PREFIX}dry-run") if self._levels else []
+
+    def attributes(self) -> dict[str, Any]:
+        """Redundancy and failure domain, which are the same at all levels."""
+        options = cast(CephOptions, self.options).levels
+        if options is None or options.pools:
+            return {}
+        return {"redundancy": options.redundancy, "failure_domain": options.failure_domain}
+
+    def provision(self, level: Mapping[str, Any], room: Room) -> Access:
+        """Make the level, if there is one, and what the runs need in it."""
+        if self._levels is None:
+            if level:
+                raise BackendError(
+                    f"{self.name} makes levels of {', '.join(level)} only with options.levels"
+                )
+            return self._attach(room)
+        made = self._levels.make(level, room)
+        try:
+            access = self._in(made["pool"])._attach(room)
+        except BaseException:
+            levels.release(made, room)
+            raise
+        return replace(access, details={**access.details, "level": made})
+
+    @staticmethod
+    def level_facts(access: Access) -> dict[str, Any]:
+        """For `describe`: what was made for the level, hosts and placement among it."""
+        return {"level": access.details["level"]} if "level" in access.details else {}
+
+    def release(self, access: Access, room: Room) -> None:
+        """Remove what the runs needed, then the level."""
+        self._detach(access, room)
+        if "level" in access.details:
+            levels.release(access.details["level"], room)

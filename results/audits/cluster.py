@@ -1,0 +1,67 @@
+"""Audits of a storage cluster: where the data lies, as its backend describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fsmatrix.results.audits.base import Audit, Remark
+from fsmatrix.results.record import RunRecord
+
+UNEVEN = 1.10  # placement groups of the fullest OSD over the mean
+
+
+def placement_imbalance(record: RunRecord) -> Iterator[Remark]:
+    """Some devices have more to do than others, by chance."""
+    for pool, place in _places(record):
+        ratio = place.get("max_over_mean", 0)
+        if ratio > UNEVEN:
+            message = (
+                f"the fullest OSD of pool {pool} has {ratio:.2f} times the mean number of "
+                "placement groups: it limits the others, and not in the same way at all levels"
+            )
+            yield "warning", "", message, {"pool": pool, **place}
+
+
+def shared_machine(record: RunRecord) -> Iterator[Remark]:
+    """Storage nodes that are one machine."""
+    if record.environment.get("realised", {}).get("storage_nodes") == "emulated":
+        return
+    for pool, place in _places(record):
+        hosts, machines = place.get("hosts", ()), place.get("machines", ())
+        if 0 < len(machines) < len(hosts):
+            message = (
+                f"the {len(hosts)} storage hosts of pool {pool} are {len(machines)} machine"
+                f"{'s' if len(machines) > 1 else ''} ({', '.join(machines)}): they are emulated"
+            )
+            yield "warning", "", message, {"pool": pool, "hosts": hosts, "machines": machines}
+
+
+def _places(record: RunRecord) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Where the pool of the level lies, or else those of the target."""
+    target = record.environment.get("target", {})
+    if "level" in target:
+        yield target["level"]["pool"], target["level"]["placement"]
+        return
+    pools = target.get("ceph", {}).get("pools", {})
+    for name, pool in pools.items():
+        if isinstance(pool, Mapping) and "placement" in pool:
+            yield name, pool["placement"]
+
+
+AUDITS = (
+    Audit(
+        "placement-imbalance",
+        1,
+        "run",
+        placement_imbalance,
+        "more placement groups (pg_num), or the balancer in its upmap mode",
+    ),
+    Audit(
+        "shared-machine",
+        1,
+        "run",
+        shared_machine,
+        "declare storage_nodes as emulated: such levels show function, not scaling",
+    ),
+)

@@ -1,0 +1,168 @@
+"""Campaigns on a real cluster that breaks: the bed, what is run, and what must not be left."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fsmatrix.backends.ceph.cephfs import Cephfs
+from fsmatrix.backends.ceph.login import Login
+from fsmatrix.backends.journal import Journal
+from fsmatrix.backends.made import PREFIX
+from fsmatrix.backends.system import mounts
+from fsmatrix.backends.testbed.ceph import Bed, status
+from fsmatrix.results.record import RunRecord
+from fsmatrix.results.store import Store
+
+_path = Path(__file__).with_name("test_campaign_faults.py")
+_spec = importlib.util.spec_from_file_location("campaign_faults", _path)
+assert _spec is not None
+assert _spec.loader is not None
+_faults: Any = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_faults)
+Running, fsmatrix, ranks_of = _faults.Running, _faults.fsmatrix, _faults.ranks_of
+
+SINGLE, SINGLE_DATA = "single", "single.data"  # pools of one copy
+CEPH_FIRST, CEPH_AROUND = 1, 1  # seeds: of two targets ceph is the first; the first and last of 2x2
+CAMPAIGN = """
+campaign: cephfaults
+seed: {seed}
+targets:
+  ceph: {{backend: {backend}, options: {{conf: {conf}, {target}}}}}
+{others}
+workloads:
+  io: {{workload: pattern, options: {{{work}}}}}
+factors: {{pattern: [seq-write]}}
+repetitions: {repetitions}
+order: {{attachments: {attachments}, block: {block}}}
+settle: {{timeout: 1s}}
+limits: {{time_per_run: {limit}}}
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one test works."""
+
+    folder: Path
+    bed: Bed
+    started: list[Any] = field(default_factory=list)  # campaigns
+
+    @property
+    def directory(self) -> Path:
+        """The target that is a directory of this machine."""
+        return self.folder / "directory"
+
+    @property
+    def out(self) -> Path:
+        """The campaign's output."""
+        return self.folder / "out"
+
+    def campaign(
+        self,
+        backend: str,
+        *,
+        target: str,
+        work: str = "bytes_per_process: 4MiB, chunk: 64KiB",
+        repetitions: int = 2,
+        attachments: int = 1,
+        limit: str = "40s",
+        beside: bool = False,
+        seed: int = 1,
+    ) -> Path:
+        """Write a campaign; `beside`: with a target that is a directory of this machine."""
+        self.directory.mkdir()
+        other = f"  here: {{backend: directory, options: {{path: {self.directory}}}}}"
+        text = CAMPAIGN.format(
+            backend=backend, conf=self.bed.conf, target=target, others=other if beside else "",
+            work=work, repetitions=repetitions, attachments=attachments,
+            block=max(1, repetitions // attachments), limit=limit, seed=seed,
+        )  # fmt: skip
+        path = self.folder / "faults.yaml"
+        path.write_text(text)
+        return path
+
+    def start(self, *words: object, **campaign: Any) -> Any:
+        """A campaign that runs; see `campaign`."""
+        backend = campaign.pop("backend")
+        self.started.append(Running(self.campaign(backend, **campaign), "-o", self.out, *words))
+        return self.started[-1]
+
+    def stop(self) -> None:
+        """End the campaigns that a test which failed has left running."""
+        for running in self.started:
+            if running.process.poll() is None:
+                running.process.terminate()
+                running.end()
+
+    def records(self) -> list[RunRecord]:
+        """All records, in the order in which they ran."""
+        store = Store.open(self.out)
+        return sorted((store.read(run) for run in store.ids()), key=lambda one: one.started)
+
+    def pending(self) -> list[str]:
+        """Kinds of what the journal says is left."""
+        journals = (self.out / "journal").glob("*.jsonl")
+        return [entry.kind for path in journals for entry in Journal(path).pending()]
+
+    def left(self) -> list[str]:
+        """What a campaign must not leave: on this machine, and in the cluster."""
+        found = [f"mount {mount.point}" for mount in mounts.mounted_below(self.folder)]
+        found += [f"process {line}" for line in processes_of(self.out)]
+        found += [f"journal {kind}" for kind in self.pending()]
+        with self.bed.cluster() as cluster:
+            for pool in (self.bed.pools["rados"], SINGLE):
+                with cluster.ioctx(pool, "\x01") as every:
+                    found += [f"object {space}/{name}" for name, space in every.entries()]
+        with Cephfs(Login(self.bed.conf), self.bed.filesystem, "/", 10.0) as mount:
+            names = [name for name, _ in mount.entries(mount.open_folder("/"))]
+        return found + [f"directory {name}" for name in names if name.startswith(PREFIX)]
+
+
+def processes_of(out: Path) -> list[str]:
+    """Processes with the output's path among their arguments (ceph-fuse, treetool...)."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:  # it has ended
+            continue
+        if str(out) in words:
+            found.append(f"{entry.name} {words}")
+    return found
+
+
+def until(reached: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Wait; an AssertionError after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < deadline, "it did not come to that"
+        time.sleep(0.1)
+
+
+def audits(record: RunRecord) -> set[str]:
+    """Names of a record's findings."""
+    return {finding.audit for finding in record.findings}
+
+
+def single_copies(bed: Bed) -> None:
+    """Make the pools of one copy."""
+    with bed.cluster() as cluster:
+        for pool in (SINGLE, SINGLE_DATA):
+            cluster.mon("osd pool create", pool=pool, pg_num=8, size=1)
+            cluster.mon("osd pool set", pool=pool, var="size", val="1", yes_i_really_mean_it=True)
+        cluster.mon("osd pool application enable", pool=SINGLE, app="fsmatrix")
+        cluster.mon("fs add_data_pool", fs_name=bed.filesystem, pool=SINGLE_DATA)
+
+
+def revive_osd(bed: Bed, osd: int) -> None:
+    """Let a stopped one go on; start one that has ended."""
+    running = {one["role"]: one["state"] for one in status(bed.directory)["daemons"]}
+    if running[f"osd.{osd}"] == "stopped":
+        bed.cont_osd(osd)
+    elif running[f"osd.{osd}"] != "running":
+        bed.restart_osd(osd)
