@@ -191,6 +191,15 @@ class Backend(ABC):
         """
 
     @classmethod
+    def workers(cls, access: Access) -> list[int]:
+        """Processes of this kernel that work for the storage: a FUSE client, servers run here.
+
+        What they use of the CPUs is not foreign load.
+        """
+        del access
+        return []
+
+    @classmethod
     def run_root(cls, access: Access, name: str) -> str:
         """Where the run of that name works, as the player's driver is told it.  Pure."""
         return str(Path(access.path) / name) if isinstance(access, PathAccess) else ""

@@ -11,7 +11,8 @@ median ratio is the exact one of order statistics (95 %).
 
 Orders: fio reads and writes at random in objects that were written in full (looked at: it does
 not notice missing ones); rados bench writes new objects one after the other, and reads at random,
-without comparing, in objects of an earlier run; the player does as the one it is compared with.
+without comparing, in objects of an earlier run; the player does as the one it is compared with,
+in objects that lie on the OSDs as those do (as many on each), new ones under a new name each time.
 ceph-fuse and libcephfs have one operation in flight, one file and a new mount in each run.
 
 CPU is the client's user and system time by operation.  Of the player and of ceph-fuse it is that

@@ -12,7 +12,8 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ WARM_SPAN = SPAN // 2  # fits in libcephfs's cache (client_oc_size, 200 MiB)
 MOST_WRITTEN = 1 << 30  # bytes of new objects in one run: the OSDs are small
 LEAST_FREE = 6 << 30
 BASE_RUNS = 3
+MOST_NAMES = 1000  # to try for one that gives a wanted placement
 
 
 @dataclass(frozen=True)
@@ -85,16 +87,16 @@ class OnRados:
         ends.callback(self.clean)
         root = {"conf": bed.conf, "pool": self.pool, "namespace": self.name, "object_size": OBJECT}
         self.root = "".join(f"{key}={value}\n" for key, value in root.items())
-        player(driver="rados", root=self.root, name="there", size=OBJECT, write=True, random=False,
-               create=True, depth=DEPTH)  # fmt: skip
         self._fio(OBJECT, "write", "--file_service_type=sequential")
-        self._look(self.name + ".")
+        self.like = {"fio": self._like("", OBJECTS)}  # the player's file for each set of objects
         for size, objects in ((SMALL, FEW), (OBJECT, OBJECTS)):
-            self._bench("600", "write", f"r{size}", *self._sizes(size), f"--max-objects={objects}")
+            space = f"{self.name}-rados-{size}"
+            self._bench("600", "write", size, "r", *self._sizes(size), f"--max-objects={objects}")
+            self.like[space] = self._like(space, objects)
         base = [self._fio(SMALL, "randread", "--number_ios=1")[1] for _ in range(BASE_RUNS)]
         self.fio_base = statistics.median(base)
         one = ["-b", str(SMALL), "-O", str(SMALL), "--no-cleanup", "--max-objects=1"]
-        base = [self._bench("600", "write", f"one{i}", *one)[1] for i in range(BASE_RUNS)]
+        base = [self._bench("600", "write", 0, f"{i}", *one)[1] for i in range(BASE_RUNS)]
         self.bench_base = statistics.median(base)
 
     def clean(self) -> None:
@@ -102,15 +104,35 @@ class OnRados:
         with self.bed.cluster() as cluster:
             with cluster.ioctx(self.pool) as plain:
                 plain.remove_many([one for one in plain.names() if one.startswith(self.name)])
-            for space in (self.name, f"{self.name}-rados"):
+            for space in (self.name, *(f"{self.name}-rados-{size}" for size in (0, SMALL, OBJECT))):
                 with cluster.ioctx(self.pool, space) as objects:
                     objects.remove_all()
 
-    def _look(self, prefix: str) -> None:
-        with self.bed.cluster() as cluster, cluster.ioctx(self.pool) as objects:
-            sizes = [objects.stat(one)[0] for one in objects.names() if one.startswith(prefix)]
-        if sizes != [OBJECT] * OBJECTS:
-            raise RuntimeError(f"fio wrote {len(sizes)} objects of {set(sizes)} bytes")
+    def _like(self, space: str, count: int) -> str:
+        """A file of the player, written in full, whose objects lie on the OSDs as those of
+        another program in `space` do; RuntimeError if these are not `count` whole ones."""
+
+        def split(names: Sequence[str], space: str) -> Counter[int]:
+            where = (cluster.mon("osd map", pool=self.pool, object=one, nspace=space)
+                     for one in names)  # fmt: skip
+            return Counter(int(one["acting_primary"]) for one in where)
+
+        prefix = "benchmark_data" if space else f"{self.name}."
+        with self.bed.cluster() as cluster, cluster.ioctx(self.pool, space) as objects:
+            names = [one for one in objects.names() if one.startswith(prefix)]
+            sizes = [objects.stat(one)[0] for one in names]
+            if sizes != [OBJECT] * count:
+                raise RuntimeError(f"{len(sizes)} objects of {set(sizes)} bytes, not {count} whole")
+            wanted = split(names, space)
+            for i in range(MOST_NAMES):
+                name = f"there-{count}-{i}"
+                if split([f"{name}.{j:016x}" for j in range(count)], self.name) == wanted:
+                    break
+            else:
+                raise RuntimeError(f"no name of {MOST_NAMES} gives the placement {dict(wanted)}")
+        player(driver="rados", root=self.root, name=name, size=OBJECT, write=True, random=False,
+               create=True, depth=DEPTH, span=count * OBJECT)  # fmt: skip
+        return name
 
     def _fio(self, size: int, rw: str, *more: str) -> tuple[str, float]:
         return program([
@@ -136,21 +158,27 @@ class OnRados:
     def _sizes(size: int) -> list[str]:
         return ["-b", str(size), "-O", str(OBJECT), "--no-cleanup"]
 
-    def _bench(self, seconds: str, what: str, name: str, *more: str) -> tuple[str, float]:
-        return program(["rados", "-c", self.bed.conf, "-p", self.pool, "-N", f"{self.name}-rados",
-                        "bench", seconds, what, "--run-name", name, "-t", str(DEPTH),
-                        *more])  # fmt: skip
+    def _rados(self, size: int, *more: str) -> tuple[str, float]:
+        space = f"{self.name}-rados-{size}"
+        return program(["rados", "-c", self.bed.conf, "-p", self.pool, "-N", space, *more])
+
+    def _bench(
+        self, seconds: str, what: str, size: int, name: str, *more: str
+    ) -> tuple[str, float]:
+        return self._rados(
+            size, "bench", seconds, what, "--run-name", name, "-t", str(DEPTH), *more
+        )
 
     def bench(self, cell: Cell) -> Rate:
-        """Rados bench, in whole seconds."""
+        """Rados bench, in whole seconds; without hints to the OSDs, which nobody else gives."""
         seconds = str(max(round(self.seconds), 1))
         if cell.write:
             name = uuid.uuid4().hex
-            text, cpu = self._bench(seconds, "write", name, *self._sizes(cell.size))
-            program(["rados", "-c", self.bed.conf, "-p", self.pool, "-N", f"{self.name}-rados",
-                     "cleanup", "--run-name", name])  # fmt: skip
+            sizes = self._sizes(cell.size)
+            text, cpu = self._bench(seconds, "write", 0, name, *sizes, "--no-hints")
+            self._rados(0, "cleanup", "--run-name", name)
         else:
-            text, cpu = self._bench(seconds, "rand", f"r{cell.size}", "--no-verify")
+            text, cpu = self._bench(seconds, "rand", cell.size, "r", "--no-verify")
         count = int(re.findall(r"^Total (?:writes|reads) made:\s+(\d+)", text, re.M)[0])
         taken = float(re.findall(r"^Total time run:\s+([0-9.]+)", text, re.M)[0])
         return Rate(count / taken, (cpu - self.bench_base) / count * 1e6)
@@ -160,11 +188,12 @@ class OnRados:
         base = {"driver": "rados", "root": self.root, "size": cell.size, "write": cell.write}
         base |= {"seconds": self.seconds, "depth": DEPTH}
         if cell.other == "fio":
-            return player(**base, name="there")
+            return player(**base, name=self.like["fio"])
         if cell.write:
-            return player(**base, name="new", random=False, span=MOST_WRITTEN, create=True,
-                          unlink=True)  # fmt: skip
-        return player(**base, name="there", span=(FEW if cell.size == SMALL else OBJECTS) * OBJECT)
+            return player(**base, name=f"new-{uuid.uuid4().hex}", random=False, span=MOST_WRITTEN,
+                          create=True, unlink=True)  # fmt: skip
+        span = (FEW if cell.size == SMALL else OBJECTS) * OBJECT
+        return player(**base, name=self.like[f"{self.name}-rados-{cell.size}"], span=span)
 
     def pair(self, cell: Cell) -> tuple[Callable[[], Rate], Callable[[], Rate]]:
         """The player and the other."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from fsmatrix.results.record import Floats, Latency, Monitor, Phase
 from fsmatrix.suite.session.wire import Arrays
 from fsmatrix.suite.workloads.base import Output, Step
 
+SECONDS = re.compile(r"^cpu_|_seconds$")
 UNITS = {
     "device_read_bytes": "byte",
     "device_written_bytes": "byte",
@@ -135,9 +137,10 @@ def foreign_share(kernel: Mapping[str, Any]) -> float:
     """Share of a kernel's CPUs that went to user time of processes that are not the run's.
 
     The kernel's own work for the run (loop devices, write-back) is system time: not counted.
+    Nor are processes that work for the storage: a FUSE client, servers of a test bed.
     """
     seen = kernel["kernel"]
-    foreign = max(seen["user_seconds"] - kernel["user"], 0.0)
+    foreign = max(seen["user_seconds"] - kernel["user"] - seen["storage_user_seconds"], 0.0)
     return float(foreign / seen["cpu_seconds"]) if seen["cpu_seconds"] else 0.0
 
 
@@ -165,7 +168,7 @@ def monitor(phases: Mapping[str, Sequence[Mapping[str, Any]]]) -> Monitor | None
         hosts=tuple(merged),
         time=row(first, "time"),
         series={name: np.stack([row(one, name) for one in merged.values()]) for name in names},
-        units={name: UNITS.get(name, "s" if name.startswith("cpu_") else "1") for name in names},
+        units={name: UNITS.get(name, "s" if SECONDS.search(name) else "1") for name in names},
     )
 
 

@@ -224,6 +224,13 @@ class Attached(Levelled):
         return network.counters(addresses, Login.of(access.details))
 
     @classmethod
+    def workers(cls, access: Access) -> list[int]:
+        """The client of the mount, if it is a process, and what `Levelled` knows."""
+        found = super().workers(access)
+        argv = cls.client_of(cls.argv(access.details)) if "point" in access.details else ()
+        return found + (clients.processes(argv) if argv else [])
+
+    @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
         """Write back; then wait for placement groups and the purge queue."""
         client = provenance.settle(path_of(access), timeout)

@@ -27,6 +27,7 @@ from fsmatrix.backends.system import libc, mounts, tools
 FUSE = "fuse.ceph-fuse"
 KERNEL = "ceph"
 FUSE_PROGRAM = "ceph-fuse"
+DAEMONS = frozenset({"ceph-mon", "ceph-mgr", "ceph-osd", "ceph-mds"})
 KERNEL_PROGRAM = "mount.ceph"
 PACKAGES = {FUSE_PROGRAM: "ceph-fuse", KERNEL_PROGRAM: "ceph-common"}
 MOUNT_DEADLINE = TIMEOUT + 1.5  # seconds
@@ -98,6 +99,17 @@ def processes(argv: Sequence[str]) -> list[int]:
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if (entry / "cmdline").read_bytes() == wanted:
+                found.append(int(entry.name))
+    return found
+
+
+def servers(conf: str) -> list[int]:
+    """Ceph's daemons on this kernel that were started with that configuration (`-c conf`)."""
+    wanted, found = os.fsencode(f"\0-c\0{conf}\0"), []
+    for entry in Path("/proc").glob("[0-9]*") if conf else ():
+        with contextlib.suppress(OSError):
+            words = (entry / "cmdline").read_bytes()
+            if wanted in words and Path(os.fsdecode(words.split(b"\0")[0])).name in DAEMONS:
                 found.append(int(entry.name))
     return found
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self, cast
 
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, Room
-from fsmatrix.backends.ceph import levels
+from fsmatrix.backends.ceph import clients, levels
 from fsmatrix.backends.ceph.leveloptions import FACTORS
 from fsmatrix.backends.ceph.levels import Levels
 from fsmatrix.backends.ceph.librados import Cluster
@@ -34,6 +34,11 @@ class Levelled(Backend):
     @abstractmethod
     def unfit(self, cluster: Cluster, pool: str) -> str:
         """Why a pool cannot be used (empty: it can)."""
+
+    @classmethod
+    def workers(cls, access: Access) -> list[int]:
+        """The cluster's daemons, if they run here: a test bed."""
+        return clients.servers(str(access.details["conf"]))
 
     @property
     def _levels(self) -> Levels | None:

@@ -6,6 +6,7 @@ Backends are imported here, when first needed and by leaders only: ranks stay sm
 from __future__ import annotations
 
 import dataclasses
+import os
 import platform
 import threading
 import time
@@ -61,17 +62,29 @@ def cpu_times() -> dict[str, float]:
     }
 
 
+def user_time(pid: int) -> float:
+    """User time of a process, seconds (proc(5) stat, field 14); 0 if it has gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return int(text.rpartition(")")[2].split()[11]) / os.sysconf("SC_CLK_TCK")
+
+
 class Sampler:
     """Samples one kernel while a step runs; what it saw before, after and between."""
 
     def __init__(self, access: Mapping[str, Any]) -> None:
         self._backend, self._access = backend_of(access)
+        self._workers = self._backend.workers(self._access)
         self._stop = threading.Event()
         self._rows: list[tuple[float, dict[str, float]]] = []
         self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
 
     def _look(self) -> dict[str, float]:
         counters: dict[str, float] = dict(self._backend.counters(self._access))
+        if self._workers:
+            counters["storage_user_seconds"] = sum(map(user_time, self._workers))
         return counters | cpu_times()
 
     def _sample(self) -> None:
@@ -109,5 +122,8 @@ class Sampler:
             "cpu": shares,
             "cpu_seconds": whole,
             "user_seconds": after["cpu_user"] - before["cpu_user"],
+            "storage_user_seconds": max(
+                0.0, after.get("storage_user_seconds", 0) - before.get("storage_user_seconds", 0)
+            ),
         }
         return told, arrays

@@ -99,6 +99,19 @@ def whole_filesystem(bed: Bed, folder: Path) -> Iterator[Path]:
         clients.detach(folder, argv)
 
 
+def test_what_works_for_the_storage_here_is_known(bed: Bed, room: Room) -> None:
+    """Daemons of the bed, and of a FUSE mount its client: none of them is foreign load."""
+    pids: dict[str, set[int]] = {name: set() for name in ("rados", "cephfs-fuse")}
+    for name in pids:
+        with attached(name, bed, room) as (used, access):
+            pids[name] = set(used.workers(access))
+            client = set(fuse_of(access)) if name == "cephfs-fuse" else set()
+            assert client <= pids[name]
+            pids[name] -= client
+    assert len(pids["rados"]) == 5, "mon, mgr, mds and two OSDs"
+    assert pids["cephfs-fuse"] == pids["rados"]
+
+
 def names_in(bed: Bed, folder: Path) -> list[str]:
     with whole_filesystem(bed, folder) as root:
         return sorted(path.name for path in root.iterdir())
