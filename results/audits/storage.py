@@ -9,6 +9,7 @@ from fsmatrix.results.audits.base import (
     Remark,
     data_bytes,
     incompressible,
+    moved,
     of_phase,
     size,
     synced,
@@ -52,6 +53,22 @@ def read_served_by_cache(record: RunRecord) -> Iterator[Remark]:
             f"({came / wanted:.0%}) came from the device or the network"
         )
         yield "invalid", phase.name, message, counters | {"bytes_read": wanted}
+
+
+def read_served_by_servers(record: RunRecord) -> Iterator[Remark]:
+    """Cold reads that the servers' devices did not read: their caches had the data."""
+    for phase in record.phases:
+        wanted = data_bytes(phase)[0]
+        counters = moved(record, phase, "server_device_read_bytes")
+        if not wanted or not counters or _declared(record, phase) != "cold":
+            continue
+        came = counters["server_device_read_bytes"]
+        if came < READ_SHARE * wanted * incompressible(record):
+            message = (
+                f"of {size(wanted)} read the servers' devices read {size(came)} "
+                f"({came / wanted:.0%}): the rest was in the servers' caches"
+            )
+            yield "warning", phase.name, message, counters | {"bytes_read": wanted}
 
 
 def cache_state_not_reached(record: RunRecord) -> Iterator[Remark]:
@@ -166,6 +183,13 @@ AUDITS = (
         read_served_by_cache,
         "find the cache (page cache of an image file, client, server, a compressing or "
         "deduplicating store) and empty it, or declare the state warm",
+    ),
+    Audit(
+        "read-served-by-servers",
+        1,
+        "phase",
+        read_served_by_servers,
+        "empty the servers' caches too (drop_server_caches), or read more than they hold",
     ),
     Audit(
         "cache-state-not-reached",

@@ -150,6 +150,16 @@ def placed(level: bool = True, realised: str = "", **place: Any) -> RunRecord:
 
 
 TRIALS = {
+    "read-served-by-servers": Trial(
+        "warning",
+        [lambda: read_with(network_received_bytes=400 * MB, server_device_read_bytes=359 * MB)],
+        [
+            lambda: read_with(network_received_bytes=400 * MB, server_device_read_bytes=361 * MB),
+            lambda: read_with(network_received_bytes=400 * MB),
+            lambda: declared("bypass", "bypass", read_with(server_device_read_bytes=0)),
+            lambda: written_with(server_device_read_bytes=0),
+        ],
+    ),
     "placement-imbalance": Trial(
         "warning",
         [lambda: placed(max_over_mean=1.11), lambda: placed(level=False, max_over_mean=1.5)],

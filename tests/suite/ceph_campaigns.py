@@ -26,7 +26,7 @@ _faults: Any = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_faults)
 Running, fsmatrix, ranks_of = _faults.Running, _faults.fsmatrix, _faults.ranks_of
 
-SINGLE, SINGLE_DATA = "single", "single.data"  # pools of one copy
+SINGLE = "single"  # a pool of one copy
 CEPH_FIRST, CEPH_AROUND = 1, 1  # seeds: of two targets ceph is the first; the first and last of 2x2
 CAMPAIGN = """
 campaign: cephfaults
@@ -149,14 +149,12 @@ def audits(record: RunRecord) -> set[str]:
     return {finding.audit for finding in record.findings}
 
 
-def single_copies(bed: Bed) -> None:
-    """Make the pools of one copy."""
+def single_copy(bed: Bed) -> None:
+    """Make the pool SINGLE."""
     with bed.cluster() as cluster:
-        for pool in (SINGLE, SINGLE_DATA):
-            cluster.mon("osd pool create", pool=pool, pg_num=8, size=1)
-            cluster.mon("osd pool set", pool=pool, var="size", val="1", yes_i_really_mean_it=True)
+        cluster.mon("osd pool create", pool=SINGLE, pg_num=8, size=1)
+        cluster.mon("osd pool set", pool=SINGLE, var="size", val="1", yes_i_really_mean_it=True)
         cluster.mon("osd pool application enable", pool=SINGLE, app="fsmatrix")
-        cluster.mon("fs add_data_pool", fs_name=bed.filesystem, pool=SINGLE_DATA)
 
 
 def revive_osd(bed: Bed, osd: int) -> None:
