@@ -205,8 +205,12 @@ class Backend(ABC):
         return str(Path(access.path) / name) if isinstance(access, PathAccess) else ""
 
     @classmethod
-    def make_run(cls, access: Access, name: str) -> None:
-        """Make the run's own place; harmless if another kernel made it."""
+    def make_run(cls, access: Access, name: str, programs: bool = False) -> None:
+        """Make the run's own place; harmless if another kernel made it.
+
+        `programs`: external programs will work there, which may know less than the player.
+        """
+        del programs
         if isinstance(access, PathAccess):
             (Path(access.path) / name).mkdir(exist_ok=True)
 

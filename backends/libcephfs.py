@@ -117,8 +117,9 @@ class Libcephfs(Levelled):
         return root_text(values, {**NO_WAIT, **access.details["client"]})
 
     @classmethod
-    def make_run(cls, access: Access, name: str) -> None:
+    def make_run(cls, access: Access, name: str, programs: bool = False) -> None:
         """Make the run's folder; harmless if another node did."""
+        del programs
         Tree.of(access.details).make_run(name)
 
     @classmethod

@@ -173,9 +173,9 @@ class Rados(Levelled):
         return root_text(values, access.details["client"])
 
     @classmethod
-    def make_run(cls, access: Access, name: str) -> None:
+    def make_run(cls, access: Access, name: str, programs: bool = False) -> None:
         """Record the run's namespace; harmless if another node did."""
-        Space.of(access.details).make_run(name)
+        Space.of(access.details).make_run(name, programs)
 
     @classmethod
     def remove_run(cls, access: Access, name: str) -> None:

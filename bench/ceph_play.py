@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -91,11 +92,13 @@ def play(asked: Play) -> dict[str, float]:
     player.play(one_op(kind, asked.name.encode(), flags))
     for chunk in operations(asked, random=False) if asked.warm else ():
         player.play(chunk)
+    chunks = operations(asked, asked.random)
+    first = next(chunks)  # the generator is made before the window
     before, cpu, beside = player.result().operations, own_cpu(), cpu_of(asked.beside)
     began = time.monotonic_ns()
     if asked.seconds:
         player.stop_at(began + int(asked.seconds * 1e9))
-    for chunk in operations(asked, asked.random):
+    for chunk in chain((first,), chunks):
         if player.play(chunk) < len(chunk.ops):
             break
     player.drain()

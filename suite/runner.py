@@ -217,7 +217,7 @@ class Runner:
             root = ""
 
         def filled(text: str) -> str:
-            return text.replace("{path}", root)
+            return text.replace("{path}", root).replace("{run}", job.name)
 
         argv = tuple(map(filled, what.argv))
         files = {name: filled(text) for name, text in what.files.items()}

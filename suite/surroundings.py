@@ -68,7 +68,10 @@ class Surroundings:
     def make_run(self, job: Job) -> str:
         """The run's own place, on every kernel; its root as drivers and programs know it."""
         access = self.access.to_json()
-        self.session.call("make_run", access, self.journal, REST_SECONDS * 4, name=job.name)
+        programs = job.engine.name != "player"
+        self.session.call(
+            "make_run", access, self.journal, REST_SECONDS * 4, name=job.name, programs=programs
+        )
         return self.backend.run_root(self.access, job.name)
 
     def remove_run(self, job: Job) -> None:

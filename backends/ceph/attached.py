@@ -151,10 +151,10 @@ class Attached(Levelled):
             raise BackendError(trouble)
 
     @classmethod
-    def make_run(cls, access: Access, name: str) -> None:
+    def make_run(cls, access: Access, name: str, programs: bool = False) -> None:
         """As usual; a client that died in an earlier run is started anew first."""
         cls._revive(access)
-        super().make_run(access, name)
+        super().make_run(access, name, programs)
 
     @classmethod
     def remove_run(cls, access: Access, name: str) -> None:

@@ -3,7 +3,8 @@
 An attachment owns the prefix `fsmatrix-<tag>-<target>-<8 random digits>`.  The namespace of that
 very name holds the marker and one object `run.<name>` for each run, written before the run's own
 namespace `<prefix>.<name>` is used.  Only namespaces that are recorded so are emptied, and only
-if the marker holds the tag: a pool is never listed as a whole.
+if the marker holds the tag.  Of the pool's objects without a namespace those are removed whose
+names begin with `<prefix>.<name>.`, after a run that was recorded as one of programs.
 
 To list a namespace, OSDs go through all objects of the pool: a pool of its own is faster.
 """
@@ -21,6 +22,7 @@ from fsmatrix.backends.ceph.login import Login
 
 MARKER = ".fsmatrix"
 RUN = "run."
+PROGRAMS = b"programs"
 
 
 @dataclass(frozen=True)
@@ -62,11 +64,15 @@ class Space:
         with cluster.ioctx(self.pool, self.prefix) as mine:
             return _tag(mine)
 
-    def make_run(self, run: str) -> None:
-        """Record a run; its namespace needs no making.  Harmless if it is recorded."""
+    def make_run(self, run: str, programs: bool = False) -> None:
+        """Record a run; its namespace needs no making.  Harmless if it is recorded.
+
+        `programs`: IOR and fio know no namespaces, so their objects have the run's namespace for a
+        prefix of their names, in the namespace that has no name.
+        """
         with self.login.connect() as cluster, cluster.ioctx(self.pool, self.prefix) as mine:
             self._require(_tag(mine))
-            mine.write_full(f"{RUN}{run}", b"")
+            mine.write_full(f"{RUN}{run}", PROGRAMS if programs else b"")
 
     def remove_run(self, run: str) -> None:
         """Remove the objects of a recorded run; harmless if it is gone."""
@@ -99,6 +105,10 @@ class Space:
         return True
 
     def _empty(self, cluster: Cluster, mine: IoCtx, run: str) -> None:
+        if mine.read(f"{RUN}{run}", len(PROGRAMS)) == PROGRAMS:
+            with cluster.ioctx(self.pool) as plain:  # the whole pool has to be gone through
+                first = f"{self.namespace(run)}."
+                plain.remove_many([name for name in plain.names() if name.startswith(first)])
         with cluster.ioctx(self.pool, self.namespace(run)) as space:
             space.remove_all()
         mine.remove_many([f"{RUN}{run}"])

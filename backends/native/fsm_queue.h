@@ -25,6 +25,7 @@ static inline int fsm_queue_open(struct fsm_queue *queue, uint32_t size)
     return queue->ring ? 0 : ENOMEM;
 }
 
+/* Nobody may be in fsm_queue_put any more, not even past its unlock. */
 static inline void fsm_queue_close(struct fsm_queue *queue)
 {
     free(queue->ring);
@@ -36,9 +37,11 @@ static inline void fsm_queue_put(struct fsm_queue *queue, const struct fsm_compl
 {
     pthread_mutex_lock(&queue->mutex);
     queue->ring[(queue->head + queue->count++) % queue->size] = *completion;
-    if (queue->waiting)
-        pthread_cond_signal(&queue->filled);
+    const bool wake = queue->waiting;
+    queue->waiting = false;
     pthread_mutex_unlock(&queue->mutex);
+    if (wake) /* outside: who wakes does not have to wait for the mutex again */
+        pthread_cond_signal(&queue->filled);
 }
 
 /* What there is, at most `most`; with `wait` at least one. */
@@ -47,9 +50,10 @@ static inline int fsm_queue_take(struct fsm_queue *queue, struct fsm_completion 
 {
     int n = 0;
     pthread_mutex_lock(&queue->mutex);
-    queue->waiting = true;
-    while (wait && !queue->count)
+    while (wait && !queue->count) {
+        queue->waiting = true;
         pthread_cond_wait(&queue->filled, &queue->mutex);
+    }
     queue->waiting = false;
     for (; n < most && queue->count; n++, queue->count--) {
         completions[n] = queue->ring[queue->head];

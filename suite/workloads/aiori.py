@@ -77,9 +77,9 @@ def target_arguments(access: Access, options: AioriOptions, engine: Engine) -> l
 def place(access: Access, name: str) -> str:
     """Where a file or directory of that name is, as the programs are told it."""
     if isinstance(access, DfsAccess):
-        return f"{access.prefix.rstrip('/')}/{name}"
+        return f"{access.prefix.rstrip('/')}/{{run}}.{name}"
     if isinstance(access, RadosAccess):
-        return f"{access.prefix}{name}"
+        return f"{access.prefix}.{{run}}.{name}"
     if isinstance(access, CephfsAccess):
-        return f"{access.path.rstrip('/')}/{name}"
+        return f"{access.path.rstrip('/')}/{{run}}/{name}"
     return f"{{path}}/{name}"

@@ -28,7 +28,8 @@ class WorkloadOptions(BaseModel):
 class Argv:
     """A program.  In its arguments and files, these stand for what is known only later:
 
-    `{path}`: the run's own directory on the target; `{node}`: index of the client node, from
+    `{path}`: the run's own directory on the target; `{run}`: the run's name, for the names that
+    it uses where it has no directory (DFS, RADOS); `{node}`: index of the client node, from
     0; `{scratch}`: an empty directory on the node's own disk, removed afterwards; it holds
     `files` when the program starts, and what matches `collect` is a part of its output.
     """

@@ -136,15 +136,18 @@ def test_direct_and_passed_arguments() -> None:
 
 
 def test_rados() -> None:
-    access = RadosAccess("rados", "t", pool="p", conf="/etc/c.conf", user="u", prefix="fsm.1.")
+    access = RadosAccess("rados", "t", pool="p", conf="/etc/c.conf", user="u", prefix="fsm.1")
     layout, timed = workload(rw="randread", size=16 << 30).steps(case_of(), access, OLD)
     first, second = words(layout), words(timed)
     assert (second["pool"], second["clientname"], second["conf"]) == ("p", "u", "/etc/c.conf")
-    assert second["filename_format"].startswith("fsm.1.node{node}.")
+    assert second["filename_format"].startswith("fsm.1.{run}.node{node}.")
     assert second["touch_objects"] == "0"
     assert first["rw"] == "write"
     assert first["filename_format"] == second["filename_format"]
     assert int(first["nrfiles"]) == int(second["nrfiles"]) == 128
+    assert "end_fsync" not in first
+    synced = workload(rw="write", end_fsync=True)
+    assert "crashes at an fsync" in synced.unsupported(case_of(), "rados", OLD)
     small = words(workload(rw="write", size=64 * MIB).steps(case_of(), access, OLD)[-1])
     assert small["nrfiles"] == "64"
 

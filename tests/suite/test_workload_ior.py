@@ -163,7 +163,7 @@ def test_the_cern_commands() -> None:
     assert second.unsupported(case_of(), "dfs", engine) == ""
     (step,) = steps(second, case_of(nodes=2), DFS, engine)
     assert "-a DFS -t 1048576 -b 2147483648 -s 1 -w -r -i 5" in words(step)
-    assert "--dfs.pool=p --dfs.cont=c --dfs.group=s -o /own/testfile" in words(step)
+    assert "--dfs.pool=p --dfs.cont=c --dfs.group=s -o /own/{run}.testfile" in words(step)
     assert "-F" not in argv(step)
 
 
@@ -172,14 +172,15 @@ def test_the_cern_commands() -> None:
     [
         (PATH, "POSIX", "-o {path}/testfile"),
         (
-            RadosAccess("rados", "t", pool="p", conf="/c/ceph.conf", prefix="own."),
+            RadosAccess("rados", "t", pool="p", conf="/c/ceph.conf", prefix="own"),
             "RADOS",
-            "--rados.user=admin --rados.conf=/c/ceph.conf --rados.pool=p -o own.testfile",
+            "--rados.user=admin --rados.conf=/c/ceph.conf --rados.pool=p -o own.{run}.testfile",
         ),
         (
             CephfsAccess("libcephfs", "t", path="/own", user="u"),
             "CEPHFS",
-            "--cephfs.user=u --cephfs.conf=/etc/ceph/ceph.conf --cephfs.prefix=/ -o /own/testfile",
+            "--cephfs.user=u --cephfs.conf=/etc/ceph/ceph.conf --cephfs.prefix=/ "
+            "-o /own/{run}/testfile",
         ),
     ],
 )

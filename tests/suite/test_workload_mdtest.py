@@ -177,7 +177,10 @@ def test_a_dfs_container() -> None:
     text = words(steps(workload(**options), "warm", DFS)[0])
     assert "-a DFS " in text
     assert "--dfs.pool=bench --dfs.cont=posix1 --dfs.group=sys1" in text
-    assert "--dfs.oclass=S1 --dfs.dir_oclass=SX --dfs.chunk_size=4096 -i 1 -d /fsm/mdtest" in text
+    assert (
+        "--dfs.oclass=S1 --dfs.dir_oclass=SX --dfs.chunk_size=4096 -i 1 -d /fsm/{run}.mdtest"
+        in text
+    )
     newer = engine("4.1", "option:dfs.sys")
     assert "--dfs.sys=sys1" in words(steps(workload(), "warm", DFS, newer)[0])
 
@@ -187,7 +190,7 @@ def test_libcephfs() -> None:
     assert len(made) == 4  # each invocation is a client of its own
     text = words(made[0])
     assert "--cephfs.user=me --cephfs.conf=/etc/ceph/c.conf --cephfs.prefix=/" in text
-    assert "-d /fsm/mdtest" in text
+    assert "-d /fsm/{run}/mdtest" in text
 
 
 def test_every_option_has_its_flag() -> None:

@@ -121,7 +121,8 @@ class Fio(Workload):
 
     def unsupported(self, case: Case, access: str, engine: Engine) -> str:
         """Why this fio cannot do the case on that type of access (empty: it can)."""
-        asked = {s.options.get("ioengine", "") for s in self.options.jobs} - {""}
+        options = self.options
+        asked = {s.options.get("ioengine", "") for s in options.jobs} - {""}
         asked = asked or {engine_of(self.options, access)}
         for ioengine in sorted(asked):
             needed = NEEDED_ACCESS.get(ioengine)
@@ -143,6 +144,8 @@ class Fio(Workload):
         reads = asked == {"rados"} and self.options.kinds != ("write",)
         if reads and engine.features and "rados:touch_objects" not in engine.features:
             return f"fio {engine.version} cannot read rados objects without making them first"
+        if asked == {"rados"} and (options.fsync or options.fdatasync or options.end_fsync):
+            return "fio's rados engine crashes at an fsync; what RADOS acknowledges is durable"
         return self._sizes(case, "rados") if asked == {"rados"} else ""
 
     # -- what cannot be --------------------------------------------------------------------

@@ -67,7 +67,9 @@ def layout(options: FioOptions, case: Case, access: Access, engine: Engine) -> A
         more = {"bs": str(max(MIB if whole else 0, options.bs)), "bssplit": ""}
     if access.type == "path":
         return _argv(options, case, access, engine, more | {"create_only": "1"}, {})
-    more |= {"rw": "write", "overwrite": "", "end_fsync": "1", "iodepth": "16"}
+    # what RADOS acknowledges is durable, and fio's rados engine crashes at an fsync (3.33)
+    sync = "" if access.type == "rados" else "1"
+    more |= {"rw": "write", "overwrite": "", "end_fsync": sync, "iodepth": "16"}
     return _argv(options, case, access, engine, more | {"touch_objects": ""}, {})
 
 
@@ -110,7 +112,9 @@ def _argv(
     logs: dict[str, str],
 ) -> Argv:
     """`more` overrides the work's options; an empty value takes one away."""
-    given = {"group_reporting": "0", "invalidate": "0", **_place(options, access)}
+    # fio knows an engine's own options only behind the engine's name
+    engines = {} if access.type == "path" else {"ioengine": engine_of(options, access.type)}
+    given = {**engines, "group_reporting": "0", "invalidate": "0", **_place(options, access)}
     if options.into_files and options.kinds != ("read",):
         given["overwrite"] = "1"
     if not options.job:
@@ -137,11 +141,12 @@ def _place(options: FioOptions, access: Access) -> dict[str, str]:
         if engine_of(options, access.type) == "rbd":
             return place | {"rbdname": options.rbdname}
         reads = "0" if options.kinds != ("write",) else ""
-        return place | {"filename_format": access.prefix + OWN, "touch_objects": reads}
+        return place | {"filename_format": f"{access.prefix}.{{run}}.{OWN}", "touch_objects": reads}
     if isinstance(access, DfsAccess):
         # fio's dfs engine opens names in the container's root only
         prefix = access.prefix.strip("/").replace("/", ".")
-        name = f"{prefix}.{OWN}" if prefix else OWN
+        own = f"{{run}}.{OWN}"
+        name = f"{prefix}.{own}" if prefix else own
         return {"pool": access.pool, "cont": access.container, "filename_format": name}
     return {"directory": "{path}", "filename_format": OWN}
 
