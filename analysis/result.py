@@ -1,0 +1,62 @@
+"""What every result of an analysis can do, so that CLI and report need not know it.
+
+A result is a frozen dataclass.  `plain` makes what it holds fit for JSON.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+
+@runtime_checkable
+class Result(Protocol):
+    """A result: a table, a picture, plain data and sentences."""
+
+    @property
+    def says(self) -> list[str]:
+        """The result in sentences, the most important one first; with numbers and units."""
+        ...
+
+    def table(self) -> pd.DataFrame:
+        """One row per value or comparison; units stand in the names of columns or in `attrs`."""
+        ...
+
+    def figure(self) -> Figure:
+        """The result drawn, with labelled units and intervals; the caller closes or saves it."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as JSON-able data: SI units, None where there is no number."""
+        ...
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON-able data: dataclasses and mappings as dicts, NaN and infinities as None.
+
+    TypeError for anything that has no such form.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = dataclasses.fields(value)
+        return {field.name: plain(getattr(value, field.name)) for field in fields}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return [plain(item) for item in sorted(value)]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, str | int):
+        return value
+    raise TypeError(f"{type(value).__name__} is not JSON-able: {value!r:.80}")
