@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
@@ -68,6 +68,16 @@ class Space:
     bytes: int | None
     inodes: int | None
     source: str  # what says so: statfs, quota, an estimate
+
+
+class Watch(Protocol):
+    """Looks at a storage system again and again, over one connection."""
+
+    def look(self) -> list[str]:
+        """What is wrong now, or was since the look before (empty: nothing known)."""
+
+    def close(self) -> None:
+        """End the connection; harmless if there is none."""
 
 
 def _quiet(message: str) -> None:
@@ -225,6 +235,12 @@ class Backend(ABC):
         """Wait, at most `timeout` seconds, until the system is quiet."""
         del access, timeout
         return Settled(True, 0.0)
+
+    @classmethod
+    def health_watch(cls, access: Access) -> Watch | None:
+        """What looks at the health during a step, from the conductor's machine; None: nothing."""
+        del access
+        return None
 
     @classmethod
     def health(cls, access: Access) -> list[str]:

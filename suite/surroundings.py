@@ -101,8 +101,7 @@ class Surroundings:
 
         The conductor looks, over a connection of its own: no measured process takes part.
         """
-        make = getattr(self.backend, "health_watch", None)
-        asked = make(self.access) if make is not None else None
+        asked = self.backend.health_watch(self.access)
         if asked is None:
             yield
             return

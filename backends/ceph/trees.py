@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import os
 import selectors
 import subprocess
 import sys
@@ -122,7 +123,7 @@ def ask(request: Mapping[str, Any], quiet: float) -> Any:
     try:
         assert child.stdin is not None
         with child.stdin:
-            child.stdin.write(json.dumps(request).encode())
+            child.stdin.write(json.dumps({**request, "parent": os.getpid()}).encode())
         answer, complaint = _listen(child, what, quiet)
     except CephError:
         _lost.append(child.pid)

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,7 @@ from typing import Any
 from fsmatrix.backends.ceph.cephfs import Cephfs
 from fsmatrix.backends.ceph.errors import CephError
 from fsmatrix.backends.ceph.login import Login
+from fsmatrix.backends.system.libc import libc
 
 MARKER = ".fsmatrix"
 MARKER_LIMIT = 4096  # bytes
@@ -28,6 +30,7 @@ LAYOUT = "ceph.dir.layout"
 ATTEMPTS = 1000  # at a directory that other nodes are emptying too
 WORKERS = 8
 BEAT = 0.5  # seconds between two signs of life
+_PR_SET_PDEATHSIG = 1
 
 Request = Mapping[str, Any]
 
@@ -212,8 +215,14 @@ ACTIONS: dict[str, Callable[[Request], Any]] = {
 
 
 def main() -> None:
-    """Read the request, do it, answer, and end without the library's own farewell."""
+    """Read the request, do it, answer, and end without the library's own farewell.
+
+    When the parent dies, so does this process: it may hang, and nobody else would end it.
+    """
     request = json.load(sys.stdin)
+    libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != request["parent"]:
+        os._exit(1)  # it died before that
     try:
         answer: dict[str, Any] = {"result": ACTIONS[request["do"]](request)}
     except CephError as error:

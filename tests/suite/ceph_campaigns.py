@@ -112,7 +112,9 @@ class Place:
     def left(self) -> list[str]:
         """What a campaign must not leave: on this machine, and in the cluster."""
         found = [f"mount {mount.point}" for mount in mounts.mounted_below(self.folder)]
-        found += [f"process {line}" for line in processes_of(self.out)]
+        daemons = {one["pid"] for one in status(self.bed.directory)["daemons"]}  # restarted ones
+        processes = processes_of(self.folder)
+        found += [f"process {pid} {words}" for pid, words in processes if pid not in daemons]
         found += [f"journal {kind}" for kind in self.pending()]
         with self.bed.cluster() as cluster:
             for pool in (self.bed.pools["rados"], SINGLE):
@@ -123,16 +125,17 @@ class Place:
         return found + [f"directory {name}" for name in names if name.startswith(PREFIX)]
 
 
-def processes_of(out: Path) -> list[str]:
-    """Processes with the output's path among their arguments (ceph-fuse, treetool...)."""
+def processes_of(folder: Path) -> list[tuple[int, str]]:
+    """Processes that a test in `folder` has started, by their environment (see conftest)."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
+            mine = f"XDG_CONFIG_HOME={folder}/".encode() in (entry / "environ").read_bytes()
             words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:  # it has ended
             continue
-        if str(out) in words:
-            found.append(f"{entry.name} {words}")
+        if mine:
+            found.append((int(entry.name), words))
     return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 
 from fsmatrix.backends.ceph.health import restarts
+from fsmatrix.backends.ceph.login import Login
 from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, missing, up
 
 _path = Path(__file__).with_name("ceph_campaigns.py")
@@ -41,6 +43,7 @@ TWO = {
     "rados": f"pool: rados, {SMALL}", "libcephfs": STRIPED, "cephfs-fuse": STRIPED,
 }  # fmt: skip
 ONE = f"pool: {cluster.SINGLE}, {SMALL}"
+TREE = {"filesystem": "cephfs", "directory": "/", "name": "none", "tag": "none"}
 LONG = "bytes_per_process: 4MiB, chunk: 64KiB, fixed: time, seconds: 5s"
 
 
@@ -63,7 +66,7 @@ def place(shared: Bed, tmp_path: Path) -> Iterator[Any]:
     finally:
         there.stop()
     assert there.left() == []
-    assert os.listdir(there.directory) == []
+    assert not there.directory.exists() or os.listdir(there.directory) == []
 
 
 @contextmanager
@@ -192,13 +195,33 @@ def test_ceph_fuse_is_killed(place: Any) -> None:
     """The run fails with the kernel's word for it; the next one is on a clean mount."""
     running = place.start(backend="cephfs-fuse", target=TWO["cephfs-fuse"], work=LONG)
     until_ceph_runs(running, 1.0)
-    (client,) = [line for line in cluster.processes_of(place.out) if "ceph-fuse -f" in line]
-    os.kill(int(client.split()[0]), signal.SIGKILL)
+    started = cluster.processes_of(place.folder)
+    (client,) = [pid for pid, words in started if "ceph-fuse -f" in words]
+    os.kill(client, signal.SIGKILL)
     assert running.end() == 1, running.errors
     first, second = place.records()
     assert first.status == "failed"
     assert "ENOTCONN" in first.error or "ECONNABORTED" in first.error
     assert second.status == "ok", second.error
+
+
+def test_nothing_of_a_killed_rank_waits_for_an_mds(place: Any) -> None:
+    """What it started to look into CephFS ends with it, also inside a call that hangs."""
+    login = Login(place.bed.conf)
+    look = (
+        "from fsmatrix.backends.ceph import trees; trees.TIMEOUT = trees.QUIET = 600.0; "
+        f"trees.Tree.of({TREE | login.facts}).found_tag()"
+    )  # it would hang far longer than is waited here
+    os.kill(place.bed.pid("mds.a"), signal.SIGSTOP)
+    try:
+        rank = subprocess.Popen([sys.executable, "-P", "-c", look], stderr=subprocess.DEVNULL)
+        cluster.until(lambda: len(cluster.processes_of(place.folder)) == 2)
+        time.sleep(1)  # into the call
+        rank.kill()
+        rank.wait()
+        cluster.until(lambda: cluster.processes_of(place.folder) == [])
+    finally:
+        os.kill(place.bed.pid("mds.a"), signal.SIGCONT)
 
 
 # -- pools ------------------------------------------------------------------------------------
