@@ -120,7 +120,7 @@ class OrderSection(Section):
     )
     block: Count = Field(default=1, description="repetitions that share one attachment")
     attachments: Count = Field(
-        default=5, description="independent attachments that there should be"
+        default=6, description="independent attachments that there should be"
     )
 
 

@@ -265,5 +265,5 @@ def _warnings(
     if tests and blocks < needed:
         yield (
             f"{blocks} independent values per case cannot decide any of {tests} comparisons "
-            f"(Mann-Whitney, Holm, alpha 0.05): at least {needed} are needed"
+            f"(intervals of medians, Holm, alpha 0.05): at least {needed} are needed"
         )

@@ -99,7 +99,7 @@ def _size(out: Console, data: dict[str, Any]) -> None:
         out.print(
             f"{data['comparisons']} comparisons between targets: at least "
             f"{data['deciding_repetitions']} independent values are needed to decide any of them "
-            "(Mann-Whitney, Holm, 5 %)"
+            "(intervals of medians, Holm, 5 %)"
         )
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import math
 import sys
-from itertools import combinations
 from pathlib import Path
 
 import pytest
+from scipy.stats import binomtest
 
 from fsmatrix.suite.estimate import deciding, smallest_p
 
@@ -114,18 +113,16 @@ def test_the_estimate_counts_every_run() -> None:
     assert plan.estimate.seconds > 0
 
 
-def test_the_smallest_p_is_that_of_the_exact_test() -> None:
-    from scipy.stats import mannwhitneyu
+def test_the_smallest_p_is_that_of_the_comparison() -> None:
+    from fsmatrix.analysis.stats import tests
 
-    for n in range(1, 9):
-        exact = mannwhitneyu(range(n), range(n, 2 * n), method="exact").pvalue
-        assert smallest_p(n) == pytest.approx(exact)
-    sums = [sum(chosen) for chosen in combinations(range(8), 4)]
-    extreme = sums.count(min(sums)) + sums.count(max(sums))
-    assert smallest_p(4) == pytest.approx(extreme / math.comb(8, 4))
+    for n in range(2, 12):
+        assert smallest_p(n) == pytest.approx(binomtest(0, n).pvalue)
+    for number in (1, 2, 6, 48, 96, 1000):
+        assert deciding(number) == tests.fewest(number)
 
 
-@pytest.mark.parametrize(("tests", "needed"), [(1, 4), (2, 5), (6, 5), (7, 6), (48, 7), (96, 8)])
+@pytest.mark.parametrize(("tests", "needed"), [(1, 6), (2, 7), (6, 8), (48, 11), (96, 12)])
 def test_the_fewest_repetitions_that_decide(tests: int, needed: int) -> None:
     assert deciding(tests) == needed
     assert smallest_p(needed) <= 0.05 / tests < smallest_p(needed - 1)
@@ -136,7 +133,7 @@ def test_too_few_attachments_are_warned_about() -> None:
     assert any("within one session only" in text for text in planned(body).warnings)
     assert not planned("repetitions: 6\n").warnings
     few = "\n".join(planned("repetitions: 3\norder: {attachments: 1}\n").warnings)
-    assert "at least 4 are needed" in few
+    assert "at least 6 are needed" in few
 
 
 def test_the_plan_is_plain_data_and_makes_the_same_plan_again() -> None:

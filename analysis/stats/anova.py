@@ -1,0 +1,113 @@
+"""Analysis of variance in one stratum: F of each term by comparing nested least squares fits.
+
+Type II: a term is tested after all terms that do not contain it.  Factors are coded so that
+their columns sum to zero over levels.  Source: Langsrud, Statistics and Computing 13, 2003.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from fsmatrix.analysis.medians import Floats
+
+Term = tuple[str, ...]
+TOLERANCE = 1e-10  # share of the total sum of squares below which a sum is rounding
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the table: numerator and error degrees of freedom, F, p, partial eta squared."""
+
+    term: Term
+    df: int
+    df_error: int
+    f: float
+    p: float
+    share: float
+
+
+@dataclass(frozen=True)
+class Table:
+    """The lines of a stratum, the terms without a line and why, residuals and fitted parts."""
+
+    lines: tuple[Line, ...]
+    missing: tuple[tuple[Term, str], ...]
+    residuals: Floats  # shape [value]
+    coefficients: Mapping[Term, Floats]  # of each term's columns, in the whole fit
+    df_error: int
+
+
+def coded(labels: npt.NDArray[Any]) -> Floats:
+    """Sum-to-zero columns of a factor, shape [value, levels - 1]."""
+    levels, which = np.unique(labels, return_inverse=True)
+    contrasts = np.vstack([np.eye(levels.size - 1), -np.ones(levels.size - 1)])
+    return np.asarray(contrasts[which], dtype=np.float64)
+
+
+def columns(term: Term, factors: Mapping[str, npt.NDArray[Any]]) -> Floats:
+    """The columns of an interaction: all products of its factors' columns."""
+    product = np.ones((factors[term[0]].size, 1))
+    for name in term:
+        product = (product[:, :, np.newaxis] * coded(factors[name])[:, np.newaxis, :]).reshape(
+            product.shape[0], -1
+        )
+    return product
+
+
+def centred(array: Floats, groups: npt.NDArray[np.int64]) -> Floats:
+    """`array` [value] or [value, column] minus the mean of each group."""
+    counts = np.bincount(groups)
+    flat = array if array.ndim == 2 else array[:, np.newaxis]
+    means = np.stack([np.bincount(groups, column) for column in flat.T]) / counts
+    return array - means[:, groups].T.reshape(array.shape)
+
+
+def _fit(y: Floats, x: Floats) -> tuple[Floats, float, int]:
+    """Coefficients, residual sum of squares and rank of a least squares fit."""
+    if x.shape[1] == 0:
+        return np.empty(0), float(y @ y), 0
+    coefficients, _, rank, _ = np.linalg.lstsq(x, y, rcond=1e-10)
+    left = y - x @ coefficients
+    return np.asarray(coefficients, dtype=np.float64), float(left @ left), int(rank)
+
+
+def table(y: Floats, blocks: Mapping[Term, Floats], nuisance: Floats, lost: int, why: str) -> Table:
+    """The analysis of y [value] by the columns of each term.
+
+    `nuisance`: columns that are in every fit, not tested.  `lost`: degrees of freedom that
+    centring took.  `why`: what to say when there is no error left to test against.
+    """
+    terms = list(blocks)
+    whole = np.hstack([nuisance, *blocks.values()])
+    coefficients, rss, rank = _fit(y, whole)
+    residuals = y - whole @ coefficients
+    df_error = y.size - lost - rank
+    ends = np.cumsum([nuisance.shape[1], *(blocks[t].shape[1] for t in terms)])
+    parts = {t: coefficients[ends[i] : ends[i + 1]] for i, t in enumerate(terms)}
+    if df_error < 1:
+        return Table((), tuple((t, why) for t in terms), residuals, parts, 0)
+    total = float(y @ y)
+    if rss <= TOLERANCE * max(total, np.finfo(float).tiny):
+        reason = "the values do not scatter at all, so there is no error to test against"
+        return Table((), tuple((t, reason) for t in terms), residuals, parts, df_error)
+    lines, missing = [], []
+    for term in terms:
+        others = [blocks[u] for u in terms if not set(term) <= set(u)]
+        base = np.hstack([nuisance, *others])
+        _, rss_base, rank_base = _fit(y, base)
+        _, rss_with, rank_with = _fit(y, np.hstack([base, blocks[term]]))
+        df = rank_with - rank_base
+        if df < 1:
+            missing.append((term, "it cannot be told from other terms: combinations are missing"))
+            continue
+        explained = max(rss_base - rss_with, 0.0)
+        f = explained / df / (rss / df_error)
+        p = float(stats.f.sf(f, df, df_error))
+        lines.append(Line(term, df, df_error, f, p, explained / (explained + rss)))
+    return Table(tuple(lines), tuple(missing), residuals, parts, df_error)

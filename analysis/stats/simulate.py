@@ -1,0 +1,85 @@
+"""Campaigns with a known truth: runs in attachments and blocks, for tests and for planning.
+
+Every shape has median 0 and a middle half of about the normal's width, on the log scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from scipy import optimize, stats
+
+from fsmatrix.analysis.medians import Floats
+
+Shape = Callable[[np.random.Generator, tuple[int, ...]], Floats]
+GAP = 6.0  # standard deviations between two modes
+CORRELATION = 0.8  # of a run with the one before, in `autocorrelated`
+
+
+def _normal(random: np.random.Generator, size: tuple[int, ...]) -> Floats:
+    return random.standard_normal(size)
+
+
+def _skewed(random: np.random.Generator, size: tuple[int, ...]) -> Floats:
+    return np.asarray(np.exp(random.standard_normal(size)) - 1)
+
+
+def _heavy(random: np.random.Generator, size: tuple[int, ...]) -> Floats:
+    return random.standard_t(3, size)
+
+
+def _bimodal(share: float) -> Shape:
+    def cdf(x: float) -> float:
+        below = (1 - share) * stats.norm.cdf(x) + share * stats.norm.cdf(x - GAP)
+        return float(below - 0.5)
+
+    centre = optimize.brentq(cdf, -5, GAP + 5)
+
+    def draw(random: np.random.Generator, size: tuple[int, ...]) -> Floats:
+        modes = GAP * (random.random(size) < share)
+        return np.asarray(modes + random.standard_normal(size) - centre)
+
+    return draw
+
+
+def _autocorrelated(random: np.random.Generator, size: tuple[int, ...]) -> Floats:
+    steps = random.standard_normal(size)
+    found = np.empty(size)
+    found[..., 0] = steps[..., 0]
+    for i in range(1, size[-1]):
+        new = np.sqrt(1 - CORRELATION**2) * steps[..., i]
+        found[..., i] = CORRELATION * found[..., i - 1] + new
+    return found
+
+
+SHAPES: Mapping[str, Shape] = {
+    "log-normal": _normal,
+    "normal": lambda random, size: (
+        np.log(np.maximum(10 + random.standard_normal(size), 1.0) / 10) * 10
+    ),
+    "skewed logs": _skewed,
+    "heavy-tailed (t3)": _heavy,
+    "bimodal 50:50": _bimodal(0.5),
+    "bimodal 30:70": _bimodal(0.3),
+    "autocorrelated": _autocorrelated,
+}
+
+
+def logs(
+    random: np.random.Generator,
+    shape: str,
+    size: tuple[int, int, int],
+    session: float = 1.0,
+    run: float = 1.0,
+) -> Floats:
+    """Logs of runs, shape [campaign, attachment, run]: a session effect plus run to run.
+
+    `session`, `run` scale the two; both have the shape (autocorrelated: the runs inside).
+    """
+    campaigns, attachments, inside = size
+    outer = SHAPES["log-normal" if shape == "autocorrelated" else shape]
+    effects = outer(random, (campaigns, attachments))[..., np.newaxis]
+    return np.asarray(
+        session * effects + run * SHAPES[shape](random, (campaigns, attachments, inside))
+    )

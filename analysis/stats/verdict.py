@@ -1,0 +1,153 @@
+"""From an interval, corrected p and a declared tolerance to a verdict in words."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from fsmatrix.analysis.stats import repetitions, tests
+from fsmatrix.analysis.stats.intervals import Ratio
+from fsmatrix.analysis.stats.repetitions import Repetitions
+from fsmatrix.analysis.stats.tests import ALPHA, Correction
+
+Kind = Literal["faster", "slower", "no difference", "too few", "no data"]
+
+
+def judge(
+    interval: Ratio,
+    p: float,
+    p_equal: float,
+    x: float,
+    alpha: float = ALPHA,
+    more_is_faster: bool = True,
+) -> Kind:
+    """The verdict on a / b: a pure function of interval, corrected p, and tolerance x.
+
+    `no difference` (larger than x): the interval lies within 1 / (1 + x) .. 1 + x and the
+    equivalence test agrees; that comes first, so a small difference that is sure is none that
+    matters.  `faster`, `slower`: the interval leaves out 1 and p <= alpha.  Otherwise `too few`.
+    `more_is_faster` is False for times.
+    """
+    if not x > 0:
+        raise ValueError(f"the tolerance must be positive, such as 0.05, not {x}")
+    if interval.kind == "none":
+        return "no data"
+    if interval.kind != "interval":
+        return "too few"
+    if interval.low >= 1 / (1 + x) and interval.high <= 1 + x and p_equal <= alpha:
+        return "no difference"
+    if p <= alpha and (interval.low > 1 or interval.high < 1):
+        return "faster" if (interval.low > 1) == more_is_faster else "slower"
+    return "too few"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A verdict on one cell with all that it follows from; p are corrected, `raw` are not."""
+
+    kind: Kind
+    interval: Ratio
+    p: float
+    p_equal: float
+    raw_p: float
+    raw_p_equal: float
+    x: float
+    alpha: float
+    cells: int
+    correction: Correction
+    share: float  # of alpha that this cell has in the worst case
+
+    @functools.cached_property
+    def needed(self) -> Repetitions | None:
+        """With `too few`: how many attachments it would take; None without any scatter known."""
+        return more(self.interval, self.x, self.share) if self.kind == "too few" else None
+
+    @property
+    def says(self) -> str:
+        """The verdict in a sentence."""
+        found = self.interval
+        if self.kind == "no data":
+            return "no data on one side"
+        span = f"ratio {found.ratio:.3g} ({found.low:.3g} to {found.high:.3g})"
+        if self.kind == "no difference":
+            return f"no difference larger than {100 * self.x:.3g} %: {span}"
+        if self.kind != "too few":
+            return f"{self.kind}: {span}, p = {self.p:.2g}"
+        if found.kind == "one session":
+            return f"too few repetitions to tell: ratio {found.ratio:.3g} within one session only"
+        family = self.cells if self.correction == "holm" else 1
+        least = tests.fewest(family, self.alpha)
+        why = f"too few repetitions to tell: {span}"
+        if min(found.units) < least:
+            which = "comparison" if family == 1 else f"of {family} comparisons"
+            why += f"; {min(found.units)} can never decide one {which}, {least} can"
+        return f"{why}; {self.needed.says}" if self.needed else why
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and strings."""
+        kept = {k: v for k, v in self.__dict__.items() if k not in ("interval", "needed")}
+        needed = self.needed.to_dict() if self.needed else None
+        return kept | {"interval": self.interval.to_dict(), "needed": needed, "says": self.says}
+
+
+def verdicts(
+    cells: Sequence[Ratio],
+    x: float,
+    alpha: float = ALPHA,
+    correction: Correction = "holm",
+    more_is_faster: bool = True,
+) -> list[Verdict]:
+    """A verdict on each cell of one comparison, corrected over all of them.
+
+    The claims of a difference and those of equivalence are two families, each at alpha.
+    """
+    if not x > 0:
+        raise ValueError(f"the tolerance must be positive, such as 0.05, not {x}")
+    raw = np.array([cell.p for cell in cells])
+    raw_equal = np.array([cell.p_equal(x) for cell in cells])
+    p, p_equal = tests.correct(raw, correction), tests.correct(raw_equal, correction)
+    count = max(int(np.count_nonzero(~np.isnan(raw))), 1)
+    tested = count if correction != "none" else 1
+    found = []
+    for i, cell in enumerate(cells):
+        one, equal = float(p[i]), float(p_equal[i])
+        kind = judge(cell, one, equal, x, alpha, more_is_faster)
+        found.append(
+            Verdict(
+                kind=kind,
+                interval=cell,
+                p=one,
+                p_equal=equal,
+                raw_p=float(raw[i]),
+                raw_p_equal=float(raw_equal[i]),
+                x=x,
+                alpha=alpha,
+                cells=tested,
+                correction=correction,
+                share=alpha / tested,
+            )
+        )
+    return found
+
+
+def more(cell: Ratio, x: float, alpha: float) -> Repetitions | None:
+    """Attachments until one or the other verdict is expected, if ratio and spread stay so.
+
+    The half width must fall below the distance of the log ratio from 0 (a difference), or
+    below that from the tolerance (equivalence, at 1 - 2 alpha); whichever comes first.
+    `alpha` is the share of this one cell.  None within one session.
+    """
+    if min(cell.units) < 2:
+        return None
+    distance = abs(float(np.log(cell.ratio)))
+    differs = repetitions.for_parts(cell.parts, distance, 1 - alpha)
+    level = max(1 - 2 * alpha, cell.level)
+    equal = repetitions.for_parts(cell.parts, float(np.log1p(x)) - distance, level)
+    if not differs.known:
+        return differs
+    options = [r for r in (differs, equal) if r.needed is not None]
+    return min(options, key=lambda r: r.needed or 0) if options else differs
