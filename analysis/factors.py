@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from fsmatrix.analysis.columns import coded, combined
 from fsmatrix.analysis.load import Array
 from fsmatrix.analysis.units import Level
 
@@ -49,8 +50,7 @@ def roles(
 
 def codes(column: Array) -> tuple[list[Level], npt.NDArray[np.int64]]:
     """Levels, sorted, and the index of each row's level; NaN is one level."""
-    levels, indexes = np.unique(column, return_inverse=True)
-    return [level.item() for level in levels], indexes.astype(np.int64)
+    return coded(column)
 
 
 def _missing(level: Level) -> bool:
@@ -65,11 +65,7 @@ def _follows(codes: npt.NDArray[np.int64], owner: npt.NDArray[np.int64]) -> bool
 
 def groups(columns: Iterable[Array], length: int) -> npt.NDArray[np.int64]:
     """Number of the combination that each row has, shape [row]."""
-    group = np.zeros(length, dtype=np.int64)
-    for column in columns:
-        own = codes(column)[1]
-        group = np.unique(group * (own.max(initial=0) + 1) + own, return_inverse=True)[1]
-    return group
+    return combined([codes(column)[1] for column in columns], length)[1]
 
 
 def members(group: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:

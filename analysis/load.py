@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import xarray as xr
 
+from fsmatrix.analysis import columns
+from fsmatrix.analysis.columns import Columns
 from fsmatrix.results import schema
 
 FILE_NAME = "campaign.h5"
+PUBLISHED = "published:"  # and the name of a table of results/published, instead of a path
+LARGE = 64 << 20  # bytes of a file that is read only as far as it is looked at
 RAGGED = ("worker", "latency", "interval", "finding")
 INDEXES = {"environment_index": "environment", "case_index": "case", "latency_kind": "kind"}
 NEEDED = (
@@ -22,19 +28,22 @@ NEEDED = (
     "error",
 )  # fmt: skip
 
-Array = npt.NDArray[Any]
+Array = columns.Array
 Paths = str | Path | Sequence[str | Path]
+Upgrade = Callable[[xr.Dataset], xr.Dataset]
+UPGRADES: dict[int, Upgrade] = {}  # schema version -> brings a Dataset of it to the next one
 
 
 @dataclass(frozen=True)
 class Rows:
     """Columns of the rows of a campaign, each of shape [row]; strings are str."""
 
-    columns: Mapping[str, Array]
+    columns: Mapping[str, Array]  # of `rows`: read when they are first asked for
     factors: Mapping[str, str]  # factor -> its column
 
     def __len__(self) -> int:
-        return int(self.columns["run_id"].size)
+        name = "last_attempt" if "last_attempt" in self.columns else "run_id"  # cheaper to read
+        return int(self.columns[name].size)
 
     def __getitem__(self, name: str) -> Array:
         return self.columns[name]
@@ -45,19 +54,24 @@ class Rows:
 
     def where(self, keep: npt.NDArray[np.bool_]) -> Rows:
         """The rows where `keep`, shape [row], is true."""
+        if isinstance(self.columns, Columns):
+            return Rows(self.columns.where(keep), self.factors)
         return Rows({name: array[keep] for name, array in self.columns.items()}, self.factors)
 
 
-def open_campaign(paths: Paths) -> xr.Dataset:
-    """All runs of the campaign files `paths` (files, or directories that hold campaign.h5).
+def open_campaign(paths: Paths, lazy: bool | None = None) -> xr.Dataset:
+    """All runs of the campaign files `paths` as one Dataset in long form (docs/results.md).
 
-    The files are read and closed.  A run that is in several files counts once.
-    schema.ResultError (which file, and why) for a missing, damaged, foreign or newer one.
+    A path is a file, a directory that holds campaign.h5, or `published:<name>` (a table of
+    results/published).  `lazy`: variables are read when they are looked at and the file stays
+    open until the Dataset goes; otherwise all is read and the file closed.  None: lazy for
+    files above 64 MiB.  A run that is in several files counts once.  ValueError without a
+    path; schema.ResultError (which file, and why) for a missing, damaged, foreign or newer one.
     """
     listed = [paths] if isinstance(paths, str | Path) else list(paths)
     if not listed:
         raise ValueError("no campaign file given")
-    datasets = [_read(Path(path)) for path in listed]
+    datasets = [_opened(path, lazy) for path in listed]
     return datasets[0] if len(datasets) == 1 else join(datasets)
 
 
@@ -68,34 +82,34 @@ def rows(ds: xr.Dataset) -> Rows:
     missing = [name for name in NEEDED if name not in ds.variables]
     if missing:
         raise ValueError(f"not a campaign: no variable {', '.join(missing)}")
-    columns = {
-        str(name): _plain(variable.values)
-        for name, variable in ds.variables.items()
-        if variable.dims == ("run",)
-    }
+    names = [str(name) for name, variable in ds.variables.items() if variable.dims == ("run",)]
     factors = _json(ds.attrs.get("factors"), {})
-    return Rows(columns, {str(k): str(v) for k, v in factors.items() if v in columns})
+    return Rows(
+        Columns(names, lambda name: ds.variables[name].values),
+        {str(k): str(v) for k, v in factors.items() if v in names},
+    )
 
 
 def join(datasets: Sequence[xr.Dataset]) -> xr.Dataset:
-    """Several campaigns one after the other; ragged arrays and indexes keep their meaning."""
-    moved = []
+    """Several campaigns one after the other; ragged arrays and indexes keep their meaning.
+
+    Variables are put together when they are looked at.
+    """
     start: dict[str, int] = {}
+    moved = []
     for ds in datasets:
-        moved.append(_shifted(ds, start))
+        moved.append((ds, _shifts(start)))
         for dim, length in ds.sizes.items():
             start[str(dim)] = start.get(str(dim), 0) + length
-    names = list(dict.fromkeys(name for ds in moved for name in ds.variables))
-    variables: dict[str, tuple[str, Array]] = {}
+    names = list(dict.fromkeys(str(name) for ds in datasets for name in ds.variables))
+    variables: dict[str, xr.Variable] = {}
     for name in names:
-        owner = next(ds for ds in moved if name in ds.variables)
-        dims = owner[name].dims
-        if dims == ("bin",):
-            variables[str(name)] = ("bin", owner[name].values)
-        elif len(dims) == 1:
-            parts = [_part(ds, str(name), str(dims[0]), owner[name]) for ds in moved]
-            variables[str(name)] = (str(dims[0]), _concatenated(parts))
-    coordinates = {str(name) for ds in moved for name in ds.coords} & set(variables)
+        owner = next(ds for ds in datasets if name in ds.variables).variables[name]
+        if owner.dims == ("bin",):
+            variables[name] = owner
+        elif len(owner.dims) == 1:
+            variables[name] = _joined(name, str(owner.dims[0]), moved, owner)
+    coordinates = {str(name) for ds in datasets for name in ds.coords} & set(variables)
     whole = xr.Dataset(variables, attrs=_joined_attributes(datasets))
     return _once(whole.set_coords(sorted(coordinates)))
 
@@ -116,48 +130,118 @@ def environments(ds: xr.Dataset) -> list[dict[str, Any]]:
     """The different environments, in the order of `environment_index`."""
     if "environment_json" not in ds:
         return []
-    values = [_json(text, {}) for text in _plain(ds["environment_json"].values)]
+    values = [_json(text, {}) for text in columns.plain(ds["environment_json"].values)]
     return [value if isinstance(value, dict) else {} for value in values]
 
 
-def _read(path: Path) -> xr.Dataset:
+def read_whole(image: io.BytesIO) -> xr.Dataset:
+    """The campaign file that `image` holds."""
+    return _closed(_read(image))
+
+
+def _opened(given: str | Path, lazy: bool | None) -> xr.Dataset:
+    if str(given).startswith(PUBLISHED):
+        from fsmatrix.analysis.publications import published
+
+        return published(str(given).removeprefix(PUBLISHED))
+    path = Path(given)
     file = path / FILE_NAME if path.is_dir() else path
     if not file.is_file():
         raise schema.ResultError(file, "no such file (`fsmatrix collect` makes it)")
+    keep_open = file.stat().st_size > LARGE if lazy is None else lazy
     try:
-        with xr.open_dataset(file, engine="h5netcdf") as ds:
-            loaded = ds.load()
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        ds = _read(file)
+        version = _version(ds, file)
+        ds = _upgraded(ds, version)
+        return ds if keep_open else _closed(ds)
+    except schema.ResultError:
+        raise
+    except (OSError, ValueError, KeyError, RuntimeError, TypeError) as error:
         raise schema.DamagedFileError(file, f"cannot be read as HDF5: {error}") from error
-    if loaded.attrs.get("format") != schema.CAMPAIGN_FORMAT:
+
+
+def _version(ds: xr.Dataset, file: Path) -> int:
+    """The schema's version; ResultError if the file is no campaign, or newer than this program."""
+    if ds.attrs.get("format") != schema.CAMPAIGN_FORMAT:
         raise schema.ForeignFileError(file, "not a campaign file of fsmatrix")
-    version = int(loaded.attrs.get("schema_version", 0))
+    version = int(ds.attrs.get("schema_version", 0))
     if version > schema.SCHEMA_VERSION:
         raise schema.NewerSchemaError(file, version)
+    return version
+
+
+def _read(file: Path | io.BytesIO) -> xr.Dataset:
+    """The variables of a file, none of them read yet; equal texts will share one object."""
+    ds = xr.open_dataset(
+        file, engine="h5netcdf", cache=False,
+        mask_and_scale=False, decode_times=False, decode_timedelta=False, concat_characters=False,
+    )  # fmt: skip
+    texts = {name: v for name, v in ds.variables.items() if columns.is_text(v) and v.ndim == 1}
+    shared = ds.assign({name: _text(variable) for name, variable in texts.items()})
+    shared.set_close(ds.close)
+    return shared
+
+
+def _text(variable: xr.Variable) -> xr.Variable:
+    attributes = {key: value for key, value in variable.attrs.items() if key != "_Encoding"}
+    return columns.deferred(
+        str(variable.dims[0]), variable.shape[0], object,
+        lambda: columns.shared_texts(variable), attributes,
+    )  # fmt: skip
+
+
+def _closed(ds: xr.Dataset) -> xr.Dataset:
+    with ds:
+        loaded: xr.Dataset = ds.load()
     return loaded
 
 
-def _shifted(ds: xr.Dataset, start: Mapping[str, int]) -> xr.Dataset:
+def _upgraded(ds: xr.Dataset, version: int) -> xr.Dataset:
+    """A Dataset of an older schema as one of this version."""
+    opened = ds
+    for number in range(version, schema.SCHEMA_VERSION):
+        if number not in UPGRADES:
+            raise ValueError(f"schema {number} is not known")
+        ds = UPGRADES[number](ds)
+    upgraded = ds.assign_attrs(schema_version=schema.SCHEMA_VERSION)
+    upgraded.set_close(opened.close)
+    return upgraded
+
+
+def _shifts(start: Mapping[str, int]) -> dict[str, int]:
+    """Variables that count rows of other dimensions -> by how much they move in a join."""
     shift = {f"{name}_first": start.get(name, 0) for name in RAGGED}
     shift |= {f"{name}_run": start.get("run", 0) for name in RAGGED}
-    shift |= {name: start.get(dim, 0) for name, dim in INDEXES.items()}
-    present = {name: by for name, by in shift.items() if by and name in ds.variables}
-    return ds.assign({name: ds[name].astype(np.int64) + by for name, by in present.items()})
+    return shift | {name: start.get(dim, 0) for name, dim in INDEXES.items()}
 
 
-def _part(ds: xr.Dataset, name: str, dim: str, model: xr.DataArray) -> Array:
-    if name in ds.variables:
-        return _plain(ds[name].values)
-    length = ds.sizes.get(dim, 0)
-    textual = model.dtype.kind in "OSU"
-    return np.full(length, "") if textual else np.full(length, np.nan)
+def _joined(
+    name: str,
+    dim: str,
+    parts: Sequence[tuple[xr.Dataset, Mapping[str, int]]],
+    model: xr.Variable,
+) -> xr.Variable:
+    sizes = [ds.sizes.get(dim, 0) for ds, _ in parts]
+    filled = [(ds, size) for (ds, _), size in zip(parts, sizes, strict=True) if size]
+    found = [ds.variables[name] for ds, _ in filled if name in ds.variables] or [model]
+    gaps = len(found) < len(filled)
+    textual = any(columns.is_text(variable) for variable in found)
+    kinds = [object] if textual else [v.dtype for v in found] + [np.dtype(float)] * gaps
+    dtype = np.result_type(*kinds)
 
+    def read() -> Array:
+        values = np.full(sum(sizes), "" if textual else np.nan if gaps else 0, dtype=dtype)
+        first = 0
+        for (ds, shift), size in zip(parts, sizes, strict=True):
+            if size and name in ds.variables:
+                own = ds.variables[name].values
+                if textual and not columns.is_text(ds.variables[name]):
+                    own = own.astype(str)
+                values[first : first + size] = own + shift[name] if name in shift else own
+            first += size
+        return values
 
-def _concatenated(parts: Sequence[Array]) -> Array:
-    kinds = {part.dtype.kind for part in parts if part.size}
-    if "U" in kinds and len(kinds) > 1:
-        parts = [part.astype(str) for part in parts]
-    return np.concatenate(parts)
+    return columns.deferred(dim, sum(sizes), dtype, read, model.attrs)
 
 
 def _joined_attributes(datasets: Sequence[xr.Dataset]) -> dict[str, Any]:
@@ -177,9 +261,9 @@ def _joined_attributes(datasets: Sequence[xr.Dataset]) -> dict[str, Any]:
 def _once(ds: xr.Dataset) -> xr.Dataset:
     """Drop rows that are there twice (same run, phase, session and start)."""
     names = [name for name in ("run_id", "phase", "session", "started") if name in ds]
-    keys = list(zip(*(ds[name].values.tolist() for name in names), strict=True))
-    seen: dict[tuple[Any, ...], int] = {}
-    keep = np.array([seen.setdefault(key, i) == i for i, key in enumerate(keys)], dtype=bool)
+    size = ds.sizes.get("run", 0)
+    group = columns.combined([columns.coded(ds[name].values)[1] for name in names], size)[1]
+    keep = ~pd.Series(group).duplicated().to_numpy()
     if keep.all():
         return ds
     place = np.where(keep, np.cumsum(keep) - 1, -1)
@@ -194,17 +278,6 @@ def _once(ds: xr.Dataset) -> xr.Dataset:
             ends = np.cumsum(result[f"{name}_size"].values)
             result[f"{name}_first"] = ("run", ends - result[f"{name}_size"].values)
     return result
-
-
-def _plain(values: Array) -> Array:
-    if values.dtype.kind == "S":
-        values = np.char.decode(values, "utf-8", "replace")
-    if values.dtype.kind not in "OTU":
-        return values
-    values = values.astype(str)
-    if np.char.startswith(values, schema.ESCAPE).any():
-        return np.array([schema.decode_text(text) for text in values.tolist()], dtype=str)
-    return values
 
 
 def _json(text: Any, default: Any) -> Any:

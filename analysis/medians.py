@@ -111,9 +111,13 @@ def per_attachment(values: npt.ArrayLike, attachments: npt.ArrayLike) -> Floats:
     if array.ndim != 1 or array.shape != labels.shape:
         raise ValueError(f"values {array.shape} and attachments {labels.shape} must match, 1-d")
     known = ~np.isnan(array)
-    array, labels = array[known], labels[known]
-    names, owner = np.unique(labels, return_inverse=True)
-    return np.array([np.median(array[owner == i]) for i in range(names.size)], dtype=np.float64)
+    owner = np.unique(labels[known], return_inverse=True)[1]
+    order = np.lexsort((array[known], owner))
+    ordered = array[known][order]
+    size = np.bincount(owner)
+    first = np.cumsum(size) - size
+    middle: Floats = (ordered[first + (size - 1) // 2] + ordered[first + size // 2]) / 2
+    return middle
 
 
 def of_runs(values: npt.ArrayLike, attachments: npt.ArrayLike, level: float = LEVEL) -> Median:

@@ -12,7 +12,8 @@ import xarray as xr
 
 from fsmatrix.analysis import cluster
 from fsmatrix.analysis.cluster import Cluster
-from fsmatrix.analysis.factors import Mask, groups, members, roles
+from fsmatrix.analysis.columns import combined
+from fsmatrix.analysis.factors import Mask, codes, groups, members, roles
 from fsmatrix.analysis.load import Array, Rows, rows
 from fsmatrix.analysis.medians import Median, of_runs
 from fsmatrix.analysis.units import METRICS, Level
@@ -97,14 +98,16 @@ def summarise(
     every = rows(ds)
     references = reference_targets(every)
     shown = _shown(every, include_reference)
-    superseded = np.unique(every["run_id"][shown & ~_current(every)]).size
-    data = every.where(shown & _current(every))
+    superseded = np.unique(every["run_id"][shown & ~current(every)]).size
+    data = every.where(shown & current(every))
     names = [name for name in every.factors if name not in NOT_FACTORS]
     columns = {name: data.factor(name) for name in names}
     columns |= {name: data[name] for name in ("engine", "phase") if name in data.columns}
-    varying, constants, attributes, derived = roles(columns, data["phase"] != "")
-    audits = _audits(ds, np.flatnonzero(shown & _current(every)))
-    cells = _cells(data, columns, audits, include_invalid, attributes)
+    first, group = combined([codes(column)[1] for column in columns.values()], len(data))
+    few = {name: column[first] for name, column in columns.items()}
+    varying, constants, attributes, derived = roles(few, data["phase"][first] != "")
+    audits = _audits(ds, np.flatnonzero(shown & current(every)))
+    cells = _cells(data, few, group, audits, include_invalid, attributes)
     return Summary(
         cells=tuple(sorted(cells, key=lambda cell: sort_key(cell, varying))),
         varying=varying,
@@ -113,7 +116,7 @@ def summarise(
         derived=derived,
         references=references,
         references_shown=include_reference,
-        invalid_runs=int(np.unique(data["run_id"][_invalid(data)]).size),
+        invalid_runs=int(np.unique(data["run_id"][invalid(data)]).size),
         invalid_included=include_invalid,
         superseded=int(superseded),
         cluster=cluster.of(
@@ -126,10 +129,11 @@ def reference_targets(data: Rows) -> tuple[str, ...]:
     """Targets whose coordinate `reference` is true."""
     if "reference" not in data.factors:
         return ()
-    return tuple(sorted({str(t) for t in data.factor("target")[_is_reference(data)]}))
+    return tuple(sorted({str(t) for t in data.factor("target")[is_reference(data)]}))
 
 
-def _is_reference(data: Rows) -> Mask:
+def is_reference(data: Rows) -> Mask:
+    """Rows of reference targets."""
     values = data.factor("reference").astype(str)
     flags: Mask = np.isin(np.char.lower(values), ("true", "1", "1.0"))
     return flags
@@ -138,30 +142,34 @@ def _is_reference(data: Rows) -> Mask:
 def _shown(data: Rows, include_reference: bool) -> Mask:
     keep = np.ones(len(data), dtype=bool)
     if not include_reference and "reference" in data.factors:
-        keep &= ~_is_reference(data)
+        keep &= ~is_reference(data)
     return keep
 
 
-def _current(data: Rows) -> Mask:
+def current(data: Rows) -> Mask:
+    """Rows of the newest attempt at their run."""
     return np.asarray(data["last_attempt"] != 0)
 
 
-def _invalid(data: Rows) -> Mask:
+def invalid(data: Rows) -> Mask:
+    """Rows of runs that ended well and that a finding calls invalid."""
     return np.asarray((data["worst_finding"] == "invalid") & (data["status"] == "ok"))
 
 
 def _cells(
     data: Rows,
-    columns: Mapping[str, Array],
-    audits: Sequence[set[str]],
+    few: Mapping[str, Array],
+    group_of: npt.NDArray[np.int64],
+    audits: Mapping[int, set[str]],
     include_invalid: bool,
     of_targets: Sequence[str],
 ) -> list[Cell]:
     """All cells.  A combination without any phase (all its runs failed before) gets the
     phases that other targets have for the same work; `of_targets` are targets' attributes."""
-    base = groups((c for n, c in columns.items() if n not in ("phase", "engine")), len(data))
+    size = len(next(iter(few.values())))
+    base = groups((c for n, c in few.items() if n not in ("phase", "engine")), size)[group_of]
     apart = ("phase", "engine", "target", *of_targets)
-    work = groups((c for n, c in columns.items() if n not in apart), len(data))
+    work = groups((c for n, c in few.items() if n not in apart), size)[group_of]
     failed = data["status"] != "ok"
     failures = {
         int(base[group[0]]): int(np.unique(data["run_id"][group][failed[group]]).size)
@@ -173,10 +181,11 @@ def _cells(
     for number, phase in zip(work[timed].tolist(), data["phase"][timed].tolist(), strict=True):
         phases.setdefault(number, set()).add(phase)
     cells = []
-    for group in members(groups(columns.values(), len(data))):
+    attachments = codes(data["attachment"])[1]
+    for group in members(group_of):
         row = int(group[0])
-        levels = {name: column[row].item() for name, column in columns.items()}
-        found = {audit for row in group.tolist() for audit in audits[row]}
+        levels = {name: column[group_of[row]].item() for name, column in few.items()}
+        found = {audit for row in group.tolist() for audit in audits.get(row, ())}
         if timed[row]:
             names = [str(data["phase"][row])]
         elif int(base[row]) not in phased:
@@ -185,15 +194,23 @@ def _cells(
             names = []
         for name in names:
             cells.append(
-                _cell(data, group, levels | {"phase": name}, failures[int(base[row])], found,
-                      include_invalid)
-            )  # fmt: skip
+                _cell(
+                    data,
+                    group,
+                    attachments[group],
+                    levels | {"phase": name},
+                    failures[int(base[row])],
+                    found,
+                    include_invalid,
+                )
+            )
     return cells
 
 
 def _cell(
     data: Rows,
     group: npt.NDArray[np.int64],
+    places: npt.NDArray[np.int64],
     levels: Mapping[str, Level],
     failed: int,
     found: set[str],
@@ -201,28 +218,29 @@ def _cell(
 ) -> Cell:
     part = _take(data, group)
     ok = (part["status"] == "ok") & (part["phase"] != "")
-    invalid = _invalid(part)
-    used = ok if include_invalid else ok & ~invalid
-    worst = max((str(f) for f in part["worst_finding"]), key=lambda f: RANK.get(f, 0), default="")
-    attachments = part["attachment"][used]
+    bad = invalid(part)
+    used = ok if include_invalid else ok & ~bad
+    severities = map(str, np.unique(part["worst_finding"]))
+    worst = max(severities, key=lambda severity: RANK.get(severity, 0), default="")
+    attachments = places[used]
     return Cell(
         levels=levels,
         runs=int(used.sum()),
         attachments=int(np.unique(attachments).size),
         failed=failed,
-        invalid=int(invalid.sum()),
+        invalid=int(bad.sum()),
         worst_finding=worst,
         findings=tuple(sorted(found)),
-        metrics={name: of_runs(_values(part, name)[used], attachments) for name in METRICS},
+        metrics={name: of_runs(values_of(part, name)[used], attachments) for name in METRICS},
     )
 
 
 def _take(data: Rows, group: npt.NDArray[np.int64]) -> Rows:
-    needed = {"status", "phase", "worst_finding", "attachment", "bytes", "run_id", *METRICS}
+    needed = {"status", "phase", "worst_finding", "bytes", "run_id", *METRICS}
     return Rows({n: c[group] for n, c in data.columns.items() if n in needed}, data.factors)
 
 
-def _values(part: Rows, metric: str) -> npt.NDArray[np.float64]:
+def values_of(part: Rows, metric: str) -> npt.NDArray[np.float64]:
     """A metric's values; a phase that moved no bytes has no bandwidth."""
     if metric not in part.columns:
         return np.full(len(part), np.nan)
@@ -232,14 +250,17 @@ def _values(part: Rows, metric: str) -> npt.NDArray[np.float64]:
     return values
 
 
-def _audits(ds: xr.Dataset, kept: npt.NDArray[np.int64]) -> list[set[str]]:
-    """Names of the audits that found something, for each of the kept rows."""
+def _audits(ds: xr.Dataset, kept: npt.NDArray[np.int64]) -> dict[int, set[str]]:
+    """Place among the kept rows -> names of the audits that found something there."""
     found: dict[int, set[str]] = {}
     if "finding_run" in ds:
+        place = np.full(ds.sizes["run"], -1, dtype=np.int64)
+        place[kept] = np.arange(kept.size)
         names = ds["finding_audit"].values.astype(str).tolist()
-        for row, name in zip(ds["finding_run"].values.tolist(), names, strict=True):
-            found.setdefault(int(row), set()).add(name)
-    return [found.get(row, set()) for row in kept.tolist()]
+        for row, name in zip(place[ds["finding_run"].values].tolist(), names, strict=True):
+            if row >= 0:
+                found.setdefault(row, set()).add(name)
+    return found
 
 
 def sort_key(cell: Cell, varying: Sequence[str]) -> tuple[tuple[int, float, str], ...]:

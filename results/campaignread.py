@@ -124,7 +124,7 @@ class _Reader:
         one = {*NUMBERS, *TEXTS, *factors.values(), "environment_index", "case_index"}
         one |= {f"{dim}_{part}" for dim in RAGGED for part in ("first", "size")}
         several = {name for variables in RAGGED.values() for name in variables}
-        self._columns = {name: _Column(file[name]) for name in one | several}
+        self._columns = {name: _Column(file[name]) for name in (one | several) & file.keys()}
         self._factors: Mapping[str, str] = factors
         self._kinds = [text(kind) for kind in file["kind_name"][...].tolist()]
         self._tables = {name: file[f"{name}_json"] for name in ("environment", "case")}
@@ -154,7 +154,8 @@ class _Reader:
 
     def _row(self, row: int) -> Row:
         texts = {name: str(self._columns[name].value(row)) for name in TEXTS}
-        numbers = {name: self._columns[name].value(row) for name in NUMBERS}
+        known = self._columns.keys()  # files of before have no shares and rates
+        numbers = {name: self._columns[name].value(row) for name in NUMBERS if name in known}
         phase = self._phase(row, texts["phase"], numbers) if texts["phase"] else None
         return Row(numbers, texts, phase, self._findings(row))
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fsmatrix.results.hdf import TEXT
+from fsmatrix.results.usage import COLUMNS
 
 # name -> (type, unit, meaning): variables [run]
 NUMBERS: dict[str, tuple[str, str, str]] = {
@@ -33,6 +34,7 @@ NUMBERS: dict[str, tuple[str, str, str]] = {
     "workers": ("i8", "1", "workers that the phase has data of"),
     "clock_uncertainty": ("f8", "s", "largest uncertainty of a worker's clock offset"),
     "interval_width": ("f8", "s", "width of one interval of the series; 0 = no series"),
+    **{name: ("f8", unit, meaning) for name, (unit, meaning) in COLUMNS.items()},
 }
 TEXTS: dict[str, str] = {
     "phase": "name of the phase",

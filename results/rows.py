@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from fsmatrix.results import histogram, metrics
+from fsmatrix.results import histogram, metrics, usage
 from fsmatrix.results.case import Case
 from fsmatrix.results.record import SEVERITIES, Finding, Integers, Phase, RunRecord
 from fsmatrix.results.schema import to_json
@@ -62,7 +62,7 @@ def rows_of(record: RunRecord) -> list[Row]:
         kinds = latency_kinds(phase) if phase else ()
         rows.append(
             Row(
-                numbers={**numbers, **(_numbers(phase, kinds) if phase else {})},
+                numbers={**numbers, **(_numbers(record, phase, kinds) if phase else {})},
                 texts={
                     **texts,
                     "phase": name,
@@ -115,7 +115,7 @@ def latency_kinds(phase: Phase) -> tuple[str, ...]:
     return tuple(kind for kind in kinds if kind in DATA_KINDS) or tuple(kinds)
 
 
-def _numbers(phase: Phase, kinds: Sequence[str]) -> dict[str, float]:
+def _numbers(record: RunRecord, phase: Phase, kinds: Sequence[str]) -> dict[str, float]:
     io_window = metrics.io_window(phase)
     total = float(phase.bytes.sum())
     return {
@@ -132,8 +132,15 @@ def _numbers(phase: Phase, kinds: Sequence[str]) -> dict[str, float]:
         "workers": len(phase.start),
         "clock_uncertainty": phase.clock_uncertainty,
         "interval_width": phase.interval,
+        **used(record, phase),
         **_latencies(phase, kinds),
     }
+
+
+def used(record: RunRecord, phase: Phase) -> dict[str, float]:
+    """Shares and rates of network, devices and CPUs; without those that nobody counted."""
+    known = asdict(usage.of_phase(record, phase))
+    return {name: value for name, value in known.items() if value == value}
 
 
 def _latencies(phase: Phase, kinds: Sequence[str]) -> dict[str, float]:

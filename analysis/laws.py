@@ -1,0 +1,164 @@
+"""Amdahl's law and the Universal Scalability Law, fitted to throughput over nodes.
+
+    X(N) = lambda N / (1 + sigma (N - 1) + kappa N (N - 1))
+
+sigma: serialised share; kappa: cost of keeping nodes coherent; Amdahl's law is kappa = 0.
+Sources: Amdahl, AFIPS 1967; Gunther, "A General Theory of Computational Scalability Based on
+Rational Functions", arXiv:0808.1431.
+
+N / X is linear in ((1 - sigma), sigma, kappa) / lambda, all of them >= 0: non-negative least
+squares on relative errors, without start values.  Intervals: bootstrap of the logs of attachments
+around their level (residuals pooled over the levels, widened by sqrt(n / (n - levels)) and by
+the ratio of Student's to the normal quantile: percentiles alone cover too little); they hold the
+spread of attachments, not a misfit of the law.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+from scipy.optimize import nnls
+
+from fsmatrix.analysis.medians import LEVEL, Floats
+
+RESAMPLES = 500
+FEWEST_LEVELS = 6  # three parameters, and as many levels to contradict them
+FEWEST_FREEDOM = 5  # attachments beyond one per level: below, their spread is unknown
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A parameter with its bootstrap interval of LEVEL; NaN ends without one."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Law:
+    """One fitted law."""
+
+    name: str
+    parameters: int
+    rate: Estimate  # lambda: throughput of one node, SI
+    sigma: Estimate
+    kappa: Estimate  # 0 in Amdahl's law
+    peak: Estimate  # nodes of the largest throughput, sqrt((1 - sigma) / kappa); inf without
+    error: float  # RMS of the logs of levels around it
+    aicc: float  # Akaike's criterion for small samples, of the levels' logs
+
+    def at(self, nodes: Floats) -> Floats:
+        """Throughput at node counts, SI."""
+        return throughput(nodes, self.rate.value, self.sigma.value, self.kappa.value)
+
+
+@dataclass(frozen=True)
+class Laws:
+    """Both laws of one series."""
+
+    amdahl: Law
+    usl: Law
+    superlinear: bool  # more than proportional: neither law can say that
+
+    @property
+    def better(self) -> Law:
+        """The one with the smaller AICc."""
+        return self.usl if self.usl.aicc < self.amdahl.aicc else self.amdahl
+
+    @property
+    def apart(self) -> bool:
+        """Whether they can be told apart: the interval of kappa lies above 0."""
+        return self.usl.kappa.low > 0
+
+    @property
+    def says(self) -> str:
+        """The verdict in words."""
+        sigma, kappa, peak = self.usl.sigma, self.usl.kappa, self.usl.peak
+        if self.superlinear:
+            return "it grows more than proportionally at first: neither law can say that"
+        if not self.apart:
+            own = self.amdahl.sigma
+            return (
+                "Amdahl's law and the USL cannot be told apart: the interval of kappa has 0 in it "
+                f"({kappa.low:.2g} to {kappa.high:.2g}); serial share by Amdahl {own.value:.2g} "
+                f"({own.low:.2g} to {own.high:.2g})"
+            )
+        return (
+            f"the USL: sigma {sigma.value:.2g} ({sigma.low:.2g} to {sigma.high:.2g}), kappa "
+            f"{kappa.value:.2g} ({kappa.low:.2g} to {kappa.high:.2g}), most at {peak.value:.3g} "
+            f"nodes ({peak.low:.3g} to {peak.high:.3g})"
+        )
+
+
+def throughput(nodes: Floats, rate: float, sigma: float, kappa: float) -> Floats:
+    """X(N) of the Universal Scalability Law."""
+    return rate * nodes / (1 + sigma * (nodes - 1) + kappa * nodes * (nodes - 1))
+
+
+def fit(nodes: Floats, values: Sequence[Floats], seed: int = 0) -> Laws | str:
+    """Both laws for node counts [level] and the attachments' throughputs of each; or why not."""
+    if nodes.size < FEWEST_LEVELS:
+        return (
+            f"{nodes.size} numbers of storage nodes: a law of up to 3 parameters needs at least "
+            f"{FEWEST_LEVELS} to be tested on"
+        )
+    if any(np.any(one <= 0) for one in values):
+        return "throughputs must be positive"
+    logs = [np.log(one) for one in values]
+    means = np.array([one.mean() for one in logs])
+    total = sum(one.size for one in logs)
+    if total - nodes.size < FEWEST_FREEDOM:
+        return f"{total} attachments at {nodes.size} levels: their spread is unknown"
+    residuals = np.concatenate([one - one.mean() for one in logs])
+    freedom = total - nodes.size
+    tail = (1 + LEVEL) / 2
+    residuals *= math.sqrt(total / freedom) * stats.t.ppf(tail, freedom) / stats.norm.ppf(tail)
+    rng = np.random.default_rng(seed)
+    drawn = np.stack(
+        [
+            mean + rng.choice(residuals, (RESAMPLES, one.size)).mean(axis=1)
+            for mean, one in zip(means, logs, strict=True)
+        ],
+        axis=1,
+    )
+    made = [_law(name, nodes, means, drawn) for name in ("Amdahl", "USL")]
+    # growth from the first to the second level, beyond the interval of proportional growth
+    steps = drawn[:, 1] - drawn[:, 0] - math.log(nodes[1] / nodes[0])
+    superlinear = float(np.percentile(steps, 50 * (1 - LEVEL))) > 0
+    return Laws(made[0], made[1], superlinear)
+
+
+def _law(name: str, nodes: Floats, means: Floats, drawn: Floats) -> Law:
+    terms = 3 if name == "USL" else 2
+    found = _solve(nodes, means, terms)
+    boot = np.array([_solve(nodes, one, terms) for one in drawn])
+    tail = 50 * (1 - LEVEL)
+    low, high = np.percentile(boot, [tail, 100 - tail], axis=0, method="inverted_cdf")
+    residual = means - np.log(throughput(nodes, *(float(v) for v in found[:3])))
+    square = float(np.square(residual).mean())
+    count, k = nodes.size, terms + 1  # and the variance
+    penalty = 2 * k + 2 * k * (k + 1) / (count - k - 1)
+    aicc = count * math.log(max(square, 1e-300)) + penalty
+    rate, sigma, kappa, peak = (
+        Estimate(float(v), float(a), float(b)) for v, a, b in zip(found, low, high, strict=True)
+    )
+    return Law(name, terms, rate, sigma, kappa, peak, math.sqrt(square), aicc)
+
+
+def _solve(nodes: Floats, logs: Floats, terms: int) -> Floats:
+    """(lambda, sigma, kappa, peak) from the logs of throughput at each level."""
+    cost = nodes / np.exp(logs - logs[0])
+    columns = np.stack([np.ones_like(nodes), nodes, nodes * (nodes - 1)], axis=1)[:, :terms]
+    part, _ = nnls(columns / cost[:, None], np.ones_like(nodes))
+    alone = part[0] + part[1]  # 1 / lambda
+    if alone <= 0:
+        return np.array([math.inf, 0.0, 0.0, math.inf])
+    sigma = part[1] / alone
+    kappa = part[2] / alone if terms == 3 else 0.0
+    peak = math.sqrt((1 - sigma) / kappa) if kappa > 0 else math.inf
+    return np.array([math.exp(logs[0]) / alone, sigma, kappa, peak])

@@ -1,0 +1,89 @@
+"""How much of network, devices and client CPUs a run used: evidence for a bottleneck.
+
+Campaign files have it as the variables COLUMNS (results/usage.py), but those of before it had:
+then run files are read, if told where; otherwise only the finding `cpu-saturated` tells of a CPU
+at its limit.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from fsmatrix.analysis.load import rows
+from fsmatrix.analysis.study import Study
+from fsmatrix.results.store import Store
+from fsmatrix.results.usage import COLUMNS, Usage, of_phase
+
+__all__ = ["COLUMNS", "Usage", "by_cell", "link_limit", "of_campaign", "of_store"]
+
+CPU_AUDIT = "cpu-saturated"
+CPU_AUDIT_SHARE = 0.95  # what that audit calls busy (results/audits/machine.py)
+_LINK = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMG])bit", re.ASCII)
+_SCALE = {"K": 1e3, "M": 1e6, "G": 1e9}
+Name = tuple[str, str]  # run id, phase
+
+
+def of_campaign(ds: xr.Dataset) -> dict[Name, Usage]:
+    """From a campaign file's own variables and findings."""
+    data = rows(ds)
+    names = list(zip(data["run_id"].tolist(), data["phase"].tolist(), strict=True))
+    columns = {
+        name: data[name].astype(np.float64).tolist() for name in COLUMNS if name in data.columns
+    }
+    found = {
+        name: Usage(**{column: values[i] for column, values in columns.items()})
+        for i, name in enumerate(names)
+    }
+    if "cpu_busy" not in columns and "finding_run" in ds:
+        audits = ds["finding_audit"].values.astype(str).tolist()
+        for row, audit in zip(ds["finding_run"].values.tolist(), audits, strict=True):
+            if audit == CPU_AUDIT:
+                found[names[int(row)]] = Usage(cpu_busy=CPU_AUDIT_SHARE)
+    return found
+
+
+def of_store(directory: Path | str, run_ids: Iterable[str]) -> dict[Name, Usage]:
+    """From the run files of a store; runs that it does not have are left out."""
+    store = Store.open(directory)
+    found = {}
+    for run_id in dict.fromkeys(run_ids):
+        if run_id in store:
+            record = store.read(run_id)
+            for phase in record.phases:
+                found[run_id, phase.name] = of_phase(record, phase)
+    return found
+
+
+def by_cell(ds: xr.Dataset, of: Study, found: Mapping[Name, Usage]) -> list[dict[str, list[Usage]]]:
+    """Attachment -> usages, for each cell of `of.valued`."""
+    data = rows(ds)
+    place: dict[tuple[str, ...], int] = {}
+    names = [n for n in of.valued[0].cell.levels if n not in ("engine", "phase")]
+    columns = {n: data.factor(n) for n in names}
+    columns |= {n: data[n] for n in ("engine", "phase") if n in of.valued[0].cell.levels}
+    for i, cell in enumerate(of.valued):
+        place[tuple(repr(cell.cell.levels[n]) for n in columns)] = i
+    result: list[dict[str, list[Usage]]] = [{} for _ in of.valued]
+    used = (data["status"] == "ok") & (data["last_attempt"] != 0)
+    used &= (data["worst_finding"] != "invalid") & (data["phase"] != "")
+    for row in np.flatnonzero(used).tolist():
+        where = place.get(tuple(repr(column[row].item()) for column in columns.values()))
+        one = found.get((str(data["run_id"][row]), str(data["phase"][row])))
+        if where is not None and one is not None:
+            result[where].setdefault(str(data["attachment"][row]), []).append(one)
+    return result
+
+
+def link_limit(network: Any, storage_nodes: float) -> float:
+    """Bytes per second of all storage nodes' links together ("1Gbit" each); NaN if unknown."""
+    match = _LINK.fullmatch(network.strip()) if isinstance(network, str) else None
+    if match is None or not storage_nodes > 0:
+        return math.nan
+    return float(match[1]) * _SCALE[match[2]] / 8 * storage_nodes
