@@ -477,20 +477,18 @@ def test_a_pool_that_goes_away_in_the_middle(bed: Bed, rados: Place, depth: int)
         cluster.mon("osd pool create", pool=pool, pg_num=8, size=1)
         one = rados.opened(root=rados.root(pool=pool), depth=depth)
         one.play(chunk(op(Kind.CREATE), names=(b"f",)))
-        ending = threading.Event()
+        until = time.monotonic() + 120  # generous: a client hears of it when it hears of it
 
         def write() -> None:
-            while not ending.is_set():
+            while not one.result().errors_by_errno and time.monotonic() < until:
                 one.play(chunk(*(op(Kind.WRITE, 0, i * 3000, 3000) for i in range(64))))
 
         playing = threading.Thread(target=write)
         playing.start()
         try:
             time.sleep(0.5)
-            cluster.mon("osd pool delete", pool=pool, pool2=pool, yes_i_really_really_mean_it=True)
-            time.sleep(0.5)
         finally:
-            ending.set()
+            cluster.mon("osd pool delete", pool=pool, pool2=pool, yes_i_really_really_mean_it=True)
             playing.join()
     one.drain()
     result = one.result()
