@@ -66,15 +66,15 @@ def of(
     A fact with an owner (the target, or a factor that it follows) is told for each of the
     owner's levels; a factor of which only some targets have emulated levels names these.
     """
-    emulated = _emulated(ds, data, columns)
+    made_up = emulated(ds, data, columns)
     facts = []
     for name in ALWAYS:
         if name in constants:
-            facts.append(labelled(name, constants[name]) + emulated.get(name, ""))
+            facts.append(labelled(name, constants[name]) + made_up.get(name, ""))
         elif name in owners:
             said = _followed(columns[name], name, columns[owners[name]], owners[name])
-            facts.append(f"{factor_title(name)} {said}{emulated.get(name, '')}")
-    return Cluster(tuple(facts), emulated)
+            facts.append(f"{factor_title(name)} {said}{made_up.get(name, '')}")
+    return Cluster(tuple(facts), made_up)
 
 
 def _followed(column: Array, name: str, owner: Array, owner_name: str) -> str:
@@ -86,7 +86,7 @@ def _followed(column: Array, name: str, owner: Array, owner_name: str) -> str:
     )
 
 
-def _emulated(ds: xr.Dataset, data: Rows, columns: Mapping[str, Array]) -> dict[str, str]:
+def emulated(ds: xr.Dataset, data: Rows, columns: Mapping[str, Array]) -> dict[str, str]:
     """Factor -> " (emulated)", or with the targets where not all have it so."""
     index = data.columns.get("environment_index")
     if index is None:

@@ -82,7 +82,7 @@ def matrix(
     columns = factor_columns(ds, data.factors)
     kept = summary.current(data)
     if not include_reference:
-        kept &= ~_references(data)
+        kept &= ~references(data)
     counting = kept & (data["status"] == "ok") & (data["phase"] != "")
     if not include_invalid:
         counting &= ~summary.invalid(data)
@@ -223,7 +223,7 @@ def _ragged(
     return values.reshape(final), companions
 
 
-def _references(data: Rows) -> Mask:
+def references(data: Rows) -> Mask:
     """summary.py's rule, asked once for each different level."""
     if "reference" not in data.factors:
         return np.zeros(len(data), dtype=bool)

@@ -17,7 +17,7 @@ import xarray as xr
 from markupsafe import Markup
 
 import fsmatrix
-from fsmatrix.analysis import load, pivot, provenance, troubles
+from fsmatrix.analysis import load, pivot, provenance, sections, troubles
 from fsmatrix.analysis.charts import Chart, charts, colours
 from fsmatrix.analysis.layout import groups
 from fsmatrix.analysis.panels import WIDTH
@@ -85,6 +85,7 @@ def context(ds: xr.Dataset, include_reference: bool = False) -> dict[str, Any]:
         "cell_rows": cells,
         "kinds": {m.kind for cell in summary.cells for m in cell.metrics.values()},
         "sections": _sections(charts(summary)),
+        "analyses": sections.sections(ds, summary),
         "width": WIDTH,
         "version": fsmatrix.__version__,
         "written": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

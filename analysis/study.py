@@ -30,7 +30,7 @@ ROLES: dict[str, tuple[str, ...]] = {
     "interface": ("interface",),
     "pattern": ("pattern", "rw", "phase"),
     "storage_nodes": ("storage_nodes",),
-    "processes": ("processes_per_node",),
+    "processes": ("processes_per_node", "processes"),
     "chunk": ("chunk", "chunk_size", "bs", "transfer_size"),
 }
 NUMERIC = ("storage_nodes", "processes", "chunk")

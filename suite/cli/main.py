@@ -10,13 +10,16 @@ import typer
 import fsmatrix
 from fsmatrix.suite.cli import (
     check,
+    claims,
     collect,
+    compare,
     import_,
     jobs,
     plan,
     report,
     run,
     show,
+    studies,
     testbed,
 )
 
@@ -38,6 +41,15 @@ app.command("show")(show.show)
 app.command("collect")(collect.collect)
 app.command("import")(import_.import_)
 app.command("report")(report.report)
+app.command("compare")(compare.compare)
+app.command("claims")(claims.claims)
+app.command("bars")(studies.bars)
+app.command("scalability")(studies.scalability)
+app.command("models")(studies.models)
+app.command("correlation")(studies.correlation)
+app.command("bottleneck")(studies.bottleneck)
+app.command("variability")(studies.variability)
+app.command("repetitions")(studies.repetitions)
 app.add_typer(testbed.app, name="testbed")
 
 

@@ -1,0 +1,176 @@
+"""The runs that a comparison counts, coded by factors and by side."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from fsmatrix.analysis import summary
+from fsmatrix.analysis.axes import Axis, factor_columns
+from fsmatrix.analysis.columns import Codes, coded, combined
+from fsmatrix.analysis.factors import Mask
+from fsmatrix.analysis.load import Rows, join, rows
+from fsmatrix.analysis.matrices import references
+from fsmatrix.analysis.units import Level, level_text
+
+CAMPAIGN = "campaign"  # the factor that tells files apart
+ALIASES = {"cluster": "target", "system": "target"}  # where no factor has that name
+
+Levels = Mapping[str, Level]
+Key = tuple[Level, ...]
+Where = npt.NDArray[np.int64]
+
+
+def together(datasets: Mapping[str, xr.Dataset]) -> xr.Dataset:
+    """Several campaigns as one, with a factor `campaign` that names them.
+
+    ValueError if a run is in two of them: nothing can be compared with itself.
+    """
+    marked = []
+    for name, ds in datasets.items():
+        factors = json.loads(ds.attrs.get("factors") or "{}") | {CAMPAIGN: CAMPAIGN}
+        column = np.full(ds.sizes.get("run", 0), name, dtype=object)
+        marked.append(
+            ds.assign({CAMPAIGN: ("run", column)}).assign_attrs(factors=json.dumps(factors))
+        )
+    whole = join(marked)
+    lost = sum(ds.sizes.get("run", 0) for ds in marked) - whole.sizes.get("run", 0)
+    if lost:
+        raise ValueError(f"{lost} runs are in more than one of {', '.join(datasets)}")
+    return whole
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows that count: ok, newest attempt, valid, no reference, with a value; shape [row]."""
+
+    ds: xr.Dataset
+    factors: Mapping[str, Axis]  # over these rows, without those of `by`
+    by: tuple[str, ...]
+    sides: Axis
+    side_levels: Mapping[str, Key]  # name of a side -> its levels
+    values: npt.NDArray[np.float64]  # SI units
+    attachments: Codes
+    blocks: Codes  # of a campaign
+    campaigns: Codes
+    works: npt.NDArray[np.str_]
+    index: Where  # row of the campaign
+    order: npt.NDArray[np.float64]  # rises with time
+    failed: Mapping[str, int]  # side -> runs
+    invalid: Mapping[str, int]
+
+
+def table(ds: xr.Dataset, metric: str, by: Sequence[str], where: Levels | None = None) -> Table:
+    """The rows of a campaign that a comparison by these factors counts; ValueError without any."""
+    data = rows(ds)
+    factors = factor_columns(ds, data.factors)
+    names = tuple(_known(name, factors) for name in by)
+    kept = summary.current(data) & ~references(data)
+    for name, level in (where or {}).items():
+        kept &= _at(factors[_known(name, factors)], level)
+    invalid, failed = kept & summary.invalid(data), kept & (data["status"] != "ok")
+    values = summary.values_of(data, metric)
+    counting = kept & ~invalid & ~failed & (data["phase"] != "") & ~np.isnan(values)
+    sides = _sides([factors[name] for name in names], len(data))
+    if not counting.any():
+        raise ValueError(
+            f"no run gave a {metric}: {_runs(data, failed)} failed, {_runs(data, invalid)} invalid"
+        )
+    index = np.flatnonzero(counting)
+    campaign = factors[CAMPAIGN].codes if CAMPAIGN in factors else np.zeros(len(data), np.int64)
+    first = dict(zip(*np.unique(sides.codes, return_index=True), strict=True))
+    return Table(
+        ds=ds,
+        factors={
+            name: Axis(name, axis.levels, axis.codes[index])
+            for name, axis in factors.items()
+            if name not in names and not _derived(name, factors)
+        },
+        by=names,
+        sides=Axis("side", sides.levels, sides.codes[index]),
+        side_levels={
+            str(sides.levels[code]): tuple(factors[n].levels[factors[n].codes[row]] for n in names)
+            for code, row in first.items()
+        },
+        values=values[index],
+        attachments=_labels(campaign, data["attachment"])[index],
+        blocks=_labels(campaign, data["block"])[index],
+        campaigns=campaign[index],
+        works=data["work_id"][index] if "work_id" in data.columns else np.full(index.size, ""),
+        index=index,
+        order=_order(data)[index],
+        failed=_counted(data, failed, sides),
+        invalid=_counted(data, invalid, sides),
+    )
+
+
+def _known(name: str, factors: Mapping[str, Axis]) -> str:
+    found = name if name in factors else ALIASES.get(name, name)
+    if found not in factors:
+        raise ValueError(f"no factor {name!r}: there are {', '.join(sorted(factors))}")
+    return found
+
+
+def _at(axis: Axis, level: Level) -> Mask:
+    wanted = (f"{level:g}" if isinstance(level, float) else str(level)).replace(" ", "")
+    fits = [
+        own == level
+        or wanted in (str(own).replace(" ", ""), level_text(axis.name, own).replace(" ", ""))
+        for own in axis.levels
+    ]
+    if not any(fits):
+        known = ", ".join(level_text(axis.name, own) for own in axis.levels)
+        raise ValueError(f"no level {level!r} of {axis.name}: there are {known}")
+    return np.array(fits)[axis.codes]
+
+
+def _sides(axes: Sequence[Axis], size: int) -> Axis:
+    """One label for each combination of levels."""
+    first, codes = combined([axis.codes for axis in axes], size)
+    labels = [
+        " / ".join(level_text(axis.name, axis.levels[axis.codes[row]]) for axis in axes)
+        for row in first
+    ]
+    return Axis("side", list(labels), codes)
+
+
+def _derived(name: str, factors: Mapping[str, Axis]) -> bool:
+    """Processes that are nodes x processes per node everywhere."""
+    parts = ("nodes", "processes_per_node", "processes")
+    if name != "processes" or any(part not in factors for part in parts):
+        return False
+    column = [np.array(factors[p].levels)[factors[p].codes] for p in parts]
+    if any(array.dtype.kind not in "fi" for array in column):
+        return False
+    return bool(np.all(column[0] * column[1] == column[2]))
+
+
+def _order(data: Rows) -> npt.NDArray[np.float64]:
+    """When a run began, or its place among all starts; without either, that of its row."""
+    began = data["began"].astype(np.float64) if "began" in data.columns else np.empty(0)
+    if began.size and np.isfinite(began).all():
+        return began
+    if "started" in data.columns:
+        return coded(data["started"])[1].astype(np.float64)
+    return np.arange(len(data), dtype=np.float64)
+
+
+def _labels(campaign: Codes, column: npt.NDArray[np.generic]) -> Codes:
+    return combined([campaign, coded(column)[1]], campaign.size)[1]
+
+
+def _counted(data: Rows, mask: Mask, sides: Axis) -> dict[str, int]:
+    """Side -> different runs among these rows."""
+    return {
+        str(sides.levels[code]): _runs(data, mask & (sides.codes == code))
+        for code in np.unique(sides.codes[mask])
+    }
+
+
+def _runs(data: Rows, mask: Mask) -> int:
+    return len(set(data["run_id"][mask].tolist())) if mask.any() else 0

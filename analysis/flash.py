@@ -1,0 +1,263 @@
+"""The flash study: OLTP over warehouses per file system and device, I/O, CPU, memory, settings.
+
+For any campaign whose runs have the factors and metrics named here; `transaction_rate` is of all
+types of transactions, and 60 of it per minute are the study's tpm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import xarray as xr
+
+from fsmatrix.analysis import units
+from fsmatrix.analysis.cern import Installations, installations
+from fsmatrix.analysis.curves import (
+    Curves,
+    Line,
+    cells_of,
+    curves,
+    described,
+    lines,
+    numbers,
+    varying,
+)
+from fsmatrix.analysis.load import rows
+from fsmatrix.analysis.medians import Median
+from fsmatrix.analysis.result import plain
+from fsmatrix.analysis.stats.intervals import Ratio
+from fsmatrix.analysis.study import Key, Values, ratio_of
+from fsmatrix.analysis.units import Level
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+USERS = ("virtual_users", "warehouses", "users", "clients")
+TPM = ("tpm", 1 / 60)
+CPU = ("cpu_user", "cpu_system", "cpu_iowait", "cpu_idle")  # shares of one
+MEMORY = ("memory", "memory_bytes")
+METRICS = ("transaction_rate", "iops", "read_iops", "write_iops", "latency_mean")
+WHOLE = 0.02  # how far the four shares may be from one
+
+
+def throughput(ds: xr.Dataset, **options: Any) -> Curves:
+    """Transactions per minute over users or warehouses, a line per file system and device."""
+    return curves(ds, "transaction_rate", USERS, title="Transactions", unit=TPM, **options)
+
+
+def requests(ds: xr.Dataset, metric: str = "iops", **options: Any) -> Curves:
+    """I/O requests per second (iops, read_iops, write_iops) over users or warehouses."""
+    return curves(ds, metric, USERS, title=metric.replace("_", " "), unit=("1/s", 1.0), **options)
+
+
+def service_time(ds: xr.Dataset, **options: Any) -> Curves:
+    """Mean time of an I/O request, in the queue and at the device, over users or warehouses."""
+    return curves(
+        ds, "latency_mean", USERS, title="I/O response time", unit=("ms", 1e-3), **options
+    )
+
+
+@dataclass(frozen=True)
+class Share:
+    """CPU time of one combination: medians over attachments of each part."""
+
+    key: Key
+    parts: Mapping[str, Median]
+
+    @property
+    def total(self) -> float:
+        """Sum of the medians; about one."""
+        return sum(part.median for part in self.parts.values())
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """Where CPU time goes."""
+
+    shares: tuple[Share, ...]
+
+    @property
+    def says(self) -> list[str]:
+        """The largest part of each combination; sums that are not one."""
+        said = []
+        for share in self.shares:
+            name = max(share.parts, key=lambda n: share.parts[n].median)
+            said.append(
+                f"{described(share.key) or 'all'}: mostly {name.removeprefix('cpu_')} "
+                f"({share.parts[name].median:.0%}), iowait {share.parts['cpu_iowait'].median:.0%}."
+            )
+            if abs(share.total - 1) > WHOLE:
+                said.append(f"The parts sum to {share.total:.2f}, not one.")
+        return said
+
+    def table(self) -> pd.DataFrame:
+        """One row per combination, one column per part."""
+        import pandas as pd
+
+        return pd.DataFrame([
+            {**dict(s.key), **{n: part.median for n, part in s.parts.items()}} for s in self.shares
+        ])  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        """Shares of one."""
+        made: dict[str, Any] = plain({
+            "shares": [{"levels": dict(s.key), "parts": s.parts} for s in self.shares],
+            "says": self.says,
+        })  # fmt: skip
+        return made
+
+    def figure(self) -> Figure:
+        """Stacked bars."""
+        from fsmatrix.analysis import drawing
+
+        figure, axes = drawing.frame(
+            1, 1, title="CPU time", notes=["Medians over attachments."],
+            width=6.5, height=0.9 + 0.3 * len(self.shares),
+        )  # fmt: skip
+        ax = axes[0][0]
+        left = [0.0] * len(self.shares)
+        for i, name in enumerate(CPU):
+            wide = [s.parts[name].median for s in self.shares]
+            ax.barh(range(len(wide)), wide, left=left, color=drawing.colour(i), height=0.7,
+                    label=name.removeprefix("cpu_"))  # fmt: skip
+            left = [a + b for a, b in zip(left, wide, strict=True)]
+        ax.set_yticks(range(len(left)), [described(s.key) or "all" for s in self.shares])
+        ax.set_xlabel("share of CPU time", fontsize=8)
+        ax.invert_yaxis()
+        drawing.legend(figure, axes)
+        return figure
+
+
+def cpu(ds: xr.Dataset, where: Mapping[str, Level] | None = None) -> Cpu:
+    """User, system, iowait and idle of each combination; ValueError if a part was not measured."""
+    missing = [name for name in CPU if name not in rows(ds).columns]
+    if missing:
+        raise ValueError(f"no {', '.join(missing)} in this campaign")
+    found: dict[Key, dict[str, Median]] = {}
+    for name in CPU:
+        for key, cell in _cells(ds, name, where):
+            found.setdefault(key, {})[name] = cell.median
+    whole = [Share(key, parts) for key, parts in found.items() if len(parts) == len(CPU)]
+    return Cpu(tuple(whole))
+
+
+def _cells(
+    ds: xr.Dataset, metric: str, where: Mapping[str, Level] | None
+) -> list[tuple[Key, Values]]:
+    cells = cells_of(ds, metric, where).valued
+    names = varying(cells, [])
+    return [(tuple((n, c.cell.levels[n]) for n in names), c) for c in cells]
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """How often one level is faster than another, over memory; medians over attachments."""
+
+    of: str
+    over: str
+    points: tuple[tuple[Key, float, Ratio], ...]  # what else varies, memory, ratio
+
+    @property
+    def says(self) -> list[str]:
+        """The speed-up at each size of memory."""
+        return [
+            f"{described(key) + ', ' if key else ''}memory {units.size(memory)}: {self.of} is "
+            f"{r.ratio:.3g} times {self.over}"
+            + (f" [{r.low:.3g}, {r.high:.3g}]." if r.decides else "; no interval.")
+            for key, memory, r in self.points
+        ]
+
+    def table(self) -> pd.DataFrame:
+        """One row per size of memory."""
+        import pandas as pd
+
+        return pd.DataFrame([
+            {**dict(key), "memory, B": memory, "speed-up": r.ratio, "low": r.low, "high": r.high,
+             "kind": r.kind} for key, memory, r in self.points
+        ])  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        points = [{"levels": dict(k), "memory": m, "ratio": r.to_dict()} for k, m, r in self.points]
+        made: dict[str, Any] = plain({"of": self.of, "over": self.over, "points": points,
+                                      "says": self.says})  # fmt: skip
+        return made
+
+    def figure(self) -> Figure:
+        """Speed-up over memory."""
+        from fsmatrix.analysis import drawing
+
+        figure, axes = drawing.frame(1, 1, title=f"{self.of} over {self.over}", width=4.5,
+                                     notes=["Ratio of medians; whiskers: 95 % intervals. "
+                                            "Hollow: no interval."])  # fmt: skip
+        ax = axes[0][0]
+        for i, key in enumerate(dict.fromkeys(key for key, _, _ in self.points)):
+            mine = [(m, r) for k, m, r in self.points if k == key]  # sorted by memory
+            weak = any(not r.decides for _, r in mine)
+            for memory, r in mine:
+                if r.decides:
+                    ax.plot([memory, memory], [r.low, r.high], color=drawing.colour(i))
+            ax.plot([m for m, _ in mine], [r.ratio for _, r in mine], color=drawing.colour(i),
+                    marker=drawing.MARKERS[i % 8], label=described(key) or None,
+                    markerfacecolor="white" if weak else None)  # fmt: skip
+        sizes = sorted({memory for _, memory, _ in self.points})
+        ax.set_xscale("log")
+        ax.set_xticks(sizes, [units.size(size) for size in sizes])
+        ax.set_xticks([], minor=True)
+        ax.axhline(1, color="black", linewidth=0.8)
+        ax.set_ylim(bottom=0)
+        ax.set_xlabel("memory", fontsize=8)
+        ax.set_ylabel("speed-up", fontsize=8)
+        drawing.legend(figure, axes)
+        return figure
+
+
+def memory(
+    ds: xr.Dataset, of: Level, over: Level, *, by: str = "target",
+    metric: str = "transaction_rate", where: Mapping[str, Level] | None = None,
+) -> Speedup:  # fmt: skip
+    """The ratio of two levels of `by` at each size of memory (factor memory or memory_bytes).
+
+    ValueError without that factor, or where no size has both levels.
+    """
+    cells = cells_of(ds, metric, where).valued
+    factor = next((name for name in MEMORY if any(numbers([c], name) for c in cells)), "")
+    if not factor:
+        raise ValueError(f"no factor {' or '.join(MEMORY)} in this campaign")
+    sides = {level: [c for c in cells if c.cell.levels.get(by) == level] for level in (of, over)}
+    first, second = (_points(lines(part, factor)) for part in sides.values())
+    keys = sorted(first.keys() & second.keys(), key=lambda key: (repr(key[0]), key[1]))
+    if not keys:
+        raise ValueError(f"no size of memory has both {by} {of} and {over}")
+    found = [(key[0], key[1], ratio_of(first[key], second[key])) for key in keys]
+    return Speedup(str(of), str(over), tuple(found))
+
+
+def _points(found: Sequence[Line]) -> dict[tuple[Key, float], Values]:
+    return {
+        (line.key, x): cell
+        for line in found
+        for x, cell in zip(line.levels, line.cells, strict=True)
+        if math.isfinite(x)
+    }
+
+
+def setting(
+    ds: xr.Dataset, factor: str, of: Level, over: Level, metrics: Sequence[str] = METRICS
+) -> dict[str, Installations]:
+    """What a setting changes (garbage collection on against off): metric -> comparison.
+
+    Metrics that are not there are left out; ValueError if none is.
+    """
+    there = [name for name in metrics if name in rows(ds).columns]
+    found = {}
+    for name in there:
+        if bool(ds[name].notnull().any()):
+            found[name] = installations(ds, {factor: of}, {factor: over}, metric=name)
+    if not found:
+        raise ValueError(f"none of {', '.join(metrics)} in this campaign")
+    return found

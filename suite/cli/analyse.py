@@ -1,0 +1,180 @@
+"""What the commands of the analysis share: files in, a result out as text, JSON or picture."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from fsmatrix.suite.cli import common
+from fsmatrix.suite.problems import Origin, refuse
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from fsmatrix.analysis.result import Result
+    from fsmatrix.analysis.units import Level, Unit
+
+PUBLISHED = "published:"
+WIDEST = 10_000  # columns of characters that a table may need
+
+Files = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILES...",
+        help="Results directories, campaign.h5 files, or published:NAME.",
+        show_default=False,
+    ),
+]
+MetricName = Annotated[str, typer.Option("--metric", help="bandwidth, iops, latency_p99, ...")]
+UnitName = Annotated[
+    str | None, typer.Option("--unit", help="Unit to show: MiB/s, Mb/s, ms, ... (as fits).")
+]
+Wheres = Annotated[
+    list[str] | None,
+    typer.Option("--where", help="Only runs of this level: pattern=seq-read (repeatable)."),
+]
+Out = Annotated[
+    Path | None, typer.Option("-o", "--out", help="Draw it: a .png, .svg or .pdf file.")
+]
+
+
+@contextlib.contextmanager
+def bad_input(files: Sequence[str]) -> Iterator[None]:
+    """What the analysis refuses as a message that names the files."""
+    try:
+        yield
+    except ValueError as error:
+        raise refuse(Origin(" ".join(files)), "", str(error)) from error
+
+
+def labels(files: Sequence[str]) -> list[str]:
+    """A short name for each file: its own, or its directory's if it is called campaign.h5."""
+    short = [
+        Path(f).resolve().parent.name if Path(f).name == "campaign.h5" else Path(f).name or f
+        for f in files
+    ]
+    return short if len(set(short)) == len(short) else list(files)
+
+
+def opened(files: Sequence[str]) -> xr.Dataset:
+    """The files as one campaign; several are told apart by a factor `campaign`."""
+    from fsmatrix.analysis.compare_rows import together
+    from fsmatrix.analysis.load import open_campaign
+
+    if len(set(files)) < len(files):
+        raise ValueError("the same file twice: nothing can be compared with itself")
+    datasets = [open_campaign(_path(name)) for name in files]
+    if len(files) == 1:
+        return datasets[0]
+    return together(dict(zip(labels(files), datasets, strict=True)))
+
+
+def _path(name: str) -> str | Path:
+    return name if name.startswith(PUBLISHED) else common.campaign_file(Path(name))
+
+
+def levels(wheres: Sequence[str] | None) -> dict[str, Level]:
+    """--where factor=level as factor -> level; a number as a number, a size in bytes."""
+    from fsmatrix.results.units import parse_size
+
+    found: dict[str, Level] = {}
+    for text in wheres or ():
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise refuse(Origin(f"--where {text}"), "", "must be factor=level")
+        found[name] = value
+        for read in (float, parse_size):
+            with contextlib.suppress(ValueError):
+                found[name] = read(value)
+                break
+    return found
+
+
+def share(option: str, text: str) -> float:
+    """`5%` or `0.05`."""
+    try:
+        value = float(text.rstrip("%").strip()) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 10:
+        raise refuse(Origin(f"{option} {text}"), "", "must be a share such as 5% or 0.05")
+    return value
+
+
+def unit(ds: xr.Dataset, metric: str, name: str | None) -> Unit | None:
+    """A display unit by its name; None if none is asked for."""
+    from fsmatrix.analysis.matrices import unit_of
+
+    return unit_of(ds, metric, name) if name else None
+
+
+def picture(out: Path | None) -> None:
+    """Refuse a file that no picture can be written to, before anything is computed."""
+    from fsmatrix.analysis.pictures import FORMATS
+
+    if out is None:
+        return
+    if out.suffix.lower() not in FORMATS:
+        raise refuse(Origin(f"--out {out}"), "", f"must end in {', '.join(FORMATS)}")
+    if not out.parent.is_dir():
+        raise refuse(Origin(f"--out {out}"), "", f"no directory {out.parent}")
+
+
+def deliver(result: Result, out: Path | None, as_json: bool) -> None:
+    """Print sentences and table, or JSON; draw if asked to."""
+    if as_json:
+        common.print_json(result.to_dict())
+    else:
+        say(result.says)
+        frame = result.table()
+        rows = [[_cell(value) for value in row] for row in frame.itertuples(index=False)]
+        grid([str(name) for name in frame.columns], rows)
+    if out:
+        drawn([result], out)
+
+
+def drawn(results: Sequence[Any], out: Path) -> None:
+    """Write the pictures and say where, on standard error: output may be JSON."""
+    from fsmatrix.analysis.pictures import save
+
+    for path in save(list(results), out):
+        typer.echo(str(path), err=True)
+
+
+def say(sentences: Sequence[str]) -> None:
+    """Sentences, one a line."""
+    from fsmatrix.analysis.table import printable
+
+    console = common.console()
+    for line in sentences:
+        console.print(Text(printable(line)), soft_wrap=True)
+
+
+def grid(columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> None:
+    """A table that loses no column, however narrow the terminal is."""
+    from fsmatrix.analysis.table import printable
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in columns:
+        table.add_column(Text(printable(name)), no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(printable(c)) if isinstance(c, str) else c for c in row))
+    console = common.console()
+    wide = console.options.update(max_width=WIDEST)
+    console.width = max(console.width, Measurement.get(console, wide, table).maximum)
+    console.print(table, crop=False)
+
+
+def _cell(value: Any) -> str:
+    from fsmatrix.analysis.units import number
+
+    if not isinstance(value, float) or value.is_integer():
+        return str(int(value)) if isinstance(value, float) else str(value)
+    return number(value)

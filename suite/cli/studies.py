@@ -1,0 +1,187 @@
+"""Commands of the analyses that ask one question each: files in, text, JSON or a picture out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, cast, get_args
+
+import typer
+
+from fsmatrix.suite.cli import analyse, common
+from fsmatrix.suite.problems import Origin, refuse
+
+Coding = Literal["raw", "log2"]
+
+
+def bars(
+    files: analyse.Files, metric: analyse.MetricName = "bandwidth", unit: analyse.UnitName = None,
+    where: analyse.Wheres = None, out: analyse.Out = None, as_json: common.Json = False,
+) -> None:  # fmt: skip
+    """Medians by interface, pattern, chunk size and processes, with intervals.
+
+    Example: fsmatrix bars out --metric iops --where storage_nodes=2 --out figure2.pdf
+    """
+    from fsmatrix.analysis.bars import bars as analysis
+
+    analyse.picture(out)
+    with analyse.bad_input(files):
+        ds = analyse.opened(files)
+        found = analysis(
+            ds, metric, unit=analyse.unit(ds, metric, unit), where=analyse.levels(where)
+        )
+    analyse.deliver(found, out, as_json)
+
+
+def scalability(
+    files: analyse.Files, metric: analyse.MetricName = "bandwidth", unit: analyse.UnitName = None,
+    where: analyse.Wheres = None, out: analyse.Out = None, as_json: common.Json = False,
+) -> None:  # fmt: skip
+    """Growth over storage nodes: speed-up, efficiency, laws of scalability.
+
+    Example: fsmatrix scalability out --where pattern=seq-read --out figure7.pdf
+    """
+    from fsmatrix.analysis.scalability import scalability as analysis
+
+    analyse.picture(out)
+    with analyse.bad_input(files):
+        ds = analyse.opened(files)
+        found = analysis(
+            ds, metric, unit=analyse.unit(ds, metric, unit), where=analyse.levels(where)
+        )
+    analyse.deliver(found, out, as_json)
+
+
+def models(
+    files: analyse.Files,
+    metric: analyse.MetricName = "bandwidth",
+    unit: analyse.UnitName = None,
+    hold_out: Annotated[
+        str, typer.Option("--hold-out", help="Chunk size left out and predicted; none: nothing.")
+    ] = "1MiB",
+    where: analyse.Wheres = None,
+    out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:
+    """Regression models over chunk size, and how well they predict a size that they never saw.
+
+    Example: fsmatrix models out --hold-out 1MiB --out models.pdf
+    """
+    from fsmatrix.analysis.models import models as analysis
+
+    analyse.picture(out)
+    left = None if hold_out == "none" else ("chunk", _number(f"chunk={hold_out}"))
+    with analyse.bad_input(files):
+        ds = analyse.opened(files)
+        shown = analyse.unit(ds, metric, unit)
+        found = analysis(ds, metric, left, where=analyse.levels(where), unit=shown)
+    analyse.deliver(found, out, as_json)
+
+
+def correlation(
+    files: analyse.Files,
+    metric: Annotated[
+        list[str] | None, typer.Option("--metric", help="bandwidth, iops, ... (repeatable).")
+    ] = None,
+    coding: Annotated[
+        str, typer.Option("--coding", help="Of the chunk size: raw or log2; it changes r.")
+    ] = "raw",
+    where: analyse.Wheres = None,
+    out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:
+    """Correlation of factors and metrics, for each pattern and number of storage nodes.
+
+    Example: fsmatrix correlation out --coding log2 --out figure6.pdf
+    """
+    from fsmatrix.analysis.correlation import PAPER_METRICS
+    from fsmatrix.analysis.correlation import correlation as analysis
+
+    if coding not in get_args(Coding):
+        raise refuse(Origin(f"--coding {coding}"), "", "raw or log2")
+    analyse.picture(out)
+    with analyse.bad_input(files):
+        found = analysis(
+            analyse.opened(files), coding=cast(Coding, coding), metrics=metric or PAPER_METRICS,
+            where=analyse.levels(where),
+        )  # fmt: skip
+    analyse.deliver(found, out, as_json)
+
+
+def bottleneck(
+    files: analyse.Files,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option("--limit", help="network=1.25GB or device=500MB, bytes per second."),
+    ] = None,
+    unit: analyse.UnitName = None,
+    where: analyse.Wheres = None,
+    out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:
+    """Where bandwidth stops growing, and what is at its limit there.
+
+    Example: fsmatrix bottleneck out --limit network=1.25GB --out figure10.pdf
+    """
+    from fsmatrix.analysis.bottleneck import bottleneck as analysis
+
+    analyse.picture(out)
+    limits = {text.partition("=")[0]: _number(text) for text in limit or ()}
+    store = Path(files[0]) if len(files) == 1 and Path(files[0]).is_dir() else None
+    with analyse.bad_input(files):
+        ds = analyse.opened(files)
+        found = analysis(
+            ds, store=store, limits=limits or None, where=analyse.levels(where),
+            unit=analyse.unit(ds, "bandwidth", unit),
+        )  # fmt: skip
+    analyse.deliver(found, out, as_json)
+
+
+def variability(
+    files: analyse.Files, metric: analyse.MetricName = "bandwidth", unit: analyse.UnitName = None,
+    where: analyse.Wheres = None, out: analyse.Out = None, as_json: common.Json = False,
+) -> None:  # fmt: skip
+    """How runs vary: spread, attachments that differ, modes, drift, warm-up.
+
+    Example: fsmatrix variability out --metric latency_p99 --out spread.png
+    """
+    from fsmatrix.analysis.spread import spread
+
+    analyse.picture(out)
+    with analyse.bad_input(files):
+        ds = analyse.opened(files)
+        found = spread(ds, metric, unit=analyse.unit(ds, metric, unit), where=analyse.levels(where))
+    analyse.deliver(found, out, as_json)
+
+
+def repetitions(
+    files: analyse.Files,
+    metric: analyse.MetricName = "bandwidth",
+    half_width: Annotated[
+        str, typer.Option("--half-width", help="Wanted: the median within +- 5% or 0.05.")
+    ] = "5%",
+    where: analyse.Wheres = None,
+    out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:
+    """How many attachments give an interval of a wanted width, from the data so far.
+
+    Example: fsmatrix repetitions out --half-width 2%
+    """
+    from fsmatrix.analysis.spread import spread
+
+    analyse.picture(out)
+    share = analyse.share("--half-width", half_width)
+    with analyse.bad_input(files):
+        found = spread(
+            analyse.opened(files), metric, "repetitions", half_width=share,
+            where=analyse.levels(where),
+        )  # fmt: skip
+    analyse.deliver(found, out, as_json)
+
+
+def _number(text: str) -> float:
+    """The value of name=value as a number or a size."""
+    value = next(iter(analyse.levels([text]).values()))
+    if isinstance(value, str):
+        raise refuse(Origin(text), "", "must be name=number, such as network=1.25GB")
+    return float(value)

@@ -1,0 +1,112 @@
+"""The flash study: the published table, and a made-up OLTP campaign with a known truth."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fsmatrix import analysis
+from fsmatrix.analysis import claims_files, flash
+from fsmatrix.analysis.claims import claims
+from fsmatrix.analysis.result import Result
+
+from . import studies
+
+GIB = 1 << 30
+SPEED = {
+    "hdd-ext2": dict.fromkeys((GIB // 2, GIB, 2 * GIB), 1.1),
+    "flash-ext2": dict.fromkeys((GIB // 2, GIB, 2 * GIB), 1.0),
+    "flash-nilfs2": {GIB // 2: 2.0, GIB: 4.4, 2 * GIB: 6.5},
+}
+CPU = {True: (0.25, 0.25, 0.25, 0.25), False: (0.1, 0.08, 0.7, 0.12)}
+
+
+def truth(cell: studies.Levels) -> dict[str, float]:
+    """Transactions, requests, their time, CPU shares; the shares hardly scatter."""
+    speed = SPEED[cell["target"]][cell["memory_bytes"]]
+    rate = speed * 25 * (1 - float(np.exp(-cell["warehouses"] / 8)))
+    shares = dict(zip(flash.CPU, CPU["nilfs2" in cell["target"]], strict=True))
+    return {"transaction_rate": rate, "iops": 12 * rate, "latency_mean": 4e-3 / speed, **shares}
+
+
+@pytest.fixture(scope="module")
+def campaign() -> Any:
+    levels = {"target": tuple(SPEED), "warehouses": (5, 10, 20),
+              "memory_bytes": (GIB // 2, GIB, 2 * GIB)}  # fmt: skip
+    return studies.campaign(truth, levels, attachments=14, between=0.002, within=0.002)
+
+
+def test_throughput(campaign: Any) -> None:
+    found = flash.throughput(campaign, where={"memory_bytes": 2 * GIB})
+    assert isinstance(found, Result)
+    assert found.along == "warehouses"
+    assert [dict(line.key)["target"] for line in found.lines] == sorted(SPEED)
+    tpm = found.table().set_index(["target", "warehouses"])["median, tpm"]
+    expected = 60 * 6.5 * 25 * (1 - np.exp(-20 / 8))
+    assert tpm["flash-nilfs2", 20] == pytest.approx(expected, rel=0.01)
+    (ax,) = found.figure().axes
+    assert ax.get_ylabel() == "tpm"
+    assert len(ax.get_legend_handles_labels()[0]) == 3
+    assert json.loads(json.dumps(found.to_dict()))["along"] == "warehouses"
+    ios = flash.requests(campaign, where={"memory_bytes": GIB})
+    assert "1/s" in ios.says[0]
+    service = flash.service_time(campaign, where={"memory_bytes": GIB})
+    times = {dict(line.key)["target"]: line.cells[0].median.median for line in service.lines}
+    assert times["flash-nilfs2"] == pytest.approx(4e-3 / 4.4, rel=0.01)
+    assert " ms at warehouses 5" in service.says[0]
+
+
+def test_cpu(campaign: Any) -> None:
+    found = flash.cpu(campaign, where={"memory_bytes": GIB, "warehouses": 10})
+    assert isinstance(found, Result)
+    parts = {dict(s.key)["target"]: s for s in found.shares}
+    assert parts["flash-ext2"].parts["cpu_iowait"].median == pytest.approx(0.7, rel=0.02)
+    assert parts["flash-nilfs2"].total == pytest.approx(1, abs=0.01)
+    assert any("flash-ext2: mostly iowait (70%)" in line for line in found.says)
+    (ax,) = found.figure().axes
+    assert len(ax.patches) == 3 * 4
+    with pytest.raises(ValueError, match="no cpu_user"):
+        flash.cpu(campaign.drop_vars("cpu_user"))
+
+
+def test_speedup_under_less_memory(campaign: Any) -> None:
+    found = flash.memory(campaign, "flash-nilfs2", "flash-ext2", where={"warehouses": 20})
+    assert isinstance(found, Result)
+    measured = {memory: ratio for _, memory, ratio in found.points}
+    assert [round(r.ratio, 1) for r in measured.values()] == [2.0, 4.4, 6.5]
+    assert all(r.low <= r.ratio <= r.high and r.decides for r in measured.values())
+    assert "memory 512 MiB" in found.says[0]
+    assert found.figure().axes[0].get_xscale() == "log"
+    with pytest.raises(ValueError, match="no size of memory has both target a and flash-ext2"):
+        flash.memory(campaign, "a", "flash-ext2")
+    with pytest.raises(ValueError, match="no factor memory or memory_bytes"):
+        flash.memory(analysis.open("published:flash-tpcc-nilfs2-gc"), "a", "b")
+
+
+def test_claims_on_the_made_up_campaign(campaign: Any) -> None:
+    on_flash = campaign.isel(run=campaign["target"].values != "hdd-ext2")
+    found = {j.claim.id: j for j in claims(on_flash, claims_files.load("flash-oltp")).judged}
+    kinds = {name: one.kind for name, one in found.items()}
+    assert kinds == {
+        "log-structured-tpm": "holds", "log-structured-iops": "holds", "service-time": "holds",
+        "memory-1g": "holds", "memory-512m": "holds",
+        "greedy-gc-throughput": "cannot be tested", "greedy-gc-response-time": "cannot be tested",
+    }  # fmt: skip
+    assert "gc" in found["greedy-gc-throughput"].why
+
+
+def test_published_garbage_collection() -> None:
+    ds = analysis.open("published:flash-tpcc-nilfs2-gc")
+    found = flash.setting(ds, "gc", "protection=1,segments=2,interval=5", "none")
+    assert list(found) == ["transaction_rate", "iops", "read_iops", "write_iops", "latency_mean"]
+    assert found["transaction_rate"].ratio == pytest.approx(9933 / 9983)
+    assert found["latency_mean"].ratio == pytest.approx(1.82 / 1.02)
+    assert found["latency_mean"].better == (0, 1)
+    assert "noise is not known" in found["iops"].says[1]
+    tpm = flash.throughput(ds).table()["median, tpm"]
+    assert sorted(tpm) == pytest.approx([9933, 9983])
+    with pytest.raises(ValueError, match="none of"):
+        flash.setting(ds, "gc", "none", "none", metrics=["latency_p99"])
