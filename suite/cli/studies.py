@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, cast, get_args
 
 import typer
 
 from fsmatrix.suite.cli import analyse, common
 from fsmatrix.suite.problems import Origin, refuse
+
+if TYPE_CHECKING:
+    from fsmatrix.analysis.result import Result
 
 Coding = Literal["raw", "log2"]
 
@@ -23,13 +27,7 @@ def bars(
     """
     from fsmatrix.analysis.bars import bars as analysis
 
-    analyse.picture(out)
-    with analyse.bad_input(files):
-        ds = analyse.opened(files)
-        found = analysis(
-            ds, metric, unit=analyse.unit(ds, metric, unit), where=analyse.levels(where)
-        )
-    analyse.deliver(found, out, as_json)
+    _of_one_metric(analysis, files, metric, unit, where, out, as_json)
 
 
 def scalability(
@@ -42,12 +40,18 @@ def scalability(
     """
     from fsmatrix.analysis.scalability import scalability as analysis
 
+    _of_one_metric(analysis, files, metric, unit, where, out, as_json)
+
+
+def _of_one_metric(
+    analysis: Callable[..., Result], files: Sequence[str], metric: str, unit: str | None,
+    where: Sequence[str] | None, out: Path | None, as_json: bool,
+) -> None:  # fmt: skip
     analyse.picture(out)
     with analyse.bad_input(files):
         ds = analyse.opened(files)
-        found = analysis(
-            ds, metric, unit=analyse.unit(ds, metric, unit), where=analyse.levels(where)
-        )
+        shown = analyse.unit(ds, metric, unit)
+        found = analysis(ds, metric, unit=shown, where=analyse.levels(where))
     analyse.deliver(found, out, as_json)
 
 

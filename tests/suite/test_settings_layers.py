@@ -50,7 +50,7 @@ def test_a_later_layer_wins_and_every_value_knows_its_origin(tmp_path: Path) -> 
     assert found["limits.time_per_run"] == (6.0, f"{user}:3")
     assert found["limits.bytes_written"] == (1 << 40, "c.yaml:8")
     assert found["settle.timeout"] == (0.25, "--set settle.timeout=250ms")
-    assert found["order.attachments"] == (5, "default")
+    assert found["order.attachments"] == (6, "default")
     assert found["targets.a.backend"] == ("disk", "c.yaml:4")
 
 
