@@ -6,30 +6,19 @@ types of transactions, and 60 of it per minute are the study's tpm.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from fsmatrix.analysis import units
 from fsmatrix.analysis.cern import Installations, installations
-from fsmatrix.analysis.curves import (
-    Curves,
-    Line,
-    cells_of,
-    curves,
-    described,
-    lines,
-    numbers,
-    varying,
-)
+from fsmatrix.analysis.curves import Curves, cells_of, curves, described, varying
 from fsmatrix.analysis.load import rows
 from fsmatrix.analysis.medians import Median
 from fsmatrix.analysis.result import plain
-from fsmatrix.analysis.stats.intervals import Ratio
-from fsmatrix.analysis.study import Key, Values, ratio_of
+from fsmatrix.analysis.speedup import Speedup, speedup
+from fsmatrix.analysis.study import Key, Values
 from fsmatrix.analysis.units import Level
 
 if TYPE_CHECKING:
@@ -153,97 +142,9 @@ def _cells(
     return [(tuple((n, c.cell.levels[n]) for n in names), c) for c in cells]
 
 
-@dataclass(frozen=True)
-class Speedup:
-    """How often one level is faster than another, over memory; medians over attachments."""
-
-    of: str
-    over: str
-    points: tuple[tuple[Key, float, Ratio], ...]  # what else varies, memory, ratio
-
-    @property
-    def says(self) -> list[str]:
-        """The speed-up at each size of memory."""
-        return [
-            f"{described(key) + ', ' if key else ''}memory {units.size(memory)}: {self.of} is "
-            f"{r.ratio:.3g} times {self.over}"
-            + (f" [{r.low:.3g}, {r.high:.3g}]." if r.decides else "; no interval.")
-            for key, memory, r in self.points
-        ]
-
-    def table(self) -> pd.DataFrame:
-        """One row per size of memory."""
-        import pandas as pd
-
-        return pd.DataFrame([
-            {**dict(key), "memory, B": memory, "speed-up": r.ratio, "low": r.low, "high": r.high,
-             "kind": r.kind} for key, memory, r in self.points
-        ])  # fmt: skip
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
-        points = [{"levels": dict(k), "memory": m, "ratio": r.to_dict()} for k, m, r in self.points]
-        made: dict[str, Any] = plain({"of": self.of, "over": self.over, "points": points,
-                                      "says": self.says})  # fmt: skip
-        return made
-
-    def figure(self) -> Figure:
-        """Speed-up over memory."""
-        from fsmatrix.analysis import drawing
-
-        figure, axes = drawing.frame(1, 1, title=f"{self.of} over {self.over}", width=4.5,
-                                     notes=["Ratio of medians; whiskers: 95 % intervals. "
-                                            "Hollow: no interval."])  # fmt: skip
-        ax = axes[0][0]
-        for i, key in enumerate(dict.fromkeys(key for key, _, _ in self.points)):
-            mine = [(m, r) for k, m, r in self.points if k == key]  # sorted by memory
-            weak = any(not r.decides for _, r in mine)
-            for memory, r in mine:
-                if r.decides:
-                    ax.plot([memory, memory], [r.low, r.high], color=drawing.colour(i))
-            ax.plot([m for m, _ in mine], [r.ratio for _, r in mine], color=drawing.colour(i),
-                    marker=drawing.MARKERS[i % 8], label=described(key) or None,
-                    markerfacecolor="white" if weak else None)  # fmt: skip
-        sizes = sorted({memory for _, memory, _ in self.points})
-        ax.set_xscale("log")
-        ax.set_xticks(sizes, [units.size(size) for size in sizes])
-        ax.set_xticks([], minor=True)
-        ax.axhline(1, color="black", linewidth=0.8)
-        ax.set_ylim(bottom=0)
-        ax.set_xlabel("memory", fontsize=8)
-        ax.set_ylabel("speed-up", fontsize=8)
-        drawing.legend(figure, axes)
-        return figure
-
-
-def memory(
-    ds: xr.Dataset, of: Level, over: Level, *, by: str = "target",
-    metric: str = "transaction_rate", where: Mapping[str, Level] | None = None,
-) -> Speedup:  # fmt: skip
-    """The ratio of two levels of `by` at each size of memory (factor memory or memory_bytes).
-
-    ValueError without that factor, or where no size has both levels.
-    """
-    cells = cells_of(ds, metric, where).valued
-    factor = next((name for name in MEMORY if any(numbers([c], name) for c in cells)), "")
-    if not factor:
-        raise ValueError(f"no factor {' or '.join(MEMORY)} in this campaign")
-    sides = {level: [c for c in cells if c.cell.levels.get(by) == level] for level in (of, over)}
-    first, second = (_points(lines(part, factor)) for part in sides.values())
-    keys = sorted(first.keys() & second.keys(), key=lambda key: (repr(key[0]), key[1]))
-    if not keys:
-        raise ValueError(f"no size of memory has both {by} {of} and {over}")
-    found = [(key[0], key[1], ratio_of(first[key], second[key])) for key in keys]
-    return Speedup(str(of), str(over), tuple(found))
-
-
-def _points(found: Sequence[Line]) -> dict[tuple[Key, float], Values]:
-    return {
-        (line.key, x): cell
-        for line in found
-        for x, cell in zip(line.levels, line.cells, strict=True)
-        if math.isfinite(x)
-    }
+def memory(ds: xr.Dataset, of: str, over: str, **options: Any) -> Speedup:
+    """The speed-up of transactions under less memory (factor memory or memory_bytes)."""
+    return speedup(ds, of, over, **{"along": MEMORY, "metric": "transaction_rate", **options})
 
 
 def setting(

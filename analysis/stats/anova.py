@@ -39,7 +39,7 @@ class Table:
     lines: tuple[Line, ...]
     missing: tuple[tuple[Term, str], ...]
     residuals: Floats  # shape [value]
-    coefficients: Mapping[Term, Floats]  # of each term's columns, in the whole fit
+    coefficients: Mapping[Term, Floats]  # of each term's columns; only terms that the fit decides
     df_error: int
 
 
@@ -77,6 +77,14 @@ def _fit(y: Floats, x: Floats) -> tuple[Floats, float, int]:
     return np.asarray(coefficients, dtype=np.float64), float(left @ left), int(rank)
 
 
+def _decided(x: Floats, begin: int, end: int, rank: int) -> bool:
+    """Whether least squares have one solution for the columns from `begin` to `end` of x."""
+    if rank == x.shape[1]:
+        return True
+    others = np.delete(x, np.s_[begin:end], axis=1)
+    return rank - _fit(np.zeros(x.shape[0]), others)[2] == end - begin
+
+
 def table(y: Floats, blocks: Mapping[Term, Floats], nuisance: Floats, lost: int, why: str) -> Table:
     """The analysis of y [value] by the columns of each term.
 
@@ -89,7 +97,11 @@ def table(y: Floats, blocks: Mapping[Term, Floats], nuisance: Floats, lost: int,
     residuals = y - whole @ coefficients
     df_error = y.size - lost - rank
     ends = np.cumsum([nuisance.shape[1], *(blocks[t].shape[1] for t in terms)])
-    parts = {t: coefficients[ends[i] : ends[i + 1]] for i, t in enumerate(terms)}
+    parts = {
+        t: coefficients[ends[i] : ends[i + 1]]
+        for i, t in enumerate(terms)
+        if _decided(whole, ends[i], ends[i + 1], rank)
+    }
     if df_error < 1:
         return Table((), tuple((t, why) for t in terms), residuals, parts, 0)
     total = float(y @ y)

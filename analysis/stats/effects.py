@@ -34,6 +34,7 @@ MOST_SHAPIRO = 5000
 class Effect:
     """One term.  `span`: largest over smallest level of a main effect, as a ratio, else NaN.
 
+    `span` and `p_ranks` are NaN too where missing combinations leave the levels undecided.
     `p_holm` is corrected over all terms; `p_ranks` (aligned ranks) is not corrected.
     """
 
@@ -221,15 +222,15 @@ def _analyse(
     state = _state(table, stratum, factors)
     lines = []
     for line in table.lines:
-        ranked = float("nan")
-        if state.suspicious:
+        ranked, known = float("nan"), line.term in table.coefficients
+        if state.suspicious and known:
             aligned = table.residuals + columns[line.term] @ table.coefficients[line.term]
             ranks = stats.rankdata(np.round(aligned, 12))
             ranks = ranks - ranks.mean() if groups is None else anova.centred(ranks, groups)
             again = anova.table(ranks, columns, nuisance, lost, why)
             ranked = next((other.p for other in again.lines if other.term == line.term), ranked)
         span = float("nan")
-        if len(line.term) == 1:
+        if len(line.term) == 1 and known:
             span = _span(table.coefficients[line.term])
         lines.append((line, stratum, ranked, span))
     missing = [(":".join(term), reason) for term, reason in table.missing]

@@ -16,6 +16,7 @@ from fsmatrix.suite.cli import (
     import_,
     jobs,
     plan,
+    questions,
     report,
     run,
     show,
@@ -48,6 +49,11 @@ app.command("scalability")(studies.scalability)
 app.command("models")(studies.models)
 app.command("correlation")(studies.correlation)
 app.command("bottleneck")(studies.bottleneck)
+app.command("effects")(questions.effects)
+app.command("curves")(questions.curves)
+app.command("speedup")(questions.speedup)
+app.command("cpu")(questions.cpu)
+app.command("adapters")(questions.adapters)
 app.command("variability")(studies.variability)
 app.command("repetitions")(studies.repetitions)
 app.add_typer(testbed.app, name="testbed")

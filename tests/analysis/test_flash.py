@@ -12,6 +12,7 @@ from fsmatrix import analysis
 from fsmatrix.analysis import claims_files, flash
 from fsmatrix.analysis.claims import claims
 from fsmatrix.analysis.result import Result
+from fsmatrix.analysis.speedup import speedup
 
 from . import studies
 
@@ -36,7 +37,9 @@ def truth(cell: studies.Levels) -> dict[str, float]:
 def campaign() -> Any:
     levels = {"target": tuple(SPEED), "warehouses": (5, 10, 20),
               "memory_bytes": (GIB // 2, GIB, 2 * GIB)}  # fmt: skip
-    return studies.campaign(truth, levels, attachments=14, between=0.002, within=0.002)
+    ds = studies.campaign(truth, levels, attachments=14, between=0.002, within=0.002)
+    ds["transaction_rate"].attrs["units"] = "s-1"
+    return ds
 
 
 def test_throughput(campaign: Any) -> None:
@@ -75,15 +78,35 @@ def test_cpu(campaign: Any) -> None:
 def test_speedup_under_less_memory(campaign: Any) -> None:
     found = flash.memory(campaign, "flash-nilfs2", "flash-ext2", where={"warehouses": 20})
     assert isinstance(found, Result)
-    measured = {memory: ratio for _, memory, ratio in found.points}
-    assert [round(r.ratio, 1) for r in measured.values()] == [2.0, 4.4, 6.5]
-    assert all(r.low <= r.ratio <= r.high and r.decides for r in measured.values())
-    assert "memory 512 MiB" in found.says[0]
-    assert found.figure().axes[0].get_xscale() == "log"
-    with pytest.raises(ValueError, match="no size of memory has both target a and flash-ext2"):
+    table = found.table().set_index("memory_bytes")
+    assert [round(x, 1) for x in table["speed-up"]] == [2.0, 4.4, 6.5]
+    assert ((table["low"] <= table["speed-up"]) & (table["speed-up"] <= table["high"])).all()
+    assert set(table["verdict"]) == {"faster"}
+    assert "memory bytes 512 MiB: flash-nilfs2 is 2 times as fast" in found.says[0]
+    assert json.loads(json.dumps(found.to_dict()))["points"][0]["memory_bytes"] == GIB // 2
+    (ax,) = found.figure().axes
+    assert ax.get_xscale() == "log"
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["512 MiB", "1 GiB", "2 GiB"]
+    with pytest.raises(ValueError, match="target 'a' is not there"):
         flash.memory(campaign, "a", "flash-ext2")
+    published = analysis.open("published:flash-tpcc-nilfs2-gc")
     with pytest.raises(ValueError, match="no factor memory or memory_bytes"):
-        flash.memory(analysis.open("published:flash-tpcc-nilfs2-gc"), "a", "b")
+        speedup(published, "none", "protection=1,segments=2,interval=5", by="gc",
+                along=flash.MEMORY, metric="transaction_rate")  # fmt: skip
+
+
+def test_speedup_of_times_and_across_engines(campaign: Any) -> None:
+    one = {"warehouses": 20}
+    found = speedup(campaign, "flash-nilfs2", "flash-ext2", along=flash.MEMORY,
+                    metric="latency_mean", where=one)  # fmt: skip
+    assert [round(x, 1) for x in found.table()["speed-up"]] == [2.0, 4.4, 6.5]
+    mixed = campaign.copy()
+    engines = np.where(campaign["target"].values == "flash-ext2", "fio", "player-c")
+    mixed["engine"] = ("run", engines)
+    with pytest.raises(ValueError, match="engine"):
+        flash.memory(mixed, "flash-nilfs2", "flash-ext2", where=one)
+    allowed = flash.memory(mixed, "flash-nilfs2", "flash-ext2", where=one, across_engines=True)
+    assert any("engine" in line for line in allowed.says)
 
 
 def test_claims_on_the_made_up_campaign(campaign: Any) -> None:

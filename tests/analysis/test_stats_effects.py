@@ -158,3 +158,15 @@ def test_what_cannot_be_estimated_is_said() -> None:
     assert ("target", "no values") in nothing.missing
     with pytest.raises(ValueError, match="positive"):
         effects(np.zeros(y.size), labels["attachment"], {"target": labels["target"]})
+
+
+def test_levels_that_missing_combinations_leave_undecided_have_no_size() -> None:
+    random = np.random.default_rng(5)
+    a, b, c, _ = (axis.ravel() for axis in np.meshgrid(*[range(2)] * 3, range(6)))
+    there = (a == 1) | (b == 0)  # b has its second level with one level of a only
+    a, b, c = a[there], b[there], c[there]
+    y = 20 + 0.5 * a + 0.1 * random.standard_normal(a.size)
+    found = effects(np.exp(y), np.arange(a.size), {"a": a, "b": b, "c": c}, blocks=b)
+    assert np.isnan(named(found, "a").span)
+    assert named(found, "c").span == pytest.approx(1.0, abs=0.1)
+    assert "b" in dict(found.missing)

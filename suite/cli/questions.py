@@ -1,0 +1,129 @@
+"""Commands of the analyses that take a factor of the user's choice."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fsmatrix.suite.cli import analyse, common
+
+
+def effects(
+    files: analyse.Files,
+    metric: analyse.MetricName = "bandwidth",
+    factor: Annotated[
+        list[str] | None,
+        typer.Option("--factor", help="Only these (repeatable).  Default: all that vary."),
+    ] = None,
+    order: Annotated[int, typer.Option("--order", help="Of the largest interaction: 1 to 3.")] = 2,
+    where: analyse.Wheres = None,
+    out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:
+    """What each factor does, and which factors change what others do (analysis of variance).
+
+    Example: fsmatrix effects out --metric iops --out effects.pdf
+    """
+    from fsmatrix.analysis.effects import effects as analysis
+
+    analyse.picture(out)
+    with analyse.bad_input(files):
+        found = analysis(
+            analyse.opened(files), metric, factors=factor or (), order=order,
+            where=analyse.levels(where),
+        )  # fmt: skip
+    analyse.deliver(found, out, as_json)
+
+
+def curves(
+    files: analyse.Files,
+    along: Annotated[
+        str, typer.Option("--along", help="A numeric factor: processes, page_size, warehouses...")
+    ],
+    metric: analyse.MetricName = "bandwidth",
+    panel: Annotated[
+        list[str] | None,
+        typer.Option("--panel", help="A factor whose levels get panels of their own (repeatable)."),
+    ] = None,
+    unit: analyse.UnitName = None,
+    where: analyse.Wheres = None,
+    out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:
+    """A metric over a numeric factor, one line for each combination of what else varies.
+
+    Example: fsmatrix curves published:flash-tpcc-nilfs2-gc --along warehouses
+    --metric transaction_rate --unit 1/min
+    """
+    from fsmatrix.analysis.curves import curves as analysis
+
+    analyse.picture(out)
+    with analyse.bad_input(files):
+        ds = analyse.opened(files)
+        shown = analyse.unit(ds, metric, unit)
+        found = analysis(
+            ds, metric, [along], panel=panel or (), where=analyse.levels(where),
+            unit=(shown.label, shown.divisor) if shown else None,
+        )  # fmt: skip
+    analyse.deliver(found, out, as_json)
+
+
+def cpu(
+    files: analyse.Files, where: analyse.Wheres = None, out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:  # fmt: skip
+    """Where the clients' CPU time goes: user, system, waiting for I/O, idle.
+
+    Example: fsmatrix cpu out --where pattern=rand-read --out cpu.pdf
+    """
+    from fsmatrix.analysis.flash import cpu as analysis
+
+    analyse.picture(out)
+    with analyse.bad_input(files):
+        found = analysis(analyse.opened(files), analyse.levels(where))
+    analyse.deliver(found, out, as_json)
+
+
+def speedup(
+    files: analyse.Files,
+    of: Annotated[str, typer.Option("--of", help="The level that should be faster.")],
+    over: Annotated[str, typer.Option("--over", help="The level that it is compared with.")],
+    by: Annotated[str, typer.Option("--by", help="What they are levels of.")] = "target",
+    along: Annotated[
+        str, typer.Option("--along", help="The numeric factor that the speed-up may change with.")
+    ] = "memory",
+    metric: analyse.MetricName = "bandwidth",
+    where: analyse.Wheres = None,
+    out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:
+    """How often one level is another, over a third factor: a speed-up under less memory.
+
+    Example: fsmatrix speedup out --of nilfs2 --over ext2 --along memory --metric iops
+    """
+    from fsmatrix.analysis.speedup import speedup as analysis
+
+    analyse.picture(out)
+    with analyse.bad_input(files):
+        found = analysis(
+            analyse.opened(files), of, over, along=(along,), by=by, metric=metric,
+            where=analyse.levels(where),
+        )  # fmt: skip
+    analyse.deliver(found, out, as_json)
+
+
+def adapters(
+    files: analyse.Files, where: analyse.Wheres = None, out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:  # fmt: skip
+    """Operations per second of one device over the devices that share a host adapter.
+
+    Example: fsmatrix adapters published:ssd-per-hba --out adapters.pdf
+    """
+    from fsmatrix.analysis.pagecache import adapters as analysis
+
+    analyse.picture(out)
+    with analyse.bad_input(files):
+        found = analysis(analyse.opened(files), where=analyse.levels(where))
+    analyse.deliver(found, out, as_json)

@@ -1,0 +1,99 @@
+"""The commands that take a factor of the user's choice: what they print, draw and refuse."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from fsmatrix.suite.cli import main as cli
+from tests.analysis import campaigns
+
+COMMANDS = ("effects", "curves", "cpu", "speedup", "adapters")
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
+    """Status of a command in this process."""
+    monkeypatch.setattr(sys, "argv", ["fsmatrix", *map(str, words)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return int(ended.value.code or 0)
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two targets, 4 patterns, 2 chunk sizes, 2 process counts, 8 blocks."""
+    records = campaigns.realistic(("xfs", "ext4"), blocks=8, chunks=(4096, 1 << 20), troubles=False)
+    return campaigns.write(tmp_path_factory.mktemp("questions") / "campaign.h5", records)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, command, "--help") == 0
+    said = capsys.readouterr().out
+    assert f"fsmatrix {command}" in said.split("Example", 1)[1].replace("\n", " ")
+    assert "--json" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("effects", "--factor", "chunk", "--factor", "target"), "chunk size has an effect"),
+        (("curves", "--along", "chunk", "--panel", "pattern"), "4 KiB"),
+        (("speedup", "--of", "xfs", "--over", "ext4", "--along", "chunk"), "times as fast as ext4"),
+    ],
+)
+def test_text_json_and_picture(
+    words: tuple[str, ...], said: str, campaign: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    command, *options = words
+    assert call(monkeypatch, command, campaign, *options) == 0
+    assert said in capsys.readouterr().out
+    picture = tmp_path / "figure.pdf"
+    assert call(monkeypatch, command, campaign, *options, "--json", "--out", picture) == 0
+    assert said in " ".join(json.loads(capsys.readouterr().out)["says"])
+    assert picture.read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("effects", "--factor", "colour"), "no factor 'colour' that varies"),
+        (("effects", "--order", "9"), "order 9"),
+        (("curves", "--along", "colour"), "no factor colour"),
+        (("curves", "--along", "pattern"), "no factor pattern"),
+        (("curves", "--along", "chunk", "--metric", "x"), "no x in this campaign"),
+        (("speedup", "--of", "xfs", "--over", "zfs", "--along", "chunk"), "'zfs' is not there"),
+        (("speedup", "--of", "xfs", "--over", "ext4", "--along", "memory"), "no factor memory"),
+        (("speedup", "--of", "xfs", "--over", "ext4", "--along", "pattern"), "must be numbers"),
+        (("adapters",), "no factor devices_per_adapter"),
+    ],
+)
+def test_bad_input_is_a_message_and_status_2(
+    words: tuple[str, ...], said: str, campaign: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    command, *options = words
+    picture = tmp_path / "figure.png"
+    assert call(monkeypatch, command, campaign, *options, "--out", picture) == 2
+    captured = capsys.readouterr()
+    assert said in " ".join(captured.err.split())
+    assert str(campaign) in captured.err
+    assert not captured.out
+    assert not picture.exists()
+
+
+def test_published_tables_answer_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "adapters", "published:ssd-per-hba") == 0
+    assert "an adapter with 8 devices does" in capsys.readouterr().out
+    words = ("curves", "published:flash-tpcc-nilfs2-gc", "--along", "warehouses", "--metric",
+             "transaction_rate", "--unit", "1/min")  # fmt: skip
+    assert call(monkeypatch, *words) == 0
+    assert "1/min" in capsys.readouterr().out
