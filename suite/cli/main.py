@@ -13,6 +13,7 @@ from fsmatrix.suite.cli import (
     claims,
     collect,
     compare,
+    history,
     import_,
     jobs,
     plan,
@@ -44,6 +45,7 @@ app.command("import")(import_.import_)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("claims")(claims.claims)
+app.command("history")(history.history)
 app.command("bars")(studies.bars)
 app.command("scalability")(studies.scalability)
 app.command("models")(studies.models)
@@ -52,6 +54,7 @@ app.command("bottleneck")(studies.bottleneck)
 app.command("effects")(questions.effects)
 app.command("curves")(questions.curves)
 app.command("speedup")(questions.speedup)
+app.command("predict")(questions.predict)
 app.command("cpu")(questions.cpu)
 app.command("adapters")(questions.adapters)
 app.command("variability")(studies.variability)

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from fsmatrix.suite.cli import analyse, common
+from fsmatrix.suite.cli import analyse, common, studies
+from fsmatrix.suite.problems import Origin, refuse
 
 
 def effects(
@@ -66,6 +67,43 @@ def curves(
             ds, metric, [along], panel=panel or (), where=analyse.levels(where),
             unit=(shown.label, shown.divisor) if shown else None,
         )  # fmt: skip
+    analyse.deliver(found, out, as_json)
+
+
+def predict(
+    files: analyse.Files,
+    chunk: Annotated[
+        list[str] | None,
+        typer.Option("--chunk", help="A chunk size, tested or not: 2MiB (repeatable)."),
+    ] = None,
+    measured: Annotated[
+        str | None,
+        typer.Option("--measured", help="A campaign that is held against the predictions."),
+    ] = None,
+    metric: analyse.MetricName = "bandwidth",
+    unit: analyse.UnitName = None,
+    where: analyse.Wheres = None,
+    out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:
+    """What models of a campaign expect: of untested chunk sizes, or of another campaign (faults).
+
+    Example: fsmatrix predict out --chunk 2MiB --where pattern=seq-read
+    Example: fsmatrix predict out --measured today --out faults.pdf
+    """
+    from fsmatrix.analysis.models import models
+    from fsmatrix.analysis.predictions import faults
+    from fsmatrix.analysis.predictions import predict as analysis
+
+    if bool(chunk) == bool(measured):
+        raise refuse(Origin("fsmatrix predict"), "", "needs either --chunk or --measured")
+    analyse.picture(out)
+    sizes = [studies.number(f"chunk={text}") for text in chunk or ()]
+    with analyse.bad_input([*files, *([measured] if measured else [])]):
+        ds = analyse.opened(files)
+        shown = analyse.unit(ds, metric, unit)
+        made = models(ds, metric, None, where=analyse.levels(where), unit=shown)
+        found = faults(made, analyse.opened([measured])) if measured else analysis(made, sizes)
     analyse.deliver(found, out, as_json)
 
 

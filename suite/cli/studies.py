@@ -73,7 +73,7 @@ def models(
     from fsmatrix.analysis.models import models as analysis
 
     analyse.picture(out)
-    left = None if hold_out == "none" else ("chunk", _number(f"chunk={hold_out}"))
+    left = None if hold_out == "none" else ("chunk", number(f"chunk={hold_out}"))
     with analyse.bad_input(files):
         ds = analyse.opened(files)
         shown = analyse.unit(ds, metric, unit)
@@ -129,7 +129,7 @@ def bottleneck(
     from fsmatrix.analysis.bottleneck import bottleneck as analysis
 
     analyse.picture(out)
-    limits = {text.partition("=")[0]: _number(text) for text in limit or ()}
+    limits = {text.partition("=")[0]: number(text) for text in limit or ()}
     store = Path(files[0]) if len(files) == 1 and Path(files[0]).is_dir() else None
     with analyse.bad_input(files):
         ds = analyse.opened(files)
@@ -183,7 +183,7 @@ def repetitions(
     analyse.deliver(found, out, as_json)
 
 
-def _number(text: str) -> float:
+def number(text: str) -> float:
     """The value of name=value as a number or a size."""
     value = next(iter(analyse.levels([text]).values()))
     if isinstance(value, str):
