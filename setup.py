@@ -5,10 +5,11 @@ from setuptools import Extension, setup
 NATIVE = "fsmatrix/backends/native"
 SOURCES = (
     *("module", "facts", "bare", "player", "lane", "flight", "workers", "root"),
-    *("posix", "null", "rados", "radosconnect", "radosfile", "cephfs"),
+    *("posix", "null", "rados", "radosconnect", "radosfile"),
+    *("cephfs", "cephfsconnect", "cephfsnonblocking"),
 )
 HEADERS = (
-    *("clock", "content", "driver", "lane", "parents", "player", "python"),
+    *("cephfs", "clock", "content", "driver", "lane", "parents", "player", "python"),
     *("queue", "rados", "root", "transfer", "workers"),
 )
 

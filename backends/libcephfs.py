@@ -3,6 +3,11 @@
 Cache states.  Each step's connections are new ones, and what a client of libcephfs keeps ends with
 it: `cold` and `bypass` hold without doing anything in the client, and `warm` does not exist.
 What OSDs and MDSs keep is told, and dropped on request.
+
+Depth.  Who keeps operations in flight is decided once, in the conductor, and told to every rank's
+driver, which does it that way or does not connect: `describe` says what was really done.  Ceph
+16.2 exports no nonblocking call; the way through it has only been run over a stand-in
+(tests/standins/cephfs).
 """
 
 from __future__ import annotations
@@ -10,7 +15,9 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Literal, cast
+
+from pydantic import Field
 
 from fsmatrix.backends.access import Access, CephfsAccess
 from fsmatrix.backends.base import CacheMethod, Evidence, Room, Settled, Space, Usable
@@ -26,12 +33,24 @@ from fsmatrix.backends.journal import Journal
 from fsmatrix.backends.made import DATA
 from fsmatrix.backends.rados import pool_space
 
+NONBLOCKING = "ceph_ll_nonblocking_readv_writev"
+
+
+class DriverOptions(LibcephfsOptions):
+    """Options of a CephFS by libcephfs, in the player's driver."""
+
+    depth_by: Literal["auto", "threads"] = Field(
+        "auto",
+        description="who keeps operations in flight: auto = the library where it exports a "
+        "nonblocking call, else threads; threads = always the driver's own",
+    )
+
 
 class Libcephfs(Levelled):
     """A directory `fsmatrix-<tag>` in an existing CephFS."""
 
     name = "libcephfs"
-    Options = LibcephfsOptions
+    Options = DriverOptions
     access_type = CephfsAccess
     cache_states = frozenset({"cold", "bypass"})
     driver = "cephfs"
@@ -39,8 +58,8 @@ class Libcephfs(Levelled):
     bed_options: ClassVar[Mapping[str, str]] = {"conf": "conf", "filesystem": "filesystem"}
 
     @property
-    def _chosen(self) -> LibcephfsOptions:
-        return cast(LibcephfsOptions, self.options)
+    def _chosen(self) -> DriverOptions:
+        return cast(DriverOptions, self.options)
 
     # -- conductor ---------------------------------------------------------------------
     @classmethod
@@ -70,6 +89,7 @@ class Libcephfs(Levelled):
             details={
                 **tree.facts,
                 "client": self._chosen.client,
+                "depth_by": depth_by(self._chosen),
                 "drop_server_caches": self._chosen.drop_server_caches,
                 "host": socket.gethostname(),
                 **cluster_details(tree.login),
@@ -92,6 +112,7 @@ class Libcephfs(Levelled):
             "managed": True,
             "kernel": os.uname().release,
             "client_options": dict(access.details["client"]),
+            "depth_by": access.details["depth_by"],
             "layout": facts.told(tree.layout),
             **self.level_facts(access),
             "ceph": ceph_facts(tree.login, tree.filesystem),
@@ -114,6 +135,7 @@ class Libcephfs(Levelled):
         tree = Tree.of(access.details)
         path = f"{_cephfs(access).path}/{name}"
         values = {**tree.login.facts, "filesystem": tree.filesystem, "path": path}
+        values["depth_by"] = str(access.details.get("depth_by", ""))
         return root_text(values, {**NO_WAIT, **access.details["client"]})
 
     @classmethod
@@ -169,6 +191,12 @@ def _cephfs(access: Access) -> CephfsAccess:
     if not isinstance(access, CephfsAccess):
         raise TypeError(f"a CephFS access is needed here, not {type(access).__name__}")
     return access
+
+
+def depth_by(options: DriverOptions) -> str:
+    """Who keeps operations in flight: "library" or "threads", as in drivers.Driver."""
+    exported = hasattr(capi.load(capi.CEPHFS), NONBLOCKING)
+    return "library" if exported and options.depth_by == "auto" else "threads"
 
 
 def library_refusal() -> str:

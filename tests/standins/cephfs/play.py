@@ -1,0 +1,26 @@
+"""Plays chunks of operations, given as JSON on the standard input, and prints what came of it.
+
+A process of its own: a library is replaced (LD_LIBRARY_PATH) only when a process starts.
+"""
+
+import json
+import sys
+
+import numpy as np
+
+from fsmatrix.backends.ops import OP, Chunk
+from fsmatrix.backends.player import open_player
+
+asked = json.load(sys.stdin)
+names = tuple(name.encode() for name in asked["names"])
+one = open_player(asked["driver"], asked["root"], implementation="c", **asked["options"])
+for ops in asked["chunks"]:
+    one.play(Chunk(np.array([tuple(op) for op in ops], dtype=OP), names))
+    names = ()
+if asked["drain"]:
+    one.drain()
+result = one.result()
+one.close()
+told = ("ops", "bytes", "operations", "errors", "errors_by_errno", "first_error")
+facts = {name: getattr(result, name) for name in told}
+print(json.dumps({**facts, "counts": result.counts.sum(axis=1).tolist()}))
