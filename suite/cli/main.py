@@ -16,6 +16,7 @@ from fsmatrix.suite.cli import (
     history,
     import_,
     jobs,
+    lessons,
     plan,
     questions,
     report,
@@ -46,6 +47,7 @@ app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("claims")(claims.claims)
 app.command("history")(history.history)
+app.command("lessons")(lessons.lessons)
 app.command("bars")(studies.bars)
 app.command("scalability")(studies.scalability)
 app.command("models")(studies.models)

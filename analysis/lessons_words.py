@@ -1,0 +1,201 @@
+"""What a lesson is, and the words of its numbers; bounds as people write them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from fsmatrix.analysis import units
+from fsmatrix.analysis.matrices import DECIMAL
+from fsmatrix.analysis.medians import Floats, Median
+from fsmatrix.analysis.stats import repetitions
+from fsmatrix.analysis.stats.intervals import Ratio
+from fsmatrix.analysis.stats.verdict import more
+from fsmatrix.analysis.study import Key, Values
+from fsmatrix.analysis.units import METRICS, SHORT_TITLES, UNITS, Level, Metric
+from fsmatrix.results.units import UnitError, parse_duration
+
+Question = Literal["backend", "chunk", "processes", "nodes"]
+Sure = Literal["decided", "in part", "too few", "cannot be said", "not asked"]
+TITLES: dict[Question, str] = {
+    "backend": "Which target for which pattern",
+    "chunk": "Best chunk size",
+    "processes": "Processes per client node where growth ends",
+    "nodes": "Storage nodes for a bandwidth",
+}
+MOST_NAMES = 3
+UNDECIDED = "not decided"  # `short` of what is open
+LATENCIES = {
+    name.removeprefix("latency_").replace("_", "."): name
+    for name, metric in METRICS.items()
+    if metric.quantity == "time"
+}
+_BOUND = re.compile(r"(?:(?P<name>[a-z0-9._]+)\s*<\s*)?(?P<time>[^<>=]+)", re.ASCII)
+_RATE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>[A-Za-z]+/s)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A latency that must stay below `seconds`."""
+
+    metric: str  # latency_p99
+    seconds: float
+
+    @property
+    def name(self) -> str:
+        """Of the metric: p99."""
+        return SHORT_TITLES[self.metric]
+
+    @property
+    def says(self) -> str:
+        """As people write it."""
+        unit = units.fitting("time", [self.seconds])
+        return f"{self.name} < {self.seconds / unit.divisor:g} {unit.label}"
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One answer.  `levels`, `choice`: machine-readable; the rest for readers.
+
+    `decided`: every claim of the answer has its interval or corrected p.  `in part`: what is
+    said holds, but something beside it is open (`why`).  `too few`: only ranges, or intervals
+    that leave it open.  `cannot be said`: the data cannot answer at all.
+    """
+
+    question: Question
+    where: str  # "seq-read, 8 processes"
+    levels: Key
+    short: str  # a few words; equal in lessons that agree
+    answer: str  # with number, interval, attachments; no full stop
+    sure: Sure
+    why: str = ""  # what decides, or why not
+    choice: tuple[Level, ...] = ()  # chunk sizes, processes, nodes or targets; none if open
+    cells: tuple[str, ...] = ()  # what it stands on
+    doubts: tuple[str, ...] = ()
+    estimate: Median | None = field(default=None, compare=False)  # of the choice, SI units
+
+    @property
+    def says(self) -> str:
+        """It in one or two sentences."""
+        start = f"{self.where}: " if self.where else ""
+        more_said = f"; {self.why}" if self.why else ""
+        doubt = f" In doubt: {', '.join(self.doubts)}." if self.doubts else ""
+        return f"{start}{self.answer}{more_said}.{doubt}"
+
+
+def bound_of(text: str) -> Bound:
+    """`p99 < 10ms`, `mean < 1ms`, or `10ms` (p99); UnitError with what is allowed."""
+    match = _BOUND.fullmatch(text.strip())
+    name = (match["name"] or "p99") if match else ""
+    if match is None or name not in LATENCIES:
+        raise UnitError(
+            f"{text!r} is no bound of a latency: write 'p99 < 10ms', with one of "
+            f"{', '.join(LATENCIES)}"
+        )
+    return Bound(LATENCIES[name], parse_duration(match["time"].strip(), positive=True))
+
+
+def rate_of(text: str) -> float:
+    """Bytes per second of `500MB/s`, `4 Gb/s` (bits), `1.5GiB/s`; UnitError for all else."""
+    known = {unit.label: unit for unit in (*DECIMAL["bandwidth"], *(u for _, u in
+             UNITS["bandwidth"]))}  # fmt: skip
+    match = _RATE.fullmatch(text.strip())
+    if match is None or match["unit"] not in known:
+        allowed = ", ".join(known)
+        raise UnitError(f"{text!r} is no bandwidth: write '500MB/s'; units are {allowed}")
+    rate = float(match["number"]) * known[match["unit"]].divisor
+    if not 0 < rate < math.inf:
+        raise UnitError(f"bandwidth {text!r} must be more than zero")
+    return rate
+
+
+def rate_text(rate: float) -> str:
+    """Bytes per second in the shortest words that say it: "500 MB/s", "2 GiB/s"."""
+    choices = (*(u for _, u in UNITS["bandwidth"]), *DECIMAL["bandwidth"])
+    shown = [f"{rate / u.divisor:g} {u.label}" for u in choices
+             if not u.label.endswith("b/s") and rate >= u.divisor]  # fmt: skip
+    return min(shown, key=len, default=f"{rate:g} B/s")
+
+
+def measured(median: Median, metric: Metric) -> str:
+    """A median with what is known of it: "540 MiB/s [530, 550]"."""
+    if median.kind == "none":
+        return "no value"
+    unit = units.fitting(metric.quantity, [median.median])
+    middle, low, high = (
+        units.text(x, unit) for x in (median.median, median.low, median.high)
+    )  # fmt: skip
+    if median.runs == 1:
+        return f"{middle} {unit.label} (one value)"
+    if median.kind == "one session":
+        return f"{middle} {unit.label} (within one session)"
+    if median.kind == "range":
+        return f"{middle} {unit.label} (range {low} to {high})"
+    return f"{middle} {unit.label} [{low}, {high}]"
+
+
+def times(found: Ratio) -> str:
+    """A ratio: "1.4 [1.3, 1.5]"; without an interval "1.4 (range 1.2 to 1.6)" or bare."""
+    if found.kind == "interval":
+        return f"{found.ratio:.3g} [{found.low:.3g}, {found.high:.3g}]"
+    if found.kind == "range":
+        return f"{found.ratio:.3g} (range {found.low:.3g} to {found.high:.3g})"
+    return f"{found.ratio:.3g} (no interval)"
+
+
+def attachments(cells: Iterable[Values]) -> str:
+    """ "8 attachments", or "6 to 8 attachments" where cells differ."""
+    counts = sorted({cell.median.independent for cell in cells})
+    if counts[0] == counts[-1]:
+        return plural(counts[0], "attachment")
+    return f"{counts[0]} to {counts[-1]} attachments"
+
+
+def plural(count: int, noun: str) -> str:
+    """ "1 run", "2 runs"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def names(found: Sequence[str], most: int = MOST_NAMES) -> str:
+    """The first names, and how many more there are."""
+    shown = "; ".join(found[:most])
+    return f"{shown}; and {len(found) - most} more" if len(found) > most else shown
+
+
+def share_of(alpha: float, rivals: int) -> float:
+    """Two-sided alpha of each of `rivals` comparisons with the best one.
+
+    So that what is not shown to be worse holds the true best with probability 1 - alpha:
+    only comparisons with the true best can wrongly exclude it, each to one side (subset
+    selection: Gupta, Technometrics 7, 1965; Hsu, "Multiple Comparisons", 1996, with Bonferroni's
+    bound).  Never above alpha, so that of two equal ones neither wins more often than that.
+    """
+    return alpha if rivals < 2 else 2 * alpha / rivals
+
+
+def too_few(found: Ratio, tolerance: float, share: float) -> str:
+    """How many attachments it would take, in words."""
+    least = repetitions.smallest(1 - share)
+    have = min(found.units)
+    if have < least:
+        return f"{plural(have, 'attachment')}, at least {least} can decide it"
+    needed = more(found, tolerance, share)
+    if needed is None:
+        return "how many would tell is not known"
+    return f"to tell: {needed.says}"
+
+
+def doubts_of(cells: Iterable[Values], warned: frozenset[str]) -> tuple[str, ...]:
+    """Audits that warn in these cells."""
+    return tuple(sorted({
+        audit for cell in cells if cell.cell.worst_finding in ("warning", "invalid")
+        for audit in cell.cell.findings if audit in warned
+    }))  # fmt: skip
+
+
+def constant(values: Floats) -> bool:
+    """Whether several values are all the same: nothing real is."""
+    return values.size > 1 and float(values.min()) == float(values.max())
