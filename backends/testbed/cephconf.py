@@ -35,6 +35,10 @@ _SMALL = {
     "bluestore_cache_size": "134217728",
     "bluefs_buffered_io": "false",
     "bluestore_default_buffered_read": "false",  # else the OSD's memory hides the device
+    # as for SSDs, whatever the loop device or file lies on: a pause after each object (0.1 s)
+    # or step of a removal (5 s) would make a recovery or a pool's end last for many seconds
+    "osd_recovery_sleep_hdd": "0",
+    "osd_delete_sleep_hdd": "0",
     "osd_class_update_on_start": "false",
     "osd_crush_initial_weight": "1",
     "osd_pool_default_pg_autoscale_mode": "off",

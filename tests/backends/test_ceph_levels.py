@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -25,6 +27,7 @@ from fsmatrix.backends.journal import Journal, undo_pending
 from fsmatrix.backends.system import mounts
 from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, missing, up
 from fsmatrix.results.store import Store
+from fsmatrix.suite.cli.main import main as command_line
 
 WHY_NOT = missing()
 pytestmark = [
@@ -146,27 +149,77 @@ def test_levels_of_a_block_share_hosts_and_blocks_draw_anew(bed: Bed, room: Room
     assert len(others) > 1
 
 
-@pytest.mark.parametrize("name", ["rados", "libcephfs"])
-@pytest.mark.parametrize("how", [TWO, CODED], ids=["copies", "coded"])
+@pytest.fixture(scope="module")
+def parser() -> Any:
+    """The ceph tool's own parser of what is typed (package python3-ceph-argparse)."""
+    tool = shutil.which("ceph")
+    assert tool is not None
+    python = Path(tool).read_text().splitlines()[0].removeprefix("#!").split()[0]
+    find = "import ceph_argparse; print(ceph_argparse.__file__)"
+    file = subprocess.check_output([python, "-c", find], text=True, timeout=60).strip()
+    spec = importlib.util.spec_from_file_location("ceph_argparse", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def in_a_shell(lines: list[str], bed: Bed) -> None:
+    """Type them as they were printed."""
+    key = {"CEPH_ARGS": f"--keyring {bed.keyring}"} if bed.keyring else {}
+    done = subprocess.run(["sh", "-e", "-c", "\n".join(lines)], capture_output=True, text=True,
+                          env={**os.environ, "CEPH_CONF": bed.conf, **key}, timeout=240,
+                          check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def as_the_tool_sends(parser: Any, lines: list[str], bed: Bed) -> None:
+    """What the ceph tool makes of them, sent over one connection: a start of it takes 0.25 s."""
+    with bed.cluster() as cluster:
+        told = json.dumps(cluster.mon("get_command_descriptions"))
+        known = parser.parse_json_funcsigs(told, "cli")
+        for line in lines:
+            tool, *words = shlex.split(line)
+            near = {key: one for key, one in known.items() if _begins(parser, one["sig"], words)}
+            command = parser.validate_command(near, words)  # among all of them it takes 0.1 s
+            assert (tool, bool(command)) == ("ceph", True), line
+            cluster.mon(command.pop("prefix"), **command)
+
+
+def _begins(parser: Any, signature: list[Any], words: list[str]) -> bool:
+    """Whether the signature's fixed words are those that the line begins with."""
+    fixed = [one.instance.prefix for one in signature if one.t is parser.CephPrefix]
+    return fixed == words[: len(fixed)]
+
+
+@pytest.mark.parametrize(
+    ("name", "how", "shell"),
+    [("libcephfs", CODED, True), ("libcephfs", TWO, False), ("rados", CODED, False),
+     ("rados", TWO, False)],
+    ids=["libcephfs-coded-typed", "libcephfs-copies", "rados-coded", "rados-copies"],
+)  # fmt: skip
 def test_what_a_dry_run_prints_can_be_typed(
-    name: str, how: dict[str, Any], bed: Bed, room: Room
+    name: str, how: dict[str, Any], shell: bool, bed: Bed, room: Room, parser: Any
 ) -> None:
-    """The commands, given to the ceph tool, make a level and remove it."""
-    printed = backend(name, bed, how).commands({"storage_nodes": 3}, "1/0")
+    """The commands make a level and remove it; one that makes the most is really typed."""
     before = state(bed)
+    printed = backend(name, bed, how).commands({"storage_nodes": 3}, "1/0")
     assert before == state(bed), "asking makes nothing"
-    fresh: list[str] = []
-    for line in printed:
-        tool, *words = shlex.split(line)
-        key = ["--keyring", bed.keyring] if bed.keyring else []
-        done = subprocess.run([tool, "--conf", bed.conf, *key, *words], capture_output=True,
-                              text=True, timeout=60, check=False)  # fmt: skip
-        assert done.returncode == 0, (line, done.stderr)
-        if "application set" in line:
-            with bed.cluster() as cluster:
-                fresh = levelstate.present(cluster, "fsmatrix-dry-run")
+
+    def give(lines: list[str]) -> None:
+        if shell:
+            in_a_shell(lines, bed)
+        else:
+            as_the_tool_sends(parser, lines, bed)
+
+    made = 1 + next(n for n, line in enumerate(printed) if "application set" in line)
+    give(printed[:made])
+    with bed.cluster() as cluster:
+        fresh = levelstate.present(cluster, "fsmatrix-dry-run")
     coded = ["profile"] if how is CODED else []
     assert sorted(fresh) == sorted(["bucket", "rule", "pool", *coded])
+    give(printed[made:])
 
 
 @pytest.mark.parametrize(
@@ -347,24 +400,42 @@ def fsmatrix(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, timeout=400, check=False)
 
 
-def test_a_campaign_over_storage_nodes(bed: Bed, room: Room, tmp_path: Path) -> None:
+@pytest.fixture
+def said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """The command line in this process, for what starts no session: (status, out, err)."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["fsmatrix", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            command_line()
+        told = capsys.readouterr()
+        return int(ended.value.code or 0), told.out, told.err
+
+    return run
+
+
+def test_a_campaign_over_storage_nodes(
+    bed: Bed, room: Room, tmp_path: Path, said: Callable[..., tuple[int, str, str]]
+) -> None:
     how = json.dumps({**TWO, "consent": False})
     file, out = tmp_path / "levels.yaml", tmp_path / "out"
     file.write_text(CAMPAIGN.format(conf=bed.conf, keyring=bed.keyring, how=how))
-    refused = fsmatrix("run", str(file), "-o", str(out))
-    assert refused.returncode == 2
-    assert "levels.consent: true agrees" in " ".join(refused.stderr.split())
+    status, _, complaint = said("run", str(file), "-o", str(out))
+    assert status == 2
+    assert "levels.consent: true agrees" in " ".join(complaint.split())
     assert not out.exists()
-    dry = fsmatrix("run", str(file), "--dry-run")
-    assert dry.returncode == 0, dry.stderr
-    assert dry.stdout.count("ceph osd pool create") == 4
-    told = json.loads(fsmatrix("run", str(file), "--dry-run", "--json").stdout)
+    status, dry, complaint = said("run", str(file), "--dry-run")
+    assert status == 0, complaint
+    assert dry.count("ceph osd pool create") == 4
+    told = json.loads(said("run", str(file), "--dry-run", "--json")[1])
     assert [len(one["commands"]) for one in told] == [
-        block.count("\nceph ") for block in dry.stdout.split("# block")[1:]
+        block.count("\nceph ") for block in dry.split("# block")[1:]
     ]
     consent = ["--set", "targets.rados.options.levels.consent=true",
                "--set", "targets.fuse.options.levels.consent=true"]  # fmt: skip
-    done = fsmatrix("run", str(file), "-o", str(out), "--quiet", *consent)
+    done = fsmatrix("run", str(file), "-o", str(out), "--quiet", "--no-report", *consent)
     assert done.returncode == 0, done.stdout + done.stderr
     store = Store.open(out)
     records = [store.read(run) for run in store.ids()]

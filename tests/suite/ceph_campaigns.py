@@ -27,6 +27,7 @@ _spec.loader.exec_module(_faults)
 Running, fsmatrix, ranks_of = _faults.Running, _faults.fsmatrix, _faults.ranks_of
 
 SINGLE = "single"  # a pool of one copy
+WRITTEN = 16  # objects in a pool that a run is writing to; it has one or two from the start
 CEPH_FIRST, CEPH_AROUND = 1, 1  # seeds: of two targets ceph is the first; the first and last of 2x2
 CAMPAIGN = """
 campaign: cephfaults
@@ -91,6 +92,13 @@ class Place:
         backend = campaign.pop("backend")
         self.started.append(Running(self.campaign(backend, **campaign), "-o", self.out, *words))
         return self.started[-1]
+
+    def until_writing(self, running: Any, pool: str) -> None:
+        """Into the middle of the first run on the target `ceph`: its data lie in `pool`."""
+        while " ceph " not in running.until("run")["text"]:
+            pass
+        with self.bed.cluster() as cluster, cluster.ioctx(pool, "\x01") as every:
+            until(lambda: sum(1 for _ in every.entries()) >= WRITTEN)
 
     def stop(self) -> None:
         """End the campaigns that a test which failed has left running."""

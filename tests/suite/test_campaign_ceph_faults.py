@@ -22,6 +22,7 @@ import pytest
 from fsmatrix.backends.ceph.health import restarts
 from fsmatrix.backends.ceph.login import Login
 from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, missing, up
+from fsmatrix.backends.testbed.pools import DATA, RADOS
 
 _path = Path(__file__).with_name("ceph_campaigns.py")
 _spec = importlib.util.spec_from_file_location("ceph_campaigns", _path)
@@ -44,7 +45,7 @@ TWO = {
 }  # fmt: skip
 ONE = f"pool: {cluster.SINGLE}, {SMALL}"
 TREE = {"filesystem": "cephfs", "directory": "/", "name": "none", "tag": "none"}
-LONG = "bytes_per_process: 4MiB, chunk: 64KiB, fixed: time, seconds: 5s"
+LONG = "bytes_per_process: 4MiB, chunk: 64KiB, fixed: time, seconds: 3s"
 
 
 @pytest.fixture(scope="module")
@@ -81,13 +82,6 @@ def healed(bed: Bed) -> Iterator[None]:
         bed.wait_clean(60)
 
 
-def until_ceph_runs(running: Any, seconds: float) -> None:
-    """Into the middle of a run on the target `ceph`."""
-    while " ceph " not in running.until("run")["text"]:
-        pass
-    time.sleep(seconds)
-
-
 def by_target(records: list[Any], name: str) -> list[Any]:
     return [record for record in records if record.coordinates["target"] == name]
 
@@ -104,7 +98,7 @@ def test_an_osd_is_killed_and_there_is_another_copy(place: Any) -> None:
     """The run goes on and carries the finding, and so do the next ones."""
     running = place.start(backend="rados", target=TWO["rados"], work=LONG)
     with healed(place.bed):
-        until_ceph_runs(running, 1.5)
+        place.until_writing(running, RADOS)
         place.bed.kill_osd(1)
         assert running.end() == 0, running.errors
     first, second = place.records()
@@ -121,7 +115,7 @@ def test_an_osd_is_away_between_two_looks_only(place: Any) -> None:
     """At the end all is well again, and the run carries it all the same."""
     running = place.start(backend="rados", target=TWO["rados"], work=LONG, repetitions=1)
     with healed(place.bed):
-        until_ceph_runs(running, 0.7)
+        place.until_writing(running, RADOS)
         place.bed.kill_osd(1)
         place.bed.restart_osd(1)
         assert running.end() == 0, running.errors
@@ -135,11 +129,11 @@ def test_an_osd_is_away_between_two_looks_only(place: Any) -> None:
 def test_an_osd_is_killed_and_it_had_the_only_copy(place: Any) -> None:
     """Runs fail with the reason, the next target's are ok; a resume removes what had to stay."""
     running = place.start(
-        backend="rados", target=ONE, work=LONG, limit="8s", repetitions=1,
+        backend="rados", target=ONE, work=LONG, limit="7s", repetitions=1,
         beside=True, seed=cluster.CEPH_FIRST,
     )  # fmt: skip
     with healed(place.bed):
-        until_ceph_runs(running, 1.0)
+        place.until_writing(running, cluster.SINGLE)
         session = cluster.ranks_of(place.out)
         place.bed.kill_osd(1)
         assert running.end() == 1, running.errors
@@ -159,9 +153,9 @@ def test_osds_hang(place: Any) -> None:
 
     A rank inside a fsync of FUSE cannot even be killed before its ceph-fuse is.
     """
-    running = place.start(backend="cephfs-fuse", target=TWO["cephfs-fuse"], work=LONG, limit="10s")
+    running = place.start(backend="cephfs-fuse", target=TWO["cephfs-fuse"], work=LONG, limit="8s")
     with healed(place.bed):
-        until_ceph_runs(running, 1.0)
+        place.until_writing(running, DATA)
         session = cluster.ranks_of(place.out)
         for osd in (0, 1):
             place.bed.stop_osd(osd)
@@ -180,7 +174,7 @@ def test_osds_hang(place: Any) -> None:
 def test_the_mds_is_killed_and_restarted(place: Any, backend: str) -> None:
     running = place.start(backend=backend, target=TWO[backend], work=LONG)
     with healed(place.bed):
-        until_ceph_runs(running, 1.0)
+        place.until_writing(running, DATA)
         place.bed.kill_mds()
         place.bed.restart_mds()
         running.end()
@@ -194,7 +188,7 @@ def test_the_mds_is_killed_and_restarted(place: Any, backend: str) -> None:
 def test_ceph_fuse_is_killed(place: Any) -> None:
     """The run fails with the kernel's word for it; the next one is on a clean mount."""
     running = place.start(backend="cephfs-fuse", target=TWO["cephfs-fuse"], work=LONG)
-    until_ceph_runs(running, 1.0)
+    place.until_writing(running, DATA)
     started = cluster.processes_of(place.folder)
     (client,) = [pid for pid, words in started if "ceph-fuse -f" in words]
     os.kill(client, signal.SIGKILL)
@@ -228,13 +222,13 @@ def test_nothing_of_a_killed_rank_waits_for_an_mds(place: Any) -> None:
 @pytest.mark.parametrize("backend", ["rados", "libcephfs", "cephfs-fuse"])
 def test_a_pool_becomes_full(place: Any, backend: str) -> None:
     """By quota, in the middle: a failed run that says so, and nothing waits for the space."""
-    pool = place.bed.pools["rados" if backend == "rados" else "data"]
+    pool = RADOS if backend == "rados" else DATA
     # objects that grow are refused; writing again what is there is not
     options = "bytes_per_process: 256MiB, chunk: 4KiB"
     running = place.start(
         backend=backend, target=TWO[backend], work=options, limit="60s", repetitions=2
     )
-    until_ceph_runs(running, 0.0)
+    place.until_writing(running, pool)
     with place.bed.cluster() as ceph:
         ceph.mon("osd pool set-quota", pool=pool, field="max_bytes", val="1")
         try:

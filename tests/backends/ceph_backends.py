@@ -1,0 +1,131 @@
+"""Ceph backends on a real cluster (two OSDs, cephx): the bed, the conductor's room, helpers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fsmatrix.backends import registry
+from fsmatrix.backends.access import Access
+from fsmatrix.backends.base import Room
+from fsmatrix.backends.ceph import clients, login, trees
+from fsmatrix.backends.ceph.login import Login
+from fsmatrix.backends.journal import Journal
+from fsmatrix.backends.system import mounts
+from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, up
+
+NAMES = ("rados", "libcephfs", "cephfs-fuse", "cephfs-kernel")
+
+
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    folder = tmp_path_factory.mktemp("bed") / "b"
+    options = BedOptions(
+        nodes=2, redundancy="size=1", failure_domain="osd", pg_num=16, auth="cephx"
+    )
+    yield up(options, folder)
+    assert [line for line in down(folder) if "left" in line] == []
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Room]:
+    """The conductor's room; nothing may stay mounted or running after a test."""
+    yield Room("a", tmp_path / "state", Journal(tmp_path / "journals/host.jsonl"), "tag1")
+    assert mounts.mounted_below(tmp_path) == []
+
+
+@pytest.fixture
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorter deadlines, for what does not answer at all."""
+    monkeypatch.setattr(login, "TIMEOUT", 2.0)
+    monkeypatch.setattr(trees, "TIMEOUT", 2.0)
+    monkeypatch.setattr(trees, "QUIET", 3.0)
+    monkeypatch.setattr(clients, "LOOK", 2.0)
+    monkeypatch.setattr(clients, "FAREWELL", 2.0)
+    monkeypatch.setattr(mounts, "PATIENCE", 0.2)
+
+
+def backend(name: str, bed: Bed, **options: Any) -> Any:
+    """A backend on the bed; a skip if this machine cannot have it."""
+    kind = registry.load(name)
+    usable = kind.check()
+    if not usable.ok:
+        assert usable.reason
+        if name == "cephfs-kernel":  # no registry has another kernel for this machine
+            pytest.skip(f"not in any registry: {usable.reason}; see tests/backends/test_guest.py")
+        pytest.skip(usable.reason)
+    needed = {"pool": bed.pools["rados"]} if name == "rados" else {}
+    cluster = {"conf": bed.conf, "keyring": bed.keyring, "user": bed.user}
+    return kind(kind.Options(**(cluster | needed | options)))
+
+
+def objects(bed: Bed, namespace: str = "\x01") -> list[tuple[str, str]]:
+    """(name, namespace) of the objects of the bed's RADOS pool."""
+    with bed.cluster() as cluster, cluster.ioctx(bed.pools["rados"], namespace) as pool:
+        return sorted(pool.entries())
+
+
+@contextmanager
+def whole_filesystem(bed: Bed, folder: Path) -> Iterator[Path]:
+    """The root of the bed's file system, mounted by another ceph-fuse than the suite's."""
+    folder.mkdir(exist_ok=True)
+    mine = Login(bed.conf, bed.user, bed.keyring)
+    argv = clients.fuse_argv(mine, bed.filesystem, "/", str(folder), "ceph-fuse", {})
+    clients.start_fuse(argv, folder)
+    try:
+        yield folder
+    finally:
+        clients.detach(folder, argv)
+
+
+def names_in(bed: Bed, folder: Path) -> list[str]:
+    with whole_filesystem(bed, folder) as root:
+        return sorted(path.name for path in root.iterdir())
+
+
+def fuse_of(access: Access) -> list[int]:
+    return clients.processes(registry.load("cephfs-fuse").argv(access.details))  # type: ignore[attr-defined]
+
+
+@contextmanager
+def attached(name: str, bed: Bed, room: Room, **options: Any) -> Iterator[tuple[Any, Any]]:
+    """(backend, access), mounted; everything is taken down afterwards."""
+    used = backend(name, bed, **options)
+    access = used.provision({}, room)
+    try:
+        used.mount(access, room.journal)
+        yield used, access
+    finally:
+        used.release(access, room)
+        used.finish(room)
+        assert room.journal.pending() == []
+
+
+def user(bed: Bed, folder: Path, name: str, **capabilities: str) -> dict[str, str]:
+    """Options for a new user with these capabilities."""
+    with bed.cluster() as cluster:
+        caps = [word for pair in capabilities.items() for word in pair]
+        cluster.mon("auth rm", entity=f"client.{name}")
+        (made,) = cluster.mon("auth get-or-create", entity=f"client.{name}", caps=caps)
+    keyring = folder / f"{name}.keyring"
+    keyring.write_text(f"[client.{name}]\n\tkey = {made['key']}\n")
+    return {"user": name, "keyring": str(keyring)}
+
+
+def until(reached: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
