@@ -48,6 +48,7 @@ def comparisons(
     *,
     by: str | Sequence[str] = "target",
     sides: Sequence[str] = (),
+    baseline: str = "",
     tolerance: float = TOLERANCE,
     alpha: float = ALPHA,
     correction: Correction = "holm",
@@ -59,6 +60,7 @@ def comparisons(
 ) -> tuple[Comparison, ...]:
     """Every pair of `sides` (levels of `by`; all of them by default), p corrected over all cells.
 
+    `baseline`: one of the sides; only the pairs of every other one with it, as b.
     `by`: a factor, or several (their combinations are sides: "ice-lake / 2").  `tolerance`: the
     share that is no difference that matters.  `ignore`: factors in which the cells of a pair may
     differ; `work_id`: in options that are no factor.  ValueError: an unknown name or level,
@@ -68,11 +70,13 @@ def comparisons(
         raise ValueError(f"the tolerance must be positive, such as 0.05, not {tolerance}")
     if not 0 < alpha < 1:
         raise ValueError(f"alpha must lie between 0 and 1, such as 0.05, not {alpha}")
-    kind, shown = _metric(ds, metric), matrices.unit_of(ds, metric, unit)
+    kind, shown = metric_of(ds, metric), matrices.unit_of(ds, metric, unit)
     of = table(ds, metric, (by,) if isinstance(by, str) else by, where)
     names = _chosen(of, sides)
     free = [n for n, may in (("engine", across_engines), ("cache", across_cache)) if may]
     pairs = list(itertools.combinations(names, 2))
+    if baseline:
+        pairs = [(name, baseline) for name in names if name != baseline]
     found = [matched(of, a, b, free, ignore) for a, b in pairs]
     groups = [units_of(of, one.matches) for one in found]
     ready = [
@@ -88,7 +92,8 @@ def comparisons(
     for (a, b), one, blocks, many in zip(pairs, found, groups, ready, strict=True):
         said = [next(judged) for _ in many]
         mean, missing = whole_mean(of, one.matches, blocks, [r for r, *_ in many], 1 - alpha)
-        varying, state = _varying(one.matches), checked(of, one.matches)
+        varying = varying_names([match.levels for match in one.matches])
+        state = checked(of, one.matches)
         doubts = doubts_of(of, one.matches, [(x, y) for _, x, y in many], state, (a, b))
         result.append(Comparison(
             a=a, b=b, by=of.by, metric=kind, unit=shown, tolerance=tolerance, alpha=alpha,
@@ -103,7 +108,7 @@ def comparisons(
     return tuple(result)
 
 
-def _metric(ds: xr.Dataset, name: str) -> Metric:
+def metric_of(ds: xr.Dataset, name: str) -> Metric:
     """A known metric, or any variable that is a rate or a time by its unit."""
     matrices.unit_of(ds, name, None)
     if name in METRICS:
@@ -149,17 +154,17 @@ def _ratio(of: Table, match: Match, unit: Codes, level: float) -> Ready:
     return ratio(sides[0], sides[1], level), sides[0], sides[1]
 
 
-def _varying(matches: Sequence[Match]) -> list[str]:
+def varying_names(cells: Sequence[Levels]) -> list[str]:
     """Factors that tell cells apart; one that follows an earlier one comes only if it must."""
-    names = list(dict.fromkeys(name for match in matches for name in match.levels))
+    names = list(dict.fromkeys(name for levels in cells for name in levels))
     first = ("workload", "pattern", "phase")
     names.sort(key=lambda n: first.index(n) if n in first else len(first))
     kept: list[str] = []
     for name in names:
-        levels = [m.levels.get(name, "") for m in matches]
-        known = {tuple(m.levels.get(n, "") for n in kept) for m in matches}
-        finer = {tuple(m.levels.get(n, "") for n in (*kept, name)) for m in matches}
-        if len(set(levels)) > 1 and len(finer) > len(known):
+        found = {levels.get(name, "") for levels in cells}
+        known = {tuple(levels.get(n, "") for n in kept) for levels in cells}
+        finer = {tuple(levels.get(n, "") for n in (*kept, name)) for levels in cells}
+        if len(found) > 1 and len(finer) > len(known):
             kept.append(name)
     return kept
 
@@ -179,13 +184,14 @@ def _cells(
             test=tests.signed_rank(one.parts[0]) if paired else tests.mann_whitney(*one.parts),
             doubts=doubt,
         ))  # fmt: skip
-    order = {n: sorted({_sortable(c.levels.get(n, "")) for c in cells}) for n in varying}
+    order = {n: sorted({sortable(c.levels.get(n, "")) for c in cells}) for n in varying}
     return tuple(sorted(
-        cells, key=lambda c: [order[n].index(_sortable(c.levels.get(n, ""))) for n in varying]
+        cells, key=lambda c: [order[n].index(sortable(c.levels.get(n, ""))) for n in varying]
     ))  # fmt: skip
 
 
-def _sortable(level: Level) -> tuple[int, float, str]:
+def sortable(level: Level) -> tuple[int, float, str]:
+    """A key that puts numbers, by their size, before texts."""
     return (1, 0.0, level) if isinstance(level, str) else (0, float(level), "")
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from fsmatrix.analysis.files import aside, numbered
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = (".png", ".svg", ".pdf")
 DPI = 150
+# the same picture gives the same file
+UNDATED = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 
 def figures(result: Any) -> Iterator[Figure]:
@@ -28,11 +32,23 @@ def figures(result: Any) -> Iterator[Figure]:
 
 def save(results: list[Any], out: Path) -> list[Path]:
     """Every page of every result: out.png, out-2.png, ...  OSError as the system gives it."""
+    return save_as(results, out, (out.suffix,))
+
+
+def save_as(results: list[Any], out: Path, formats: Sequence[str]) -> list[Path]:
+    """As `save`, each page in every one of some FORMATS: out.pdf, out.png, out-2.pdf, ..."""
+    import matplotlib as mpl
+
     written = []
     for number, figure in enumerate((f for result in results for f in figures(result)), 1):
-        path = out if number == 1 else out.with_stem(f"{out.stem}-{number}")
-        figure.savefig(path, dpi=DPI)
-        written.append(path)
+        for suffix in formats:
+            path = numbered(out, number).with_suffix(suffix)
+            with (
+                aside(path) as part,
+                mpl.rc_context({"pdf.fonttype": 42, "svg.hashsalt": "fsmatrix"}),
+            ):
+                figure.savefig(part, dpi=DPI, metadata=UNDATED[suffix.lower()])
+            written.append(path)
     return written
 
 

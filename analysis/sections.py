@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import xarray as xr
 
-from fsmatrix.analysis import pictures
+from fsmatrix.analysis import catalogue, pictures
 from fsmatrix.analysis.compare import comparisons
 from fsmatrix.analysis.compare_result import Comparison
 from fsmatrix.analysis.load import Rows, rows
-from fsmatrix.analysis.result import Result
-from fsmatrix.analysis.study import ROLES
 from fsmatrix.analysis.summary import Summary
 from fsmatrix.analysis.units import METRICS, text
 
 MOST_PAIRS = 6
 MOST_LINES = 60  # cells in a table of the page
-DRAWN = ("scalability", "bottleneck", "correlation")  # models take seconds a page
 MOST_RUNS = 100_000  # above which comparison and studies are left to their commands
 COMPARED = ("bandwidth", "iops", "latency_p99")
 
@@ -84,7 +80,7 @@ def _comparison(ds: xr.Dataset, summary: Summary) -> Iterator[Block]:
         ), opened=True)  # fmt: skip
         return
     drawn = False
-    for metric in _metrics(summary):
+    for metric in metrics_of(summary):
         try:
             found: Sequence[Comparison] = comparisons(ds, metric, sides=targets)
         except ValueError as error:
@@ -95,7 +91,7 @@ def _comparison(ds: xr.Dataset, summary: Summary) -> Iterator[Block]:
         drawn = True
 
 
-def _metrics(summary: Summary) -> list[str]:
+def metrics_of(summary: Summary) -> list[str]:
     """Metrics with values; operations per second only where some cells have no bandwidth."""
     valued = {
         name: {i for i, cell in enumerate(summary.cells) if cell.metrics[name].runs}
@@ -142,36 +138,11 @@ def _studies(ds: xr.Dataset, data: Rows) -> Iterator[Block]:
     """The SSD-cluster study's figures, for factors of several levels."""
     if len(data) > MOST_RUNS:
         return
-    levels = {role: _levels(data, names) for role, names in ROLES.items()}
-    for command, heading, needs, make in _available():
-        if any(levels[role] < least for role, least in needs.items()):
-            continue
+    for name, one in catalogue.possible(data, catalogue.STUDIES).items():
         try:
-            result = make(ds)
+            result = one.run(ds)
         except ValueError as error:
-            yield Block(heading, (f"Not shown: {error}.",))
+            yield Block(one.title, (f"Not shown: {error}.",))
             continue
-        more = f"`fsmatrix {command} FILE --out figure.pdf` draws it."
-        yield Block(heading, (*result.says, more), _image(result) if command in DRAWN else ())
-
-
-def _available() -> list[tuple[str, str, Mapping[str, int], Callable[[xr.Dataset], Result]]]:
-    from fsmatrix.analysis.bottleneck import bottleneck
-    from fsmatrix.analysis.correlation import correlation
-    from fsmatrix.analysis.models import models
-    from fsmatrix.analysis.scalability import scalability
-
-    return [
-        ("scalability", "Scalability over storage nodes", {"storage_nodes": 2},
-         lambda ds: scalability(ds, "bandwidth")),
-        ("bottleneck", "Where bandwidth stops growing", {"chunk": 2, "processes": 2}, bottleneck),
-        ("models", "Models of bandwidth over chunk size", {"chunk": 3},
-         lambda ds: models(ds, "bandwidth", None)),
-        ("correlation", "Correlation of factors and metrics", {"chunk": 3, "processes": 2},
-         correlation),
-    ]  # fmt: skip
-
-
-def _levels(data: Rows, names: Sequence[str]) -> int:
-    """Most levels that a factor of a role has."""
-    return max((np.unique(data.factor(n)).size for n in names if n in data.factors), default=0)
+        more = f"`fsmatrix {name} FILE --out figure.pdf` draws it."
+        yield Block(one.title, (*result.says, more), _image(result) if one.drawn else ())

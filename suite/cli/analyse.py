@@ -41,7 +41,12 @@ Wheres = Annotated[
     typer.Option("--where", help="Only runs of this level: pattern=seq-read (repeatable)."),
 ]
 Out = Annotated[
-    Path | None, typer.Option("-o", "--out", help="Draw it: a .png, .svg or .pdf file.")
+    Path | None,
+    typer.Option(
+        "-o",
+        "--out",
+        help="Draw it (.png, .svg or .pdf), or write its table (.csv, .tex or .md).",
+    ),
 ]
 
 
@@ -116,13 +121,14 @@ def unit(ds: xr.Dataset, metric: str, name: str | None) -> Unit | None:
 
 
 def picture(out: Path | None) -> None:
-    """Refuse a file that no picture can be written to, before anything is computed."""
-    from fsmatrix.analysis.pictures import FORMATS
+    """Refuse a file that no picture or table can be written to, before anything is computed."""
+    from fsmatrix.analysis import pictures, tables
 
     if out is None:
         return
-    if out.suffix.lower() not in FORMATS:
-        raise refuse(Origin(f"--out {out}"), "", f"must end in {', '.join(FORMATS)}")
+    known = (*pictures.FORMATS, *tables.FORMATS)
+    if out.suffix.lower() not in known:
+        raise refuse(Origin(f"--out {out}"), "", f"must end in {', '.join(known)}")
     if not out.parent.is_dir():
         raise refuse(Origin(f"--out {out}"), "", f"no directory {out.parent}")
 
@@ -132,18 +138,24 @@ def deliver(result: Result, out: Path | None, as_json: bool) -> None:
     if as_json:
         common.print_json(result.to_dict())
     else:
-        say(result.says)
-        frame = result.table()
-        rows = [[_cell(value) for value in row] for row in frame.itertuples(index=False)]
-        grid([str(name) for name in frame.columns], rows)
+        show(result)
     if out:
         drawn([result], out)
 
 
-def drawn(results: Sequence[Any], out: Path) -> None:
-    """Write the pictures and say where, on standard error: output may be JSON."""
-    from fsmatrix.analysis.pictures import save
+def show(result: Result) -> None:
+    """Sentences and table."""
+    say(result.says)
+    frame = result.table()
+    rows = [[_cell(value) for value in row] for row in frame.itertuples(index=False)]
+    grid([str(name) for name in frame.columns], rows)
 
+
+def drawn(results: Sequence[Any], out: Path) -> None:
+    """Write the pictures or tables and say where, on standard error: output may be JSON."""
+    from fsmatrix.analysis import pictures, tables
+
+    save = tables.save if out.suffix.lower() in tables.FORMATS else pictures.save
     for path in save(list(results), out):
         typer.echo(str(path), err=True)
 

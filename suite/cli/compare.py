@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, cast, get_args
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
 import typer
 from rich.text import Text
 
-from fsmatrix.suite.cli import analyse, common
+from fsmatrix.suite.cli import acceptance, analyse, common
 from fsmatrix.suite.problems import Origin, refuse
 
 if TYPE_CHECKING:
+    from fsmatrix.analysis.acceptance import Acceptance
     from fsmatrix.analysis.compare_result import Compared, Comparison
     from fsmatrix.analysis.medians import Median
 
@@ -61,6 +64,17 @@ def compare(
     across_cache: Annotated[
         bool, typer.Option("--across-cache", help="Compare also two cache states.")
     ] = False,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            "--baseline",
+            metavar="OLD",
+            help="A campaign (file or directory) that all FILES are compared with.",
+            rich_help_panel=acceptance.TESTS,
+        ),
+    ] = None,
+    fail_if: acceptance.FailIf = None,
+    allow: acceptance.Allow = None,
     out: analyse.Out = None,
     as_json: common.Json = False,
 ) -> None:
@@ -71,35 +85,70 @@ def compare(
     Example: fsmatrix compare out --targets xfs,ext4 --metric latency_p99 --out ratios.png
 
     Example: fsmatrix compare old.h5 new.h5
+
+    Example: fsmatrix compare --baseline old.h5 new.h5 --fail-if 'slower > 10 %'
+    (status 1 if a condition is met; docs/acceptance.md)
     """
+    from fsmatrix.analysis.acceptance import acceptance as acceptance_of
     from fsmatrix.analysis.compare import comparisons
 
-    if correction not in get_args(Correction):
-        raise refuse(
-            Origin(f"--correction {correction}"), "", f"one of {', '.join(get_args(Correction))}"
-        )
     analyse.picture(out)
-    levels, share = analyse.levels(where), analyse.share("--tolerance", tolerance)
-    with analyse.bad_input(files):
-        ds = analyse.opened(files)
-        named = tuple(by.split("+")) if by else ("campaign" if len(files) > 1 else "target",)
-        chosen = tuple(sides.split(",")) if sides else ()
+    conditions = acceptance.of_baseline(fail_if, allow, baseline, by, sides)
+    options: dict[str, Any] = {
+        "where": analyse.levels(where), "tolerance": analyse.share("--tolerance", tolerance),
+        "alpha": alpha, "correction": corrected(correction), "unit": unit,
+        "ignore": tuple(ignore or ()), "across_engines": across_engines,
+        "across_cache": across_cache,
+    }  # fmt: skip
+    every = [*([baseline] if baseline is not None else []), *files]
+    with analyse.bad_input(every):
+        ds = analyse.opened(every)
+        old = analyse.labels(every)[0] if baseline is not None else ""
+        if conditions:
+            _accepted(acceptance_of(
+                ds, old, metric, conditions=conditions, allow=allow or (), **options
+            ), out, as_json)  # fmt: skip
+            return
+        named = tuple(by.split("+")) if by else ("campaign" if len(every) > 1 else "target",)
+        chosen = tuple(side.strip() for side in sides.split(",")) if sides else ()
         if not chosen and named == ("campaign",):
-            chosen = tuple(analyse.labels(files))
-        found = comparisons(
-            ds, metric, by=named, sides=[side.strip() for side in chosen], tolerance=share,
-            alpha=alpha, correction=cast(Correction, correction), unit=unit, where=levels,
-            across_engines=across_engines, across_cache=across_cache, ignore=tuple(ignore or ()),
-        )  # fmt: skip
+            chosen = tuple(analyse.labels(every))
+        found = comparisons(ds, metric, by=named, sides=chosen, baseline=old, **options)
     if as_json:
         common.print_json([one.to_dict() for one in found])
     else:
-        for number, one in enumerate(found):
-            if number:
-                typer.echo()
-            _print(one)
+        _print_all(found)
     if out:
         analyse.drawn(found, out)
+
+
+def corrected(name: str) -> Correction:
+    """--correction, or its refusal."""
+    if name not in get_args(Correction):
+        known = ", ".join(get_args(Correction))
+        raise refuse(Origin(f"--correction {name}"), "", f"one of {known}")
+    return cast(Correction, name)
+
+
+def _accepted(found: Acceptance, out: Path | None, as_json: bool) -> None:
+    """Print an acceptance test and end with its status."""
+    if as_json:
+        common.print_json(found.to_dict())
+    else:
+        analyse.say(found.says)
+        typer.echo()
+        _print_all(found.comparisons)
+    if out:
+        analyse.drawn([found], out)
+    if not found.passed:
+        raise typer.Exit(acceptance.FAILED)
+
+
+def _print_all(found: Sequence[Comparison]) -> None:
+    for number, one in enumerate(found):
+        if number:
+            typer.echo()
+        _print(one)
 
 
 def _print(one: Comparison) -> None:

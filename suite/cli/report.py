@@ -1,13 +1,20 @@
-"""`fsmatrix report`: one HTML file that opens offline."""
+"""`fsmatrix report`: one HTML file that opens offline, and figures and tables for papers."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fsmatrix.suite.cli import common
+from fsmatrix.suite.problems import Origin, refuse
+
+if TYPE_CHECKING:
+    from fsmatrix.analysis.export import Wanted
+
+PAPERS = "For papers"
 
 
 def report(
@@ -16,14 +23,69 @@ def report(
     reference: Annotated[
         bool, typer.Option("--reference", help="Compare the declared references too.")
     ] = False,
-) -> None:
-    """Write the report of a campaign.
+    figures: Annotated[
+        Path | None,
+        typer.Option("--figures", metavar="DIR", rich_help_panel=PAPERS,
+                     help="Write every figure that the data allows into DIR."),
+    ] = None,
+    figure_format: Annotated[
+        str, typer.Option("--figure-format", rich_help_panel=PAPERS, help="Of pdf, svg, png.")
+    ] = "pdf,svg,png",
+    tables: Annotated[
+        Path | None,
+        typer.Option("--tables", metavar="DIR", rich_help_panel=PAPERS,
+                     help="Write the tables of the same results into DIR."),
+    ] = None,
+    table_format: Annotated[
+        str,
+        typer.Option("--table-format", rich_help_panel=PAPERS,
+                     help="Of csv, tex (booktabs), md."),
+    ] = "csv,tex,md",
+) -> None:  # fmt: skip
+    """Write the report of a campaign; with --figures or --tables their files too.
 
     Example: fsmatrix report out -o report.html
+
+    Example: fsmatrix report out --figures figures --figure-format pdf --tables tables
     """
+    from fsmatrix.analysis import pictures
+    from fsmatrix.analysis import tables as tablefiles
     from fsmatrix.analysis.report import write_report
 
+    drawn = _wanted("figure", figures, figure_format, pictures.FORMATS)
+    tabled = _wanted("table", tables, table_format, tablefiles.FORMATS)
     merged = common.campaign_file(results)
     folder = results if results.is_dir() else results.parent
-    written = write_report(merged, out or folder / "report.html", reference)
-    typer.echo(str(written))
+    typer.echo(str(write_report(merged, out or folder / "report.html", reference)))
+    if drawn or tabled:
+        _export(merged, drawn, tabled)
+
+
+def _wanted(what: str, directory: Path | None, formats: str, known: Iterable[str]) -> Wanted | None:
+    """--figures or --tables with its formats, refused before anything is written."""
+    from fsmatrix.analysis.export import Wanted
+
+    if directory is None:
+        return None
+    suffixes = tuple(dict.fromkeys(f".{name.strip().lower()}" for name in formats.split(",")))
+    names = [suffix.removeprefix(".") for suffix in known]
+    if not {suffix.removeprefix(".") for suffix in suffixes} <= set(names):
+        raise refuse(Origin(f"--{what}-format {formats}"), "", f"of {', '.join(names)}")
+    if directory.exists() and not directory.is_dir():
+        raise refuse(Origin(f"--{what}s {directory}"), "", "is no directory")
+    if not directory.resolve().parent.is_dir():
+        raise refuse(
+            Origin(f"--{what}s {directory}"), "", f"no directory {directory.resolve().parent}"
+        )
+    return Wanted(directory, suffixes)
+
+
+def _export(merged: Path, drawn: Wanted | None, tabled: Wanted | None) -> None:
+    from fsmatrix.analysis.export import export
+    from fsmatrix.analysis.load import open_campaign
+
+    found = export(open_campaign(merged), drawn, tabled)
+    for path in found.files:
+        typer.echo(str(path))
+    for name, why in found.missing:
+        typer.echo(f"not made: {name}: {why}", err=True)

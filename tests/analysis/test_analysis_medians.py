@@ -135,3 +135,26 @@ def test_thirty_runs_in_one_attachment_cover_a_third() -> None:
     draws = rng.standard_normal((trials, 1)) + rng.standard_normal((trials, 30))
     hits = _covered(draws, np.zeros(30))
     assert 0.25 < hits / trials < 0.45
+
+
+def test_many_cells_at_once_are_as_each_alone() -> None:
+    """Cells of no, one, few and many attachments; runs without a value."""
+    random = np.random.default_rng(5)
+    sizes = {0: (3,) * 8, 1: (5,), 2: (2, 1, 4), 4: (1,) * 40}  # cell -> runs of its attachments
+    cells, groups, values = [], [], []
+    for cell, runs in sizes.items():
+        for count in runs:
+            groups += [len(cells)] * count
+            cells.append(cell)
+            values += random.lognormal(0, 1, count).tolist()
+    array = np.array(values)
+    array[random.random(array.size) < 0.2] = math.nan
+    shuffled = random.permutation(array.size)
+    owners, of = np.array(groups), np.array(cells)
+    many = medians.of_cells(array[shuffled], owners[shuffled], of, 5)
+    for cell, found in enumerate(many):
+        mine = of[owners] == cell
+        assert str(found) == str(medians.of_runs(array[mine], owners[mine]))  # NaN are equal
+    assert [found.kind for found in many] == [
+        "interval", "one session", "range", "none", "interval",
+    ]  # fmt: skip

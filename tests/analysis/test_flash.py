@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from fsmatrix.analysis.claims import claims
 from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.speedup import speedup
 
-from . import studies
+from . import campaigns, studies
 
 GIB = 1 << 30
 SPEED = {
@@ -73,6 +74,33 @@ def test_cpu(campaign: Any) -> None:
     assert len(ax.patches) == 3 * 4
     with pytest.raises(ValueError, match="no cpu_user"):
         flash.cpu(campaign.drop_vars("cpu_user"))
+
+
+def test_cpu_of_a_measured_campaign(tmp_path: Path) -> None:
+    """Shares of the busiest client, from counters as a session stores them."""
+    done = campaigns.phase("write", 1e8, 4096, 1, np.random.default_rng(1))
+    spent = {"n1": (0.5, 0.1, 0.1, 0.2, 0.1), "n2": (0.1, 0.1, 0.2, 0.6, 0.0)}
+    looks, shares = [], {}
+    for host, (user, system, iowait, idle, steal) in spent.items():
+        moved = {"cpu_busy": user + system, "cpu_user": user, "cpu_iowait": iowait,
+                 "cpu_idle": idle, "cpu_steal": steal}  # fmt: skip
+        after = {name: 7 + 3 * seconds for name, seconds in moved.items()}
+        looks.append({"host": host, "before": dict.fromkeys(moved, 7.0), "after": after})
+        shares[host] = {n: moved[f"cpu_{n}"] for n in ("busy", "idle", "iowait", "steal")}
+    records = [
+        campaigns.record(
+            "xfs", phases=(done,), coordinates={}, block=block,
+            evidence={"counters": {"write": looks if block else []}, "cpu": {"write": shares}},
+        )
+        for block in range(8)
+    ]  # fmt: skip
+    ds = analysis.open(campaigns.write(tmp_path / "c.h5", records))
+    assert np.isnan(ds["cpu_user"].values).tolist() == [True] + [False] * 7
+    (share,) = flash.cpu(ds).shares
+    parts = {name.removeprefix("cpu_"): part.median for name, part in share.parts.items()}
+    assert parts == pytest.approx({"user": 0.5, "system": 0.1, "iowait": 0.1, "idle": 0.2})
+    assert "The parts sum to 0.90, not one" in flash.cpu(ds).says[1]
+    np.testing.assert_allclose((ds["cpu_user"] + ds["cpu_system"])[1:], ds["cpu_busy"][1:])
 
 
 def test_speedup_under_less_memory(campaign: Any) -> None:

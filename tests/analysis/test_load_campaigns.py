@@ -7,16 +7,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import xarray as xr
 
 from fsmatrix import analysis
-from fsmatrix.analysis import columns, load, result
+from fsmatrix.analysis import columns, flash, load, result
 from fsmatrix.analysis.factors import codes
 from fsmatrix.analysis.summary import summarise
 from fsmatrix.results import schema
+from fsmatrix.results.campaignread import entries, reading
+from fsmatrix.results.merge import writing
 from fsmatrix.results.record import RunRecord
+from fsmatrix.results.usage import COLUMNS
 
 from . import campaigns
 
@@ -140,6 +144,43 @@ def test_an_older_schema_is_upgraded_and_joins_with_the_newest(
         ds = load.open_campaign(old, lazy=lazy)
         assert ds.attrs["schema_version"] == 2
         assert ds["added"].values.tolist() == [10, 11]
+
+
+def before_usage(path: Path) -> Path:
+    """The file as it was before campaign files had rates and shares (results/usage.py)."""
+    with h5py.File(path, "a") as file:
+        for name in COLUMNS:
+            del file[name]
+    return path
+
+
+def test_a_file_from_before_the_usage_columns_opens_without_them(tmp_path: Path) -> None:
+    old = before_usage(written(tmp_path / "old.h5", "xfs"))
+    for lazy in (False, True):
+        ds = load.open_campaign(old, lazy=lazy)
+        assert ds.attrs["schema_version"] == schema.SCHEMA_VERSION
+        assert not set(COLUMNS) & set(ds.variables)
+        assert [cell.runs for cell in summarise(ds).cells] == [2]
+        with pytest.raises(ValueError, match="no cpu_user, cpu_system, cpu_iowait, cpu_idle in"):
+            flash.cpu(ds)
+
+
+def test_a_file_from_before_the_usage_columns_joins_with_a_new_one(tmp_path: Path) -> None:
+    old = before_usage(written(tmp_path / "old.h5", "xfs"))
+    shares = {"busy": 0.25, "iowait": 0.5, "idle": 0.25}
+    new = written(tmp_path / "new.h5", "ext4", evidence={"cpu": {"read": {"node1": shares}}})
+    ds = load.open_campaign([old, new])
+    assert ds["cpu_idle"].attrs["units"] == "1"
+    assert np.isnan(ds["cpu_idle"].values[:2]).all()
+    assert ds["cpu_idle"].values[2:].tolist() == [0.25, 0.25]
+    with writing(tmp_path / "again.h5") as writer:  # as an import into a campaign file does
+        for path in (old, new):
+            with reading(path) as file:
+                for entry in entries(file):
+                    writer.put(entry)
+        writer.finish("{}", [])
+    again = load.open_campaign(tmp_path / "again.h5")
+    np.testing.assert_array_equal(again["cpu_idle"].values, ds["cpu_idle"].values)
 
 
 def test_what_is_no_campaign_is_refused_by_name(tmp_path: Path) -> None:

@@ -1,0 +1,88 @@
+"""Which analyses there are, what each needs, and how it is called: for report and figures.
+
+The names are those of the commands.  A new analysis is one module and one line here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fsmatrix.analysis.load import Rows
+from fsmatrix.analysis.study import ROLES
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from fsmatrix.analysis.result import Result
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """A function `Dataset -> Result`; `needs`: role -> least number of its levels."""
+
+    title: str
+    place: str  # module:function
+    needs: Mapping[str, int]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    drawn: bool = True  # whether the report draws it too (models take seconds a page)
+
+    def run(self, ds: xr.Dataset) -> Result:
+        """The result; ValueError for what the data does not allow."""
+        module, _, name = self.place.partition(":")
+        function = getattr(importlib.import_module(f"fsmatrix.analysis.{module}"), name)
+        result: Result = function(ds, **self.options)
+        return result
+
+
+STUDIES: dict[str, Analysis] = {
+    "scalability": Analysis(
+        "Scalability over storage nodes", "scalability:scalability", {"storage_nodes": 2},
+        {"metric": "bandwidth"},
+    ),
+    "bottleneck": Analysis(
+        "Where bandwidth stops growing", "bottleneck:bottleneck", {"chunk": 2, "processes": 2}
+    ),
+    "models": Analysis(
+        "Models of bandwidth over chunk size", "models:models", {"chunk": 3},
+        {"metric": "bandwidth", "hold_out": None}, drawn=False,
+    ),
+    "correlation": Analysis(
+        "Correlation of factors and metrics", "correlation:correlation",
+        {"chunk": 3, "processes": 2},
+    ),
+}  # fmt: skip
+# beside those of the report, for papers
+EVERY: dict[str, Analysis] = STUDIES | {
+    f"bars-{metric}": Analysis(title, "bars:bars", {"pattern": 1}, {"metric": metric})
+    for metric, title in (
+        ("bandwidth", "Bandwidth"), ("iops", "Operations per second"),
+        ("latency_mean", "Latency, mean"), ("latency_p99", "Latency, 99th percentile"),
+    )
+} | {
+    f"variability-{metric}": Analysis(
+        "How runs vary", "spread:spread", {}, {"metric": metric}
+    )
+    for metric in ("bandwidth", "latency_p99")
+}  # fmt: skip
+
+
+def possible(data: Rows, among: Mapping[str, Analysis] = EVERY) -> dict[str, Analysis]:
+    """Those that a campaign has the factors for."""
+    levels = {role: _levels(data, names) for role, names in ROLES.items()}
+    return {
+        name: one
+        for name, one in among.items()
+        if all(levels[role] >= least for role, least in one.needs.items())
+    }
+
+
+def _levels(data: Rows, names: tuple[str, ...]) -> int:
+    """Most levels that a factor of a role has; a phase counts as a pattern."""
+    columns = [data.factor(n) if n in data.factors else data[n] for n in names
+               if n in data.factors or (n == "phase" and n in data.columns)]  # fmt: skip
+    return max((np.unique(column).size for column in columns), default=0)
