@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fsmatrix.analysis import flash, pagecache
 from fsmatrix.analysis.load import Rows
 from fsmatrix.analysis.study import ROLES
 
@@ -23,13 +24,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Analysis:
-    """A function `Dataset -> Result`; `needs`: role -> least number of its levels."""
+    """A function `Dataset -> Result`, and what it needs of a campaign."""
 
     title: str
     place: str  # module:function
-    needs: Mapping[str, int]
+    needs: Mapping[str, int] = field(default_factory=dict)  # role -> least number of its levels
     options: Mapping[str, Any] = field(default_factory=dict)
+    factors: tuple[str, ...] = ()  # one of them must have several levels
+    metric: str = ""  # a column that must have values
     drawn: bool = True  # whether the report draws it too (models take seconds a page)
+    command: str = ""  # of fsmatrix, if it is not the name
 
     def run(self, ds: xr.Dataset) -> Result:
         """The result; ValueError for what the data does not allow."""
@@ -55,19 +59,43 @@ STUDIES: dict[str, Analysis] = {
         "Correlation of factors and metrics", "correlation:correlation",
         {"chunk": 3, "processes": 2},
     ),
+    "page-size": Analysis(
+        "Bandwidth over page sizes", "cern:parameters", factors=("page_size",),
+        command="curves --along page_size",
+    ),
+    "transactions": Analysis(
+        "Transactions over users", "flash:throughput", factors=flash.USERS,
+        metric="transaction_rate", command="curves --metric transaction_rate --along warehouses",
+    ),
+    "adapters": Analysis(
+        "Devices that share a host adapter", "pagecache:adapters", factors=pagecache.DEVICES
+    ),
+    "replay": Analysis(
+        "Replayed operations over threads", "pagecache:replay", factors=("trace",),
+        metric="iops", command="curves --metric iops --panel trace --along threads",
+    ),
+    "cpu": Analysis("Where CPU time goes", "flash:cpu", metric="cpu_user"),
 }  # fmt: skip
+VARIATION: dict[str, Analysis] = {
+    "effects": Analysis("What the factors do", "effects:effects", {}, {"metric": "bandwidth"}),
+    "variability": Analysis("How runs vary", "spread:spread", {}, {"metric": "bandwidth"}),
+    "repetitions": Analysis(
+        "How many attachments a narrow interval takes", "spread:spread", {},
+        {"metric": "bandwidth", "question": "repetitions"}, drawn=False,
+    ),
+}  # fmt: skip
+LESSONS: dict[str, Analysis] = {"lessons": Analysis("Lessons", "lessons:lessons")}
 # beside those of the report, for papers
-EVERY: dict[str, Analysis] = STUDIES | {
+EVERY: dict[str, Analysis] = LESSONS | STUDIES | VARIATION | {
     f"bars-{metric}": Analysis(title, "bars:bars", {"pattern": 1}, {"metric": metric})
     for metric, title in (
         ("bandwidth", "Bandwidth"), ("iops", "Operations per second"),
         ("latency_mean", "Latency, mean"), ("latency_p99", "Latency, 99th percentile"),
     )
 } | {
-    f"variability-{metric}": Analysis(
-        "How runs vary", "spread:spread", {}, {"metric": metric}
+    "variability-latency_p99": Analysis(
+        "How runs vary", "spread:spread", {}, {"metric": "latency_p99"}
     )
-    for metric in ("bandwidth", "latency_p99")
 }  # fmt: skip
 
 
@@ -78,6 +106,8 @@ def possible(data: Rows, among: Mapping[str, Analysis] = EVERY) -> dict[str, Ana
         name: one
         for name, one in among.items()
         if all(levels[role] >= least for role, least in one.needs.items())
+        and (not one.factors or _levels(data, one.factors) > 1)
+        and (not one.metric or _measured(data, one.metric))
     }
 
 
@@ -86,3 +116,7 @@ def _levels(data: Rows, names: tuple[str, ...]) -> int:
     columns = [data.factor(n) if n in data.factors else data[n] for n in names
                if n in data.factors or (n == "phase" and n in data.columns)]  # fmt: skip
     return max((np.unique(column).size for column in columns), default=0)
+
+
+def _measured(data: Rows, metric: str) -> bool:
+    return metric in data.columns and bool(np.isfinite(data[metric].astype(np.float64)).any())

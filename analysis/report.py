@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,11 @@ import xarray as xr
 from markupsafe import Markup
 
 import fsmatrix
-from fsmatrix.analysis import load, pivot, provenance, sections, troubles
+from fsmatrix.analysis import claims_files, load, pivot, provenance, sections, troubles
 from fsmatrix.analysis.charts import Chart, charts, colours
+from fsmatrix.analysis.claims_study import StudyFile
 from fsmatrix.analysis.layout import groups
+from fsmatrix.analysis.lessons import Lessons, lessons
 from fsmatrix.analysis.panels import WIDTH
 from fsmatrix.analysis.summary import Summary, summarise
 from fsmatrix.analysis.units import METRICS, SHORT_TITLES
@@ -29,10 +32,15 @@ TEMPLATE = "report.html.j2"
 
 
 def write_report(
-    source: xr.Dataset | load.Paths, out_path: str | Path, include_reference: bool = False
+    source: xr.Dataset | load.Paths,
+    out_path: str | Path,
+    include_reference: bool = False,
+    studies: Sequence[StudyFile] = (),
 ) -> Path:
     """Write the report of a campaign (a Dataset, or campaign files) to `out_path`.
 
+    `studies`: their claims are judged too, beside those of a study that the campaign is named
+    after (ssd-cluster-emulated after ssd-cluster).
     Written aside and renamed.  schema.ResultError for files that are no campaign; OSError
     as the system gives it.
     """
@@ -40,14 +48,16 @@ def write_report(
     out = Path(out_path)
     aside = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
-        aside.write_text(render(ds, include_reference), encoding="utf-8", errors="replace")
+        aside.write_text(render(ds, include_reference, studies), encoding="utf-8", errors="replace")
         aside.replace(out)
     finally:
         aside.unlink(missing_ok=True)
     return out
 
 
-def render(ds: xr.Dataset, include_reference: bool = False) -> str:
+def render(
+    ds: xr.Dataset, include_reference: bool = False, studies: Sequence[StudyFile] = ()
+) -> str:
     """The report as text."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
@@ -56,16 +66,20 @@ def render(ds: xr.Dataset, include_reference: bool = False) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(TEMPLATE).render(context(ds, include_reference))
+    return environment.get_template(TEMPLATE).render(context(ds, include_reference, studies))
 
 
-def context(ds: xr.Dataset, include_reference: bool = False) -> dict[str, Any]:
+def context(
+    ds: xr.Dataset, include_reference: bool = False, studies: Sequence[StudyFile] = ()
+) -> dict[str, Any]:
     """What the template shows."""
     data = load.rows(ds)
     summary = summarise(ds, include_reference=include_reference)
     failed = troubles.failed_runs(data, summary)
     plan = load.campaign_json(ds)
     columns, metrics, cells = pivot.cell_table(summary)
+    found = _lessons(ds)
+    judged = {study.study: study for study in (*_own_studies(_title(plan)), *studies)}
     return {
         "title": _title(plan),
         "description": _text(provenance.found(plan, "description")),
@@ -85,7 +99,10 @@ def context(ds: xr.Dataset, include_reference: bool = False) -> dict[str, Any]:
         "cell_rows": cells,
         "kinds": {m.kind for cell in summary.cells for m in cell.metrics.values()},
         "sections": _sections(charts(summary)),
-        "analyses": sections.sections(ds, summary),
+        "answer": found if isinstance(found, str) else found.answer,
+        "analyses": sections.sections(
+            ds, summary, None if isinstance(found, str) else found, list(judged.values())
+        ),
         "width": WIDTH,
         "version": fsmatrix.__version__,
         "written": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -94,6 +111,25 @@ def context(ds: xr.Dataset, include_reference: bool = False) -> dict[str, Any]:
         "campaign_text": _source(plan),
         "plotly": _plotly,
     }
+
+
+def _lessons(ds: xr.Dataset) -> Lessons | str:
+    """The lessons, or why there are none."""
+    if ds.sizes["run"] > sections.MOST_RUNS:
+        return "No answer on this page: so many runs are for `fsmatrix lessons`."
+    try:
+        return lessons(ds)
+    except ValueError as error:
+        return f"No answer: {error}."
+
+
+def _own_studies(title: str) -> list[StudyFile]:
+    """Studies whose name the campaign's name is, or begins with."""
+    return [
+        claims_files.load(name)
+        for name in claims_files.names()
+        if title == name or title.startswith(f"{name}-")
+    ]
 
 
 def embedded(value: Any) -> Markup:

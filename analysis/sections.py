@@ -1,23 +1,28 @@
-"""Sections of the report that analyses make: comparison of targets, and the studies' figures."""
+"""Sections of the report that analyses make: lessons, comparison, studies, claims."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import xarray as xr
 
 from fsmatrix.analysis import catalogue, pictures
+from fsmatrix.analysis.catalogue import Analysis
+from fsmatrix.analysis.claims import claims
+from fsmatrix.analysis.claims_study import StudyFile
 from fsmatrix.analysis.compare import comparisons
 from fsmatrix.analysis.compare_result import Comparison
+from fsmatrix.analysis.lessons import Lessons
 from fsmatrix.analysis.load import Rows, rows
 from fsmatrix.analysis.summary import Summary
 from fsmatrix.analysis.units import METRICS, text
 
 MOST_PAIRS = 6
 MOST_LINES = 60  # cells in a table of the page
+MOST_SENTENCES = 16  # of a study
 MOST_RUNS = 100_000  # above which comparison and studies are left to their commands
 COMPARED = ("bandwidth", "iops", "latency_p99")
 
@@ -58,12 +63,46 @@ class Section:
     blocks: tuple[Block, ...]
 
 
-def sections(ds: xr.Dataset, summary: Summary) -> tuple[Section, ...]:
-    """What this campaign's factors allow."""
+def sections(
+    ds: xr.Dataset,
+    summary: Summary,
+    found: Lessons | None = None,
+    studies: Sequence[StudyFile] = (),
+) -> tuple[Section, ...]:
+    """What this campaign's factors allow.
+
+    `found`: its lessons; `studies`: whose claims are judged.
+    """
     data = rows(ds)
-    found = [Section("comparison", "Comparison", tuple(_comparison(ds, summary)))]
-    found += [Section("studies", "Studies of factors", tuple(_studies(ds, data)))]
-    return tuple(section for section in found if section.blocks)
+    made = [Section("lessons", "Lessons", tuple(_lessons(found)) if found else ())]
+    made += [Section("comparison", "Comparison", tuple(_comparison(ds, summary)))]
+    if len(data) <= MOST_RUNS:
+        made += [
+            Section("studies", "Studies of factors", tuple(_of(ds, data, catalogue.STUDIES))),
+            Section("variation", "Variation", tuple(_of(ds, data, catalogue.VARIATION))),
+            Section("claims", "Claims of studies", tuple(_claims(ds, studies))),
+        ]
+    return tuple(section for section in made if section.blocks)
+
+
+def _lessons(found: Lessons) -> Iterator[Block]:
+    for group in found.groups:
+        drawn = group.question == "chunk" and not found.drawable
+        images, notes = _pictured(found) if drawn else ((), ())
+        yield Block(group.title, (group.summary, *group.lines, *notes), images, opened=True)
+    if found.limits:
+        yield Block("What the data cannot say", tuple(f"{text}." for text in found.limits))
+
+
+def _claims(ds: xr.Dataset, studies: Sequence[StudyFile]) -> Iterator[Block]:
+    for study in studies:
+        try:
+            judged = claims(ds, study)
+        except ValueError as error:
+            yield Block(study.title, (f"Not judged: {error}.",))
+            continue
+        images, notes = _pictured(judged)
+        yield Block(study.title, (*judged.says, *notes), images)
 
 
 def _comparison(ds: xr.Dataset, summary: Summary) -> Iterator[Block]:
@@ -120,7 +159,7 @@ def _compared(one: Comparison, draw: bool) -> Block:
     return Block(
         heading=f"{one.metric.title}: {one.a} against {one.b}",
         says=tuple(one.says),
-        images=_image(one) if draw else (),
+        images=_pictured(one)[0] if draw else (),
         columns=("cell", f"{one.a}, {one.unit.label}", f"{one.b}, {one.unit.label}",
                  f"ratio {one.a} / {one.b}", "p, corrected", "verdict", "in doubt"),
         lines=tuple(lines[:MOST_LINES]),
@@ -129,20 +168,24 @@ def _compared(one: Comparison, draw: bool) -> Block:
     )  # fmt: skip
 
 
-def _image(result: Any) -> tuple[str, ...]:
-    """The first page of a result's figures."""
-    return (pictures.data_uri(next(pictures.figures(result))),)
+def _pictured(result: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The first page of a result's figures; or no image, and the sentence why not."""
+    try:
+        return (pictures.data_uri(next(pictures.figures(result))),), ()
+    except ValueError as error:
+        return (), (f"Not drawn: {error}.",)
 
 
-def _studies(ds: xr.Dataset, data: Rows) -> Iterator[Block]:
-    """The SSD-cluster study's figures, for factors of several levels."""
-    if len(data) > MOST_RUNS:
-        return
-    for name, one in catalogue.possible(data, catalogue.STUDIES).items():
+def _of(ds: xr.Dataset, data: Rows, among: Mapping[str, Analysis]) -> Iterator[Block]:
+    """What the campaign has the factors for."""
+    for name, one in catalogue.possible(data, among).items():
         try:
             result = one.run(ds)
         except ValueError as error:
             yield Block(one.title, (f"Not shown: {error}.",))
             continue
-        more = f"`fsmatrix {name} FILE --out figure.pdf` draws it."
-        yield Block(one.title, (*result.says, more), _image(result) if one.drawn else ())
+        says, command = result.says, one.command or name
+        more = [f"{len(says) - MOST_SENTENCES} more lines."] if len(says) > MOST_SENTENCES else []
+        draws = f"`fsmatrix {command} FILE --out figure.pdf` draws it."
+        images, notes = _pictured(result) if one.drawn else ((), ())
+        yield Block(one.title, (*says[:MOST_SENTENCES], *more, *notes, draws), images)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fsmatrix.suite.cli import common
+from fsmatrix.suite.cli.claims import read_study
 from fsmatrix.suite.problems import Origin, refuse
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ def report(
     reference: Annotated[
         bool, typer.Option("--reference", help="Compare the declared references too.")
     ] = False,
+    study: Annotated[
+        list[str] | None,
+        typer.Option("--study", help="Judge its claims too: a name or a YAML file (repeatable)."),
+    ] = None,
     figures: Annotated[
         Path | None,
         typer.Option("--figures", metavar="DIR", rich_help_panel=PAPERS,
@@ -54,9 +59,10 @@ def report(
 
     drawn = _wanted("figure", figures, figure_format, pictures.FORMATS)
     tabled = _wanted("table", tables, table_format, tablefiles.FORMATS)
+    studies = [read_study(name) for name in study or ()]
     merged = common.campaign_file(results)
     folder = results if results.is_dir() else results.parent
-    typer.echo(str(write_report(merged, out or folder / "report.html", reference)))
+    typer.echo(str(write_report(merged, out or folder / "report.html", reference, studies)))
     if drawn or tabled:
         _export(merged, drawn, tabled)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fsmatrix.analysis import load, report, sections, summary
@@ -32,7 +34,8 @@ def test_every_pair_of_targets_is_compared_and_references_are_not(tmp_path: Path
     assert all(len(block.lines) == 16 for block in blocks[:3])
     assert [len(block.images) for block in blocks] == [1, 1, 1, 0, 0, 0]
     page = report.write_report(file, tmp_path / "report.html").read_text()
-    assert page.count('<details class="analysis" open>') == 3
+    compared = page[page.index('id="comparison"') : page.index('id="variation"')]
+    assert compared.count('<details class="analysis" open>') == 3
     assert page.count("data:image/svg+xml;base64,") >= 3
     assert '<a href="#comparison">' in page
 
@@ -55,11 +58,42 @@ def test_one_target_has_no_comparison(tmp_path: Path) -> None:
 def test_studies_come_with_their_factors() -> None:
     ds = studies.table3(nodes=(2, 3), attachments=2)
     found = sections.sections(ds, summary.summarise(ds))
-    headings = [block.heading for section in found for block in section.blocks]
+    assert [section.id for section in found] == ["studies", "variation"]
+    headings = [block.heading for block in found[0].blocks]
     assert headings == [
         "Scalability over storage nodes", "Where bandwidth stops growing",
         "Models of bandwidth over chunk size", "Correlation of factors and metrics",
     ]  # fmt: skip
+
+
+def test_lessons_and_claims_stand_in_the_report_of_a_study() -> None:
+    ds = studies.table3(nodes=(2,), attachments=6)
+    ds.attrs["campaign"] = json.dumps({"campaign": "ssd-cluster-mine"})
+    page = report.context(ds)
+    assert "attachments per cell" in page["answer"]
+    found = {section.id: section for section in page["analyses"]}
+    assert found["lessons"].blocks[0].heading == "Which target for which pattern"
+    (block,) = found["claims"].blocks
+    assert block.heading == "the SSD-cluster study"
+    assert any("holds" in line for line in block.says)
+    ds.attrs["campaign"] = json.dumps({"campaign": "mine"})
+    assert "claims" not in {section.id for section in report.context(ds)["analyses"]}
+
+
+def test_applications_come_with_their_factors() -> None:
+    for name, heading in (
+        ("cern-lhcb-rntuple", "Bandwidth over page sizes"),
+        ("ssd-per-hba", "Devices that share a host adapter"),
+    ):
+        ds = load.open_campaign(f"published:{name}")
+        found = {s.id: s for s in sections.sections(ds, summary.summarise(ds))}
+        assert heading in [block.heading for block in found["studies"].blocks]
+
+
+def test_an_empty_campaign_has_no_answer_and_says_why() -> None:
+    ds = studies.campaign(lambda _: {"bandwidth": 1e8}, {"pattern": ("seq-read",)}, attachments=2)
+    ds["status"] = ("run", np.array(["failed"] * ds.sizes["run"]))
+    assert report.context(ds)["answer"].startswith("No answer: no run gave a bandwidth")
 
 
 def test_variability_and_repetitions_of_a_known_spread() -> None:
