@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OUT ?= demo-out
+# Tests that measure nothing run side by side; those of the real parts one after the other.
+ARITHMETIC := tests/analysis tests/results tests/house
 
 .PHONY: demo test lint bench clean
 
@@ -12,7 +14,8 @@ demo: $(VENV)/demo-ready
 	@echo "The report: $(abspath $(OUT))/report.html"
 
 test: $(if $(SYSTEM),system,) $(VENV)/test-ready lint
-	$(BIN)/python -P -m pytest
+	$(BIN)/python -P -m pytest -n auto --dist loadscope $(ARITHMETIC)
+	$(BIN)/python -P -m pytest tests/backends tests/suite
 
 lint: $(VENV)/test-ready
 	$(BIN)/ruff check .
@@ -24,6 +27,7 @@ bench: $(VENV)/test-ready
 	$(BIN)/python -P bench/session.py
 	$(BIN)/python -P bench/engines.py
 	$(BIN)/python -P bench/merge.py
+	$(BIN)/python -P bench/analysis.py --others
 
 .PHONY: system
 system:

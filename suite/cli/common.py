@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from fsmatrix.suite.plan import Request
 from fsmatrix.suite.problems import Origin, refuse
 
 if TYPE_CHECKING:
     from fsmatrix.results.store import Store
+    from fsmatrix.suite.plan import Request
 
 Campaign = Annotated[
     str, typer.Argument(help="A campaign's YAML file, or the name of a ready one.")
@@ -48,6 +48,8 @@ def request(
     seed: int | None,
 ) -> Request:
     """The request that the options make."""
+    from fsmatrix.suite.plan import Request
+
     return Request(tuple(sets or ()), tuple(only or ()), _shard(shard), seed)
 
 

@@ -10,10 +10,10 @@ from rich.console import Console
 
 from fsmatrix.suite.cli import common
 from fsmatrix.suite.cli.progress import Mode, listener
-from fsmatrix.suite.keeper import Summary
 from fsmatrix.suite.problems import Origin, refuse
 
 if TYPE_CHECKING:
+    from fsmatrix.suite.keeper import Summary
     from fsmatrix.suite.plan import Plan
 
 SOME_FAILED = 1
