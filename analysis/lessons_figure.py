@@ -1,4 +1,4 @@
-"""Chunk sizes drawn: bandwidth against latency, or against chunk size where none was measured."""
+"""Chunk sizes drawn: bandwidth over them; against a latency where it is to stay below a bound."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import math
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from matplotlib.ticker import NullFormatter
 
 from fsmatrix.analysis import drawing, units
 from fsmatrix.analysis.study import Key, Values
@@ -41,7 +43,7 @@ def draw(made: Lessons, page: int) -> Figure:
     size = MOST_ROWS * MOST_COLUMNS
     panels = _panels(made)[page * size : (page + 1) * size]
     columns = min(len(panels), MOST_COLUMNS)
-    across = any(_known(made, cell) for cell in made.study.valued)
+    across = made.bound is not None and any(_known(made, cell) for cell in made.study.valued)
     figure, axes = drawing.frame(
         math.ceil(len(panels) / columns), columns, title=_title(made, across),
         notes=_notes(made, across), height=2.5,
@@ -102,14 +104,21 @@ def _panel(made: Lessons, ax: Axes, panel: Key, across: bool) -> None:
         shown = [cell for cell in cells if _known(made, cell)] if across else list(cells)
         label = f"{level:g}" if not isinstance(level, str) else None
         _line(made, ax, shown, chosen.get(key, ()), index, (time, unit), across, label)
-    ax.set_xscale("log") if across else ax.set_xscale("log", base=2)
     ax.set_yscale("log")
+    if across:
+        ax.set_xscale("log")
+        ax.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        sizes = [float(level) for level in of.levels("chunk") if not isinstance(level, str)]
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(sizes, [of.label("chunk", size) for size in sizes])
+        ax.xaxis.minorticks_off()
     if across and made.bound:
         ax.axvline(made.bound.seconds / time.divisor, color="black", linestyle=":", linewidth=1)
     title = textwrap.wrap(of.describe(panel) if panel else "", TITLE_WIDTH)
     ax.set_title("\n".join(title), fontsize=drawing.SMALL)
     ax.set_ylabel(unit.label, fontsize=drawing.SMALL)
-    ax.set_xlabel(f"{SHORT_TITLES[_metric(made)]}, {time.label}" if across else "chunk size, B",
+    ax.set_xlabel(f"{SHORT_TITLES[_metric(made)]}, {time.label}" if across else "chunk size",
                   fontsize=drawing.SMALL)  # fmt: skip
 
 
@@ -135,8 +144,9 @@ def _line(
         label=label, markerfacecolor="white" if weak else shade,
     )  # fmt: skip
     for cell, a, b in zip(cells, x, y, strict=True):
-        ax.annotate(made.study.label("chunk", cell.level("chunk")), (a, b), fontsize=5.5,
-                    textcoords="offset points", xytext=(4, -7), color=shade)  # fmt: skip
+        if across:
+            ax.annotate(made.study.label("chunk", cell.level("chunk")), (a, b), fontsize=5.5,
+                        textcoords="offset points", xytext=(4, -7), color=shade)  # fmt: skip
         if cell.number("chunk") in choice:
             ax.plot([a], [b], marker="o", markersize=10, markerfacecolor="none",
                     markeredgecolor="black", linestyle="none")  # fmt: skip

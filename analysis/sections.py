@@ -87,9 +87,11 @@ def sections(
 
 def _lessons(found: Lessons) -> Iterator[Block]:
     for group in found.groups:
-        drawn = group.question == "chunk" and not found.drawable
+        decided = any(one.sure == "decided" for one in group.lessons)
+        drawn = group.question == "chunk" and decided and not found.drawable
         images, notes = _pictured(found) if drawn else ((), ())
-        yield Block(group.title, (group.summary, *group.lines, *notes), images, opened=True)
+        heading = f"{group.title}: {group.summary.removesuffix('.')}"
+        yield Block(heading, (*group.lines, *notes), images, opened=True)
     if found.limits:
         yield Block("What the data cannot say", tuple(f"{text}." for text in found.limits))
 

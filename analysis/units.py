@@ -117,7 +117,7 @@ def is_size(factor: str) -> bool:
     """Whether a factor's name says that its levels are bytes."""
     name = factor.lower()
     return (
-        name in ("chunk", "segment", "stripe", "capacity", "read_ahead")
+        name in ("bs", "capacity", "chunk", "memory", "read_ahead", "segment", "stripe")
         or name.startswith("bytes")
         or name.endswith(("_size", "_bytes", "blocksize"))
     )

@@ -227,8 +227,7 @@ def _analyse(
             aligned = table.residuals + columns[line.term] @ table.coefficients[line.term]
             ranks = stats.rankdata(np.round(aligned, 12))
             ranks = ranks - ranks.mean() if groups is None else anova.centred(ranks, groups)
-            again = anova.table(ranks, columns, nuisance, lost, why)
-            ranked = next((other.p for other in again.lines if other.term == line.term), ranked)
+            ranked = anova.p_of(line.term, ranks, columns, nuisance, lost)
         span = float("nan")
         if len(line.term) == 1 and known:
             span = _span(table.coefficients[line.term])

@@ -80,6 +80,7 @@ def pool_facts(cluster: Cluster, tested: set[str]) -> dict[str, dict[str, Any]]:
             "quota_max_bytes": pool["quota_max_bytes"],
             "options": pool["options"],
             "tested": name in tested,
+            "metadata": "metadata" in pool.get("application_metadata", {}).get("cephfs", {}),
         }
         if profile:
             facts["erasure_code_profile"] = _profile(cluster, profile)

@@ -72,7 +72,7 @@ def test_lessons_and_claims_stand_in_the_report_of_a_study() -> None:
     page = report.context(ds)
     assert "attachments per cell" in page["answer"]
     found = {section.id: section for section in page["analyses"]}
-    assert found["lessons"].blocks[0].heading == "Which target for which pattern"
+    assert found["lessons"].blocks[0].heading.startswith("Which target for which pattern: ")
     (block,) = found["claims"].blocks
     assert block.heading == "the SSD-cluster study"
     assert any("holds" in line for line in block.says)

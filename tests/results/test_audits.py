@@ -139,14 +139,18 @@ class Trial:
 LATE = np.array([2.0, 2.0, 2.0, 2.5])
 
 
-def placed(level: bool = True, realised: str = "", **place: Any) -> RunRecord:
+def placed(
+    level: bool = True, realised: str = "", metadata: bool = False, moved: int = MB, **place: Any
+) -> RunRecord:
     """A run in a pool that lies so: of a level, or of the target."""
     lies = {"hosts": ["a", "b"], "machines": ["x", "y"], "max_over_mean": 1.02, **place}
-    target: dict[str, Any] = {"ceph": {"pools": {"p": {"placement": lies}, "other": {"size": 3}}}}
+    target: dict[str, Any] = {"ceph": {"pools": {
+        "p": {"placement": lies, "metadata": metadata}, "other": {"size": 3}}}}  # fmt: skip
     if level:
         target = {"level": {"pool": "q", "placement": lies}}
     known = {"realised": {"storage_nodes": realised}} if realised else {}
-    return record(phase(), environment={"target": target, **known})
+    done = phase(bytes=np.full(4, moved))
+    return record(done, environment={"target": target, **known})
 
 
 TRIALS = {
@@ -162,9 +166,14 @@ TRIALS = {
     ),
     "placement-imbalance": Trial(
         "warning",
-        [lambda: placed(max_over_mean=1.11), lambda: placed(level=False, max_over_mean=1.5)],
+        [
+            lambda: placed(max_over_mean=1.11),
+            lambda: placed(level=False, max_over_mean=1.5),
+            lambda: placed(level=False, metadata=True, moved=0, max_over_mean=1.5),
+        ],
         [
             placed,
+            lambda: placed(level=False, metadata=True, max_over_mean=1.5),
             lambda: placed(max_over_mean=1.10),
             lambda: record(phase(), environment={"target": {"ceph": {"pools": {"error": "x"}}}}),
             lambda: record(
