@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import linalg, stats
+from scipy import stats
 
 from fsmatrix.analysis.medians import Floats
 
@@ -72,8 +72,7 @@ def _fit(y: Floats, x: Floats) -> tuple[Floats, float, int]:
     """Coefficients, residual sum of squares and rank of a least squares fit."""
     if x.shape[1] == 0:
         return np.empty(0), float(y @ y), 0
-    # by a QR decomposition with pivoting: some ten times as fast as by singular values
-    coefficients, _, rank, _ = linalg.lstsq(x, y, cond=1e-10, lapack_driver="gelsy")
+    coefficients, _, rank, _ = np.linalg.lstsq(x, y, rcond=1e-10)
     left = y - x @ coefficients
     return np.asarray(coefficients, dtype=np.float64), float(left @ left), int(rank)
 

@@ -75,6 +75,7 @@ def opened(files: Sequence[str]) -> xr.Dataset:
 
     if len(set(files)) < len(files):
         raise ValueError("the same file twice: nothing can be compared with itself")
+    common.calm()
     datasets = [open_campaign(_path(name)) for name in files]
     if len(files) == 1:
         return datasets[0]

@@ -37,6 +37,7 @@ def claims(
     from fsmatrix.analysis.claims import claims as tested
     from fsmatrix.analysis.table import printable
 
+    common.calm()
     found_study = read_study(study)
     try:
         found = tested(_opened(results), found_study)

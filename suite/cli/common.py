@@ -36,6 +36,14 @@ Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 Results = Annotated[Path, typer.Argument(help="A results directory or a campaign.h5.")]
 
 
+def calm() -> None:
+    """Linear algebra in one thread: matrices are small here, and threads that wait spin."""
+    import scipy.linalg  # noqa: F401  (with it both libraries are loaded: only those are limited)
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(1, user_api="blas")
+
+
 def console() -> Console:
     """Standard output for people."""
     return Console()

@@ -60,6 +60,7 @@ def report(
     drawn = _wanted("figure", figures, figure_format, pictures.FORMATS)
     tabled = _wanted("table", tables, table_format, tablefiles.FORMATS)
     studies = [read_study(name) for name in study or ()]
+    common.calm()
     merged = common.campaign_file(results)
     folder = results if results.is_dir() else results.parent
     typer.echo(str(write_report(merged, out or folder / "report.html", reference, studies)))

@@ -120,6 +120,7 @@ def _finish(out: Path, shard: tuple[int, int], wanted: bool) -> Path | None:
     from fsmatrix.results.store import Store
 
     merged = Store.open(out).merge()
+    common.calm()
     return write_report(merged, out / "report.html")
 
 
