@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OUT ?= demo-out
+API ?= api-reference
 # Tests that measure nothing run side by side; those of the real parts one after the other.
 ARITHMETIC := tests/analysis tests/results tests/house
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench docs clean
 
 demo: $(VENV)/demo-ready
 	$(BIN)/fsmatrix run quickstart -o $(OUT) --resume
@@ -28,6 +29,10 @@ bench: $(VENV)/test-ready
 	$(BIN)/python -P bench/engines.py
 	$(BIN)/python -P bench/merge.py
 	$(BIN)/python -P bench/analysis.py --others
+
+docs: $(VENV)/test-ready
+	$(BIN)/python -P docs/make_api.py $(API)
+	@echo "The API reference: $(abspath $(API))/index.html"
 
 .PHONY: system
 system:
