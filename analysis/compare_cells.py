@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from fsmatrix.analysis.axes import Axis
-from fsmatrix.analysis.columns import combined
+from fsmatrix.analysis.columns import coded, combined
 from fsmatrix.analysis.compare_rows import CAMPAIGN, Key, Levels, Table, Where
 from fsmatrix.analysis.factors import members
 from fsmatrix.analysis.units import Level, labelled, level_text
@@ -108,7 +107,7 @@ def _constants(axis: Axis, rows_of: Sequence[Where]) -> tuple[Level, Level] | No
 
 def _not_of_work(of: Table, name: str) -> bool:
     """Whether runs of one work_id have several levels of a factor."""
-    work = pd.factorize(of.works)[0].astype(np.int64)
+    work = coded(of.works)[1]
     pairs = combined([work, of.factors[name].codes], work.size)[0].size
     return name not in ("phase", "engine") and bool(pairs > np.unique(work).size)
 

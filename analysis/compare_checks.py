@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from fsmatrix.analysis.columns import plain
+from fsmatrix.analysis.columns import combined, plain
 from fsmatrix.analysis.compare_cells import Match
 from fsmatrix.analysis.compare_rows import Table, Where
-from fsmatrix.analysis.medians import SMALLEST
+from fsmatrix.analysis.factors import members
+from fsmatrix.analysis.medians import SMALLEST, per_attachment
 from fsmatrix.analysis.stats import dip, tests, variability
 from fsmatrix.analysis.stats.runs import Runs
 from fsmatrix.analysis.units import labelled
@@ -73,10 +74,10 @@ def checked(of: Table, matches: Sequence[Match]) -> Checked:
 
 def _state(of: Table, where: Where) -> State:
     ordered = where[np.argsort(of.order[where], kind="stable")]
-    values, owners = of.values[ordered], of.attachments[ordered]
-    first, groups = np.unique(owners, return_index=True, return_inverse=True)[1:]
-    parts = [np.log(values[groups == group]) for group in np.argsort(first)]
-    levels = np.array([np.median(part) for part in parts])
+    values = of.values[ordered]
+    group = combined([of.attachments[ordered]], ordered.size)[1]  # by their first run
+    parts = [np.log(values[mine]) for mine in members(group)]
+    levels = per_attachment(np.log(values), group)
     return State(
         runs=values.size,
         cv=100 * float(values.std(ddof=1) / values.mean()) if values.size > 1 else math.nan,

@@ -80,7 +80,10 @@ class Cpu:
                 f"({share.parts[name].median:.0%}), iowait {share.parts['cpu_iowait'].median:.0%}."
             )
             if abs(share.total - 1) > WHOLE:
-                said.append(f"The parts sum to {share.total:.2f}, not one.")
+                said.append(
+                    f"The parts sum to {share.total:.2f}, not one: CPU time that a hypervisor "
+                    "took, or medians of runs that differ."
+                )
         return said
 
     def table(self) -> pd.DataFrame:

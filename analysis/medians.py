@@ -14,14 +14,16 @@ per attachment.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from scipy import stats
 
 Floats = npt.NDArray[np.float64]
+Groups = npt.NDArray[np.int64]
 Kind = Literal["interval", "range", "one session", "none"]
 LEVEL = 0.95
 SMALLEST = 6  # independent values: 1 - 2 * 0.5**6 = 0.969 is the first above 95 %
@@ -91,7 +93,7 @@ def of_independent(values: npt.ArrayLike, level: float = LEVEL) -> Median:
         return Median(nan, nan, nan, 0.0, 0, 0, "none")
     k, coverage = ranks(n, level)
     return Median(
-        median=float(np.median(array)),
+        median=float((array[(n - 1) // 2] + array[n // 2]) / 2),
         low=float(array[k - 1]),
         high=float(array[n - k]),
         coverage=coverage,
@@ -120,22 +122,51 @@ def per_attachment(values: npt.ArrayLike, attachments: npt.ArrayLike) -> Floats:
     return middle
 
 
+def per_group(values: Floats, groups: Groups) -> tuple[Groups, Floats]:
+    """(the groups that have a value, ascending; the median of each), for very many values.
+
+    `values` and `groups` (whole numbers) have shape [run]; NaN are left out.
+    """
+    each = pd.Series(values).groupby(groups).median().dropna()
+    return each.index.to_numpy(dtype=np.int64), each.to_numpy(dtype=np.float64)
+
+
 def of_runs(values: npt.ArrayLike, attachments: npt.ArrayLike, level: float = LEVEL) -> Median:
     """Median and interval of runs, shape [run], that share attachments.
 
     One value per attachment, then `of_independent`.  With a single attachment the interval
     is over its runs and marked `one session`.
     """
-    reduced = per_attachment(values, attachments)
     array = np.asarray(values, dtype=np.float64)
     runs = int(np.count_nonzero(~np.isnan(array)))
-    result = of_independent(array if reduced.size == 1 else reduced, level)
-    return Median(
-        median=result.median,
-        low=result.low,
-        high=result.high,
-        coverage=result.coverage,
-        runs=runs,
-        independent=int(reduced.size),
-        kind="one session" if reduced.size == 1 else result.kind,
-    )
+    return _of_attachments(per_attachment(array, attachments), array, runs, level)
+
+
+def of_cells(
+    values: Floats, groups: Groups, cells: Groups, size: int, level: float = LEVEL
+) -> list[Median]:
+    """`of_runs` of each of `size` cells at once.
+
+    `groups` [run]: the number of the run's attachment in its cell, `cells` [group]: its cell.
+    """
+    cell = cells[groups]
+    runs = np.bincount(cell[~np.isnan(values)], minlength=size).tolist()
+    found, middle = per_group(values, groups)
+    reduced = _split(middle, cells[found], size)
+    alone = any(one.size == 1 for one in reduced)  # then the interval is over its runs
+    every = _split(values, cell, size) if alone else reduced
+    return [_of_attachments(*one, level) for one in zip(reduced, every, runs, strict=True)]
+
+
+def _of_attachments(reduced: Floats, every: Floats, runs: int, level: float) -> Median:
+    one = reduced.size == 1
+    result = of_independent(every if one else reduced, level)
+    kind: Kind = "one session" if one else result.kind
+    return replace(result, runs=runs, independent=int(reduced.size), kind=kind)
+
+
+def _split(values: Floats, owners: Groups, size: int) -> list[Floats]:
+    """The values of each of `size` owners."""
+    order = np.argsort(owners, kind="stable")
+    ends = np.searchsorted(owners[order], np.arange(1, size + 1))
+    return np.split(values[order], ends)[:size]

@@ -18,9 +18,10 @@ import xarray as xr
 
 from fsmatrix.analysis import summary, units
 from fsmatrix.analysis.cluster import Cluster
-from fsmatrix.analysis.factors import groups, members
+from fsmatrix.analysis.columns import coded, combined
+from fsmatrix.analysis.factors import members
 from fsmatrix.analysis.load import Rows, rows
-from fsmatrix.analysis.medians import LEVEL, Floats, Median
+from fsmatrix.analysis.medians import LEVEL, Floats, Median, per_group
 from fsmatrix.analysis.stats.intervals import Ratio, ratio
 from fsmatrix.analysis.stats.runs import runs
 from fsmatrix.analysis.summary import Cell
@@ -231,30 +232,33 @@ def _nothing(
 
 def _per_attachment(data: Rows, metric: str, cells: Sequence[Cell]) -> tuple[Values, ...]:
     """Every cell of a summary with the values that its median is of (the same rows)."""
-    names = [name for name in cells[0].levels if name not in ("engine", "phase")] if cells else []
+    if metric not in data.columns or not cells:
+        return tuple(Values(cell, cell.metrics[metric], np.empty(0), (), ()) for cell in cells)
+    names = [name for name in cells[0].levels if name not in ("engine", "phase")]
     columns = {name: data.factor(name) for name in names}
     columns |= {name: data[name] for name in ("engine", "phase") if name in data.columns}
-    usable = (data["last_attempt"] != 0) & (data["status"] == "ok") & (data["phase"] != "")
-    usable &= data["worst_finding"] != "invalid"
-    measured = data[metric].astype(np.float64) if metric in data.columns else None
-    found: dict[tuple[str, ...], dict[str, list[float]]] = {}
-    blocks = dict(zip(data["attachment"].tolist(), data["block"].tolist(), strict=True))
-    if measured is not None:
-        if metric == "bandwidth" and "bytes" in data.columns:
-            measured = np.where(data["bytes"] == 0, np.nan, measured)
-        usable &= np.isfinite(measured)
-        for group in members(groups(columns.values(), len(data))):
-            key = tuple(repr(column[group[0]].item()) for column in columns.values())
-            mine: dict[str, list[float]] = defaultdict(list)
-            for row in group[usable[group]].tolist():
-                mine[str(data["attachment"][row])].append(float(measured[row]))
-            found[key] = mine
+    measured = summary.values_of(data, metric)
+    usable = summary.current(data) & (data["status"] == "ok") & (data["phase"] != "")
+    usable &= (data["worst_finding"] != "invalid") & np.isfinite(measured)
+    first, group = combined([coded(column)[1] for column in columns.values()], len(data))
+    place = {tuple(repr(column[row].item()) for column in columns.values()): i
+             for i, row in enumerate(first)}  # fmt: skip
+    labels, owner = coded(data["attachment"])
+    blocks = np.zeros(len(labels), dtype=np.int64)
+    blocks[owner] = data["block"]
+    rows_of, pair = combined([group[usable], owner[usable]], int(usable.sum()))
+    reduced = per_group(measured[usable], pair)[1]
+    cell_of, owner_of = group[usable][rows_of], owner[usable][rows_of]
+    found = {int(cell_of[pairs[0]]): pairs for pairs in members(cell_of)}
     result = []
     for cell in cells:
-        of_cell = found.get(tuple(repr(cell.levels[name]) for name in columns), {})
-        reduced = np.array([np.median(of_cell[name]) for name in of_cell], dtype=np.float64)
-        owners = tuple(int(blocks[name]) for name in of_cell)
-        result.append(Values(cell, cell.metrics[metric], reduced, tuple(of_cell), owners))
+        key = tuple(repr(cell.levels[name]) for name in columns)
+        pairs = found.get(place.get(key, -1), np.empty(0, dtype=np.int64))
+        owners = owner_of[pairs]
+        result.append(Values(
+            cell, cell.metrics[metric], reduced[pairs],
+            tuple(str(labels[i]) for i in owners), tuple(blocks[owners].tolist()),
+        ))  # fmt: skip
     return tuple(result)
 
 

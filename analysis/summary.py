@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,10 +13,10 @@ import xarray as xr
 
 from fsmatrix.analysis import cluster
 from fsmatrix.analysis.cluster import Cluster
-from fsmatrix.analysis.columns import combined
-from fsmatrix.analysis.factors import Mask, codes, groups, members, roles
+from fsmatrix.analysis.columns import Codes, combined
+from fsmatrix.analysis.factors import Mask, codes, groups, roles
 from fsmatrix.analysis.load import Array, Rows, rows
-from fsmatrix.analysis.medians import Median, of_runs
+from fsmatrix.analysis.medians import Median, of_cells
 from fsmatrix.analysis.units import METRICS, Level
 from fsmatrix.results.record import SEVERITIES
 
@@ -98,7 +99,7 @@ def summarise(
     every = rows(ds)
     references = reference_targets(every)
     shown = _shown(every, include_reference)
-    superseded = np.unique(every["run_id"][shown & ~current(every)]).size
+    superseded = np.unique(every.where(shown & ~current(every))["run_id"]).size
     data = every.where(shown & current(every))
     names = [name for name in every.factors if name not in NOT_FACTORS]
     columns = {name: data.factor(name) for name in names}
@@ -106,7 +107,7 @@ def summarise(
     first, group = combined([codes(column)[1] for column in columns.values()], len(data))
     few = {name: column[first] for name, column in columns.items()}
     varying, constants, attributes, derived = roles(few, data["phase"][first] != "")
-    audits = _audits(ds, np.flatnonzero(shown & current(every)))
+    audits = _audits(ds, np.flatnonzero(shown & current(every)), group)
     cells = _cells(data, few, group, audits, include_invalid, attributes)
     return Summary(
         cells=tuple(sorted(cells, key=lambda cell: sort_key(cell, varying))),
@@ -116,7 +117,7 @@ def summarise(
         derived=derived,
         references=references,
         references_shown=include_reference,
-        invalid_runs=int(np.unique(data["run_id"][invalid(data)]).size),
+        invalid_runs=int(np.unique(data.where(invalid(data))["run_id"]).size),
         invalid_included=include_invalid,
         superseded=int(superseded),
         cluster=cluster.of(
@@ -134,8 +135,8 @@ def reference_targets(data: Rows) -> tuple[str, ...]:
 
 def is_reference(data: Rows) -> Mask:
     """Rows of reference targets."""
-    values = data.factor("reference").astype(str)
-    flags: Mask = np.isin(np.char.lower(values), ("true", "1", "1.0"))
+    levels, place = codes(data.factor("reference"))
+    flags: Mask = np.array([str(v).lower() in ("true", "1", "1.0") for v in levels])[place]
     return flags
 
 
@@ -159,7 +160,7 @@ def invalid(data: Rows) -> Mask:
 def _cells(
     data: Rows,
     few: Mapping[str, Array],
-    group_of: npt.NDArray[np.int64],
+    group_of: Codes,
     audits: Mapping[int, set[str]],
     include_invalid: bool,
     of_targets: Sequence[str],
@@ -167,77 +168,83 @@ def _cells(
     """All cells.  A combination without any phase (all its runs failed before) gets the
     phases that other targets have for the same work; `of_targets` are targets' attributes."""
     size = len(next(iter(few.values())))
-    base = groups((c for n, c in few.items() if n not in ("phase", "engine")), size)[group_of]
+    base = groups((c for n, c in few.items() if n not in ("phase", "engine")), size)
     apart = ("phase", "engine", "target", *of_targets)
-    work = groups((c for n, c in few.items() if n not in apart), size)[group_of]
-    failed = data["status"] != "ok"
-    failures = {
-        int(base[group[0]]): int(np.unique(data["run_id"][group][failed[group]]).size)
-        for group in members(base)
-    }
-    timed = data["phase"] != ""
+    work = groups((c for n, c in few.items() if n not in apart), size)
+    failures = _distinct(base[group_of], data, data["status"] != "ok")
+    timed = few["phase"] != ""
     phased = set(base[timed].tolist())
     phases: dict[int, set[str]] = {}
-    for number, phase in zip(work[timed].tolist(), data["phase"][timed].tolist(), strict=True):
+    for number, phase in zip(work[timed].tolist(), few["phase"][timed].tolist(), strict=True):
         phases.setdefault(number, set()).add(phase)
+    bad = invalid(data)
+    ok = (data["status"] == "ok") & (data["phase"] != "")
+    used = ok if include_invalid else ok & ~bad
+    counted = Counter(group_of[bad].tolist())
+    severities = _worst(data["worst_finding"], group_of, size)
+    measured = _measured(data, group_of, used, size)
     cells = []
-    attachments = codes(data["attachment"])[1]
-    for group in members(group_of):
-        row = int(group[0])
-        levels = {name: column[group_of[row]].item() for name, column in few.items()}
-        found = {audit for row in group.tolist() for audit in audits.get(row, ())}
-        if timed[row]:
-            names = [str(data["phase"][row])]
-        elif int(base[row]) not in phased:
-            names = sorted(phases.get(int(work[row]), {""}))
+    for group in range(size):
+        levels = {name: column[group].item() for name, column in few.items()}
+        if timed[group]:
+            names = [str(few["phase"][group])]
+        elif int(base[group]) not in phased:
+            names = sorted(phases.get(int(work[group]), {""}))
         else:
             names = []
-        for name in names:
-            cells.append(
-                _cell(
-                    data,
-                    group,
-                    attachments[group],
-                    levels | {"phase": name},
-                    failures[int(base[row])],
-                    found,
-                    include_invalid,
-                )
+        cells += [
+            Cell(
+                levels=levels | {"phase": name},
+                runs=measured[group].runs,
+                attachments=measured[group].attachments,
+                failed=failures.get(int(base[group]), 0),
+                invalid=counted[group],
+                worst_finding=severities[group],
+                findings=tuple(sorted(audits.get(group, ()))),
+                metrics=measured[group].metrics,
             )
+            for name in names
+        ]
     return cells
 
 
-def _cell(
-    data: Rows,
-    group: npt.NDArray[np.int64],
-    places: npt.NDArray[np.int64],
-    levels: Mapping[str, Level],
-    failed: int,
-    found: set[str],
-    include_invalid: bool,
-) -> Cell:
-    part = _take(data, group)
-    ok = (part["status"] == "ok") & (part["phase"] != "")
-    bad = invalid(part)
-    used = ok if include_invalid else ok & ~bad
-    severities = map(str, np.unique(part["worst_finding"]))
-    worst = max(severities, key=lambda severity: RANK.get(severity, 0), default="")
-    attachments = places[used]
-    return Cell(
-        levels=levels,
-        runs=int(used.sum()),
-        attachments=int(np.unique(attachments).size),
-        failed=failed,
-        invalid=int(bad.sum()),
-        worst_finding=worst,
-        findings=tuple(sorted(found)),
-        metrics={name: of_runs(values_of(part, name)[used], attachments) for name in METRICS},
-    )
+@dataclass(frozen=True)
+class _Measured:
+    """What the rows of one cell gave that count."""
+
+    runs: int
+    attachments: int
+    metrics: Mapping[str, Median]
 
 
-def _take(data: Rows, group: npt.NDArray[np.int64]) -> Rows:
-    needed = {"status", "phase", "worst_finding", "bytes", "run_id", *METRICS}
-    return Rows({n: c[group] for n, c in data.columns.items() if n in needed}, data.factors)
+def _measured(data: Rows, group_of: Codes, used: Mask, size: int) -> list[_Measured]:
+    """Of each of `size` cells, from the rows `used`: the medians of `medians.of_runs`."""
+    cell = group_of[used]
+    first, pair = combined([codes(data["attachment"])[1][used], cell], cell.size)
+    owner = cell[first]  # the cell of each attachment in a cell
+    runs, attachments = (np.bincount(where, minlength=size).tolist() for where in (cell, owner))
+    medians = {name: of_cells(values_of(data, name)[used], pair, owner, size) for name in METRICS}
+    metrics = [{name: many[i] for name, many in medians.items()} for i in range(size)]
+    return [_Measured(*one) for one in zip(runs, attachments, metrics, strict=True)]
+
+
+def _distinct(group_of: Codes, data: Rows, keep: Mask) -> dict[int, int]:
+    """Group -> different runs among the rows `keep`."""
+    if not keep.any():
+        return {}
+    runs = codes(data.where(keep)["run_id"])[1]
+    pairs = combined([group_of[keep], runs], runs.size)[0]
+    return Counter(group_of[keep][pairs].tolist())
+
+
+def _worst(findings: Array, group_of: Codes, size: int) -> list[str]:
+    """The worst severity in each of `size` groups."""
+    levels, place = codes(findings)
+    order = np.argsort([RANK.get(str(level), 0) for level in levels], kind="stable")
+    ranks = np.argsort(order)  # by severity, then by name
+    worst = np.zeros(size, dtype=np.int64)
+    np.maximum.at(worst, group_of, ranks[place])
+    return [str(levels[order[rank]]) for rank in worst]
 
 
 def values_of(part: Rows, metric: str) -> npt.NDArray[np.float64]:
@@ -250,16 +257,17 @@ def values_of(part: Rows, metric: str) -> npt.NDArray[np.float64]:
     return values
 
 
-def _audits(ds: xr.Dataset, kept: npt.NDArray[np.int64]) -> dict[int, set[str]]:
-    """Place among the kept rows -> names of the audits that found something there."""
+def _audits(ds: xr.Dataset, kept: Codes, group_of: Codes) -> dict[int, set[str]]:
+    """Group of the kept rows -> names of the audits that found something there."""
     found: dict[int, set[str]] = {}
     if "finding_run" in ds:
-        place = np.full(ds.sizes["run"], -1, dtype=np.int64)
-        place[kept] = np.arange(kept.size)
-        names = ds["finding_audit"].values.astype(str).tolist()
-        for row, name in zip(place[ds["finding_run"].values].tolist(), names, strict=True):
-            if row >= 0:
-                found.setdefault(row, set()).add(name)
+        group = np.full(ds.sizes["run"], -1, dtype=np.int64)
+        group[kept] = group_of
+        names, audits = codes(ds["finding_audit"].values)
+        groups = group[ds["finding_run"].values]
+        for row in combined([groups + 1, audits], groups.size)[0].tolist():
+            if groups[row] >= 0:
+                found.setdefault(int(groups[row]), set()).add(str(names[audits[row]]))
     return found
 
 

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from fsmatrix.analysis.columns import coded, combined
 from fsmatrix.analysis.load import rows
 from fsmatrix.analysis.study import Study
 from fsmatrix.results.store import Store
 from fsmatrix.results.usage import COLUMNS, Usage, of_phase
 
-__all__ = ["COLUMNS", "Usage", "by_cell", "link_limit", "of_campaign", "of_store"]
+__all__ = ["COLUMNS", "Usage", "by_cell", "link_limit", "of_campaign", "of_store", "rows_of"]
 
 CPU_AUDIT = "cpu-saturated"
 CPU_AUDIT_SHARE = 0.95  # what that audit calls busy (results/audits/machine.py)
@@ -61,8 +62,8 @@ def of_store(directory: Path | str, run_ids: Iterable[str]) -> dict[Name, Usage]
     return found
 
 
-def by_cell(ds: xr.Dataset, of: Study, found: Mapping[Name, Usage]) -> list[dict[str, list[Usage]]]:
-    """Attachment -> usages, for each cell of `of.valued`."""
+def rows_of(ds: xr.Dataset, of: Study) -> list[list[int]]:
+    """The rows that count (ok, newest attempt, not invalid) of each cell of `of.valued`."""
     data = rows(ds)
     place: dict[tuple[str, ...], int] = {}
     names = [n for n in of.valued[0].cell.levels if n not in ("engine", "phase")]
@@ -70,14 +71,27 @@ def by_cell(ds: xr.Dataset, of: Study, found: Mapping[Name, Usage]) -> list[dict
     columns |= {n: data[n] for n in ("engine", "phase") if n in of.valued[0].cell.levels}
     for i, cell in enumerate(of.valued):
         place[tuple(repr(cell.cell.levels[n]) for n in columns)] = i
-    result: list[dict[str, list[Usage]]] = [{} for _ in of.valued]
     used = (data["status"] == "ok") & (data["last_attempt"] != 0)
     used &= (data["worst_finding"] != "invalid") & (data["phase"] != "")
-    for row in np.flatnonzero(used).tolist():
-        where = place.get(tuple(repr(column[row].item()) for column in columns.values()))
-        one = found.get((str(data["run_id"][row]), str(data["phase"][row])))
-        if where is not None and one is not None:
-            result[where].setdefault(str(data["attachment"][row]), []).append(one)
+    first, group = combined([coded(column)[1] for column in columns.values()], len(data))
+    keys = [tuple(repr(column[row].item()) for column in columns.values()) for row in first]
+    where = np.array([place.get(key, -1) for key in keys])[group]
+    result: list[list[int]] = [[] for _ in of.valued]
+    for row in np.flatnonzero(used & (where >= 0)).tolist():
+        result[where[row]].append(row)
+    return result
+
+
+def by_cell(ds: xr.Dataset, of: Study, found: Mapping[Name, Usage]) -> list[dict[str, list[Usage]]]:
+    """Attachment -> usages, for each cell of `of.valued`."""
+    data = rows(ds)
+    names = list(zip(data["run_id"].tolist(), data["phase"].tolist(), strict=True))
+    attachments = data["attachment"].tolist()
+    result: list[dict[str, list[Usage]]] = [{} for _ in of.valued]
+    for own, members in zip(result, rows_of(ds, of), strict=True):
+        for row in members:
+            if names[row] in found:
+                own.setdefault(attachments[row], []).append(found[names[row]])
     return result
 
 

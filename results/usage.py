@@ -16,6 +16,10 @@ COLUMNS = {
     "device_rate": ("B s-1", "bytes that the storage devices moved / window"),
     "device_busy": ("1", "busy time of the storage devices / (window x devices)"),
     "cpu_busy": ("1", "busy share of all CPUs of the busiest client"),
+    "cpu_user": ("1", "user part of its cpu_busy"),
+    "cpu_system": ("1", "the rest of its cpu_busy: kernel and interrupts"),
+    "cpu_iowait": ("1", "share of its CPU time without work, while I/O was awaited"),
+    "cpu_idle": ("1", "share of its CPU time without work otherwise; the rest was stolen"),
 }
 WIDER = 1.2  # looks so much further apart than the window is long count other work
 CPU_TIMES = ("busy", "idle", "iowait", "steal")
@@ -30,6 +34,10 @@ class Usage:
     device_rate: float = math.nan
     device_busy: float = math.nan
     cpu_busy: float = math.nan
+    cpu_user: float = math.nan
+    cpu_system: float = math.nan
+    cpu_iowait: float = math.nan
+    cpu_idle: float = math.nan
 
 
 def of_phase(record: RunRecord, phase: Phase) -> Usage:
@@ -38,21 +46,41 @@ def of_phase(record: RunRecord, phase: Phase) -> Usage:
     The looks stand around the step: where they are more than WIDER times as far apart as the window
     is long (start of a program, layout of files), they tell nothing about it.  A bed's server
     devices count before the client's; an image's backing disk counts before its loop device.
+    CPU shares are of all time of /proc/stat (proc(5)), stolen time included, of one client.
     """
     seconds = window(phase)
     kernels = record.evidence.get("counters", {}).get(phase.name) or []
     if _apart(record, kernels) > WIDER * seconds:
         return Usage()
     moved = _moved(kernels)
-    shares = record.evidence.get("cpu", {}).get(phase.name) or {}
-    busy = [float(cpu["busy"]) for cpu in shares.values() if "busy" in cpu]
-    usage: dict[str, float] = {"cpu_busy": max(busy)} if busy else {}
+    usage = _cpu(record.evidence.get("cpu", {}).get(phase.name) or {}, kernels)
     if seconds > 0:
         network = [moved[n] for n in ("network_received_bytes", "network_sent_bytes") if n in moved]
         if network:
             usage["network_rate"] = max(network) / seconds
         usage |= _devices(record, moved, seconds)
     return Usage(**usage)
+
+
+def _cpu(
+    shares: Mapping[str, Mapping[str, Any]], kernels: Iterable[Mapping[str, Any]]
+) -> dict[str, float]:
+    """Shares of the busiest client; `shares` by host, counters for what they do not tell apart."""
+    busiest = max(
+        (host for host in shares if "busy" in shares[host]),
+        key=lambda host: float(shares[host]["busy"]), default=None,
+    )  # fmt: skip
+    if busiest is None:
+        return {}
+    mine = shares[busiest]
+    parts = ("busy", "iowait", "idle")
+    found = {f"cpu_{name}": float(mine[name]) for name in parts if name in mine}
+    moved = _moved(kernel for kernel in kernels if kernel.get("host") == busiest)
+    whole = sum(moved.get(f"cpu_{name}", 0.0) for name in CPU_TIMES)
+    if "cpu_user" in moved and whole > 0:
+        found["cpu_user"] = moved["cpu_user"] / whole
+        found["cpu_system"] = max(found["cpu_busy"] - found["cpu_user"], 0.0)
+    return found
 
 
 def _moved(kernels: Iterable[Mapping[str, Any]]) -> dict[str, float]:

@@ -78,11 +78,16 @@ def paired(a: Runs, b: Runs) -> Floats:
     if a.blocks is None or b.blocks is None or not a.values.size or not b.values.size:
         return np.empty(0)
     groups_a, groups_b = _components(a, b)
-    both = np.intersect1d(groups_a, groups_b)
-    return np.array([_level(a, groups_a == g) - _level(b, groups_b == g) for g in both])
+    (of_a, levels_a), (of_b, levels_b) = _levels(a, groups_a), _levels(b, groups_b)
+    difference: Floats = levels_a[np.isin(of_a, of_b)] - levels_b[np.isin(of_b, of_a)]
+    return difference
 
 
-def _level(side: Runs, where: npt.NDArray[np.bool_]) -> float:
-    """The median over attachments of the logarithms of some runs."""
-    logs = np.log(side.values[where])
-    return float(np.median(medians.per_attachment(logs, side.attachments[where])))
+def _levels(side: Runs, groups: Labels) -> tuple[Labels, Floats]:
+    """(groups, ascending; the median over attachments of the logarithms of their runs)."""
+    owners = np.unique(side.attachments, return_inverse=True)[1]
+    many = int(owners.max()) + 1
+    pairs = groups.astype(np.int64) * many + owners
+    of_pairs = np.unique(pairs) // many
+    logs = medians.per_attachment(np.log(side.values), pairs)
+    return np.unique(of_pairs), medians.per_attachment(logs, of_pairs)

@@ -6,6 +6,7 @@ Every p here is of one question on one cell; over many cells correct them (`test
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -181,14 +182,14 @@ def trend_inside(parts: list[Floats]) -> float:
     Variance without ties, k (k - 1) (2 k + 5) / 18 each (Kendall); normal, with continuity, where
     at least 10 runs are in attachments of 3 or more; NaN otherwise.
     """
-    longer = [part for part in parts if part.size >= 3]
-    if sum(part.size for part in longer) < 10:
+    sizes = Counter(part.size for part in parts if part.size >= 3)
+    if sum(k * many for k, many in sizes.items()) < 10:
         return math.nan
     score = variance = 0.0
-    for part in longer:
-        k = part.size
-        score += float(np.triu(np.sign(part[np.newaxis, :] - part[:, np.newaxis]), 1).sum())
-        variance += k * (k - 1) * (2 * k + 5) / 18
+    for k, many in sizes.items():
+        same = np.stack([part for part in parts if part.size == k])
+        score += float(np.triu(np.sign(same[:, np.newaxis, :] - same[:, :, np.newaxis]), 1).sum())
+        variance += many * k * (k - 1) * (2 * k + 5) / 18
     return math.erfc(max(abs(score) - 1, 0) / math.sqrt(2 * variance))
 
 

@@ -134,5 +134,5 @@ def test_two_client_nodes_are_two_lines_and_no_limit_is_drawn(tmp_path: Path) ->
 
 def test_a_store_without_counters_is_refused_in_words(tmp_path: Path) -> None:
     ds = stored(tmp_path / "out", [replace(measured(4 * KIB, 0), monitor=None)])
-    with pytest.raises(ValueError, match="no run file in .* has network counters"):
+    with pytest.raises(ValueError, match=r"no run file in .* has network counters"):
         traffic(ds, tmp_path / "out")
