@@ -135,8 +135,8 @@ class Bottleneck:
         if not missing:
             return []
         return [
-            f"No evidence of {', '.join(missing)}: campaign files hold no counters; give the store "
-            "of the run files, and the limits of network and devices."
+            f"No evidence of {', '.join(missing)}: the campaign file has none; if its run files "
+            "have, give their directory, and the limits of network and devices."
         ]
 
     def table(self) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -147,6 +148,32 @@ def speedup(
         found = analysis(
             analyse.opened(files), of, over, along=(along,), by=by, metric=metric,
             where=analyse.levels(where),
+        )  # fmt: skip
+    analyse.deliver(found, out, as_json)
+
+
+def traffic(
+    files: analyse.Files,
+    unit: analyse.UnitName = None,
+    where: analyse.Wheres = None,
+    out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:
+    """Network traffic of the clients over time, a panel for each chunk size (figure 10).
+
+    Example: fsmatrix traffic out --where processes_per_node=16 --out figure10.pdf
+    """
+    from fsmatrix.analysis.traffic import traffic as analysis
+
+    analyse.picture(out)
+    if len(files) != 1 or not Path(files[0]).is_dir():
+        raise refuse(Origin(" ".join(files)), "", "must be one results directory: series of "
+                     "counters are in its run files, not in the campaign file")  # fmt: skip
+    with analyse.bad_input(files):
+        ds = analyse.opened(files)
+        found = analysis(
+            ds, Path(files[0]), where=analyse.levels(where),
+            unit=analyse.unit(ds, "bandwidth", unit),
         )  # fmt: skip
     analyse.deliver(found, out, as_json)
 

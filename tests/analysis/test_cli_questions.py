@@ -11,7 +11,7 @@ import pytest
 from fsmatrix.suite.cli import main as cli
 from tests.analysis import campaigns
 
-COMMANDS = ("effects", "curves", "predict", "cpu", "speedup", "adapters")
+COMMANDS = ("effects", "curves", "predict", "traffic", "cpu", "speedup", "adapters")
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
@@ -74,6 +74,7 @@ def test_text_json_and_picture(
         (("speedup", "--of", "xfs", "--over", "zfs", "--along", "chunk"), "'zfs' is not there"),
         (("speedup", "--of", "xfs", "--over", "ext4", "--along", "memory"), "no factor memory"),
         (("speedup", "--of", "xfs", "--over", "ext4", "--along", "pattern"), "must be numbers"),
+        (("traffic",), "one results directory"),
         (("predict",), "either --chunk or --measured"),
         (("predict", "--chunk", "many"), "many"),
         (("predict", "--chunk", "0"), "must be positive"),
