@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsmatrix.suite.cli import common
+from fsmatrix.suite.cli import analyse, common
 from fsmatrix.suite.cli.claims import read_study
 from fsmatrix.suite.problems import Origin, refuse
 
@@ -63,9 +63,10 @@ def report(
     common.calm()
     merged = common.campaign_file(results)
     folder = results if results.is_dir() else results.parent
-    typer.echo(str(write_report(merged, out or folder / "report.html", reference, studies)))
-    if drawn or tabled:
-        _export(merged, drawn, tabled)
+    with analyse.bad_input([str(results)]):
+        typer.echo(str(write_report(merged, out or folder / "report.html", reference, studies)))
+        if drawn or tabled:
+            _export(merged, drawn, tabled)
 
 
 def _wanted(what: str, directory: Path | None, formats: str, known: Iterable[str]) -> Wanted | None:

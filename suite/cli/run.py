@@ -119,9 +119,11 @@ def _finish(out: Path, shard: tuple[int, int], wanted: bool) -> Path | None:
     from fsmatrix.analysis.report import write_report
     from fsmatrix.results.store import Store
 
-    merged = Store.open(out).merge()
+    store = Store.open(out)
+    if not any(store.ids()):
+        return None  # stopped before the first run ended
     common.calm()
-    return write_report(merged, out / "report.html")
+    return write_report(store.merge(), out / "report.html")
 
 
 def _tell(console: Console, summary: Summary, written: Path | None, out: Path) -> None:

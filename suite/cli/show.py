@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.measure import Measurement
 
-from fsmatrix.suite.cli import common
+from fsmatrix.suite.cli import analyse, common
 from fsmatrix.suite.problems import Origin, did_you_mean, refuse
 
 WIDEST = 10_000  # columns of characters that a table may need
@@ -39,7 +39,8 @@ def show(
                 Origin(f"--metric {name}"), "", "no such metric" + did_you_mean(name, METRICS)
             )
     dataset = open_campaign(common.campaign_file(results))
-    summary = summarise(dataset, include_reference=reference)
+    with analyse.bad_input([str(results)]):
+        summary = summarise(dataset, include_reference=reference)
     if as_json:
         common.print_json(summary.to_dict())
         return

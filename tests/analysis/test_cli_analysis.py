@@ -19,6 +19,16 @@ COMMANDS = ("compare", "bars", "scalability", "models", "correlation", "bottlene
             "variability", "repetitions")  # fmt: skip
 
 
+def test_a_campaign_without_runs_is_a_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = campaigns.write(tmp_path / "campaign.h5", [])
+    for command in (*COMMANDS, "report", "lessons", "show"):
+        assert call(monkeypatch, command, empty) == 2
+        assert "no runs in this campaign" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "report.html").exists()
+
+
 def call(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
     """Status of a command in this process."""
     monkeypatch.setattr(sys, "argv", ["fsmatrix", *map(str, words)])
