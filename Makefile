@@ -15,7 +15,7 @@ demo: $(VENV)/demo-ready
 	@echo "The report: $(abspath $(OUT))/report.html"
 
 test: $(if $(SYSTEM),system,) $(VENV)/test-ready lint
-	$(BIN)/python -P -m pytest -n auto --dist loadscope $(ARITHMETIC)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -P -m pytest -n auto --dist loadscope $(ARITHMETIC)
 	$(BIN)/python -P -m pytest tests/backends tests/suite
 
 lint: $(VENV)/test-ready

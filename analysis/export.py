@@ -48,7 +48,11 @@ def export(ds: xr.Dataset, figures: Wanted | None, tabled: Wanted | None) -> Exp
             missing.append((name, str(result)))
             continue
         if figures is not None:
-            files += pictures.save_as([result], figures.directory / f"{name}.pdf", figures.formats)
+            try:
+                out = figures.directory / f"{name}.pdf"
+                files += pictures.save_as([result], out, figures.formats)
+            except ValueError as error:  # a table, and nothing to draw
+                missing.append((f"figure {name}", str(error)))
         if tabled is not None:
             for suffix in tabled.formats:
                 files += tables.save([result], tabled.directory / f"{name}{suffix}")
