@@ -185,6 +185,10 @@ def too_few(found: Ratio, tolerance: float, share: float) -> str:
     needed = more(found, tolerance, share)
     if needed is None:
         return "how many would tell is not known"
+    if needed.more == 0:
+        return (
+            f"the interval reaches the limit of {100 * tolerance:.3g} %, and more may not part them"
+        )
     return f"to tell: {needed.says}"
 
 
