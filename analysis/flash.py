@@ -30,6 +30,7 @@ TPM = ("tpm", 1 / 60)
 CPU = ("cpu_user", "cpu_system", "cpu_iowait", "cpu_idle")  # shares of one
 MEMORY = ("memory", "memory_bytes")
 METRICS = ("transaction_rate", "iops", "read_iops", "write_iops", "latency_mean")
+MOST_ROWS = 40  # of the figure of CPU time
 WHOLE = 0.02  # how far the four shares may be from one
 
 
@@ -106,18 +107,21 @@ class Cpu:
         """Stacked bars."""
         from fsmatrix.analysis import drawing
 
+        shown = self.shares[:MOST_ROWS]
+        left_out = len(self.shares) - len(shown)
+        rest = [f"{left_out} more combinations are in the table."] * (left_out > 0)
         figure, axes = drawing.frame(
-            1, 1, title="CPU time", notes=["Medians over attachments."],
-            width=6.5, height=0.9 + 0.3 * len(self.shares),
+            1, 1, title="CPU time", notes=["Medians over attachments.", *rest],
+            width=6.5, height=0.9 + 0.3 * len(shown),
         )  # fmt: skip
         ax = axes[0][0]
-        left = [0.0] * len(self.shares)
+        left = [0.0] * len(shown)
         for i, name in enumerate(CPU):
-            wide = [s.parts[name].median for s in self.shares]
+            wide = [s.parts[name].median for s in shown]
             ax.barh(range(len(wide)), wide, left=left, color=drawing.colour(i), height=0.7,
                     label=name.removeprefix("cpu_"))  # fmt: skip
             left = [a + b for a, b in zip(left, wide, strict=True)]
-        ax.set_yticks(range(len(left)), [described(s.key) or "all" for s in self.shares])
+        ax.set_yticks(range(len(left)), [described(s.key) or "all" for s in shown])
         ax.set_xlabel("share of CPU time", fontsize=8)
         ax.invert_yaxis()
         drawing.legend(figure, axes)
