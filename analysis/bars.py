@@ -164,6 +164,7 @@ class Bars:
         for p, count in enumerate(processes):
             label = level_text("processes", count) if count != "" else "all"
             ax.bar([0], [0], width=0, color=drawing.colour(p), label=label)
+        shown: list[tuple[Bar, float, str]] = []
         for bar in self.bars:
             levels = bar.levels
             if self._row(bar) != row or levels["pattern"] != pattern:
@@ -172,30 +173,43 @@ class Bars:
                 continue
             p = processes.index(levels["processes"])
             x = chunks.index(levels["chunk"]) + (p - (len(processes) - 1) / 2) * wide
-            self._bar(ax, bar, x, wide, drawing.colour(p))
+            shown.append((bar, x, drawing.colour(p)))
+        self._drawn(ax, [one for one in shown if not one[0].absent], wide)
+        for bar, x, shade in shown:
+            if bar.absent:
+                ax.annotate(bar.absent, (x, 0), (0, 2), textcoords="offset points", rotation=90,
+                            ha="center", va="bottom", fontsize=6, color=shade)  # fmt: skip
         ax.set_xticks(
             range(len(chunks)), [level_text("chunk", c) if c != "" else "" for c in chunks]
         )
         ax.set_xlim(-0.55, len(chunks) - 0.45)
 
-    def _bar(self, ax: Axes, bar: Bar, x: float, wide: float, shade: str) -> None:
+    def _drawn(self, ax: Axes, shown: Sequence[tuple[Bar, float, str]], wide: float) -> None:
+        """All bars of a panel in two calls: one call a bar takes most of the time."""
+        from matplotlib.colors import to_rgba
+
         from fsmatrix.analysis import drawing
 
-        scale = self.unit.divisor
-        if bar.absent:
-            ax.annotate(bar.absent, (x, 0), (0, 2), textcoords="offset points", rotation=90,
-                        ha="center", va="bottom", fontsize=6, color=shade)  # fmt: skip
+        if not shown:
             return
-        ax.bar([x], [bar.median / scale], width=wide * 0.92, color=shade, edgecolor="white",
-               linewidth=0, hatch="///" if bar.finding in ("warning", "invalid") else "",
-               alpha=0.55 if bar.kind in MARK_TEXT else 1.0)  # fmt: skip
-        reach = drawing.whiskers(bar.median / scale, bar.low / scale, bar.high / scale)
-        ax.errorbar([x], [bar.median / scale], yerr=reach, color=INK, linewidth=0.9,
-                    capsize=1.8)  # fmt: skip
-        text = units.text(bar.median, self.unit) + MARKS.get(bar.kind, "")
-        shown = ax.annotate(text, (x, bar.high / scale), (0, 2.5), textcoords="offset points",
-                            rotation=90, ha="center", va="bottom", fontsize=6)  # fmt: skip
-        shown.set_in_layout(False)  # there is room for it in the panel; layout is half the time
+        scale, xs = self.unit.divisor, [x for _, x, _ in shown]
+        heights = [bar.median / scale for bar, *_ in shown]
+        reach = [
+            drawing.whiskers(bar.median / scale, bar.low / scale, bar.high / scale)
+            for bar, *_ in shown
+        ]
+        ax.bar(
+            xs, heights, width=wide * 0.92, edgecolor="white", linewidth=0,
+            color=[to_rgba(c, 0.55 if bar.kind in MARK_TEXT else 1.0) for bar, _, c in shown],
+            hatch=["///" if bar.finding in ("warning", "invalid") else "" for bar, *_ in shown],
+        )  # fmt: skip
+        ax.errorbar(xs, heights, yerr=[[one[side][0] for one in reach] for side in (0, 1)],
+                    color=INK, linewidth=0, elinewidth=0.9, capsize=1.8)  # fmt: skip
+        for bar, x, _ in shown:
+            text = units.text(bar.median, self.unit) + MARKS.get(bar.kind, "")
+            label = ax.annotate(text, (x, bar.high / scale), (0, 2.5), textcoords="offset points",
+                                rotation=90, ha="center", va="bottom", fontsize=6)  # fmt: skip
+            label.set_in_layout(False)  # there is room for it in the panel; layout takes long
 
 
 def bars(

@@ -81,7 +81,7 @@ def _state(of: Table, where: Where) -> State:
     return State(
         runs=values.size,
         cv=100 * float(values.std(ddof=1) / values.mean()) if values.size > 1 else math.nan,
-        drift=variability.drift(levels).p,
+        drift=variability.trend(levels)[1],
         modes=dip.p_of_one_mode(levels),
         inside=variability.trend_inside(parts),
     )

@@ -158,13 +158,20 @@ def components(parts: list[Floats]) -> tuple[float, float, float, float]:
 
 
 def drift(levels: Floats) -> Drift:
-    """Kendall's test of a trend over the order (Mann and Kendall); exact for few values."""
+    """Kendall's test of a trend over the order, and the slope of Theil and Sen."""
+    tau, p = trend(levels)
+    if math.isnan(p):
+        return Drift(tau, p, math.nan)
+    slope = float(stats.theilslopes(levels, np.arange(levels.size)).slope)
+    return Drift(tau, p, math.expm1(slope))
+
+
+def trend(levels: Floats) -> tuple[float, float]:
+    """(Kendall's tau, p) of a trend over the order (Mann and Kendall); exact for few values."""
     if levels.size < FEWEST_SERIES or np.ptp(levels) ** 2 < ROUNDING:
-        return Drift(math.nan, math.nan, math.nan)
-    order = np.arange(levels.size)
-    found = stats.kendalltau(order, levels)
-    slope = float(stats.theilslopes(levels, order).slope)
-    return Drift(float(found.statistic), float(found.pvalue), math.expm1(slope))
+        return math.nan, math.nan
+    found = stats.kendalltau(np.arange(levels.size), levels)
+    return float(found.statistic), float(found.pvalue)
 
 
 def dependence(levels: Floats) -> tuple[float, float]:
