@@ -95,10 +95,15 @@ def emulated(ds: xr.Dataset, data: Rows, columns: Mapping[str, Array]) -> dict[s
     found: dict[str, set[str]] = {}
     for number, environment in enumerate(environments(ds)):
         realised = environment.get("realised")
-        mine = {str(name) for name in targets[index == number].tolist()}
-        for factor, how in realised.items() if isinstance(realised, Mapping) else ():
-            if how == "emulated" and factor in columns:
-                found.setdefault(str(factor), set()).update(mine)
+        made_up = [
+            str(factor)
+            for factor, how in (realised.items() if isinstance(realised, Mapping) else ())
+            if how == "emulated" and factor in columns
+        ]
+        if made_up:  # the targets of a million rows are worth a look only then
+            mine = {str(name) for name in targets[index == number].tolist()}
+            for factor in made_up:
+                found.setdefault(factor, set()).update(mine)
     return {
         factor: " (emulated)" if names >= _having(columns, factor) else _of_targets(names)
         for factor, names in found.items()
