@@ -40,6 +40,13 @@ Wheres = Annotated[
     list[str] | None,
     typer.Option("--where", help="Only runs of this level: pattern=seq-read (repeatable)."),
 ]
+Tolerance = Annotated[
+    str, typer.Option("--tolerance", help="A difference that does not matter: 5% or 0.05.")
+]
+Alpha = Annotated[float, typer.Option("--alpha", help="Chance of a false claim over all cells.")]
+CorrectionName = Annotated[
+    str, typer.Option("--correction", help="Of p: holm, benjamini-hochberg or none.")
+]
 Out = Annotated[
     Path | None,
     typer.Option(

@@ -40,15 +40,9 @@ def compare(
     ] = None,
     metric: analyse.MetricName = "bandwidth",
     unit: analyse.UnitName = None,
-    tolerance: Annotated[
-        str, typer.Option("--tolerance", help="A difference that does not matter: 5% or 0.05.")
-    ] = "5%",
-    alpha: Annotated[
-        float, typer.Option("--alpha", help="Chance of a false claim over all cells.")
-    ] = 0.05,
-    correction: Annotated[
-        str, typer.Option("--correction", help="Of p: holm, benjamini-hochberg or none.")
-    ] = "holm",
+    tolerance: analyse.Tolerance = "5%",
+    alpha: analyse.Alpha = 0.05,
+    correction: analyse.CorrectionName = "holm",
     where: analyse.Wheres = None,
     ignore: Annotated[
         list[str] | None,

@@ -20,15 +20,9 @@ def history(
         bool, typer.Option("--as-given", help="In the order of FILES, not of their start times.")
     ] = False,
     unit: analyse.UnitName = None,
-    tolerance: Annotated[
-        str, typer.Option("--tolerance", help="A difference that does not matter: 5% or 0.05.")
-    ] = "5%",
-    alpha: Annotated[
-        float, typer.Option("--alpha", help="Chance of a false claim over all cells.")
-    ] = 0.05,
-    correction: Annotated[
-        str, typer.Option("--correction", help="Of p: holm, benjamini-hochberg or none.")
-    ] = "holm",
+    tolerance: analyse.Tolerance = "5%",
+    alpha: analyse.Alpha = 0.05,
+    correction: analyse.CorrectionName = "holm",
     where: analyse.Wheres = None,
     fail_if: acceptance.FailIf = None,
     allow: acceptance.Allow = None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from fsmatrix.suite.cli import main as cli
 from tests.analysis import campaigns
+from tests.analysis.commands import call
 
 COMMANDS = ("compare", "bars", "scalability", "models", "correlation", "bottleneck",
             "variability", "repetitions")  # fmt: skip
@@ -27,15 +26,6 @@ def test_a_campaign_without_runs_is_a_message(
         assert call(monkeypatch, command, empty) == 2
         assert "no runs in this campaign" in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "report.html").exists()
-
-
-def call(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
-    """Status of a command in this process."""
-    monkeypatch.setattr(sys, "argv", ["fsmatrix", *map(str, words)])
-    monkeypatch.setenv("COLUMNS", "60")
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    return int(ended.value.code or 0)
 
 
 @pytest.fixture(scope="module")

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-from fsmatrix.suite.cli import main as cli
 from tests.analysis import campaigns
+from tests.analysis.commands import call
 
 COMMANDS = ("effects", "curves", "predict", "traffic", "cpu", "speedup", "adapters")
-
-
-def call(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
-    """Status of a command in this process."""
-    monkeypatch.setattr(sys, "argv", ["fsmatrix", *map(str, words)])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    return int(ended.value.code or 0)
 
 
 @pytest.fixture(scope="module")
