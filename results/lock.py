@@ -1,6 +1,7 @@
 """One writer per shard of a store: lock files that a crash does not leave standing.
 
-locks/shard-<k>-of-<n>.json says who holds it.  Whether the holder lives is told by boot id,
+locks/shard-<k>-of-<n>.json, or shard-<k>-of-<n>-blocks-<a>-<b>.json for a part of its
+blocks, says who holds it.  Whether the holder lives is told by boot id,
 pid and the process's start time; of another machine only by its job.  Lock files appear
 whole (a hard link), which also holds on NFS.
 """
@@ -21,7 +22,7 @@ from types import TracebackType
 from fsmatrix.results.schema import ResultError
 
 FOLDER = "locks"
-NAME = re.compile(r"shard-(\d+)-of-(\d+)\.json")
+NAME = re.compile(r"shard-(\d+)-of-(\d+)(?:-blocks-(\d+)-(\d+))?\.json")
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 TRIES = 5
 
@@ -76,6 +77,7 @@ class Holder:
 class ShardLock:
     """Context manager: the right to write shard `k` of `n` (1 <= k <= n) to a store.
 
+    `blocks`: only these of its blocks; others of the same shard may be written by others.
     `job` is the scheduler's id of this job, `job_dead` tells whether a job is known to have
     ended.  LockedError if another process writes this shard, or divides the store otherwise.
     """
@@ -87,12 +89,14 @@ class ShardLock:
         n: int = 1,
         job: str = "",
         job_dead: Callable[[str], bool] = lambda job: False,  # noqa: ARG005
+        blocks: range | None = None,
     ) -> None:
         if not 1 <= k <= n:
             raise ValueError(f"shard {k}/{n}: k must lie between 1 and n")
         self.directory = Path(directory)
         self.folder = self.directory / FOLDER
-        self.path = self.folder / f"shard-{k}-of-{n}.json"
+        part = "" if blocks is None else f"-blocks-{blocks.start}-{blocks.stop - 1}"
+        self.path = self.folder / f"shard-{k}-of-{n}{part}.json"
         self._k, self._n, self._job, self._job_dead = k, n, job, job_dead
         self._mine: Holder | None = None
 
@@ -118,7 +122,7 @@ class ShardLock:
             raise ResultError(self.folder, f"cannot lock: {error.strerror}") from error
         self._mine = me
         try:
-            self._refuse_other_division(me)
+            self._refuse_overlaps(me)
         except LockedError:
             self.release()
             raise
@@ -136,12 +140,22 @@ class ShardLock:
             self._clear(self.path, me)
         raise LockedError(self.directory, f"the lock {self.path} changes hands all the time")
 
-    def _refuse_other_division(self, me: Holder) -> None:
-        """Another number of shards must not be live."""
+    def _refuse_overlaps(self, me: Holder) -> None:
+        """Another number of shards, or a part of this one with a block in common, must not live."""
         for path in sorted(self.folder.iterdir()):
             match = NAME.fullmatch(path.name)
-            if match and int(match[2]) != self._n:
+            if match is None or path == self.path:
+                continue
+            same = (int(match[1]), int(match[2])) == (self._k, self._n)
+            if int(match[2]) != self._n or (same and self._shares_blocks(match)):
                 self._clear(path, me)
+
+    def _shares_blocks(self, other: re.Match[str]) -> bool:
+        mine = NAME.fullmatch(self.path.name)
+        assert mine is not None
+        if mine[3] is None or other[3] is None:
+            return True  # one of them is the whole shard
+        return int(mine[3]) <= int(other[4]) and int(other[3]) <= int(mine[4])
 
     def _clear(self, path: Path, me: Holder) -> None:
         """Remove a stale lock file; LockedError if its holder lives or may live."""

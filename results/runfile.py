@@ -66,6 +66,12 @@ def read_status(path: Path) -> str:
         return str(file.attrs["status"])
 
 
+def read_duration(path: Path) -> float | None:
+    """Seconds of wall time of a run that is ok, else None.  ResultError as `read_run`."""
+    with hdf.reading(Path(path), RUN_FORMAT) as file:
+        return float(file.attrs["duration"]) if file.attrs["status"] == "ok" else None
+
+
 def replace_findings(path: Path, findings: Sequence[Finding]) -> None:
     """Replace the findings of a run file as a whole; readers see the old file or the new."""
     write_run(path, replace(read_run(path), findings=tuple(findings)))

@@ -8,24 +8,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from fsmatrix.results.case import DEFAULT_DEVICE_STATE
 from fsmatrix.results.units import Duration, PositiveDuration, PositiveSize
 from fsmatrix.suite.problems import CampaignError, Problem
+from fsmatrix.suite.section import Count, Name, Section
+from fsmatrix.suite.slurm_section import SlurmSection
 
-__all__ = ["Campaign", "CampaignError", "Problem"]
+__all__ = ["Campaign", "CampaignError", "Problem", "Section"]
 
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=48)]
 CampaignName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=64)]
-Count = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**53)]  # exact in JSON
 CacheState = Literal["cold", "warm", "bypass"]
 
@@ -46,12 +39,6 @@ def _scalar(value: Any) -> Any:
 
 Level = Annotated[Any, BeforeValidator(_level)]
 Scalar = Annotated[Any, BeforeValidator(_scalar)]
-
-
-class Section(BaseModel):
-    """Base of all parts of the schema: unknown keys are refused, nothing changes later."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class GeometrySection(Section):
@@ -203,6 +190,9 @@ class Defaults(Section):
     )
     repetitions: Annotated[int, Field(strict=True, ge=1, le=10_000)] = Field(
         default=6, description="runs of every case"
+    )
+    slurm: SlurmSection = Field(
+        default=SlurmSection(), description="what `fsmatrix submit` asks of Slurm"
     )
 
 

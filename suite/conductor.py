@@ -99,7 +99,7 @@ class Conductor:
             self.summary.stopped = str(reason)
             self.tell(Event("stopped", str(reason)))
         except Interrupted:
-            self.summary.interrupted = True
+            self.summary.interrupted, self.summary.signal = True, self.stop.signal
             self.tell(Event("stopped", "stopped on request; --resume goes on from here"))
         finally:
             for backend, room in self._used.values():

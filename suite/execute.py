@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 import select
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -40,11 +40,13 @@ class Options:
 
     resume: bool = False
     retry_failed: bool = False
+    job_dead: Callable[[str], bool] = lambda _job: False  # whether the scheduler knows it ended
 
 
 def open_store(plan: Plan, out: Path, resume: bool) -> Store:
     """The store of a plan: new, or with `resume` the one that holds the same campaign."""
-    store = Store.create(out, exist_ok=resume or plan.request.shard != (1, 1))
+    part = plan.request.shard != (1, 1) or plan.request.blocks is not None
+    store = Store.create(out, exist_ok=resume or part)
     stored = store.directory / CAMPAIGN
     if stored.exists():
         before = _stored(out)
@@ -55,7 +57,7 @@ def open_store(plan: Plan, out: Path, resume: bool) -> Store:
                 f"holds another campaign ({before['campaign']}, seed {before['seed']}); resume "
                 "it with the same campaign and settings, or choose another directory",
             )
-    if (plan.request.only == () and plan.request.shard == (1, 1)) or not stored.exists():
+    if plan.request.is_whole or not stored.exists():
         write_whole(stored, json.dumps(plan.to_json()).encode())
     return store
 
@@ -77,7 +79,7 @@ def stored_seed(out: Path) -> int | None:
     return int(_stored(out)["seed"]) if (out / CAMPAIGN).exists() else None
 
 
-def stored_plan(out: Path, request: Request) -> Plan:
+def stored_plan(out: Path, request: Request, here: bool = True) -> Plan:
     """The plan that a directory holds, made again from its own text and settings."""
     data = _stored(out)
     again = Request(
@@ -85,8 +87,9 @@ def stored_plan(out: Path, request: Request) -> Plan:
         only=request.only,
         shard=request.shard,
         seed=data["seed"],
+        blocks=request.blocks,
     )
-    return build_plan(Source(data["source"]["text"], data["source"]["file"]), again)
+    return build_plan(Source(data["source"]["text"], data["source"]["file"]), again, here=here)
 
 
 def execute(plan: Plan, out: Path, options: Options, tell: Listener) -> Summary:
@@ -100,7 +103,9 @@ def execute(plan: Plan, out: Path, options: Options, tell: Listener) -> Summary:
     launcher = choose_launcher(plan)
     store = open_store(plan, out, options.resume)
     k, n = plan.request.shard
-    with ShardLock(store.directory, k, n, os.environ.get("SLURM_JOB_ID", "")), StopFlag() as stop:
+    job = os.environ.get("SLURM_JOB_ID", "")
+    lock = ShardLock(store.directory, k, n, job, options.job_dead, plan.request.blocks)
+    with lock, StopFlag() as stop:
         conductor = Conductor(
             store,
             settings_of(plan, store.directory),

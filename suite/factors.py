@@ -10,10 +10,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from fsmatrix.results.case import canonical_json
-from fsmatrix.suite.campaign import CacheState, Count
+from fsmatrix.suite.campaign import CacheState
 from fsmatrix.suite.campaign_check import describe
 from fsmatrix.suite.members import GEOMETRY, EntryMember, Members
 from fsmatrix.suite.problems import Problem, did_you_mean
+from fsmatrix.suite.section import Count
 from fsmatrix.suite.settings import Settings
 from fsmatrix.suite.yamlio import KeyPath
 

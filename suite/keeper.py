@@ -24,6 +24,7 @@ class Summary:
     failures: list[tuple[str, str]] = field(default_factory=list)  # run id, reason
     skipped: int = 0  # stored before
     interrupted: bool = False
+    signal: int = 0  # the signal that asked to stop
     stopped: str = ""  # why it ended before its end
 
 

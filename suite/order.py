@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fsmatrix.results.case import Geometry, canonical_json, digest
@@ -81,50 +81,69 @@ def groups(cases: Iterable[Planned]) -> Groups:
     return dict(sorted(found.items(), key=lambda item: item[0].id))
 
 
-def plots(plan: Groups, repetitions: int, block: int, seed: int) -> Iterator[Plot]:
-    """All plots in order: ceil(repetitions / block) blocks, in each every plot once.
+def blocks(repetitions: int, block: int) -> range:
+    """The numbers of a campaign's blocks: ceil(repetitions / block), from 0."""
+    return range(math.ceil(repetitions / block))
+
+
+def plots(
+    plan: Groups, repetitions: int, block: int, seed: int, only: range | None = None
+) -> Iterator[Plot]:
+    """All plots in order: in each block (or each of `only`) every plot once.
 
     The plots of a block are in random order.  Inside a plot the repetitions follow each
     other, each a pass over the plot's cases in a fresh random order.
     """
-    for number in range(math.ceil(repetitions / block)):
+    numbers = blocks(repetitions, block)
+    for number in numbers if only is None else only:
         inside = range(number * block, min(repetitions, (number + 1) * block))
         for key in sorted(plan, key=lambda key: _draw(seed, number, key.id)):
             cases = {planned.case.case_id: planned for planned in plan[key]}
             runs = tuple(
                 (cases[case_id], repetition)
                 for repetition in inside
-                for case_id in _shuffled(cases, seed, number, key.id, repetition)
+                for case_id in shuffled(cases, seed, number, key.id, repetition)
             )
             yield Plot(number, f"b{number:03d}-{key.target}-{key.id}", key, runs)
 
 
-def shard(plan: Groups, k: int, n: int) -> Groups:
+def divisions(
+    plan: Groups, system: Callable[[str], str] = lambda _target: ""
+) -> list[tuple[str, int]]:
+    """What shards are made of: (storage system, client-node count), sorted."""
+    return sorted({(system(key.target), key.nodes) for key in plan})
+
+
+def shard(
+    plan: Groups, k: int, n: int, system: Callable[[str], str] = lambda _target: ""
+) -> Groups:
     """The part of shard k of n (1 <= k <= n).
 
-    A shard holds one client-node count.  Shards are given to the node counts in proportion to
-    their numbers of cases, at least one each (ValueError if n is smaller than the number of
-    node counts).  The shards of a node count take whole plots, the largest first, each to the
-    shard with the fewest cases; where there are more shards than plots, the largest plots are
-    divided by cases.  A case belongs wholly to one shard; a shard may be empty.  Shard 1 of 1
-    is the whole plan, whatever its client-node counts.
+    A shard holds one client-node count on one storage system (`system` of a target).  Shards
+    are given to these divisions in proportion to their numbers of cases, at least one each
+    (ValueError if n is smaller than the number of divisions).  The shards of a division take
+    whole plots, the largest first, each to the shard with the fewest cases; where there are
+    more shards than plots, the largest plots are divided by cases.  A case belongs wholly to
+    one shard; a shard may be empty.  Shard 1 of 1 is the whole plan.
     """
     if not 1 <= k <= n:
         raise ValueError(f"shard {k}/{n}: k must be from 1 to n")
     if n == 1:
         return plan
-    counts = sorted({key.nodes for key in plan})
-    weights = [sum(len(plan[key]) for key in plan if key.nodes == count) for count in counts]
-    if n < len(counts):
+    parts: dict[tuple[str, int], Groups] = {each: {} for each in divisions(plan, system)}
+    for key, cases in plan.items():
+        parts[system(key.target), key.nodes][key] = cases
+    if n < len(parts):
+        listed = ", ".join(f"{nodes} on {name}" if name else str(nodes) for name, nodes in parts)
         raise ValueError(
-            f"{n} shards for {len(counts)} client-node counts ({', '.join(map(str, counts))}): "
+            f"{n} shards for {len(parts)} client-node counts of storage systems ({listed}): "
             "a shard has one of them, so there must be at least as many shards"
         )
+    weights = [sum(map(len, part.values())) for part in parts.values()]
     start = 0
-    for count, share in zip(counts, _shares(weights, n), strict=True):
+    for part, share in zip(parts.values(), _shares(weights, n), strict=True):
         if start < k <= start + share:
-            here = {key: cases for key, cases in plan.items() if key.nodes == count}
-            return _part(here, k - start - 1, share)
+            return _part(part, k - start - 1, share)
         start += share
     return {}
 
@@ -158,7 +177,8 @@ def _shares(weights: Sequence[int], n: int) -> list[int]:
     return shares
 
 
-def _shuffled(ids: Iterable[str], *place: object) -> list[str]:
+def shuffled(ids: Iterable[str], *place: object) -> list[str]:
+    """In a random order that depends on nothing but the arguments."""
     return sorted(ids, key=lambda case_id: _draw(*place, case_id))
 
 

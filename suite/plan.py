@@ -30,6 +30,7 @@ CONTINUED = {
     "limits",
     "repetitions",
     "engines",
+    "slurm",
 }  # may differ when a campaign is resumed
 
 
@@ -41,6 +42,12 @@ class Request:
     only: tuple[str, ...] = ()
     shard: tuple[int, int] = (1, 1)  # k of n
     seed: int | None = None  # wins over the campaign's; a resumed campaign gives the stored one
+    blocks: range | None = None  # only these blocks
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this is the campaign and not a part of it."""
+        return self.only == () and self.shard == (1, 1) and self.blocks is None
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,17 @@ class Plan:
     def plots(self) -> Iterator[order.Plot]:
         """The whole plots in the order of execution."""
         campaign = self.settings.campaign
-        return order.plots(self.groups, campaign.repetitions, campaign.order.block, self.order_seed)
+        return order.plots(
+            self.groups,
+            campaign.repetitions,
+            campaign.order.block,
+            self.order_seed,
+            self.request.blocks,
+        )
+
+    def system(self, target: str) -> str:
+        """The storage system behind a target; "" where the campaign names none: one for all."""
+        return self.settings.campaign.targets[target].system or ""
 
     def draw(self, block: int) -> str:
         """What the random choices of a block are made of, such as the hosts of its levels."""
@@ -146,10 +163,10 @@ def build_plan(
     )
     judged = matrix(settings, active, _of(active, cases.planned), lookup, here)
     chosen = _chosen(settings, active, judged)
-    grouped = _shard(order.groups(only(chosen, request.only)), request.shard)
-    seed = _seed(settings, request)
     campaign = settings.campaign
-    cost = estimate(grouped, campaign.repetitions, campaign.order.block)
+    grouped = _shard(settings, order.groups(only(chosen, request.only)), request.shard)
+    seed = _seed(settings, request)
+    cost = estimate(grouped, _repetitions(settings, request), campaign.order.block)
     problems = list(exceeded(settings, cost, _room(active) if here else {}))
     if problems:
         raise CampaignError(problems)
@@ -211,11 +228,25 @@ def _chosen(settings: Settings, active: Members, judged: Matrix) -> tuple[Planne
     return judged.possible
 
 
-def _shard(plan: order.Groups, part: tuple[int, int]) -> order.Groups:
+def _shard(settings: Settings, plan: order.Groups, part: tuple[int, int]) -> order.Groups:
+    targets = settings.campaign.targets
     try:
-        return order.shard(plan, *part)
+        return order.shard(plan, *part, lambda name: targets[name].system or "")
     except ValueError as error:
         raise refuse(Origin(f"--shard {part[0]}/{part[1]}"), "", str(error)) from error
+
+
+def _repetitions(settings: Settings, request: Request) -> int:
+    """Repetitions in the blocks that were asked for."""
+    repetitions, block = settings.campaign.repetitions, settings.campaign.order.block
+    asked = request.blocks
+    if asked is None:
+        return repetitions
+    there = order.blocks(repetitions, block)
+    if asked.stop > there.stop:
+        text = f"--blocks {asked.start}-{asked.stop - 1}"
+        raise refuse(Origin(text), "", f"the campaign has the blocks 0 to {there.stop - 1}")
+    return min(repetitions, asked.stop * block) - asked.start * block
 
 
 def _seed(settings: Settings, request: Request) -> int:
@@ -223,7 +254,8 @@ def _seed(settings: Settings, request: Request) -> int:
         return request.seed
     if settings.campaign.seed is not None:
         return settings.campaign.seed
-    if request.shard != (1, 1):  # all shards must come to the same one by themselves
+    if request.shard != (1, 1) or request.blocks is not None:
+        # all parts must come to the same one by themselves
         return int(digest(settings.campaign.model_dump(mode="json", exclude=CONTINUED)), 16) >> 11
     return secrets.randbelow(2**53)
 

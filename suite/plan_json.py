@@ -32,6 +32,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
             "sets": list(plan.request.sets),
             "only": list(plan.request.only),
             "shard": list(plan.request.shard),
+            "blocks": None if plan.request.blocks is None else list(plan.request.blocks),
         },
         "repetitions": campaign.repetitions,
         "block": campaign.order.block,

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from fsmatrix.backends.system.mounts import mounted_at
 from fsmatrix.results.units import PositiveSize
-from fsmatrix.suite.campaign import Count, Defaults, Section
+from fsmatrix.suite.campaign import Defaults
 from fsmatrix.suite.campaign_check import validate
 from fsmatrix.suite.problems import CampaignError, Origin, refuse
+from fsmatrix.suite.section import Count, Section
 from fsmatrix.suite.yamlio import Tree, load
 
 SITE_FILE = Path("/etc/fsmatrix/site.yaml")
@@ -97,15 +98,6 @@ class QuietHours(Section):
     )
 
 
-class SlurmSection(Section):
-    """Settings of sbatch; keys beyond these become --key=value."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-    partition: str | None = Field(default=None, description="--partition")
-    account: str | None = Field(default=None, description="--account")
-    qos: str | None = Field(default=None, description="--qos")
-
-
 class Site(Section):
     """Schema of the site file."""
 
@@ -124,7 +116,6 @@ class Site(Section):
     quiet_hours: tuple[QuietHours, ...] = Field(
         default=(), description="times in which nothing runs"
     )
-    slurm: SlurmSection = Field(default=SlurmSection(), description="settings of sbatch")
 
 
 class User(Section):

@@ -31,6 +31,9 @@ Only = Annotated[
     typer.Option("--only", help="Only these cases: target=xfs,chunk=4KiB (repeatable)."),
 ]
 Shard = Annotated[str, typer.Option("--shard", help="Part k of N, as k/N.")]
+Blocks = Annotated[
+    str | None, typer.Option("--blocks", help="Only these blocks, as a or a-b, from 0.")
+]
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the order and of the data.")]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 Results = Annotated[Path, typer.Argument(help="A results directory or a campaign.h5.")]
@@ -54,11 +57,22 @@ def request(
     only: list[str] | None,
     shard: str,
     seed: int | None,
+    blocks: str | None = None,
 ) -> Request:
     """The request that the options make."""
     from fsmatrix.suite.plan import Request
 
-    return Request(tuple(sets or ()), tuple(only or ()), _shard(shard), seed)
+    return Request(tuple(sets or ()), tuple(only or ()), _shard(shard), seed, _blocks(blocks))
+
+
+def _blocks(text: str | None) -> range | None:
+    if text is None:
+        return None
+    first, dash, last = text.partition("-")
+    last = last if dash else first
+    if first.isdecimal() and last.isdecimal() and int(first) <= int(last) < 10**6:
+        return range(int(first), int(last) + 1)
+    raise refuse(Origin(f"--blocks {text}"), "", "must be a or a-b with a <= b, for example 0-2")
 
 
 def _shard(text: str) -> tuple[int, int]:

@@ -23,6 +23,7 @@ from fsmatrix.suite.cli import (
     run,
     show,
     studies,
+    submit,
     testbed,
 )
 
@@ -40,6 +41,9 @@ app.command("check")(check.check)
 app.command("jobs")(jobs.jobs)
 app.command("plan")(plan.plan)
 app.command("run")(run.run)
+app.command("submit")(submit.submit)
+app.command("status")(submit.status)
+app.command("cancel")(submit.cancel)
 app.command("show")(show.show)
 app.command("collect")(collect.collect)
 app.command("import")(import_.import_)
@@ -92,13 +96,17 @@ def main() -> None:
     """Run the command; bad input is a message and status 2, never a traceback."""
     from fsmatrix.backends.errors import BackendError
     from fsmatrix.results.schema import ResultError
+    from fsmatrix.slurm.scheduler import SchedulerError
     from fsmatrix.suite.engines.base import EngineError
     from fsmatrix.suite.launchers.base import LauncherError
     from fsmatrix.suite.problems import CampaignError
 
+    refused = (
+        CampaignError, ResultError, LauncherError, BackendError, EngineError, SchedulerError
+    )  # fmt: skip
     try:
         app()
-    except (CampaignError, ResultError, LauncherError, BackendError, EngineError) as error:
+    except refused as error:
         _say(str(error))
         sys.exit(BAD_INPUT)
     except BrokenPipeError:

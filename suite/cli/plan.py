@@ -20,6 +20,7 @@ def plan(
     sets: common.Sets = None,
     only: common.Only = None,
     shard: common.Shard = "1/1",
+    blocks: common.Blocks = None,
     seed: common.Seed = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Every setting and where it came from.")
@@ -39,7 +40,7 @@ def plan(
     """
     from fsmatrix.suite.plan import build_plan
 
-    made = build_plan(campaign, common.request(sets, only, shard, seed), here=not elsewhere)
+    made = build_plan(campaign, common.request(sets, only, shard, seed, blocks), here=not elsewhere)
     if as_json:
         print_json(made.to_json())
         return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,6 +37,13 @@ def run(
     sets: common.Sets = None,
     only: common.Only = None,
     shard: common.Shard = "1/1",
+    blocks: common.Blocks = None,
+    requeue: Annotated[
+        bool,
+        typer.Option(
+            "--requeue", help="In a Slurm job that is warned of its limit: queue it again."
+        ),
+    ] = False,
     seed: common.Seed = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Few lines, for batch logs.")] = False,
     as_json: Annotated[
@@ -52,12 +61,14 @@ def run(
 ) -> None:
     """Run a campaign.  Status: 0 all runs ok, 1 some failed, 2 bad input, 130 interrupted.
 
+    SIGUSR1 (sbatch --signal=B:USR1@120) lets the current run end and leaves the rest to --resume.
+
     Example: fsmatrix run quickstart -o out;  fsmatrix run -o out --resume
     """
     from fsmatrix.suite.execute import Options, execute, stored_plan, stored_seed
     from fsmatrix.suite.plan import build_plan
 
-    asked = common.request(sets, only, shard, seed)
+    asked = common.request(sets, only, shard, seed, blocks)
     made: Plan
     if campaign is None:
         if out is None or not resume:
@@ -69,7 +80,7 @@ def run(
         place = out or Path(f"{Path(campaign).stem}-out")
         stored = stored_seed(place) if resume else None
         if stored is not None and seed is None:
-            asked = common.request(sets, only, shard, stored)
+            asked = common.request(sets, only, shard, stored, blocks)
         made = build_plan(campaign, asked)
         out = place
     if dry_run:
@@ -80,13 +91,32 @@ def run(
     for warning in made.warnings if mode != "json" else ():
         console.print(f"note: {warning}", highlight=False, markup=False)
     with listener(mode, made.estimate.runs, console) as tell:
-        summary = execute(made, out, Options(resume, retry_failed), tell)
-    written = _finish(
-        out, made.request.shard, report and not (summary.interrupted or summary.stopped)
-    )
+        summary = execute(made, out, Options(resume, retry_failed, _job_dead), tell)
+    whole = made.request.shard == (1, 1) and made.request.blocks is None
+    written = _finish(out, whole and report and not (summary.interrupted or summary.stopped))
     if mode != "json":
         _tell(console, summary, written, out)
+    if requeue and summary.signal == signal.SIGUSR1:
+        _requeue(console, summary)
     raise typer.Exit(_status(summary))
+
+
+def _job_dead(job: str) -> bool:
+    """Whether Slurm knows that a job has ended; asked only where its lock stands in the way."""
+    from fsmatrix.slurm.slurm import Slurm
+
+    return Slurm().ended(job)
+
+
+def _requeue(console: Console, summary: Summary) -> None:
+    """Queue this job again if it got on at all: one that never does must not go on for ever."""
+    from fsmatrix.slurm.slurm import Slurm
+
+    if summary.ok or summary.failures:
+        Slurm().requeue(os.environ.get("SLURM_JOB_ID", ""))
+        console.print("queued again: the next start goes on from here")
+    else:
+        console.print("not queued again: no run ended within the limit of the job")
 
 
 def _rehearse(plan: Plan, as_json: bool) -> None:
@@ -112,9 +142,9 @@ def _status(summary: Summary) -> int:
     return SOME_FAILED if summary.failures or summary.stopped else 0
 
 
-def _finish(out: Path, shard: tuple[int, int], wanted: bool) -> Path | None:
-    """Merge and report; only the whole campaign has a report of its own."""
-    if not wanted or shard != (1, 1):
+def _finish(out: Path, wanted: bool) -> Path | None:
+    """Merge and report, where it is wanted: a part of a campaign has no report of its own."""
+    if not wanted:
         return None
     from fsmatrix.analysis.report import write_report
     from fsmatrix.results.store import Store

@@ -115,7 +115,7 @@ def test_leaving_cases_out_does_not_change_the_order_of_the_rest() -> None:
 
 def test_orders_are_spread_evenly() -> None:
     ids = [str(i) for i in range(3)]
-    drawn = Counter(tuple(order._shuffled(ids, 1, block)) for block in range(6000))
+    drawn = Counter(tuple(order.shuffled(ids, 1, block)) for block in range(6000))
     assert len(drawn) == 6
     assert max(abs(count - 1000) for count in drawn.values()) < 150  # 5 standard deviations
 

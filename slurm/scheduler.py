@@ -1,0 +1,110 @@
+"""The scheduler seam: what jobs are, and the few things that a batch system does with them.
+
+`script` is pure; the others talk to the batch system.  A scheduler is one file and one line in
+SCHEDULERS (docs/slurm.md shows another one in 40 lines).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from fsmatrix.results.registry import Registry
+
+State = Literal["waiting", "running", "ended"]
+
+
+class SchedulerError(Exception):
+    """The batch system refuses; the text is its own, and what to do."""
+
+
+class SchedulerAway(SchedulerError):
+    """The batch system does not answer: it may do so later."""
+
+
+@dataclass(frozen=True)
+class BatchJob:
+    """One batch job: what it asks for and what it does."""
+
+    name: str  # jobs of one name run one after the other
+    token: str  # found again by it, also if its submission was cut off
+    about: tuple[str, ...]  # for the reader of the script
+    command: tuple[str, ...]  # becomes the job's process: signals reach it
+    directory: Path  # in which the command is started
+    log: str  # in the directory of the script; %j is the job's id
+    seconds: int  # limit of its time
+    warned: int = 0  # seconds before the limit at which SIGUSR1 comes; 0: never
+    nodes: int = 1
+    tasks_per_node: int = 1
+    cpus_per_task: int = 1
+    one_at_a_time: bool = False  # of those with this name
+    options: Mapping[str, Any] = field(default_factory=dict)  # further ones of the batch system
+    directives: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    venv: str = ""
+    conda: str = ""
+
+
+@dataclass(frozen=True)
+class JobState:
+    """A job as the batch system sees it."""
+
+    job: str
+    state: State
+    said: str  # the batch system's own word: PENDING, NODE_FAIL...
+    token: str = ""
+    reason: str = ""  # why it waits, or how it ended
+    nodes: str = ""  # its node list
+    starts: str = ""  # when it began, or is expected to: ISO 8601, local time; "" unknown
+
+
+class Scheduler(ABC):
+    """Subclasses: one file each, one line in SCHEDULERS."""
+
+    name: ClassVar[str] = ""
+
+    @abstractmethod
+    def script(self, job: BatchJob) -> str:
+        """The text of the job's script.  Pure.  ValueError for what no script can say."""
+
+    @abstractmethod
+    def submit(self, script: Path, after: Sequence[str] = ()) -> str:
+        """Queue a script, to start when the jobs `after` have ended; the new job's id.
+
+        SchedulerAway if the batch system does not answer (the job may be queued all the same:
+        see `mine`), SchedulerError if it refuses.
+        """
+
+    @abstractmethod
+    def mine(self) -> dict[str, JobState]:
+        """The user's jobs that the batch system knows, by id: one question for all."""
+
+    def past(self, jobs: Iterable[str]) -> dict[str, JobState]:
+        """Jobs that it no longer lists, as far as its accounting knows them."""
+        del jobs
+        return {}
+
+    @abstractmethod
+    def cancel(self, jobs: Iterable[str]) -> None:
+        """End jobs; those that have ended already are no error."""
+
+    @abstractmethod
+    def requeue(self, job: str) -> None:
+        """Queue a running job again."""
+
+    def ended(self, job: str) -> bool:
+        """Whether a job has certainly ended; False if the batch system does not answer."""
+        try:
+            found = self.mine().get(job)
+        except SchedulerError:
+            return False
+        return found is None or found.state == "ended"
+
+
+SCHEDULERS: Registry[Scheduler] = Registry(
+    "fsmatrix.schedulers", {"slurm": "fsmatrix.slurm.slurm:Slurm"}, "scheduler"
+)

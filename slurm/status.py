@@ -1,0 +1,185 @@
+"""Where a submitted campaign stands, from its store and the batch system together."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Literal
+
+from fsmatrix.results.hdf import write_whole
+from fsmatrix.results.schema import ResultError
+from fsmatrix.results.store import NAME, Store
+from fsmatrix.slurm import submission as files
+from fsmatrix.slurm.division import Part
+from fsmatrix.slurm.scheduler import JobState, Scheduler, SchedulerError
+from fsmatrix.slurm.submission import COLLECT, Submission
+
+SEEN = "seen.json"  # statuses of stored runs: their files are not opened twice
+LOG_BYTES = 4096
+Word = Literal["done", "running", "waiting", "stopped", "not submitted"]
+
+
+@dataclass(frozen=True)
+class PartStatus:
+    """One part: its runs, and its newest job."""
+
+    part: Part
+    word: Word
+    ok: int
+    failed: int  # newest attempt failed or timed out
+    job: JobState | None = None
+    says: str = ""  # why it waits, or the last line that a stopped job printed
+
+    @property
+    def rest(self) -> int:
+        """Runs that are not stored."""
+        return len(self.part.runs) - self.ok - self.failed
+
+
+@dataclass(frozen=True)
+class Status:
+    """All parts, and when they will be done."""
+
+    parts: tuple[PartStatus, ...]
+    collect: JobState | None
+    scheduler_says: str  # why the batch system could not be asked; "" it could
+    expected: datetime | None  # local time; not before this; None if nothing is under way
+
+    @property
+    def ok(self) -> int:
+        """Runs that are stored and ok."""
+        return sum(part.ok for part in self.parts)
+
+    @property
+    def failed(self) -> int:
+        """Runs whose newest attempt failed."""
+        return sum(part.failed for part in self.parts)
+
+    @property
+    def running(self) -> int:
+        """Runs that are being carried out: one in each job that runs and is not done."""
+        return sum(part.word == "running" and part.rest > 0 for part in self.parts)
+
+    @property
+    def waiting(self) -> int:
+        """Runs of jobs that wait or run, but those being carried out."""
+        under_way = (p for p in self.parts if p.word in ("running", "waiting"))
+        return sum(part.rest for part in under_way) - self.running
+
+    @property
+    def lost(self) -> int:
+        """Runs that no job will carry out: `submit --resume` does."""
+        return sum(p.rest for p in self.parts if p.word in ("stopped", "not submitted"))
+
+
+def status(out: Path, submission: Submission, scheduler: Scheduler) -> Status:
+    """Ask the batch system once and look at the store."""
+    store = Store.open(out)
+    known, says = _jobs(out, submission, scheduler)
+    runs = stored(store)
+    parts = tuple(_part(out, part, runs, known.get(part.key)) for part in submission.parts)
+    return Status(parts, known.get(COLLECT), says, expected(parts, datetime.now()))
+
+
+def stored(store: Store) -> dict[tuple[str, int], str]:
+    """(case id, repetition) -> status of the newest attempt, of all runs that can be read."""
+    cache = files.folder(store.directory) / SEEN
+    try:
+        before: dict[str, str] = json.loads(cache.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        before = {}
+    seen: dict[str, str] = {}
+    found: dict[tuple[str, int], str] = {}
+    for run_id in store.ids():  # attempts of a run follow each other
+        try:
+            seen[run_id] = before.get(run_id) or store.status(run_id)
+        except (ResultError, KeyError):  # damaged: it does not count, as on resume
+            continue
+        match = NAME.fullmatch(run_id)
+        assert match is not None
+        found[match["case"], int(match["repetition"])] = seen[run_id]
+    if seen.keys() != before.keys():
+        _remember(cache, seen)
+    return found
+
+
+def _remember(cache: Path, seen: Mapping[str, str]) -> None:
+    try:
+        write_whole(cache, json.dumps(seen).encode())
+    except OSError:  # somebody else's directory, or a full one: it is only a cache
+        return
+
+
+def _jobs(
+    out: Path, submission: Submission, scheduler: Scheduler
+) -> tuple[dict[str, JobState], str]:
+    """Key of a part -> its newest job, with what the batch system knows of it."""
+    newest = {noted.key: noted.job for noted in files.submitted(out)}
+    try:
+        queued = scheduler.mine()
+    except SchedulerError as error:
+        return {key: JobState(job, "ended", "UNKNOWN") for key, job in newest.items()}, str(error)
+    tokens = {state.token: state for state in queued.values() if state.state != "ended"}
+    keys = [*(part.key for part in submission.parts), COLLECT]
+    gone = {newest[key] for key in keys if key in newest and newest[key] not in queued}
+    past = scheduler.past(sorted(gone))
+    found: dict[str, JobState] = {}
+    for key in keys:
+        job = newest.get(key, "")
+        state = tokens.get(submission.token_of(key)) or queued.get(job) or past.get(job)
+        if state is None and job:
+            state = JobState(job, "ended", "ENDED")
+        if state is not None:
+            found[key] = state
+    return found, ""
+
+
+def _part(
+    out: Path, part: Part, runs: Mapping[tuple[str, int], str], job: JobState | None
+) -> PartStatus:
+    counts = Counter(runs.get(run) for run in part.runs)
+    ok, there = counts["ok"], len(part.runs) - counts[None]
+    word: Word
+    if job is not None and job.state != "ended":
+        word = "running" if job.state == "running" else "waiting"
+        says = job.reason if word == "waiting" else job.nodes
+    elif there == len(part.runs):
+        word, says = "done", ""
+    elif job is None:
+        word, says = "not submitted", ""
+    else:
+        word, says = "stopped", f"{job.said}: {last_line(out, part.key, job.job)}"
+    return PartStatus(part, word, ok, there - ok, job, says)
+
+
+def last_line(out: Path, key: str, job: str) -> str:
+    """What a job printed last; "" if nothing."""
+    path = files.folder(out) / f"{key}-{job}.log"
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - LOG_BYTES))
+            lines = file.read().decode(errors="replace").split("\n")
+    except FileNotFoundError:
+        return f"it left no log ({path.name})"
+    printed = [" ".join(line.split()) for line in lines if line.strip()]
+    return printed[-1] if printed else f"it printed nothing ({path.name})"
+
+
+def expected(parts: Iterable[PartStatus], now: datetime) -> datetime | None:
+    """When the last part will end, if each lane of jobs went on without waiting for nodes.
+
+    Estimated seconds that are left, added up over the jobs of one storage system.
+    """
+    seconds: dict[str, float] = {}
+    for part in parts:
+        if part.word in ("running", "waiting"):
+            left = part.part.seconds * part.rest / max(len(part.part.runs), 1)
+            seconds[part.part.system] = seconds.get(part.part.system, 0.0) + left
+    if not seconds:
+        return None
+    return now + timedelta(seconds=math.ceil(max(seconds.values())))

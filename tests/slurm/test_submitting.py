@@ -1,0 +1,362 @@
+"""Submission, status and what breaks on the way, with a batch system made of a dictionary.
+
+It stands in for Slurm where an answer must be lost at a certain moment; the real one is in
+test_submit.py.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from fsmatrix.results.record import RunRecord
+from fsmatrix.results.store import Store, StoreError
+from fsmatrix.slurm import status as looking
+from fsmatrix.slurm import submission, submitting
+from fsmatrix.slurm.division import divide, left
+from fsmatrix.slurm.scheduler import (
+    BatchJob,
+    JobState,
+    Scheduler,
+    SchedulerAway,
+    SchedulerError,
+)
+from fsmatrix.slurm.submitting import Submitter
+from fsmatrix.suite.plan import Plan, Request, build_plan
+from fsmatrix.suite.settings import Source
+from fsmatrix.suite.site import SiteFile
+from fsmatrix.suite.yamlio import Tree
+
+CAMPAIGN = """
+campaign: two
+seed: 5
+targets:
+  ceph: {backend: directory, options: {path: /ceph}, system: ceph-a}
+  rbd: {backend: directory, options: {path: /rbd}, system: ceph-a}
+  other: {backend: directory, options: {path: /other}}
+workloads:
+  io: {workload: pattern, options: {bytes_per_process: 1MiB}}
+factors: {nodes: [1, 4], processes_per_node: [2, 8]}
+repetitions: 5
+order: {block: 2}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submitting, "PAUSES", (0.0, 0.0))
+
+
+@dataclass
+class Paper(Scheduler):
+    """Jobs on paper; `away` answers are lost before, `deaf` ones after the job was taken."""
+
+    jobs: dict[str, JobState] = field(default_factory=dict)
+    after: dict[str, list[str]] = field(default_factory=dict)
+    away: int = 0
+    deaf: int = 0
+    room: int = 10**9
+
+    def script(self, job: BatchJob) -> str:
+        return job.token + "\n" + " ".join(job.command)
+
+    def submit(self, script: Path, after: Sequence[str] = ()) -> str:
+        if self.away:
+            self.away -= 1
+            raise SchedulerAway("nobody answers")
+        if len(self.jobs) >= self.room:
+            raise SchedulerError("submit limit")
+        job = str(100 + len(self.jobs))
+        token = script.read_text().split("\n")[0]
+        self.jobs[job] = JobState(job, "waiting", "PENDING", token)
+        self.after[job] = list(after)
+        if self.deaf:
+            self.deaf -= 1
+            raise SchedulerAway("the answer was lost")
+        return job
+
+    def mine(self) -> dict[str, JobState]:
+        if self.away:
+            self.away -= 1
+            raise SchedulerAway("nobody answers")
+        return dict(self.jobs)
+
+    def cancel(self, jobs: Iterable[str]) -> None:
+        for job in jobs:
+            self.jobs[job] = replace(self.jobs[job], state="ended", said="CANCELLED")
+
+    def requeue(self, job: str) -> None:
+        raise AssertionError(job)
+
+
+def planned(*sets: str, only: tuple[str, ...] = ()) -> Plan:
+    return build_plan(
+        Source(CAMPAIGN), Request(sets, only), site=SiteFile(), user=Tree(), environ={}, here=False
+    )
+
+
+def submit(scheduler: Paper, out: Path, plan: Plan | None = None, resume: bool = False,
+           retry: bool = False, patience: float = 9.0) -> submitting.Outcome:  # fmt: skip
+    submitter = Submitter(scheduler, patience=patience, retry_failed=retry)
+    return submitter.submit(plan or planned(), out, resume, Path("/home/me"))
+
+
+def carry_out(out: Path, plan: Plan, key: str, status: str = "ok", most: int = 10**9) -> None:
+    """What the job of a part would store."""
+    store = Store.open(out)
+    cases = {each.case.case_id: each for each in plan.cases}
+    made = submission.read(out)
+    assert made is not None
+    part = next(part for part in made.parts if part.key == key)
+    for case_id, repetition in part.runs[:most]:
+        case = cases[case_id].case
+        record = RunRecord(
+            case=case.canonical, case_id=case_id, work_id=case.work_id, repetition=repetition,
+            attempt=store.next_attempt(case_id, repetition), block=0, attachment="a", session="s",
+            job="1", engine="player", engine_version="1", coordinates={}, duration=3.0,
+            started="2026-01-01T00:00:00.000+00:00", status=status,
+            error="" if status == "ok" else "it broke",
+        )  # fmt: skip
+        store.write(record)
+
+
+def test_every_run_is_in_one_part_and_parts_hold_one_system_and_node_count() -> None:
+    plan = planned()
+    parts = divide(plan, 1)
+    runs = Counter(run for part in parts for run in part.runs)
+    assert set(runs.values()) == {1}
+    assert len(runs) == plan.estimate.runs == 3 * 4 * 5
+    assert {(part.system, part.nodes) for part in parts} == {
+        (system, nodes) for system in ("ceph-a", "storage") for nodes in (1, 4)
+    }
+    assert [part.blocks for part in parts] == [(b, b) for b in range(3) for _ in range(4)]
+    orders = [[part.shard for part in parts[i : i + 4]] for i in (0, 4, 8)]
+    assert len({tuple(order) for order in orders}) > 1  # not the same one in each block
+    fewer = divide(plan, 2)
+    assert [part.blocks for part in fewer] == [(0, 1)] * 4 + [(2, 2)] * 4
+    assert sum(part.seconds for part in fewer) == pytest.approx(sum(p.seconds for p in parts))
+
+
+def test_many_blocks_share_jobs() -> None:
+    plan = planned("repetitions=1000", "order.block=1")
+    parts = divide(plan, 1)
+    assert len(parts) <= 500
+    assert sum(len(part.runs) for part in parts) == plan.estimate.runs
+
+
+def test_a_job_runs_exactly_the_runs_of_its_part() -> None:
+    """What `fsmatrix run` plans for the words of a part is what the part says."""
+    for part in divide(planned(), 1):
+        asked = Request(shard=(part.shard, part.shards), blocks=range(part.blocks[0],
+                        part.blocks[1] + 1))  # fmt: skip
+        plan = build_plan(Source(CAMPAIGN), asked, site=SiteFile(), user=Tree(), environ={},
+                          here=False)  # fmt: skip
+        runs = [(p.case.case_id, r) for plot in plan.plots() for p, r in plot.runs]
+        assert sorted(runs) == sorted(part.runs)
+        assert plan.estimate.runs == len(runs)
+        assert plan.seed == 5
+
+
+def test_one_job_at_a_time_for_each_system(tmp_path: Path) -> None:
+    scheduler = Paper()
+    outcome = submit(scheduler, tmp_path / "out")
+    made = submission.read(tmp_path / "out")
+    assert made is not None
+    assert set(made.names.values()) == {"fsmatrix-ceph-a", "fsmatrix-storage"}
+    assert len(outcome.submitted) == 12
+    assert scheduler.after[outcome.collect] == list(outcome.submitted.values())
+    many = submit(Paper(), tmp_path / "many", planned("slurm.parallel=2"))
+    again = submission.read(tmp_path / "many")
+    assert again is not None and not many.missing
+    assert Counter(again.names.values()) == dict.fromkeys(
+        [f"fsmatrix-{system}-{lane}" for system in ("ceph-a", "storage") for lane in (1, 2)], 3
+    )
+
+
+def test_a_second_submit_is_refused_and_resume_queues_nothing_twice(tmp_path: Path) -> None:
+    scheduler, out = Paper(), tmp_path / "out"
+    first = submit(scheduler, out)
+    with pytest.raises(StoreError, match="is a store already"):
+        submit(scheduler, out)
+    again = submit(scheduler, out, resume=True)
+    assert not again.submitted
+    assert again.live == first.submitted
+    assert again.collect == first.collect
+    assert len(scheduler.jobs) == 13
+
+
+def test_while_another_submit_is_at_work_one_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    submit(Paper(), out)
+    with submission.alone(out), pytest.raises(StoreError, match="another `fsmatrix submit`"):
+        submit(Paper(), out, resume=True)
+
+
+@pytest.mark.parametrize(("away", "deaf"), [(2, 0), (0, 1), (0, 3), (3, 2)])
+def test_answers_that_are_lost_cost_no_job_and_make_none_twice(
+    tmp_path: Path, away: int, deaf: int
+) -> None:
+    scheduler = Paper(away=away, deaf=deaf)
+    outcome = submit(scheduler, tmp_path / "out")
+    assert not outcome.missing
+    tokens = Counter(state.token for state in scheduler.jobs.values())
+    assert len(tokens) == 13
+    assert set(tokens.values()) == {1}
+    noted = {each.job for each in submission.submitted(tmp_path / "out")}
+    assert noted == scheduler.jobs.keys()
+
+
+def test_a_batch_system_that_stays_away_is_said_and_resume_goes_on(tmp_path: Path) -> None:
+    scheduler, out = Paper(room=5), tmp_path / "out"
+    outcome = submit(scheduler, out)
+    assert len(outcome.submitted) == 5
+    assert len(outcome.missing) == 7
+    assert outcome.why == "submit limit"
+    assert not outcome.collect
+    found = looking.status(out, _submission(out), scheduler)
+    assert [part.word for part in found.parts].count("not submitted") == 7
+    assert found.lost == sum(part.rest for part in found.parts if part.word == "not submitted") > 0
+    scheduler.room = 100
+    rest = submit(scheduler, out, resume=True)
+    assert len(rest.submitted) == 7
+    assert rest.collect
+    fresh = Paper(away=10**6)
+    with pytest.raises(SchedulerAway):
+        submit(fresh, tmp_path / "other", patience=0.05)
+    assert not fresh.jobs
+
+
+def _submission(out: Path) -> submission.Submission:
+    found = submission.read(out)
+    assert found is not None
+    return found
+
+
+def test_resume_queues_what_is_lost_and_only_that(tmp_path: Path) -> None:
+    scheduler, out, plan = Paper(), tmp_path / "out", planned()
+    first = submit(scheduler, out, plan)
+    keys = list(first.submitted)
+    carry_out(out, plan, keys[0])
+    carry_out(out, plan, keys[1], most=3)
+    carry_out(out, plan, keys[2], status="failed")
+    for key in keys[:4]:  # ended: done, cut off, all failed, lost without a trace
+        del scheduler.jobs[first.submitted[key]]
+    found = looking.status(out, _submission(out), scheduler)
+    words = {part.part.key: part.word for part in found.parts}
+    assert [words[key] for key in keys[:5]] == ["done", "stopped", "done", "stopped", "waiting"]
+    again = submit(scheduler, out, resume=True)
+    assert set(again.submitted) == {keys[1], keys[3]}
+    assert again.complete == 2
+    script = (submission.folder(out) / f"{keys[1]}.sh").read_text()
+    assert "--resume" in script
+    assert scheduler.jobs[first.collect].state == "ended"  # the old one makes way
+    assert set(scheduler.after[again.collect]) == {*again.live.values(), *again.submitted.values()}
+    retried = submit(Paper(), out, resume=True, retry=True)
+    assert keys[2] in retried.submitted
+    assert keys[0] not in retried.submitted
+
+
+def test_status_counts_runs_and_expects_an_end(tmp_path: Path) -> None:
+    scheduler, out, plan = Paper(), tmp_path / "out", planned()
+    first = submit(scheduler, out, plan)
+    key, other = list(first.submitted)[:2]
+    carry_out(out, plan, key, most=2)
+    carry_out(out, plan, other, status="failed", most=1)
+    job = first.submitted[key]
+    scheduler.jobs[job] = replace(scheduler.jobs[job], state="running", said="RUNNING", nodes="n1")
+    found = looking.status(out, _submission(out), scheduler)
+    assert (found.ok, found.failed, found.running, found.lost) == (2, 1, 1, 0)
+    assert found.waiting == plan.estimate.runs - 2 - 1 - 1
+    assert found.expected is not None and found.expected > datetime.now()
+    by_key = {part.part.key: part for part in found.parts}
+    assert (by_key[key].word, by_key[key].says) == ("running", "n1")
+    seen = (submission.folder(out) / looking.SEEN).stat().st_mtime_ns
+    assert looking.status(out, _submission(out), scheduler).ok == 2
+    assert (submission.folder(out) / looking.SEEN).stat().st_mtime_ns == seen
+
+
+def test_a_batch_system_that_does_not_answer_leaves_the_runs_to_be_seen(tmp_path: Path) -> None:
+    scheduler, out, plan = Paper(), tmp_path / "out", planned()
+    first = submit(scheduler, out, plan)
+    carry_out(out, plan, next(iter(first.submitted)))
+    scheduler.away = 1
+    found = looking.status(out, _submission(out), scheduler)
+    assert found.scheduler_says == "nobody answers"
+    assert found.ok == len(found.parts[0].part.runs)
+
+
+def test_a_stopped_job_says_its_last_line(tmp_path: Path) -> None:
+    scheduler, out = Paper(), tmp_path / "out"
+    first = submit(scheduler, out)
+    (key, job), (silent, _) = list(first.submitted.items())[:2]
+    (submission.folder(out) / f"{key}-{job}.log").write_text("one\nerror: no such path\n\n")
+    scheduler.cancel(first.submitted.values())
+    found = {p.part.key: p for p in looking.status(out, _submission(out), scheduler).parts}
+    assert found[key].says == "CANCELLED: error: no such path"
+    assert "left no log" in found[silent].says
+
+
+def test_the_end_is_that_of_the_busiest_system(tmp_path: Path) -> None:
+    scheduler, out = Paper(), tmp_path / "out"
+    submit(scheduler, out)
+    parts = looking.status(out, _submission(out), scheduler).parts
+    now = datetime(2026, 1, 1)
+    whole: dict[str, float] = {}
+    for part in parts:
+        whole[part.part.system] = whole.get(part.part.system, 0.0) + part.part.seconds
+    end = looking.expected(parts, now)
+    assert end is not None
+    assert abs((end - now) - timedelta(seconds=max(whole.values()))) < timedelta(seconds=1)
+
+
+def test_times_are_learned_from_finished_runs(tmp_path: Path) -> None:
+    from fsmatrix.slurm.timing import speeds
+
+    out, plan = tmp_path / "out", planned()
+    first = submit(Paper(), out, plan)
+    before = divide(plan, 1)
+    carry_out(out, plan, next(iter(first.submitted)))  # 3 s each
+    speed = speeds(Store.open(out), plan.cases)
+    assert set(speed) == {"io"}
+    after = divide(plan, 1, speed)
+    attach = [len(part.runs) * 3.0 for part in after]
+    for part, old, runs in zip(after, before, attach, strict=True):
+        assert part.seconds > old.seconds
+        assert part.seconds == pytest.approx(runs, abs=0.2 * runs + 15)
+
+
+def test_live_jobs_that_divide_otherwise_are_not_run_over(tmp_path: Path) -> None:
+    scheduler, out = Paper(), tmp_path / "out"
+    submit(scheduler, out)
+    other = planned("slurm.blocks_per_job=3")
+    with pytest.raises(StoreError, match="divide the campaign otherwise"):
+        submit(scheduler, out, other, resume=True)
+    scheduler.cancel(list(scheduler.jobs))
+    assert len(submit(scheduler, out, other, resume=True).submitted) == 4
+
+
+def test_the_selection_of_a_submission_holds_for_its_jobs(tmp_path: Path) -> None:
+    scheduler, out = Paper(), tmp_path / "out"
+    submit(scheduler, out, planned(only=("target=ceph",)))
+    made = _submission(out)
+    assert made.only == ("target=ceph",)
+    script = next((submission.folder(out)).glob("s*.sh")).read_text()
+    assert "--only target=ceph" in script
+
+
+def test_damaged_submissions_are_named(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    submit(Paper(), out)
+    path = submission.folder(out) / submission.FILE
+    with (submission.folder(out) / submission.JOBS).open("a") as file:
+        file.write('{"key": "s1')  # torn by a crash
+    assert len(submission.submitted(out)) == 13
+    path.write_text("{")
+    with pytest.raises(StoreError, match=r"submission.json: damaged"):
+        submission.read(out)
+    assert left(divide(planned(), 1)[0], lambda _c, _r: True).runs == ()
