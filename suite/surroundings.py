@@ -6,7 +6,8 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,12 @@ from typing import Any
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import Backend
 from fsmatrix.backends.registry import BACKENDS
+from fsmatrix.results.case import Geometry
 from fsmatrix.suite.assemble import Gathered
 from fsmatrix.suite.job import Job, Settings
+from fsmatrix.suite.outputs import RunFailed
 from fsmatrix.suite.session.client import Session
+from fsmatrix.suite.session.survey import disagreements
 from fsmatrix.suite.workloads.base import Step
 
 HEALTH_SECONDS = 30.0
@@ -44,26 +48,30 @@ class Surroundings:
         self.provenance = provenance
 
     def world(self, job: Job, gathered: Gathered) -> None:
-        """Who takes part, and whether the results lie on the system under test."""
+        """Who takes part, and whether the results lie on the system under test.
+
+        RunFailed if the ranks of this geometry are not there, node by node.
+        """
         geometry = job.case.geometry
         ranks = [self.session.hello["ranks"][i] for i in self.session.members(geometry)]
-        threads = geometry.threads * geometry.processes_per_node
-        cpus = len(ranks[0]["cpus"]) if ranks else 0
-        kernels = {rank["boot_id"] for rank in ranks}
-        per_kernel = threads * geometry.nodes // max(len(kernels), 1)
-        gathered.evidence["world"] = {
-            "asked_ranks": geometry.processes,
-            "got_ranks": len(ranks),
-            "asked_nodes": geometry.nodes,
-            "got_nodes": len({rank["node"] for rank in ranks}),
-            "kernels": len(kernels),
-            "oversubscribed": per_kernel > cpus,
-            "emulated_nodes": len(kernels) < geometry.nodes,
-        }
+        gathered.evidence["world"] = world_of(geometry, ranks)
         on_target = False
         if isinstance(self.access, PathAccess):
             on_target = self.settings.out.stat().st_dev == Path(self.access.path).stat().st_dev
         gathered.evidence["output"] = {"on_target": on_target}
+        if len(ranks) < geometry.processes:
+            raise RunFailed(self._misplaced(geometry), evidence=gathered.evidence["world"])
+
+    def _misplaced(self, geometry: Geometry) -> str:
+        """What was asked for and where the launcher put the ranks of the whole session."""
+        placed = Counter(rank["node"] for rank in self.session.hello["ranks"])
+        hosts = {rank["node"]: rank["host"] for rank in self.session.hello["ranks"]}
+        where = ", ".join(f"{count} on {hosts[node]}" for node, count in sorted(placed.items()))
+        return (
+            f"{geometry.nodes} client nodes with {geometry.processes_per_node} processes each "
+            f"were asked for, the launcher {self.session.launcher.name!r} placed {where}: check "
+            "its hosts, and the nodes and tasks per node of the allocation"
+        )
 
     def make_run(self, job: Job) -> str:
         """The run's own place, on every kernel; its root as drivers and programs know it."""
@@ -168,6 +176,30 @@ class Surroundings:
         command = {"do": "watch", "to": to, "begin": begin, "access": access}
         answers = self.session.checked(self.session.request(command, REST_SECONDS), "sampling")
         return [answer for answer in answers if "kernel" in answer]
+
+
+def world_of(geometry: Geometry, ranks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The evidence `world`: what was asked for, and who `ranks` (of the hello) really are."""
+    on_kernel: dict[str, list[Mapping[str, Any]]] = {}
+    for rank in ranks:
+        on_kernel.setdefault(rank["boot_id"], []).append(rank)
+    crowded = any(
+        len(here) * geometry.threads > len(set().union(*(rank["cpus"] for rank in here)))
+        for here in on_kernel.values()
+    )
+    nodes = len({rank["node"] for rank in ranks})
+    return {
+        "asked_ranks": geometry.processes,
+        "got_ranks": len(ranks),
+        "asked_nodes": geometry.nodes,
+        "got_nodes": nodes,
+        "kernels": len(on_kernel),
+        "processors": len({rank["processor"] for rank in ranks}),
+        "shared_memories": len({rank["shared"] for rank in ranks}),
+        "disagreements": disagreements(ranks),
+        "oversubscribed": crowded,
+        "emulated_nodes": len(on_kernel) < nodes,
+    }
 
 
 class HealthWatch:

@@ -1,4 +1,4 @@
-"""Audits of a storage cluster: where the data lies, as its backend describes it."""
+"""Audits of a storage cluster: where the data lies, and who else used it."""
 
 from __future__ import annotations
 
@@ -45,6 +45,18 @@ def shared_machine(record: RunRecord) -> Iterator[Remark]:
             yield "warning", "", message, {"pool": pool, "hosts": hosts, "machines": machines}
 
 
+def parallel_jobs(record: RunRecord) -> Iterator[Remark]:
+    """Jobs of one submission were allowed to use the storage system at the same time."""
+    variables = record.environment.get("machine", {}).get("variables", {})
+    allowed = str(variables.get("FSMATRIX_PARALLEL_JOBS", "1"))
+    if allowed.isdecimal() and int(allowed) > 1:
+        message = (
+            f"up to {allowed} jobs of this campaign were allowed to use the storage system at "
+            "once: they may have measured each other"
+        )
+        yield "warning", "", message, {"parallel_jobs": int(allowed)}
+
+
 def _places(record: RunRecord) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Where the pool of the level lies, or else those of the target."""
     target = record.environment.get("target", {})
@@ -71,5 +83,12 @@ AUDITS = (
         "run",
         shared_machine,
         "declare storage_nodes as emulated: such levels show function, not scaling",
+    ),
+    Audit(
+        "parallel-jobs",
+        1,
+        "run",
+        parallel_jobs,
+        "submit without --parallel, or give targets that share nothing a `system` of their own",
     ),
 )

@@ -91,6 +91,14 @@ def emulated_nodes(record: RunRecord) -> Iterator[Remark]:
         yield "info", "", message, {"kernels": record.evidence["world"].get("kernels")}
 
 
+def nodes_disagree(record: RunRecord) -> Iterator[Remark]:
+    """MPI divides the ranks into nodes otherwise than the kernels do, which were followed."""
+    world = record.evidence.get("world", {})
+    if world.get("disagreements"):
+        told = {key: world.get(key) for key in ("got_nodes", "processors", "shared_memories")}
+        yield "warning", "", "; ".join(world["disagreements"]), told
+
+
 def output_on_target(record: RunRecord) -> Iterator[Remark]:
     """Results are written to what is measured."""
     if record.evidence.get("output", {}).get("on_target"):
@@ -142,6 +150,14 @@ AUDITS = (
         "run",
         emulated_nodes,
         "take it as a test of function; claims about nodes need nodes",
+    ),
+    Audit(
+        "nodes-disagree",
+        1,
+        "run",
+        nodes_disagree,
+        "nodes are counted by boot id and host name: give hosts names of their own, and look "
+        "whether MPI may use shared memory where it should and nowhere else",
     ),
     Audit("output-on-target", 1, "run", output_on_target, "put the output (-o) elsewhere"),
 )

@@ -108,6 +108,7 @@ class Session:
         self.stop = stop
         self._start_seconds = start_seconds
         self.hello: dict[str, Any] = {}
+        self.launched: tuple[str, ...] = ()  # the launcher's own words, before the program's
         self._births: dict[int, float] = {}  # pid -> start time, ranks of this kernel
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
@@ -125,8 +126,11 @@ class Session:
         if not self.launcher.needs_mpi:
             argv.append("--solo")
         env = self.launcher.environment()
+        command = self.launcher.command(argv, self.geometry, env)
+        own = command[: len(command) - len(argv)]
+        self.launched = tuple(word.replace(self._folder.name, "$SCRATCH") for word in own)
         self._process = subprocess.Popen(
-            self.launcher.command(argv, self.geometry, env),
+            command,
             env=clean_environment(env),
             stdin=subprocess.DEVNULL,
             stdout=self._capture("stdout"),
@@ -155,7 +159,7 @@ class Session:
             raise SessionError(
                 f"asked for a world of {asked} ranks, MPI made one of {got}: the launcher "
                 f"{self.launcher.name!r} ({self.launcher.found.program}) does not belong to the "
-                f"MPI library of mpi4py ({self.hello['mpi']})"
+                f"MPI library of mpi4py ({self.hello['mpi']}){self._cure()}"
             )
         here = boot_id()
         for rank in self.hello["ranks"]:
@@ -336,4 +340,10 @@ class Session:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(END_SECONDS)
         text = self.output("stdout") + self.output("stderr")  # hydra speaks on stdout
-        return explain_death(text, self._process.poll(), self.hello.get("ranks", []))
+        died = explain_death(text, self._process.poll(), self.hello.get("ranks", []))
+        if self.hello or "rank" in died.facts:
+            return died
+        return SessionDied(f"{died}{self._cure('if MPI did not start: ')}", **died.facts)
+
+    def _cure(self, when: str = "") -> str:
+        return f"; {when}{self.launcher.cure}" if self.launcher.cure else ""

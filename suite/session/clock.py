@@ -15,6 +15,7 @@ import numpy as np
 
 ROUNDS = 40
 TAG = 7
+FAN = 8
 
 
 @dataclass(frozen=True)
@@ -26,29 +27,40 @@ class Offset:
 
 
 def measure(comm: Any, first_of_kernel: dict[str, int], boot_id: str) -> Offset:
-    """Measure, kernel after kernel, with rank 0; collective over `comm` (an MpiComm).
+    """Measure along a tree of kernels from rank 0's; collective over `comm` (an MpiComm).
 
-    `first_of_kernel`: boot id -> the rank that speaks for it, the same at every rank.
+    `first_of_kernel`: boot id -> the rank that speaks for it, the same at every rank.  Up to
+    FAN kernels are compared with rank 0's directly; beyond that errors of hops add up, and
+    rank 0 answers FAN - 1 kernels at most for each factor of FAN.
     """
     own = first_of_kernel[boot_id]
     if len(first_of_kernel) == 1:
         return Offset()
+    speakers = sorted(first_of_kernel.values())  # rank 0 speaks for its own kernel
     result = Offset()
-    for speaker in sorted(first_of_kernel.values()):
-        if speaker == first_of_kernel_of_zero(first_of_kernel):
-            continue
-        if comm.rank == 0:
-            _answer(comm.handle, speaker)
-        elif comm.rank == speaker:
-            result = _ask(comm.handle)
+    for one, other in pairs(len(speakers)):
+        if comm.rank == speakers[one]:
+            _answer(comm.handle, speakers[other], result)
+        elif comm.rank == speakers[other]:
+            result = _ask(comm.handle, speakers[one])
     table = comm.bcast(_collect(comm, first_of_kernel, result))
     nanoseconds, uncertainty = table[str(own)]
     return Offset(nanoseconds, uncertainty)
 
 
-def first_of_kernel_of_zero(first_of_kernel: dict[str, int]) -> int:
-    """Rank 0 speaks for its own kernel: it is the smallest of all speakers."""
-    return min(first_of_kernel.values())
+def pairs(count: int) -> list[tuple[int, int]]:
+    """Who knows the time and who asks, in an order in which every first one knows it already.
+
+    A tree over 0 .. count-1 with log(count) / log(FAN) hops: who asks is its asker's index
+    without its first digit in base FAN.
+    """
+    found = []
+    known = 1
+    while known < count:
+        for other in range(known, min(FAN * known, count)):
+            found.append((other % known, other))
+        known *= FAN
+    return found
 
 
 def _collect(comm: Any, first: dict[str, int], own: Offset) -> dict[str, Any] | None:
@@ -58,26 +70,27 @@ def _collect(comm: Any, first: dict[str, int], own: Offset) -> dict[str, Any] | 
     return {str(speaker): gathered[speaker] for speaker in first.values()}
 
 
-def _ask(handle: Any) -> Offset:
+def _ask(handle: Any, knowing: int) -> Offset:
     best: tuple[int, int] | None = None
-    buffer = np.zeros(1, dtype=np.int64)
+    buffer = np.zeros(2, dtype=np.int64)
     for _ in range(ROUNDS):
         before = time.monotonic_ns()
-        handle.Send(buffer, dest=0, tag=TAG)
-        handle.Recv(buffer, source=0, tag=TAG)
+        handle.Send(buffer, dest=knowing, tag=TAG)
+        handle.Recv(buffer, source=knowing, tag=TAG)
         after = time.monotonic_ns()
         if best is None or after - before < best[0]:
             best = (after - before, (before + after) // 2 - int(buffer[0]))
     assert best is not None  # ROUNDS > 0
-    return Offset(best[1], best[0] // 2 + 1)
+    return Offset(best[1], best[0] // 2 + 1 + int(buffer[1]))
 
 
-def _answer(handle: Any, speaker: int) -> None:
-    buffer = np.zeros(1, dtype=np.int64)
+def _answer(handle: Any, asking: int, own: Offset) -> None:
+    """Rank 0's time as this rank knows it, and how well it does."""
+    buffer = np.zeros(2, dtype=np.int64)
     for _ in range(ROUNDS):
-        handle.Recv(buffer, source=speaker, tag=TAG)
-        buffer[0] = time.monotonic_ns()
-        handle.Send(buffer, dest=speaker, tag=TAG)
+        handle.Recv(buffer, source=asking, tag=TAG)
+        buffer[:] = time.monotonic_ns() - own.nanoseconds, own.uncertainty
+        handle.Send(buffer, dest=asking, tag=TAG)
 
 
 def wall_correction(comm: Any, offset: Offset) -> float:

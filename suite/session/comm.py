@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import platform
 import time
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -11,6 +13,8 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 PATIENCE = (0.0001, 0.001)  # seconds between two looks, first and longest
+POST_TAG = 11
+GATHER_TAG = 12
 
 
 class Comm(Protocol):
@@ -32,6 +36,15 @@ class Comm(Protocol):
 
     def largest(self, array: Array) -> Array:
         """Element-wise maximum, at every rank."""
+
+    def place(self) -> tuple[str, int]:
+        """MPI's name of this node, and the lowest of the ranks that share memory with this one."""
+
+    def post(self, data: bytes, rank: int) -> None:
+        """Send to one rank, which looks for it by `fetch`."""
+
+    def fetch(self) -> bytes | None:
+        """What some rank has posted to this one, None if nothing has come."""
 
     def part(self, members: Sequence[int]) -> Comm:
         """The sub-communicator of `members` (called by members only)."""
@@ -60,6 +73,15 @@ class SoloComm:
     def largest(self, array: Array) -> Array:
         return array
 
+    def place(self) -> tuple[str, int]:
+        return platform.node(), 0
+
+    def post(self, data: bytes, rank: int) -> None:
+        raise ValueError(f"no rank {rank} in a world of one for {len(data)} bytes")
+
+    def fetch(self) -> bytes | None:
+        return None
+
     def part(self, members: Sequence[int]) -> SoloComm:
         del members
         return self
@@ -85,7 +107,20 @@ class MpiComm:
             wait = min(2 * wait, longest)
 
     def gather(self, value: Any) -> list[Any] | None:
-        gathered: list[Any] | None = self.handle.gather(value, root=0)
+        """Along a binomial tree: log2(size) messages at rank 0, where MPI's gatherv has size.
+
+        A rank passes on what its subtree says, which is a row of neighbours, in their order.
+        """
+        texts = [json.dumps(value).encode()]
+        distance = 1
+        while distance < self.size:
+            if self.rank & distance:
+                self._send(b",".join(texts), self.rank - distance, GATHER_TAG)
+                return None
+            if self.rank + distance < self.size:
+                texts.append(self._receive(self.rank + distance, GATHER_TAG))
+            distance *= 2
+        gathered: list[Any] = json.loads(b"[" + b",".join(texts) + b"]")
         return gathered
 
     def bcast(self, value: Any) -> Any:
@@ -104,6 +139,40 @@ class MpiComm:
         out = np.empty_like(array)
         self.handle.Allreduce(array, out, op=MPI.MAX)
         return out
+
+    def place(self) -> tuple[str, int]:
+        from mpi4py import MPI
+
+        sharing = self.handle.Split_type(MPI.COMM_TYPE_SHARED, key=self.rank)
+        lowest = np.array([self.rank], dtype=np.int64)
+        sharing.Bcast(lowest, root=0)  # its ranks are in the order of ours
+        sharing.Free()
+        return str(MPI.Get_processor_name()), int(lowest[0])
+
+    def post(self, data: bytes, rank: int) -> None:
+        self._send(data, rank, POST_TAG)
+
+    def fetch(self) -> bytes | None:
+        from mpi4py import MPI
+
+        status = MPI.Status()
+        if not self.handle.Iprobe(MPI.ANY_SOURCE, POST_TAG, status):
+            return None
+        return self._receive(status.Get_source(), POST_TAG)
+
+    def _send(self, data: bytes, rank: int, tag: int) -> None:
+        from mpi4py import MPI
+
+        self.handle.Send([data, MPI.BYTE], dest=rank, tag=tag)
+
+    def _receive(self, rank: int, tag: int) -> bytes:
+        from mpi4py import MPI
+
+        status = MPI.Status()
+        self.handle.Probe(rank, tag, status)
+        data = bytearray(status.Get_count(MPI.BYTE))
+        self.handle.Recv([data, MPI.BYTE], source=rank, tag=tag)
+        return bytes(data)
 
     def part(self, members: Sequence[int]) -> MpiComm:
         """Kept: a run of the same geometry finds its communicator made."""

@@ -44,20 +44,9 @@ def explain_death(
             return SessionDied(
                 f"rank {facts['rank']} on {facts['host']} raised {facts['error']}", **facts
             )
-    by_pid = {rank["pid"]: rank for rank in ranks}
-    for found in re.finditer(r"\bPID[:= ]+(\d+)", printed):
-        rank = by_pid.get(int(found.group(1)))
-        if rank is not None:
-            tail = printed[found.end() :]
-            number = re.search(r"signal (\d+)|EXIT CODE: (\d+)", tail)
-            code = int(next(filter(None, number.groups()))) if number else 0
-            how = f"was ended by signal {code} ({_signal_name(code)})" if code else "ended"
-            return SessionDied(
-                f"rank {rank['rank']} on {rank['host']} (pid {rank['pid']}) {how}",
-                rank=rank["rank"],
-                host=rank["host"],
-                signal=code,
-            )
+    launcher = _launcher_said(printed, ranks)
+    if launcher is not None:
+        return launcher
     last = " | ".join(printed.strip().splitlines()[-5:]) or "no message"
     if returncode is not None and returncode < 0:
         name = _signal_name(-returncode)
@@ -65,6 +54,31 @@ def explain_death(
             f"the session was ended by signal {-returncode} ({name}): {last}", signal=-returncode
         )
     return SessionDied(f"the session ended with status {returncode}: {last}")
+
+
+def _launcher_said(printed: str, ranks: Sequence[Mapping[str, Any]]) -> SessionDied | None:
+    """The rank that a launcher names, with its end; None if it names none.
+
+    A rank whose neighbour has gone may complain first, with a PID of its own ("Local PID").
+    """
+    by_pid = {rank["pid"]: rank for rank in ranks}
+    named = [
+        found
+        for found in re.finditer(r"(?<!Local )\bPID[:= ]+(\d+)", printed)
+        if int(found.group(1)) in by_pid
+    ]
+    if not named:
+        return None
+    ends = [*(found.start() for found in named[1:]), len(printed)]
+    told = []
+    for found, end in zip(named, ends, strict=True):
+        rank = by_pid[int(found.group(1))]
+        number = re.search(r"signal (\d+)|EXIT CODE: (\d+)", printed[found.end() : end])
+        code = int(next(filter(None, number.groups()))) if number else 0
+        how = f"was ended by signal {code} ({_signal_name(code)})" if code else "ended"
+        text = f"rank {rank['rank']} on {rank['host']} (pid {rank['pid']}) {how}"
+        told.append(SessionDied(text, rank=rank["rank"], host=rank["host"], signal=code))
+    return next((one for one in told if one.facts["signal"]), told[0] if told else None)
 
 
 def _signal_name(number: int) -> str:

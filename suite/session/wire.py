@@ -56,14 +56,29 @@ def unpack(header: bytes, data: bytes) -> tuple[Message, Arrays]:
     return parsed["message"], arrays
 
 
+def parse(frame: bytes) -> tuple[Message, Arrays]:
+    """A whole frame; ValueError if its parts do not fit."""
+    header_size, data_size = _LENGTHS.unpack_from(frame)
+    header = frame[_LENGTHS.size :][:header_size]
+    data = frame[_LENGTHS.size + header_size :]
+    if len(data) != data_size:
+        raise ValueError(f"frame holds {len(data)} bytes of arrays, it tells of {data_size}")
+    return unpack(header, data)
+
+
 def send(
     sock: socket.socket,
     message: Mapping[str, Any],
     arrays: Mapping[str, npt.NDArray[Any]] | None = None,
 ) -> None:
     """Send one frame; ChannelClosed if nobody listens any more."""
+    deliver(sock, pack(message, arrays))
+
+
+def deliver(sock: socket.socket, frame: bytes) -> None:
+    """Send a packed frame; ChannelClosed if nobody listens any more."""
     try:
-        sock.sendall(pack(message, arrays))
+        sock.sendall(frame)
     except (BrokenPipeError, ConnectionResetError) as error:
         raise ChannelClosed(str(error)) from error
 

@@ -1,4 +1,4 @@
-"""Who is where: nodes by processor name, kernels by boot id, leaders, and their channels.
+"""The session as one of its ranks sees it: leaders, and the channels between ranks.
 
 Ranks of a node wait on a socket of their node's leader and burn nothing.  Rank 0 waits on
 the conductor's socket; the other leaders poll MPI with a back-off from 1 to 20 ms.
@@ -8,65 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
 import select
 import socket
 import tempfile
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Any
 
 from fsmatrix.suite.session import programs, wire
 from fsmatrix.suite.session.comm import Comm
+from fsmatrix.suite.session.survey import survey
 
 BACKOFF = (0.001, 0.020)
-COMMAND_TAG = 11
-
-
-@dataclass(frozen=True)
-class Rank:
-    """Where one rank of the world really is."""
-
-    rank: int
-    host: str
-    node: int  # index of the node, in order of their first rank
-    node_rank: int  # index of the rank inside its node
-    boot_id: str
-    mounts: str  # identity of the mount namespace
-    pid: int
-    cpus: tuple[int, ...]
-
-    @property
-    def kernel(self) -> str:
-        """One mount, one cache drop and one sampler per kernel and mount namespace."""
-        return f"{self.boot_id}/{self.mounts}"
-
-
-def _own_facts() -> dict[str, Any]:
-    return {
-        "host": platform.node(),
-        "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
-        "mounts": str(Path("/proc/self/ns/mnt").readlink()),
-        "pid": os.getpid(),
-        "cpus": sorted(os.sched_getaffinity(0)),
-    }
-
-
-def survey(comm: Comm) -> tuple[Rank, ...]:
-    """Every rank's place, the same tuple at every rank."""
-    gathered = comm.bcast(comm.gather(_own_facts()))
-    hosts: dict[str, int] = {}
-    counts: dict[int, int] = {}
-    ranks = []
-    for rank, facts in enumerate(gathered):
-        node = hosts.setdefault(facts["host"], len(hosts))
-        node_rank = counts.get(node, 0)
-        counts[node] = node_rank + 1
-        cpus = tuple(facts.pop("cpus"))
-        ranks.append(Rank(rank=rank, node=node, node_rank=node_rank, cpus=cpus, **facts))
-    return tuple(ranks)
+FAN = 8  # leaders that one leader passes a command on to
 
 
 class World:
@@ -124,32 +80,37 @@ class World:
     def next_command(self) -> dict[str, Any]:
         """Wait for the next command and pass it on; raises ChannelClosed when it is over."""
         if self._up is not None:
-            return wire.receive(self._up)[0]
+            return _opened(wire.receive(self._up)[0])
         if self.conductor is not None:
             command = wire.receive(self.conductor)[0]
-            self._forward(command, [rank for rank in self.leaders if rank != self.me.rank])
+            frame = wire.pack(command | {"to": in_rows(command["to"])})
         else:
-            command = self._poll()
+            frame = self._poll()
+            command = _opened(wire.parse(frame)[0])
+        addressed = set(command["to"])
+        for leader in self._next_leaders(addressed):
+            self.comm.post(frame, leader)
         for rank, member in self._members.items():
-            if rank in command["to"]:
-                wire.send(member, command)
+            if rank in addressed:
+                wire.deliver(member, frame)
         return command
 
-    def _forward(self, command: dict[str, Any], leaders: list[int]) -> None:
-        """To every other leader that is addressed itself or has an addressed member."""
-        wanted = {self.ranks[rank].node for rank in command["to"]}
-        for leader in leaders:
-            if self.ranks[leader].node in wanted:
-                self.comm.handle.send(command, dest=leader, tag=COMMAND_TAG)  # type: ignore[attr-defined]
+    def _next_leaders(self, addressed: Set[int]) -> list[int]:
+        """Whom this leader passes a command on to: a tree over the nodes that are addressed.
 
-    def _poll(self) -> dict[str, Any]:
+        Every hop may wait for a leader to wake, so the tree is wide: 64 nodes are two hops.
+        """
+        nodes = sorted({self.ranks[rank].node for rank in addressed} - {0})
+        line = [self.leaders[node] for node in (0, *nodes)]  # node 0 is the conductor's
+        at = FAN * line.index(self.me.rank)
+        return line[at + 1 : at + FAN + 1]
+
+    def _poll(self) -> bytes:
         wait, longest = BACKOFF
-        handle = self.comm.handle  # type: ignore[attr-defined]
-        while not handle.Iprobe(source=0, tag=COMMAND_TAG):
+        while (frame := self.comm.fetch()) is None:
             time.sleep(wait)
             wait = min(2 * wait, longest)
-        command: dict[str, Any] = handle.recv(source=0, tag=COMMAND_TAG)
-        return command
+        return frame
 
     def watch_conductor(self) -> None:
         """End this rank (and so the session) as soon as the conductor is gone."""
@@ -166,3 +127,28 @@ class World:
             os._exit(70)
 
         threading.Thread(target=wait, name="conductor-watch", daemon=True).start()
+
+
+def in_rows(ranks: Sequence[int]) -> list[list[int]]:
+    """Ranks as rows [first, count, step]: one for each node at most, as MPI lays ranks out.
+
+    A command goes to every rank: its list of thousands of ranks must not.
+    """
+    rows: list[list[int]] = []
+    for rank in ranks:
+        if rows and rank == rows[-1][0] + rows[-1][1] * rows[-1][2]:
+            rows[-1][1] += 1
+        elif rows and rows[-1][1] == 1 and rank > rows[-1][0]:
+            rows[-1][1:] = [2, rank - rows[-1][0]]
+        else:
+            rows.append([rank, 1, 1])
+    return rows
+
+
+def from_rows(rows: Sequence[Sequence[int]]) -> list[int]:
+    """The ranks of `in_rows`, in their order."""
+    return [first + index * step for first, count, step in rows for index in range(count)]
+
+
+def _opened(command: dict[str, Any]) -> dict[str, Any]:
+    return command | {"to": from_rows(command["to"])}

@@ -153,6 +153,12 @@ def placed(
     return record(done, environment={"target": target, **known})
 
 
+def in_jobs(parallel: str) -> RunRecord:
+    """A run of a submission that allows so many jobs at once."""
+    variables = {"FSMATRIX_PARALLEL_JOBS": parallel}
+    return record(phase(), environment={"machine": {"variables": variables}})
+
+
 TRIALS = {
     "read-served-by-servers": Trial(
         "warning",
@@ -191,6 +197,11 @@ TRIALS = {
             lambda: placed(hosts=["a"], machines=["x"]),
             lambda: placed(machines=[]),
         ],
+    ),
+    "parallel-jobs": Trial(
+        "warning",
+        [lambda: in_jobs("2")],
+        [lambda: in_jobs("1"), lambda: record(phase()), lambda: in_jobs("x")],
     ),
     "read-served-by-cache": Trial(
         "invalid",
@@ -380,6 +391,11 @@ TRIALS = {
     ),
     "oversubscribed": Trial("warning", [lambda: world(oversubscribed=True)], [world]),
     "emulated-nodes": Trial("info", [lambda: world(emulated_nodes=True)], [world]),
+    "nodes-disagree": Trial(
+        "warning",
+        [lambda: world(disagreements=["MPI sees one shared memory on 2 nodes (a, a)"])],
+        [world, lambda: world(disagreements=[])],
+    ),
     "output-on-target": Trial(
         "warning",
         [lambda: with_evidence(record(phase()), output={"on_target": True})],
