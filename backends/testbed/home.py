@@ -17,10 +17,27 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import Journal
 
 TAG = "fsmatrix-testbed-ceph"
-_FOLDERS = ("run", "log", "crash")
-_FILES = ("ceph.conf", "keyring", "monmap", "osdmap", "upmaps", "bed.json", "bed.json.new", "lock",
-          "journal.jsonl")  # fmt: skip
-_PREFIXES = ("mon.", "mgr.", "mds.", "osd.", "image.")
+_FILES = ("bed.json", "bed.json.new", "lock", "journal.jsonl")  # of every bed
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a storage or queueing system puts into its bed's directory."""
+
+    tag: str  # in the directory's marker
+    conf: str  # name of its configuration file
+    folders: tuple[str, ...]  # made with the directory
+    files: tuple[str, ...] = ()  # that come later
+    prefixes: tuple[str, ...] = ()  # of other entries that come later
+
+
+CEPH = Kind(
+    TAG,
+    "ceph.conf",
+    ("run", "log", "crash"),
+    ("keyring", "monmap", "osdmap", "upmaps"),
+    ("mon.", "mgr.", "mds.", "osd.", "image."),
+)
 
 
 @dataclass(frozen=True)
@@ -28,16 +45,17 @@ class Home:
     """Names of everything in the bed's directory (absolute, without links)."""
 
     folder: Path
+    kind: Kind = CEPH
 
     @classmethod
-    def at(cls, directory: Path | str) -> Home:
+    def at(cls, directory: Path | str, kind: Kind = CEPH) -> Home:
         """The home in `directory`, whether it exists or not."""
-        return cls(Path(directory).absolute().resolve())
+        return cls(Path(directory).absolute().resolve(), kind)
 
     @property
     def conf(self) -> Path:
-        """ceph.conf."""
-        return self.folder / "ceph.conf"
+        """The system's configuration file."""
+        return self.folder / self.kind.conf
 
     @property
     def journal(self) -> Journal:
@@ -50,7 +68,7 @@ class Home:
 
     def exists(self) -> bool:
         """Whether there is a test bed of ours, whole or not."""
-        return tree.read_marker(self.folder) == TAG
+        return tree.read_marker(self.folder) == self.kind.tag
 
     def make(self) -> None:
         """Make and mark the directory; BackendError if it is in use for something else."""
@@ -65,20 +83,21 @@ class Home:
                 raise BackendError(
                     f"{self.folder} is not empty: a test bed needs its own directory"
                 )
-            tree.write_marker(self.folder, TAG)
+            tree.write_marker(self.folder, self.kind.tag)
         except FileExistsError as error:
             raise BackendError(f"{self.folder}: somebody else just made it") from error
         except NotADirectoryError as error:
             raise BackendError(f"{self.folder} is no directory") from error
-        for name in _FOLDERS:
+        for name in self.kind.folders:
             (self.folder / name).mkdir()
 
     def foreign(self) -> list[str]:
         """Entries of the directory that a bed does not make."""
-        known = {*_FOLDERS, *_FILES, tree.MARKER}
+        kind = self.kind
+        known = {*_FILES, kind.conf, *kind.folders, *kind.files, tree.MARKER}
         names = (path.name for path in self.folder.iterdir())
         return sorted(
-            name for name in names if name not in known and not name.startswith(_PREFIXES)
+            name for name in names if name not in known and not name.startswith(kind.prefixes)
         )
 
     @contextmanager

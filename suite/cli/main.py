@@ -9,6 +9,7 @@ import typer
 
 import fsmatrix
 from fsmatrix.suite.cli import (
+    bundle,
     check,
     claims,
     collect,
@@ -48,6 +49,7 @@ app.command("show")(show.show)
 app.command("collect")(collect.collect)
 app.command("import")(import_.import_)
 app.command("report")(report.report)
+app.command("bundle")(bundle.bundle)
 app.command("compare")(compare.compare)
 app.command("claims")(claims.claims)
 app.command("history")(history.history)

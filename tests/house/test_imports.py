@@ -12,7 +12,7 @@ MAY_IMPORT = {
     "results": {"results"},
     "backends": {"backends", "results"},
     "suite": {"suite", "backends", "results"},
-    "slurm": {"slurm", "suite", "results"},
+    "slurm": {"slurm", "suite", "backends", "results"},
     "analysis": {"analysis", "results"},
     "jobs": set(),
 }
