@@ -21,6 +21,7 @@ from fsmatrix.suite.engines.find import Engines, first_version
 from fsmatrix.suite.events import Event, Listener
 from fsmatrix.suite.job import Job, Settings
 from fsmatrix.suite.keeper import Summary
+from fsmatrix.suite.launchers import allocation
 from fsmatrix.suite.launchers.base import Launcher, LauncherError
 from fsmatrix.suite.order import Plot
 from fsmatrix.suite.plan import Plan, Request, build_plan
@@ -31,7 +32,8 @@ from fsmatrix.suite.settings import Source
 from fsmatrix.suite.site import quiet
 
 STORED = ("campaign", "seed", "fingerprint", "source", "request")  # what a resume needs
-AUTO_LAUNCHERS = ("mpirun", "mpiexec")
+# mpirun and mpiexec bring their MPI library and its PMI along; srun must guess which PMI fits
+AUTO_LAUNCHERS = ("mpirun", "mpiexec", "srun")
 
 
 @dataclass(frozen=True)
@@ -166,9 +168,14 @@ def choose_launcher(plan: Plan) -> Launcher:
         raise LauncherError(f"no launcher can be used here: {reasons}")
     emulated = section.emulated_nodes
     hosts = tuple(f"node{i + 1}" for i in range(emulated)) if emulated else section.hosts
-    return LAUNCHERS.load(usable[0])(
+    kind = LAUNCHERS.load(usable[0])
+    given = allocation.current() if kind.needs_mpi and not emulated else None
+    if given is not None:
+        hosts = hosts or given.hosts
+    return kind(
         found=probes[usable[0]],
         hosts=tuple(hosts),
+        cpus=given.of(hosts) if given else (),
         emulated=bool(emulated),
         options=(*plan.settings.site.site.mpi.options, *section.options),
     )

@@ -42,6 +42,7 @@ LAUNCHERS: Registry[Launcher] = Registry(
         "local": "fsmatrix.suite.launchers.local:Local",
         "mpirun": "fsmatrix.suite.launchers.mpirun:Mpirun",
         "mpiexec": "fsmatrix.suite.launchers.mpiexec:Mpiexec",
+        "srun": "fsmatrix.suite.launchers.srun:Srun",
     },
     "launcher",
 )

@@ -38,6 +38,7 @@ class Probe:
     version: str = ""
     reason: str = ""
     library: str = ""  # the MPI library that belongs to the program
+    offers: tuple[str, ...] = ()  # PMI plugins, of srun
 
     @property
     def major(self) -> int:
@@ -56,6 +57,7 @@ class Launcher(ABC):
     options: tuple[str, ...] = ()
     scratch: str = ""  # a folder of this session, for what `prepare` writes
     binding: str = "none"  # one of BINDINGS; sessions start unbound
+    cpus: tuple[int, ...] = ()  # of each host in a Slurm allocation, where known
 
     name: ClassVar[str] = ""
     needs_mpi: ClassVar[bool] = True
@@ -72,6 +74,11 @@ class Launcher(ABC):
     def environment(self) -> dict[str, str]:
         """What the launcher and its ranks need in their environment."""
         return {}
+
+    @property
+    def cure(self) -> str:
+        """What to do when the world has not come up as asked; "" if there is nothing to say."""
+        return ""
 
     @property
     def agent(self) -> str:
@@ -91,9 +98,18 @@ class Launcher(ABC):
         if geometry.nodes > max(len(self.hosts), 1):
             raise LauncherError(
                 f"{geometry.nodes} client nodes are asked for, the launcher {self.name!r} has "
-                f"{max(len(self.hosts), 1)}: give launcher.hosts or launcher.emulated_nodes"
+                f"{max(len(self.hosts), 1)}: give launcher.hosts or launcher.emulated_nodes, or "
+                "run in a Slurm allocation of that many"
             )
         return list(self.hosts[: geometry.nodes])
+
+
+def under_slurm() -> dict[str, str]:
+    """For mpirun and mpiexec, which start their daemons by srun inside an allocation.
+
+    That srun must neither wait for the session that runs there nor bind the daemons.
+    """
+    return {"SLURM_OVERLAP": "1", "SLURM_CPU_BIND": "none"} if "SLURM_JOB_ID" in os.environ else {}
 
 
 def find_program(names: Sequence[str], pattern: str) -> tuple[str, str]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from fsmatrix.results.case import Geometry
-from fsmatrix.suite.launchers.base import Launcher, Probe, find_library, find_program
-
-ABI_NAME = "libmpi.so.12"  # what mpi4py asks for; Debian calls it libmpich.so.12
+from fsmatrix.suite.launchers import library
+from fsmatrix.suite.launchers.base import (
+    Launcher,
+    Probe,
+    find_library,
+    find_program,
+    under_slurm,
+)
 
 
 class Mpiexec(Launcher):
@@ -24,8 +27,8 @@ class Mpiexec(Launcher):
         )
         if not program:
             return Probe(False, reason="no MPICH mpiexec (hydra) on PATH")
-        library = find_library(program, (ABI_NAME, "libmpich.so.12"))
-        return Probe(True, program, version, library=library)
+        found = find_library(program, (library.MPICH_NAME, "libmpich.so.12"))
+        return Probe(True, program, version, library=found)
 
     def command(self, argv: Sequence[str], geometry: Geometry, env: Mapping[str, str]) -> list[str]:
         words = [self.found.program, "-n", str(geometry.processes), "-bind-to", self.binding]
@@ -40,13 +43,9 @@ class Mpiexec(Launcher):
         return [*words, *self.options, *argv]
 
     def environment(self) -> dict[str, str]:
-        env = {"MPI4PY_MPIABI": "mpich"}
-        if self.found.library:
-            before = os.environ.get("LD_LIBRARY_PATH", "")
-            env["LD_LIBRARY_PATH"] = f"{self.scratch}:{before}" if before else self.scratch
-        return env
+        chosen = library.environment(self.found.library, self.scratch)
+        return {"MPI4PY_MPIABI": library.MPICH} | chosen | under_slurm()
 
     def prepare(self) -> None:
         super().prepare()
-        if self.found.library:
-            (Path(self.scratch) / ABI_NAME).symlink_to(self.found.library)
+        library.prepare(self.found.library, self.scratch)

