@@ -19,6 +19,7 @@ SPARE = 2.0  # limit of a job / its estimate
 STARTING = 600.0  # seconds for what an estimate does not know
 LONGEST = 24 * 3600.0  # of a job, where neither the site nor the user says one
 ENDING = 60.0  # seconds to unmount and to write, between the warning and the limit
+WORKING = 60  # seconds that a job has at least before it is warned
 COLLECT_SECONDS = (1800.0, 0.05)  # of the last job: at least, and per run
 
 # options of sbatch that the last job has no use for
@@ -30,8 +31,7 @@ def batch_job(
 ) -> BatchJob:
     """The job that carries out a part."""
     section = plan.settings.campaign.slurm
-    limits = plan.settings.campaign
-    warned = math.ceil(limits.limits.time_per_run + limits.settle.timeout + ENDING)
+    warned = _warned(plan)
     seconds = _limit(plan, part.seconds * SPARE + STARTING + warned)
     command = [*_fsmatrix(section), "run", "-o", str(out), "--resume", *part.words]
     command += ["--retry-failed"] if retry_failed else []
@@ -114,11 +114,24 @@ def check(plan: Plan, parts: Sequence[Part]) -> None:
             refuse("partition", f"{nodes} nodes are needed; a job there has {partition.nodes}")
         if partition.hours is not None and (section.time or 0) > partition.hours * 3600:
             refuse("time", f"a job of {section.partition} has at most {partition.hours:g} hours")
+    if section.time is not None and section.time < _warned(plan) + WORKING:
+        refuse(
+            "time",
+            f"must be {_warned(plan) + WORKING} s or more: a run may take "
+            f"{plan.settings.campaign.limits.time_per_run:g} s (limits.time_per_run), and ends "
+            f"before the job does, which is warned {_warned(plan)} s before its limit",
+        )
     systems = {part.system for part in parts}
     for name in section.licenses.keys() - systems:
         refuse("licenses", f"no target is of system {name!r}{did_you_mean(name, systems, 'are')}")
     if problems:
         raise CampaignError(problems)
+
+
+def _warned(plan: Plan) -> int:
+    """Seconds that the run which is under way may need to end, and the job after it."""
+    campaign = plan.settings.campaign
+    return math.ceil(campaign.limits.time_per_run + campaign.settle.timeout + ENDING)
 
 
 def _limit(plan: Plan, seconds: float) -> int:

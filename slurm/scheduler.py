@@ -71,6 +71,11 @@ class Scheduler(ABC):
     def script(self, job: BatchJob) -> str:
         """The text of the job's script.  Pure.  ValueError for what no script can say."""
 
+    def refusal(self, folder: Path) -> str:
+        """Why no job can print into this folder (empty: it can)."""
+        del folder
+        return ""
+
     @abstractmethod
     def submit(self, script: Path, after: Sequence[str] = ()) -> str:
         """Queue a script, to start when the jobs `after` have ended; the new job's id.

@@ -58,6 +58,8 @@ class Submitter:
         StoreError or CampaignError, before anything is queued, if it cannot be done at all;
         SchedulerError if the batch system refuses the first job.
         """
+        if reason := self.scheduler.refusal(files.folder(out).absolute()):
+            raise StoreError(out, f"no job could print there: {reason}")
         store = open_store(plan, out, resume)
         with files.alone(out):
             before = files.read(out)

@@ -88,7 +88,8 @@ def run(
         return
     mode: Mode = "json" if as_json else "quiet" if quiet else "live"
     console = Console(stderr=True) if mode != "live" else common.console()
-    for warning in made.warnings if mode != "json" else ():
+    # a part of a campaign repeats nothing that its `submit` has said
+    for warning in made.warnings if mode != "json" and made.request.blocks is None else ():
         console.print(f"note: {warning}", highlight=False, markup=False)
     with listener(mode, made.estimate.runs, console) as tell:
         summary = execute(made, out, Options(resume, retry_failed, _job_dead), tell)

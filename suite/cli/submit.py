@@ -91,11 +91,10 @@ def submit(
         _rehearse(made, place, system, as_json)
         return
     console = Console(stderr=True) if as_json else common.console()
-    submitter = Submitter(
-        system,
-        tell=lambda text: console.print(text, highlight=False, markup=False, soft_wrap=True),
-        retry_failed=retry_failed,
-    )
+    say = _sayer(console)
+    for warning in made.warnings:
+        say(f"note: {warning}")
+    submitter = Submitter(system, tell=say, retry_failed=retry_failed)
     outcome = submitter.submit(made, place, resume, Path.cwd())
     if as_json:
         common.print_json({"directory": str(place), **vars(outcome)})
@@ -182,7 +181,7 @@ def status(directory: Directory, as_json: common.Json = False) -> None:
     submission = _submission(directory)
     found = look(directory, submission, _scheduler(submission.scheduler))
     if as_json:
-        common.print_json(_as_data(found))
+        common.print_json(as_data(found))
     else:
         _show(common.console(), found, directory)
     raise typer.Exit(SOME_MISSING if found.lost else 0)
@@ -197,7 +196,8 @@ def _submission(directory: Path) -> Submission:
     return found
 
 
-def _as_data(found: Status) -> dict[str, Any]:
+def as_data(found: Status) -> dict[str, Any]:
+    """A status as `--json` prints it."""
     return {
         "runs": {name: getattr(found, name)
                  for name in ("ok", "failed", "running", "waiting", "lost")},

@@ -172,7 +172,8 @@ def test_one_job_at_a_time_for_each_system(tmp_path: Path) -> None:
     assert scheduler.after[outcome.collect] == list(outcome.submitted.values())
     many = submit(Paper(), tmp_path / "many", planned("slurm.parallel=2"))
     again = submission.read(tmp_path / "many")
-    assert again is not None and not many.missing
+    assert again is not None
+    assert not many.missing
     assert Counter(again.names.values()) == dict.fromkeys(
         [f"fsmatrix-{system}-{lane}" for system in ("ceph-a", "storage") for lane in (1, 2)], 3
     )
@@ -272,7 +273,8 @@ def test_status_counts_runs_and_expects_an_end(tmp_path: Path) -> None:
     found = looking.status(out, _submission(out), scheduler)
     assert (found.ok, found.failed, found.running, found.lost) == (2, 1, 1, 0)
     assert found.waiting == plan.estimate.runs - 2 - 1 - 1
-    assert found.expected is not None and found.expected > datetime.now()
+    assert found.expected is not None
+    assert found.expected > datetime.now()
     by_key = {part.part.key: part for part in found.parts}
     assert (by_key[key].word, by_key[key].says) == ("running", "n1")
     seen = (submission.folder(out) / looking.SEEN).stat().st_mtime_ns
