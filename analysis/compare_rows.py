@@ -21,6 +21,8 @@ from fsmatrix.analysis.units import Level, level_text
 CAMPAIGN = "campaign"  # the factor that tells files apart
 ALIASES = {"cluster": "target", "system": "target"}  # where no factor has that name
 
+OF_A_RUN = ("case_index", "repetition", "attempt")  # together they are a run
+
 Levels = Mapping[str, Level]
 Key = tuple[Level, ...]
 Where = npt.NDArray[np.int64]
@@ -173,4 +175,9 @@ def _counted(data: Rows, mask: Mask, sides: Axis) -> dict[str, int]:
 
 
 def _runs(data: Rows, mask: Mask) -> int:
-    return len(set(data["run_id"][mask].tolist())) if mask.any() else 0
+    """Different runs among these rows: by numbers where there are some, which read faster."""
+    if not mask.any():
+        return 0
+    if all(name in data.columns for name in OF_A_RUN):
+        return combined([data[name][mask] for name in OF_A_RUN], int(mask.sum()))[0].size
+    return len(set(data["run_id"][mask].tolist()))

@@ -173,7 +173,8 @@ def lessons(
     if bandwidth is not None and not 0 < bandwidth < np.inf:
         raise ValueError(f"a bandwidth must be positive and finite, not {bandwidth}")
     only = dict(where or {})
-    of = _study(ds, only)
+    name = latency_bound.metric if latency_bound else "latency_p99"
+    of = _study(ds, only, name)
     whole, warned = summary.summarise(ds), lessons_limits.warned_audits(ds)
     targets = [str(name) for name in of.levels("target", of.valued)]
     found, refused = backend_lessons(
@@ -181,7 +182,6 @@ def lessons(
     )
     latencies: dict[int, Median] = {}
     if of.metric.name == "bandwidth":
-        name = latency_bound.metric if latency_bound else "latency_p99"
         latencies = {id(cell): cell.cell.metrics[name] for cell in of.cells}
         found += chunk_lessons(Setting(of, latency_bound, latencies, tolerance, alpha, warned))
         found += process_lessons(of, ds, only, warned)
@@ -194,10 +194,10 @@ def lessons(
     )  # fmt: skip
 
 
-def _study(ds: xr.Dataset, where: Mapping[str, Level]) -> Study:
+def _study(ds: xr.Dataset, where: Mapping[str, Level], latency: str) -> Study:
     """By bandwidth; by operations per second where nothing moved bytes (metadata)."""
     try:
-        return study(ds, "bandwidth", where)
+        return study(ds, "bandwidth", where, (latency,))
     except ValueError as error:
         try:
             return study(ds, "iops", where)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -163,14 +163,20 @@ class Study:
         return said
 
 
-def study(ds: xr.Dataset, metric: str, where: Mapping[str, Level] | None = None) -> Study:
+def study(
+    ds: xr.Dataset,
+    metric: str,
+    where: Mapping[str, Level] | None = None,
+    also: Collection[str] = (),
+) -> Study:
     """The cells of a campaign, of those whose levels are as `where` says.
 
+    `also`: further metrics whose medians the cells hold.
     ValueError for an unknown metric, a factor that is not there, and for no value at all.
     """
     if metric not in METRICS:
         raise ValueError(f"no metric {metric!r}; there are {', '.join(METRICS)}")
-    summarised = summary.summarise(ds)
+    summarised = summary.summarise(ds, metrics={metric, *also})
     values = _per_attachment(rows(ds), metric, summarised.cells)
     chosen = tuple(
         cell for cell in values if all(same(cell.level(n), v) for n, v in (where or {}).items())

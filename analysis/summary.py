@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -89,9 +89,13 @@ class Summary:
 
 
 def summarise(
-    ds: xr.Dataset, *, include_reference: bool = False, include_invalid: bool = False
+    ds: xr.Dataset,
+    *,
+    include_reference: bool = False,
+    include_invalid: bool = False,
+    metrics: Collection[str] = METRICS.keys(),
 ) -> Summary:
-    """Summary of a campaign (`load.open_campaign`).
+    """Summary of a campaign (`load.open_campaign`), with the medians of `metrics`.
 
     Runs with a finding of severity `invalid` are counted and left out of the medians unless
     `include_invalid`; reference targets are left out unless `include_reference`.
@@ -108,7 +112,7 @@ def summarise(
     few = {name: column[first] for name, column in columns.items()}
     varying, constants, attributes, derived = roles(few, data["phase"][first] != "")
     audits = _audits(ds, np.flatnonzero(shown & current(every)), group)
-    cells = _cells(data, few, group, audits, include_invalid, attributes)
+    cells = _cells(data, few, group, audits, include_invalid, attributes, metrics)
     return Summary(
         cells=tuple(sorted(cells, key=lambda cell: sort_key(cell, varying))),
         varying=varying,
@@ -164,6 +168,7 @@ def _cells(
     audits: Mapping[int, set[str]],
     include_invalid: bool,
     of_targets: Sequence[str],
+    metrics: Collection[str],
 ) -> list[Cell]:
     """All cells.  A combination without any phase (all its runs failed before) gets the
     phases that other targets have for the same work; `of_targets` are targets' attributes."""
@@ -182,7 +187,7 @@ def _cells(
     used = ok if include_invalid else ok & ~bad
     counted = Counter(group_of[bad].tolist())
     severities = _worst(data["worst_finding"], group_of, size)
-    measured = _measured(data, group_of, used, size)
+    measured = _measured(data, group_of, used, size, metrics)
     cells = []
     for group in range(size):
         levels = {name: column[group].item() for name, column in few.items()}
@@ -217,15 +222,17 @@ class _Measured:
     metrics: Mapping[str, Median]
 
 
-def _measured(data: Rows, group_of: Codes, used: Mask, size: int) -> list[_Measured]:
+def _measured(
+    data: Rows, group_of: Codes, used: Mask, size: int, metrics: Collection[str]
+) -> list[_Measured]:
     """Of each of `size` cells, from the rows `used`: the medians of `medians.of_runs`."""
     cell = group_of[used]
     first, pair = combined([codes(data["attachment"])[1][used], cell], cell.size)
     owner = cell[first]  # the cell of each attachment in a cell
     runs, attachments = (np.bincount(where, minlength=size).tolist() for where in (cell, owner))
-    medians = {name: of_cells(values_of(data, name)[used], pair, owner, size) for name in METRICS}
-    metrics = [{name: many[i] for name, many in medians.items()} for i in range(size)]
-    return [_Measured(*one) for one in zip(runs, attachments, metrics, strict=True)]
+    medians = {name: of_cells(values_of(data, name)[used], pair, owner, size) for name in metrics}
+    of_each = [{name: many[i] for name, many in medians.items()} for i in range(size)]
+    return [_Measured(*one) for one in zip(runs, attachments, of_each, strict=True)]
 
 
 def _distinct(group_of: Codes, data: Rows, keep: Mask) -> dict[int, int]:
