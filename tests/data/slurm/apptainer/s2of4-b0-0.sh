@@ -1,0 +1,29 @@
+#!/bin/bash
+# fsmatrix: campaign two-systems, block 0
+# 2 runs on storage system ceph-a from 4 client nodes x up to 8 processes, about 1 min
+#
+# Written by `fsmatrix submit`; it also runs by hand: cd here, then sbatch s2of4-b0-0.sh
+#SBATCH --job-name=fsmatrix-ceph-a
+#SBATCH --comment=fsmatrix:0a1b2c3d:s2of4-b0-0
+#SBATCH --nodes=4
+#SBATCH --ntasks-per-node=8
+#SBATCH --cpus-per-task=1
+#SBATCH --time=0-00:13:00
+#SBATCH --output=s2of4-b0-0-%j.log
+#SBATCH --open-mode=append
+#SBATCH --dependency=singleton
+#SBATCH --signal=B:USR1@130
+#SBATCH --requeue
+#SBATCH --exclusive=user
+
+set -e
+
+# Lmod and Environment Modules are shell functions that login shells define
+type module > /dev/null 2>&1 || . /etc/profile
+module load apptainer
+
+export FSMATRIX_PARALLEL_JOBS=1
+
+cd /home/me
+# exec: the warning before the limit (SIGUSR1) reaches fsmatrix, which then ends its run cleanly
+exec apptainer exec --bind=/ceph --bind=/run/munge '/apps/images/fs matrix.sif' fsmatrix run -o /scratch/me/out --resume --shard 2/4 --blocks 0-0 --requeue --quiet
