@@ -14,14 +14,12 @@ from fsmatrix.analysis import summary
 from fsmatrix.analysis.axes import Axis, factor_columns
 from fsmatrix.analysis.columns import Codes, coded, combined
 from fsmatrix.analysis.factors import Mask
-from fsmatrix.analysis.load import Rows, join, rows
+from fsmatrix.analysis.load import Rows, join, rows, runs_of
 from fsmatrix.analysis.matrices import references
 from fsmatrix.analysis.units import Level, level_text
 
 CAMPAIGN = "campaign"  # the factor that tells files apart
 ALIASES = {"cluster": "target", "system": "target"}  # where no factor has that name
-
-OF_A_RUN = ("case_index", "repetition", "attempt")  # together they are a run
 
 Levels = Mapping[str, Level]
 Key = tuple[Level, ...]
@@ -175,9 +173,5 @@ def _counted(data: Rows, mask: Mask, sides: Axis) -> dict[str, int]:
 
 
 def _runs(data: Rows, mask: Mask) -> int:
-    """Different runs among these rows: by numbers where there are some, which read faster."""
-    if not mask.any():
-        return 0
-    if all(name in data.columns for name in OF_A_RUN):
-        return combined([data[name][mask] for name in OF_A_RUN], int(mask.sum()))[0].size
-    return len(set(data["run_id"][mask].tolist()))
+    """Different runs among these rows."""
+    return int(np.unique(runs_of(data.where(mask))).size) if mask.any() else 0

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from fsmatrix.analysis.charts import PALETTE
 from fsmatrix.analysis.medians import Median
@@ -32,6 +34,18 @@ def colour(index: int) -> str:
     return PALETTE[index % len(PALETTE)]
 
 
+class Page(Figure):
+    """A figure that is laid out when it is saved, once.
+
+    With a layout engine of its own matplotlib would draw it whole one more time for that.
+    """
+
+    def savefig(self, *args: Any, **options: Any) -> None:
+        """As Figure's."""
+        ConstrainedLayoutEngine().execute(self)
+        super().savefig(*args, **options)
+
+
 def frame(
     rows: int, columns: int, *, title: str, notes: Sequence[str],
     width: float = 2.9, height: float = 2.4,
@@ -40,7 +54,7 @@ def frame(
     wide = max(columns * width + 0.6, 6.4)
     lines = [line for note in notes for line in textwrap.wrap(note, int(NOTE_WIDTH * wide))]
     size = (wide, rows * height + 0.75 + 0.14 * len(lines))
-    figure = Figure(figsize=size, layout="constrained", dpi=110)
+    figure = Page(figsize=size, dpi=110)
     figure.suptitle(
         "\n".join(textwrap.wrap(title, int(TITLE_WIDTH * wide))), fontsize=11, color=INK
     )

@@ -15,7 +15,7 @@ from fsmatrix.analysis import cluster
 from fsmatrix.analysis.cluster import Cluster
 from fsmatrix.analysis.columns import Codes, combined
 from fsmatrix.analysis.factors import Mask, codes, groups, roles
-from fsmatrix.analysis.load import Array, Rows, rows
+from fsmatrix.analysis.load import Array, Rows, rows, runs_of
 from fsmatrix.analysis.medians import Median, of_cells
 from fsmatrix.analysis.units import METRICS, Level
 from fsmatrix.results.record import SEVERITIES
@@ -103,7 +103,7 @@ def summarise(
     every = rows(ds)
     references = reference_targets(every)
     shown = _shown(every, include_reference)
-    superseded = np.unique(every.where(shown & ~current(every))["run_id"]).size
+    superseded = np.unique(runs_of(every.where(shown & ~current(every)))).size
     data = every.where(shown & current(every))
     names = [name for name in every.factors if name not in NOT_FACTORS]
     columns = {name: data.factor(name) for name in names}
@@ -121,7 +121,7 @@ def summarise(
         derived=derived,
         references=references,
         references_shown=include_reference,
-        invalid_runs=int(np.unique(data.where(invalid(data))["run_id"]).size),
+        invalid_runs=int(np.unique(runs_of(data.where(invalid(data)))).size),
         invalid_included=include_invalid,
         superseded=int(superseded),
         cluster=cluster.of(
@@ -239,7 +239,7 @@ def _distinct(group_of: Codes, data: Rows, keep: Mask) -> dict[int, int]:
     """Group -> different runs among the rows `keep`."""
     if not keep.any():
         return {}
-    runs = codes(data.where(keep)["run_id"])[1]
+    runs = runs_of(data.where(keep))
     pairs = combined([group_of[keep], runs], runs.size)[0]
     return Counter(group_of[keep][pairs].tolist())
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from fsmatrix.analysis.load import Rows
+from fsmatrix.analysis.load import Rows, runs_of
 from fsmatrix.analysis.summary import RANK, Summary
 from fsmatrix.analysis.units import labelled
 
@@ -54,10 +54,10 @@ class Counts:
 def counts(data: Rows) -> Counts:
     """Newest attempts by outcome."""
     current = data.where(data["last_attempt"] != 0)
-    status, worst = current["status"], current["worst_finding"]
+    status, worst, run = current["status"], current["worst_finding"], runs_of(current)
 
     def number(keep: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> int:
-        return int(np.unique(current["run_id"][keep]).size)
+        return int(np.unique(run[keep]).size)
 
     return Counts(
         runs=number(np.ones(len(current), dtype=bool)),

@@ -133,6 +133,16 @@ class ShardLock:
         if mine is not None and mine.pid == os.getpid() and _read(self.path) == mine:
             self.path.unlink(missing_ok=True)
 
+    def lost(self) -> str:
+        """Why the lock is no longer ours although nobody gave it back; "" if it is.
+
+        A batch system that takes a node for dead starts its job again elsewhere, where the lock
+        then looks stale.
+        """
+        if self._mine is None or _read_patiently(self.path) == self._mine:
+            return ""
+        return f"the lock {self.path} was taken over: another run goes on with this part"
+
     def _take(self, me: Holder) -> None:
         for _ in range(TRIES):
             if _create(self.path, me):

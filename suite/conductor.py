@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import platform
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -66,6 +66,7 @@ class Conductor:
         stop: StopFlag,
         tell: Listener,
         retry_failed: bool = False,
+        lost: Callable[[], str] = lambda: "",
     ) -> None:
         self.store = store
         self.settings = settings
@@ -74,6 +75,7 @@ class Conductor:
         self.stop = stop
         self.tell = tell
         self.retry_failed = retry_failed
+        self.lost = lost  # why this part of the campaign is no longer ours
         self.journals = store.directory / "journal"
         self.summary = Summary()
         self.keeper = Keeper(store, self.summary, tell)
@@ -226,6 +228,8 @@ class Conductor:
     def _one(self, runner: Runner, todo: list[Job]) -> None:
         """One run; SessionError if its session is gone (the run is recorded all the same)."""
         job = todo[0]
+        if reason := self.lost():
+            raise StoreError(self.store.directory, reason)
         self.tell(
             Event(
                 "run",

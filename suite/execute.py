@@ -116,6 +116,7 @@ def execute(plan: Plan, out: Path, options: Options, tell: Listener) -> Summary:
             stop,
             tell,
             options.retry_failed,
+            lock.lost,
         )
         conductor.recover()
         return conductor.run(attachments(plan, store, stop, tell))

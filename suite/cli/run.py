@@ -114,8 +114,8 @@ def _requeue(console: Console, summary: Summary) -> None:
     from fsmatrix.slurm.slurm import Slurm
 
     if summary.ok or summary.failures:
+        console.print("queued again: the next start goes on from here")  # Slurm then ends us
         Slurm().requeue(os.environ.get("SLURM_JOB_ID", ""))
-        console.print("queued again: the next start goes on from here")
     else:
         console.print("not queued again: no run ended within the limit of the job")
 
