@@ -6,6 +6,8 @@ OUT ?= demo-out
 API ?= api-reference
 # Tests that measure nothing run side by side; those of the real parts one after the other.
 ARITHMETIC := tests/analysis tests/results tests/house
+# Jobs of a batch system mostly wait; each module has a Slurm of its own.
+WAITING := tests/slurm
 
 .PHONY: demo test lint bench docs clean
 
@@ -16,6 +18,7 @@ demo: $(VENV)/demo-ready
 
 test: $(if $(SYSTEM),system,) $(VENV)/test-ready lint
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -P -m pytest -n auto --dist loadscope $(ARITHMETIC)
+	$(BIN)/python -P -m pytest -n 4 --dist loadscope $(WAITING)
 	$(BIN)/python -P -m pytest tests/backends tests/suite
 
 lint: $(VENV)/test-ready
@@ -29,6 +32,8 @@ bench: $(VENV)/test-ready
 	$(BIN)/python -P bench/engines.py
 	$(BIN)/python -P bench/merge.py
 	$(BIN)/python -P bench/analysis.py --others
+	$(BIN)/python -P bench/scale.py
+	$(BIN)/python -P bench/submission.py
 
 docs: $(VENV)/test-ready
 	$(BIN)/python -P docs/make_api.py $(API)

@@ -21,7 +21,8 @@ from fsmatrix.slurm.submission import COLLECT, Submission
 
 SEEN = "seen.json"  # statuses of stored runs: their files are not opened twice
 LOG_BYTES = 4096
-Word = Literal["done", "running", "waiting", "stopped", "not submitted"]
+Word = Literal["done", "running", "waiting", "unknown", "stopped", "not submitted"]
+UNASKED = "UNKNOWN"  # what is said of jobs while the batch system does not answer
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def _jobs(
     try:
         queued = scheduler.mine()
     except SchedulerError as error:
-        return {key: JobState(job, "ended", "UNKNOWN") for key, job in newest.items()}, str(error)
+        return {key: JobState(job, "ended", UNASKED) for key, job in newest.items()}, str(error)
     tokens = {state.token: state for state in queued.values() if state.state != "ended"}
     keys = [*(part.key for part in submission.parts), COLLECT]
     gone = {newest[key] for key in keys if key in newest and newest[key] not in queued}
@@ -152,6 +153,8 @@ def _part(
         word, says = "done", ""
     elif job is None:
         word, says = "not submitted", ""
+    elif job.said == UNASKED:
+        word, says = "unknown", ""
     else:
         word, says = "stopped", f"{job.said}: {last_line(out, part.key, job.job)}"
     return PartStatus(part, word, ok, there - ok, job, says)

@@ -18,6 +18,7 @@ from fsmatrix.slurm import submission as files
 from fsmatrix.slurm.division import divide, lanes, left
 from fsmatrix.slurm.jobs import batch_job, check, collect_job
 from fsmatrix.slurm.scheduler import BatchJob, JobState, Scheduler, SchedulerAway, SchedulerError
+from fsmatrix.slurm.status import stored
 from fsmatrix.slurm.submission import COLLECT, Submission
 from fsmatrix.slurm.timing import speeds
 from fsmatrix.suite.execute import open_store
@@ -114,12 +115,18 @@ class Submitter:
     ) -> Outcome:
         outcome = Outcome()
         alive = live_tokens(queued)
+        known = stored(store)  # of all runs at once: as the conductor's own Store.done
+
+        def done(case_id: str, repetition: int) -> bool:
+            status = known.get((case_id, repetition))
+            return status == "ok" or (status is not None and not self.retry_failed)
+
         for number, part in enumerate(made.parts):
             token = made.token_of(part.key)
             if token in alive:
                 outcome.live[part.key] = alive[token]
                 continue
-            rest = left(part, lambda c, r: store.done(c, r, self.retry_failed))
+            rest = left(part, done)
             if not rest.runs:
                 outcome.complete += 1
                 continue

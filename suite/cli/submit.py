@@ -26,6 +26,7 @@ WORDS = {
     "done": "green",
     "running": "cyan",
     "waiting": "",
+    "unknown": "yellow",
     "stopped": "red",
     "not submitted": "yellow",
 }

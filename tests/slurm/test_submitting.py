@@ -289,6 +289,8 @@ def test_a_batch_system_that_does_not_answer_leaves_the_runs_to_be_seen(tmp_path
     scheduler.away = 1
     found = looking.status(out, _submission(out), scheduler)
     assert found.scheduler_says == "nobody answers"
+    assert [part.word for part in found.parts] == ["done"] + ["unknown"] * 11
+    assert found.lost == 0
     assert found.ok == len(found.parts[0].part.runs)
 
 
