@@ -15,5 +15,7 @@
 
 set -e
 
+. '/apps/fs matrix/bin/activate'
+
 cd /home/me
 exec fsmatrix report /scratch/me/out
