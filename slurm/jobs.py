@@ -114,12 +114,13 @@ def check(plan: Plan, parts: Sequence[Part]) -> None:
             refuse("partition", f"{nodes} nodes are needed; a job there has {partition.nodes}")
         if partition.hours is not None and (section.time or 0) > partition.hours * 3600:
             refuse("time", f"a job of {section.partition} has at most {partition.hours:g} hours")
-    if section.time is not None and section.time < _warned(plan) + WORKING:
+    needed, longest = _warned(plan) + WORKING, _limit(plan, math.inf)
+    if longest < needed:
         refuse(
-            "time",
-            f"must be {_warned(plan) + WORKING} s or more: a run may take "
+            "time" if section.time is not None else "partition",
+            f"a job of {longest} s is too short, {needed} s are needed: a run may take "
             f"{plan.settings.campaign.limits.time_per_run:g} s (limits.time_per_run), and ends "
-            f"before the job does, which is warned {_warned(plan)} s before its limit",
+            f"before its job, which is warned {_warned(plan)} s before the limit",
         )
     systems = {part.system for part in parts}
     for name in section.licenses.keys() - systems:

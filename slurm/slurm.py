@@ -74,6 +74,16 @@ class Slurm(Scheduler):
         )
         return {state.job: state for state in _states(told)}
 
+    def ended(self, job: str) -> bool:
+        """Of anybody's job, which `mine` would not show."""
+        try:
+            words = ["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T"]
+            return all(_state(said) == "ended" for said in _ask(words).split())
+        except SchedulerAway:
+            return False
+        except SchedulerError as error:
+            return bool(ENDED.search(str(error)))  # not known any more
+
     def past(self, jobs: Iterable[str]) -> dict[str, JobState]:
         ids = ",".join(jobs)
         if not ids:

@@ -109,6 +109,8 @@ def test_what_the_site_does_not_have_is_refused_with_its_place(
         scripts(planned(site, slurm__partition="standrad"), monkeypatch)
     with pytest.raises(CampaignError, match="at most 1 hours"):
         scripts(planned(site, slurm__time="2h"), monkeypatch)
+    with pytest.raises(CampaignError, match=r"slurm.partition: a job of 3600 s is too short, 4870"):
+        scripts(planned(site, limits__time_per_run="79min"), monkeypatch)
     with pytest.raises(CampaignError, match="200 nodes are needed; a job there has 128"):
         scripts(planned(site, factors__nodes="[200]"), monkeypatch)
     with pytest.raises(CampaignError, match=r"cray.yaml:\d+: slurm.licenses: no target is of"):

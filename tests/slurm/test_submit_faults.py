@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from fsmatrix.slurm.slurm import Slurm
 from fsmatrix.slurm.testbed import SlurmBed
 from tests.slurm.lab import EXAMPLES, PATIENCE, WITH_FSMATRIX, Lab, jobs_below
 
@@ -53,6 +54,7 @@ def test_a_cancelled_campaign_goes_on_with_resume(lab: Lab) -> None:
     found = lab.until("running", lambda f: any(p["state"] == "running" for p in f["parts"]))
     first = lab.job(found)
     lab.until("one run ok", lambda f: f["runs"]["ok"] >= 1)
+    assert not Slurm().ended(first)
     lab.slurm("scancel", first)
     lab.until("cancelled", lambda f: f["runs"]["lost"] > 0)
     status, text = lab.call("cancel", lab.out)
@@ -62,6 +64,8 @@ def test_a_cancelled_campaign_goes_on_with_resume(lab: Lab) -> None:
     assert found["runs"]["lost"] > 0
     assert lab.call("status", lab.out)[0] == 1
     assert {p["job"]["said"] for p in found["parts"]} == {"CANCELLED"}
+    assert Slurm().ended(first)
+    assert Slurm().ended("999999")
     lab.campaign("0.1s")  # the stored campaign counts, not the file
     outcome = lab.submit("--resume")
     assert outcome["runs"] == found["runs"]["lost"]
