@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import stats
@@ -14,7 +14,7 @@ from fsmatrix.analysis.columns import combined, plain
 from fsmatrix.analysis.compare_cells import Match
 from fsmatrix.analysis.compare_rows import Table, Where
 from fsmatrix.analysis.factors import members
-from fsmatrix.analysis.medians import SMALLEST, per_attachment
+from fsmatrix.analysis.medians import SMALLEST, Floats, per_attachment
 from fsmatrix.analysis.stats import dip, tests, variability
 from fsmatrix.analysis.stats.runs import Runs
 from fsmatrix.analysis.units import labelled
@@ -66,25 +66,33 @@ class Checked:
 
 def checked(of: Table, matches: Sequence[Match]) -> Checked:
     """The state of every cell, its runs in the order in which they ran."""
-    return Checked(
-        tuple(_state(of, match.a) for match in matches),
-        tuple(_state(of, match.b) for match in matches),
-    )
+    sides = ([_state(of, match.a) for match in matches], [_state(of, match.b) for match in matches])
+    return Checked(*(_with_modes(side) for side in sides))
 
 
-def _state(of: Table, where: Where) -> State:
+def _state(of: Table, where: Where) -> tuple[State, Floats]:
+    """What the runs show, but for their modes; and the level of each attachment."""
     ordered = where[np.argsort(of.order[where], kind="stable")]
     values = of.values[ordered]
     group = combined([of.attachments[ordered]], ordered.size)[1]  # by their first run
     parts = [np.log(values[mine]) for mine in members(group)]
     levels = per_attachment(np.log(values), group)
-    return State(
+    state = State(
         runs=values.size,
         cv=100 * float(values.std(ddof=1) / values.mean()) if values.size > 1 else math.nan,
         drift=variability.trend(levels)[1],
-        modes=dip.p_of_one_mode(levels),
+        modes=math.nan,
         inside=variability.trend_inside(parts),
     )
+    return state, levels
+
+
+def _with_modes(side: Sequence[tuple[State, Floats]]) -> tuple[State, ...]:
+    """With p of one mode, if it could decide anything in so many cells: it is a simulated one."""
+    cells = sum(levels.size >= dip.FEWEST for _, levels in side)
+    if cells * dip.SMALLEST_P >= SURE:
+        return tuple(state for state, _ in side)
+    return tuple(replace(state, modes=dip.p_of_one_mode(levels)) for state, levels in side)
 
 
 def spreads_of(found: Checked, names: Sequence[str], sides: tuple[str, str]) -> tuple[Spread, ...]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -113,13 +113,21 @@ def per_attachment(values: npt.ArrayLike, attachments: npt.ArrayLike) -> Floats:
     if array.ndim != 1 or array.shape != labels.shape:
         raise ValueError(f"values {array.shape} and attachments {labels.shape} must match, 1-d")
     known = ~np.isnan(array)
-    owner = np.unique(labels[known], return_inverse=True)[1]
+    owner = labels[known]
+    if not _are_codes(owner):
+        owner = np.unique(owner, return_inverse=True)[1]
     order = np.lexsort((array[known], owner))
     ordered = array[known][order]
     size = np.bincount(owner)
+    size = size[size > 0]
     first = np.cumsum(size) - size
     middle: Floats = (ordered[first + (size - 1) // 2] + ordered[first + size // 2]) / 2
     return middle
+
+
+def _are_codes(labels: npt.NDArray[Any]) -> bool:
+    """Whether they are small whole numbers, so that they can be counted as they are."""
+    return labels.dtype.kind == "i" and labels.size > 0 and 0 <= labels.min() <= labels.max() < 1e6
 
 
 def per_group(values: Floats, groups: Groups) -> tuple[Groups, Floats]:

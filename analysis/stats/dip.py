@@ -18,6 +18,7 @@ from fsmatrix.analysis.medians import Floats
 
 FEWEST = 8  # values
 DRAWS = 1000  # p is known to 1/1000
+SMALLEST_P = 1 / (DRAWS + 1)
 LARGEST = 200  # values in a drawn sample; dip * sqrt(n) hardly changes beyond
 
 

@@ -42,6 +42,7 @@ from fsmatrix.suite.workloads.base import Where
 
 START_SECONDS = 120.0
 END_SECONDS = 10.0
+STOP_SECONDS = 2.0  # between the first and the last process of a job that hears of its end
 AT_ONCE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TERM_SECONDS = 5.0
 KEPT_STDERR = 65536
@@ -254,7 +255,7 @@ class Session:
         try:
             wire.send(self._channel, command)
         except ChannelClosed as error:
-            raise self._death() from error
+            raise self._death(urgent) from error
         deadline = time.monotonic() + seconds
         try:
             return self._receive(deadline, f"no answer within {seconds:g} s", urgent)
@@ -307,7 +308,7 @@ class Session:
         except TimeoutError as error:
             raise DeadlinePassed(late) from error
         except ChannelClosed as error:
-            raise self._death() from error
+            raise self._death(urgent) from error
 
     def _wait(self, sock: socket.socket, deadline: float, late: str, urgent: bool = False) -> None:
         """Until `sock` can be read; sleeps, except for a look at the launcher now and then."""
@@ -325,7 +326,7 @@ class Session:
             if ready:
                 watched = [sock]  # a signal that lets the run end
             if self._process.poll() is not None and not select.select([sock], [], [], 0.2)[0]:
-                raise self._death()
+                raise self._death(urgent)
 
     # -- what its end tells ------------------------------------------------------------------
     def output(self, name: str) -> str:
@@ -335,15 +336,24 @@ class Session:
             stream.seek(max(stream.tell() - KEPT_STDERR, 0))
             return stream.read().decode(errors="replace")
 
-    def _death(self) -> SessionDied:
+    def _death(self, urgent: bool) -> SessionDied | Interrupted:
+        """Why the session is gone; Interrupted if everything here is being stopped."""
         assert self._process is not None
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(END_SECONDS)
+        if not urgent and self._is_stopped():
+            return Interrupted()
         text = self.output("stdout") + self.output("stderr")  # hydra speaks on stdout
         died = explain_death(text, self._process.poll(), self.hello.get("ranks", []))
         if self.hello or "rank" in died.facts:
             return died
         return SessionDied(f"{died}{self._cure('if MPI did not start: ')}", **died.facts)
+
+    def _is_stopped(self) -> bool:
+        """A batch system tells all processes of a job to end: this one may hear it last."""
+        if "SLURM_JOB_ID" in os.environ and not self.stop.at_once:
+            select.select([self.stop], [], [], STOP_SECONDS)
+        return self.stop.at_once
 
     def _cure(self, when: str = "") -> str:
         return f"; {when}{self.launcher.cure}" if self.launcher.cure else ""
