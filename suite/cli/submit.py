@@ -66,10 +66,10 @@ def submit(
     scheduler: Annotated[str, typer.Option(help="The batch system.")] = "slurm",
     as_json: common.Json = False,
 ) -> None:
-    """Queue a campaign as batch jobs; the last one merges and reports.  Status: 0, 1, 2.
+    """Queue a campaign as batch jobs; the last one merges and reports.
 
     One job at a time for each storage system (`system` of the targets), so that runs do not
-    disturb each other.  0: all jobs are queued, 1: some could not be, 2: bad input.
+    disturb each other.  Status: 0 all jobs are queued, 1 some could not be, 2 bad input.
 
     Example: fsmatrix submit ceph.yaml -o out --set slurm.partition=io;  fsmatrix status out
     """
