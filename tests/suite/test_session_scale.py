@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,7 +29,7 @@ from fsmatrix.suite.runner import Runner
 from fsmatrix.suite.session import clock
 from fsmatrix.suite.session.client import Session, StopFlag
 from fsmatrix.suite.session.comm import SoloComm
-from fsmatrix.suite.session.death import SessionDied, explain_death
+from fsmatrix.suite.session.death import explain_death
 from fsmatrix.suite.session.survey import Rank, disagreements, own_facts, plain_name, survey
 from fsmatrix.suite.session.world import FAN, World, from_rows, in_rows
 from fsmatrix.suite.surroundings import world_of
@@ -348,35 +345,24 @@ def test_ranks_that_the_launcher_packed_are_no_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
+@pytest.mark.timeout(900)  # 128 processes on two CPUs start slowly
 def test_a_session_of_128_ranks_on_4_nodes(tmp_path: Path) -> None:
-    """Right totals; then a rank is killed while all of them write.
-
-    Which rank is named is the launcher's word (test_session.py): among 128 on two CPUs a
-    neighbour that misses the dead one may be heard first.
-    """
+    """Right totals, and nobody is left; killed ranks are told of in test_session.py."""
     geometry = Geometry(4, 32)
     chunks = 3
     with running(geometry) as session:
         ranks = session.hello["ranks"]
         assert [rank["node_rank"] for rank in ranks if rank["node"] == 3] == list(range(32))
-        runner = runner_of(session, tmp_path)
         record, broken = run(
-            runner, geometry, pattern="seq-read", bytes_per_process=chunks * CHUNK, verify=True
+            runner_of(session, tmp_path),
+            geometry,
+            pattern="seq-read",
+            bytes_per_process=chunks * CHUNK,
+            verify=True,
         )
         assert broken is None
         assert record.status == "ok", record.error
         check_totals(record, chunks)
-        victim = ranks[77]
-        threading.Thread(
-            target=kill_when_it_writes, args=(tmp_path / "data", 128, victim["pid"]), daemon=True
-        ).start()
-        record, broken = run(
-            runner, geometry, pattern="seq-write", bytes_per_process=64 * CHUNK,
-            overwrite=True, fixed="time", seconds=60,
-        )  # fmt: skip
-        assert isinstance(broken, SessionDied)
-        assert record.status == "failed"
-        assert re.search(r"\brank \d+ on ", record.error) or "process rank" in record.error
     gone = time.monotonic() + 60
     while any(alive(rank["pid"]) for rank in ranks) and time.monotonic() < gone:
         time.sleep(0.1)
@@ -403,16 +389,6 @@ def check_totals(record: RunRecord, chunks: int) -> None:
     found = {finding.audit: finding.severity for finding in audit_run(record)}
     assert found["emulated-nodes"] == "info"
     assert found["oversubscribed"] == "warning"
-
-
-def kill_when_it_writes(data: Path, files: int, pid: int) -> None:
-    """SIGKILL as soon as the run's files are there."""
-    until = time.monotonic() + SECONDS
-    while time.monotonic() < until:
-        if sum(len(names) for _, _, names in os.walk(data)) >= files:
-            os.kill(pid, signal.SIGKILL)
-            return
-        time.sleep(0.02)
 
 
 def alive(pid: int) -> bool:
