@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 Campaign = Annotated[
     str, typer.Argument(help="A campaign's YAML file, or the name of a ready one.")
 ]
+CampaignToResume = Annotated[
+    str | None,
+    typer.Argument(help="A campaign's YAML file or a ready one's name; not needed to resume."),
+]
+Out = Annotated[Path | None, typer.Option("-o", "--out", help="Results directory.")]
+RetryFailed = Annotated[
+    bool, typer.Option("--retry-failed", help="With --resume: failed runs get a new attempt.")
+]
 Sets = Annotated[
     list[str] | None,
     typer.Option("--set", help="Change a setting: limits.time_per_run=30s (repeatable)."),

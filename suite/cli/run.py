@@ -23,17 +23,12 @@ INTERRUPTED = 130
 
 
 def run(
-    campaign: Annotated[
-        str | None,
-        typer.Argument(help="A campaign's YAML file or a ready one's name; not needed to resume."),
-    ] = None,
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="Results directory.")] = None,
+    campaign: common.CampaignToResume = None,
+    out: common.Out = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with what the directory does not have yet.")
     ] = False,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="With --resume: failed runs get a new attempt.")
-    ] = False,
+    retry_failed: common.RetryFailed = False,
     sets: common.Sets = None,
     only: common.Only = None,
     shard: common.Shard = "1/1",

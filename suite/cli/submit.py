@@ -35,20 +35,15 @@ Directory = Annotated[Path, typer.Argument(help="The results directory that was 
 
 
 def submit(
-    campaign: Annotated[
-        str | None,
-        typer.Argument(help="A campaign's YAML file or a ready one's name; not needed to resume."),
-    ] = None,
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="Results directory.")] = None,
+    campaign: common.CampaignToResume = None,
+    out: common.Out = None,
     nodes: Annotated[
         int | None, typer.Option(min=1, help="Client nodes: short for --set geometry.nodes=N.")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Queue what is neither stored nor queued.")
     ] = False,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="With --resume: failed runs get a new attempt.")
-    ] = False,
+    retry_failed: common.RetryFailed = False,
     sets: common.Sets = None,
     only: common.Only = None,
     seed: common.Seed = None,
