@@ -22,6 +22,9 @@ from fsmatrix.suite.session.death import SessionError
 from fsmatrix.suite.session.programs import run
 
 PATIENCE = 60.0  # seconds
+# Seconds of the program's life.  Open MPI 5.0.11's mpirun may hang, or end with status 1, if a
+# program that is no MPI program ends while its daemons still report its start.
+LIVES = 0.5
 
 
 def _launcher(asked: dict[str, Any]) -> Launcher:
@@ -52,7 +55,7 @@ def _told(asked: dict[str, Any]) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             launcher = replace(session.launcher, scratch=folder)
             launcher.prepare()
-            words = ["sh", "-c", 'echo $(uname -n) "$GIVEN"']
+            words = ["sh", "-c", f'echo $(uname -n) "$GIVEN"; sleep {LIVES}']
             command = launcher.command(words, geometry, {"GIVEN": 'a,b "c"'})
             done = run(command, folder, PATIENCE, launcher.environment())
         return {
