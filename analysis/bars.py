@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from fsmatrix.analysis import units
-from fsmatrix.analysis.charts import why_absent
 from fsmatrix.analysis.panels import INK
+from fsmatrix.analysis.report.charts import why_absent
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.study import Key, Study, Values, level_text, study
 from fsmatrix.analysis.units import MARKS, Level, Unit

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fsmatrix.analysis import flash, pagecache
 from fsmatrix.analysis.load import Rows
+from fsmatrix.analysis.studies import flash, pagecache
 from fsmatrix.analysis.study import ROLES
 
 if TYPE_CHECKING:
@@ -45,14 +45,15 @@ class Analysis:
 
 STUDIES: dict[str, Analysis] = {
     "scalability": Analysis(
-        "Scalability over storage nodes", "scalability:scalability", {"storage_nodes": 2},
-        {"metric": "bandwidth"},
+        "Scalability over storage nodes", "scalability.scalability:scalability",
+        {"storage_nodes": 2}, {"metric": "bandwidth"},
     ),
     "bottleneck": Analysis(
-        "Where bandwidth stops growing", "bottleneck:bottleneck", {"chunk": 2, "processes": 2}
+        "Where bandwidth stops growing", "bottleneck.bottleneck:bottleneck",
+        {"chunk": 2, "processes": 2},
     ),
     "models": Analysis(
-        "Models of bandwidth over chunk size", "models:models", {"chunk": 3},
+        "Models of bandwidth over chunk size", "models.models:models", {"chunk": 3},
         {"metric": "bandwidth", "hold_out": None}, drawn=False,
     ),
     "correlation": Analysis(
@@ -60,21 +61,21 @@ STUDIES: dict[str, Analysis] = {
         {"chunk": 3, "processes": 2},
     ),
     "page-size": Analysis(
-        "Bandwidth over page sizes", "cern:parameters", factors=("page_size",),
+        "Bandwidth over page sizes", "studies.cern:parameters", factors=("page_size",),
         command="curves --along page_size",
     ),
     "transactions": Analysis(
-        "Transactions over users", "flash:throughput", factors=flash.USERS,
+        "Transactions over users", "studies.flash:throughput", factors=flash.USERS,
         metric="transaction_rate", command="curves --metric transaction_rate --along warehouses",
     ),
     "adapters": Analysis(
-        "Devices that share a host adapter", "pagecache:adapters", factors=pagecache.DEVICES
+        "Devices that share a host adapter", "studies.pagecache:adapters", factors=pagecache.DEVICES
     ),
     "replay": Analysis(
-        "Replayed operations over threads", "pagecache:replay", factors=("trace",),
+        "Replayed operations over threads", "studies.pagecache:replay", factors=("trace",),
         metric="iops", command="curves --metric iops --panel trace --along threads",
     ),
-    "cpu": Analysis("Where CPU time goes", "flash:cpu", metric="cpu_user"),
+    "cpu": Analysis("Where CPU time goes", "studies.flash:cpu", metric="cpu_user"),
 }  # fmt: skip
 VARIATION: dict[str, Analysis] = {
     "effects": Analysis("What the factors do", "effects:effects", {}, {"metric": "bandwidth"}),
@@ -84,7 +85,7 @@ VARIATION: dict[str, Analysis] = {
         {"metric": "bandwidth", "question": "repetitions"}, drawn=False,
     ),
 }  # fmt: skip
-LESSONS: dict[str, Analysis] = {"lessons": Analysis("Lessons", "lessons:lessons")}
+LESSONS: dict[str, Analysis] = {"lessons": Analysis("Lessons", "lessons.lessons:lessons")}
 # beside those of the report, for papers
 EVERY: dict[str, Analysis] = LESSONS | STUDIES | VARIATION | {
     f"bars-{metric}": Analysis(title, "bars:bars", {"pattern": 1}, {"metric": metric})

@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from fsmatrix.analysis.charts import PALETTE
 from fsmatrix.analysis.medians import Median
 from fsmatrix.analysis.panels import GRID, INK
+from fsmatrix.analysis.report.charts import PALETTE
 from fsmatrix.analysis.units import MARKS
 
 MARKERS = "osD^vP*X"

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fsmatrix.analysis.layout import Group, levels
+from fsmatrix.analysis.report.layout import Group, levels
 from fsmatrix.analysis.units import Level, Metric, Unit, level_text
 
 WIDTH = 1180

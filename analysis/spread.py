@@ -12,7 +12,7 @@ import xarray as xr
 
 from fsmatrix.analysis import matrices, units
 from fsmatrix.analysis.columns import combined
-from fsmatrix.analysis.compare_rows import Levels, Table, table
+from fsmatrix.analysis.comparison.rows import Levels, Table, table
 from fsmatrix.analysis.factors import members
 from fsmatrix.analysis.medians import LEVEL, Median, of_runs
 from fsmatrix.analysis.result import plain

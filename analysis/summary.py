@@ -83,7 +83,7 @@ class Summary:
         """Tables for the terminal with their legend: of these metrics, or the usual ones."""
         from rich.console import Group
 
-        from fsmatrix.analysis.table import legend, tables, usual_tables
+        from fsmatrix.analysis.report.table import legend, tables, usual_tables
 
         return Group(*(tables(self, metrics) if metrics else usual_tables(self)), legend(self))
 

@@ -63,7 +63,7 @@ def summarise(state: State) -> str:
 
 def compare(state: State) -> str:
     """compare two targets"""
-    from fsmatrix.analysis.compare import compare
+    from fsmatrix.analysis.comparison.compare import compare
 
     found = compare(state["ds"], "xfs", "ext4")
     off = [np.log(cell.ratio.ratio / (SPEED["xfs"] / SPEED["ext4"])) for cell in found.cells]
@@ -104,14 +104,14 @@ def keep_runs(state: State) -> str:
 
 def scale(state: State) -> str:
     """scalability"""
-    from fsmatrix.analysis.scalability import scalability
+    from fsmatrix.analysis.scalability.scalability import scalability
 
     return f"{len(scalability(state['ds'], 'bandwidth').table())} points"
 
 
 def model(state: State) -> str:
     """models"""
-    from fsmatrix.analysis.models import models
+    from fsmatrix.analysis.models.models import models
 
     return f"{len(models(state['ds'], 'bandwidth', None).table())} rows"
 
@@ -125,14 +125,14 @@ def correlate(state: State) -> str:
 
 def limit(state: State) -> str:
     """bottleneck"""
-    from fsmatrix.analysis.bottleneck import bottleneck
+    from fsmatrix.analysis.bottleneck.bottleneck import bottleneck
 
     return f"{len(bottleneck(state['ds']).verdicts)} series"
 
 
 def report(state: State) -> str:
     """report"""
-    from fsmatrix.analysis.report import write_report
+    from fsmatrix.analysis.report.report import write_report
 
     page = write_report(state["ds"], state["folder"] / "report.html")
     return f"{page.stat().st_size / 2**20:.1f} MiB of HTML"

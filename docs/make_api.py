@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pdoc
 
-PACKAGES = ("fsmatrix.analysis", "fsmatrix.results", "fsmatrix.backends", "fsmatrix.suite")
+PACKAGES = tuple(
+    f"fsmatrix.{name}" for name in ("analysis", "results", "backends", "suite", "slurm")
+)
 NOT_TO_IMPORT = ("__main__", "_player")  # a program; C
 
 

@@ -200,7 +200,7 @@ class Store:
 def _refuse_inside(path: Path) -> None:
     if path.exists() and not path.is_dir():
         raise StoreError(path, "is a file, not a directory")
-    for parent in path.absolute().parents:
+    for parent in path.resolve().parents:
         if (parent / MARKER).exists():
             raise StoreError(path, f"is inside another store ({parent})")
 

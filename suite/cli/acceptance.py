@@ -10,7 +10,7 @@ import typer
 from fsmatrix.suite.problems import Origin, refuse
 
 if TYPE_CHECKING:
-    from fsmatrix.analysis.conditions import Condition
+    from fsmatrix.analysis.acceptance.conditions import Condition
 
 FAILED = 1  # status of a condition that is met; 2 is bad input
 TESTS = "Acceptance tests"
@@ -36,7 +36,7 @@ Allow = Annotated[
 
 def conditions(fail_if: Sequence[str] | None, allow: Sequence[str] | None) -> tuple[Condition, ...]:
     """--fail-if read; refuses what is no condition, and --allow without any."""
-    from fsmatrix.analysis.conditions import parse
+    from fsmatrix.analysis.acceptance.conditions import parse
 
     if allow and not fail_if:
         raise refuse(Origin(f"--allow {allow[0]}"), "", "only with --fail-if")

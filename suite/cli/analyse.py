@@ -77,7 +77,7 @@ def labels(files: Sequence[str]) -> list[str]:
 
 def opened(files: Sequence[str]) -> xr.Dataset:
     """The files as one campaign; several are told apart by a factor `campaign`."""
-    from fsmatrix.analysis.compare_rows import together
+    from fsmatrix.analysis.comparison.rows import together
     from fsmatrix.analysis.load import open_campaign
 
     if len(set(files)) < len(files):
@@ -170,7 +170,7 @@ def drawn(results: Sequence[Any], out: Path) -> None:
 
 def say(sentences: Sequence[str]) -> None:
     """Sentences, one a line."""
-    from fsmatrix.analysis.table import printable
+    from fsmatrix.analysis.report.table import printable
 
     console = common.console()
     for line in sentences:
@@ -179,7 +179,7 @@ def say(sentences: Sequence[str]) -> None:
 
 def grid(columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> None:
     """A table that loses no column, however narrow the terminal is."""
-    from fsmatrix.analysis.table import printable
+    from fsmatrix.analysis.report.table import printable
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in columns:

@@ -13,7 +13,7 @@ from fsmatrix.suite.problems import CampaignError, Origin, did_you_mean, refuse
 if TYPE_CHECKING:
     import xarray as xr
 
-    from fsmatrix.analysis.claims_study import StudyFile
+    from fsmatrix.analysis.claims.study import StudyFile
 
 
 def claims(
@@ -34,8 +34,8 @@ def claims(
     The status is 0 whatever the verdicts.
     Example: fsmatrix claims ssd-cluster out
     """
-    from fsmatrix.analysis.claims import claims as tested
-    from fsmatrix.analysis.table import printable
+    from fsmatrix.analysis.claims.claims import claims as tested
+    from fsmatrix.analysis.report.table import printable
 
     common.calm()
     found_study = read_study(study)
@@ -58,8 +58,8 @@ def claims(
 
 def read_study(name: str) -> StudyFile:
     """A study by name, or of a YAML file; CampaignError with file and line for what is wrong."""
-    from fsmatrix.analysis import claims_files
-    from fsmatrix.analysis.claims_study import StudyFile
+    from fsmatrix.analysis.claims import files as claims_files
+    from fsmatrix.analysis.claims.study import StudyFile
     from fsmatrix.suite import yamlio
     from fsmatrix.suite.campaign_check import validate
 

@@ -13,8 +13,8 @@ from fsmatrix.suite.cli import acceptance, analyse, common
 from fsmatrix.suite.problems import Origin, refuse
 
 if TYPE_CHECKING:
-    from fsmatrix.analysis.acceptance import Acceptance
-    from fsmatrix.analysis.compare_result import Compared, Comparison
+    from fsmatrix.analysis.acceptance.acceptance import Acceptance
+    from fsmatrix.analysis.comparison.result import Compared, Comparison
     from fsmatrix.analysis.medians import Median
 
 Correction = Literal["holm", "benjamini-hochberg", "none"]
@@ -83,8 +83,8 @@ def compare(
     Example: fsmatrix compare --baseline old.h5 new.h5 --fail-if 'slower > 10 %'
     (status 1 if a condition is met; docs/acceptance.md)
     """
-    from fsmatrix.analysis.acceptance import acceptance as acceptance_of
-    from fsmatrix.analysis.compare import comparisons
+    from fsmatrix.analysis.acceptance.acceptance import acceptance as acceptance_of
+    from fsmatrix.analysis.comparison.compare import comparisons
 
     analyse.picture(out)
     conditions = acceptance.of_baseline(fail_if, allow, baseline, by, sides)

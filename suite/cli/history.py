@@ -37,8 +37,8 @@ def history(
 
     Example: fsmatrix history old.h5 new.h5 newest.h5 --fail-if 'slower > 10 %'
     """
-    from fsmatrix.analysis.acceptance import acceptance as acceptance_of
-    from fsmatrix.analysis.history import history as analysis
+    from fsmatrix.analysis.acceptance.acceptance import acceptance as acceptance_of
+    from fsmatrix.analysis.acceptance.history import history as analysis
 
     analyse.picture(out)
     conditions, method = acceptance.conditions(fail_if, allow), corrected(correction)

@@ -103,7 +103,7 @@ def _say(console: Console, outcome: Outcome, out: Path, dry: bool) -> None:
 
 
 def _list(console: Console, title: str, pairs: list[tuple[str, str]], style: str) -> None:
-    from fsmatrix.analysis.table import printable
+    from fsmatrix.analysis.report.table import printable
 
     for file, reason in pairs[:MOST_SHOWN]:
         text = printable(f"{title}: {file}: {reason}")

@@ -32,8 +32,8 @@ def lessons(
     Each with its number, interval and attachments, how sure it is, and what the data cannot say.
     Example: fsmatrix lessons out --latency 'p99 < 10ms' --bandwidth 500MB/s
     """
-    from fsmatrix.analysis.lessons import lessons as analysis
-    from fsmatrix.analysis.lessons_words import bound_of, rate_of
+    from fsmatrix.analysis.lessons.lessons import lessons as analysis
+    from fsmatrix.analysis.lessons.words import bound_of, rate_of
     from fsmatrix.results.units import UnitError
 
     analyse.picture(out)

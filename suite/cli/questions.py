@@ -92,9 +92,9 @@ def predict(
     Example: fsmatrix predict out --chunk 2MiB --where pattern=seq-read
     Example: fsmatrix predict out --measured today --out faults.pdf
     """
-    from fsmatrix.analysis.models import models
-    from fsmatrix.analysis.predictions import faults
-    from fsmatrix.analysis.predictions import predict as analysis
+    from fsmatrix.analysis.models.models import models
+    from fsmatrix.analysis.models.predictions import faults
+    from fsmatrix.analysis.models.predictions import predict as analysis
 
     if bool(chunk) == bool(measured):
         raise refuse(Origin("fsmatrix predict"), "", "needs either --chunk or --measured")
@@ -116,7 +116,7 @@ def cpu(
 
     Example: fsmatrix cpu out --where pattern=rand-read --out cpu.pdf
     """
-    from fsmatrix.analysis.flash import cpu as analysis
+    from fsmatrix.analysis.studies.flash import cpu as analysis
 
     analyse.picture(out)
     with analyse.bad_input(files):
@@ -141,7 +141,7 @@ def speedup(
 
     Example: fsmatrix speedup out --of nilfs2 --over ext2 --along memory --metric iops
     """
-    from fsmatrix.analysis.speedup import speedup as analysis
+    from fsmatrix.analysis.comparison.speedup import speedup as analysis
 
     analyse.picture(out)
     with analyse.bad_input(files):
@@ -163,7 +163,7 @@ def traffic(
 
     Example: fsmatrix traffic out --where processes_per_node=16 --out figure10.pdf
     """
-    from fsmatrix.analysis.traffic import traffic as analysis
+    from fsmatrix.analysis.bottleneck.traffic import traffic as analysis
 
     analyse.picture(out)
     if len(files) != 1 or not Path(files[0]).is_dir():
@@ -186,7 +186,7 @@ def adapters(
 
     Example: fsmatrix adapters published:ssd-per-hba --out adapters.pdf
     """
-    from fsmatrix.analysis.pagecache import adapters as analysis
+    from fsmatrix.analysis.studies.pagecache import adapters as analysis
 
     analyse.picture(out)
     with analyse.bad_input(files):

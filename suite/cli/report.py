@@ -13,7 +13,7 @@ from fsmatrix.suite.cli.claims import read_study
 from fsmatrix.suite.problems import Origin, refuse
 
 if TYPE_CHECKING:
-    from fsmatrix.analysis.export import Wanted
+    from fsmatrix.analysis.report.export import Wanted
 
 PAPERS = "For papers"
 
@@ -55,7 +55,7 @@ def report(
     """
     from fsmatrix.analysis import pictures
     from fsmatrix.analysis import tables as tablefiles
-    from fsmatrix.analysis.report import write_report
+    from fsmatrix.analysis.report.report import write_report
 
     drawn = _wanted("figure", figures, figure_format, pictures.FORMATS)
     tabled = _wanted("table", tables, table_format, tablefiles.FORMATS)
@@ -71,7 +71,7 @@ def report(
 
 def _wanted(what: str, directory: Path | None, formats: str, known: Iterable[str]) -> Wanted | None:
     """--figures or --tables with its formats, refused before anything is written."""
-    from fsmatrix.analysis.export import Wanted
+    from fsmatrix.analysis.report.export import Wanted
 
     if directory is None:
         return None
@@ -89,8 +89,8 @@ def _wanted(what: str, directory: Path | None, formats: str, known: Iterable[str
 
 
 def _export(merged: Path, drawn: Wanted | None, tabled: Wanted | None) -> None:
-    from fsmatrix.analysis.export import export
     from fsmatrix.analysis.load import open_campaign
+    from fsmatrix.analysis.report.export import export
 
     found = export(open_campaign(merged), drawn, tabled)
     for path in found.files:

@@ -142,7 +142,7 @@ def _finish(out: Path, wanted: bool) -> Path | None:
     """Merge and report, where it is wanted: a part of a campaign has no report of its own."""
     if not wanted:
         return None
-    from fsmatrix.analysis.report import write_report
+    from fsmatrix.analysis.report.report import write_report
     from fsmatrix.results.store import Store
 
     store = Store.open(out)

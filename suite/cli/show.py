@@ -29,8 +29,8 @@ def show(
     Example: fsmatrix show out --metric bandwidth --metric latency_p99
     """
     from fsmatrix.analysis.load import open_campaign, rows
+    from fsmatrix.analysis.report.table import printable
     from fsmatrix.analysis.summary import summarise
-    from fsmatrix.analysis.table import printable
     from fsmatrix.analysis.units import METRICS
 
     for name in metric or ():

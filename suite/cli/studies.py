@@ -38,7 +38,7 @@ def scalability(
 
     Example: fsmatrix scalability out --where pattern=seq-read --out figure7.pdf
     """
-    from fsmatrix.analysis.scalability import scalability as analysis
+    from fsmatrix.analysis.scalability.scalability import scalability as analysis
 
     _of_one_metric(analysis, files, metric, unit, where, out, as_json)
 
@@ -70,7 +70,7 @@ def models(
 
     Example: fsmatrix models out --hold-out 1MiB --out models.pdf
     """
-    from fsmatrix.analysis.models import models as analysis
+    from fsmatrix.analysis.models.models import models as analysis
 
     analyse.picture(out)
     left = None if hold_out == "none" else ("chunk", number(f"chunk={hold_out}"))
@@ -126,7 +126,7 @@ def bottleneck(
 
     Example: fsmatrix bottleneck out --limit network=1.25GB --out figure10.pdf
     """
-    from fsmatrix.analysis.bottleneck import bottleneck as analysis
+    from fsmatrix.analysis.bottleneck.bottleneck import bottleneck as analysis
 
     analyse.picture(out)
     limits = {text.partition("=")[0]: number(text) for text in limit or ()}

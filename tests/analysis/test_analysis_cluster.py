@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from fsmatrix.analysis import charts, load, pivot, report, summary
+from fsmatrix.analysis import load, summary
+from fsmatrix.analysis.report import charts, pivot, report
 
 from . import campaigns
 

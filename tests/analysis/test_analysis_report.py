@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fsmatrix.analysis import charts, layout, load, report, summary
+from fsmatrix.analysis import load, summary
+from fsmatrix.analysis.report import charts, layout, report
 from fsmatrix.results.record import Finding, RunRecord
 
 from . import campaigns

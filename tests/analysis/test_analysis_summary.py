@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from fsmatrix.analysis import layout, load, summary, units
+from fsmatrix.analysis import load, summary, units
+from fsmatrix.analysis.report import layout
 from fsmatrix.results import schema
 from fsmatrix.results.record import Finding, RunRecord
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from fsmatrix.analysis import load, usage
-from fsmatrix.analysis.bottleneck import Bottleneck, bottleneck
+from fsmatrix.analysis import load
+from fsmatrix.analysis.bottleneck import usage
+from fsmatrix.analysis.bottleneck.bottleneck import Bottleneck, bottleneck
 from fsmatrix.analysis.result import Result
 from fsmatrix.results.store import Store
 

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from fsmatrix import analysis
-from fsmatrix.analysis import cern, cern_report
 from fsmatrix.analysis.result import Result
+from fsmatrix.analysis.studies import cern, cern_report
 
 from . import studies
 

@@ -15,12 +15,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from fsmatrix.analysis import claims_files
-from fsmatrix.analysis.claims import Claims, claims, judge
-from fsmatrix.analysis.claims_cells import _over
-from fsmatrix.analysis.claims_judge import Judged
-from fsmatrix.analysis.claims_scope import Data, data_of
-from fsmatrix.analysis.claims_study import StudyFile
+from fsmatrix.analysis.claims import files as claims_files
+from fsmatrix.analysis.claims.cells import _over
+from fsmatrix.analysis.claims.claims import Claims, claims, judge
+from fsmatrix.analysis.claims.judge import Judged
+from fsmatrix.analysis.claims.scope import Data, data_of
+from fsmatrix.analysis.claims.study import StudyFile
 from fsmatrix.analysis.medians import of_independent
 from fsmatrix.analysis.study import ratio_of, study
 from fsmatrix.suite.cli.claims import claims as command

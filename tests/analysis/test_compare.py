@@ -13,10 +13,10 @@ import pytest
 import xarray as xr
 
 from fsmatrix import analysis
-from fsmatrix.analysis.compare import Comparison, compare, comparisons
-from fsmatrix.analysis.compare_chart import MOST_ROWS, ratio_ticks
-from fsmatrix.analysis.compare_result import SINGLE
-from fsmatrix.analysis.compare_rows import together
+from fsmatrix.analysis.comparison.chart import MOST_ROWS, ratio_ticks
+from fsmatrix.analysis.comparison.compare import Comparison, compare, comparisons
+from fsmatrix.analysis.comparison.result import SINGLE
+from fsmatrix.analysis.comparison.rows import together
 from fsmatrix.analysis.result import Result
 
 from .studies import dataset

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from fsmatrix.analysis import report, sections, summary
+from fsmatrix.analysis import summary
 from fsmatrix.analysis.catalogue import EVERY, Analysis
-from fsmatrix.analysis.compare import comparisons
+from fsmatrix.analysis.comparison.compare import comparisons
+from fsmatrix.analysis.report import report, sections
 from fsmatrix.analysis.result import Result
 from tests.analysis import studies
 

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from fsmatrix import analysis
-from fsmatrix.analysis import claims_files, flash
-from fsmatrix.analysis.claims import claims
+from fsmatrix.analysis.claims import files as claims_files
+from fsmatrix.analysis.claims.claims import claims
+from fsmatrix.analysis.comparison.speedup import speedup
 from fsmatrix.analysis.result import Result
-from fsmatrix.analysis.speedup import speedup
+from fsmatrix.analysis.studies import flash
 
 from . import campaigns, studies
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fsmatrix.analysis.compare_rows import together
-from fsmatrix.analysis.conditions import Condition, outcomes, parse
-from fsmatrix.analysis.history import history
-from fsmatrix.analysis.history_changes import Change, changes
-from fsmatrix.analysis.history_result import History
+from fsmatrix.analysis.acceptance.changes import Change, changes
+from fsmatrix.analysis.acceptance.conditions import Condition, outcomes, parse
+from fsmatrix.analysis.acceptance.history import history
+from fsmatrix.analysis.acceptance.result import History
+from fsmatrix.analysis.comparison.rows import together
 from fsmatrix.analysis.load import open_campaign
 from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.stats.intervals import Ratio, from_logs

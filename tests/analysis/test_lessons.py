@@ -16,13 +16,13 @@ import xarray as xr
 from scipy import stats
 
 from fsmatrix import analysis
-from fsmatrix.analysis.laws import throughput
-from fsmatrix.analysis.lessons import Lessons, lessons
-from fsmatrix.analysis.lessons_backend import backend_lessons
-from fsmatrix.analysis.lessons_lines import MOST_LINES
-from fsmatrix.analysis.lessons_overall import TOGETHER
-from fsmatrix.analysis.lessons_words import Bound, Lesson, bound_of, rate_of, rate_text, share_of
+from fsmatrix.analysis.lessons.backend import backend_lessons
+from fsmatrix.analysis.lessons.lessons import Lessons, lessons
+from fsmatrix.analysis.lessons.lines import MOST_LINES
+from fsmatrix.analysis.lessons.overall import TOGETHER
+from fsmatrix.analysis.lessons.words import Bound, Lesson, bound_of, rate_of, rate_text, share_of
 from fsmatrix.analysis.result import Result
+from fsmatrix.analysis.scalability.laws import throughput
 from fsmatrix.results.units import UnitError
 from fsmatrix.suite.cli import main as cli
 

@@ -13,8 +13,9 @@ import pytest
 import xarray as xr
 
 from fsmatrix import analysis
-from fsmatrix.analysis import columns, flash, load, result
+from fsmatrix.analysis import columns, load, result
 from fsmatrix.analysis.factors import codes
+from fsmatrix.analysis.studies import flash
 from fsmatrix.analysis.summary import summarise
 from fsmatrix.results import schema
 from fsmatrix.results.campaignread import entries, reading

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from fsmatrix.analysis.models import Models, models
+from fsmatrix.analysis.models.models import Models, models
 from fsmatrix.analysis.result import Result
 
 from . import studies

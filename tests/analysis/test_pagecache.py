@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fsmatrix import analysis
-from fsmatrix.analysis import pagecache
 from fsmatrix.analysis.result import Result
+from fsmatrix.analysis.studies import pagecache
 
 from . import studies
 

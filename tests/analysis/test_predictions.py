@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fsmatrix.analysis.models import Models, models
-from fsmatrix.analysis.predictions import faults, predict
+from fsmatrix.analysis.models.models import Models, models
+from fsmatrix.analysis.models.predictions import faults, predict
 from fsmatrix.analysis.result import Result
 from tests.analysis import studies
 

@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from fsmatrix.analysis import laws
 from fsmatrix.analysis.result import Result
-from fsmatrix.analysis.scalability import Scalability, scalability
+from fsmatrix.analysis.scalability import laws
+from fsmatrix.analysis.scalability.scalability import Scalability, scalability
 
 from . import studies
 from .studies import Levels

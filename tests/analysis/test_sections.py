@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fsmatrix.analysis import load, report, sections, summary
+from fsmatrix.analysis import load, summary
+from fsmatrix.analysis.report import report, sections
+from fsmatrix.analysis.report.sections import Section
 from fsmatrix.analysis.result import Result
-from fsmatrix.analysis.sections import Section
 from fsmatrix.analysis.spread import spread
 
 from . import campaigns, studies

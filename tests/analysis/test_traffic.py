@@ -11,8 +11,8 @@ import pytest
 import xarray as xr
 
 from fsmatrix.analysis import load
+from fsmatrix.analysis.bottleneck.traffic import AROUND, Traffic, series, traffic
 from fsmatrix.analysis.result import Result
-from fsmatrix.analysis.traffic import AROUND, Traffic, series, traffic
 from fsmatrix.results.record import Monitor, RunRecord
 from fsmatrix.results.store import Store
 

@@ -31,7 +31,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_analysis_is_in_it_with_its_words(pages: Path) -> None:
     for one in EVERY.values():
         module, _, function = one.place.partition(":")
-        page = (pages / "fsmatrix" / "analysis" / f"{module}.html").read_text(encoding="utf-8")
+        place = pages.joinpath("fsmatrix", "analysis", *module.split(".")).with_suffix(".html")
+        page = place.read_text(encoding="utf-8")
         assert f'id="{function}"' in page
         words = getattr(import_module(f"fsmatrix.analysis.{module}"), function).__doc__
         assert words.split()[0] in page

@@ -14,7 +14,7 @@ WANTED = (
     "fsmatrix/jobs/quickstart.yaml",
     "fsmatrix/jobs/smoke.yaml",
     "fsmatrix/results/published/ssd-cluster-setup.csv",
-    "fsmatrix/analysis/templates/report.html.j2",
+    "fsmatrix/analysis/report/templates/report.html.j2",
     "fsmatrix/backends/ops.py",
     "fsmatrix/suite/session/__main__.py",
 )

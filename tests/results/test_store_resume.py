@@ -135,6 +135,12 @@ def test_create_inside_another_store(store):
         Store.create(store.directory / "runs" / "deep" / "nested")
 
 
+def test_create_beside_a_store_named_from_inside(store, monkeypatch):
+    """`-o ../again`, said in a store's own directory, is not inside it."""
+    monkeypatch.chdir(store.directory)
+    assert Store.create("../again").directory.resolve() == store.directory.parent / "again"
+
+
 def test_open_refuses_other_directories(tmp_path):
     with pytest.raises(StoreError, match="is not a store"):
         Store.open(tmp_path)

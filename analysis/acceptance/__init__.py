@@ -1,0 +1,1 @@
+"""What an upgrade changed: a baseline against new campaigns, and a history over many."""

@@ -1,0 +1,283 @@
+"""Acceptance: new campaigns against a baseline, passed or failed by declared conditions.
+
+A campaign passes if no condition is met, no cell of the baseline is lost (unless allowed), and at
+least one cell could be told for each condition on speed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import xarray as xr
+
+from fsmatrix.analysis import drawing
+from fsmatrix.analysis.acceptance.conditions import UNDECIDED, Condition, Outcome, outcomes
+from fsmatrix.analysis.comparison import compare
+from fsmatrix.analysis.comparison.lost import WHYS, Lost, cells_of, lost
+from fsmatrix.analysis.comparison.result import Compared, Comparison
+from fsmatrix.analysis.comparison.rows import CAMPAIGN, Levels, Table, table
+from fsmatrix.analysis.result import plain
+from fsmatrix.analysis.stats.tests import ALPHA, Correction
+from fsmatrix.analysis.units import METRICS
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+SHOWN = 12  # cells that are named in a sentence of their own
+LIMIT = "#CC79A7"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One compared cell and what it says to each condition on speed."""
+
+    side: str
+    cell: Compared
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def undecided(self) -> bool:
+        """Whether a condition is open; without conditions, whether the verdict is."""
+        if self.outcomes:
+            return any(one.state == "open" for one in self.outcomes)
+        return self.cell.kind not in ("faster", "slower", "no difference")
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """New campaigns against the baseline."""
+
+    baseline: str
+    sides: tuple[str, ...]
+    metric: str
+    alpha: float
+    conditions: tuple[Condition, ...]
+    allowed: tuple[str, ...]  # words that do not fail
+    cells: tuple[Judged, ...]
+    lost: tuple[Lost, ...]
+    comparisons: tuple[Comparison, ...]
+
+    @property
+    def failures(self) -> list[str]:
+        """Why it is not passed: one sentence for each cell and condition; empty if it is."""
+        asked = {condition.word for condition in self.conditions}
+        said = [
+            f"{one.side}: {one.cell.named or 'the only cell'} is {found.condition}: {_span(one)}"
+            for one in self.cells
+            for found in one.outcomes
+            if found.state == "met"
+        ]
+        said += [one.says for one in self.lost if one.why not in self.allowed]
+        if UNDECIDED in asked:
+            said += [
+                f"{one.side}: {one.cell.named or 'the only cell'} is undecided: {one.cell.says}"
+                for one in self.cells
+                if one.undecided
+            ]
+        elif UNDECIDED not in self.allowed:
+            said += self._nothing_told
+        return said
+
+    @property
+    def _nothing_told(self) -> list[str]:
+        """Conditions on speed to which no cell of a side has an answer: nothing was tested."""
+        said = []
+        for number, condition in enumerate(c for c in self.conditions if c.changes):
+            for side in self.sides:
+                states = [c.outcomes[number].state for c in self.cells if c.side == side]
+                if set(states) <= {"open"}:
+                    said.append(
+                        f"{side}: `{condition}` cannot be told for any of {len(states)} cells: "
+                        "nothing was tested"
+                    )
+        return said
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing speaks against the new campaigns."""
+        return not self.failures
+
+    @property
+    def says(self) -> list[str]:
+        """Passed or failed, then why, then what was not told."""
+        failures, told = self.failures, len(self.cells)
+        asked = ", ".join(map(str, self.conditions))
+        new = ", ".join(self.sides)
+        head = f"{new} against the baseline {self.baseline}, {self._title}, fail if {asked}: "
+        if failures:
+            head += f"failed, {len(failures)} reason{'s' * (len(failures) > 1)}."
+        else:
+            head += f"passed, {told} cells."
+        said = [head, *(f"{line}." for line in failures[:SHOWN])]
+        if len(failures) > SHOWN:
+            said.append(f"And {len(failures) - SHOWN} more, see the table.")
+        open_cells = [one for one in self.cells if one.undecided]
+        if open_cells and told:
+            names = "; ".join(one.cell.named or "the only cell" for one in open_cells[:3])
+            more = "; and others" if len(open_cells) > 3 else ""
+            said.append(f"Cannot be told in {len(open_cells)} of {told} cells: {names}{more}.")
+        allowed = [one for one in self.lost if one.why in self.allowed]
+        said += [f"Allowed: {one.says}." for one in allowed[:SHOWN]]
+        return said
+
+    @property
+    def _title(self) -> str:
+        return METRICS[self.metric].title.lower() if self.metric in METRICS else self.metric
+
+    def table(self) -> pd.DataFrame:
+        """One row per cell of the baseline and new campaign; ratios new / old."""
+        import pandas as pd
+
+        rows: list[dict[str, Any]] = [
+            {"campaign": one.side, "cell": one.cell.named, "ratio": one.cell.ratio.ratio,
+             "low": one.cell.ratio.low, "high": one.cell.ratio.high,
+             **{str(found.condition): found.state for found in one.outcomes},
+             **{f"p, {found.condition}": found.p for found in one.outcomes
+                if found.condition.beyond is not None},
+             "verdict": one.cell.kind}
+            for one in self.cells
+        ]  # fmt: skip
+        rows += [{"campaign": one.side, "cell": one.named, "verdict": f"{one.why}: {one.detail}"}
+                 for one in self.lost]  # fmt: skip
+        return pd.DataFrame(rows)
+
+    @property
+    def pages(self) -> int:
+        """Number of figures: those of the comparisons."""
+        return sum(one.pages for one in self.comparisons)
+
+    def figure(self, page: int = 0) -> Figure:
+        """Ratios new / old with intervals and limits; ValueError if nothing was compared."""
+        for one in self.comparisons:
+            if page < one.pages:
+                return self._limited(one.figure(page), one)
+            page -= one.pages
+        raise ValueError("no cell could be compared: there is nothing to draw")
+
+    def _limited(self, figure: Figure, one: Comparison) -> Figure:
+        """The conditions' limits as lines."""
+        ax = figure.axes[0]
+        low, high = ax.get_xlim()
+        for condition in self.conditions:
+            if condition.beyond is not None:
+                limit = math.exp(condition.limit(one.metric.more_is_better))
+                ax.axvline(limit, color=LIMIT, linewidth=1.2, linestyle="--", label=str(condition))
+                low, high = min(low, limit / 1.01), max(high, limit * 1.01)
+        ax.set_xlim(low, high)
+        figure.legends.clear()
+        drawing.legend(figure, [[ax]], "verdict; limits")
+        return figure
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, SI units."""
+        made: dict[str, Any] = plain({
+            "passed": self.passed, "baseline": self.baseline, "campaigns": self.sides,
+            "metric": self.metric, "alpha": self.alpha,
+            "conditions": [str(condition) for condition in self.conditions],
+            "allowed": self.allowed, "failures": self.failures, "says": self.says,
+            "cells": [
+                {"campaign": one.side, "levels": one.cell.levels, "named": one.cell.named,
+                 "ratio": one.cell.ratio.to_dict(), "verdict": one.cell.kind,
+                 "undecided": one.undecided,
+                 "outcomes": [{"condition": str(o.condition), "state": o.state, "p": o.p}
+                              for o in one.outcomes]}
+                for one in self.cells
+            ],
+            "lost": self.lost,
+        })  # fmt: skip
+        return made | {"comparisons": [one.to_dict() for one in self.comparisons]}
+
+
+def _span(one: Judged) -> str:
+    found = one.cell.ratio
+    return f"ratio {found.ratio:.3g} ({found.low:.3g} to {found.high:.3g})"
+
+
+def acceptance(
+    ds: xr.Dataset, baseline: str, metric: str = "bandwidth", *,
+    conditions: Sequence[Condition], allow: Sequence[str] = (), only: Sequence[str] = (),
+    where: Levels | None = None, alpha: float = ALPHA, correction: Correction = "holm",
+    **options: Any,
+) -> Acceptance:  # fmt: skip
+    """Every other campaign of `ds` (`rows.together`), or `only` these, against `baseline`.
+
+    Options as in `compare.comparisons`.  ValueError as there, for words that cannot be allowed,
+    and for a baseline without a run that counts.
+    """
+    _check(conditions, allow)
+    of = table(ds, metric, (CAMPAIGN,), where)
+    with_values = {str(of.sides.levels[code]) for code in set(of.sides.codes.tolist())}
+    if baseline not in with_values:
+        raise ValueError(f"the baseline {baseline!r} has no run that counts: nothing to test by")
+    known = [name for name in dict.fromkeys(ds[CAMPAIGN].values.tolist()) if name != baseline]
+    sides = [name for name in known if not only or name in only]
+    if not sides:
+        raise ValueError("there is no campaign beside the baseline")
+    valued = [name for name in sides if name in with_values]
+    compared: tuple[Comparison, ...] = ()
+    if valued:
+        compared = compare.comparisons(
+            ds, metric, by=CAMPAIGN, sides=[baseline, *valued], baseline=baseline, where=where,
+            alpha=alpha, correction=correction, **options,
+        )  # fmt: skip
+    return Acceptance(
+        baseline=baseline, sides=tuple(sides), metric=metric, alpha=alpha,
+        conditions=tuple(conditions), allowed=tuple(allow),
+        cells=tuple(_judged(compared, conditions, alpha, correction)),
+        lost=tuple(_lost(of, baseline, sides, compared)), comparisons=compared,
+    )  # fmt: skip
+
+
+def _check(conditions: Sequence[Condition], allow: Sequence[str]) -> None:
+    words = (UNDECIDED, *WHYS)
+    for word in allow:
+        if word not in words:
+            raise ValueError(f"{word!r} cannot be allowed: there are {', '.join(words)}")
+        if word in {condition.word for condition in conditions}:
+            raise ValueError(f"{word!r} is both a condition to fail and allowed")
+    if not conditions:
+        raise ValueError("an acceptance test needs a condition, such as `slower > 10 %`")
+
+
+def _judged(
+    compared: Sequence[Comparison], conditions: Sequence[Condition], alpha: float,
+    correction: Correction,
+) -> list[Judged]:  # fmt: skip
+    """Every cell; a condition is corrected over the cells of all comparisons."""
+    cells = [(one, cell) for one in compared for cell in one.cells]
+    if not cells:
+        return []
+    better = cells[0][0].metric.more_is_better
+    ratios, kinds = [cell.ratio for _, cell in cells], [cell.kind for _, cell in cells]
+    each = [
+        outcomes(condition, ratios, kinds, better, alpha, correction)
+        for condition in conditions
+        if condition.changes
+    ]
+    return [
+        Judged(one.a, cell, tuple(found[i] for found in each))
+        for i, (one, cell) in enumerate(cells)
+    ]
+
+
+def _lost(
+    of: Table, baseline: str, sides: Sequence[str], compared: Sequence[Comparison]
+) -> list[Lost]:
+    every = cells_of(of, baseline)
+    varying = compare.varying_names(every)
+    found = []
+    for side in sides:
+        own = next((one for one in compared if one.a == side), None)
+        cells: list[tuple[Levels, str]] = [(levels, "") for levels in every]
+        if own is not None:
+            cells = [
+                (levels, why if why.startswith("other work") else "")
+                for name, levels, why in own.alone
+                if name == baseline
+            ]
+        found += lost(of, side, cells, varying)
+    return found

@@ -1,0 +1,118 @@
+"""Conditions of an acceptance test (`slower > 10 %`), and what cells say to them.
+
+`slower > x`: the same work takes more than 1 + x times as long.  So a time is beyond 1 + x of the
+baseline, a rate below 1 / (1 + x) of it.  With R the ratio of medians new / old and L its log:
+
+    met       the interval of R lies wholly beyond the limit: the smallest alpha whose interval
+              does, corrected over all cells (as `compare` does), is at most alpha
+    not met   the interval of R lies wholly on this side of the limit, at alpha
+    open      neither: it cannot be told
+
+"not met" needs no correction: that no cell is beyond is one statement about all of them, false
+with at most alpha if each is tested at alpha (an intersection-union test: Berger, Technometrics
+24, 1982).  Without a magnitude the verdict of `compare` decides.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from fsmatrix.analysis.comparison.lost import WHYS
+from fsmatrix.analysis.stats import tests
+from fsmatrix.analysis.stats.intervals import Curve, Ratio
+from fsmatrix.analysis.stats.tests import Correction
+
+State = Literal["met", "not met", "open"]
+CHANGES = ("faster", "slower")
+UNDECIDED = "undecided"
+WORDS = (*CHANGES, UNDECIDED, *WHYS)
+GRAMMAR = "slower, faster (or with a magnitude: slower > 10 %), " + ", ".join((UNDECIDED, *WHYS))
+MOST = 1000.0  # per cent
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A word of WORDS; with `slower` and `faster` perhaps a magnitude, as a share."""
+
+    word: str
+    beyond: float | None = None
+
+    def __str__(self) -> str:
+        return self.word if self.beyond is None else f"{self.word} > {100 * self.beyond:.4g} %"
+
+    @property
+    def changes(self) -> bool:
+        """Whether it is about a change of speed."""
+        return self.word in CHANGES
+
+    def limit(self, more_is_better: bool) -> float:
+        """The log of the ratio new / old beyond which it is met, away from 0."""
+        rises = (self.word == "faster") == more_is_better
+        return math.log1p(self.beyond or 0.0) * (1 if rises else -1)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one cell says to one condition; p is corrected, NaN without a magnitude."""
+
+    condition: Condition
+    state: State
+    p: float
+
+
+def parse(text: str) -> Condition:
+    """`slower > 10 %`, `slower`, `missing`...; ValueError for anything else."""
+    found = re.fullmatch(r"\s*([a-z]+)\s*(?:>\s*([0-9]+(?:\.[0-9]+)?)\s*%)?\s*", text.lower())
+    word, share = found.groups() if found else ("", None)
+    if word not in WORDS or (share is not None and word not in CHANGES):
+        raise ValueError(f"no condition {text!r}: there are {GRAMMAR}")
+    if share is None:
+        return Condition(word)
+    if not 0 < float(share) < MOST:
+        raise ValueError(f"{text!r}: the magnitude must lie between 0 and {MOST:g} %")
+    return Condition(word, float(share) / 100)
+
+
+def outcomes(
+    condition: Condition, ratios: Sequence[Ratio], kinds: Sequence[str], more_is_better: bool,
+    alpha: float, correction: Correction,
+) -> list[Outcome]:  # fmt: skip
+    """What each cell says to a condition of `CHANGES`; `kinds` are the cells' verdicts."""
+    if condition.beyond is None:
+        return [Outcome(condition, _by_verdict(condition.word, kind), math.nan) for kind in kinds]
+    limit = condition.limit(more_is_better)
+    p = tests.correct(np.array([p_beyond(r.curve, limit) for r in ratios]), correction)
+    found = []
+    for ratio, own in zip(ratios, p.tolist(), strict=True):
+        state: State = "open"
+        if ratio.kind == "interval" and own <= alpha:
+            state = "met"
+        elif ratio.kind == "interval" and p_beyond(ratio.curve, limit, inner=True) <= alpha:
+            state = "not met"
+        found.append(Outcome(condition, state, own))
+    return found
+
+
+def _by_verdict(word: str, kind: str) -> State:
+    if kind == word:
+        return "met"
+    return "not met" if kind in (*CHANGES, "no difference") else "open"
+
+
+def p_beyond(curve: Curve, limit: float, *, inner: bool = False) -> float:
+    """The smallest alpha whose interval of the log lies wholly beyond `limit`, away from 0.
+
+    `inner`: wholly on the side of 0.  1 if none does, NaN without intervals.  For a limit that is
+    not 0.
+    """
+    if not curve.alphas.size:
+        return math.nan
+    above = (limit > 0) != inner
+    outside = np.flatnonzero(curve.low > limit if above else curve.high < limit)
+    return float(curve.alphas[outside[0]]) if outside.size else 1.0

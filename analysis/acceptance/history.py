@@ -1,0 +1,213 @@
+"""The same cells over many campaigns in the order of time: medians, steps, and what changed.
+
+A step is a change of the median from the campaign before (that has the cell), or from the first
+one, by the interval of the ratio of two medians over attachments (docs/statistics.md).  p is
+corrected over all cells and campaigns, in two families: against the campaign before, and against
+the first.  No change point is searched for: every boundary between two campaigns is tested.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal, get_args
+
+import numpy as np
+import xarray as xr
+
+from fsmatrix.analysis import matrices, units
+from fsmatrix.analysis.acceptance.changes import changes, facts_of, following
+from fsmatrix.analysis.acceptance.result import Campaign, History, Line, NotCompared, Step
+from fsmatrix.analysis.columns import combined
+from fsmatrix.analysis.comparison import compare
+from fsmatrix.analysis.comparison.cells import GUARDED, STATED
+from fsmatrix.analysis.comparison.lost import Lost, lost
+from fsmatrix.analysis.comparison.rows import CAMPAIGN, Levels, Table, Where, table
+from fsmatrix.analysis.factors import members
+from fsmatrix.analysis.load import rows
+from fsmatrix.analysis.medians import of_runs, per_attachment
+from fsmatrix.analysis.stats.intervals import ratio
+from fsmatrix.analysis.stats.runs import Runs, runs
+from fsmatrix.analysis.stats.tests import ALPHA, Correction
+from fsmatrix.analysis.stats.verdict import verdicts
+from fsmatrix.analysis.units import Level, labelled
+
+Order = Literal["time", "given"]
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """A cell, and its rows of `Table` in each campaign."""
+
+    levels: Levels
+    rows: tuple[Where, ...]
+
+
+def history(
+    ds: xr.Dataset, metric: str = "bandwidth", *, by: str = "target", order: Order = "time",
+    unit: str | None = None, where: Levels | None = None, tolerance: float = compare.TOLERANCE,
+    alpha: float = ALPHA, correction: Correction = "holm",
+) -> History:  # fmt: skip
+    """The history of a Dataset of several campaigns (comparison: `rows.together`).
+
+    `by`: the factor whose levels are lines of one panel.  `order`: by the start of the first
+    run, or as the campaigns stand in `ds`.  ValueError: fewer than two campaigns, unknown names,
+    no run that counts, start times that are missing or cannot be read.
+    """
+    if CAMPAIGN not in ds.variables:
+        raise ValueError("a history needs two campaigns or more")
+    if order not in get_args(Order):
+        raise ValueError(f"order {order!r}: one of {', '.join(get_args(Order))}")
+    kind, shown = compare.metric_of(ds, metric), matrices.unit_of(ds, metric, unit)
+    of = table(ds, metric, (CAMPAIGN,), where)
+    if by not in of.factors:
+        raise ValueError(f"no factor {by!r}: there are {', '.join(sorted(of.factors))}")
+    campaigns = _campaigns(of, order)
+    names = [campaign.name for campaign in campaigns]
+    cells = _cells(of, names)
+    found: dict[str, list[tuple[int, int, int]]] = {"previous": [], "first": []}
+    apart: list[NotCompared] = []
+    steps: list[list[Step]] = [[] for _ in cells]
+    for against, pairs in found.items():
+        for line, cell in enumerate(cells):
+            for old, new in _pairs(cell, first=against == "first"):
+                why = _incomparable(of, cell.rows[old], cell.rows[new])
+                if not why:
+                    pairs.append((line, old, new))
+                elif against == "previous":
+                    apart.append(NotCompared(line, old, new, why))
+        judged = verdicts(
+            [ratio(_values(of, cells[line].rows[new]), _values(of, cells[line].rows[old]),
+                   1 - alpha) for line, old, new in pairs],
+            tolerance, alpha, correction, kind.more_is_better,
+        )  # fmt: skip
+        for (line, old, new), verdict in zip(pairs, judged, strict=True):
+            steps[line].append(Step(against, old, new, verdict))
+    if unit is None:
+        shown = units.fitting(kind.quantity, [float(np.median(of.values))])
+    facts = facts_of(of, names)
+    varying = compare.varying_names([cell.levels for cell in cells])
+    return History(
+        metric=kind, unit=shown, by=by, tolerance=tolerance, alpha=alpha, correction=correction,
+        families={against: len(pairs) for against, pairs in found.items()},
+        campaigns=tuple(campaigns), varying=tuple(varying),
+        lines=tuple(
+            Line(cell.levels, _named(cell.levels, varying),
+                 tuple(of_runs(of.values[r], of.attachments[r]) for r in cell.rows), tuple(own))
+            for cell, own in zip(cells, steps, strict=True)
+        ),
+        changes=tuple(
+            changes(facts[old], facts[new]) for old, new in itertools.pairwise(names)
+        ),
+        lost=tuple(_lost(of, cells, names, varying)), apart=tuple(apart),
+        remarks=tuple(_remarks(campaigns, order)),
+    )  # fmt: skip
+
+
+def _campaigns(of: Table, order: Order) -> list[Campaign]:
+    """Every campaign, also one without a run that counts, in its order."""
+    data = rows(of.ds)
+    column = of.ds[CAMPAIGN].values.astype(str)
+    found = []
+    for name in dict.fromkeys(column.tolist()):
+        mine = column == name
+        started = data["started"][mine] if "started" in data.columns else np.empty(0, dtype=str)
+        times = [_time(text, name) for text in np.unique(started).tolist() if text]
+        found.append(Campaign(
+            name, min(times, default=None), max(times, default=None),
+            of.failed.get(name, 0), of.invalid.get(name, 0),
+        ))  # fmt: skip
+    if len(found) < 2:
+        raise ValueError("a history needs two campaigns or more")
+    if order == "given":
+        return found
+    dated = [(one.began, one) for one in found if one.began is not None]
+    if len(dated) < len(found):
+        unknown = ", ".join(one.name for one in found if one.began is None)
+        raise ValueError(f"no start times in {unknown}: say the order yourself, with --as-given")
+    return [one for _, one in sorted(dated, key=lambda pair: pair[0])]
+
+
+def _time(text: str, name: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(f"{name}: a run's start time {text!r} cannot be read") from error
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _cells(of: Table, names: Sequence[str]) -> list[_Cell]:
+    """Rows that agree in every factor, but for those that follow the campaign (its target's name).
+
+    Engine, cache state and device state always tell cells apart.
+    """
+    loose = set(following(of)) - {*GUARDED, *STATED}
+    axes = [axis for name, axis in of.factors.items() if name not in loose]
+    group = combined([axis.codes for axis in axes], of.index.size)[1]
+    codes = [of.sides.levels.index(n) if n in of.sides.levels else -1 for n in names]
+    found = []
+    for mine in members(group):
+        levels: dict[str, Level] = {a.name: a.levels[a.codes[mine[0]]] for a in axes}
+        parts = tuple(mine[of.sides.codes[mine] == code] for code in codes)
+        found.append(_Cell(levels, parts))
+    varying = compare.varying_names([cell.levels for cell in found])
+    return sorted(found, key=lambda c: [compare.sortable(c.levels[name]) for name in varying])
+
+
+def _pairs(cell: _Cell, *, first: bool) -> list[tuple[int, int]]:
+    """(old, new) of each campaign that has the cell: against the one before, or the first.
+
+    Against the first only where that is not the one before.
+    """
+    have = [number for number, part in enumerate(cell.rows) if part.size]
+    if first:
+        return [(have[0], new) for new in have[2:]]
+    return list(itertools.pairwise(have))
+
+
+def _values(of: Table, where: Where) -> Runs:
+    """One value for each attachment: the median of its logs."""
+    logs = per_attachment(np.log(of.values[where]), of.attachments[where])
+    return runs(np.exp(logs), np.unique(of.attachments[where]))
+
+
+def _incomparable(of: Table, old: Where, new: Where) -> str:
+    """Why no ratio of two cells means anything; "" if it does."""
+    values = of.values[np.concatenate([old, new])]
+    if not (np.all(values > 0) and np.all(np.isfinite(values))):
+        return "a value of 0 or infinity has no ratio"
+    return "" if set(of.works[old]) & set(of.works[new]) else "other work (another work_id)"
+
+
+def _named(levels: Levels, varying: Sequence[str]) -> str:
+    return ", ".join(labelled(n, levels[n]) for n in varying if levels.get(n, "") != "")
+
+
+def _lost(
+    of: Table, cells: Sequence[_Cell], names: Sequence[str], varying: Sequence[str]
+) -> list[Lost]:
+    """Cells that the campaign before has and this one has not."""
+    found = []
+    for number, name in enumerate(names[1:], 1):
+        gone: list[tuple[Levels, str]] = [
+            (cell.levels, "") for cell in cells
+            if cell.rows[number - 1].size and not cell.rows[number].size
+        ]  # fmt: skip
+        found += lost(of, name, gone, varying)
+    return found
+
+
+def _remarks(campaigns: Sequence[Campaign], order: Order) -> list[str]:
+    said = ["Blocks of different campaigns are not paired."]
+    if order == "given":
+        said.append("The campaigns stand in the order in which they were given, not of time.")
+    for one in campaigns:
+        if one.failed or one.invalid:
+            said.append(f"{one.name}: {one.failed} failed and {one.invalid} invalid runs are "
+                        "not in it.")  # fmt: skip
+    for old, new in itertools.pairwise(campaigns):
+        if old.ended and new.began and old.ended > new.began:
+            said.append(f"{old.name} and {new.name} overlap in time.")
+    return said

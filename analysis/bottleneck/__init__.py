@@ -1,0 +1,1 @@
+"""Where bandwidth stops growing, and what is at its limit there."""

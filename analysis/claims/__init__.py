@@ -1,0 +1,1 @@
+"""Findings of a study as statements that a campaign confirms, refutes or cannot test."""

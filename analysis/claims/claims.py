@@ -1,0 +1,238 @@
+"""`fsmatrix claims`: what a study claims, tested on a campaign.
+
+A verdict needs evidence either way: "holds" if the data exclude, after correction over all
+claims, that it does not, and "does not hold" likewise.  Between them it cannot be told yet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from fsmatrix.analysis.claims.cells import scope_of
+from fsmatrix.analysis.claims.judge import (
+    Judged,
+    P,
+    apparent,
+    both,
+    corrected,
+    kind_of,
+    more,
+    needed_of,
+    p_direction,
+    p_magnitude,
+    p_reach,
+    place,
+    untestable,
+)
+from fsmatrix.analysis.claims.scope import data_of
+from fsmatrix.analysis.claims.study import Claim, StudyFile
+from fsmatrix.analysis.result import plain
+from fsmatrix.analysis.stats.tests import ALPHA
+from fsmatrix.analysis.units import number
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from fsmatrix.analysis.claims.cells import Scope
+    from fsmatrix.analysis.claims.scope import Data
+
+KINDS = ("holds", "does not hold", "cannot be told", "cannot be tested")
+
+
+@dataclass(frozen=True)
+class Claims:
+    """A study's claims and the verdicts on one campaign."""
+
+    study: StudyFile
+    judged: tuple[Judged, ...]
+    alpha: float
+    tested: int  # claims that Holm corrects over
+    remarks: tuple[str, ...]
+
+    @property
+    def says(self) -> list[str]:
+        """How many claims have which verdict, then each claim."""
+        counts: Counter[str] = Counter(one.kind for one in self.judged)
+        parts = [f"{counts[kind]} {kind}" for kind in KINDS if counts[kind]]
+        first = f"{len(self.judged)} claims of {self.study.title}: {', '.join(parts)}."
+        if self.tested:
+            first += f" Corrected over {self.tested} claims (Holm), alpha {self.alpha:g}."
+        return [first, *self.remarks, *(sentence(one) for one in self.judged)]
+
+    def table(self) -> pd.DataFrame:
+        """One row per claim; low and high of the claimed range are with its slack."""
+        import pandas as pd
+
+        return pd.DataFrame([row(one) for one in self.judged])
+
+    def cells(self) -> pd.DataFrame:
+        """One row per claim and cell."""
+        import pandas as pd
+
+        return pd.DataFrame([
+            {"claim": one.claim.id, "metric": cell.metric, "cell": cell.label,
+             "measured": cell.value, "low": cell.low, "high": cell.high, "interval": cell.kind,
+             "claimed low": cell.bounds[0], "claimed high": cell.bounds[1], "is": place(cell)}
+            for one in self.judged for cell in one.scope.cells
+        ])  # fmt: skip
+
+    def figure(self) -> Figure:
+        """Claimed ranges beside measured intervals."""
+        from fsmatrix.analysis.claims.figure import drawn
+
+        return drawn(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        claims = [
+            row(one) | {"says": sentence(one), "cells": [_cell(c) for c in one.scope.cells]}
+            for one in self.judged
+        ]
+        made: dict[str, Any] = plain({
+            "study": self.study.study, "source": self.study.source.paper, "alpha": self.alpha,
+            "tested": self.tested, "claims": claims, "says": self.says,
+        })  # fmt: skip
+        return made
+
+
+def claims(ds: xr.Dataset, study: StudyFile, alpha: float = ALPHA) -> Claims:
+    """A study's claims tested on a campaign (`analysis.open`).
+
+    ValueError if `ds` is no campaign, or has no runs.
+    """
+    return judge(data_of(ds, study), study, alpha)
+
+
+def judge(data: Data, study: StudyFile, alpha: float = ALPHA) -> Claims:
+    """The same, of cells that are at hand."""
+    scopes = [scope_of(data, study, claim) for claim in study.claims]
+    reasons = [untestable(s, c) for s, c in zip(scopes, study.claims, strict=True)]
+    nothing = P(float("nan"), float("nan"))
+    known = list(zip(study.claims, scopes, reasons, strict=True))
+    sizes = [nothing if why else p_magnitude(c, s.cells) for c, s, why in known]
+    ends = [nothing if why else p_reach(c, s.cells, not s.missing) for c, s, why in known]
+    ways = [nothing if why else p_direction(c, s.cells) for c, s, why in known]
+    whole = corrected([both(size, end) for size, end in zip(sizes, ends, strict=True)])
+    tested = sum(not why for why in reasons)
+    parts = zip(whole, corrected(sizes), corrected(ends), corrected(ways), strict=True)
+    judged = tuple(_judged(*one, p, alpha, tested) for one, p in zip(known, parts, strict=True))
+    remarks = next(iter(data.studies.values())).remarks if data.studies else []
+    return Claims(study, judged, alpha, tested, tuple(remarks))
+
+
+def _judged(
+    claim: Claim, scope: Scope, why: str, p: tuple[P, P, P, P], alpha: float, tested: int
+) -> Judged:
+    whole, size, end, way = p
+    kind = kind_of(whole, alpha)
+    open_ = kind == "cannot be told"
+    places = Counter(place(cell) for cell in scope.cells)
+    return Judged(
+        claim=claim, kind=kind, why=why, scope=scope, magnitude=kind_of(size, alpha),
+        reach=None if math.isnan(end.holds) else kind_of(end, alpha),
+        direction=None if claim.direction == "none" else kind_of(way, alpha),
+        p=whole, p_direction=way, needed=needed_of(claim, len(scope.cells)),
+        counts={"inside": places["inside"], "outside": places["outside"], "open": places["open"]},
+        apparent=apparent(claim, scope.cells),
+        more=more(claim, scope.cells, alpha / max(tested, 1)) if open_ else None,
+    )  # fmt: skip
+
+
+def sentence(one: Judged) -> str:
+    """A verdict in words, with what was claimed and what was measured."""
+    claim = one.claim
+    parts = [f"{claim.id}: {one.kind}."]
+    parts.append(f"The study ({claim.place}): {claim.says.rstrip('.')} ({claim.number}).")
+    if one.why:
+        parts.append(f"Why not: {one.why}.")
+    if one.scope.cells:
+        parts.append(f"Measured: {measured(one)}.")
+    if one.kind == "cannot be tested" and one.apparent is not None:
+        agree = "agree" if one.apparent else "do not agree"
+        parts.append(f"The bare numbers {agree} with it; how much noise is in them is not known.")
+    if one.kind not in ("cannot be tested",):
+        parts.append(_parts(one))
+    if one.more is not None:
+        parts.append(f"To tell: {one.more.says}.")
+    if one.scope.missing:
+        parts.append(f"Not in the data: {', '.join(one.scope.missing)}.")
+    parts += [f"Note: {note}." for note in one.scope.notes]
+    return " ".join(parts)
+
+
+def measured(one: Judged) -> str:
+    """The smallest and the largest cell with their intervals."""
+    cells = sorted(one.scope.cells, key=lambda cell: cell.value)
+    ends = [cells[0]] if len(cells) == 1 else [cells[0], cells[-1]]
+    texts = [
+        number_of(cell.value)
+        + (f" [{number_of(cell.low)}, {number_of(cell.high)}]" if cell.decides else "")
+        for cell in ends
+    ]
+    middle = f", median {number_of(float(np.median([c.value for c in cells])))}"
+    many = f" in {len(cells)} cells{middle}" if len(cells) > 1 else ""
+    return " to ".join(texts) + many
+
+
+def number_of(value: float) -> str:
+    """Three digits; of a correlation two decimals come out of it."""
+    return f"-{number(-value)}" if value < 0 else number(value)
+
+
+def _parts(one: Judged) -> str:
+    c = one.counts
+    said = [f"{c['inside']} cells inside the claimed range, {c['outside']} outside, "
+            f"{c['open']} open; {one.needed} needed",
+            f"magnitude: {one.magnitude}"]  # fmt: skip
+    if one.reach is not None:
+        said.append(f"that cells reach both ends of the range: {one.reach}")
+    if one.direction is not None:
+        said.append(f"direction ({one.claim.direction}): {one.direction}")
+    scope = "part of its scope" if one.scope.missing else "its whole scope"
+    said.append(f"tested on {scope}")
+    return "; ".join(said) + "."
+
+
+def row(one: Judged) -> dict[str, Any]:
+    """A verdict as one flat row."""
+    low, high = one.claim.bounds
+    values = [cell.value for cell in one.scope.cells]
+    known = [cell for cell in one.scope.cells if cell.decides]
+    return {
+        "claim": one.claim.id, "verdict": one.kind, "direction": one.direction,
+        "magnitude": one.magnitude, "reach": one.reach, "quantifier": _quantifier(one.claim),
+        "inside": one.counts["inside"], "outside": one.counts["outside"],
+        "open": one.counts["open"], "needed": one.needed,
+        "scope": "none" if not values else "part" if one.scope.missing else "whole",
+        "missing": ", ".join(one.scope.missing), "why": one.why,
+        "number": one.claim.number, "claimed_low": low, "claimed_high": high,
+        "smallest": min(values, default=None), "largest": max(values, default=None),
+        "low": min((cell.low for cell in known), default=None),
+        "high": max((cell.high for cell in known), default=None),
+        "median": float(np.median(values)) if values else None,
+        "apparent": one.apparent, "p_holds": one.p.holds, "p_fails": one.p.fails,
+        "more": one.more.more if one.more else None, "place": one.claim.place,
+    }  # fmt: skip
+
+
+def _quantifier(claim: Claim) -> str:
+    q = claim.quantifier
+    return q if isinstance(q, str) else f"{q.at_least} of {q.of}"
+
+
+def _cell(cell: Any) -> dict[str, Any]:
+    kept = ("label", "metric", "value", "low", "high", "kind", "units", "bounds")
+    return {name: getattr(cell, name) for name in kept} | {"is": place(cell)}
+
+
+def of_kind(found: Claims, kind: str) -> Sequence[Judged]:
+    """The claims with one verdict."""
+    return [one for one in found.judged if one.kind == kind]

@@ -1,0 +1,246 @@
+"""Which cells of two sides of a comparison belong together.
+
+A cell is a combination of levels, phase and engine.  Cells of both sides belong together if
+they agree in every factor of the work (`work_id`), in engine, cache state and device state.
+Factors that are not of the work (a target's storage nodes, a trial) may differ, which is said.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fsmatrix.analysis.axes import Axis
+from fsmatrix.analysis.columns import coded, combined
+from fsmatrix.analysis.comparison.rows import CAMPAIGN, Key, Levels, Table, Where
+from fsmatrix.analysis.factors import members
+from fsmatrix.analysis.units import Level, labelled, level_text
+
+GUARDED = {"engine": "--across-engines", "cache": "--across-cache"}
+STATED = ("device_state",)  # not of the work, but never compared silently
+PLACE = ("target", "device_state")  # of a case, not of its work; and what is in its level
+MOST_NEAREST = 400  # cells of a side among which the nearest are looked for
+
+
+Alone = tuple[str, Levels, str]  # side, levels, why it has no partner
+
+
+@dataclass(frozen=True)
+class Match:
+    """Two cells that belong together: rows of `Table`, and the levels of the work."""
+
+    levels: Levels
+    differs: Mapping[str, tuple[Level, Level]]  # factors beyond the compared ones
+    a: Where
+    b: Where
+
+    def named(self, varying: Iterable[str]) -> str:
+        """The levels that vary, in words."""
+        return ", ".join(labelled(n, self.levels[n]) for n in varying if n in self.levels)
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Cells of both sides, and cells that have no partner."""
+
+    matches: tuple[Match, ...]
+    alone: tuple[Alone, ...]
+    differs: Mapping[str, tuple[Level, Level]]  # in all cells
+
+
+def matched(of: Table, a: str, b: str, free: Iterable[str], ignore: Iterable[str]) -> Matched:
+    """Pair the cells of sides a and b; `free`: GUARDED names that may differ; `ignore`: others.
+
+    ValueError for mixed engines or cache states, and if no cell has a partner.
+    """
+    rows_of = [np.flatnonzero(of.sides.codes == of.sides.levels.index(side)) for side in (a, b)]
+    constant = {
+        name: pair
+        for name in of.factors
+        if (pair := _constants(of.factors[name], rows_of)) is not None
+        and name not in (*GUARDED, *STATED)
+    }
+    # what varies is never ignored for one side alone: it would be mixed inside a cell
+    loose = {n for n in of.factors if n not in (*GUARDED, *STATED) and _not_of_work(of, n)}
+    loose |= {*free, *ignore}
+    loose &= set(of.factors)
+    names = [name for name in of.factors if name not in constant and name not in loose]
+    groups = [_grouped(of, one, names, sorted(loose - set(constant))) for one in rows_of]
+    _refuse_mixing(groups, names, loose, (a, b))
+    matches, alone = _pairs(groups, names, sorted(loose - set(constant)), (a, b))
+    if not matches:
+        raise ValueError(_nearest(groups, names, (a, b)))
+    measurable = [m for m in matches if _positive(of, m)]
+    alone += [(side, m.levels, "a value of 0 has no ratio")
+              for m in matches if not _positive(of, m) for side in (a, b)]  # fmt: skip
+    if not measurable:
+        raise ValueError(f"every cell of {a} or {b} holds a value of 0 or infinity: no ratio")
+    matches = measurable
+    if "work_id" in ignore:
+        return Matched(tuple(matches), tuple(alone), constant)
+    allowed = {*of.by, *loose, *ignore}
+    others = {i: diff for i, m in enumerate(matches) if (diff := _other_work(of, m, allowed))}
+    if len(others) == len(matches):
+        raise ValueError(
+            f"no case is on both sides: {a} and {b} do not do the same work ({others[0]}); "
+            "`--ignore work_id` compares them all the same"
+        )
+    alone += [(side, matches[i].levels, f"other work: {diff}")
+              for i, diff in others.items() for side in (a, b)]  # fmt: skip
+    same = tuple(match for i, match in enumerate(matches) if i not in others)
+    return Matched(same, tuple(alone), constant)
+
+
+def _constants(axis: Axis, rows_of: Sequence[Where]) -> tuple[Level, Level] | None:
+    """The two levels of a factor that is constant on each side and differs between them."""
+    codes = [np.unique(axis.codes[one]) for one in rows_of]
+    if any(code.size != 1 for code in codes) or codes[0][0] == codes[1][0]:
+        return None
+    return axis.levels[codes[0][0]], axis.levels[codes[1][0]]
+
+
+def _not_of_work(of: Table, name: str) -> bool:
+    """Whether runs of one work_id have several levels of a factor."""
+    work = coded(of.works)[1]
+    pairs = combined([work, of.factors[name].codes], work.size)[0].size
+    return name not in ("phase", "engine") and bool(pairs > np.unique(work).size)
+
+
+Group = dict[Key, dict[Key, Where]]  # fixed levels -> loose levels -> rows
+
+
+def _grouped(of: Table, use: Where, names: Sequence[str], loose: Sequence[str]) -> Group:
+    axes = [of.factors[name] for name in (*names, *loose)]
+    found: Group = defaultdict(dict)
+    for group in members(combined([axis.codes[use] for axis in axes], use.size)[1]):
+        mine = use[group]
+        levels = tuple(_comparable(axis.levels[axis.codes[mine[0]]]) for axis in axes)
+        found[levels[: len(names)]][levels[len(names) :]] = mine
+    return found
+
+
+def _comparable(level: Level) -> Level:
+    """Missing numbers as "", so that missing equals missing."""
+    return "" if level != level else level
+
+
+def _refuse_mixing(
+    groups: Sequence[Group], names: Sequence[str], loose: set[str], sides: tuple[str, str]
+) -> None:
+    for guard in [name for name in GUARDED if name in names and name not in loose]:
+        place = names.index(guard)
+        seen: list[dict[Key, set[Level]]] = [defaultdict(set), defaultdict(set)]
+        for mine, group in zip(seen, groups, strict=True):
+            for key in group:
+                mine[key[:place] + key[place + 1 :]].add(key[place])
+        mixed = [r for r in seen[0] if r in seen[1] and not seen[0][r] & seen[1][r]]
+        if mixed:
+            said = [", ".join(sorted(map(str, mine[mixed[0]]))) or "unknown" for mine in seen]
+            raise ValueError(
+                f"{len(mixed)} cells would mix {guard}s: {sides[0]} has {said[0]}, {sides[1]} has "
+                f"{said[1]}; {GUARDED[guard]} compares them all the same, and says so"
+            )
+
+
+def _pairs(
+    groups: Sequence[Group], names: Sequence[str], loose: Sequence[str], sides: tuple[str, str]
+) -> tuple[list[Match], list[Alone]]:
+    """Cells with equal fixed levels.  In each loose factor they agree; or, if the sides have
+    no level in common there and one of them has a single one, each meets each."""
+    matches: list[Match] = []
+    used: list[set[tuple[Key, Key]]] = [set(), set()]
+    for key in groups[0]:
+        if key not in groups[1]:
+            continue
+        first, second = groups[0][key], groups[1][key]
+        meets = [_meets({k[i] for k in first}, {k[i] for k in second}) for i in range(len(loose))]
+        for x, y in itertools.product(first, second):
+            if all(p == q or free for p, q, free in zip(x, y, meets, strict=True)):
+                pairs = dict(zip(loose, zip(x, y, strict=True), strict=True))
+                differs = {n: pair for n, pair in pairs.items() if pair[0] != pair[1]}
+                agreed = {n: pair[0] for n, pair in pairs.items() if n not in differs}
+                levels = dict(zip(names, key, strict=True)) | agreed
+                matches.append(Match(levels, differs, first[x], second[y]))
+                used[0].add((key, x))
+                used[1].add((key, y))
+    alone: list[Alone] = [
+        (sides[i], dict(zip((*names, *loose), key + rest, strict=True)),
+         f"no such cell for {sides[1 - i]}")
+        for i in (0, 1)
+        for key, own in groups[i].items()
+        for rest in own
+        if (key, rest) not in used[i]
+    ]  # fmt: skip
+    return matches, alone
+
+
+def _meets(a: set[Level], b: set[Level]) -> bool:
+    return not a & b and min(len(a), len(b)) == 1
+
+
+def _nearest(groups: Sequence[Group], names: Sequence[str], sides: tuple[str, str]) -> str:
+    """The message for sides without a common case: the pair that differs in the least."""
+    some = [list(group)[:MOST_NEAREST] for group in groups]
+    if not all(some):
+        return f"no case is on both sides: {sides[0 if not some[0] else 1]} has no runs that count"
+    x, y = min(
+        itertools.product(*some),
+        key=lambda pair: sum(p != q for p, q in zip(*pair, strict=True)),
+    )
+    same = [labelled(n, p) for n, p, q in zip(names, x, y, strict=True) if p == q and p != ""]
+    other = [
+        f"{n} {level_text(n, p)} ({sides[0]}) against {level_text(n, q)} ({sides[1]})"
+        for n, p, q in zip(names, x, y, strict=True)
+        if p != q
+    ]
+    hint = f"; `--ignore {next(n for n, p, q in zip(names, x, y, strict=True) if p != q)}`, if " \
+           "that may differ" if len(other) == 1 else ""  # fmt: skip
+    differ = ", ".join(other) or "levels of other factors"
+    return (
+        f"no case is on both sides of {sides[0]} and {sides[1]}. The nearest, "
+        f"{', '.join(same) or 'with nothing in common'}, differ in {differ}{hint}"
+    )
+
+
+def _positive(of: Table, match: Match) -> bool:
+    values = of.values[np.concatenate([match.a, match.b])]
+    return bool(np.all(values > 0) and np.all(np.isfinite(values)))
+
+
+def _other_work(of: Table, match: Match, allowed: set[str]) -> str:
+    """In what the work of two cells of equal factors differs; "" if it does not."""
+    if set(of.works[match.a]) & set(of.works[match.b]):
+        return ""
+    if "case_json" not in of.ds or "case_index" not in of.ds:
+        return "" if set(of.by) - {"target", CAMPAIGN} else "their work_id differs"
+    first, second = (_case(of, int(where[0])) for where in (match.a, match.b))
+    names = [n for n in sorted({*first, *second}) if first.get(n) != second.get(n)]
+    shown = [
+        f"{name} {first.get(name, 'default')} against {second.get(name, 'default')}"
+        for name in names
+        if name.rpartition(".")[2] not in allowed and not name.startswith("level.")
+    ]
+    return ", ".join(shown[:3])
+
+
+def _case(of: Table, row: int) -> dict[str, Any]:
+    """The case of a row without its place: {"options.chunk": 4096, ...}."""
+    raw = of.ds["case_json"].values[int(of.ds["case_index"].values[of.index[row]])]
+    case = json.loads(raw.decode() if isinstance(raw, bytes) else str(raw))
+    return {name: value for name, value in _flat(case).items() if name not in PLACE}
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, item in value.items():
+        if isinstance(item, Mapping):
+            flat |= _flat(item, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = item
+    return flat

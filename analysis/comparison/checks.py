@@ -1,0 +1,196 @@
+"""Why cells of a comparison may mislead: findings, spread, drift, modes of one side only."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import stats
+
+from fsmatrix.analysis.columns import combined, plain
+from fsmatrix.analysis.comparison.cells import Match
+from fsmatrix.analysis.comparison.rows import Table, Where
+from fsmatrix.analysis.factors import members
+from fsmatrix.analysis.medians import SMALLEST, Floats, per_attachment
+from fsmatrix.analysis.stats import dip, tests, variability
+from fsmatrix.analysis.stats.runs import Runs
+from fsmatrix.analysis.units import labelled
+
+NOTABLE = ("warning", "invalid")  # severities of findings that raise a doubt
+SURE = 0.01  # corrected p below which a difference of spread, a drift or modes are said
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How the runs of one side vary within cells: coefficients of variation."""
+
+    side: str
+    cells: int  # with two runs or more
+    typical: float  # median over cells
+    worst: float
+    worst_cell: str
+
+    @property
+    def says(self) -> str:
+        """It in a sentence."""
+        if not self.cells:
+            return f"Variation of {self.side}: not known, one run per cell."
+        where = f" ({self.worst_cell})" if self.worst_cell else ""
+        return (
+            f"Variation of {self.side}: {self.typical:.2g} % in the typical cell, "
+            f"{self.worst:.2g} % in the worst{where}."
+        )
+
+
+@dataclass(frozen=True)
+class State:
+    """What one side's runs of one cell show; p as in `stats.variability`, NaN: too few."""
+
+    runs: int
+    cv: float  # per cent
+    drift: float
+    modes: float
+    inside: float
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Both sides in every cell, in the order of the matches."""
+
+    a: tuple[State, ...]
+    b: tuple[State, ...]
+
+
+def checked(of: Table, matches: Sequence[Match]) -> Checked:
+    """The state of every cell, its runs in the order in which they ran."""
+    sides = ([_state(of, match.a) for match in matches], [_state(of, match.b) for match in matches])
+    return Checked(*(_with_modes(side) for side in sides))
+
+
+def _state(of: Table, where: Where) -> tuple[State, Floats]:
+    """What the runs show, but for their modes; and the level of each attachment."""
+    ordered = where[np.argsort(of.order[where], kind="stable")]
+    values = of.values[ordered]
+    group = combined([of.attachments[ordered]], ordered.size)[1]  # by their first run
+    parts = [np.log(values[mine]) for mine in members(group)]
+    levels = per_attachment(np.log(values), group)
+    state = State(
+        runs=values.size,
+        cv=100 * float(values.std(ddof=1) / values.mean()) if values.size > 1 else math.nan,
+        drift=variability.trend(levels)[1],
+        modes=math.nan,
+        inside=variability.trend_inside(parts),
+    )
+    return state, levels
+
+
+def _with_modes(side: Sequence[tuple[State, Floats]]) -> tuple[State, ...]:
+    """With p of one mode, if it could decide anything in so many cells: it is a simulated one."""
+    cells = sum(levels.size >= dip.FEWEST for _, levels in side)
+    if cells * dip.SMALLEST_P >= SURE:
+        return tuple(state for state, _ in side)
+    return tuple(replace(state, modes=dip.p_of_one_mode(levels)) for state, levels in side)
+
+
+def spreads_of(found: Checked, names: Sequence[str], sides: tuple[str, str]) -> tuple[Spread, ...]:
+    """One for each side; `names` of the cells."""
+    result = []
+    for side, many in zip(sides, (found.a, found.b), strict=True):
+        known = [(v.cv, name) for v, name in zip(many, names, strict=True) if v.runs > 1]
+        worst, where = max(known, default=(math.nan, ""))
+        typical = float(np.median([cv for cv, _ in known])) if known else math.nan
+        result.append(Spread(side, len(known), typical, worst, where))
+    return tuple(result)
+
+
+def doubts_of(
+    of: Table, matches: Sequence[Match], pairs: Sequence[tuple[Runs, Runs]], found: Checked,
+    sides: tuple[str, str],
+) -> list[tuple[str, ...]]:  # fmt: skip
+    """For each cell why load from elsewhere, or a state that one side had, is suspected.
+
+    p of spread, drift and modes are corrected over the cells (Holm) and must be below SURE.
+    """
+    spread = tests.correct([_spread_p(a, b) for a, b in pairs])
+    measures: tuple[tuple[str, Callable[[State], float]], ...] = (
+        ("drifts over its attachments", lambda v: v.drift),
+        ("has two modes", lambda v: v.modes),
+        ("has a trend inside attachments", lambda v: v.inside),
+    )
+    corrected = {
+        (what, side): tests.correct([p(v) for v in many])
+        for what, p in measures
+        for side, many in zip(sides, (found.a, found.b), strict=True)
+    }
+    findings = _findings(of)
+    result = []
+    for i, (match, (a, b)) in enumerate(zip(matches, pairs, strict=True)):
+        said = _one_sided(of, findings, match, sides)
+        if spread[i] < SURE:
+            x, y = (100 * float(np.std(side.logs, ddof=1)) for side in (a, b))
+            said.append(f"spread between attachments differs ({x:.2g} % and {y:.2g} %)")
+        said += [f"{side} {what}" for (what, side), p in corrected.items() if p[i] < SURE]
+        result.append(tuple(said))
+    return result
+
+
+def _spread_p(a: Runs, b: Runs) -> float:
+    """p that attachments of both sides spread alike (Brown and Forsythe); NaN for few."""
+    logs = (a.logs, b.logs)
+    if min(one.size for one in logs) < SMALLEST or max(np.ptp(one) for one in logs) == 0:
+        return math.nan
+    return float(stats.levene(*logs, center="median").pvalue)
+
+
+def _findings(of: Table) -> dict[int, set[str]]:
+    """Row of the campaign -> audits that found something notable."""
+    found: dict[int, set[str]] = defaultdict(set)
+    if "finding_run" not in of.ds or not of.ds.sizes.get("finding", 0):
+        return found
+    severity = plain(of.ds["finding_severity"].values)
+    notable = np.flatnonzero(np.isin(severity, NOTABLE))
+    audits = plain(of.ds["finding_audit"].values)[notable].tolist()
+    for row, audit in zip(of.ds["finding_run"].values[notable].tolist(), audits, strict=True):
+        found[int(row)].add(str(audit))
+    return found
+
+
+def _one_sided(
+    of: Table, findings: dict[int, set[str]], match: Match, sides: tuple[str, str]
+) -> list[str]:
+    """Audits whose findings concern one side's runs only."""
+    audits = [
+        {audit for row in of.index[where].tolist() for audit in findings.get(row, ())}
+        for where in (match.a, match.b)
+    ]
+    return [
+        f"{audit} in {sides[i]} only" for i in (0, 1) for audit in sorted(audits[i] - audits[1 - i])
+    ]
+
+
+def versions(of: Table, matches: Sequence[Match], sides: tuple[str, str]) -> list[str]:
+    """Engines and versions, where the sides used different ones."""
+    if "engine_version" not in of.ds:
+        return []
+    column, engine = of.ds["engine_version"].values, of.factors.get("engine")
+    seen: list[set[str]] = []
+    for cells in ([m.a for m in matches], [m.b for m in matches]):
+        use = np.concatenate(cells)
+        names = plain(column[of.index[use]]).tolist()
+        known = [engine.levels[code] for code in engine.codes[use]] if engine else [""] * use.size
+        seen.append({f"{e} {v}".strip() for e, v in zip(known, names, strict=True)})
+    if seen[0] == seen[1]:
+        return []
+    said = " against ".join(
+        f"{', '.join(sorted(s))} ({n})" for s, n in zip(seen, sides, strict=True)
+    )
+    return [f"Engines differ: {said}."]
+
+
+def named(match: Match, varying: Sequence[str]) -> str:
+    """A cell in words, with what differs between its sides."""
+    apart = [f"{labelled(n, x)} against {labelled(n, y)}" for n, (x, y) in match.differs.items()]
+    return ", ".join(text for text in (match.named(varying), *apart) if text)

@@ -1,0 +1,226 @@
+"""Compare two sides (targets, levels of a factor, campaigns) cell by cell.
+
+Rules of Hoefler and Belli, "Scientific Benchmarking of Parallel Computing Systems", SC'15:
+medians with intervals over attachments, ratios with intervals, tests corrected for the number of
+cells, a geometric mean of ratios and never a mean of rates.  The statistics are those of
+`analysis/stats` (docs/statistics.md).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from fsmatrix.analysis import cluster, matrices, units
+from fsmatrix.analysis.columns import Codes
+from fsmatrix.analysis.comparison.cells import Match, Matched, matched
+from fsmatrix.analysis.comparison.checks import checked, doubts_of, named, spreads_of, versions
+from fsmatrix.analysis.comparison.result import Compared, Comparison
+from fsmatrix.analysis.comparison.rows import CAMPAIGN, Levels, Table, table
+from fsmatrix.analysis.comparison.whole import factor_effects, units_of, whole_mean
+from fsmatrix.analysis.load import rows
+from fsmatrix.analysis.medians import of_runs, per_attachment
+from fsmatrix.analysis.stats import tests
+from fsmatrix.analysis.stats.intervals import Ratio, ratio
+from fsmatrix.analysis.stats.runs import Runs, runs
+from fsmatrix.analysis.stats.tests import ALPHA, Correction
+from fsmatrix.analysis.stats.verdict import Verdict, verdicts
+from fsmatrix.analysis.units import METRICS, Level, Metric, level_text
+
+TOLERANCE = 0.05
+
+
+def compare(
+    ds: xr.Dataset, a: str, b: str, metric: str = "bandwidth", **options: Any
+) -> Comparison:
+    """Side `a` against side `b` (levels of `by`); options as in `comparisons`."""
+    return comparisons(ds, metric, sides=(a, b), **options)[0]
+
+
+def comparisons(
+    ds: xr.Dataset,
+    metric: str = "bandwidth",
+    *,
+    by: str | Sequence[str] = "target",
+    sides: Sequence[str] = (),
+    baseline: str = "",
+    tolerance: float = TOLERANCE,
+    alpha: float = ALPHA,
+    correction: Correction = "holm",
+    unit: str | None = None,
+    where: Levels | None = None,
+    across_engines: bool = False,
+    across_cache: bool = False,
+    ignore: Sequence[str] = (),
+) -> tuple[Comparison, ...]:
+    """Every pair of `sides` (levels of `by`; all of them by default), p corrected over all cells.
+
+    `baseline`: one of the sides; only the pairs of every other one with it, as b.
+    `by`: a factor, or several (their combinations are sides: "ice-lake / 2").  `tolerance`: the
+    share that is no difference that matters.  `ignore`: factors in which the cells of a pair may
+    differ; `work_id`: in options that are no factor.  ValueError: an unknown name or level,
+    fewer than two sides, no run that counts, mixed engines or cache states, no common cell.
+    """
+    if not 0 < tolerance < math.inf:
+        raise ValueError(f"the tolerance must be positive, such as 0.05, not {tolerance}")
+    if not 0 < alpha < 1:
+        raise ValueError(f"alpha must lie between 0 and 1, such as 0.05, not {alpha}")
+    kind, shown = metric_of(ds, metric), matrices.unit_of(ds, metric, unit)
+    of = table(ds, metric, (by,) if isinstance(by, str) else by, where)
+    names = _chosen(of, sides)
+    free = [n for n, may in (("engine", across_engines), ("cache", across_cache)) if may]
+    pairs = list(itertools.combinations(names, 2))
+    if baseline:
+        pairs = [(name, baseline) for name in names if name != baseline]
+    found = [matched(of, a, b, free, ignore) for a, b in pairs]
+    groups = [units_of(of, one.matches) for one in found]
+    ready = [
+        [_ratio(of, match, unit, 1 - alpha) for match in one.matches]
+        for one, unit in zip(found, groups, strict=True)
+    ]
+    judged = iter(verdicts(
+        [r for many in ready for r, *_ in many], tolerance, alpha, correction, kind.more_is_better
+    ))  # fmt: skip
+    if unit is None:
+        shown = units.fitting(kind.quantity, [float(np.median(of.values))])
+    result = []
+    for (a, b), one, blocks, many in zip(pairs, found, groups, ready, strict=True):
+        said = [next(judged) for _ in many]
+        mean, missing = whole_mean(of, one.matches, blocks, [r for r, *_ in many], 1 - alpha)
+        varying = varying_names([match.levels for match in one.matches])
+        state = checked(of, one.matches)
+        doubts = doubts_of(of, one.matches, [(x, y) for _, x, y in many], state, (a, b))
+        result.append(Comparison(
+            a=a, b=b, by=of.by, metric=kind, unit=shown, tolerance=tolerance, alpha=alpha,
+            correction=correction, family=said[0].cells if said else 0,
+            cells=_cells(of, one, many, said, varying, doubts),
+            mean=mean, mean_missing=missing,
+            effects=factor_effects(of, one.matches, (a, b), varying),
+            spreads=spreads_of(state, [named(m, varying) for m in one.matches], (a, b)),
+            alone=one.alone,
+            remarks=_remarks(of, one, (a, b), free, ignore, len(pairs)),
+        ))  # fmt: skip
+    return tuple(result)
+
+
+def metric_of(ds: xr.Dataset, name: str) -> Metric:
+    """A known metric, or any variable that is a rate or a time by its unit."""
+    matrices.unit_of(ds, name, None)
+    if name in METRICS:
+        return METRICS[name]
+    stored = str(ds[name].attrs.get("units", ""))
+    quantity = next((q for q, label in matrices.SI.items() if label == stored), None)
+    if quantity is None:
+        raise ValueError(f"{name} is no rate and no time, so no ratio of it is a comparison")
+    return Metric(name, units.factor_title(name).capitalize(), quantity, quantity != "time")
+
+
+def _chosen(of: Table, sides: Sequence[str]) -> list[str]:
+    """The sides that have values, or those that were named."""
+    known = [str(of.sides.levels[code]) for code in np.unique(of.sides.codes)]
+    named = units.factor_title(" and ".join(of.by))
+    for side in sides:
+        if side not in known:
+            why = "has no run that counts" if side in of.side_levels else "is not there"
+            raise ValueError(f"{named} {side!r} {why}: there are {', '.join(sorted(known))}")
+    chosen = list(dict.fromkeys(sides or known))
+    if len(chosen) < 2:
+        lost = [s for s in of.side_levels if s not in known]
+        more = f" ({', '.join(lost)} without a run that counts)" if lost else ""
+        raise ValueError(f"{named} has one level, {chosen[0]}{more}: nothing to compare it with")
+    return chosen
+
+
+Ready = tuple[Ratio, Runs, Runs]
+
+
+def _ratio(of: Table, match: Match, unit: Codes, level: float) -> Ready:
+    """Paired by attachment where both cells are of one, else by groups of blocks.
+
+    Each attachment has one value, the median of its logs; blocks of two campaigns differ.
+    """
+    shared = np.intersect1d(of.attachments[match.a], of.attachments[match.b]).size > 0
+    labels = of.attachments if shared else unit
+    sides = []
+    for where in (match.a, match.b):
+        owners, first = np.unique(of.attachments[where], return_index=True)
+        logs = per_attachment(np.log(of.values[where]), of.attachments[where])
+        sides.append(runs(np.exp(logs), owners, labels[where][first]))
+    return ratio(sides[0], sides[1], level), sides[0], sides[1]
+
+
+def varying_names(cells: Sequence[Levels]) -> list[str]:
+    """Factors that tell cells apart; one that follows an earlier one comes only if it must."""
+    names = list(dict.fromkeys(name for levels in cells for name in levels))
+    first = ("workload", "pattern", "phase")
+    names.sort(key=lambda n: first.index(n) if n in first else len(first))
+    kept: list[str] = []
+    for name in names:
+        found = {levels.get(name, "") for levels in cells}
+        known = {tuple(levels.get(n, "") for n in kept) for levels in cells}
+        finer = {tuple(levels.get(n, "") for n in (*kept, name)) for levels in cells}
+        if len(found) > 1 and len(finer) > len(known):
+            kept.append(name)
+    return kept
+
+
+def _cells(
+    of: Table, found: Matched, ready: Sequence[Ready],
+    said: Sequence[Verdict], varying: Sequence[str], doubts: Sequence[tuple[str, ...]],
+) -> tuple[Compared, ...]:  # fmt: skip
+    cells = []
+    for match, (one, a, b), verdict, doubt in zip(found.matches, ready, said, doubts, strict=True):
+        paired = len(one.parts) == 1
+        cells.append(Compared(
+            levels=match.levels, named=named(match, varying),
+            differs=dict(match.differs), a=of_runs(of.values[match.a], of.attachments[match.a]),
+            b=of_runs(of.values[match.b], of.attachments[match.b]), verdict=verdict,
+            effect=tests.effect(a.logs, b.logs),
+            test=tests.signed_rank(one.parts[0]) if paired else tests.mann_whitney(*one.parts),
+            doubts=doubt,
+        ))  # fmt: skip
+    order = {n: sorted({sortable(c.levels.get(n, "")) for c in cells}) for n in varying}
+    return tuple(sorted(
+        cells, key=lambda c: [order[n].index(sortable(c.levels.get(n, ""))) for n in varying]
+    ))  # fmt: skip
+
+
+def sortable(level: Level) -> tuple[int, float, str]:
+    """A key that puts numbers, by their size, before texts."""
+    return (1, 0.0, level) if isinstance(level, str) else (0, float(level), "")
+
+
+def _remarks(
+    of: Table, found: Matched, sides: tuple[str, str], free: Sequence[str],
+    ignore: Sequence[str], pairs: int,
+) -> tuple[str, ...]:  # fmt: skip
+    """What must stand beside the comparison."""
+    said = [
+        f"Beside {' and '.join(of.by)}, {name} differs: {level_text(name, x)} against "
+        f"{level_text(name, y)}."
+        for name, (x, y) in found.differs.items()
+    ]
+    mixed = sorted({n for match in found.matches for n in match.differs})
+    for name in mixed:
+        asked = " (as was asked for)" if name in (*free, *ignore) else ""
+        said.append(f"Cells differ in {name} between the sides{asked}.")
+    for name in sides:
+        failed, invalid = of.failed.get(name, 0), of.invalid.get(name, 0)
+        if failed or invalid:
+            said.append(f"{name}: {failed} failed and {invalid} invalid runs are not in it.")
+    if pairs > 1:
+        said.append(f"p is corrected over the cells of all {pairs} comparisons.")
+    data = rows(of.ds)
+    if "target" in data.factors:
+        columns = {name: data.factor(name) for name in data.factors}
+        emulated = cluster.emulated(of.ds, data, columns)
+        said += [f"{units.factor_title(n)}{how}." for n, how in emulated.items()]
+        said += [cluster.EMULATED] if emulated else []
+    if CAMPAIGN in of.by:
+        said.append("Blocks of different campaigns are not paired.")
+    return (*said, *versions(of, found.matches, sides))

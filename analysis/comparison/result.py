@@ -1,0 +1,259 @@
+"""What a comparison found: one object per cell, and one for all cells of two sides."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fsmatrix.analysis.comparison.cells import Alone
+from fsmatrix.analysis.comparison.checks import Spread
+from fsmatrix.analysis.comparison.rows import Levels
+from fsmatrix.analysis.medians import Median
+from fsmatrix.analysis.result import plain
+from fsmatrix.analysis.stats import tests
+from fsmatrix.analysis.stats.effects import Effects
+from fsmatrix.analysis.stats.intervals import GeometricMean, Ratio
+from fsmatrix.analysis.stats.tests import Correction
+from fsmatrix.analysis.stats.verdict import Kind, Verdict, judge
+from fsmatrix.analysis.units import Level, Metric, Unit, labelled
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+SINGLE = "one value per cell: nothing can be tested"
+WORDS = {
+    "faster": "faster", "slower": "slower", "no difference": "no difference larger than {x}",
+    "too few": "too few repetitions to tell", "single": SINGLE, "no data": "no data",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One cell: both medians and a / b.  `doubts`: why this cell may mislead."""
+
+    levels: Levels
+    named: str
+    differs: dict[str, tuple[Level, Level]]
+    a: Median
+    b: Median
+    verdict: Verdict
+    effect: tests.Effect
+    test: tests.Test
+    doubts: tuple[str, ...]
+
+    @property
+    def ratio(self) -> Ratio:
+        """The ratio of the medians."""
+        return self.verdict.interval
+
+    @property
+    def kind(self) -> str:
+        """The verdict's kind, or `single`: a side has one value."""
+        one = min(self.a.runs, self.b.runs) == 1 and self.ratio.kind == "one session"
+        return "single" if one else self.verdict.kind
+
+    @property
+    def says(self) -> str:
+        """The verdict in a sentence."""
+        return f"{SINGLE} (ratio {self.ratio.ratio:.3g})" if self.kind == "single" \
+            else self.verdict.says  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Side a against side b in one metric; ratios are a / b."""
+
+    a: str
+    b: str
+    by: tuple[str, ...]
+    metric: Metric
+    unit: Unit
+    tolerance: float
+    alpha: float
+    correction: Correction
+    family: int  # cells over which p is corrected, of all comparisons made together
+    cells: tuple[Compared, ...]
+    mean: GeometricMean | None
+    mean_missing: str  # why there is no mean with an interval
+    effects: Effects
+    spreads: tuple[Spread, ...]
+    alone: tuple[Alone, ...]
+    remarks: tuple[str, ...]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Kind of verdict -> cells, those of `WORDS` in order."""
+        found = Counter(cell.kind for cell in self.cells)
+        return {kind: found[kind] for kind in WORDS if found[kind]}
+
+    def word(self, kind: str) -> str:
+        """A kind of verdict in words."""
+        return WORDS[kind].format(x=f"{100 * self.tolerance:.3g} %")
+
+    @property
+    def says(self) -> list[str]:
+        """The answer first, then how sure, then what it does not cover."""
+        count = len(self.cells)
+        found = [f"{self.word(kind)} in {n} of {count}" for kind, n in self.counts.items()]
+        if self.counts == {"single": count}:
+            found = [f"{SINGLE} ({count} cells)"]
+        said = [f"{self.a} against {self.b}, {self.metric.title.lower()}: {'; '.join(found)}."]
+        said.append(self._mean())
+        said += self._extremes() + self._more()
+        said += self._doubts() + self._alone()
+        said += [spread.says for spread in self.spreads]
+        said += [f"{line}." for line in self.effect_lines]
+        return said + list(self.remarks)
+
+    def _mean(self) -> str:
+        direction = "more" if self.metric.more_is_better else "less"
+        said = f"({self.a} over {self.b}; {direction} is better)"
+        if self.mean is not None:
+            whole = self.word(self.mean_kind)
+            return f"{self.mean.says[0].upper()}{self.mean.says[1:]} {said}: {whole}."
+        count = sum(cell.ratio.ratio > 0 for cell in self.cells)
+        return (f"Geometric mean over {count} cells: ratio {self.mean_ratio:.4g} {said}, no "
+                f"interval: {self.mean_missing}.")  # fmt: skip
+
+    @property
+    def mean_kind(self) -> Kind:
+        """The verdict on the geometric mean: one test, apart from those of the cells."""
+        if self.mean is None:
+            return "no data"
+        one = self.mean.mean
+        return judge(one, one.p, one.p_equal(self.tolerance), self.tolerance, self.alpha,
+                     self.metric.more_is_better)  # fmt: skip
+
+    @property
+    def mean_ratio(self) -> float:
+        """The geometric mean of the cells' ratios; NaN without any."""
+        logs = [math.log(cell.ratio.ratio) for cell in self.cells if cell.ratio.ratio > 0]
+        return math.exp(float(np.mean(logs))) if logs else math.nan
+
+    def _extremes(self) -> list[str]:
+        decided = [c for c in self.cells if c.kind in ("faster", "slower")]
+        if not decided:
+            return []
+        apart = sorted(decided, key=lambda c: c.ratio.ratio)
+        ends = dict.fromkeys((apart[-1].named, apart[0].named))
+        by_name = {c.named: c for c in apart}
+        return [
+            f"{by_name[name].named or 'the only cell'}: {by_name[name].verdict.says}."
+            for name in ends
+        ]
+
+    def _more(self) -> list[str]:
+        undecided = [c.verdict for c in self.cells if c.kind == "too few"]
+        needed = [v.needed.needed for v in undecided if v.needed and v.needed.needed]
+        if not undecided or not needed:
+            return []
+        least = tests.fewest(self.family if self.correction == "holm" else 1, self.alpha)
+        have = min(min(v.interval.units) for v in undecided)
+        never = f"; with {have} none of {self.family} cells can be decided, {least} can" \
+            if have < least else ""  # fmt: skip
+        fewest, most = max(min(needed), least), max(*needed, least)
+        span = str(fewest) if fewest == most else f"{fewest} to {most}"
+        return [f"To decide, undecided cells would take {span} attachments each{never}."]
+
+    def _doubts(self) -> list[str]:
+        where: dict[str, list[str]] = {}
+        for cell in self.cells:
+            for doubt in cell.doubts:
+                where.setdefault(doubt, []).append(cell.named)
+        count = len(self.cells)
+        return [
+            f"In doubt: {doubt}: "
+            + ("all cells" if len(names) == count else f"{len(names)} of {count} cells, {names[0]}")
+            + f"{' and others' * (1 < len(names) < count)}."
+            for doubt, names in where.items()
+        ]
+
+    def _alone(self) -> list[str]:
+        """How many cells have no partner, and the levels that only they have."""
+        said = []
+        for side in dict.fromkeys(side for side, *_ in self.alone):
+            mine = [(levels, why) for one, levels, why in self.alone if one == side]
+            own = [
+                f"{labelled(name, level)}"
+                for name in mine[0][0]
+                for level in sorted({levels[name] for levels, _ in mine}, key=str)
+                if level not in {cell.levels.get(name, level) for cell in self.cells}
+            ]
+            why = ", ".join(own[:6]) or next(iter(mine))[1]
+            said.append(f"Not compared, without a partner: {len(mine)} cells of {side} ({why}).")
+        return said
+
+    @property
+    def effect_lines(self) -> list[str]:
+        """Effects that are shown, and doubts about them."""
+        shown = [
+            f"Effect of {e.says}"
+            + ("" if math.isnan(e.p_ranks) else f"; by aligned ranks p = {e.p_ranks:.2g}")
+            for e in self.effects.effects
+            if e.p_holm <= self.alpha
+        ]
+        doubtful = [
+            f"Residuals {r.stratum} are not as the F test wants them: trust the ranks"
+            for r in self.effects.residuals
+            if r.suspicious and shown
+        ]
+        return shown + doubtful
+
+    def table(self) -> pd.DataFrame:
+        """One row per cell; medians in `unit`, ratios a / b."""
+        import pandas as pd
+
+        names = list(dict.fromkeys(name for cell in self.cells for name in cell.levels))
+        varying = [n for n in names if len({c.levels.get(n, "") for c in self.cells}) > 1]
+        scale, label = self.unit.divisor, self.unit.label
+        frame = pd.DataFrame([
+            {**{n: cell.levels.get(n, "") for n in varying},
+             **{f"{side}{part}, {label}": getattr(one, name) / scale
+                for side, one in ((self.a, cell.a), (self.b, cell.b))
+                for part, name in (("", "median"), (" low", "low"), (" high", "high"))},
+             "ratio": cell.ratio.ratio, "low": cell.ratio.low, "high": cell.ratio.high,
+             "design": cell.ratio.design, "units": " and ".join(map(str, cell.ratio.units)),
+             "p": cell.verdict.raw_p, "p corrected": cell.verdict.p, "A": cell.effect.a,
+             "verdict": self.word(cell.kind), "in words": cell.says,
+             "doubts": "; ".join(cell.doubts)}
+            for cell in self.cells
+        ])  # fmt: skip
+        frame.attrs |= {"metric": self.metric.name, "unit": label, "a": self.a, "b": self.b}
+        return frame
+
+    def to_dict(self) -> dict[str, Any]:
+        """SI units."""
+        made: dict[str, Any] = plain({
+            "a": self.a, "b": self.b, "by": self.by, "metric": self.metric.name,
+            "tolerance": self.tolerance, "alpha": self.alpha, "correction": self.correction,
+            "family": self.family, "counts": self.counts, "says": self.says,
+            "geometric_mean": self.mean.to_dict() if self.mean else None,
+            "geometric_mean_verdict": self.mean_kind,
+            "cells": [
+                {"levels": c.levels, "differs": c.differs, "a": c.a, "b": c.b, "kind": c.kind,
+                 "verdict": c.verdict.to_dict(), "effect": c.effect.to_dict(),
+                 "test": c.test.to_dict(), "doubts": c.doubts, "says": c.says}
+                for c in self.cells
+            ],
+            "alone": [{"side": s, "levels": levels, "why": why} for s, levels, why in self.alone],
+            "effects": self.effects.to_dict(), "spreads": self.spreads, "remarks": self.remarks,
+        })  # fmt: skip
+        return made
+
+    @property
+    def pages(self) -> int:
+        """Number of figures: `figure(page)`, from 0."""
+        from fsmatrix.analysis.comparison import chart
+
+        return chart.pages(self)
+
+    def figure(self, page: int = 0) -> Figure:
+        """Ratios with intervals on a log axis, sorted; the verdict by colour and symbol."""
+        from fsmatrix.analysis.comparison import chart
+
+        return chart.draw(self, page)

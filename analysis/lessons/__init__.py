@@ -1,0 +1,1 @@
+"""What a campaign teaches, in sentences with numbers and intervals."""

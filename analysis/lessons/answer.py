@@ -1,0 +1,98 @@
+"""The answer of the first screen, from lessons: which target, where, how sure, what is invalid."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from fsmatrix.analysis.lessons.limits import least_attachments
+from fsmatrix.analysis.lessons.overall import TOGETHER
+from fsmatrix.analysis.lessons.words import Bound, Lesson, plural
+from fsmatrix.analysis.study import Study
+from fsmatrix.analysis.units import factor_title
+
+MOST_PATTERNS = 6
+MOST_SIZES = 3
+EMULATED = " (emulated)"
+
+
+def answer(
+    lessons: Sequence[Lesson], of: Study, bound: Bound | None, excluded: Sequence[str]
+) -> str:
+    """One to four sentences."""
+    said = [*_choice([one for one in lessons if one.question == "backend"], of)]
+    if bound is not None:
+        said += _chunks([one for one in lessons if one.question == "chunk"], bound)
+    said.append(_sure(lessons, of))
+    if excluded:
+        said.append(f"In no answer: {'; '.join(excluded)}.")
+    return " ".join(said)
+
+
+def _chunks(mine: Sequence[Lesson], bound: Bound) -> list[str]:
+    """The chunk sizes that keep a bound, by how many series have each as their answer."""
+    known = [one for one in mine if one.sure != "cannot be said"]
+    if not known:
+        return []
+    counts = Counter((one.short, one.sure) for one in known).most_common(MOST_SIZES)
+    shown = ", ".join(
+        f"{short} in {count}{' (in part)' * (sure == 'in part')}" for (short, sure), count in counts
+    )
+    return [f"For {bound.says}: {shown} of {len(known)} series."]
+
+
+def _choice(mine: Sequence[Lesson], of: Study) -> list[str]:
+    """Which target, by pattern."""
+    if all(one.sure == "cannot be said" for one in mine):
+        return [f"{one.answer[0].upper()}{one.answer[1:]}." for one in mine[:1]]
+    parts = [f"{one.short} over all cells together ({one.answer})" for one in mine
+             if one.where == TOGETHER and one.choice]  # fmt: skip
+    mine = [one for one in mine if one.where != TOGETHER]
+    for short, some in _by_answer(mine).items():
+        sure = [one for one in some if one.sure == "decided"]
+        partly = [one for one in some if one.sure == "in part"]
+        for group, how in ((sure, ""), (partly, " (in part)")):
+            if group and short == "no difference":
+                parts.append(f"no difference that matters in {_patterns(group)}{how}")
+            elif group and short == "depends":
+                parts.append(f"it depends on the cell in {_patterns(group)}{how}")
+            elif group:
+                parts.append(f"{short} for {_patterns(group)}{how}")
+    open_ = [one for one in mine if one.sure == "too few"]
+    if open_ and not parts:
+        first = f"No target is shown to be the better one in {_patterns(open_)}"
+        why = sorted({one.why for one in open_ if one.why}, key=len)
+        return [f"{first} ({open_[0].why})." if len(why) == 1 else f"{first}."]
+    if open_:
+        parts.append(f"undecided for {_patterns(open_)}")
+    text = "; ".join(parts)
+    return [f"By {of.metric.title.lower()}: {text}."]
+
+
+def _by_answer(mine: Sequence[Lesson]) -> dict[str, list[Lesson]]:
+    found: dict[str, list[Lesson]] = {}
+    for one in mine:
+        found.setdefault(one.short, []).append(one)
+    return found
+
+
+def _patterns(some: Sequence[Lesson]) -> str:
+    shown = [one.where or "all cells" for one in some]
+    more = len(shown) - MOST_PATTERNS
+    return ", ".join(shown[:MOST_PATTERNS]) + (f" and {more} more" if more > 0 else "")
+
+
+def _sure(lessons: Sequence[Lesson], of: Study) -> str:
+    asked = [one for one in lessons if one.sure != "not asked"]
+    counts = Counter(one.sure for one in asked)
+    low, high = least_attachments(of.valued)
+    each = plural(low, "attachment") if low == high else f"{low} to {high} attachments"
+    parts = [f"{counts['decided']} of {plural(len(asked), 'answer')} decided"]
+    if counts["in part"]:
+        parts.append(f"{counts['in part']} in part")
+    said = f"{', '.join(parts)}, with {each} per cell"
+    if of.cluster.emulated:
+        made_up = ", ".join(factor_title(n) + (how if how != EMULATED else "")
+                            for n, how in of.cluster.emulated.items())  # fmt: skip
+        said += f"; emulated, so not what hardware does: {made_up}"
+    return f"{said}."

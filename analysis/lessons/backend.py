@@ -1,0 +1,270 @@
+"""Which target for which pattern: who wins, in which cells, and where it is the other way round.
+
+The verdicts are those of `compare`, corrected over the cells of all pairs of targets.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import xarray as xr
+
+from fsmatrix.analysis.comparison.compare import compare, comparisons
+from fsmatrix.analysis.comparison.result import Compared, Comparison
+from fsmatrix.analysis.lessons.overall import overall
+from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, Sure, names, plural, times
+from fsmatrix.analysis.stats import tests
+from fsmatrix.analysis.stats.intervals import Ratio
+from fsmatrix.analysis.study import ROLES, Key
+from fsmatrix.analysis.units import Level, labelled
+
+OPEN = ("too few", "single", "no data")  # verdicts that tell nothing
+
+
+@dataclass(frozen=True)
+class Duel:
+    """Two targets in one pattern; kinds of verdicts are of `a`."""
+
+    a: str
+    b: str
+    whole: Comparison
+    cells: tuple[Compared, ...]
+
+    def wins(self, name: str) -> list[Compared]:
+        """Cells in which a target is decided to be the better one."""
+        kind = "faster" if name == self.a else "slower"
+        return [cell for cell in self.cells if cell.kind == kind]
+
+    @property
+    def undecided(self) -> list[Compared]:
+        """Cells that tell nothing."""
+        return [cell for cell in self.cells if cell.kind in OPEN]
+
+    def other(self, name: str) -> str:
+        """The rival."""
+        return self.b if name == self.a else self.a
+
+
+def backend_lessons(
+    ds: xr.Dataset, targets: Sequence[str], metric: str, where: Mapping[str, Level],
+    tolerance: float, alpha: float,
+) -> tuple[list[Lesson], list[str]]:  # fmt: skip
+    """(a lesson for each pattern and one for all, why some pairs were not compared)."""
+    if len(targets) < 2:
+        return [Lesson("backend", "", (), "cannot be said", f"one target ({', '.join(targets)}): "
+                       "nothing to choose between", "cannot be said")], []  # fmt: skip
+    found, refused = _compared(ds, targets, metric, where, tolerance, alpha)
+    if not found:
+        return [Lesson("backend", "", (), "cannot be said", why, "cannot be said")
+                for why in refused], []  # fmt: skip
+    groups: dict[Key, list[Duel]] = defaultdict(list)
+    several = _varying([cell for one in found for cell in one.cells])
+    for one in found:
+        mine: dict[Key, list[Compared]] = defaultdict(list)
+        for cell in one.cells:
+            mine[_pattern(cell, several)].append(cell)
+        for key, cells in mine.items():
+            groups[key].append(Duel(one.a, one.b, one, tuple(cells)))
+    ordered = sorted(groups, key=lambda key: [str(level) for _, level in key])
+    lessons = [_lesson(key, groups[key]) for key in ordered]
+    return [*lessons, *overall(found, targets)], refused
+
+
+def _compared(
+    ds: xr.Dataset, targets: Sequence[str], metric: str, where: Mapping[str, Level],
+    tolerance: float, alpha: float,
+) -> tuple[list[Comparison], list[str]]:  # fmt: skip
+    """All pairs together; if one of them is refused, each for itself at its share of alpha."""
+    try:
+        return list(comparisons(ds, metric, sides=targets, where=where, tolerance=tolerance,
+                                alpha=alpha)), []  # fmt: skip
+    except ValueError as error:
+        if len(targets) == 2:
+            return [], [str(error)]
+    found, refused = [], []
+    pairs = list(itertools.combinations(targets, 2))
+    for a, b in pairs:
+        try:
+            found.append(compare(ds, a, b, metric, where=where, tolerance=tolerance,
+                                 alpha=alpha / len(pairs)))  # fmt: skip
+        except ValueError as error:
+            refused.append(f"{a} and {b} cannot be compared: {error}")
+    return found, refused
+
+
+def _varying(cells: Sequence[Compared]) -> set[str]:
+    every = {name for cell in cells for name in cell.levels}
+    return {n for n in every if len({cell.levels.get(n, "") for cell in cells}) > 1}
+
+
+def _pattern(cell: Compared, several: set[str]) -> Key:
+    """Workload and pattern where they vary; the phase where that is not the pattern."""
+    levels = cell.levels
+    pattern = next((n for n in ROLES["pattern"] if levels.get(n, "") != ""), "")
+    key: list[tuple[str, Level]] = []
+    if "workload" in several:
+        key.append(("workload", levels["workload"]))
+    if pattern:
+        key.append((pattern, levels[pattern]))
+    phase = levels.get("phase", "")
+    if phase != "" and pattern != "phase" and str(phase) not in str(levels.get(pattern, "")):
+        key.append(("phase", phase))
+    return tuple(key)
+
+
+def _lesson(key: Key, duels: Sequence[Duel]) -> Lesson:
+    contenders = list(dict.fromkeys(name for d in duels for name in (d.a, d.b)))
+    beaten = {d.other(name) for d in duels for name in contenders
+              if name in (d.a, d.b) and d.wins(name)}  # fmt: skip
+    front = [name for name in contenders if name not in beaten]
+    open_ = [cell for d in duels for cell in d.undecided]
+    won = [cell for d in duels for name in (d.a, d.b) for cell in d.wins(name)]
+    sure: Sure = "in part" if open_ else "decided"
+    choice: tuple[str, ...] = ()
+    if not won:
+        short = "no difference" if not open_ else UNDECIDED
+        answer = _no_winner(duels)
+        sure = "too few" if open_ else "decided"
+        choice = () if open_ else tuple(contenders)
+    elif len(front) == 1 and all(d.wins(front[0]) for d in duels if front[0] in (d.a, d.b)):
+        short, choice = front[0], (front[0],)
+        answer = f"{front[0]}, {_beats(front[0], duels)}"
+    elif front:
+        short, choice = " or ".join(front), tuple(front)
+        answer = f"{' or '.join(front)}, {_between(front, duels)}; {_others(front, duels)}"
+    else:
+        short = "depends"
+        answer = f"it depends: {_both_ways(duels)}"
+    doubts = tuple(dict.fromkeys(doubt for cell in won or open_ for doubt in cell.doubts))
+    return Lesson("backend", ", ".join(labelled(n, v) for n, v in key), key, short, answer, sure,
+                  _open_words(duels), choice, tuple(_stands_on(duels)), doubts)  # fmt: skip
+
+
+def _beats(name: str, duels: Sequence[Duel]) -> str:
+    """How much faster a target is than each other one, in how many cells."""
+    said = []
+    for d in duels:
+        if name in (d.a, d.b):
+            wins = d.wins(name)
+            alike = sum(cell.kind == "no difference" for cell in d.cells)
+            rest = f", no difference in {alike}" if alike else ""
+            cells = f"{len(wins)} of {plural(len(d.cells), 'cell')}{rest}"
+            said.append(f"{_better(d)} than {d.other(name)} in {cells}: {_span(d, name, wins)}")
+    return "; ".join(said)
+
+
+def _better(d: Duel) -> str:
+    return "faster" if d.whole.metric.more_is_better else "lower"
+
+
+def _span(d: Duel, name: str, cells: Sequence[Compared]) -> str:
+    """The smallest and the largest ratio with their cells, seen from `name`."""
+    apart = sorted(cells, key=lambda cell: _factor(d, name, cell).ratio)
+    inside = _varying(d.cells)
+    shown = []
+    for cell in dict.fromkeys((id(apart[0]), id(apart[-1]))):
+        one = next(c for c in apart if id(c) == cell)
+        where = _named(one, inside)
+        shown.append(f"{times(_factor(d, name, one))} times" + (f" ({where})" if where else ""))
+    return " to ".join(shown)
+
+
+def _factor(d: Duel, name: str, cell: Compared) -> Ratio:
+    """The ratio as `name` over its rival."""
+    found = cell.ratio
+    if name == d.a:
+        return found
+    return replace(found, ratio=1 / found.ratio, low=1 / found.high, high=1 / found.low)
+
+
+def _named(cell: Compared, varying: set[str]) -> str:
+    hidden = {"workload", "phase", *ROLES["pattern"]}
+    if "processes_per_node" in varying:
+        hidden.add("processes")
+    return ", ".join(labelled(n, v) for n, v in cell.levels.items()
+                     if n in varying and n not in hidden and v != "")  # fmt: skip
+
+
+def _no_winner(duels: Sequence[Duel]) -> str:
+    """Nothing is decided, or all are alike."""
+    tolerance = 100 * duels[0].whole.tolerance
+    said = []
+    for d in duels:
+        alike = sum(cell.kind == "no difference" for cell in d.cells)
+        if alike == len(d.cells):
+            said.append(f"{d.a} and {d.b}: no difference larger than {tolerance:.3g} % in "
+                        f"{plural(alike, 'cell')}")  # fmt: skip
+            continue
+        ratios = sorted(cell.ratio.ratio for cell in d.cells)
+        larger = sum(r > 1 for r in ratios)
+        span = f"{ratios[0]:.3g} to {ratios[-1]:.3g}" if len(ratios) > 1 else f"{ratios[0]:.3g}"
+        said.append(f"{d.a} over {d.b}: {span} times, above 1 in {larger} of {len(ratios)} cells")
+    start = "" if all("no difference" in one for one in said) else "bare ratios: "
+    return start + "; ".join(said)
+
+
+def _between(front: Sequence[str], duels: Sequence[Duel]) -> str:
+    """What is known between those that nobody beats."""
+    inner = [d for d in duels if d.a in front and d.b in front]
+    if not inner:
+        return "which nobody is shown to beat"
+    if all(cell.kind == "no difference" for d in inner for cell in d.cells):
+        return f"no difference larger than {100 * inner[0].whole.tolerance:.3g} % between them"
+    return "not told apart"
+
+
+def _others(front: Sequence[str], duels: Sequence[Duel]) -> str:
+    said = [f"{name} is {_better(d)} than {d.other(name)} in {len(d.wins(name))} of "
+            f"{len(d.cells)} cells" for name in front for d in duels
+            if name in (d.a, d.b) and d.wins(name)]  # fmt: skip
+    return names(said, 4)
+
+
+def _both_ways(duels: Sequence[Duel]) -> str:
+    """For each pair with winners which cells decide which way."""
+    said = []
+    for d in duels:
+        ways = []
+        for name in (d.a, d.b):
+            wins = d.wins(name)
+            if wins:
+                inside = _varying(d.cells)
+                where = names([_named(cell, inside) or "the only cell" for cell in wins], 4)
+                ways.append(f"{name} is {_better(d)} than {d.other(name)} in {len(wins)} of "
+                            f"{len(d.cells)} cells ({where}): {_span(d, name, wins)}")  # fmt: skip
+        said += ways
+    return "; ".join(said)
+
+
+def _open_words(duels: Sequence[Duel]) -> str:
+    """Cells that nothing decides, and how many attachments that would take."""
+    count = sum(len(d.cells) for d in duels)
+    open_ = [cell for d in duels for cell in d.undecided]
+    if not open_:
+        family = duels[0].whole.family
+        return f"p corrected over {family} cells" if family > 1 else ""
+    single = sum(cell.kind == "single" for cell in open_)
+    if single == len(open_):
+        return f"one value per cell in {single} of {count}: how much is noise is not known"
+    whole = duels[0].whole
+    have = min(min(cell.ratio.units) for cell in open_)
+    least = tests.fewest(whole.family, whole.alpha)
+    wanted = [n.needed for cell in open_ if (n := cell.verdict.needed) and n.needed]
+    said = f"{len(open_)} of {plural(count, 'cell')} open with {plural(have, 'attachment')}"
+    if have < least:
+        said += f"; at least {least} can decide one of {whole.family}"
+    if wanted:
+        low, high = max(min(wanted), least), max(*wanted, least)
+        said += f"; they would take {low if low == high else f'{low} to {high}'} each"
+    return said
+
+
+def _stands_on(duels: Sequence[Duel]) -> list[str]:
+    """Cells with their verdicts."""
+    return [
+        f"{d.a} against {d.b}, {_named(cell, _varying(d.cells)) or 'the only cell'}: {cell.says}"
+        for d in duels for cell in d.cells
+    ]  # fmt: skip

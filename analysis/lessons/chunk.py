@@ -1,0 +1,210 @@
+"""The best chunk size: under a bound of latency, or where bandwidth has stopped growing.
+
+Under a bound: of the chunk sizes whose latency has the upper end of its interval below it, those
+of the largest bandwidth that cannot be told apart.  Without: the smallest chunk size that no
+larger one is shown, or may be shown, to exceed by more than the tolerance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fsmatrix.analysis.lessons.words import (
+    UNDECIDED,
+    Bound,
+    Lesson,
+    Sure,
+    attachments,
+    doubts_of,
+    measured,
+    names,
+    share_of,
+    times,
+    too_few,
+)
+from fsmatrix.analysis.medians import Median
+from fsmatrix.analysis.stats.intervals import Ratio
+from fsmatrix.analysis.study import Key, Study, Values, ratio_of
+from fsmatrix.analysis.units import METRICS
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a search for a chunk size goes by."""
+
+    of: Study
+    bound: Bound | None
+    latencies: dict[int, Median]  # by id of a cell of the study
+    tolerance: float
+    alpha: float
+    warned: frozenset[str]
+
+
+def chunk_lessons(s: Setting) -> list[Lesson]:
+    """One lesson for each series of chunk sizes."""
+    if "chunk" not in s.of.varying:
+        known = [s.of.label("chunk", level) for level in s.of.levels("chunk", s.of.valued)]
+        why = f"one chunk size ({known[0]})" if known else "no chunk size was recorded"
+        return [Lesson("chunk", "", (), "cannot be said", f"{why}: nothing to choose from",
+                       "cannot be said")]  # fmt: skip
+    return [_lesson(s, key, cells) for key, cells in s.of.series("chunk").items()]
+
+
+def _lesson(s: Setting, key: Key, cells: Sequence[Values]) -> Lesson:
+    where = s.of.describe(key)
+    if len(cells) < 2:
+        return Lesson("chunk", where, key, "cannot be said", f"only {_size(s, cells[0])} has a "
+                      "value", "cannot be said", cells=(_size(s, cells[0]),))  # fmt: skip
+    found = _growth(s, cells) if s.bound is None else _bounded(s, cells, s.bound)
+    chosen = found.chosen
+    return Lesson(
+        "chunk", where, key, found.short, found.answer, found.sure, found.why,
+        tuple(cell.number("chunk") for cell in chosen), tuple(_size(s, cell) for cell in cells),
+        doubts_of(chosen or cells, s.warned), chosen[0].median if len(chosen) == 1 else None,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Found:
+    chosen: tuple[Values, ...]
+    short: str
+    answer: str
+    sure: Sure
+    why: str = ""
+
+
+def _bounded(s: Setting, cells: Sequence[Values], bound: Bound) -> _Found:
+    latency = [s.latencies.get(id(cell)) for cell in cells]
+    known = [(c, m) for c, m in zip(cells, latency, strict=True) if m and m.kind != "none"]
+    if not known:
+        return _Found((), "cannot be said", f"no {bound.name} was measured (a percentile q needs "
+                      "10/(1-q) operations in a run)", "cannot be said")  # fmt: skip
+    met = [c for c, m in known if m.decides and m.high < bound.seconds]
+    open_ = [c for c, m in known if not (m.decides and (m.high < bound.seconds or
+                                                        m.low >= bound.seconds))]  # fmt: skip
+    blank = [c for c in cells if c not in [c for c, _ in known]]
+    if not met:
+        return _none_met(s, known, open_, blank, bound)
+    best = max(met, key=lambda c: c.median.median)
+    ties, unsure = _ties(s, best, met)
+    rivals = [c for c in (*open_, *blank) if c.median.median > best.median.median]
+    losers = [c for c, _ in known if c not in met and c not in open_
+              and c.median.median > best.median.median]  # fmt: skip
+    why = [unsure] if unsure else []
+    for cell in rivals:
+        why.append(f"{_size(s, cell)} is faster and may do too ({_latency(s, cell, bound)})")
+    if losers:
+        cell = max(losers, key=lambda c: c.median.median)
+        why.append(f"{_size(s, cell)} gives {times(ratio_of(cell, best))} times that and misses "
+                   f"the bound ({_latency(s, cell, bound)})")  # fmt: skip
+    chosen = (best, *ties)
+    short = " or ".join(_size(s, c) for c in sorted(chosen, key=lambda c: c.number("chunk")))
+    answer = (f"{short}: {_bandwidth(best)}, {_latency(s, best, bound)}"
+              f"{' at ' + _size(s, best) if ties else ''}, {attachments(chosen)}")  # fmt: skip
+    return _Found(chosen, short, answer, "in part" if unsure or rivals else "decided",
+                  "; ".join(why))  # fmt: skip
+
+
+def _none_met(
+    s: Setting, known: Sequence[tuple[Values, Median]], open_: Sequence[Values],
+    blank: Sequence[Values], bound: Bound,
+) -> _Found:  # fmt: skip
+    lowest = min(known, key=lambda pair: pair[1].median)[0]
+    said = f"{_size(s, lowest)} has the lowest, {_latency(s, lowest, bound)}"
+    if not open_ and not blank:
+        return _Found((), "none", f"no chunk size keeps {bound.says}: {said}, "
+                      f"{attachments(c for c, _ in known)}", "decided")  # fmt: skip
+    few = [m for _, m in known if not m.decides]
+    why = f"{attachments(open_)}, at least 6 can decide it" if few and open_ else ""
+    if blank:
+        lacking = f"no {bound.name} of {names([_size(s, c) for c in blank])}"
+        why = f"{why}; {lacking}" if why else lacking
+    return _Found((), UNDECIDED, f"no chunk size is shown to keep {bound.says}: {said}",
+                  "too few", why)  # fmt: skip
+
+
+def _ties(s: Setting, best: Values, met: Sequence[Values]) -> tuple[list[Values], str]:
+    """Cells that cannot be told from the best, and why that is open; "" if it is a true tie."""
+    share = share_of(s.alpha, len(met) - 1)
+    ties, open_ = [], []
+    for cell in met:
+        if cell is best:
+            continue
+        r = ratio_of(cell, best, 1 - share)
+        if r.decides and r.high < 1:
+            continue
+        ties.append(cell)
+        if not (r.decides and r.low >= 1 / (1 + s.tolerance)):
+            open_.append(f"{_size(s, cell)} over {_size(s, best)}: {times(r)}, "
+                         f"{too_few(r, s.tolerance, share)}")  # fmt: skip
+    return ties, f"not told apart: {names(open_)}" if open_ else ""
+
+
+def _growth(s: Setting, cells: Sequence[Values]) -> _Found:
+    share = share_of(s.alpha, len(cells) - 1)
+    states = [_enough(s, cell, cells[i + 1 :], share) for i, cell in enumerate(cells)]
+    first = next(i for i, (state, _) in enumerate(states) if state == "enough")
+    cell, last = cells[first], cells[-1]
+    number = f"{_bandwidth(cell)}, {attachments(cells)}"
+    earlier = [i for i in range(first) if states[i][0] == "open"]
+    if first == len(cells) - 1:
+        return _at_the_end(s, cells, states, number, share)
+    gain = ratio_of(max(cells[first + 1 :], key=lambda c: c.median.median), cell, 1 - share)
+    answer = f"{_size(s, cell)}: {number}; the best larger one gives {times(gain)} times that"
+    if not earlier:
+        return _Found((cell,), _size(s, cell), answer, "decided",
+                      f"none up to {_size(s, last)} gives {s.tolerance:.1%} more")  # fmt: skip
+    begin = cells[earlier[0]]
+    _, r = states[earlier[-1]]
+    return _Found((cell,), f"{_size(s, cell)} at the latest", answer, "in part",
+                  f"whether {_size(s, begin)} is enough is open: "
+                  f"{too_few(r, s.tolerance, share) if r else ''}")  # fmt: skip
+
+
+def _at_the_end(
+    s: Setting, cells: Sequence[Values], states: Sequence[tuple[str, Ratio | None]], number: str,
+    share: float,
+) -> _Found:  # fmt: skip
+    """No chunk size but the largest is shown to be enough."""
+    last, previous = cells[-1], cells[-2]
+    grown = ratio_of(last, previous, 1 - share)
+    said = f"{_size(s, last)} gives {times(grown)} times {_size(s, previous)}"
+    open_ = [(cell, r) for cell, (_, r) in zip(cells, states, strict=True) if r is not None]
+    if not open_:
+        return _Found((last,), f"{_size(s, last)} or more", f"{_size(s, last)}, the largest "
+                      f"measured: {number}", "decided",
+                      f"still grows there: {said}; larger ones were not measured")  # fmt: skip
+    cell, r = open_[-1]
+    why = f"whether {_size(s, cell)} is enough: {too_few(r, s.tolerance, share)}"
+    return _Found((), UNDECIDED, f"where growth ends is open: {said}, "
+                  f"{attachments(cells)}", "too few", why)  # fmt: skip
+
+
+def _enough(
+    s: Setting, cell: Values, larger: Sequence[Values], share: float
+) -> tuple[str, Ratio | None]:
+    """`enough`: every larger chunk is shown to give at most the tolerance more; `not enough`: one
+    is shown to give more; `open`, with the ratio that is furthest from telling."""
+    ratios = [ratio_of(other, cell, 1 - share) for other in larger]
+    if any(r.decides and r.low > 1 + s.tolerance for r in ratios):
+        return "not enough", None
+    doubtful = [r for r in ratios if not (r.decides and r.high <= 1 + s.tolerance)]
+    if not doubtful:
+        return "enough", None
+    return "open", max(doubtful, key=lambda r: r.ratio)
+
+
+def _bandwidth(cell: Values) -> str:
+    return measured(cell.median, METRICS["bandwidth"])
+
+
+def _latency(s: Setting, cell: Values, bound: Bound) -> str:
+    median = s.latencies.get(id(cell))
+    if median is None or median.kind == "none":
+        return f"no {bound.name}"
+    return f"{bound.name} {measured(median, METRICS[bound.metric])}"
+
+
+def _size(s: Setting, cell: Values) -> str:
+    return s.of.label("chunk", cell.level("chunk"))

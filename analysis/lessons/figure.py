@@ -1,0 +1,156 @@
+"""Chunk sizes drawn: bandwidth over them; against a latency where it is to stay below a bound."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from matplotlib.ticker import NullFormatter
+
+from fsmatrix.analysis import drawing, units
+from fsmatrix.analysis.study import Key, Values
+from fsmatrix.analysis.units import MARKS, SHORT_TITLES, Level, Unit
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from fsmatrix.analysis.lessons.lessons import Lessons
+
+MOST_ROWS, MOST_COLUMNS = 4, 4
+TITLE_WIDTH = 40  # characters of a panel's title in a line
+
+
+def _panels(made: Lessons) -> list[Key]:
+    """What each panel is of: all but chunk size and processes."""
+    keys = made.study.series("chunk")
+    return list(dict.fromkeys(tuple(p for p in key if p[0] != "processes") for key in keys))
+
+
+def pages(made: Lessons) -> int:
+    """Number of figures."""
+    return max(math.ceil(len(_panels(made)) / (MOST_ROWS * MOST_COLUMNS)), 1)
+
+
+def draw(made: Lessons, page: int) -> Figure:
+    """A page; ValueError for one that is not there, or with one chunk size only."""
+    if made.drawable:
+        raise ValueError(made.drawable)
+    if not 0 <= page < pages(made):
+        raise ValueError(f"there are pages 0 to {pages(made) - 1}, not {page}")
+    size = MOST_ROWS * MOST_COLUMNS
+    panels = _panels(made)[page * size : (page + 1) * size]
+    columns = min(len(panels), MOST_COLUMNS)
+    across = made.bound is not None and any(_known(made, cell) for cell in made.study.valued)
+    figure, axes = drawing.frame(
+        math.ceil(len(panels) / columns), columns, title=_title(made, across),
+        notes=_notes(made, across), height=2.5,
+    )  # fmt: skip
+    flat = [ax for row in axes for ax in row]
+    for ax, panel in zip(flat, panels, strict=False):
+        _panel(made, ax, panel, across)
+    for ax in flat[len(panels) :]:
+        ax.set_visible(False)
+    ends = [ax.get_ylim() for ax in flat[: len(panels)]]
+    for ax in flat[: len(panels)]:
+        ax.set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
+    if "processes" in made.study.varying:
+        drawing.legend(figure, axes, "processes")
+    return figure
+
+
+def _title(made: Lessons, across: bool) -> str:
+    against = SHORT_TITLES[_metric(made)] if across else "chunk size"
+    bound = f", {made.bound.says}" if made.bound else ""
+    return f"Bandwidth against {against}, for each chunk size{bound}"
+
+
+def _metric(made: Lessons) -> str:
+    return made.bound.metric if made.bound else "latency_p99"
+
+
+def _notes(made: Lessons, across: bool) -> list[str]:
+    notes = ["Medians over attachments with their intervals; rings: the answer (several that "
+             "cannot be told apart have one each)."]  # fmt: skip
+    if across and made.bound:
+        notes.append("Dotted line: the bound. A point is in if its whole interval is left of it.")
+    lost = sum(not _known(made, cell) for cell in made.study.valued) if across else 0
+    if lost:
+        notes.append(f"{lost} of {len(made.study.valued)} points have no "
+                     f"{SHORT_TITLES[_metric(made)]} and are not drawn.")  # fmt: skip
+    if any(cell.median.kind in MARKS for cell in made.study.valued):
+        notes.append("Hollow: too few attachments; the whisker decides nothing.")
+    return [*notes, *made.study.remarks]
+
+
+def _known(made: Lessons, cell: Values) -> bool:
+    found = made.latencies.get(id(cell))
+    return found is not None and found.kind != "none"
+
+
+def _panel(made: Lessons, ax: Axes, panel: Key, across: bool) -> None:
+    of, unit = made.study, made.study.fitting()
+    chosen = {one.levels: one.choice for one in made.lessons if one.question == "chunk"}
+    processes = of.levels("processes") or [""]
+    time = units.fitting("time", [made.latencies[id(c)].median for c in of.valued
+                                  if _known(made, c)]) if across else Unit("B", 1.0)  # fmt: skip
+    for key, cells in of.series("chunk").items():
+        if tuple(p for p in key if p[0] != "processes") != panel:
+            continue
+        level = dict(key).get("processes", processes[0])
+        index = processes.index(level) if level in processes else 0
+        shown = [cell for cell in cells if _known(made, cell)] if across else list(cells)
+        label = f"{level:g}" if not isinstance(level, str) else None
+        _line(made, ax, shown, chosen.get(key, ()), index, (time, unit), across, label)
+    ax.set_yscale("log")
+    if across:
+        ax.set_xscale("log")
+        ax.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        sizes = [float(level) for level in of.levels("chunk") if not isinstance(level, str)]
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(sizes, [of.label("chunk", size) for size in sizes])
+        ax.xaxis.minorticks_off()
+    if across and made.bound:
+        ax.axvline(made.bound.seconds / time.divisor, color="black", linestyle=":", linewidth=1)
+    title = textwrap.wrap(of.describe(panel) if panel else "", TITLE_WIDTH)
+    ax.set_title("\n".join(title), fontsize=drawing.SMALL)
+    ax.set_ylabel(unit.label, fontsize=drawing.SMALL)
+    ax.set_xlabel(f"{SHORT_TITLES[_metric(made)]}, {time.label}" if across else "chunk size",
+                  fontsize=drawing.SMALL)  # fmt: skip
+
+
+def _line(
+    made: Lessons, ax: Axes, cells: Sequence[Values], choice: Sequence[Level], index: int,
+    shown: tuple[Unit, Unit], across: bool, label: str | None,
+) -> None:  # fmt: skip
+    if not cells:
+        return
+    time, unit = shown
+    shade = drawing.colour(index)
+    weak = any(cell.median.kind in MARKS for cell in cells)
+    y = [cell.median.median / unit.divisor for cell in cells]
+    tall = [drawing.whiskers(cell.median.median / unit.divisor, cell.median.low / unit.divisor,
+                             cell.median.high / unit.divisor) for cell in cells]  # fmt: skip
+    latency = [made.latencies[id(cell)] for cell in cells] if across else []
+    x = [m.median / time.divisor for m in latency] or [cell.number("chunk") for cell in cells]
+    wide = [drawing.whiskers(m.median / time.divisor, m.low / time.divisor,
+                             m.high / time.divisor) for m in latency]  # fmt: skip
+    ax.errorbar(
+        x, y, yerr=_both(tall), xerr=_both(wide) if wide else None, color=shade, capsize=2,
+        marker=drawing.MARKERS[index % len(drawing.MARKERS)], markersize=4, linewidth=1,
+        label=label, markerfacecolor="white" if weak else shade,
+    )  # fmt: skip
+    for cell, a, b in zip(cells, x, y, strict=True):
+        if across:
+            ax.annotate(made.study.label("chunk", cell.level("chunk")), (a, b), fontsize=5.5,
+                        textcoords="offset points", xytext=(4, -7), color=shade)  # fmt: skip
+        if cell.number("chunk") in choice:
+            ax.plot([a], [b], marker="o", markersize=10, markerfacecolor="none",
+                    markeredgecolor="black", linestyle="none")  # fmt: skip
+
+
+def _both(whiskers: Sequence[list[list[float]]]) -> list[list[float]]:
+    return [[one[side][0] for one in whiskers] for side in (0, 1)]

@@ -1,0 +1,184 @@
+"""What a campaign cannot say, and which of its runs are in no answer."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import xarray as xr
+
+from fsmatrix.analysis.bottleneck import usage
+from fsmatrix.analysis.lessons.words import Bound, constant, names, plural
+from fsmatrix.analysis.load import rows
+from fsmatrix.analysis.medians import SMALLEST
+from fsmatrix.analysis.report.troubles import finding_groups
+from fsmatrix.analysis.study import Study, Values
+from fsmatrix.analysis.summary import Summary
+from fsmatrix.analysis.units import factor_title
+
+CACHES = ("cold", "warm", "bypass")
+GROWTH = {
+    "chunk": "how chunk size matters",
+    "processes": "how processes matter",
+    "storage_nodes": "how it grows with storage nodes",
+    "nodes": "what several client nodes get together",
+    "interface": "what another interface would give",
+}
+
+
+def warned_audits(ds: xr.Dataset) -> frozenset[str]:
+    """Audits that gave a finding of severity warning."""
+    return frozenset(g.audit for g in finding_groups(ds, rows(ds)) if g.severity == "warning")
+
+
+def excluded(of: Study, ds: xr.Dataset) -> list[str]:
+    """Runs that are in no answer, and why."""
+    said = []
+    invalid = sum(cell.cell.invalid for cell in of.cells)
+    failed: dict[tuple[str, ...], int] = {}  # phases of a run fail together
+    for cell in of.cells:
+        levels = cell.cell.levels
+        key = tuple(repr(v) for n, v in levels.items() if n not in ("phase", "engine"))
+        failed[key] = cell.cell.failed
+    lost = sum(failed.values())
+    if invalid:
+        why = [g.audit for g in finding_groups(ds, rows(ds)) if g.severity == "invalid"]
+        said.append(f"{plural(invalid, 'value')} of invalid runs"
+                    + (f" ({names(why)})" if why else ""))  # fmt: skip
+    if lost:
+        said.append(f"{plural(lost, 'run')} that failed")
+    empty = [cell for cell in of.cells if not cell.values.size]
+    if empty:
+        first = ", ".join(_described(of, cell) for cell in empty[:2])
+        said.append(f"{plural(len(empty), 'cell')} without {of.metric.title.lower()}: {first}"
+                    f"{' and others' if len(empty) > 2 else ''}")  # fmt: skip
+    return said
+
+
+def limits(
+    of: Study, summary: Summary, ds: xr.Dataset, bound: Bound | None, warned: frozenset[str]
+) -> list[str]:
+    """Sentences without a full stop, the weightiest first."""
+    said = [*_attachments(of), *_emulated(of), *_levels(of), *_mixed(of, summary)]
+    said += _caches(of)
+    said += _gaps(of)
+    said += _evidence(ds)
+    said += _findings(of, warned)
+    same = [cell for cell in of.valued if constant(cell.values)]
+    if same:
+        said.append(f"{plural(len(same), 'cell')} with the same value in every attachment: not "
+                    "measured, or rounded")  # fmt: skip
+    if bound is None:
+        said.append("no bound of a latency was given: chunk sizes are judged by bandwidth alone")
+    return said
+
+
+def _attachments(of: Study) -> list[str]:
+    counts = Counter(cell.median.independent for cell in of.valued)
+    few = sum(number for have, number in counts.items() if have < SMALLEST)
+    if not few:
+        return []
+    alone = sum(cell.median.kind == "one session" for cell in of.valued)
+    total = len(of.valued)
+    if alone == total:
+        single = max(cell.median.runs for cell in of.valued) == 1
+        what = "one value per cell" if single else "one attachment per cell"
+        return [f"{what}: nothing about how another attachment would differ; no answer is decided "
+                f"below {SMALLEST}"]  # fmt: skip
+    return [f"{few} of {plural(total, 'cell')} with fewer than {SMALLEST} attachments: ranges, no "
+            "verdict"]  # fmt: skip
+
+
+def _emulated(of: Study) -> list[str]:
+    made_up = [of.title(name) for name in of.cluster.emulated]
+    if not made_up:
+        return []
+    return [f"{', '.join(made_up)}: levels against each other, not what hardware does"]
+
+
+def _levels(of: Study) -> list[str]:
+    """Factors of one level, or of none."""
+    said = []
+    for name, question in GROWTH.items():
+        known = of.levels(name, of.valued)
+        if len(known) == 1:
+            said.append(f"{question}: one level ({of.label(name, known[0])})")
+        elif not known and name in ("chunk", "processes"):
+            said.append(f"{question}: not recorded")
+    if len(of.levels("target", of.valued)) == 1:
+        said.append("which target is better: one target")
+    return said
+
+
+def _mixed(of: Study, summary: Summary) -> list[str]:
+    said = []
+    engines = of.levels("engine", of.valued)
+    if len(engines) > 1:
+        said.append(f"engines {', '.join(map(str, engines))}: never compared with each other")
+    said += [f"{factor_title(factor)} changes with {role}: their effects cannot be told apart"
+             for factor, role in of.confounded.items()]  # fmt: skip
+    if summary.attributes and len(summary.targets) > 1:
+        shown = ", ".join(factor_title(name) for name in summary.attributes)
+        said.append(f"{shown}: each target has its own, part of what is compared")
+    return said
+
+
+def _caches(of: Study) -> list[str]:
+    there = of.levels("cache", of.valued)
+    if not there:
+        return ["the cache state was not recorded"]
+    lacking = [name for name in CACHES if name not in there]
+    said = [f"cache state {', '.join(lacking)}: not measured"] if lacking else []
+    if len(there) > 1:
+        said.append(f"cache states {', '.join(map(str, there))}: apart in every answer")
+    return said
+
+
+def _gaps(of: Study) -> list[str]:
+    """Combinations of levels that were never planned, or gave nothing."""
+    several = [n for n in of.varying if n not in ("phase", "workload", "engine")]
+    levels = [len(of.levels(name)) for name in several]
+    whole = math.prod(levels)
+    there = len({tuple(cell.level(n) for n in several) for cell in of.valued})
+    if len(several) < 2 or there >= whole:
+        return []
+    return [f"{there} of the {whole} combinations of {', '.join(of.title(n) for n in several)} "
+            "have a value"]  # fmt: skip
+
+
+def _evidence(ds: xr.Dataset) -> list[str]:
+    blank = [
+        name for name in usage.COLUMNS
+        if name not in ds.variables or not (ds[name].values == ds[name].values).any()
+    ]  # fmt: skip
+    if not blank:
+        return []
+    return [f"no counters of {', '.join(name.replace('_', ' ') for name in blank)}: what limits "
+            "can be told in part only" if len(blank) < len(usage.COLUMNS) else
+            "no counters of network, devices or CPUs: what limits cannot be told"]  # fmt: skip
+
+
+def _findings(of: Study, warned: frozenset[str]) -> list[str]:
+    found: Counter[str] = Counter(
+        audit
+        for cell in of.valued
+        if cell.cell.worst_finding in ("warning", "invalid")
+        for audit in cell.cell.findings
+        if audit in warned
+    )
+    if not found:
+        return []
+    shown = ", ".join(f"{audit} in {number}" for audit, number in found.most_common())
+    return [f"warnings in {len(of.valued)} cells: {shown}"]
+
+
+def _described(of: Study, cell: Values) -> str:
+    key = tuple((name, cell.level(name)) for name in of.varying)
+    return of.describe(key)
+
+
+def least_attachments(cells: Sequence[Values]) -> tuple[int, int]:
+    """The fewest and the most attachments of cells with a value."""
+    counts = [cell.median.independent for cell in cells]
+    return min(counts), max(counts)

@@ -1,0 +1,91 @@
+"""Lessons of one question as lines: each, or groups of those that agree."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import get_args
+
+from fsmatrix.analysis import units
+from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, Sure, names
+from fsmatrix.analysis.study import Study, level_text
+from fsmatrix.analysis.units import Level
+
+MOST_LINES = 8  # of one question, one a lesson; more are grouped by answer
+OWN_WORDS = ("interface", "pattern", "chunk", "target", "workload", "phase")
+STATES: dict[Sure, str] = {"too few": "undecided"}
+
+
+def counted(mine: Sequence[Lesson]) -> str:
+    """How many lessons are how sure."""
+    counts = Counter(one.sure for one in mine)
+    order: tuple[Sure, ...] = get_args(Sure)
+    return ", ".join(f"{counts[s]} {STATES.get(s, s)}" for s in order if counts[s]) + "."
+
+
+def lines(mine: Sequence[Lesson], of: Study) -> list[str]:
+    """Each lesson, or one line for all that have one answer and are as sure of it."""
+    if len(mine) <= MOST_LINES:
+        return [_state(one.sure) + one.says for one in mine]
+    groups: dict[tuple[str, Sure], list[Lesson]] = {}
+    for one in mine:
+        groups.setdefault((one.short, one.sure), []).append(one)
+    ordered = sorted(groups.values(), key=lambda some: -len(some))
+    return [_group(some, mine, of) for some in ordered]
+
+
+def _group(some: Sequence[Lesson], mine: Sequence[Lesson], of: Study) -> str:
+    first = some[0]
+    if len(some) == 1:
+        return _state(first.sure) + first.says
+    state = "" if first.short == UNDECIDED else _state(first.sure)
+    said = f"{state}{first.short}: {len(some)} of {len(mine)}"
+    where = _where(some, mine, of)
+    said += f" ({where})" if where else ""
+    values = [one.estimate.median for one in some if one.estimate]
+    if len(values) == len(some):
+        unit = units.fitting("bandwidth", values)
+        low, high = (units.text(end(values), unit) for end in (min, max))
+        open_ = f" {first.where}: {first.why}." if first.sure == "in part" else ""
+        return f"{said}; there {low} to {high} {unit.label}.{open_}"
+    return f"{said}. One of them: {first.where}: {first.answer}" + \
+        (f"; {first.why}." if first.why else ".")  # fmt: skip
+
+
+def _where(some: Sequence[Lesson], mine: Sequence[Lesson], of: Study) -> str:
+    """The levels of a group, if it has all lessons of these levels; else some of its members."""
+    if len(some) == len(mine):
+        return ""
+    every = _levels(mine)
+    own = _levels(some)
+    apart = {name: levels for name, levels in own.items() if levels != every[name]}
+    inside = sum(
+        all(level in apart[name] for name, level in one.levels if name in apart) for one in mine
+    )
+    if inside != len(some) or not apart:
+        return names([one.where for one in some])
+    return "; ".join(_described(name, levels, of) for name, levels in apart.items())
+
+
+def _levels(some: Sequence[Lesson]) -> dict[str, list[Level]]:
+    found: dict[str, dict[Level, None]] = {}
+    for one in some:
+        for name, level in one.levels:
+            found.setdefault(name, {})[level] = None
+    return {name: sorted(levels, key=_order) for name, levels in found.items()}
+
+
+def _order(level: Level) -> tuple[float, str]:
+    return (math.inf, level) if isinstance(level, str) else (float(level), "")
+
+
+def _described(name: str, levels: Sequence[Level], of: Study) -> str:
+    if len(levels) == 1:
+        return of.label(name, levels[0])
+    shown = ", ".join(level_text(name, level) for level in levels)
+    return shown if name in OWN_WORDS else f"{of.title(name)} {shown}"
+
+
+def _state(sure: Sure) -> str:
+    return f"[{STATES.get(sure, sure)}] " if sure in ("too few", "in part") else ""

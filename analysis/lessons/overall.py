@@ -1,0 +1,56 @@
+"""Targets over all cells together: one test for each pair, where single cells decide nothing yet.
+
+The geometric mean of the cells' ratios and its interval are those of `compare`; p is corrected over
+the pairs (Holm).  It says nothing about any single pattern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fsmatrix.analysis.comparison.result import Comparison
+from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, Sure, plural, times
+from fsmatrix.analysis.stats.tests import correct
+from fsmatrix.analysis.stats.verdict import Kind, judge
+
+TOGETHER = "all cells together"
+
+
+def overall(found: Sequence[Comparison], targets: Sequence[str]) -> list[Lesson]:
+    """One lesson on the geometric means; none if no pair has several cells and an interval."""
+    known = [one for one in found if one.mean is not None and len(one.cells) > 1]
+    if not known:
+        return []
+    kinds = _kinds(known)
+    losers: dict[str, set[str]] = {name: set() for name in targets}
+    for one, kind in zip(known, kinds, strict=True):
+        if kind in ("faster", "slower"):
+            losers[one.a if kind == "faster" else one.b].add(one.b if kind == "faster" else one.a)
+    best = next((name for name in targets if len(losers[name]) == len(targets) - 1), "")
+    alike = len(known) == len(found) and all(kind == "no difference" for kind in kinds)
+    sure: Sure = "decided" if best or alike else "in part" if any(losers.values()) else "too few"
+    short = best or ("no difference" if alike else UNDECIDED)
+    return [Lesson(
+        "backend", TOGETHER, (), short,
+        "; ".join(_said(one, kind) for one, kind in zip(known, kinds, strict=True)),
+        sure, f"geometric means; p corrected over {plural(len(known), 'pair')}",
+        (best,) if best else tuple(targets) if alike else (),
+        tuple(f"{one.a} against {one.b}: {plural(len(one.cells), 'cell')}" for one in known),
+    )]  # fmt: skip
+
+
+def _kinds(known: Sequence[Comparison]) -> list[Kind]:
+    means = [one.mean.mean for one in known if one.mean]
+    p = correct([mean.p for mean in means])
+    equal = correct([m.p_equal(one.tolerance) for m, one in zip(means, known, strict=True)])
+    return [
+        judge(mean, float(p[i]), float(equal[i]), one.tolerance, one.alpha,
+              one.metric.more_is_better)
+        for i, (mean, one) in enumerate(zip(means, known, strict=True))
+    ]  # fmt: skip
+
+
+def _said(one: Comparison, kind: Kind) -> str:
+    assert one.mean is not None
+    number = f"{times(one.mean.mean)} times {one.b} over {plural(len(one.cells), 'cell')}"
+    return f"{one.a} gives {number}: {one.word(kind)}"

@@ -1,0 +1,109 @@
+"""Processes per client node at which bandwidth stops growing, and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import xarray as xr
+
+from fsmatrix.analysis.bottleneck import bottleneck as bottlenecks
+from fsmatrix.analysis.lessons.words import (
+    UNDECIDED,
+    Lesson,
+    Sure,
+    attachments,
+    doubts_of,
+    measured,
+    plural,
+)
+from fsmatrix.analysis.medians import SMALLEST
+from fsmatrix.analysis.study import Study, Values
+from fsmatrix.analysis.units import METRICS, Level
+
+RATE = METRICS["bandwidth"]
+
+
+def process_lessons(
+    of: Study, ds: xr.Dataset, where: Mapping[str, Level], warned: frozenset[str]
+) -> list[Lesson]:
+    """One lesson for each series over processes per client node."""
+    if "processes" not in of.varying:
+        known = [of.label("processes", level) for level in of.levels("processes", of.valued)]
+        why = f"one level ({known[0]})" if known else "no number of processes was recorded"
+        return [Lesson("processes", "", (), "cannot be said", f"{why}: nothing can grow",
+                       "cannot be said")]  # fmt: skip
+    found = bottlenecks.bottleneck(ds, where=where)
+    series = found.study.series("processes")
+    lessons = []
+    for verdict in found.verdicts:
+        if verdict.axis == "processes":
+            cells = series[verdict.key]
+            lessons.append(_processes(found, verdict, cells, warned))
+    for key, cells in series.items():
+        if len(cells) < 2:
+            said = found.study.label("processes", cells[0].level("processes"))
+            lessons.append(Lesson("processes", found.study.describe(key), key, "cannot be said",
+                                  f"only {said} has a value", "cannot be said"))  # fmt: skip
+    return lessons
+
+
+def _processes(
+    found: bottlenecks.Bottleneck, verdict: bottlenecks.Verdict, cells: Sequence[Values],
+    warned: frozenset[str],
+) -> Lesson:  # fmt: skip
+    of, steps = found.study, verdict.steps
+    shown = [of.label("processes", cell.level("processes")) for cell in cells]
+    if verdict.knee == verdict.knee:
+        place = next(i for i, step in enumerate(steps) if step.before == verdict.knee)
+        at, next_ = cells[place], steps[place]
+        late = place > 0 and steps[place - 1].growth == "cannot tell"
+        short = f"{shown[place]}{' at the latest' if late else ''}"
+        answer = (f"growth ends at {short}: {measured(at.median, RATE)}, "
+                  f"{attachments(cells)}; to {next_.after:g} {_percent(next_)}")  # fmt: skip
+        why = f"at the limit: {verdict.cause}" if verdict.full else _why(verdict)
+        if late:
+            why = f"from {steps[place - 1].before:g} {_percent(steps[place - 1])}, open; {why}"
+        return Lesson("processes", of.describe(verdict.key), verdict.key, short, answer,
+                      "in part" if late else "decided", why, (at.number("processes"),),
+                      tuple(shown), doubts_of(cells, warned), at.median)  # fmt: skip
+    return _no_end(found, verdict, cells, shown, doubts_of(cells, warned))
+
+
+def _no_end(
+    found: bottlenecks.Bottleneck, verdict: bottlenecks.Verdict, cells: Sequence[Values],
+    shown: Sequence[str], doubts: tuple[str, ...],
+) -> Lesson:  # fmt: skip
+    """It still grows at the largest number, or that cannot be told."""
+    last = verdict.steps[-1]
+    number = f"{measured(cells[-1].median, RATE)}, {attachments(cells)}"
+    sure: Sure = "too few"
+    if last.growth == "grows":
+        short, sure = "beyond what was measured", "decided"
+        answer = f"still grows at {shown[-1]}: {number}; from {last.before:g} {_percent(last)}"
+        why = "more processes were not measured"
+    else:
+        short = UNDECIDED
+        answer = (f"whether growth ends before {shown[-1]} is open: {number}; from "
+                  f"{last.before:g} {_percent(last)}")  # fmt: skip
+        fewest = min(cell.median.independent for cell in cells[-2:])
+        why = f"an end is growth below {found.threshold:.0%} per doubling"
+        if fewest < SMALLEST:
+            why = f"{plural(fewest, 'attachment')}, at least {SMALLEST} can decide it"
+    return Lesson("processes", found.study.describe(verdict.key), verdict.key, short, answer, sure,
+                  why, (), tuple(shown), doubts)  # fmt: skip
+
+
+def _why(verdict: bottlenecks.Verdict) -> str:
+    """The cause where nothing is shown to be at its limit."""
+    cause = verdict.cause
+    return f"why is {cause}" if cause.startswith("unknown") else f"at the limit: {cause}"
+
+
+def _percent(step: bottlenecks.Step) -> str:
+    """Growth per doubling with its interval."""
+    if not math.isfinite(step.low):
+        return f"{100 * step.per_doubling:+.3g} % per doubling (no interval)"
+    span = f"{100 * step.low:+.3g}, {100 * step.high:+.3g}"
+    span = f"(range {span})" if step.growth == "cannot tell" else f"[{span}]"
+    return f"{100 * step.per_doubling:+.3g} % per doubling {span}"

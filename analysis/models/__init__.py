@@ -1,0 +1,1 @@
+"""Models of a metric over chunk size: fitted, validated, and used to predict."""

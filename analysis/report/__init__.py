@@ -1,0 +1,1 @@
+"""The page (and the terminal's tables) that tells a campaign's answer and how sure it is."""

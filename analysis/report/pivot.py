@@ -1,0 +1,171 @@
+"""Tables of medians: one row per combination of levels, one column per target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fsmatrix.analysis import units
+from fsmatrix.analysis.medians import Median
+from fsmatrix.analysis.report.charts import NOT_MEASURED, why_absent
+from fsmatrix.analysis.report.layout import Group, groups
+from fsmatrix.analysis.summary import Cell, Summary, sort_key
+from fsmatrix.analysis.units import MARKS, METRICS, Level, Metric, Unit, level_text
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a table shows of one cell."""
+
+    median: str
+    low: str
+    high: str
+    mark: str  # "", "*" (a range), "†" (within one session)
+    severity: str  # worst finding
+    explanation: str
+    clear: bool  # its interval lies on the better side of all others in its row
+    absent: str  # why there is no median
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row: levels, and an entry (or none) per target."""
+
+    levels: tuple[str, ...]
+    entries: tuple[Entry | None, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows that may be compared: one workload, engine, cache and device state."""
+
+    conditions: str
+    unit: str
+    factors: tuple[str, ...]
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class Pivot:
+    """The table of one metric."""
+
+    metric: str
+    title: str
+    better: str
+    parts: tuple[Part, ...]
+
+
+def pivots(summary: Summary) -> list[Pivot]:
+    """One table per metric that has values; no part without values."""
+    grouped = groups(summary)
+    result = []
+    for metric in METRICS.values():
+        parts = tuple(
+            _part(group, summary.targets, metric)
+            for group in grouped
+            if any(cell.metrics[metric.name].runs for cell in group.cells)
+        )
+        better = "more is better" if metric.more_is_better else "less is better"
+        if parts:
+            result.append(Pivot(metric.name, metric.title, better, parts))
+    return result
+
+
+def _part(group: Group, targets: Sequence[str], metric: Metric) -> Part:
+    factors = group.layout.factors
+    unit = units.fitting(metric.quantity, [c.metrics[metric.name].median for c in group.cells])
+    lines: dict[tuple[Level, ...], dict[str, Cell]] = {}
+    for cell in sorted(group.cells, key=lambda cell: sort_key(cell, factors)):
+        key = tuple(_same(cell.levels[name]) for name in factors)
+        lines.setdefault(key, {})[cell.target] = cell
+    made = (_line(row, factors, targets, metric, unit) for row in lines.values())
+    return Part(
+        conditions=group.title,
+        unit=unit.label,
+        factors=tuple(group.cluster.title(name) for name in factors),
+        lines=tuple(line for line in made if _says_something(line)),
+    )
+
+
+def _says_something(line: Line) -> bool:
+    """A number, or why a run gave none; not only that there is no such metric (metadata)."""
+    return any(entry is not None and entry.absent != NOT_MEASURED for entry in line.entries)
+
+
+def _same(level: Level) -> Level:
+    """A level that equals itself: NaN is no key."""
+    return level if level == level else ""
+
+
+def _line(
+    row: dict[str, Cell], factors: Sequence[str], targets: Sequence[str], metric: Metric, unit: Unit
+) -> Line:
+    some = next(iter(row.values()))
+    medians = {target: cell.metrics[metric.name] for target, cell in row.items()}
+    return Line(
+        levels=tuple(level_text(name, some.levels[name]) for name in factors),
+        entries=tuple(
+            _entry(row[target], metric, unit, _clear(target, medians, metric.more_is_better))
+            if target in row
+            else None
+            for target in targets
+        ),
+    )
+
+
+def _entry(cell: Cell, metric: Metric, unit: Unit, clear: bool) -> Entry:
+    median = cell.metrics[metric.name]
+    runs = f"{cell.runs} runs in {cell.attachments} attachments"
+    return Entry(
+        median=units.text(median.median, unit),
+        low=units.text(median.low, unit),
+        high=units.text(median.high, unit),
+        mark=MARKS.get(median.kind, ""),
+        severity=cell.worst_finding,
+        explanation="; ".join(text for text in (runs, median.says, cell.notes) if text),
+        clear=clear,
+        absent=why_absent(cell, metric.name),
+    )
+
+
+def _clear(target: str, medians: dict[str, Median], more_is_better: bool) -> bool:
+    """Whether the target's interval lies beyond the intervals of all other targets."""
+    mine = medians[target]
+    others = [median for name, median in medians.items() if name != target]
+    if not others or not all(median.decides for median in medians.values()):
+        return False
+    if more_is_better:
+        return all(mine.low > other.high for other in others)
+    return all(mine.high < other.low for other in others)
+
+
+@dataclass(frozen=True)
+class CellRow:
+    """One cell in the list of all cells; each text with a key to sort by."""
+
+    cell: Cell
+    levels: tuple[tuple[str, Level], ...]
+    medians: tuple[tuple[str, Level], ...]
+
+
+def cell_table(summary: Summary) -> tuple[list[str], list[str], list[CellRow]]:
+    """(titles of the factors, titles of the metrics, rows): medians alone, in fitting units."""
+    chosen = {}
+    for metric in METRICS.values():
+        values = [cell.metrics[metric.name].median for cell in summary.cells]
+        if any(value == value for value in values):
+            chosen[metric.name] = units.fitting(metric.quantity, values)
+    rows = [
+        CellRow(
+            cell,
+            tuple((level_text(n, cell.levels[n]), cell.levels[n]) for n in summary.varying),
+            tuple(_sortable(cell.metrics[name].median, unit) for name, unit in chosen.items()),
+        )
+        for cell in summary.cells
+    ]
+    titles = [f"{units.SHORT_TITLES[name]}, {unit.label}" for name, unit in chosen.items()]
+    return [summary.cluster.title(name) for name in summary.varying], titles, rows
+
+
+def _sortable(value: float, unit: Unit) -> tuple[str, Level]:
+    return units.text(value, unit), value if value == value else ""

@@ -1,0 +1,196 @@
+"""The report of a campaign: one HTML file that needs nothing else and opens offline.
+
+Campaigns are not trusted: templates escape everything, figures are embedded as JSON that
+cannot end its element, and the page's own policy forbids it to load anything.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import xarray as xr
+from markupsafe import Markup
+
+import fsmatrix
+from fsmatrix.analysis import load, provenance
+from fsmatrix.analysis.claims import files as claims_files
+from fsmatrix.analysis.claims.study import StudyFile
+from fsmatrix.analysis.lessons.lessons import Lessons, lessons
+from fsmatrix.analysis.panels import WIDTH
+from fsmatrix.analysis.report import pivot, sections, troubles
+from fsmatrix.analysis.report.charts import Chart, charts, colours
+from fsmatrix.analysis.report.layout import groups
+from fsmatrix.analysis.summary import Summary, summarise
+from fsmatrix.analysis.units import METRICS, SHORT_TITLES
+
+MOST_FAILED = 100  # cases in the table; more are counted
+TEMPLATE = "report.html.j2"
+
+
+def write_report(
+    source: xr.Dataset | load.Paths,
+    out_path: str | Path,
+    include_reference: bool = False,
+    studies: Sequence[StudyFile] = (),
+) -> Path:
+    """Write the report of a campaign (a Dataset, or campaign files) to `out_path`.
+
+    `studies`: their claims are judged too, beside those of a study that the campaign is named
+    after (ssd-cluster-emulated after ssd-cluster).
+    Written aside and renamed.  schema.ResultError for files that are no campaign; OSError
+    as the system gives it.
+    """
+    ds = source if isinstance(source, xr.Dataset) else load.open_campaign(source)
+    out = Path(out_path)
+    aside = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    try:
+        aside.write_text(render(ds, include_reference, studies), encoding="utf-8", errors="replace")
+        aside.replace(out)
+    finally:
+        aside.unlink(missing_ok=True)
+    return out
+
+
+def render(
+    ds: xr.Dataset, include_reference: bool = False, studies: Sequence[StudyFile] = ()
+) -> str:
+    """The report as text."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(TEMPLATE).render(context(ds, include_reference, studies))
+
+
+def context(
+    ds: xr.Dataset, include_reference: bool = False, studies: Sequence[StudyFile] = ()
+) -> dict[str, Any]:
+    """What the template shows."""
+    data = load.rows(ds)
+    summary = summarise(ds, include_reference=include_reference)
+    failed = troubles.failed_runs(data, summary)
+    plan = load.campaign_json(ds)
+    columns, metrics, cells = pivot.cell_table(summary)
+    found = _lessons(ds)
+    judged = {study.study: study for study in (*_own_studies(_title(plan)), *studies)}
+    return {
+        "title": _title(plan),
+        "description": _text(provenance.found(plan, "description")),
+        "summary": summary,
+        "counts": troubles.counts(data),
+        "failed": failed[:MOST_FAILED],
+        "failed_unlisted": sum(len(group.run_ids) for group in failed[MOST_FAILED:]),
+        "left_out": load.left_out(ds),
+        "findings": troubles.finding_groups(ds, data),
+        "compared": _compared(summary),
+        "measured": provenance.measured(ds, data, summary),
+        "targets": provenance.targets(ds, data, summary),
+        "colours": colours(summary),
+        "pivots": pivot.pivots(summary),
+        "cell_columns": columns,
+        "cell_metrics": metrics,
+        "cell_rows": cells,
+        "kinds": {m.kind for cell in summary.cells for m in cell.metrics.values()},
+        "sections": _sections(charts(summary)),
+        "answer": found if isinstance(found, str) else found.answer,
+        "analyses": sections.sections(
+            ds, summary, None if isinstance(found, str) else found, list(judged.values())
+        ),
+        "width": WIDTH,
+        "version": fsmatrix.__version__,
+        "written": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "collected": _text(ds.attrs.get("created")),
+        "campaign_id": _text(provenance.found(plan, "fingerprint")),
+        "campaign_text": _source(plan),
+        "plotly": _plotly,
+    }
+
+
+def _lessons(ds: xr.Dataset) -> Lessons | str:
+    """The lessons, or why there are none."""
+    if ds.sizes["run"] > sections.MOST_RUNS:
+        return "No answer on this page: so many runs are for `fsmatrix lessons`."
+    try:
+        return lessons(ds)
+    except ValueError as error:
+        return f"No answer: {error}."
+
+
+def _own_studies(title: str) -> list[StudyFile]:
+    """Studies whose name the campaign's name is, or begins with."""
+    return [
+        claims_files.load(name)
+        for name in claims_files.names()
+        if title == name or title.startswith(f"{name}-")
+    ]
+
+
+def embedded(value: Any) -> Markup:
+    """JSON that is safe inside <script>: no character in it can end the element."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)  # every character that HTML gives a meaning is escaped
+
+
+def _plotly() -> Markup:
+    """plotly.js, to be inlined once."""
+    from plotly.offline import get_plotlyjs
+
+    return Markup(get_plotlyjs())  # the library's own file, no text of a campaign
+
+
+def _sections(made: list[Chart]) -> list[dict[str, Any]]:
+    """Charts by metric."""
+    return [
+        {
+            "metric": metric,
+            "short": SHORT_TITLES[metric.name],
+            "charts": [
+                {
+                    "conditions": chart.conditions,
+                    "remarks": chart.remarks,
+                    "height": chart.layout["height"],
+                    "json": embedded({"data": chart.data, "layout": chart.layout}),
+                }
+                for chart in made
+                if chart.metric == metric.name
+            ],
+        }
+        for metric in METRICS.values()
+        if any(chart.metric == metric.name for chart in made)
+    ]
+
+
+def _title(plan: dict[str, Any]) -> str:
+    name = provenance.found(plan, "campaign") or provenance.found(plan, "name")
+    return name if isinstance(name, str) and name else "campaign"
+
+
+def _source(plan: dict[str, Any]) -> str:
+    """The campaign as its author wrote it, if campaign.json holds it."""
+    source = plan.get("source")
+    return _text(source.get("text")) if isinstance(source, dict) else ""
+
+
+def _compared(summary: Summary) -> str:
+    grouped = groups(summary)
+    used = {name for group in grouped for name in group.layout.factors}
+    used |= {name for group in grouped for name, _ in group.conditions}
+    names = [summary.cluster.title(name) for name in summary.varying if name in used]
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)

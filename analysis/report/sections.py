@@ -1,0 +1,193 @@
+"""Sections of the report that analyses make: lessons, comparison, studies, claims."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import xarray as xr
+
+from fsmatrix.analysis import catalogue, pictures
+from fsmatrix.analysis.catalogue import Analysis
+from fsmatrix.analysis.claims.claims import claims
+from fsmatrix.analysis.claims.study import StudyFile
+from fsmatrix.analysis.comparison.compare import comparisons
+from fsmatrix.analysis.comparison.result import Comparison
+from fsmatrix.analysis.lessons.lessons import Lessons
+from fsmatrix.analysis.load import Rows, rows
+from fsmatrix.analysis.summary import Summary
+from fsmatrix.analysis.units import METRICS, text
+
+MOST_PAIRS = 6
+MOST_LINES = 60  # cells in a table of the page
+MOST_SENTENCES = 16  # of a study
+MOST_RUNS = 100_000  # above which comparison and studies are left to their commands
+COMPARED = ("bandwidth", "iops", "latency_p99")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One cell of a comparison, as text."""
+
+    cell: str
+    a: str
+    b: str
+    ratio: str
+    p: str
+    kind: str
+    verdict: str
+    doubts: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """One result: a heading, sentences, images, perhaps a table."""
+
+    heading: str
+    says: tuple[str, ...]
+    images: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    lines: tuple[Line, ...] = ()
+    more_lines: int = 0
+    opened: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """One heading of the report."""
+
+    id: str
+    title: str
+    blocks: tuple[Block, ...]
+
+
+def sections(
+    ds: xr.Dataset,
+    summary: Summary,
+    found: Lessons | None = None,
+    studies: Sequence[StudyFile] = (),
+) -> tuple[Section, ...]:
+    """What this campaign's factors allow.
+
+    `found`: its lessons; `studies`: whose claims are judged.
+    """
+    data = rows(ds)
+    made = [Section("lessons", "Lessons", tuple(_lessons(found)) if found else ())]
+    made += [Section("comparison", "Comparison", tuple(_comparison(ds, summary)))]
+    if len(data) <= MOST_RUNS:
+        made += [
+            Section("studies", "Studies of factors", tuple(_of(ds, data, catalogue.STUDIES))),
+            Section("variation", "Variation", tuple(_of(ds, data, catalogue.VARIATION))),
+            Section("claims", "Claims of studies", tuple(_claims(ds, studies))),
+        ]
+    return tuple(section for section in made if section.blocks)
+
+
+def _lessons(found: Lessons) -> Iterator[Block]:
+    for group in found.groups:
+        decided = any(one.sure == "decided" for one in group.lessons)
+        drawn = group.question == "chunk" and decided and not found.drawable
+        images, notes = _pictured(found) if drawn else ((), ())
+        heading = f"{group.title}: {group.summary.removesuffix('.')}"
+        yield Block(heading, (*group.lines, *notes), images, opened=True)
+    if found.limits:
+        yield Block("What the data cannot say", tuple(f"{text}." for text in found.limits))
+
+
+def _claims(ds: xr.Dataset, studies: Sequence[StudyFile]) -> Iterator[Block]:
+    for study in studies:
+        try:
+            judged = claims(ds, study)
+        except ValueError as error:
+            yield Block(study.title, (f"Not judged: {error}.",))
+            continue
+        images, notes = _pictured(judged)
+        yield Block(study.title, (*judged.says, *notes), images)
+
+
+def _comparison(ds: xr.Dataset, summary: Summary) -> Iterator[Block]:
+    targets = [name for name in summary.targets if name not in summary.references]
+    if len(targets) < 2:
+        return
+    pairs = list(itertools.combinations(targets, 2))
+    runs = ds.sizes["run"]
+    if len(pairs) > MOST_PAIRS or runs > MOST_RUNS:
+        many = f"{len(pairs)} pairs" if len(pairs) > MOST_PAIRS else f"{runs} runs"
+        command = f"fsmatrix compare FILE --targets {targets[0]},{targets[1]}"
+        yield Block(f"{len(targets)} targets", (
+            f"{many} are too many for this page: `{command}` compares two of them.",
+        ), opened=True)  # fmt: skip
+        return
+    drawn = False
+    for metric in metrics_of(summary):
+        try:
+            found: Sequence[Comparison] = comparisons(ds, metric, sides=targets)
+        except ValueError as error:
+            yield Block(METRICS[metric].title, (f"Not compared: {error}.",), opened=True)
+            continue
+        for one in found:
+            yield _compared(one, not drawn)
+        drawn = True
+
+
+def metrics_of(summary: Summary) -> list[str]:
+    """Metrics with values; operations per second only where some cells have no bandwidth."""
+    valued = {
+        name: {i for i, cell in enumerate(summary.cells) if cell.metrics[name].runs}
+        for name in COMPARED
+    }
+    return [
+        name
+        for name in COMPARED
+        if valued[name] and not (name == "iops" and valued["iops"] <= valued["bandwidth"])
+    ]
+
+
+def _compared(one: Comparison, draw: bool) -> Block:
+    lines = [
+        Line(
+            cell.named or "the only case", text(cell.a.median, one.unit),
+            text(cell.b.median, one.unit),
+            f"{cell.ratio.ratio:.3g}"
+            + ("" if cell.ratio.low != cell.ratio.low
+               else f" [{cell.ratio.low:.3g}, {cell.ratio.high:.3g}]"),
+            "" if cell.verdict.p != cell.verdict.p else f"{cell.verdict.p:.2g}",
+            cell.kind.replace(" ", "-"), one.word(cell.kind), "; ".join(cell.doubts),
+        )
+        for cell in one.cells
+    ]  # fmt: skip
+    return Block(
+        heading=f"{one.metric.title}: {one.a} against {one.b}",
+        says=tuple(one.says),
+        images=_pictured(one)[0] if draw else (),
+        columns=("cell", f"{one.a}, {one.unit.label}", f"{one.b}, {one.unit.label}",
+                 f"ratio {one.a} / {one.b}", "p, corrected", "verdict", "in doubt"),
+        lines=tuple(lines[:MOST_LINES]),
+        more_lines=max(len(lines) - MOST_LINES, 0),
+        opened=draw,
+    )  # fmt: skip
+
+
+def _pictured(result: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The first page of a result's figures; or no image, and the sentence why not."""
+    try:
+        return (pictures.data_uri(next(pictures.figures(result))),), ()
+    except ValueError as error:
+        return (), (f"Not drawn: {error}.",)
+
+
+def _of(ds: xr.Dataset, data: Rows, among: Mapping[str, Analysis]) -> Iterator[Block]:
+    """What the campaign has the factors for."""
+    for name, one in catalogue.possible(data, among).items():
+        try:
+            result = one.run(ds)
+        except ValueError as error:
+            yield Block(one.title, (f"Not shown: {error}.",))
+            continue
+        says, command = result.says, one.command or name
+        more = [f"{len(says) - MOST_SENTENCES} more lines."] if len(says) > MOST_SENTENCES else []
+        draws = f"`fsmatrix {command} FILE --out figure.pdf` draws it."
+        images, notes = _pictured(result) if one.drawn else ((), ())
+        yield Block(one.title, (*says[:MOST_SENTENCES], *more, *notes, draws), images)

@@ -1,0 +1,91 @@
+"""The report's tables in the terminal (`fsmatrix show`): one column per target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from rich.table import Table
+from rich.text import Text
+
+from fsmatrix.analysis.report.pivot import Entry, Part, Pivot, pivots
+from fsmatrix.analysis.summary import Summary
+
+
+def tables(summary: Summary, metrics: Sequence[str]) -> Iterator[Table]:
+    """Tables of these metrics (names of units.METRICS), in their order."""
+    by_name = {pivot.metric: pivot for pivot in pivots(summary)}
+    for name in metrics:
+        if name in by_name:
+            for part in by_name[name].parts:
+                yield _table(by_name[name], part, summary.targets)
+
+
+def usual_tables(summary: Summary) -> Iterator[Table]:
+    """Bandwidth and latency; operations per second of what moves no bytes (metadata)."""
+    by_name = {pivot.metric: pivot for pivot in pivots(summary)}
+    moved: set[tuple[str, tuple[str, ...]]] = set()
+    for name in ("bandwidth", "iops", "latency_mean"):
+        if name not in by_name:
+            continue
+        for part in by_name[name].parts:
+            lines = list(part.lines)
+            if name == "bandwidth":
+                moved |= {(part.conditions, line.levels) for line in lines}
+            elif name == "iops":
+                lines = [line for line in lines if (part.conditions, line.levels) not in moved]
+            if lines:
+                yield _table(by_name[name], replace(part, lines=tuple(lines)), summary.targets)
+
+
+def legend(summary: Summary) -> Text:
+    """What brackets and marks mean, and what is not in the tables."""
+    kinds = {median.kind for cell in summary.cells for median in cell.metrics.values()}
+    lines = [text for text in (summary.cluster.setting, summary.cluster.explanation) if text]
+    if "interval" in kinds:
+        lines.append("[–]: 95 % interval of the median over attachments")
+    if "range" in kinds:
+        lines.append("*: fewer than 6 attachments: the range, no verdict")
+    if "one session" in kinds:
+        lines.append("†: within one session only")
+    if any(cell.worst_finding for cell in summary.cells):
+        lines.append("!, !!: findings of severity warning, invalid (see the report)")
+    if summary.invalid_runs and not summary.invalid_included:
+        lines.append(f"{summary.invalid_runs} invalid runs are not in the medians")
+    if summary.references and not summary.references_shown:
+        lines.append(f"reference left out: {', '.join(summary.references)}")
+    return Text(printable("\n".join(lines)), style="dim")
+
+
+def printable(text: str) -> str:
+    """`text` without control characters: names and messages may come from anywhere."""
+    return "".join(c if c.isprintable() or c in "\n\u202f" else "\ufffd" for c in text)
+
+
+def _table(pivot: Pivot, part: Part, targets: Sequence[str]) -> Table:
+    title = f"{pivot.title} in {part.unit}, {pivot.better}"
+    if part.conditions:
+        title += f" ({part.conditions})"
+    result = Table(title=Text(printable(title), style="bold"), title_justify="left", box=None,
+                   header_style="bold", pad_edge=False)  # fmt: skip
+    for index, name in enumerate(part.factors):
+        widest = max(len(line.levels[index]) for line in part.lines)
+        result.add_column(Text(printable(name)), overflow="fold", min_width=widest)
+    for target in targets:
+        result.add_column(Text(printable(target)), justify="right", no_wrap=True)
+    for line in part.lines:
+        levels = [Text(printable(level)) for level in line.levels]
+        result.add_row(*levels, *(_entry(entry) for entry in line.entries))
+    return result
+
+
+def _entry(entry: Entry | None) -> Text:
+    if entry is None:
+        return Text("")
+    if entry.absent:
+        return Text(printable(entry.absent), style="red" if "failed" in entry.absent else "dim")
+    found = {"warning": " !", "invalid": " !!"}.get(entry.severity, "")
+    text = Text(f"{entry.median}{entry.mark}", style="bold" if entry.clear else "")
+    text.append(found, style="yellow")
+    text.append(f" [{entry.low}–{entry.high}]", style="dim")
+    return text

@@ -1,0 +1,1 @@
+"""Growth over storage nodes: speed-up, efficiency and the laws that fit."""

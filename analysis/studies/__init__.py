@@ -1,0 +1,1 @@
+"""What single studies ask of their data: CERN's report, OLTP on flash, page-cache replay."""
