@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,11 +32,13 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
-from fsmatrix.backends.access import PathAccess
-from fsmatrix.backends.directory import Directory
+sys.path.append(str(Path(__file__).parent))  # also under -P
+
+from session_runner import runner_in
+
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.suite.engines.find import Engines
-from fsmatrix.suite.job import Job, Settings
+from fsmatrix.suite.job import Job
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.runner import Runner
 from fsmatrix.suite.session import clock
@@ -147,15 +150,7 @@ def look(session: Session, folder: Path, name: str) -> Table2:
 def runner_of(session: Session, folder: Path) -> tuple[Runner, Job]:
     data = folder / "data"
     data.mkdir()
-    access = PathAccess(
-        backend="directory",
-        target="here",
-        path=str(data),
-        details={"tree": str(folder), "tag": "bench", "host": ""},
-    )
-    facts = {"session": "bench", "environment": {}, "driver": Directory.driver, "memory": False}
-    settings = Settings(SECONDS, 5.0, out=folder)
-    runner = Runner(session, access, folder / "journal", settings, lambda: None, facts)
+    runner = runner_in(session, folder, data, SECONDS)
     options = PatternOptions(pattern="seq-write", chunk=CHUNK, bytes_per_process=CHUNK)
     case = Case("here", "pattern", {"pattern": "seq-write"}, session.geometry)
     engine = Engines({}).get("player")

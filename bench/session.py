@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -20,20 +21,22 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from fsmatrix.backends.access import PathAccess
-from fsmatrix.backends.directory import Directory
+sys.path.append(str(Path(__file__).parent))  # also under -P
+
+from session_runner import runner_in
+
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.metrics import window
 from fsmatrix.results.store import Store
 from fsmatrix.suite.engines.find import Engines
-from fsmatrix.suite.job import Job, Settings
+from fsmatrix.suite.job import Job
 from fsmatrix.suite.keeper import Keeper, Summary
 from fsmatrix.suite.launchers.mpirun import Mpirun
-from fsmatrix.suite.runner import Runner
 from fsmatrix.suite.session.client import Session, StopFlag
 from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
 
 MIB = 1 << 20
+SECONDS = 60.0  # bound of a run
 WAIT_SECONDS = 10.0
 WAITING_RANKS = 16
 
@@ -60,16 +63,8 @@ def run_cost(folder: Path, runs: int) -> dict[str, float]:
     session.start()
     data = folder / "data"
     data.mkdir()
-    access = PathAccess(
-        backend="directory",
-        target="here",
-        path=str(data),
-        details={"tree": str(folder), "tag": "bench", "host": ""},
-    )
-    facts = {"session": "bench", "environment": {}, "driver": Directory.driver, "memory": False}
     keeper = Keeper(Store.create(folder / "store"), Summary(), lambda _event: None)
-    settings = Settings(60.0, 5.0, out=folder)
-    runner = Runner(session, access, folder / "journal", settings, keeper.flush, facts)
+    runner = runner_in(session, folder, data, SECONDS, keeper.flush)
     options = PatternOptions(pattern="seq-write", chunk=65536, bytes_per_process=MIB)
     workload = Pattern(options)
     case = Case("here", "pattern", {"pattern": "seq-write"}, Geometry(1, 2))
@@ -117,15 +112,7 @@ def memory(folder: Path) -> dict[str, float]:
     session.start()
     try:
         tree = [psutil.Process(rank["pid"]) for rank in session.hello["ranks"]]
-        access = PathAccess(
-            backend="directory",
-            target="here",
-            path=str(folder),
-            details={"tree": str(folder), "tag": "bench", "host": ""},
-        )
-        facts = {"session": "b", "environment": {}, "driver": Directory.driver, "memory": False}
-        settings = Settings(60.0, 5.0, out=folder)
-        runner = Runner(session, access, folder / "j", settings, lambda: None, facts)
+        runner = runner_in(session, folder, folder, SECONDS)
         sizes = {}
         for name, count in (("short", 8), ("long", 256)):
             options = PatternOptions(

@@ -21,19 +21,20 @@ slurmd leaves its job steps running, as on a real node.  Beds live side by side.
 
 from __future__ import annotations
 
-import os
 import signal
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from fsmatrix.backends.errors import BackendError, ToolError
+from fsmatrix.backends.journal import Entry
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.testbed import daemons, process
-from fsmatrix.backends.testbed.home import Home, fresh_id
-from fsmatrix.backends.testbed.steps import Step, Steps
+from fsmatrix.backends.testbed.bed import BaseBed, lacking
+from fsmatrix.backends.testbed.home import Home
+from fsmatrix.backends.testbed.steps import Steps
 from fsmatrix.slurm import testbed_down, testbed_make
 from fsmatrix.slurm.testbed_conf import BedOptions, refusal
 from fsmatrix.slurm.testbed_make import KIND, START_WITHIN, answer, node_states, not_ready, troubles
@@ -46,34 +47,43 @@ _PACKAGES = "slurmctld slurmd slurm-client libpmix2"  # munge comes with them
 _POLL = 0.05
 
 
-@dataclass(frozen=True)
-class SlurmBed:
+@dataclass(frozen=True, kw_only=True)
+class SlurmBed(BaseBed[BedOptions]):
     """A test bed that is up."""
 
-    directory: str
-    conf: str
-    options: BedOptions
-    facts: dict[str, Any]
-    steps: tuple[dict[str, Any], ...] = ()
-    _home: Home = field(default_factory=lambda: Home(Path(), KIND), repr=False, compare=False)
+    kind = KIND
+    Options = BedOptions
 
     @classmethod
-    def open(cls, directory: Path | str) -> Self:
-        """The bed in `directory`; BackendError if there is none or it is not whole."""
-        home = Home.at(directory, KIND)
-        known = home.read() if home.exists() else {}
-        if not known:
-            raise BackendError(f"{home.folder} holds no Slurm test bed")
-        if not known.get("complete"):
-            raise BackendError(f"{home.folder}: bringing this test bed up was interrupted: down")
-        return cls(
-            directory=str(home.folder),
-            conf=str(home.conf),
-            options=BedOptions.model_validate(known["options"]),
-            facts=known["facts"],
-            steps=tuple(known["steps"]),
-            _home=home,
-        )
+    def refusal(cls, options: BedOptions, folder: Path) -> str:  # noqa: ARG003
+        """Why there can be no such bed in this directory (empty: there can)."""
+        return missing() or refusal(folder)
+
+    @classmethod
+    def bring_up(
+        cls, home: Home, options: BedOptions, known: Mapping[str, Any], steps: Steps
+    ) -> dict[str, Any]:
+        """See testbed_make.py."""
+        return {"facts": testbed_make.bring_up(home, options, known["id"], steps)}
+
+    @classmethod
+    def end(cls, home: Home, entries: list[Entry]) -> list[str]:
+        """See testbed_down.py; BackendError if this process is one of the bed's jobs."""
+        return testbed_down.end(home, entries)
+
+    def look(self, states: list[dict[str, Any]]) -> dict[str, Any]:
+        """`health`, and `nodes`: Slurm's own state of each, if slurmctld answers.
+
+        Waits at most STATUS_WITHIN seconds for it, and not at all if it does not run.
+        """
+        (state,) = [one["state"] for one in states if one["role"] == "slurmctld"]
+        if state != "running":
+            return {"health": [f"slurmctld is {state}"]}
+        try:
+            nodes = node_states(self._home, STATUS_WITHIN)
+        except ToolError as error:
+            return {"health": [f"slurmctld does not answer: {error}"]}
+        return {"health": troubles(nodes, self.options), "nodes": nodes}
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -87,10 +97,6 @@ class SlurmBed:
     def run(self, *argv: str, deadline: float = START_WITHIN, check: bool = True) -> tools.Ran:
         """Run a command against this bed; ToolError if it is too slow or, with `check`, fails."""
         return answer(self._home, *argv, deadline=deadline, check=check)
-
-    def pid(self, role: str) -> int:
-        """The pid of "munged", "slurmctld" or "slurmd.node1"."""
-        return int(daemons.entry_of(self._home, role).facts["pid"])
 
     def kill_slurmd(self, node: str) -> None:
         """SIGKILL; returns when it is gone.  Its job steps run on."""
@@ -142,92 +148,7 @@ class SlurmBed:
 
 def missing() -> str:
     """Why no Slurm can be brought up here (empty: it can); for skips and refusals."""
-    if os.geteuid() != 0:
-        return "a test bed needs root"
-    for program in _PROGRAMS:
-        if tools.find(program) is None:
-            return f"{program} is missing: apt install {_PACKAGES}"
-    return ""
+    return lacking(_PROGRAMS, _PACKAGES)
 
 
-def up(
-    options: BedOptions,
-    directory: Path | str,
-    *,
-    begun: Callable[[str], None] = lambda _: None,
-    ended: Callable[[Step], None] = lambda _: None,
-) -> SlurmBed:
-    """Bring a bed up; `begun` and `ended` tell of each step.
-
-    BackendError if it is refused (then nothing was started) or fails (then what was made is
-    taken down again).
-    """
-    home = Home.at(directory, KIND)
-    reason = missing() or refusal(home.folder)
-    if reason:
-        raise BackendError(reason)
-    home.make()
-    steps = Steps(begun, ended)
-    with home.locked():
-        known: dict[str, Any] = {
-            "complete": False, "id": fresh_id(), "made": time.time(),
-            "options": options.model_dump(),
-        }  # fmt: skip
-        try:
-            home.write(known)
-            facts = testbed_make.bring_up(home, options, known["id"], steps)
-            timed = [step.as_json() for step in steps.all]
-            home.write({**known, "complete": True, "facts": facts, "steps": timed})
-        except BaseException as error:
-            left = testbed_down.left_alone(testbed_down.take_down(home))
-            for line in left:
-                error.add_note(line)
-            if left and isinstance(error, Exception):
-                raise BackendError(f"{error}; {'; '.join(left)}") from error
-            raise
-    return SlurmBed.open(directory)
-
-
-def down(directory: Path | str) -> list[str]:
-    """Take the bed in `directory` down, whole or not, with its jobs; [] if there is none."""
-    home = Home.at(directory, KIND)
-    if not home.exists():
-        return []
-    with home.locked():
-        return testbed_down.take_down(home)
-
-
-def status(directory: Path | str) -> dict[str, Any]:
-    """How the bed is: `state` (none, interrupted, up, degraded), daemons, nodes, health, facts.
-
-    `nodes` has Slurm's own state of each node.  Never waits longer than STATUS_WITHIN seconds
-    for slurmctld.
-    """
-    home = Home.at(directory, KIND)
-    if not home.exists():
-        return {"directory": str(home.folder), "state": "none"}
-    known = home.read()
-    found: dict[str, Any] = {
-        "directory": str(home.folder),
-        "conf": str(home.conf),
-        "daemons": daemons.states(home),
-        **{key: known[key] for key in ("options", "facts", "steps") if key in known},
-    }
-    if not known.get("complete"):
-        return {**found, "state": "interrupted"}
-    options = BedOptions.model_validate(known["options"])
-    found["health"] = _controller(found["daemons"])
-    if not found["health"]:
-        try:
-            found["nodes"] = node_states(home, STATUS_WITHIN)
-            found["health"] = troubles(found["nodes"], options)
-        except ToolError as error:
-            found["health"] = [f"slurmctld does not answer: {error}"]
-    running = all(one["state"] == "running" for one in found["daemons"])
-    return {**found, "state": "up" if running and not found["health"] else "degraded"}
-
-
-def _controller(states: list[dict[str, Any]]) -> list[str]:
-    """Why slurmctld need not be asked (empty: it runs)."""
-    (state,) = [one["state"] for one in states if one["role"] == "slurmctld"]
-    return [] if state == "running" else [f"slurmctld is {state}"]
+up, down, status = SlurmBed.up, SlurmBed.down, SlurmBed.status

@@ -1,23 +1,20 @@
-"""Take a Slurm test bed down: its jobs, its daemons, what jobs left running, its directory."""
+"""Take a Slurm down: its jobs, its daemons, and what jobs left running."""
 
 from __future__ import annotations
 
 import os
 import select
 import signal
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from fsmatrix.backends import tree
 from fsmatrix.backends.errors import BackendError, ToolError
-from fsmatrix.backends.journal import Entry, boot_id
-from fsmatrix.backends.system import mounts
+from fsmatrix.backends.journal import Entry
 from fsmatrix.backends.testbed import process
+from fsmatrix.backends.testbed.bed import LEFT, end_daemons, left_alone
 from fsmatrix.backends.testbed.home import Home
-from fsmatrix.backends.testbed.teardown import LEFT
 from fsmatrix.slurm.testbed_make import answer, look_at, namespace, open_files
 
 JOBS_END_WITHIN = 10.0  # seconds; KillWait is 5: jobs may clean up after themselves
@@ -25,48 +22,23 @@ _ASK_WITHIN = 5.0  # seconds for each question to slurmctld
 _POLL = 0.05
 
 
-def take_down(home: Home) -> list[str]:
-    """One sentence for each thing that was ended, removed or left alone.
+def end(home: Home, entries: list[Entry]) -> list[str]:
+    """One sentence for each thing that was ended or left alone.
 
     Jobs are cancelled and get KillWait to end; what is left of them is then killed.  A process
-    is a job's if it is in the UTS namespace of one of the bed's nodes.  What is left alone stays
-    in the journal: `down` can be said again.  BackendError if the bed belongs to another host,
-    something is mounted in it, or this process itself is one of its jobs.
+    is a job's if it is in the UTS namespace of one of the bed's nodes.  If anything is left
+    alone, all stays in the journal.  BackendError if this process itself is one of the jobs.
     """
-    entries = home.journal.pending()
-    _refuse(home, entries)
-    here = [entry for entry in entries if entry.boot_id == boot_id()]
-    daemons = [entry for entry in here if entry.kind == "process"]
+    daemons = [entry for entry in entries if entry.kind == "process"]
     with ExitStack() as held:
-        nodes = _namespaces(home, here, held)
+        nodes = _namespaces(home, entries, held)
         said = _cancel(home, daemons)
-        killed, stuck = process.end([entry.facts for entry in daemons])
-        if killed:
-            said.append(f"ended {', '.join(sorted(killed))}")
-        said += [f"{LEFT}{role} cannot be killed; it hangs in the kernel" for role in stuck]
+        said += end_daemons(daemons)[0]
         said += _end_jobs(home, nodes)
-    if left_alone(said):
-        return said
-    for entry in here:
-        home.journal.end(entry)
-    return [*said, _remove(home)]
-
-
-def left_alone(said: list[str]) -> list[str]:
-    """Those sentences that say what could not be undone."""
-    return [line for line in said if line.startswith(LEFT)]
-
-
-def _refuse(home: Home, entries: list[Entry]) -> None:
-    for entry in entries:
-        if entry.boot_id != boot_id() and entry.host != socket.gethostname():
-            raise BackendError(f"{home.folder}: this test bed runs on host {entry.host}")
-    inside = mounts.mounted_below(home.folder)
-    if inside:
-        raise BackendError(
-            f"{home.folder}: {inside[0].point} is mounted in the test bed's directory; "
-            "unmount it first"
-        )
+    if not left_alone(said):
+        for entry in entries:
+            home.journal.end(entry)
+    return said
 
 
 def _cancel(home: Home, daemons: list[Entry]) -> list[str]:
@@ -180,14 +152,3 @@ def _names_conf(home: Home, pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return False
     return os.fsencode(f"SLURM_CONF={home.conf}") in words
-
-
-def _remove(home: Home) -> str:
-    foreign = home.foreign()
-    if foreign:
-        return (
-            f"{LEFT}{home.folder} holds {', '.join(foreign[:3])}, which the test bed did not "
-            "make: move it away and take the bed down again"
-        )
-    tree.remove_tree(home.folder, home.kind.tag)
-    return f"removed {home.folder}"

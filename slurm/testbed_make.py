@@ -18,7 +18,11 @@ from fsmatrix.backends.testbed.steps import Steps
 from fsmatrix.slurm.testbed_conf import BedOptions, conf_text, free_ports
 
 KIND = Kind(
-    "fsmatrix-testbed-slurm", "slurm.conf", ("run", "log", "state", "spool", "tmp"), ("munge.key",)
+    "fsmatrix-testbed-slurm",
+    "slurm.conf",
+    ("run", "log", "state", "spool", "tmp"),
+    ("munge.key",),
+    words="Slurm test bed",
 )
 START_WITHIN = daemons.START_WITHIN
 _KEY_BYTES = 128  # munged(8): 32 to 1024

@@ -43,7 +43,7 @@ class Making:
     options: BedOptions
     steps: Steps
     bed: str  # its short id
-    fsid: str = field(default_factory=lambda: str(uuid.uuid4()))
+    fsid: str
     network: Network = field(default_factory=lambda: Network("", ()))
     drives: list[Emulated] = field(default_factory=list)
     controller: cgroups.Controller | None = None

@@ -25,26 +25,26 @@ directories live side by side.  A bed outlives the process that brought it up.
 
 from __future__ import annotations
 
-import os
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from fsmatrix.backends.ceph.errors import CephError
 from fsmatrix.backends.ceph.librados import Cluster
 from fsmatrix.backends.ceph.placement import wait_for_stats
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.system import tools
+from fsmatrix.backends.journal import Entry
 from fsmatrix.backends.testbed import bringup, cgroups, daemons, health, pools, teardown
+from fsmatrix.backends.testbed.bed import BaseBed, lacking
 from fsmatrix.backends.testbed.cgroups import Limits
-from fsmatrix.backends.testbed.home import Home, fresh_id
+from fsmatrix.backends.testbed.home import CEPH, Home
 from fsmatrix.backends.testbed.options import BedOptions
 from fsmatrix.backends.testbed.pools import FILESYSTEM
-from fsmatrix.backends.testbed.steps import Step, Steps
+from fsmatrix.backends.testbed.steps import Steps
 
 __all__ = ["Bed", "BedOptions", "Limits", "down", "missing", "status", "up"]
 
@@ -53,51 +53,64 @@ _PROGRAMS = ("ceph-mon", "ceph-mgr", "ceph-osd", "ceph-mds", "monmaptool", "osdm
 _PACKAGES = "ceph-mon ceph-mgr ceph-osd ceph-mds ceph-fuse librados2 libcephfs2"
 
 
-@dataclass(frozen=True)
-class Bed:
+@dataclass(frozen=True, kw_only=True)
+class Bed(BaseBed[BedOptions]):
     """A test bed that is up."""
 
-    directory: str
-    conf: str
+    kind = CEPH
+    Options = BedOptions
+
     fsid: str
-    options: BedOptions
     pools: dict[str, str]
-    facts: dict[str, Any]
-    steps: tuple[dict[str, Any], ...] = ()
     user: str = "admin"
-    keyring: str = ""
     filesystem: str = FILESYSTEM
-    _home: Home = field(default_factory=lambda: Home(Path()), repr=False, compare=False)
 
     @classmethod
-    def open(cls, directory: Path | str) -> Self:
-        """The bed in `directory`; BackendError if there is none or it is not whole."""
-        home = Home.at(directory)
-        known = home.read() if home.exists() else {}
-        if not known:
-            raise BackendError(f"{home.folder} holds no test bed")
-        if not known.get("complete"):
-            raise BackendError(f"{home.folder}: bringing this test bed up was interrupted: down")
-        options = BedOptions.model_validate(known["options"])
-        return cls(
-            directory=str(home.folder),
-            conf=str(home.conf),
-            fsid=known["fsid"],
-            options=options,
-            pools=known["pools"],
-            facts=known["facts"],
-            steps=tuple(known["steps"]),
-            keyring=str(home.folder / "keyring") if options.auth == "cephx" else "",
-            _home=home,
-        )
+    def refusal(cls, options: BedOptions, folder: Path) -> str:  # noqa: ARG003
+        """Why there can be no such bed here (empty: there can)."""
+        return options.refusal() or missing()
+
+    @classmethod
+    def chosen(cls) -> dict[str, Any]:
+        """The cluster's fsid."""
+        return {"fsid": str(uuid.uuid4())}
+
+    @classmethod
+    def bring_up(
+        cls, home: Home, options: BedOptions, known: Mapping[str, Any], steps: Steps
+    ) -> dict[str, Any]:
+        """See bringup.py."""
+        facts = bringup.Making(home, options, steps, known["id"], known["fsid"]).bring_up()
+        names = {
+            "rados": pools.RADOS,
+            "metadata": pools.METADATA,
+            "data": pools.CODED if options.copies.erasure_coded else pools.DATA,
+            "default_data": pools.DATA,
+        }
+        return {"pools": names, "facts": facts}
+
+    @classmethod
+    def end(cls, home: Home, entries: list[Entry]) -> list[str]:
+        """See teardown.py."""
+        return teardown.end(home, entries)
+
+    def look(self, states: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: ARG002
+        """`health`; waits at most STATUS_WITHIN seconds for the cluster."""
+        try:
+            with self.cluster(STATUS_WITHIN) as cluster:
+                raised = sorted(health.checks(cluster).items())
+        except CephError as error:
+            return {"health": [str(error)]}
+        return {"health": [f"{code}: {text}" for code, text in raised]}
+
+    @property
+    def keyring(self) -> str:
+        """Path of the users' keys; "" with auth="none"."""
+        return str(self._home.folder / "keyring") if self.options.auth == "cephx" else ""
 
     def cluster(self, timeout: float = 10.0) -> Cluster:
         """A connection as client.admin."""
         return Cluster(self.conf, self.user, keyring=self.keyring, timeout=timeout)
-
-    def pid(self, role: str) -> int:
-        """The pid of "mon.a", "mgr.a", "mds.a" or "osd.0"."""
-        return int(daemons.entry_of(self._home, role).facts["pid"])
 
     def kill_osd(self, osd: int) -> None:
         """SIGKILL; returns when it is gone."""
@@ -157,103 +170,7 @@ class Bed:
 
 def missing() -> str:
     """Why no Ceph can be brought up here (empty: it can); for skips and refusals."""
-    if os.geteuid() != 0:
-        return "a test bed needs root"
-    for program in _PROGRAMS:
-        if tools.find(program) is None:
-            return f"{program} is missing: apt install {_PACKAGES}"
-    return ""
+    return lacking(_PROGRAMS, _PACKAGES)
 
 
-def up(
-    options: BedOptions,
-    directory: Path | str,
-    *,
-    begun: Callable[[str], None] = lambda _: None,
-    ended: Callable[[Step], None] = lambda _: None,
-) -> Bed:
-    """Bring a bed up; `begun` and `ended` tell of each step.
-
-    BackendError if it is refused (then nothing was started) or fails (then what was made is
-    taken down again).
-    """
-    reason = options.refusal() or missing()
-    if reason:
-        raise BackendError(reason)
-    home = Home.at(directory)
-    home.make()
-    with home.locked():
-        making = bringup.Making(home, options, Steps(begun, ended), fresh_id())
-        known: dict[str, Any] = {
-            "complete": False, "id": making.bed, "fsid": making.fsid, "made": time.time(),
-            "options": options.model_dump(),
-        }  # fmt: skip
-        with _taken_down_on_failure(home):
-            home.write(known)
-            facts = making.bring_up()
-            steps = [step.as_json() for step in making.steps.all]
-            coded = options.copies.erasure_coded
-            names = {
-                "rados": pools.RADOS,
-                "metadata": pools.METADATA,
-                "data": pools.CODED if coded else pools.DATA,
-                "default_data": pools.DATA,
-            }
-            home.write({**known, "complete": True, "facts": facts, "steps": steps, "pools": names})
-    return Bed.open(directory)
-
-
-@contextmanager
-def _taken_down_on_failure(home: Home) -> Iterator[None]:
-    try:
-        yield
-    except BaseException as error:
-        left = [line for line in teardown.take_down(home) if line.startswith(teardown.LEFT)]
-        for line in left:
-            error.add_note(line)
-        if left and isinstance(error, Exception):
-            raise BackendError(f"{error}; {'; '.join(left)}") from error
-        raise
-
-
-def down(directory: Path | str) -> list[str]:
-    """Take the bed in `directory` down, whole or not; [] if there is none."""
-    home = Home.at(directory)
-    if not home.exists():
-        return []
-    with home.locked():
-        return teardown.take_down(home)
-
-
-def status(directory: Path | str) -> dict[str, Any]:
-    """How the bed is: `state` (none, interrupted, up, degraded), daemons, health, facts.
-
-    Never waits longer than STATUS_WITHIN seconds for the cluster.
-    """
-    home = Home.at(directory)
-    if not home.exists():
-        return {"directory": str(home.folder), "state": "none"}
-    known = home.read()
-    found: dict[str, Any] = {
-        "directory": str(home.folder),
-        "conf": str(home.conf),
-        "daemons": daemons.states(home),
-        **{
-            key: known[key]
-            for key in ("fsid", "options", "pools", "facts", "steps")
-            if key in known
-        },
-    }
-    if not known.get("complete"):
-        return {**found, "state": "interrupted"}
-    found["health"] = _health(Bed.open(directory))
-    running = all(one["state"] == "running" for one in found["daemons"])
-    return {**found, "state": "up" if running and not found["health"] else "degraded"}
-
-
-def _health(bed: Bed) -> list[str]:
-    try:
-        with bed.cluster(STATUS_WITHIN) as cluster:
-            return [f"{code}: {text}" for code, text in sorted(health.checks(cluster).items())]
-    except CephError as error:
-        return [str(error)]
+up, down, status = Bed.up, Bed.down, Bed.status

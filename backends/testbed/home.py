@@ -16,7 +16,6 @@ from fsmatrix.backends import tree
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import Journal
 
-TAG = "fsmatrix-testbed-ceph"
 _FILES = ("bed.json", "bed.json.new", "lock", "journal.jsonl")  # of every bed
 
 
@@ -29,10 +28,11 @@ class Kind:
     folders: tuple[str, ...]  # made with the directory
     files: tuple[str, ...] = ()  # that come later
     prefixes: tuple[str, ...] = ()  # of other entries that come later
+    words: str = "test bed"  # what messages call it
 
 
 CEPH = Kind(
-    TAG,
+    "fsmatrix-testbed-ceph",
     "ceph.conf",
     ("run", "log", "crash"),
     ("keyring", "monmap", "osdmap", "upmaps"),

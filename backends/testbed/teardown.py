@@ -1,60 +1,37 @@
-"""Take a test bed down: everything that its journal names, and nothing else."""
+"""Take a Ceph down: everything that its bed's journal names, and nothing else."""
 
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fsmatrix.backends import tree, undo
+from fsmatrix.backends import undo
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import Entry, boot_id
-from fsmatrix.backends.system import mounts
+from fsmatrix.backends.journal import Entry
 from fsmatrix.backends.testbed import cephconf, cgroups, network, process
-from fsmatrix.backends.testbed.home import TAG, Home
+from fsmatrix.backends.testbed.bed import LEFT, end_daemons
+from fsmatrix.backends.testbed.home import Home
 
 _JUST_STARTED = 0.1  # seconds in which a program that a killed process started shows its name
-LEFT = "left alone: "
+_UNDONE = ("loop", "cgroup", "link", "namespace", "sockets")  # kinds of entries, in this order
 
 
-def take_down(home: Home) -> list[str]:
+def end(home: Home, entries: list[Entry]) -> list[str]:
     """One sentence for each thing that was ended, removed or left alone.
 
-    What is left alone stays in the journal, and so does the bed's directory: `down` can be
-    said again.  BackendError if the bed belongs to another host, or something is mounted in it.
+    What is left alone stays in the journal.
     """
-    entries = home.journal.pending()
-    _refuse(home, entries)
-    here = [entry for entry in entries if entry.boot_id == boot_id()]
-    said = _unlimit(here) + _end_processes(home, here)
-    stuck = any(line.startswith(LEFT) for line in said)
-    kinds = ("loop", "cgroup", "link", "namespace", "sockets")
-    for kind in kinds:
-        for entry in reversed([entry for entry in here if entry.kind == kind]):
+    said = _unlimit(entries) + _end_processes(home, entries)
+    for kind in _UNDONE:
+        for entry in reversed([entry for entry in entries if entry.kind == kind]):
             line = _undo(entry)
             if line:
                 said.append(line)
-            if line.startswith(LEFT):
-                stuck = True
-            else:
+            if not line.startswith(LEFT):
                 home.journal.end(entry)
-    if stuck:
-        return said
-    return [*said, _remove(home)]
-
-
-def _refuse(home: Home, entries: list[Entry]) -> None:
-    for entry in entries:
-        if entry.boot_id != boot_id() and entry.host != socket.gethostname():
-            raise BackendError(f"{home.folder}: this test bed runs on host {entry.host}")
-    inside = mounts.mounted_below(home.folder)
-    if inside:
-        raise BackendError(
-            f"{home.folder}: {inside[0].point} is mounted in the test bed's directory; "
-            "unmount it first"
-        )
+    return said
 
 
 def _unlimit(entries: list[Entry]) -> list[str]:
@@ -74,12 +51,11 @@ def _end_processes(home: Home, entries: list[Entry]) -> list[str]:
     found = [entry for entry in entries if entry.kind == "process"]
     if any("pid" not in entry.facts for entry in found):
         time.sleep(_JUST_STARTED)
-    killed, stuck = process.end([entry.facts for entry in found])
+    said, stuck = end_daemons(found)
     for entry in found:
         if entry.facts["role"] not in stuck:
             home.journal.end(entry)
-    said = [f"ended {', '.join(sorted(killed))}"] if killed else []
-    return said + [f"{LEFT}{role} cannot be killed; it hangs in the kernel" for role in stuck]
+    return said
 
 
 def _undo(entry: Entry) -> str:
@@ -123,14 +99,3 @@ _KINDS: dict[str, Callable[[Entry], str]] = {
     "sockets": _undo_sockets,
     "namespace": lambda entry: network.remove_namespace(str(entry.facts["name"])),
 }
-
-
-def _remove(home: Home) -> str:
-    foreign = home.foreign()
-    if foreign:
-        return (
-            f"{LEFT}{home.folder} holds {', '.join(foreign[:3])}, which the test bed did not "
-            "make: move it away and take the bed down again"
-        )
-    tree.remove_tree(home.folder, TAG)
-    return f"removed {home.folder}" if not os.path.lexists(home.folder) else ""

@@ -63,13 +63,12 @@ def down(directory: Directory = None, as_json: common.Json = False) -> None:
 
     Example: fsmatrix testbed down --directory /var/tmp/fsmatrix-testbed
     """
-    from fsmatrix.backends.testbed.teardown import LEFT
+    from fsmatrix.backends.testbed.bed import left_alone
 
     beds = []
     for place in _places(directory):
         said = [line for name in _MODULES for line in _system(name).down(place)]
-        left = [line for line in said if line.startswith(LEFT)]
-        beds.append({"directory": str(place), "done": said, "left_alone": left})
+        beds.append({"directory": str(place), "done": said, "left_alone": left_alone(said)})
         if not as_json:
             for line in said or [f"{place}: no test bed"]:
                 common.console().print(line, highlight=False, markup=False, soft_wrap=True)

@@ -16,11 +16,12 @@ from fsmatrix.suite.cli import common
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from fsmatrix.backends.testbed.bed import BaseBed
     from fsmatrix.backends.testbed.ceph import Bed
     from fsmatrix.backends.testbed.steps import Step
     from fsmatrix.slurm.testbed import SlurmBed
 
-Options = TypeVar("Options", bound="BaseModel")
+System = TypeVar("System", bound="BaseBed[Any]")
 DEFAULTS = {  # where a bed is if nobody says so
     "ceph": Path("/var/tmp/fsmatrix-testbed"),
     "slurm": Path("/var/tmp/fsmatrix-testbed-slurm"),
@@ -65,18 +66,15 @@ def ceph(
 
     Example: fsmatrix testbed up ceph --nodes 3 --osds-per-node 2 --interface sata --network 1Gbit
     """
-    from fsmatrix.backends.testbed import ceph as system
+    from fsmatrix.backends.testbed.ceph import Bed
 
-    options = _checked(
-        system.BedOptions,
+    _bring_up(
+        Bed, directory, as_json, _ceph_lines,
         nodes=nodes, interface=interface, scale=scale, network=network, redundancy=redundancy,
         osds_per_node=int(osds_per_node) if osds_per_node.isdecimal() else osds_per_node,
         failure_domain=failure_domain, osd_size=osd_size, pg_num=pg_num, auth=auth,
         address=address,
     )  # fmt: skip
-    with _told(as_json) as (begun, ended):
-        bed = system.up(options, directory, begun=begun, ended=ended)
-    _show(as_json, system.status(directory), _ceph_lines(bed))
 
 
 @app.command("slurm")
@@ -99,26 +97,46 @@ def slurm(
 
     Example: fsmatrix testbed up slurm --nodes 4
     """
-    from fsmatrix.slurm import testbed as system
+    from fsmatrix.slurm.testbed import SlurmBed
 
-    options = _checked(
-        system.BedOptions,
+    _bring_up(
+        SlurmBed, directory, as_json, _slurm_lines,
         nodes=nodes, cpus_per_node=cpus_per_node, time_limit=time_limit,
         short_time_limit=short_time_limit, licenses=licenses,
     )  # fmt: skip
+
+
+def _bring_up(
+    system: type[System],
+    directory: Path,
+    as_json: bool,
+    lines: Callable[[System], list[str]],
+    **given: Any,
+) -> None:
+    """Bring a bed with the given options up; `lines` say how to use it."""
+    options = _checked(system.Options, given)
     with _told(as_json) as (begun, ended):
         bed = system.up(options, directory, begun=begun, ended=ended)
-    _show(as_json, system.status(directory), _slurm_lines(bed))
+    if as_json:
+        common.print_json(system.status(directory))
+        return
+    total, own = (sum(step[name] for step in bed.steps) for name in ("seconds", "own"))
+    for line in (
+        f"up in {total:.1f} s, {own:.1f} s of it our own",
+        *lines(bed),
+        f"take it down:  fsmatrix testbed down --directory {bed.directory}",
+    ):
+        common.console().print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def _checked(kind: type[Options], **values: Any) -> Options:
+def _checked(kind: type[BaseModel], given: dict[str, Any]) -> BaseModel:
     """The options, or BackendError that names the command's option."""
     from pydantic import ValidationError
 
     from fsmatrix.backends.errors import BackendError
 
     try:
-        return kind.model_validate(values)
+        return kind.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0]).replace("_", "-")
@@ -151,22 +169,8 @@ def _say_step(console: Console, step: Step) -> None:
     )
 
 
-def _show(as_json: bool, found: dict[str, Any], lines: list[str]) -> None:
-    if as_json:
-        common.print_json(found)
-        return
-    for line in lines:
-        common.console().print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-def _took(steps: tuple[dict[str, Any], ...]) -> str:
-    total, own = (sum(step[name] for step in steps) for name in ("seconds", "own"))
-    return f"up in {total:.1f} s, {own:.1f} s of it our own"
-
-
 def _ceph_lines(bed: Bed) -> list[str]:
     lines = [
-        _took(bed.steps),
         f"configuration  {bed.conf}",
         f"file system    {bed.filesystem}, data pool {bed.pools['data']}",
         f"RADOS pool     {bed.pools['rados']}",
@@ -174,15 +178,13 @@ def _ceph_lines(bed: Bed) -> list[str]:
     for name, factor in bed.facts["factors"].items():
         if "realised" in factor:
             lines.append(f"{name:<14} {factor['level']}, {factor['realised']}: {factor['how']}")
-    return [*lines, f"take it down:  fsmatrix testbed down --directory {bed.directory}"]
+    return lines
 
 
 def _slurm_lines(bed: SlurmBed) -> list[str]:
     cpus = bed.options.cpus_per_node
     return [
-        _took(bed.steps),
         f"Slurm          {bed.facts['version']}, {len(bed.nodes)} nodes of {cpus} CPUs, "
         f"{bed.facts['realised']}: all are this machine",
         f"use it:        export SLURM_CONF={bed.conf}",
-        f"take it down:  fsmatrix testbed down --directory {bed.directory}",
     ]

@@ -20,11 +20,11 @@ from fsmatrix.backends.ceph.librados import CephError, Cluster
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.testbed import cgroups, process
+from fsmatrix.backends.testbed.bed import LEFT
 from fsmatrix.backends.testbed.ceph import Bed, BedOptions, Limits, down, missing, status, up
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.backends.testbed.options import STUDY_OSDS
 from fsmatrix.backends.testbed.process import Seen
-from fsmatrix.backends.testbed.teardown import LEFT
 from fsmatrix.suite.cli import testbed as cli
 
 QUICK: dict[str, Any] = {"nodes": 2, "pg_num": 32}

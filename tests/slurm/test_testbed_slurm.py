@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.testbed import process
-from fsmatrix.backends.testbed.teardown import LEFT
+from fsmatrix.backends.testbed.bed import LEFT
 from fsmatrix.slurm import testbed as bed_module
 from fsmatrix.slurm import testbed_make
 from fsmatrix.slurm.testbed import BedOptions, SlurmBed, down, missing, status, up

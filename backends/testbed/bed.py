@@ -1,0 +1,249 @@
+"""The life of a test bed, whatever runs in it: brought up, looked at, taken down.
+
+All state of a bed is in a directory of its own (home.py), and what is done to the machine is
+journalled there before it is done, so that a bed can be taken down also after a crash.  The
+bed of a system is a subclass of `BaseBed`: it says what cannot be, how it comes up, how it is
+and how it ends.  Its module gives `up`, `down`, `status` and `missing` to others.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+from pydantic import BaseModel
+
+from fsmatrix.backends import tree
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal import Entry, boot_id
+from fsmatrix.backends.system import mounts, tools
+from fsmatrix.backends.testbed import daemons, process
+from fsmatrix.backends.testbed.home import Home, Kind, fresh_id
+from fsmatrix.backends.testbed.steps import Step, Steps
+
+LEFT = "left alone: "  # begins a sentence of what could not be undone
+_UNTOLD = ("complete", "id", "made")  # entries of bed.json that are not in a bed's status
+
+OptionsT = TypeVar("OptionsT", bound=BaseModel)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseBed(ABC, Generic[OptionsT]):
+    """A test bed that is up.
+
+    A field of the same name as an entry of bed.json is read from it.
+    """
+
+    kind: ClassVar[Kind]
+    Options: ClassVar[type[BaseModel]]  # OptionsT
+
+    directory: str
+    conf: str
+    options: OptionsT
+    facts: dict[str, Any]
+    steps: tuple[dict[str, Any], ...] = ()
+    _home: Home = field(repr=False, compare=False)
+
+    # What each system says of its own
+
+    @classmethod
+    @abstractmethod
+    def refusal(cls, options: OptionsT, folder: Path) -> str:
+        """Why there can be no such bed in this directory (empty: there can)."""
+
+    @classmethod
+    def chosen(cls) -> dict[str, Any]:
+        """Entries of bed.json that are known before anything is made."""
+        return {}
+
+    @classmethod
+    @abstractmethod
+    def bring_up(
+        cls, home: Home, options: OptionsT, known: Mapping[str, Any], steps: Steps
+    ) -> dict[str, Any]:
+        """Make it; returns the rest of bed.json, `facts` among them.
+
+        `known` has `id` (see `fresh_id`) and what was `chosen`.  Whatever is raised has what was
+        made taken down.
+        """
+
+    @classmethod
+    @abstractmethod
+    def end(cls, home: Home, entries: list[Entry]) -> list[str]:
+        """End and undo what these entries of the journal (of this boot) name, whole or not.
+
+        One sentence for each thing; those of what stays begin with LEFT, and its entries stay in
+        the journal.
+        """
+
+    @abstractmethod
+    def look(self, states: list[dict[str, Any]]) -> dict[str, Any]:
+        """What the status says beside the daemons' states; `health` (empty: well) among it.
+
+        It never hangs.
+        """
+
+    # The life of every bed
+
+    @classmethod
+    def open(cls, directory: Path | str) -> Self:
+        """The bed in `directory`; BackendError if there is none or it is not whole."""
+        home = Home.at(directory, cls.kind)
+        known = home.read() if home.exists() else {}
+        if not known:
+            raise BackendError(f"{home.folder} holds no {cls.kind.words}")
+        if not known.get("complete"):
+            raise BackendError(f"{home.folder}: bringing this test bed up was interrupted: down")
+        return cls._of(home, known)
+
+    @classmethod
+    def _of(cls, home: Home, known: Mapping[str, Any]) -> Self:
+        own = {one.name: known[one.name] for one in fields(cls) if one.name in known}
+        own["options"] = cls.Options.model_validate(known["options"])
+        own["steps"] = tuple(known["steps"])
+        return cls(**own, directory=str(home.folder), conf=str(home.conf), _home=home)
+
+    @classmethod
+    def up(
+        cls,
+        options: OptionsT,
+        directory: Path | str,
+        *,
+        begun: Callable[[str], None] = lambda _: None,
+        ended: Callable[[Step], None] = lambda _: None,
+    ) -> Self:
+        """Bring a bed up; `begun` and `ended` tell of each step.
+
+        BackendError if it is refused (then nothing was started) or fails (then what was made is
+        taken down again).
+        """
+        home = Home.at(directory, cls.kind)
+        if reason := cls.refusal(options, home.folder):
+            raise BackendError(reason)
+        home.make()
+        steps = Steps(begun, ended)
+        with home.locked():
+            known: dict[str, Any] = {
+                "complete": False, "id": fresh_id(), "made": time.time(),
+                **cls.chosen(), "options": options.model_dump(),
+            }  # fmt: skip
+            with cls._taken_down_on_failure(home):
+                home.write(known)
+                made = cls.bring_up(home, options, known, steps)
+                timed = [step.as_json() for step in steps.all]
+                home.write({**known, "complete": True, **made, "steps": timed})
+        return cls.open(directory)
+
+    @classmethod
+    @contextmanager
+    def _taken_down_on_failure(cls, home: Home) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            left = left_alone(cls._take_down(home))
+            for line in left:
+                error.add_note(line)
+            if left and isinstance(error, Exception):
+                raise BackendError(f"{error}; {'; '.join(left)}") from error
+            raise
+
+    @classmethod
+    def down(cls, directory: Path | str) -> list[str]:
+        """Take the bed in `directory` down, whole or not; [] if there is none.
+
+        One sentence for each thing that was ended, removed or left alone.  What is left alone
+        stays in the journal, and so does the bed's directory: `down` can be said again.
+        BackendError if the bed belongs to another host, or something is mounted in it.
+        """
+        home = Home.at(directory, cls.kind)
+        if not home.exists():
+            return []
+        with home.locked():
+            return cls._take_down(home)
+
+    @classmethod
+    def _take_down(cls, home: Home) -> list[str]:
+        entries = home.journal.pending()
+        _refuse(home, entries)
+        said = cls.end(home, [entry for entry in entries if entry.boot_id == boot_id()])
+        return said if left_alone(said) else [*said, _remove(home)]
+
+    @classmethod
+    def status(cls, directory: Path | str) -> dict[str, Any]:
+        """How the bed is: `state` (none, interrupted, up, degraded), daemons, health, facts.
+
+        It never hangs.
+        """
+        home = Home.at(directory, cls.kind)
+        if not home.exists():
+            return {"directory": str(home.folder), "state": "none"}
+        known = home.read()
+        found: dict[str, Any] = {
+            "directory": str(home.folder),
+            "conf": str(home.conf),
+            "daemons": daemons.states(home),
+            **{name: value for name, value in known.items() if name not in _UNTOLD},
+        }
+        if not known.get("complete"):
+            return {**found, "state": "interrupted"}
+        found |= cls._of(home, known).look(found["daemons"])
+        running = all(one["state"] == "running" for one in found["daemons"])
+        return {**found, "state": "up" if running and not found["health"] else "degraded"}
+
+    def pid(self, role: str) -> int:
+        """The pid of a daemon, by its role in the bed's status."""
+        return int(daemons.entry_of(self._home, role).facts["pid"])
+
+
+def lacking(programs: Sequence[str], packages: str) -> str:
+    """Why a bed of these programs cannot be brought up here (empty: it can)."""
+    if os.geteuid() != 0:
+        return "a test bed needs root"
+    for program in programs:
+        if tools.find(program) is None:
+            return f"{program} is missing: apt install {packages}"
+    return ""
+
+
+def left_alone(said: Sequence[str]) -> list[str]:
+    """Those sentences that say what could not be undone."""
+    return [line for line in said if line.startswith(LEFT)]
+
+
+def end_daemons(entries: Sequence[Entry]) -> tuple[list[str], list[str]]:
+    """Kill the processes of these entries: (sentences, roles of those that cannot be killed)."""
+    killed, stuck = process.end([entry.facts for entry in entries])
+    said = [f"ended {', '.join(sorted(killed))}"] if killed else []
+    return said + [
+        f"{LEFT}{role} cannot be killed; it hangs in the kernel" for role in stuck
+    ], stuck
+
+
+def _refuse(home: Home, entries: Sequence[Entry]) -> None:
+    for entry in entries:
+        if entry.boot_id != boot_id() and entry.host != socket.gethostname():
+            raise BackendError(f"{home.folder}: this test bed runs on host {entry.host}")
+    inside = mounts.mounted_below(home.folder)
+    if inside:
+        raise BackendError(
+            f"{home.folder}: {inside[0].point} is mounted in the test bed's directory; "
+            "unmount it first"
+        )
+
+
+def _remove(home: Home) -> str:
+    foreign = home.foreign()
+    if foreign:
+        return (
+            f"{LEFT}{home.folder} holds {', '.join(foreign[:3])}, which the test bed did not "
+            "make: move it away and take the bed down again"
+        )
+    tree.remove_tree(home.folder, home.kind.tag)
+    return f"removed {home.folder}" if not os.path.lexists(home.folder) else ""

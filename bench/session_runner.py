@@ -1,0 +1,31 @@
+"""The runner with which bench/session.py and bench/scale.py play into a directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from fsmatrix.backends.access import PathAccess
+from fsmatrix.backends.directory import Directory
+from fsmatrix.suite.job import Settings
+from fsmatrix.suite.runner import Runner
+from fsmatrix.suite.session.client import Session
+
+
+def runner_in(
+    session: Session,
+    folder: Path,
+    data: Path,
+    seconds: float,
+    quiet: Callable[[], None] = lambda: None,
+) -> Runner:
+    """Its runs write in `data`, for at most `seconds` each; `quiet` as Runner's."""
+    access = PathAccess(
+        backend="directory",
+        target="here",
+        path=str(data),
+        details={"tree": str(folder), "tag": "bench", "host": ""},
+    )
+    facts = {"session": "bench", "environment": {}, "driver": Directory.driver, "memory": False}
+    settings = Settings(seconds, 5.0, out=folder)
+    return Runner(session, access, folder / "journal", settings, quiet, facts)
