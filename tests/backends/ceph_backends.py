@@ -1,4 +1,4 @@
-"""Ceph backends on a real cluster (two OSDs, cephx): the bed, the conductor's room, helpers."""
+"""Ceph backends on the bed of conftest.py: made, attached, and looked at from beside."""
 
 from __future__ import annotations
 
@@ -13,41 +13,11 @@ import pytest
 from fsmatrix.backends import registry
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Room
-from fsmatrix.backends.ceph import clients, login, trees
+from fsmatrix.backends.ceph import clients
 from fsmatrix.backends.ceph.login import Login
-from fsmatrix.backends.journal import Journal
-from fsmatrix.backends.system import mounts
-from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, up
+from fsmatrix.backends.testbed.ceph import Bed
 
 NAMES = ("rados", "libcephfs", "cephfs-fuse", "cephfs-kernel")
-
-
-@pytest.fixture(scope="module")
-def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
-    folder = tmp_path_factory.mktemp("bed") / "b"
-    options = BedOptions(
-        nodes=2, redundancy="size=1", failure_domain="osd", pg_num=16, auth="cephx"
-    )
-    yield up(options, folder)
-    assert [line for line in down(folder) if "left" in line] == []
-
-
-@pytest.fixture
-def room(tmp_path: Path) -> Iterator[Room]:
-    """The conductor's room; nothing may stay mounted or running after a test."""
-    yield Room("a", tmp_path / "state", Journal(tmp_path / "journals/host.jsonl"), "tag1")
-    assert mounts.mounted_below(tmp_path) == []
-
-
-@pytest.fixture
-def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorter deadlines, for what does not answer at all."""
-    monkeypatch.setattr(login, "TIMEOUT", 2.0)
-    monkeypatch.setattr(trees, "TIMEOUT", 2.0)
-    monkeypatch.setattr(trees, "QUIET", 3.0)
-    monkeypatch.setattr(clients, "LOOK", 2.0)
-    monkeypatch.setattr(clients, "FAREWELL", 2.0)
-    monkeypatch.setattr(mounts, "PATIENCE", 0.2)
 
 
 def backend(name: str, bed: Bed, **options: Any) -> Any:

@@ -1,43 +1,18 @@
-"""Places on a real Ceph for the player's drivers rados and cephfs: the bed and empty roots."""
+"""Places on a real Ceph for the player's drivers rados and cephfs: empty roots on the bed."""
 
 from __future__ import annotations
 
-import itertools
-import tempfile
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import pytest
-
 from fsmatrix.backends.ceph.librados import Cluster, IoCtx
-from fsmatrix.backends.ops import OP, Chunk, Kind
 from fsmatrix.backends.player import Player, open_player
-from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, up
+from fsmatrix.backends.testbed.ceph import Bed
+from tests.backends.playing import chunk
 
 OBJECT = 1 << 16  # bytes
 DRIVER_NAMES = ("rados", "cephfs")
 SEED = 7
-_fresh = itertools.count()
-
-
-def op(kind: Kind, file: int = 0, offset: int = 0, size: int = 0, **more: int) -> tuple[Any, ...]:
-    """One operation as a tuple in OP's order."""
-    return (
-        kind,
-        more.get("flags", 0),
-        more.get("stream", 0),
-        file,
-        more.get("file2", 0),
-        offset,
-        size,
-        more.get("time", 0),
-    )
-
-
-def chunk(*ops: tuple[Any, ...], names: tuple[bytes, ...] = ()) -> Chunk:
-    return Chunk(np.array(list(ops), dtype=OP), names)
 
 
 def lines(**values: object) -> str:
@@ -82,44 +57,3 @@ class Place:
         """What is below: the objects of the namespace, or those of all files' data."""
         pool = self.bed.pools["rados" if self.driver == "rados" else "data"]
         return cluster.ioctx(pool, self.name if self.driver == "rados" else "")
-
-
-@pytest.fixture(scope="module")
-def bed() -> Iterator[Bed]:
-    with tempfile.TemporaryDirectory(prefix="fsmatrix-test-") as folder:
-        place = f"{folder}/bed"
-        try:
-            yield up(BedOptions(nodes=2, osds_per_node=1, pg_num=16, auth="cephx"), place)
-        finally:
-            down(place)
-
-
-@pytest.fixture(scope="module")
-def made_place(bed: Bed) -> Iterator[Callable[[str], Place]]:
-    """Makes empty roots, over one mount: libcephfs takes a second to let go of each."""
-    top = Place("cephfs", bed, "").opened()
-
-    def make(driver: str) -> Place:
-        name = f"test{next(_fresh)}"
-        if driver == "cephfs":
-            top.play(chunk(op(Kind.MKDIR), names=(name.encode(),)))
-            assert top.result().errors == 0
-        return Place(driver, bed, name)
-
-    yield make
-    top.close()
-
-
-@pytest.fixture(params=DRIVER_NAMES)
-def place(request: pytest.FixtureRequest, made_place: Callable[[str], Place]) -> Place:
-    return made_place(request.param)
-
-
-@pytest.fixture
-def rados(made_place: Callable[[str], Place]) -> Place:
-    return made_place("rados")
-
-
-@pytest.fixture
-def cephfs(made_place: Callable[[str], Place]) -> Place:
-    return made_place("cephfs")

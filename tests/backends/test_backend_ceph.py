@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +20,23 @@ from fsmatrix.backends.ceph.trees import Tree
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import mounts
 from fsmatrix.backends.testbed.ceph import Bed, missing
+from tests.backends.ceph_backends import (
+    NAMES,
+    attached,
+    backend,
+    fuse_of,
+    names_in,
+    objects,
+    until,
+    user,
+    whole_filesystem,
+)
 
-_path = Path(__file__).with_name("ceph_backends.py")
-_spec = importlib.util.spec_from_file_location("ceph_backends", _path)
-assert _spec is not None
-assert _spec.loader is not None
-on: Any = importlib.util.module_from_spec(_spec)
-sys.modules["ceph_backends"] = on
-_spec.loader.exec_module(on)
 WHY_NOT = missing()
 pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "Ceph is here"),
 ]
-NAMES, backend, attached, user = on.NAMES, on.backend, on.attached, on.user
-whole_filesystem, names_in, objects = on.whole_filesystem, on.names_in, on.objects
-fuse_of, until = on.fuse_of, on.until
-bed, room, fast = on.bed, on.room, on.fast
 
 
 def test_what_works_for_the_storage_here_is_known(bed: Bed, room: Room) -> None:

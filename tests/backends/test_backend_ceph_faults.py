@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import importlib.util
 import json
 import os
 import shutil
@@ -12,7 +11,6 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,23 +23,22 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import undo_pending
 from fsmatrix.backends.system import mounts
 from fsmatrix.backends.testbed.ceph import Bed, missing
+from tests.backends.ceph_backends import (
+    attached,
+    backend,
+    fuse_of,
+    names_in,
+    objects,
+    read,
+    until,
+    whole_filesystem,
+)
 
-_path = Path(__file__).with_name("ceph_backends.py")
-_spec = importlib.util.spec_from_file_location("ceph_backends", _path)
-assert _spec is not None
-assert _spec.loader is not None
-on: Any = importlib.util.module_from_spec(_spec)
-sys.modules["ceph_backends"] = on
-_spec.loader.exec_module(on)
 WHY_NOT = missing()
 pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "Ceph is here"),
 ]
-backend, attached, names_in = on.backend, on.attached, on.names_in
-whole_filesystem, objects = on.whole_filesystem, on.objects
-fuse_of, until, read = on.fuse_of, on.until, on.read
-bed, room, fast = on.bed, on.room, on.fast
 
 
 # -- faults of the clients --------------------------------------------------------------------

@@ -6,17 +6,12 @@ import json
 import os
 import secrets
 import shutil
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from fsmatrix.backends import daos_facts, daos_tool, registry
@@ -25,54 +20,14 @@ from fsmatrix.backends.base import Room
 from fsmatrix.backends.daos_dfs import DaosDfs
 from fsmatrix.backends.drivers import DRIVERS
 from fsmatrix.backends.errors import BackendError, ToolError
-from fsmatrix.backends.journal import Journal, undo_pending
-from fsmatrix.backends.system import tools
+from fsmatrix.backends.journal import Journal
 from fsmatrix.suite.plan import Request, build_plan
 from fsmatrix.suite.settings import Source
 from fsmatrix.suite.site import SiteFile
 from fsmatrix.suite.yamlio import Tree
+from tests.backends.daos_standin import THEIRS, Standin, answer, daos, impatient
 
-TESTS = Path(__file__).resolve().parents[1]
-DATA = TESTS / "data" / "daos"
-THEIRS = {"uuid": "b8408443-2781-4cf3-9f9b-c69929ad5610", "type": "POSIX", "options": {}}
 REAL_POOL = os.environ.get("FSMATRIX_TEST_DAOS_POOL", "")
-
-
-class Standin:
-    """The folder that the stand-in works in."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.keep({"posix1": THEIRS})
-
-    def keep(self, containers: dict[str, Any]) -> None:
-        (self.folder / "containers.json").write_text(json.dumps(containers))
-
-    @property
-    def containers(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.folder / "containers.json").read_text())
-        return found
-
-    @property
-    def ours(self) -> list[str]:
-        return [label for label in self.containers if label != "posix1"]
-
-    @property
-    def calls(self) -> list[list[str]]:
-        return [json.loads(line) for line in (self.folder / "calls.jsonl").read_text().splitlines()]
-
-    def fault(self, command: str = "", do: str = "", **more: Any) -> None:
-        (self.folder / "fault.json").write_text(json.dumps({"command": command, "do": do, **more}))
-
-
-@pytest.fixture
-def standin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Standin:
-    folder = tmp_path / "standin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{TESTS / 'standins'}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("STANDIN_DAOS", str(folder))
-    monkeypatch.setattr(daos_tool, "DEADLINE", 60.0)  # a loaded machine is no dead engine
-    return Standin(folder)
 
 
 @pytest.fixture
@@ -88,127 +43,6 @@ def own_address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     daos_facts.on_network.cache_clear()
     yield "192.0.2.77"
     daos_facts.on_network.cache_clear()
-
-
-def daos(**options: Any) -> DaosDfs:
-    kind = registry.load("daos-dfs")
-    backend = kind(kind.Options(**{"pool": "bench"} | options))
-    assert isinstance(backend, DaosDfs)
-    return backend
-
-
-def answer(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((DATA / f"{name}.json").read_text())
-    return found
-
-
-def impatient(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
-    """A short deadline for calls with `word` among their arguments, and for no others."""
-    real = tools.run
-
-    def run(argv: Sequence[str], deadline: float, check: bool = True) -> tools.Ran:
-        assert deadline <= daos_tool.DEADLINE
-        return real(argv, 0.3 if word in argv else 60.0, check)
-
-    monkeypatch.setattr(tools, "run", run)
-
-
-# -- the tool ---------------------------------------------------------------------------------
-def test_recorded_answers_are_understood(standin: Standin) -> None:
-    pool = daos_tool.pool_query("bench", "")
-    recorded = answer("daos-pool-query")["response"]
-    assert pool.uuid == recorded["uuid"]
-    assert {tier.media_type: tier.free for tier in pool.tiers} == {
-        tier["media_type"]: tier["free"] for tier in recorded["tier_stats"]
-    }
-    container = daos_tool.container_query("bench", "posix1", "")
-    assert container is not None
-    assert container.container_uuid == THEIRS["uuid"]
-    assert container.chunk_size == answer("daos-container-query")["response"]["chunk_size"]
-    assert daos_tool.system_query("").fabric_provider == "ofi+tcp"
-    assert daos_tool.version() == (DATA / "daos-version.txt").read_text().strip()
-    assert daos_tool.properties("bench", "posix1", "")["rd_fac"] == "rd_fac0"
-    assert daos_tool.container_query("bench", "none", "") is None
-
-
-def test_system_is_passed_on(standin: Standin) -> None:
-    daos_tool.pool_query("bench", "other")
-    assert standin.calls == [["--json", "--sys-name=other", "pool", "query", "bench"]]
-
-
-def test_missing_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: Room) -> None:
-    monkeypatch.setattr(daos_tool, "TOOL", "no-such-daos")
-    with pytest.raises(ToolError, match="install the DAOS client and start daos_agent"):
-        daos_tool.pool_query("bench", "")
-    usable = DaosDfs.check()
-    assert not usable.ok
-    assert usable.reason == daos_tool.MISSING
-    assert daos().refusal() == daos_tool.MISSING
-    space = daos().space()
-    assert (space.bytes, space.inodes) == (None, None)
-    assert daos_tool.MISSING in space.source
-    with pytest.raises(BackendError, match="install"):
-        daos().provision({}, room)
-    assert room.journal.pending() == []
-
-
-def test_hanging_tool_is_ended(standin: Standin, monkeypatch: pytest.MonkeyPatch) -> None:
-    standin.fault("pool query", "hang")
-    impatient(monkeypatch, "pool")
-    with pytest.raises(ToolError, match="did not end within"):
-        daos_tool.pool_query("bench", "")
-    assert "did not end within" in daos().refusal()
-    access = DfsAccess("daos-dfs", "a", {}, "bench", "x")
-    settled = DaosDfs.settle(access, 5.0)
-    assert not settled.reached
-    assert "did not end within" in settled.state["waiting_for"]
-
-
-def test_lines_around_the_answer_do_not_matter(standin: Standin) -> None:
-    standin.fault("pool query", "noise")
-    assert daos_tool.pool_query("bench", "").total_targets == 1
-
-
-WHOLE = (DATA / "daos-pool-query.json").read_text()
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("", "no answer that can be read"),
-        (WHOLE[:400], "no answer that can be read"),
-        ("{}\n[1]\n{", "no answer that can be read"),
-        (WHOLE.replace('"total_targets": 1', '"total_targets": -1'), "total_targets"),
-        (WHOLE.replace('"free": 3324566816', '"free": NaN'), "tier_stats.0.free"),
-        (WHOLE.replace('"free": 3324566816', '"free": "3324566816"'), "tier_stats.0.free"),
-        (WHOLE.replace('"uuid"', '"unknown"'), "uuid"),
-        ('{"response": [], "error": null, "status": 0}', "response is not understood"),
-        ('{"response": null, "error": null, "status": "0"}', "no answer that can be read"),
-    ],
-)
-def test_damaged_answers_are_errors(standin: Standin, text: str, reason: str) -> None:
-    standin.fault("pool query", "print", text=text)
-    with pytest.raises(ToolError, match=reason):
-        daos_tool.pool_query("bench", "")
-    assert reason in daos().refusal()
-
-
-@given(st.integers(0, len(WHOLE)), st.integers(0, len(WHOLE)), st.text(max_size=20))
-def test_no_damage_makes_another_answer(begin: int, length: int, foreign: str) -> None:
-    """Overwritten: nothing, or an object of the tool's form; cut: nothing, or all of it."""
-    damaged = WHOLE[:begin] + foreign + WHOLE[begin + length :]
-    found = daos_tool._answer_in(damaged)
-    assert found is None or {"response", "error", "status"} <= found.keys()
-    cut = daos_tool._answer_in(WHOLE[:begin])
-    assert cut is None or cut == json.loads(WHOLE)
-
-
-def test_an_error_behind_exit_status_0_and_the_reverse(standin: Standin) -> None:
-    missing = (DATA / "daos-pool-query-missing.json").read_text()
-    for text, status in ((missing, 0), (WHOLE, 1)):
-        standin.fault("pool query", "print", text=text, exit=status)
-        with pytest.raises(daos_tool.DaosError, match="daos pool query bench failed"):
-            daos_tool.pool_query("bench", "")
 
 
 # -- the backend ------------------------------------------------------------------------------
@@ -504,81 +338,6 @@ def test_the_player_is_refused_with_reasons() -> None:
 def test_warm_is_refused() -> None:
     reasons = impossible("workload: pattern, cache: warm")
     assert "cannot reach cache state warm; it can: bypass, cold" in reasons
-
-
-# -- crashes ----------------------------------------------------------------------------------
-CONDUCTOR = """
-import os, signal, sys
-from pathlib import Path
-from fsmatrix.backends import daos_tool, journal as module
-from fsmatrix.backends.base import Room
-from fsmatrix.backends.registry import load
-
-def die():
-    os.kill(os.getpid(), signal.SIGKILL)
-
-base, line = Path(sys.argv[1]), int(sys.argv[2])
-append, lines, create = module.Journal._append, [], daos_tool.create
-
-def counted(self, text):
-    append(self, text)
-    lines.append(text)
-    if len(lines) == line:
-        die()
-
-def made(*words):
-    create(*words)
-    die()
-
-module.Journal._append = counted
-if line == 0:
-    daos_tool.create = made
-kind = load("daos-dfs")
-backend = kind(kind.Options(pool="bench"))
-room = Room("daos-a", base / "state", module.Journal(base / "journals/host.jsonl"), "tag1")
-access = backend.provision({}, room)
-backend.release(access, room)
-"""
-
-
-@pytest.mark.parametrize(("line", "left", "undone"), [(0, 1, 1), (1, 0, 0), (2, 1, 1), (3, 0, 0)])
-def test_killed_conductor(
-    standin: Standin, tmp_path: Path, line: int, left: int, undone: int
-) -> None:
-    """Right after creation (0), after the intent, after the UUID, after the end was noted."""
-    argv = [sys.executable, "-P", "-c", CONDUCTOR, str(tmp_path), str(line)]
-    killed = subprocess.run(argv, capture_output=True, text=True)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert len(standin.ours) == left
-    names = standin.ours
-    said = undo_pending(tmp_path / "journals")
-    assert said == [f"destroyed container {name} of pool bench" for name in names]
-    assert len(said) == undone
-    assert standin.containers == {"posix1": THEIRS}
-    assert undo_pending(tmp_path / "journals") == []
-
-
-def test_a_crash_whose_container_became_another_ones(standin: Standin, tmp_path: Path) -> None:
-    argv = [sys.executable, "-P", "-c", CONDUCTOR, str(tmp_path), "2"]
-    assert subprocess.run(argv, check=False).returncode == -signal.SIGKILL
-    (name,) = standin.ours
-    standin.keep({name: THEIRS})
-    (said,) = undo_pending(tmp_path / "journals")
-    assert said.startswith(f"left alone: daos-container bench/{name}: ")
-    assert "not destroyed" in said
-    assert standin.containers == {name: THEIRS}
-
-
-def test_a_crash_and_then_no_tool(
-    standin: Standin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    argv = [sys.executable, "-P", "-c", CONDUCTOR, str(tmp_path), "2"]
-    assert subprocess.run(argv, check=False).returncode == -signal.SIGKILL
-    monkeypatch.setattr(daos_tool, "TOOL", "no-such-daos")
-    (said,) = undo_pending(tmp_path / "journals")
-    assert said.startswith("left alone: ")
-    assert daos_tool.MISSING in said
-    assert standin.ours
 
 
 # -- the real one -----------------------------------------------------------------------------

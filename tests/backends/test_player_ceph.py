@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 import threading
@@ -19,24 +18,14 @@ from fsmatrix.backends.ops import Flag, Kind
 from fsmatrix.backends.played import PlayerResult
 from fsmatrix.backends.testbed.ceph import Bed, missing
 from fsmatrix.results.histogram import bin_of
+from tests.backends.ceph_places import DRIVER_NAMES, OBJECT, SEED, Place
+from tests.backends.playing import chunk, op
 
-_path = Path(__file__).with_name("ceph_places.py")
-_spec = importlib.util.spec_from_file_location("ceph_places", _path)
-assert _spec is not None
-assert _spec.loader is not None
-places: Any = importlib.util.module_from_spec(_spec)
-sys.modules["ceph_places"] = places
-_spec.loader.exec_module(places)
 pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(player._native is None, reason="the C player is not built"),
     pytest.mark.skipif(bool(missing()), reason=missing()),
 ]
-
-Place, op, chunk = places.Place, places.op, places.chunk
-OBJECT, SEED, DRIVER_NAMES = places.OBJECT, places.SEED, places.DRIVER_NAMES
-bed, made_place = places.bed, places.made_place
-place, rados, cephfs = places.place, places.rados, places.cephfs
 
 
 def facts(result: PlayerResult) -> dict[str, Any]:

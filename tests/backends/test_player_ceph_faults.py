@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import errno
-import importlib.util
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,24 +18,14 @@ from fsmatrix.backends.ops import Flag, Kind
 from fsmatrix.backends.played import PlayerResult
 from fsmatrix.backends.player import open_player
 from fsmatrix.backends.testbed.ceph import Bed, missing
+from tests.backends.ceph_places import OBJECT, SEED, Place
+from tests.backends.playing import chunk, op
 
-_path = Path(__file__).with_name("ceph_places.py")
-_spec = importlib.util.spec_from_file_location("ceph_places", _path)
-assert _spec is not None
-assert _spec.loader is not None
-places: Any = importlib.util.module_from_spec(_spec)
-sys.modules["ceph_places"] = places
-_spec.loader.exec_module(places)
 pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(player._native is None, reason="the C player is not built"),
     pytest.mark.skipif(bool(missing()), reason=missing()),
 ]
-
-Place, op, chunk = places.Place, places.op, places.chunk
-OBJECT, SEED, DRIVER_NAMES = places.OBJECT, places.SEED, places.DRIVER_NAMES
-bed, made_place = places.bed, places.made_place
-place, rados, cephfs = places.place, places.rados, places.cephfs
 
 
 def spoilt(place: Place, spoil: Callable[[IoCtx], None], depth: int) -> PlayerResult:

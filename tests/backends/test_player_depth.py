@@ -21,6 +21,7 @@ from fsmatrix.backends import content, player
 from fsmatrix.backends.ops import OP, Chunk, Flag, Kind
 from fsmatrix.backends.played import PlayerResult
 from fsmatrix.backends.player import Player, open_player
+from tests.backends.playing import chunk, op
 
 pytestmark = pytest.mark.skipif(player._native is None, reason="the C player is not built")
 
@@ -28,24 +29,6 @@ DRIVER = "posix-threads"
 NAMES = (b"a", b"b", b"a", b"d", b"d/a", b"../a")  # two slots have the same name
 SLOTS = len(NAMES) + 1  # one is never named
 MOST = 20_000
-
-
-def op(kind: Kind, file: int = 0, offset: int = 0, size: int = 0, **more: int) -> tuple[Any, ...]:
-    """One operation as a tuple in OP's order."""
-    return (
-        kind,
-        more.get("flags", 0),
-        more.get("stream", 0),
-        file,
-        more.get("file2", 0),
-        offset,
-        size,
-        more.get("time", 0),
-    )
-
-
-def chunk(*ops: tuple[Any, ...], names: tuple[bytes, ...] = ()) -> Chunk:
-    return Chunk(np.array(list(ops), dtype=OP), names)
 
 
 def opened(root: Path, depth: int = 8, driver: str = DRIVER, **more: Any) -> Player:

@@ -23,6 +23,9 @@ pytestmark = pytest.mark.skipif(player._native is None, reason="the C player is 
 NAMES = (b"a", b"b", b"d", b"d/a", b"d/e", b"d/e/f", b"../a", b"/a", b"", b"l", b"l/a", b"a/b")
 SLOTS = len(NAMES) + 2  # two are never named
 MOST = 20_000
+GIVEN: dict[str, Any] = {
+    "slots": SLOTS, "threads": 1, "seed": 5, "origin_ns": 0, "max_op_bytes": MOST,
+}  # fmt: skip
 
 kinds = st.sampled_from(list(Kind))
 flags = st.integers(0, 255).map(lambda value: value & ~(Flag.DIRECT | Flag.DSYNC))
@@ -92,33 +95,13 @@ def played(make: Any, stream: list[list[Any]], **more: Any) -> tuple[Any, ...]:
 
 
 def native(root: Path, **more: Any) -> NativePlayer:
-    return NativePlayer(
-        "posix",
-        str(root),
-        content.make_pool(5, 0.3),
-        slots=SLOTS,
-        threads=1,
-        seed=5,
-        origin_ns=0,
-        max_op_bytes=MOST,
-        **more,
-    )
+    return NativePlayer("posix", str(root), content.make_pool(5, 0.3), **GIVEN, **more)
 
 
 def twin(root: Path, *, openat2: bool = True, tsc: bool = True, **more: Any) -> TwinPlayer:
     assert openat2 in (True, False)
     assert tsc in (True, False)
-    return TwinPlayer(
-        "posix",
-        str(root),
-        content.make_pool(5, 0.3),
-        slots=SLOTS,
-        threads=1,
-        seed=5,
-        origin_ns=0,
-        max_op_bytes=MOST,
-        **more,
-    )
+    return TwinPlayer("posix", str(root), content.make_pool(5, 0.3), **GIVEN, **more)
 
 
 @settings(max_examples=300, deadline=None)

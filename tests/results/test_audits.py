@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,85 +11,21 @@ import numpy as np
 import pytest
 
 from fsmatrix.results.audits import RUN_AUDITS, audit_run, engines
-from fsmatrix.results.audits.base import data_bytes
-from fsmatrix.results.audits.timing import mann_kendall, steady_part
-from fsmatrix.results.histogram import BINS
-from fsmatrix.results.record import Latency, Phase, RunRecord
+from fsmatrix.results.record import Phase, RunRecord
 from fsmatrix.results.runfile import read_run, write_run
+from tests.results.audit_records import (
+    MB,
+    counters,
+    declared,
+    found,
+    latency,
+    phase,
+    read_with,
+    record,
+    with_evidence,
+)
 
-MB = 10**6
 DOCS = Path(__file__).parents[2] / "docs/audits.md"
-
-
-def latency(count: int) -> Latency:
-    counts = np.zeros(BINS, dtype=np.int64)
-    counts[500] = count
-    return Latency(counts, count * 1e-3, 1e-3, 1e-3)
-
-
-def phase(name: str = "read", *, seconds: float = 2.0, ranks: int = 4, **changes: Any) -> Phase:
-    """A quiet phase: 100 MB by each worker in 100 operations, an even series."""
-    ones = np.ones(ranks)
-    made = Phase(
-        name=name,
-        start=0.0 * ones,
-        end=seconds * ones,
-        bytes=np.full(ranks, 100 * MB),
-        operations=np.full(ranks, 100),
-        errors=np.zeros(ranks, dtype=np.int64),
-        overhead=0.001 * ones,
-        latency={name: latency(100 * ranks), "open": latency(ranks), "fsync": latency(ranks)},
-        interval=seconds / 100,
-        interval_bytes=np.full(100, ranks * MB),
-        interval_operations=np.full(100, ranks),
-    )
-    return replace(made, **changes)
-
-
-def counters(**moved: float) -> list[dict[str, Any]]:
-    """Counters of one kernel that went so far."""
-    return [
-        {
-            "host": "a",
-            "before": dict.fromkeys(moved, 7.0),
-            "after": {name: 7.0 + value for name, value in moved.items()},
-        }
-    ]
-
-
-def record(*phases: Phase, case: Mapping[str, Any] | None = None, **changes: Any) -> RunRecord:
-    """A good run with the given phases."""
-    text = json.dumps({"workload": "pattern", "target": "t", **(case or {})})
-    made = RunRecord(
-        case=text, case_id="0" * 16, work_id="1" * 16, repetition=0, attempt=0, block=0,
-        attachment="a", session="s", status="ok", engine="player-c", engine_version="1",
-        started="2026-01-01T00:00:00+00:00", phases=phases,
-        evidence={
-            "cache": {p.name: {"declared": "cold", "state": "cold"} for p in phases},
-            "counters": {
-                p.name: counters(device_read_bytes=400 * MB, device_written_bytes=400 * MB)
-                for p in phases
-            },
-            "cpu": {p.name: {"a": {"busy": 0.3, "idle": 0.7, "steal": 0.0}} for p in phases},
-            "settle": {p.name: {"reached": True, "seconds": 0.1, "state": {}} for p in phases},
-            "world": {
-                "asked_ranks": 4, "got_ranks": 4, "asked_nodes": 1, "got_nodes": 1, "kernels": 1,
-                "oversubscribed": False, "emulated_nodes": False,
-            },
-            "output": {"on_target": False},
-            "load": {"before": 0.2, "foreign": 0.02},
-            "limits": {"device_bytes_per_second": 500 * MB, "network_bytes_per_second": 500 * MB},
-        },
-    )  # fmt: skip
-    return replace(made, **changes)
-
-
-def with_evidence(base: RunRecord, **changes: Any) -> RunRecord:
-    return replace(base, evidence={**base.evidence, **changes})
-
-
-def read_with(**moved: float) -> RunRecord:
-    return with_evidence(record(phase()), counters={"read": counters(**moved)})
 
 
 def written_with(synced: bool = True, **moved: float) -> RunRecord:
@@ -98,12 +33,6 @@ def written_with(synced: bool = True, **moved: float) -> RunRecord:
     if not synced:
         made = replace(made, latency={"write": made.latency["write"]})
     return with_evidence(record(made), counters={"write": counters(**moved)} if moved else {})
-
-
-def declared(state: str, reached: str, base: RunRecord | None = None) -> RunRecord:
-    base = base or record(phase())
-    cache = {p.name: {"declared": state, "state": reached} for p in base.phases}
-    return with_evidence(base, cache=cache)
 
 
 def metadata_caches(state: str, made: Phase | None = None) -> RunRecord:
@@ -404,10 +333,6 @@ TRIALS = {
 }  # fmt: skip
 
 
-def found(made: RunRecord, name: str) -> list[str]:
-    return [finding.severity for finding in audit_run(made) if finding.audit == name]
-
-
 def cases(kind: str) -> list[Any]:
     return [
         pytest.param(name, index, id=f"{name}-{index}")
@@ -434,58 +359,6 @@ def test_silent(name: str, index: int) -> None:
     assert found(made, name) == []
 
 
-def test_a_good_run_has_no_findings() -> None:
-    assert audit_run(record(phase(), phase("write"))) == ()
-
-
-def test_a_run_without_any_evidence_has_no_findings() -> None:
-    assert audit_run(record(phase(), phase("write"), evidence={})) == ()
-    assert audit_run(record(evidence={}, status="failed", case={})) == ()
-
-
-def test_an_imported_run_with_totals_only() -> None:
-    """No case, no ranks: one worker, nothing optional."""
-    total = phase(
-        ranks=1,
-        overhead=None,
-        latency={},
-        interval=0.0,
-        interval_bytes=None,
-        interval_operations=None,
-    )
-    assert audit_run(replace(record(total), case="", evidence={})) == ()
-
-
-def test_workers_without_data_operations_or_without_any() -> None:
-    """Times that are not there are NaN; that is no reason to stumble."""
-    none = np.full(4, np.nan)
-    falling = np.arange(100)[::-1]
-    made = phase("create", io_start=none, io_end=none, interval_bytes=falling)
-    assert found(record(made), "not-stationary") == ["warning"]
-    some = np.array([0.0, 0.0, np.nan, 0.0])
-    idle = phase(start=some, end=some + 2, overhead=some, interval_bytes=falling)
-    assert audit_run(record(idle)) == ()
-    nobody = record(phase(start=none, end=none, overhead=none))
-    assert [finding.audit for finding in audit_run(nobody)] == ["too-short"]
-
-
-def test_clock_far_too_uncertain_is_invalid() -> None:
-    assert found(record(phase(clock_uncertainty=0.3)), "clock-uncertainty") == ["invalid"]
-
-
-def test_gravest_first_and_versions() -> None:
-    findings = audit_run(
-        with_evidence(
-            read_with(device_read_bytes=0),
-            output={"on_target": True},
-            world={"emulated_nodes": True},
-        )
-    )
-    assert [f.severity for f in findings] == ["invalid", "warning", "info"]
-    assert all(f.version == RUN_AUDITS[f.audit].version and f.advice for f in findings)
-    assert findings[0].evidence == {"device_read_bytes": 0.0, "bytes_read": 400 * MB}
-
-
 def test_findings_survive_the_store(tmp_path: Path) -> None:
     """Whatever an audit gives as evidence can be written and read again."""
     for name, trial in TRIALS.items():
@@ -504,41 +377,6 @@ def test_audits_are_pure_functions_of_what_is_stored(tmp_path: Path) -> None:
         assert audit_run(read_run(path)) == audit_run(trial.fires[0]())
 
 
-def test_mixture_is_divided_by_operations() -> None:
-    mixed = phase("mixed", latency={"read": latency(300), "write": latency(100)})
-    assert data_bytes(mixed) == (300 * MB, 100 * MB)
-    served = with_evidence(record(mixed), counters={"mixed": counters(device_read_bytes=100 * MB)})
-    assert found(served, "read-served-by-cache") == ["invalid"]
-    honest = with_evidence(record(mixed), counters={"mixed": counters(device_read_bytes=300 * MB)})
-    assert found(honest, "read-served-by-cache") == []
-
-
-def test_metadata_phases_move_no_data() -> None:
-    assert data_bytes(phase("open-read")) == (0.0, 0.0)
-    assert data_bytes(phase("create")) == (0.0, 0.0)
-
-
-def test_trend_test_against_its_definition() -> None:
-    """p of the Mann-Kendall test for a known score: 10 rising values, S = 45."""
-    # Var S = 10 * 9 * 25 / 18 = 125; z = 44 / sqrt(125) = 3.9355; p = 8.3e-5
-    assert mann_kendall(np.arange(10.0)) == pytest.approx(8.30e-5, rel=0.01)
-    assert mann_kendall(np.ones(10)) == 1.0
-
-
-def test_trend_test_has_its_error_rate() -> None:
-    """On pure noise at most about 1 % of the phases would be called not stationary."""
-    rng = np.random.default_rng(1)
-    alarms = sum(mann_kendall(rng.standard_normal(20)) < 0.01 for _ in range(2000))
-    assert alarms < 40
-
-
-def test_steady_part_leaves_out_opening_and_fsync() -> None:
-    made = phase(io_start=np.full(4, 0.2), io_end=np.full(4, 1.6), ranks=4)
-    part = steady_part(made)
-    assert part is not None
-    assert len(part) == 70
-
-
 def test_every_audit_is_documented() -> None:
     """docs/audits.md has a row for each audit, with its scope and severity, and none besides."""
     rows = [
@@ -552,8 +390,3 @@ def test_every_audit_is_documented() -> None:
         assert name not in TRIALS or TRIALS[name].severity in severities
     noted = {name: severity for name, severity, _ in engines.NOTES.values()}
     assert {row[0]: row[2] for row in rows if row[0] in noted} == noted
-
-
-def test_a_declared_reference_in_memory_is_only_said() -> None:
-    made = replace(declared("cold", "memory"), coordinates={"reference": True})
-    assert found(made, "memory-reference") == ["info"]

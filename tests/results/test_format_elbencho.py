@@ -13,6 +13,7 @@ from fsmatrix.results.formats import elbencho
 from fsmatrix.results.formats.base import Parsed, ParseError
 from fsmatrix.results.metrics import bandwidth, iops, window
 from fsmatrix.results.record import Phase
+from tests.results.damage import damaged
 
 DATA = Path(__file__).parents[1] / "data" / "elbencho"
 MIB = 1 << 20
@@ -155,26 +156,9 @@ PARTS = {  # single iterations, where the others were lost
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from([DIRS, FILE]), st.data())
 def test_damage_gives_runs_or_an_error_and_no_new_number(text: str, data: st.DataObject) -> None:
-    lines = text.split("\n")
-    for _ in range(data.draw(st.integers(1, 3))):
-        at = data.draw(st.integers(0, len(lines) - 1))
-        kind = data.draw(st.sampled_from(["cut", "double", "swap", "garble", "foreign", "crlf"]))
-        if kind == "cut":
-            lines = [*lines[:at], lines[at][: data.draw(st.integers(0, len(lines[at])))]]
-        elif kind == "double":
-            lines.insert(at, lines[at])
-        elif kind == "swap":
-            other = data.draw(st.integers(0, len(lines) - 1))
-            lines[at], lines[other] = lines[other], lines[at]
-        elif kind == "garble" and lines[at]:
-            place = data.draw(st.integers(0, len(lines[at]) - 1))
-            lines[at] = lines[at][:place] + "\ufffd" + lines[at][place + 1 :]
-        elif kind == "foreign":
-            lines.insert(at, data.draw(st.text(max_size=40)).replace("\n", " "))
-        elif kind == "crlf":
-            lines[at] += "\r"
+    kinds = ["cut", "double", "swap", "garble", "foreign", "crlf"]
     try:
-        runs = elbencho.parse("\n".join(lines), "damaged.csv")
+        runs = elbencho.parse(damaged(text, data, kinds), "damaged.csv")
     except ParseError:
         return
     for run in runs:

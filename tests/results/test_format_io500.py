@@ -13,6 +13,7 @@ from fsmatrix.results.formats import io500
 from fsmatrix.results.formats.base import Note, Parsed, ParseError
 from fsmatrix.results.metrics import bandwidth, iops, window
 from fsmatrix.results.record import Phase
+from tests.results.damage import damaged
 
 DATA = Path(__file__).parents[1] / "data" / "io500"
 FILES = {path.name: path.read_text() for path in DATA.iterdir()}
@@ -204,25 +205,10 @@ KNOWN = {text: known(io500.parse(text, "")[0]) for text in (SUMMARY, RESULT)}
 @given(st.sampled_from([SUMMARY, RESULT]), st.data())
 def test_damage_gives_a_run_or_an_error_and_no_new_rate(text: str, data: st.DataObject) -> None:
     """result.txt without one of its details falls back to the rate: that stays as printed."""
-    lines = text.split("\n")
-    for _ in range(data.draw(st.integers(1, 3))):
-        at = data.draw(st.integers(0, len(lines) - 1))
-        kind = data.draw(st.sampled_from(["cut", "double", "garble", "foreign", "crlf"]))
-        if kind == "cut":
-            lines = [*lines[:at], lines[at][: data.draw(st.integers(0, len(lines[at])))]]
-        elif kind == "double":
-            lines.insert(at, lines[at])
-        elif kind == "garble" and lines[at]:
-            place = data.draw(st.integers(0, len(lines[at]) - 1))
-            lines[at] = lines[at][:place] + "\ufffd" + lines[at][place + 1 :]
-        elif kind == "foreign":
-            lines.insert(at, data.draw(st.text(max_size=40)).replace("\n", " "))
-        elif kind == "crlf":
-            lines[at] += "\r"
-    damaged = "\n".join(lines)
+    spoilt = damaged(text, data, ["cut", "double", "garble", "foreign", "crlf"])
     name = "result_summary.txt" if text is SUMMARY else "result.txt"
     try:
-        run = io500.parse_directory({name: damaged}, "damaged")
+        run = io500.parse_directory({name: spoilt}, "damaged")
     except ParseError:
         return
     rates = {(p.name, p.facts["score"]) for p in io500.parse(text, "")[0].phases}

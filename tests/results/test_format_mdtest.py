@@ -24,6 +24,7 @@ from fsmatrix.results.formats.mdtest.ranks import read_ranks
 from fsmatrix.results.formats.mdtest.text import Row
 from fsmatrix.results.metrics import iops, window
 from fsmatrix.results.record import Phase
+from tests.results.damage import damage, damaged
 
 DATA = Path(__file__).parents[1] / "data" / "mdtest"
 TEXTS = {path.stem: path.read_text() for path in DATA.glob("*.txt") if "help" not in path.stem}
@@ -413,42 +414,17 @@ KNOWN = {
     for name, text in TEXTS.items()
 }
 FUZZED = ["3.2.1", "3.3.0", "unique", "stonewall", "five-both", "tasks-swept", "rank-statistics"]
+DAMAGES = ["cut", "behead", "copy", "swap", "garble", "foreign", "crlf"]
+IN_PLACE = ["cut", "behead", "double", "garble", "foreign", "crlf"]
 UNORDERED = {"tasks-swept"}  # a row that moved to the other number of tasks cannot be told
-
-
-def damage(lines: list[str], data: st.DataObject, ordered: bool = True) -> list[str]:
-    at = data.draw(st.integers(0, len(lines) - 1))
-    kind = data.draw(
-        st.sampled_from(["cut", "behead", "double", "swap", "garble", "foreign", "crlf"])
-    )
-    if kind == "cut":
-        return [*lines[:at], lines[at][: data.draw(st.integers(0, len(lines[at])))]]
-    if kind == "behead":
-        return lines[at:]
-    if kind == "swap" and ordered:
-        other = data.draw(st.integers(0, len(lines) - 1))
-        lines[at], lines[other] = lines[other], lines[at]
-    elif kind == "double":
-        to = data.draw(st.integers(0, len(lines))) if ordered else at
-        lines.insert(to, lines[at])
-    elif kind == "garble" and lines[at]:
-        place = data.draw(st.integers(0, len(lines[at]) - 1))
-        lines[at] = lines[at][:place] + "\ufffd" + lines[at][place + 1 :]
-    elif kind == "foreign":
-        lines.insert(at, data.draw(st.text(max_size=40)).replace("\n", " "))
-    elif kind == "crlf":
-        lines[at] += "\r"
-    return lines
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(FUZZED), st.data())
 def test_damage_gives_runs_or_an_error_and_no_new_number(name: str, data: st.DataObject) -> None:
-    lines = TEXTS[name].split("\n")
-    for _ in range(data.draw(st.integers(1, 3))):
-        lines = damage(lines, data, name not in UNORDERED)
+    kinds = IN_PLACE if name in UNORDERED else DAMAGES
     try:
-        runs = mdtest.parse("\n".join(lines), "damaged.txt")
+        runs = mdtest.parse(damaged(TEXTS[name], data, kinds), "damaged.txt")
     except ParseError:
         return
     assert runs
@@ -464,7 +440,7 @@ def test_a_damaged_file_of_ranks_is_refused_or_says_the_same(
     name: str, data: st.DataObject
 ) -> None:
     whole = read_ranks(RANKS[name], 2)
-    lines = damage(RANKS[name].split("\n"), data)
+    lines = damage(RANKS[name].split("\n"), data, DAMAGES)
     try:
         ranks = read_ranks("\n".join(lines), 2)
     except ValueError:

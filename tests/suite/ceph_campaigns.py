@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,14 +16,7 @@ from fsmatrix.backends.system import mounts
 from fsmatrix.backends.testbed.ceph import Bed, status
 from fsmatrix.results.record import RunRecord
 from fsmatrix.results.store import Store
-
-_path = Path(__file__).with_name("test_campaign_faults.py")
-_spec = importlib.util.spec_from_file_location("campaign_faults", _path)
-assert _spec is not None
-assert _spec.loader is not None
-_faults: Any = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_faults)
-Running, fsmatrix, ranks_of = _faults.Running, _faults.fsmatrix, _faults.ranks_of
+from tests.suite.running import Running
 
 SINGLE = "single"  # a pool of one copy
 WRITTEN = 16  # objects in a pool that a run is writing to; it has one or two from the start

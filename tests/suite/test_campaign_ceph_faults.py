@@ -6,7 +6,6 @@ test the bed is whole again, and nothing of the campaign is left on it or on thi
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import signal
 import subprocess
@@ -23,14 +22,8 @@ from fsmatrix.backends.ceph.health import restarts
 from fsmatrix.backends.ceph.login import Login
 from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, missing, up
 from fsmatrix.backends.testbed.pools import DATA, RADOS
-
-_path = Path(__file__).with_name("ceph_campaigns.py")
-_spec = importlib.util.spec_from_file_location("ceph_campaigns", _path)
-assert _spec is not None
-assert _spec.loader is not None
-cluster: Any = importlib.util.module_from_spec(_spec)
-sys.modules["ceph_campaigns"] = cluster
-_spec.loader.exec_module(cluster)
+from tests.suite import ceph_campaigns as cluster
+from tests.suite.running import fsmatrix, ranks_of
 
 WHY_NOT = missing()
 pytestmark = [
@@ -88,7 +81,7 @@ def by_target(records: list[Any], name: str) -> list[Any]:
 
 def resumed(place: Any) -> str:
     """Resume it; what was recovered."""
-    done = cluster.fsmatrix("run", "-o", place.out, "--resume", "--quiet", "--no-report")
+    done = fsmatrix("run", "-o", place.out, "--resume", "--quiet", "--no-report")
     assert done.returncode == 0, done.stderr
     return str(done.stderr)
 
@@ -134,7 +127,7 @@ def test_an_osd_is_killed_and_it_had_the_only_copy(place: Any) -> None:
     )  # fmt: skip
     with healed(place.bed):
         place.until_writing(running, cluster.SINGLE)
-        session = cluster.ranks_of(place.out)
+        session = ranks_of(place.out)
         place.bed.kill_osd(1)
         assert running.end() == 1, running.errors
         assert not [pid for pid in session if Path(f"/proc/{pid}").exists()]
@@ -156,7 +149,7 @@ def test_osds_hang(place: Any) -> None:
     running = place.start(backend="cephfs-fuse", target=TWO["cephfs-fuse"], work=LONG, limit="8s")
     with healed(place.bed):
         place.until_writing(running, DATA)
-        session = cluster.ranks_of(place.out)
+        session = ranks_of(place.out)
         for osd in (0, 1):
             place.bed.stop_osd(osd)
         running.until("warning")  # the session has been ended
@@ -263,7 +256,7 @@ def test_the_monitor_hangs_before_the_campaign(place: Any) -> None:
     campaign = place.campaign("rados", target=TWO["rados"], beside=True)
     with healed(place.bed):
         place.bed.stop_mon()
-        done = cluster.fsmatrix("run", campaign, "-o", place.out, "--quiet")
+        done = fsmatrix("run", campaign, "-o", place.out, "--quiet")
     assert done.returncode == 2, done.stderr
     assert "no monitor answered within" in done.stderr
     assert "Traceback" not in done.stderr

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +11,7 @@ from hypothesis import strategies as st
 
 from fsmatrix.suite.problems import CampaignError
 from fsmatrix.suite.registry import registries
-
-_path = Path(__file__).with_name("planning_stubs.py")
-_spec = importlib.util.spec_from_file_location("planning_stubs", _path)
-stubs = sys.modules.get("planning_stubs") or importlib.util.module_from_spec(_spec)
-if "planning_stubs" not in sys.modules:
-    sys.modules["planning_stubs"] = stubs
-    _spec.loader.exec_module(stubs)
-planned, problems, text, HEAD = stubs.planned, stubs.problems, stubs.text, stubs.HEAD
+from tests.suite.planning_stubs import HEAD, planned, problems, text
 
 BAD = {
     "unknown key": ("repititions: 3\n", ["c.yaml:8: repititions", "did you mean 'repetitions'"]),

@@ -10,20 +10,17 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import h5py
 import pytest
 
 from fsmatrix.results.store import Store
+from tests.suite.running import DEADLINE, Running, fsmatrix, ranks_of
 
-FSMATRIX = [sys.executable, "-P", "-m", "fsmatrix.suite.cli.main"]
-DEADLINE = 240
 CAMPAIGN = """
 campaign: faults
 seed: 7
@@ -67,47 +64,6 @@ def write_campaign(
         )
     )
     return campaign
-
-
-def fsmatrix(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*FSMATRIX, *map(str, words)], capture_output=True, text=True, timeout=DEADLINE, check=False
-    )
-
-
-class Running:
-    """A campaign that runs, and its events as they come."""
-
-    def __init__(self, *words: object) -> None:
-        self.process = subprocess.Popen(
-            [*FSMATRIX, "run", *map(str, words), "--json", "--no-report"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.events: list[dict[str, Any]] = []
-
-    def until(self, what: str) -> dict[str, Any]:
-        """Read events up to the next one of this kind."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.events.append(json.loads(line))
-            if self.events[-1]["event"] == what:
-                return self.events[-1]
-        pytest.fail(f"no event {what!r}: {self.process.stderr.read()}")  # type: ignore[union-attr]
-
-    def end(self) -> int:
-        out, err = self.process.communicate(timeout=DEADLINE)
-        self.events += [json.loads(line) for line in out.splitlines()]
-        self.errors = err
-        return self.process.returncode
-
-
-def ranks_of(out: Path) -> list[int]:
-    """Pids of the running session: the launcher first, then the ranks."""
-    (file,) = (out / "journal").glob("session-*.json")
-    noted = json.loads(file.read_text())
-    return [pid for pid, _ in noted["processes"]]
 
 
 def statuses(out: Path) -> dict[str, str]:

@@ -17,41 +17,29 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fsmatrix.backends.access import PathAccess
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.suite.engines.find import Engines
 from fsmatrix.suite.job import Job, Settings
-from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.runner import Runner
-from fsmatrix.suite.session.client import Session, StopFlag
+from fsmatrix.suite.session.client import Session
 from fsmatrix.suite.workloads.base import Workload
 from fsmatrix.suite.workloads.dbench import Dbench
 from fsmatrix.suite.workloads.fio import Fio
+from tests.suite.sessions import runner_on, started
 
 FSMATRIX = [sys.executable, "-P", "-m", "fsmatrix.suite.cli.main"]
 DEADLINE = 120.0
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+def session() -> Iterator[Session]:
     """Two emulated client nodes."""
-    found = Mpirun.probe()
-    if not found.ok:
-        pytest.skip(found.reason)
-    session = Session(
-        Mpirun(found, hosts=("one", "two"), emulated=True), Geometry(2, 1), StopFlag()
-    )
-    session.start()
-    yield session
-    session.close()
+    with started(Geometry(2, 1), hosts=("one", "two"), emulated=True) as session:
+        yield session
 
 
-def runner_on(session: Session, place: Path, out: Path, limit: float = 60.0) -> Runner:
-    details = {"tree": str(place), "tag": "t", "host": ""}
-    access = PathAccess(backend="directory", target="here", path=str(place), details=details)
-    facts = {"session": "s", "environment": {}, "driver": "posix", "memory": False}
-    settings = Settings(limit, 2.0, out=out)
-    return Runner(session, access, out / "journal", settings, lambda: None, facts)
+def runner_in(session: Session, place: Path, out: Path, limit: float = 60.0) -> Runner:
+    return runner_on(session, place, out, Settings(limit, 2.0, out=out))
 
 
 def job(workload: Workload) -> Job:
@@ -105,7 +93,7 @@ def test_one_killed_fio_fails_the_run_and_the_other_node_is_kept(
         {"rw": "write", "bs": "64KiB", "size": "1MiB", "runtime": "4s", "rate_iops": 50}
     ))  # fmt: skip
     killer = once_it_runs("fio", place, lambda fio: fio.send_signal(signal.SIGKILL))
-    record, broken = runner_on(session, place, tmp_path).run(job(work))
+    record, broken = runner_in(session, place, tmp_path).run(job(work))
     killer.join()
     assert (record.status, broken) == ("failed", None)
     assert "write on two" in record.error
@@ -119,7 +107,7 @@ def test_a_hanging_fio_is_a_timeout_and_is_ended(session: Session, tmp_path: Pat
     place = tmp_path / "data"
     place.mkdir()
     stopper = once_it_runs("fio", place, lambda fio: fio.send_signal(signal.SIGSTOP))
-    record, broken = runner_on(session, place, tmp_path, 8.0).run(job(long_fio()))
+    record, broken = runner_in(session, place, tmp_path, 8.0).run(job(long_fio()))
     stopper.join()
     assert (record.status, broken) == ("timeout", None)
     assert "deadline" in record.error
@@ -130,7 +118,7 @@ def test_a_hanging_fio_is_a_timeout_and_is_ended(session: Session, tmp_path: Pat
 def test_after_a_failure_the_session_goes_on(session: Session, tmp_path: Path) -> None:
     place = tmp_path / "data"
     place.mkdir()
-    runner = runner_on(session, place, tmp_path)
+    runner = runner_in(session, place, tmp_path)
     record, broken = runner.run(job(Fio(Fio.Options.model_validate({"size": "1MiB"}))))
     assert (record.status, broken) == ("ok", None), record.error
 
@@ -159,7 +147,7 @@ FULL: list[Workload] = [
 def test_a_full_disk_is_a_failed_run_with_that_reason(
     session: Session, small: Path, tmp_path: Path, work: Workload
 ) -> None:
-    record, broken = runner_on(session, small, tmp_path).run(job(work))
+    record, broken = runner_in(session, small, tmp_path).run(job(work))
     assert (record.status, broken) == ("failed", None)
     assert re.search("No space left on device|file system or a quota is full", record.error)
     assert os.listdir(small) == []
@@ -209,7 +197,7 @@ def test_an_engine_that_floods_its_output_is_a_failed_run(session: Session, tmp_
     noisy.chmod(0o755)
     asked = job(Fio(Fio.Options.model_validate({"rw": "write", "size": "1MiB"})))
     asked = replace(asked, engine=replace(asked.engine, path=str(noisy)))
-    record, broken = runner_on(session, place, tmp_path).run(asked)
+    record, broken = runner_in(session, place, tmp_path).run(asked)
     assert (record.status, broken) == ("failed", None)
     assert "printed too much" in record.error
     assert all(len(text) < 3 << 20 for text in record.texts.values())

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
-from pathlib import Path
 
 import pytest
 from scipy.stats import binomtest
 
 from fsmatrix.suite.estimate import deciding, smallest_p
-
-_path = Path(__file__).with_name("planning_stubs.py")
-_spec = importlib.util.spec_from_file_location("planning_stubs", _path)
-stubs = sys.modules.get("planning_stubs") or importlib.util.module_from_spec(_spec)
-if "planning_stubs" not in sys.modules:
-    sys.modules["planning_stubs"] = stubs
-    _spec.loader.exec_module(stubs)
-planned, problems, text, HEAD = stubs.planned, stubs.problems, stubs.text, stubs.HEAD
+from tests.suite.planning_stubs import HEAD, planned, problems
 
 IMPOSSIBLE = {
     "access": ("backend: raw", "", "io speaks only paths; target a gives a block device"),

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import json
-import sys
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,14 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsmatrix.suite import order
-
-_path = Path(__file__).with_name("planning_stubs.py")
-_spec = importlib.util.spec_from_file_location("planning_stubs", _path)
-stubs = sys.modules.get("planning_stubs") or importlib.util.module_from_spec(_spec)
-if "planning_stubs" not in sys.modules:
-    sys.modules["planning_stubs"] = stubs
-    _spec.loader.exec_module(stubs)
-planned, problems, text, HEAD = stubs.planned, stubs.problems, stubs.text, stubs.HEAD
+from tests.suite.planning_stubs import HEAD, LOOKUP, Grown, Names, planned, problems, text
 
 CHUNKS = ["512", "4KiB", "64KiB", "1MiB"]
 PATTERNS = ["seq-read", "rand-read", "seq-write"]
@@ -154,7 +144,7 @@ def test_ids_do_not_depend_on_the_order_of_keys(keys: list[str], random: Any) ->
 
 def test_an_option_with_a_default_changes_no_id() -> None:
     body = "factors: {chunk: [4KiB, 1MiB], pattern: [seq-read, rand-read]}\n"
-    lookup = replace(stubs.LOOKUP, workloads=stubs.Names(io=stubs.Grown))
+    lookup = replace(LOOKUP, workloads=Names(io=Grown))
     before, after = planned(body), planned(body, lookup=lookup)
     assert {c.case.case_id for c in before.cases} == {c.case.case_id for c in after.cases}
     assert all(case.coordinates["added_later"] == 7 for case in after.cases)

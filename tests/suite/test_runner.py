@@ -38,6 +38,7 @@ from fsmatrix.suite.workloads.base import (
 )
 from fsmatrix.suite.workloads.metadata import Metadata, MetadataOptions
 from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
+from tests.suite.sessions import runner_on, started
 
 TWO = Geometry(1, 2)
 PROBE = "fsmatrix.suite.session.probe:where"
@@ -68,19 +69,9 @@ class Scripted(Workload):
 
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
-    found = Mpirun.probe()
-    if not found.ok:
-        pytest.skip(found.reason)
     out, data = tmp_path_factory.mktemp("out"), tmp_path_factory.mktemp("data")
-    session = Session(Mpirun(found), Geometry(1, 3), StopFlag())
-    session.start()
-    access = PathAccess(backend="directory", target="here", path=str(data),
-                        details={"tree": str(data), "tag": "t", "host": ""})  # fmt: skip
-    facts = {"session": "s", "environment": {}, "driver": "posix", "memory": False}
-    yield Runner(
-        session, access, out / "journal", Settings(120.0, 5.0, out=out), lambda: None, facts
-    )
-    session.close()
+    with started(Geometry(1, 3)) as session:
+        yield runner_on(session, data, out, Settings(120.0, 5.0, out=out))
     assert os.listdir(data) == [], "every run removes its own directory"
 
 
@@ -161,11 +152,7 @@ def test_a_request_to_stop_ends_a_program_of_the_conductor(tmp_path: Path) -> No
     stop = StopFlag()
     session = Session(Local(Local.probe()), Geometry(), stop)
     session.start()
-    access = PathAccess(backend="directory", target="here", path=str(tmp_path),
-                        details={"tree": str(tmp_path), "tag": "t", "host": ""})  # fmt: skip
-    facts = {"session": "s", "environment": {}, "driver": "posix", "memory": False}
-    local = Runner(session, access, tmp_path, Settings(60.0, 5.0, out=tmp_path),
-                   lambda: None, facts)  # fmt: skip
+    local = runner_on(session, tmp_path, tmp_path, Settings(60.0, 5.0, out=tmp_path))
     try:
         timer = threading.Timer(1.0, lambda: setattr(stop, "signal", signal.SIGINT))
         timer.start()

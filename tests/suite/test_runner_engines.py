@@ -10,13 +10,11 @@ from typing import ClassVar
 
 import pytest
 
-from fsmatrix.backends.access import Access, PathAccess
+from fsmatrix.backends.access import Access
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.formats.base import Note, Parsed, ParseError, totals
 from fsmatrix.suite.job import Job, Settings
-from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.runner import Runner
-from fsmatrix.suite.session.client import Session, StopFlag
 from fsmatrix.suite.workloads.base import (
     Argv,
     Engine,
@@ -26,6 +24,7 @@ from fsmatrix.suite.workloads.base import (
     Workload,
     WorkloadOptions,
 )
+from tests.suite.sessions import runner_on, started
 
 NODES = Geometry(2, 1)
 
@@ -63,19 +62,9 @@ class Told(Workload):
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
     """A session of two emulated client nodes."""
-    found = Mpirun.probe()
-    if not found.ok:
-        pytest.skip(found.reason)
     out, data = tmp_path_factory.mktemp("out"), tmp_path_factory.mktemp("data")
-    launcher = Mpirun(found, hosts=("one", "two"), emulated=True)
-    session = Session(launcher, Geometry(2, 2), StopFlag())
-    session.start()
-    details = {"tree": str(data), "tag": "t", "host": ""}
-    access = PathAccess(backend="directory", target="here", path=str(data), details=details)
-    facts = {"session": "s", "environment": {}, "driver": "posix", "memory": False}
-    settings = Settings(120.0, 5.0, out=out)
-    yield Runner(session, access, out / "journal", settings, lambda: None, facts)
-    session.close()
+    with started(Geometry(2, 2), hosts=("one", "two"), emulated=True) as session:
+        yield runner_on(session, data, out, Settings(120.0, 5.0, out=out))
 
 
 def job(workload: Workload, geometry: Geometry = NODES, cache: str = "cold") -> Job:

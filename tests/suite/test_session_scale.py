@@ -7,8 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsmatrix.backends.access import PathAccess
 from fsmatrix.results.audits import audit_run
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.record import RunRecord
@@ -27,13 +25,14 @@ from fsmatrix.suite.job import Job, Settings
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.runner import Runner
 from fsmatrix.suite.session import clock
-from fsmatrix.suite.session.client import Session, StopFlag
+from fsmatrix.suite.session.client import Session
 from fsmatrix.suite.session.comm import SoloComm
 from fsmatrix.suite.session.death import explain_death
 from fsmatrix.suite.session.survey import Rank, disagreements, own_facts, plain_name, survey
 from fsmatrix.suite.session.world import FAN, World, from_rows, in_rows
 from fsmatrix.suite.surroundings import world_of
 from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
+from tests.suite.sessions import runner_on, started
 
 CHUNK = 4096
 SECONDS = 300.0
@@ -291,28 +290,16 @@ def test_the_rank_that_ended_is_named_not_who_noticed(
 
 
 # -- real sessions ------------------------------------------------------------------------------
-@contextmanager
-def running(geometry: Geometry, kind: type[Mpirun] = Mpirun) -> Iterator[Session]:
-    found = Mpirun.probe()
-    if not found.ok:
-        pytest.skip(found.reason)
+def running(geometry: Geometry, kind: type[Mpirun] = Mpirun) -> AbstractContextManager[Session]:
+    """A session on emulated nodes n0, n1..."""
     hosts = tuple(f"n{index}" for index in range(geometry.nodes))
-    session = Session(kind(found, hosts=hosts, emulated=True), geometry, StopFlag(), SECONDS)
-    try:
-        session.start()
-        yield session
-    finally:
-        session.close()
+    return started(geometry, kind, SECONDS, hosts=hosts, emulated=True)
 
 
 def runner_of(session: Session, folder: Path) -> Runner:
     data = folder / "data"
     data.mkdir()
-    access = PathAccess(backend="directory", target="here", path=str(data),
-                        details={"tree": str(data), "tag": "t", "host": ""})  # fmt: skip
-    facts = {"session": "s", "environment": {}, "driver": "posix", "memory": False}
-    settings = Settings(SECONDS, 1.0, out=folder)
-    return Runner(session, access, folder / "journal", settings, lambda: None, facts)
+    return runner_on(session, data, folder, Settings(SECONDS, 1.0, out=folder))
 
 
 def run(runner: Runner, geometry: Geometry, **options: Any) -> tuple[RunRecord, Any]:

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fsmatrix.suite.problems import CampaignError
 from fsmatrix.suite.settings import resolve
 from fsmatrix.suite.site import Site, load_site, quiet
-
-_path = Path(__file__).with_name("planning_stubs.py")
-_spec = importlib.util.spec_from_file_location("planning_stubs", _path)
-stubs = sys.modules.get("planning_stubs") or importlib.util.module_from_spec(_spec)
-if "planning_stubs" not in sys.modules:
-    sys.modules["planning_stubs"] = stubs
-    _spec.loader.exec_module(stubs)
-planned, problems, text, HEAD = stubs.planned, stubs.problems, stubs.text, stubs.HEAD
+from tests.suite.planning_stubs import HEAD, planned, problems, text
 
 
-def layers(tmp_path: Path, site: str = "", user: str = "", **more: object) -> dict[str, object]:
+def layers(tmp_path: Path, site: str = "", user: str = "", **more: Any) -> dict[str, Any]:
     """Arguments that make these texts the site and the user file."""
     (tmp_path / "site.yaml").write_text(site)
     (tmp_path / "fsmatrix").mkdir(exist_ok=True)
@@ -31,7 +23,7 @@ def layers(tmp_path: Path, site: str = "", user: str = "", **more: object) -> di
     return {"environ": environ, **more}
 
 
-def explained(body: str, **more: object) -> dict[str, tuple[object, str]]:
+def explained(body: str, **more: Any) -> dict[str, tuple[object, str]]:
     rows = planned(body, **more).settings.explain()
     return {path: (value, origin) for path, value, origin in rows}
 

@@ -1,0 +1,116 @@
+"""Fixtures that several modules share: a real Ceph, rooms, players, a DAOS that is a stand-in."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fsmatrix.backends import daos_tool, player
+from fsmatrix.backends.base import Room
+from fsmatrix.backends.ceph import clients, login, trees
+from fsmatrix.backends.journal import Journal
+from fsmatrix.backends.ops import Kind
+from fsmatrix.backends.player import Player, open_player
+from fsmatrix.backends.system import mounts
+from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, up
+from tests.backends.ceph_places import DRIVER_NAMES, Place
+from tests.backends.daos_standin import TESTS, Standin
+from tests.backends.playing import IMPLEMENTATIONS, Open, chunk, op
+
+_fresh = itertools.count()
+
+
+# -- Ceph --------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    """A real cluster: two hosts with an OSD each, one copy of everything, cephx."""
+    folder = tmp_path_factory.mktemp("bed") / "b"
+    options = BedOptions(
+        nodes=2, redundancy="size=1", failure_domain="osd", pg_num=16, auth="cephx"
+    )
+    yield up(options, folder)
+    assert [line for line in down(folder) if "left" in line] == []
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Room]:
+    """The conductor's room; nothing may stay mounted or running after a test."""
+    yield Room("a", tmp_path / "state", Journal(tmp_path / "journals/host.jsonl"), "tag1")
+    assert mounts.mounted_below(tmp_path) == []
+
+
+@pytest.fixture
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorter deadlines, for a cluster that does not answer at all."""
+    monkeypatch.setattr(login, "TIMEOUT", 2.0)
+    monkeypatch.setattr(trees, "TIMEOUT", 2.0)
+    monkeypatch.setattr(trees, "QUIET", 3.0)
+    monkeypatch.setattr(clients, "LOOK", 2.0)
+    monkeypatch.setattr(clients, "FAREWELL", 2.0)
+    monkeypatch.setattr(mounts, "PATIENCE", 0.2)
+
+
+@pytest.fixture(scope="module")
+def made_place(bed: Bed) -> Iterator[Callable[[str], Place]]:
+    """Makes empty roots, over one mount: libcephfs takes a second to let go of each."""
+    top = Place("cephfs", bed, "").opened()
+
+    def make(driver: str) -> Place:
+        name = f"test{next(_fresh)}"
+        if driver == "cephfs":
+            top.play(chunk(op(Kind.MKDIR), names=(name.encode(),)))
+            assert top.result().errors == 0
+        return Place(driver, bed, name)
+
+    yield make
+    top.close()
+
+
+@pytest.fixture(params=DRIVER_NAMES)
+def place(request: pytest.FixtureRequest, made_place: Callable[[str], Place]) -> Place:
+    """An empty root on the bed, for each driver."""
+    return made_place(request.param)
+
+
+@pytest.fixture
+def rados(made_place: Callable[[str], Place]) -> Place:
+    return made_place("rados")
+
+
+@pytest.fixture
+def cephfs(made_place: Callable[[str], Place]) -> Place:
+    return made_place("cephfs")
+
+
+# -- without a cluster -------------------------------------------------------------------------
+@pytest.fixture(params=IMPLEMENTATIONS)
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
+    """Opens players on tmp_path; closes them at the end."""
+    if request.param == "c" and player._native is None:
+        pytest.skip("the C player is not built")
+    made: list[Player] = []
+
+    def make(root: Path = tmp_path, driver: Any = "posix", **more: Any) -> Player:
+        settings: dict[str, Any] = {"slots": 8, "max_op_bytes": 1 << 20, "seed": 7} | more
+        made.append(open_player(driver, str(root), implementation=request.param, **settings))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def standin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Standin:
+    """The `daos` on PATH is the stand-in."""
+    folder = tmp_path / "standin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{TESTS / 'standins'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("STANDIN_DAOS", str(folder))
+    monkeypatch.setattr(daos_tool, "DEADLINE", 60.0)  # a loaded machine is no dead engine
+    return Standin(folder)

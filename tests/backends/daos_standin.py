@@ -1,0 +1,68 @@
+"""DAOS for tests: a stand-in of the `daos` tool that replays recorded answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fsmatrix.backends import daos_tool, registry
+from fsmatrix.backends.daos_dfs import DaosDfs
+from fsmatrix.backends.system import tools
+
+TESTS = Path(__file__).resolve().parents[1]
+DATA = TESTS / "data" / "daos"
+THEIRS = {"uuid": "b8408443-2781-4cf3-9f9b-c69929ad5610", "type": "POSIX", "options": {}}
+
+
+class Standin:
+    """The folder that the stand-in works in."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.keep({"posix1": THEIRS})
+
+    def keep(self, containers: dict[str, Any]) -> None:
+        (self.folder / "containers.json").write_text(json.dumps(containers))
+
+    @property
+    def containers(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / "containers.json").read_text())
+        return found
+
+    @property
+    def ours(self) -> list[str]:
+        return [label for label in self.containers if label != "posix1"]
+
+    @property
+    def calls(self) -> list[list[str]]:
+        return [json.loads(line) for line in (self.folder / "calls.jsonl").read_text().splitlines()]
+
+    def fault(self, command: str = "", do: str = "", **more: Any) -> None:
+        (self.folder / "fault.json").write_text(json.dumps({"command": command, "do": do, **more}))
+
+
+def daos(**options: Any) -> DaosDfs:
+    kind = registry.load("daos-dfs")
+    backend = kind(kind.Options(**{"pool": "bench"} | options))
+    assert isinstance(backend, DaosDfs)
+    return backend
+
+
+def answer(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((DATA / f"{name}.json").read_text())
+    return found
+
+
+def impatient(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    """A short deadline for calls with `word` among their arguments, and for no others."""
+    real = tools.run
+
+    def run(argv: Sequence[str], deadline: float, check: bool = True) -> tools.Ran:
+        assert deadline <= daos_tool.DEADLINE
+        return real(argv, 0.3 if word in argv else 60.0, check)
+
+    monkeypatch.setattr(tools, "run", run)

@@ -1,0 +1,115 @@
+"""Audits of runs that lack something, and the arithmetic below them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fsmatrix.results.audits import RUN_AUDITS, audit_run
+from fsmatrix.results.audits.base import data_bytes
+from fsmatrix.results.audits.timing import mann_kendall, steady_part
+from tests.results.audit_records import (
+    MB,
+    counters,
+    declared,
+    found,
+    latency,
+    phase,
+    read_with,
+    record,
+    with_evidence,
+)
+
+
+def test_a_good_run_has_no_findings() -> None:
+    assert audit_run(record(phase(), phase("write"))) == ()
+
+
+def test_a_run_without_any_evidence_has_no_findings() -> None:
+    assert audit_run(record(phase(), phase("write"), evidence={})) == ()
+    assert audit_run(record(evidence={}, status="failed", case={})) == ()
+
+
+def test_an_imported_run_with_totals_only() -> None:
+    """No case, no ranks: one worker, nothing optional."""
+    total = phase(
+        ranks=1,
+        overhead=None,
+        latency={},
+        interval=0.0,
+        interval_bytes=None,
+        interval_operations=None,
+    )
+    assert audit_run(replace(record(total), case="", evidence={})) == ()
+
+
+def test_workers_without_data_operations_or_without_any() -> None:
+    """Times that are not there are NaN; that is no reason to stumble."""
+    none = np.full(4, np.nan)
+    falling = np.arange(100)[::-1]
+    made = phase("create", io_start=none, io_end=none, interval_bytes=falling)
+    assert found(record(made), "not-stationary") == ["warning"]
+    some = np.array([0.0, 0.0, np.nan, 0.0])
+    idle = phase(start=some, end=some + 2, overhead=some, interval_bytes=falling)
+    assert audit_run(record(idle)) == ()
+    nobody = record(phase(start=none, end=none, overhead=none))
+    assert [finding.audit for finding in audit_run(nobody)] == ["too-short"]
+
+
+def test_clock_far_too_uncertain_is_invalid() -> None:
+    assert found(record(phase(clock_uncertainty=0.3)), "clock-uncertainty") == ["invalid"]
+
+
+def test_gravest_first_and_versions() -> None:
+    findings = audit_run(
+        with_evidence(
+            read_with(device_read_bytes=0),
+            output={"on_target": True},
+            world={"emulated_nodes": True},
+        )
+    )
+    assert [f.severity for f in findings] == ["invalid", "warning", "info"]
+    assert all(f.version == RUN_AUDITS[f.audit].version and f.advice for f in findings)
+    assert findings[0].evidence == {"device_read_bytes": 0.0, "bytes_read": 400 * MB}
+
+
+def test_mixture_is_divided_by_operations() -> None:
+    mixed = phase("mixed", latency={"read": latency(300), "write": latency(100)})
+    assert data_bytes(mixed) == (300 * MB, 100 * MB)
+    served = with_evidence(record(mixed), counters={"mixed": counters(device_read_bytes=100 * MB)})
+    assert found(served, "read-served-by-cache") == ["invalid"]
+    honest = with_evidence(record(mixed), counters={"mixed": counters(device_read_bytes=300 * MB)})
+    assert found(honest, "read-served-by-cache") == []
+
+
+def test_metadata_phases_move_no_data() -> None:
+    assert data_bytes(phase("open-read")) == (0.0, 0.0)
+    assert data_bytes(phase("create")) == (0.0, 0.0)
+
+
+def test_trend_test_against_its_definition() -> None:
+    """p of the Mann-Kendall test for a known score: 10 rising values, S = 45."""
+    # Var S = 10 * 9 * 25 / 18 = 125; z = 44 / sqrt(125) = 3.9355; p = 8.3e-5
+    assert mann_kendall(np.arange(10.0)) == pytest.approx(8.30e-5, rel=0.01)
+    assert mann_kendall(np.ones(10)) == 1.0
+
+
+def test_trend_test_has_its_error_rate() -> None:
+    """On pure noise at most about 1 % of the phases would be called not stationary."""
+    rng = np.random.default_rng(1)
+    alarms = sum(mann_kendall(rng.standard_normal(20)) < 0.01 for _ in range(2000))
+    assert alarms < 40
+
+
+def test_steady_part_leaves_out_opening_and_fsync() -> None:
+    made = phase(io_start=np.full(4, 0.2), io_end=np.full(4, 1.6), ranks=4)
+    part = steady_part(made)
+    assert part is not None
+    assert len(part) == 70
+
+
+def test_a_declared_reference_in_memory_is_only_said() -> None:
+    made = replace(declared("cold", "memory"), coordinates={"reference": True})
+    assert found(made, "memory-reference") == ["info"]

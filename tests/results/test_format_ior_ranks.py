@@ -1,0 +1,95 @@
+"""Times of IOR's ranks, and what is made of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fsmatrix.results.formats import ior
+from fsmatrix.results.formats.base import Note, ParseError
+from fsmatrix.results.formats.ior.as_csv import RankTimes
+from fsmatrix.results.formats.ior.nest import join, with_ranks
+from fsmatrix.results.metrics import bandwidth
+from fsmatrix.results.record import Phase
+from tests.results.ior_outputs import MIB, text_of
+
+
+def test_times_of_ranks() -> None:
+    times = ior.parse_ranks(text_of("ior-4.1-ranks.csv"), "ranks")
+    assert [part.access for part in times] == ["write", "read"] * 3
+    assert times[0].seconds.tolist() == [3.0428171158e-02, 3.0539035797e-02]
+    assert times[0].transfer.tolist() == [3.0264139175e-02, 3.0264854431e-02]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_damaged_times_of_ranks(data: st.DataObject) -> None:
+    text = text_of("ior-4.1-ranks.csv")
+    lines = text.split("\n")
+    at = data.draw(st.integers(0, len(lines) - 1))
+    how = data.draw(st.sampled_from(["double", "drop", "encode", "cut"]))
+    if how == "double":
+        lines.insert(at, lines[at])
+    elif how == "drop":
+        del lines[at]
+    elif how == "encode":
+        lines[at] = "\ufffd" + lines[at][1:]
+    else:
+        lines = text[: data.draw(st.integers(0, len(text) - 1))].split("\n")
+    if "\n".join(lines) in (text, text + "\n"):
+        return
+    try:
+        times = ior.parse_ranks("\n".join(lines), "ranks")
+    except ParseError:
+        return
+    # what is missing at the end cannot be seen here: with_ranks knows how many there must be
+    whole = ior.parse_ranks(text, "ranks")
+    for part, known in zip(times, whole, strict=False):
+        assert part.seconds.tolist() == known.seconds.tolist()[: len(part.seconds)]
+    assert sum(len(part.seconds) for part in times) < sum(len(part.seconds) for part in whole)
+
+
+def single(seconds: float = 1.0) -> Phase:
+    part = {"iteration": 0, "bytes": 8 * MIB, "operations": 8, "seconds": seconds}
+    return Phase(
+        "write", np.zeros(1), np.array([seconds]), np.array([8 * MIB]), np.array([8]),
+        np.array([0]), facts={"iterations": [part], "window": "open to close"},
+    )  # fmt: skip
+
+
+def times_of(*seconds: float) -> list[RankTimes]:
+    return [RankTimes("write", np.array(seconds), np.array(seconds))]
+
+
+def test_ranks_make_arrays_and_leave_the_window() -> None:
+    made, notes = with_ranks(single(), times_of(0.5, 0.99), 2, even=True)
+    assert notes == ()
+    assert made.bytes.tolist() == [4 * MIB, 4 * MIB]
+    assert made.end.tolist() == pytest.approx([0.51, 1.0])
+    assert bandwidth(made) == bandwidth(single())
+    assert made.facts["iterations"][0]["slowest_rank"] == 1
+
+
+def test_ranks_whose_shares_are_not_known_stay_totals() -> None:
+    made, notes = with_ranks(single(), times_of(0.5, 0.99), 2, even=False)
+    assert (made.bytes.tolist(), notes) == ([8 * MIB], ())
+    assert made.facts["iterations"][0]["rank_seconds"]["maximum"] == 0.99
+
+
+@pytest.mark.parametrize(
+    ("times", "key"), [(times_of(0.5), "recovered"), (times_of(0.5, 1.1), "contradiction")]
+)
+def test_ranks_that_do_not_fit_are_not_used(times: list[RankTimes], key: str) -> None:
+    made, notes = with_ranks(single(), times, 2, even=True)
+    assert made.facts == single().facts
+    assert [note.key for note in notes] == [key]
+    assert isinstance(notes[0], Note)
+
+
+def test_invocations_are_joined() -> None:
+    made = join([single(1.0), single(3.0)])
+    assert bandwidth(made) == 4 * MIB
+    assert [part["iteration"] for part in made.facts["iterations"]] == [0, 1]
+    assert (made.bytes.tolist(), made.operations.tolist()) == ([16 * MIB], [16])

@@ -1,0 +1,41 @@
+"""Sessions under a real mpirun, and runners on a directory of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fsmatrix.backends.access import PathAccess
+from fsmatrix.results.case import Geometry
+from fsmatrix.suite.job import Settings
+from fsmatrix.suite.launchers.mpirun import Mpirun
+from fsmatrix.suite.runner import Runner
+from fsmatrix.suite.session.client import START_SECONDS, Session, StopFlag
+
+
+@contextmanager
+def started(
+    geometry: Geometry, kind: type[Mpirun] = Mpirun, seconds: float = START_SECONDS, **fields: Any
+) -> Iterator[Session]:
+    """A session that is up, `fields` are the launcher's; a skip where there is no MPI."""
+    found = kind.probe()
+    if not found.ok:
+        pytest.skip(found.reason)
+    session = Session(kind(found, **fields), geometry, StopFlag(), seconds)
+    try:
+        session.start()
+        yield session
+    finally:
+        session.close()
+
+
+def runner_on(session: Session, data: Path, out: Path, settings: Settings) -> Runner:
+    """Runs in `data`, the journal and what they leave in `out`."""
+    access = PathAccess(backend="directory", target="here", path=str(data),
+                        details={"tree": str(data), "tag": "t", "host": ""})  # fmt: skip
+    facts = {"session": "s", "environment": {}, "driver": "posix", "memory": False}
+    return Runner(session, access, out / "journal", settings, lambda: None, facts)
