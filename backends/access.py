@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 
 @dataclass(frozen=True)
@@ -13,6 +13,7 @@ class Access:
     """Base of all accesses.  `backend` and `details` are what mount() needs on a node."""
 
     type: ClassVar[str] = ""
+    word: ClassVar[str] = ""  # for it in messages
     backend: str
     target: str
     details: Mapping[str, Any] = field(default_factory=dict)
@@ -27,6 +28,7 @@ class PathAccess(Access):
     """A directory that the suite made for itself on the file system under test."""
 
     type: ClassVar[str] = "path"
+    word: ClassVar[str] = "path"
     path: str = ""  # absolute; the player's root, everything is written below it
 
 
@@ -35,6 +37,7 @@ class DeviceAccess(Access):
     """A block device without a file system."""
 
     type: ClassVar[str] = "device"
+    word: ClassVar[str] = "device"
     device: str = ""
 
 
@@ -43,6 +46,7 @@ class DfsAccess(Access):
     """A POSIX container of DAOS, spoken to by libdfs."""
 
     type: ClassVar[str] = "dfs"
+    word: ClassVar[str] = "DFS"
     pool: str = ""  # label or UUID
     container: str = ""
     system: str = ""  # DAOS server group; empty: the agent's own
@@ -54,6 +58,7 @@ class RadosAccess(Access):
     """A RADOS pool and a prefix of object names that the suite owns."""
 
     type: ClassVar[str] = "rados"
+    word: ClassVar[str] = "RADOS"
     pool: str = ""
     conf: str = ""  # ceph.conf; empty: the library's default
     user: str = "admin"  # without "client."
@@ -65,6 +70,7 @@ class CephfsAccess(Access):
     """A directory of CephFS, spoken to by libcephfs."""
 
     type: ClassVar[str] = "cephfs"
+    word: ClassVar[str] = "CephFS"
     conf: str = ""
     user: str = "admin"  # without "client."
     filesystem: str = ""  # empty: the only one
@@ -74,6 +80,16 @@ class CephfsAccess(Access):
 ACCESS_TYPES: dict[str, type[Access]] = {
     kind.type: kind for kind in (PathAccess, DeviceAccess, DfsAccess, RadosAccess, CephfsAccess)
 }
+
+
+A = TypeVar("A", bound=Access)
+
+
+def expect(access: Access, kind: type[A]) -> A:
+    """The access itself; TypeError if it is of another kind."""
+    if not isinstance(access, kind):
+        raise TypeError(f"a {kind.word} access is needed here, not {type(access).__name__}")
+    return access
 
 
 def access_from_json(data: Mapping[str, Any]) -> Access:

@@ -148,6 +148,11 @@ class Backend(ABC):
         """
         return {}
 
+    def refuse_level(self, level: Mapping[str, Any]) -> None:
+        """For a `provision` that makes no levels: BackendError if one is asked for."""
+        if level:
+            raise BackendError(f"{self.name} realises no cluster factors: {', '.join(level)}")
+
     @abstractmethod
     def provision(self, level: Mapping[str, Any], room: Room) -> Access:
         """Make or choose what this level needs.  Journalled.  BackendError if impossible."""

@@ -104,6 +104,17 @@ def _replace(folder: int, part: str) -> int:
     return child
 
 
+def bring(root: Path, names: Sequence[str], state: str, method: CacheMethod = "auto") -> Evidence:
+    """`names` below `root` into a cache state of that name; `method` is of cold."""
+    if state == "cold":
+        return cold(root, names, method)
+    if state == "warm":
+        return warm(root, names)
+    if state == "bypass":
+        return bypass(root, names)
+    raise BackendError(f"unknown cache state {state!r}: known are cold, warm, bypass")
+
+
 def cold(root: Path, names: Sequence[str], method: CacheMethod = "auto") -> Evidence:
     """Write back and drop `names` below `root`; see the module's text.
 

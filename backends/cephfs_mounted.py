@@ -18,15 +18,14 @@ from typing import Any, ClassVar, cast
 from fsmatrix.backends import made, mounting, provenance
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import Room, Space, Usable
-from fsmatrix.backends.ceph import facts, own
+from fsmatrix.backends.ceph import own
 from fsmatrix.backends.ceph.attached import Attached
-from fsmatrix.backends.ceph.librados import Cluster
 from fsmatrix.backends.ceph.login import Login
+from fsmatrix.backends.ceph.oncephfs import ceph_facts, cluster_details, library_refusal
 from fsmatrix.backends.ceph.options import LAYOUT, MountedOptions
 from fsmatrix.backends.ceph.trees import Tree
 from fsmatrix.backends.directory import place_refusal
-from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.libcephfs import ceph_facts, cluster_details, data_space, library_refusal
+from fsmatrix.backends.errors import BackendError, told
 from fsmatrix.backends.provenance import path_of
 from fsmatrix.backends.system.mounts import mount_of, mounts
 
@@ -35,8 +34,6 @@ class CephfsMounted(Attached):
     """Base of cephfs-fuse and cephfs-kernel."""
 
     fstypes: ClassVar[frozenset[str]]  # of a mount that is found
-    pool_option = "data_pool"
-    bed_options: ClassVar[Mapping[str, str]] = {"conf": "conf", "filesystem": "filesystem"}
 
     @property
     def _chosen(self) -> MountedOptions:
@@ -79,10 +76,6 @@ class CephfsMounted(Attached):
         kinds = " or ".join(sorted(self.fstypes))
         return f"{path} is {mount.fstype}, mounted at {mount.point}, not {kinds}"
 
-    def unfit(self, cluster: Cluster, pool: str) -> str:
-        """It is no data pool of the file system."""
-        return own.unfit(cluster, self._chosen.filesystem, pool)
-
     def _attach(self, room: Room) -> PathAccess:
         """Make the directory, with its layout."""
         reason = self.refusal()
@@ -121,7 +114,7 @@ class CephfsMounted(Attached):
                 f"layout {self._chosen.layout} of {data} cannot be set: {error.strerror}; the "
                 "user needs the MDS capability `p`, and the pool must be a data pool"
             ) from error
-        known = facts.told(lambda: cluster_details(self._chosen.login))
+        known = told(lambda: cluster_details(self._chosen.login))
         details |= {"cluster_error": known["error"]} if "error" in known else known
         return PathAccess(self.name, room.target, {**details, **self.settings(room)}, str(data))
 
@@ -134,17 +127,13 @@ class CephfsMounted(Attached):
         mounting.remove_point(Path(access.details["point"]), room.journal)
         own.release(Tree.of(access.details), room)
 
-    def finish(self, room: Room) -> None:
-        """Remove what a failed provision or release of this process left."""
-        own.finish(room)
-
     def describe(self, access: Access) -> dict[str, Any]:
         """Facts of mount, layout and cluster; what cannot be told is recorded as such."""
         details, path = access.details, path_of(access)
         known: dict[str, Any] = {"managed": "point" in details, "mount_command": []}
         if known["managed"]:
             known["mount_command"] = self.argv(details)
-            known["layout"] = facts.told(Tree.of(details).layout)
+            known["layout"] = told(Tree.of(details).layout)
         else:
             known["layout"] = _layout_of(path)
         if details["fsid"]:
@@ -157,7 +146,7 @@ class CephfsMounted(Attached):
         """What the data pool may still take; of a found mount, what statfs says."""
         if self._chosen.path:
             return provenance.space(path_of(access) if access else self._chosen.path)
-        return data_space(self._chosen, access)
+        return super().space(access)
 
 
 def _layout_of(path: str) -> str:

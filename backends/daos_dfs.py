@@ -24,7 +24,7 @@ from typing import Any, cast
 from pydantic import Field
 
 from fsmatrix.backends import daos_facts, daos_tool, provenance
-from fsmatrix.backends.access import Access, DfsAccess
+from fsmatrix.backends.access import Access, DfsAccess, expect
 from fsmatrix.backends.base import (
     Backend,
     BackendOptions,
@@ -36,7 +36,7 @@ from fsmatrix.backends.base import (
     Usable,
 )
 from fsmatrix.backends.daos_tool import Container, Pool
-from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.errors import BackendError, told
 from fsmatrix.backends.journal import Journal
 from fsmatrix.results.units import PositiveSize
 
@@ -100,8 +100,7 @@ class DaosDfs(Backend):
         After a failure its journal entry stays, since the servers may have made it all the
         same: `finish`, or the next --resume, takes it down.
         """
-        if level:
-            raise BackendError(f"daos-dfs realises no cluster factors: {', '.join(level)}")
+        self.refuse_level(level)
         options = self._chosen
         pool, system = self._pool(), daos_tool.system_query(options.system)
         label = f"fsmatrix-{room.tag}-{room.target}-{secrets.token_hex(4)}"
@@ -155,10 +154,9 @@ class DaosDfs(Backend):
 
     def release(self, access: Access, room: Room) -> None:
         """Destroy the container that was made; BackendError if another one is called so."""
-        dfs = _dfs(access)
+        dfs = expect(access, DfsAccess)
         daos_tool.remove(dfs.pool, dfs.container, dfs.system, access.details["uuid"])
-        for entry in room.journal.pending(ENTRY, pool=dfs.pool, label=dfs.container):
-            room.journal.end(entry)
+        room.journal.end_all(ENTRY, pool=dfs.pool, label=dfs.container)
 
     def finish(self, room: Room) -> None:
         """Destroy what a failed provision or release of this process left."""
@@ -169,7 +167,7 @@ class DaosDfs(Backend):
 
     def describe(self, access: Access) -> dict[str, Any]:
         """Facts of pool, container and system; what cannot be told is recorded as such."""
-        dfs, told = _dfs(access), daos_facts.told
+        dfs = expect(access, DfsAccess)
         place = (dfs.pool, dfs.container, dfs.system)
         return {
             "filesystem": "dfs",
@@ -201,7 +199,7 @@ class DaosDfs(Backend):
         A program that opens a container which is not there silently makes it.
         """
         del journal
-        reason = _gone(_dfs(access))
+        reason = _gone(expect(access, DfsAccess))
         if reason:
             raise BackendError(
                 f"{socket.gethostname()}: {reason}; it was made on {access.details['host']}"
@@ -228,7 +226,7 @@ class DaosDfs(Backend):
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
         """Wait for the end of a rebuild.  Aggregation of overwritten data is not seen."""
-        dfs, began = _dfs(access), time.monotonic()
+        dfs, began = expect(access, DfsAccess), time.monotonic()
         while True:
             left = timeout - (time.monotonic() - began)
             try:
@@ -248,19 +246,12 @@ class DaosDfs(Backend):
     @classmethod
     def health(cls, access: Access) -> list[str]:
         """Targets and ranks that are out, a rebuild, a container that has gone."""
-        dfs = _dfs(access)
+        dfs = expect(access, DfsAccess)
         try:
             found, gone = daos_facts.ailments(_pool_of(dfs)), _gone(dfs)
         except BackendError as error:
             return [str(error)]
         return [*found, gone] if gone else found
-
-
-def _dfs(access: Access) -> DfsAccess:
-    """The access itself; TypeError for another kind."""
-    if not isinstance(access, DfsAccess):
-        raise TypeError(f"a DFS access is needed here, not {type(access).__name__}")
-    return access
 
 
 def _pool_of(dfs: DfsAccess, deadline: float | None = None) -> Pool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import ipaddress
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import psutil
@@ -25,14 +25,6 @@ PROPERTIES = frozenset(
     }
 )
 _HOST = re.compile(r"://(?:\[([^\]]+)\]|([^:/\[\]]+))")
-
-
-def told(look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What `look` gives, or why it gave nothing: {"error": reason}."""
-    try:
-        return look()
-    except BackendError as error:
-        return {"error": str(error)}
 
 
 def pool_facts(pool: Pool) -> dict[str, Any]:

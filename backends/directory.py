@@ -98,8 +98,7 @@ class Directory(Backend):
 
     def provision(self, level: Mapping[str, Any], room: Room) -> PathAccess:
         """Make our own tree in the directory."""
-        if level:
-            raise BackendError(f"directory realises no cluster factors: {', '.join(level)}")
+        self.refuse_level(level)
         reason = self.refusal()
         if reason:
             raise BackendError(reason)
@@ -144,14 +143,7 @@ class Directory(Backend):
     ) -> Evidence:
         """Of this kernel; what servers keep in memory stays."""
         root = Path(path_of(access))
-        if state == "cold":
-            evidence = page_cache.cold(root, files, method)
-        elif state == "warm":
-            evidence = page_cache.warm(root, files)
-        elif state == "bypass":
-            evidence = page_cache.bypass(root, files)
-        else:
-            raise BackendError(f"unknown cache state {state!r}: known are cold, warm, bypass")
+        evidence = page_cache.bring(root, files, state, method)
         servers = "unknown" if clients.recognise_at(str(root), mount_of(root)) else "none"
         facts = {**evidence.facts, "server_caches": servers}
         return Evidence(evidence.state, evidence.method, facts)
@@ -191,5 +183,4 @@ def place_refusal(path: Path) -> str:
         return f"{path} cannot be looked at: {error}"
     if not os.access(path, os.W_OK | os.X_OK):
         return f"{path} is not writable for user {os.geteuid()}"
-    above = tree.owner_above(path.resolve())
-    return f"{path} is inside another run's directory, {above}" if above else ""
+    return tree.inside_refusal(path)

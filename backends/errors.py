@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 
 class BackendError(Exception):
     """A backend cannot do what was asked; the text says why and what to do."""
@@ -9,3 +12,11 @@ class BackendError(Exception):
 
 class ToolError(BackendError):
     """A program is missing, failed or did not end within its deadline."""
+
+
+def told(look: Callable[[], Any]) -> Any:
+    """What `look` gives, or why it gave nothing: {"error": reason}."""
+    try:
+        return look()
+    except BackendError as error:
+        return {"error": str(error)}

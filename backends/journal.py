@@ -83,6 +83,11 @@ class Journal:
         """It was undone, or never done."""
         self._append({"event": "end", "id": entry.id})
 
+    def end_all(self, kind: str, **facts: Any) -> None:
+        """End what is `pending` of this kind and with these facts."""
+        for entry in self.pending(kind, **facts):
+            self.end(entry)
+
     def pending(self, kind: str | None = None, **facts: Any) -> list[Entry]:
         """Entries without an end, oldest first; only those of `kind` and with these facts."""
         return [

@@ -130,8 +130,7 @@ class LocalBackend(Backend):
 
     def provision(self, level: Mapping[str, Any], room: Room) -> PathAccess:
         """Attach the image (made once) or take the device, and format it."""
-        if level:
-            raise BackendError(f"{self.name} realises no cluster factors: {', '.join(level)}")
+        self.refuse_level(level)
         room.state.mkdir(parents=True, exist_ok=True)
         if self._chosen.device:
             device, image, identity = self._take_device(room)
@@ -251,22 +250,16 @@ class LocalBackend(Backend):
         cls, access: Access, state: str, files: Sequence[str], *, method: CacheMethod = "auto"
     ) -> Evidence:
         """Make a cache state; `bypass` is refused if the device itself goes through a cache."""
-        root, direct = Path(path_of(access)), bool(access.details["direct_io"])
-        if state == "warm":
-            return page_cache.warm(root, files)
-        if state == "cold":
-            evidence = page_cache.cold(root, files, method)
-            if not direct and access.details["image"]:
-                page_cache.evict(Path(access.details["image"]))
-            return evidence
-        if state != "bypass":
-            raise BackendError(f"unknown cache state {state!r}: known are cold, warm, bypass")
-        if not direct:
+        direct = bool(access.details["direct_io"])
+        if state == "bypass" and not direct:
             raise BackendError(
                 f"cache state bypass is refused on {access.details['device']}: the loop device "
                 "has no direct I/O, so O_DIRECT reads would come from the page cache below it"
             )
-        return page_cache.bypass(root, files)
+        evidence = page_cache.bring(Path(path_of(access)), files, state, method)
+        if state == "cold" and not direct and access.details["image"]:
+            page_cache.evict(Path(access.details["image"]))
+        return evidence
 
     @classmethod
     def counters(cls, access: Access) -> dict[str, float]:

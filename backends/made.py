@@ -14,28 +14,46 @@ DATA = "data"  # the folder in a tree that a run works in
 PREFIX = "fsmatrix-"
 
 
-def make_tree(parent: Path, tag: str, journal: Journal) -> Path:
-    """Make `fsmatrix-<tag>` (or `...-2` where that exists) in `parent`, marked, with `data`.
+def new_folder(
+    parent: Path,
+    name: str,
+    journal: Journal,
+    kind: str,
+    *,
+    mode: int = 0o777,
+    failed: str = "{} cannot be made",
+    **facts: str,
+) -> Path:
+    """Make the folder `name` (or `name-2`, ... where that exists), journalled as a `kind`.
 
-    An existing directory is never taken over, not even one with our tag: another shard of
-    the campaign may work in it.  BackendError if the directory cannot be made.
+    A present one is never taken: another shard may work in it, or something is still busy there.
+    BackendError if it cannot be made, with the text `failed` ({}: its path) before the reason.
     """
-    if not tag or "/" in tag or "\0" in tag:
-        raise BackendError(f"a tag names a directory and must not be {tag!r}")
     for number in itertools.count(1):
-        folder = parent / (f"{PREFIX}{tag}" if number == 1 else f"{PREFIX}{tag}-{number}")
+        folder = parent / (name if number == 1 else f"{name}-{number}")
         if os.path.lexists(folder):
             continue
-        entry = journal.begin("tree", path=str(folder), tag=tag)
+        entry = journal.begin(kind, path=str(folder), **facts)
         try:
-            folder.mkdir()
+            folder.mkdir(mode)
         except FileExistsError:
             journal.end(entry)
             continue
         except OSError as error:
             journal.end(entry)
-            raise BackendError(f"{folder} cannot be made: {error.strerror}") from error
-        break
+            raise BackendError(f"{failed.format(folder)}: {error.strerror}") from error
+        return folder
+    raise AssertionError("itertools.count does not end")
+
+
+def make_tree(parent: Path, tag: str, journal: Journal) -> Path:
+    """Make `fsmatrix-<tag>` (or `...-2` where that exists) in `parent`, marked, with `data`.
+
+    Not even a directory with our tag is taken over.  BackendError if it cannot be made.
+    """
+    if not tag or "/" in tag or "\0" in tag:
+        raise BackendError(f"a tag names a directory and must not be {tag!r}")
+    folder = new_folder(parent, f"{PREFIX}{tag}", journal, "tree", tag=tag)
     try:
         tree.write_marker(folder, tag)
         (folder / DATA).mkdir()
@@ -48,5 +66,4 @@ def release_tree(folder: Path, tag: str, journal: Journal) -> None:
     """Remove a tree with everything in it; nothing if it is gone.  NotOurs if it is foreign."""
     if os.path.lexists(folder):
         tree.remove_tree(folder, tag)
-    for entry in journal.pending("tree", path=str(folder)):
-        journal.end(entry)
+    journal.end_all("tree", path=str(folder))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import os
 import re
 import shutil
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal import Journal
-from fsmatrix.backends.made import DATA
+from fsmatrix.backends.made import DATA, new_folder
 from fsmatrix.backends.system import mounts, tools
 
 ALWAYS = "nodev,nosuid"
@@ -99,34 +98,22 @@ def unmount_at(journal: Journal, source: str, point: Path) -> None:
         try:
             mounts.unmount(point)
         except OSError as error:
-            if error.errno != errno.EBUSY:
-                raise BackendError(f"{point} cannot be unmounted: {error.strerror}") from error
-            users = ", ".join(mounts.users_of(point)) or "nobody that can be seen"
-            raise BackendError(f"{point} is still in use by {users}") from error
-    for entry in journal.pending("mount", path=str(point)):
-        journal.end(entry)
+            raise not_unmounted(point, error) from error
+    journal.end_all("mount", path=str(point))
+
+
+def not_unmounted(point: Path, error: OSError) -> BackendError:
+    """What to raise for the error of an unmount: who uses it, or the reason."""
+    if error.errno != errno.EBUSY:
+        return BackendError(f"{point} cannot be unmounted: {error.strerror}")
+    users = ", ".join(mounts.users_of(point)) or "nobody that can be seen"
+    return BackendError(f"{point} is still in use by {users}")
 
 
 def new_point(state: Path, journal: Journal) -> Path:
-    """An empty folder `mnt` (or `mnt-2`, ...) of our own in `state`, to mount at.
-
-    A present one is never taken: another shard, or something that is still busy, is there.
-    """
-    for number in itertools.count(1):
-        point = state.resolve() / ("mnt" if number == 1 else f"mnt-{number}")
-        if os.path.lexists(point):
-            continue
-        entry = journal.begin("folder", path=str(point))
-        try:
-            point.mkdir(mode=0o755)
-        except FileExistsError:
-            journal.end(entry)
-            continue
-        except OSError as error:
-            journal.end(entry)
-            raise BackendError(f"mount point {point}: {error.strerror}") from error
-        return point
-    raise AssertionError("itertools.count does not end")
+    """An empty folder `mnt` (or `mnt-2`, ...) of our own in `state`, to mount at."""
+    failed = "mount point {}"
+    return new_folder(state.resolve(), "mnt", journal, "folder", mode=0o755, failed=failed)
 
 
 def remove_point(point: Path, journal: Journal) -> None:
@@ -137,8 +124,7 @@ def remove_point(point: Path, journal: Journal) -> None:
         pass
     except OSError as error:
         raise BackendError(f"mount point {point} cannot be removed: {error.strerror}") from error
-    for entry in journal.pending("folder", path=str(point)):
-        journal.end(entry)
+    journal.end_all("folder", path=str(point))
 
 
 def _check_point(point: Path) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends.access import Access, PathAccess
+from fsmatrix.backends.access import Access, PathAccess, expect
 from fsmatrix.backends.base import Settled, Space
+from fsmatrix.backends.deadline import Overdue, within
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import devices, libc, quota
 from fsmatrix.backends.system.mounts import mount_of
@@ -26,9 +26,7 @@ NEXT_LOOK = 0.02
 
 def path_of(access: Access) -> str:
     """The path of a path access; TypeError for another kind."""
-    if not isinstance(access, PathAccess):
-        raise TypeError(f"a path access is needed here, not {type(access).__name__}")
-    return access.path
+    return expect(access, PathAccess).path
 
 
 def filesystem_facts(path: Path | str) -> dict[str, Any]:
@@ -136,20 +134,13 @@ def _meminfo(name: str) -> int:
 
 def _bounded(action: Callable[[], None], timeout: float) -> bool:
     """Whether `action` ended within `timeout` seconds; a hanging one stays in its thread."""
-    failures: list[OSError] = []
-
-    def body() -> None:
-        try:
-            action()
-        except OSError as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=body, daemon=True)
-    thread.start()
-    thread.join(max(0.0, timeout))
-    if failures:
-        raise BackendError(f"writing back failed: {failures[0]}") from failures[0]
-    return not thread.is_alive()
+    try:
+        within(timeout, action)
+    except Overdue:
+        return False
+    except OSError as error:
+        raise BackendError(f"writing back failed: {error}") from error
+    return True
 
 
 def space(path: Path | str) -> Space:

@@ -16,18 +16,11 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
-from fsmatrix.backends.access import Access, RadosAccess
-from fsmatrix.backends.base import (
-    CacheMethod,
-    Evidence,
-    Room,
-    Settled,
-    Usable,
-)
+from fsmatrix.backends.access import Access, RadosAccess, expect
+from fsmatrix.backends.base import CacheMethod, Evidence, Room, Usable
 from fsmatrix.backends.base import Space as FreeSpace
-from fsmatrix.backends.ceph import caches, capi, facts, health, network, settle
-from fsmatrix.backends.ceph.health import Watch
-from fsmatrix.backends.ceph.levelled import Levelled
+from fsmatrix.backends.ceph import caches, capi, facts
+from fsmatrix.backends.ceph.levelled import Levelled, pool_space
 from fsmatrix.backends.ceph.librados import CephError, Cluster
 from fsmatrix.backends.ceph.login import Login, root_text
 from fsmatrix.backends.ceph.options import RadosOptions
@@ -113,8 +106,7 @@ class Rados(Levelled):
         """Remove the objects of all runs, and the marker."""
         space = Space.of(access.details)
         space.remove()
-        for entry in room.journal.pending(ENTRY, pool=space.pool, prefix=space.prefix):
-            room.journal.end(entry)
+        room.journal.end_all(ENTRY, pool=space.pool, prefix=space.prefix)
 
     def finish(self, room: Room) -> None:
         """Remove what a failed provision or release of this process left."""
@@ -125,7 +117,7 @@ class Rados(Levelled):
 
     def describe(self, access: Access) -> dict[str, Any]:
         """Facts of cluster and pool; what cannot be told is recorded as such."""
-        rados = _rados(access)
+        rados = expect(access, RadosAccess)
         known = {
             "filesystem": "rados",
             "managed": True,
@@ -143,7 +135,7 @@ class Rados(Levelled):
 
     def space(self, access: Access | None = None) -> FreeSpace:
         """What the pool may still take, by `ceph df` and its quota; others may fill it too."""
-        pool = _rados(access).pool if access else self._chosen.pool
+        pool = expect(access, RadosAccess).pool if access else self._chosen.pool
         return pool_space(self._chosen.login, [pool])
 
     # -- node leaders ------------------------------------------------------------------
@@ -190,37 +182,7 @@ class Rados(Levelled):
         del files, method
         if state not in cls.cache_states:
             raise BackendError(f"librados has no cache in the client: no cache state {state!r}")
-        drop = state == "cold" and access.details["drop_server_caches"]
-        servers = caches.server_caches(Login.of(access.details), drop)
-        method_used = "cache drop" if drop else "none"
-        return Evidence(state, method_used, {"client_cache": "none", **servers})
-
-    @classmethod
-    def counters(cls, access: Access) -> dict[str, float]:
-        """Network bytes, where they are all seen.  The pool's own counters lag by seconds."""
-        return network.counters(access.details["osd_addresses"], Login.of(access.details))
-
-    @classmethod
-    def settle(cls, access: Access, timeout: float) -> Settled:
-        """Wait for placement groups."""
-        return settle.settle(Login.of(access.details), timeout)
-
-    @classmethod
-    def health(cls, access: Access) -> list[str]:
-        """What is wrong with the cluster."""
-        return health.health(Login.of(access.details))
-
-    @classmethod
-    def health_watch(cls, access: Access) -> Watch:
-        """What the conductor asks while a step runs."""
-        return Watch(Login.of(access.details))
-
-
-def _rados(access: Access) -> RadosAccess:
-    """The access itself; TypeError for another kind."""
-    if not isinstance(access, RadosAccess):
-        raise TypeError(f"a RADOS access is needed here, not {type(access).__name__}")
-    return access
+        return caches.client_keeps_nothing(access.details, state, "none")
 
 
 def pool_refusal(cluster: Cluster, name: str) -> str:
@@ -238,26 +200,3 @@ def pool_refusal(cluster: Cluster, name: str) -> str:
             f"ceph osd pool set {name} allow_ec_overwrites true"
         )
     return ""
-
-
-def pool_space(login: Login, names: Sequence[str]) -> FreeSpace:
-    """The least that these pools may still take, redundancy deducted."""
-    try:
-        with login.connect() as cluster:
-            stats = {pool["name"]: pool["stats"] for pool in cluster.mon("df")["pools"]}
-            quotas = {
-                pool["pool_name"]: pool["quota_max_bytes"]
-                for pool in cluster.mon("osd dump")["pools"]
-            }
-    except BackendError as error:
-        return FreeSpace(None, None, f"unknown: {error}")
-    free = [
-        value
-        for name in names
-        if name in stats
-        for value in (
-            int(stats[name]["max_avail"]),
-            *([max(0, quotas[name] - int(stats[name]["stored"]))] if quotas.get(name) else []),
-        )
-    ]
-    return FreeSpace(min(free, default=None), None, "ceph df and quotas, redundancy deducted")

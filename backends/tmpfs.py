@@ -84,8 +84,7 @@ class Tmpfs(Backend):
 
     def provision(self, level: Mapping[str, Any], room: Room) -> PathAccess:
         """Choose the mount point, or make a directory on the existing tmpfs."""
-        if level:
-            raise BackendError(f"tmpfs realises no cluster factors: {', '.join(level)}")
+        self.refuse_level(level)
         reason = self.refusal()
         if reason:
             raise BackendError(reason)
@@ -178,5 +177,4 @@ def _path_refusal(path: str) -> str:
         return f"{path} is {fstype}, not tmpfs"
     if not os.access(place, os.W_OK | os.X_OK):
         return f"{path} is not writable"
-    above = tree.owner_above(place.resolve())
-    return f"{path} is inside another run's directory, {above}" if above else ""
+    return tree.inside_refusal(place)

@@ -7,7 +7,6 @@ A tree is a directory with a marker file that holds its tag.  It is removed by d
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 from collections.abc import Iterator
@@ -15,12 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.marker import LIMIT, marker_of, tag_in, whose
+from fsmatrix.backends.marker import MARKER as MARKER
 from fsmatrix.backends.system import mounts
 
-MARKER = ".fsmatrix"
 STORE_MARKER = "store.json"  # of a results store
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_MARKER_LIMIT = 4096  # bytes
 
 
 class NotOurs(BackendError):
@@ -29,12 +28,11 @@ class NotOurs(BackendError):
 
 def write_marker(folder: Path, tag: str) -> None:
     """Mark `folder` as the suite's own; FileExistsError if it is marked already."""
-    text = json.dumps({"tag": tag, "made_by": "fsmatrix"})
     descriptor = os.open(
         folder / MARKER, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644
     )
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(marker_of(tag))
         file.flush()
         os.fsync(file.fileno())
 
@@ -61,6 +59,12 @@ def owner_above(path: Path) -> Path | None:
     return None
 
 
+def inside_refusal(path: Path) -> str:
+    """Why nothing may be made in `path`: another run's directory is there (empty: none)."""
+    above = owner_above(path.resolve())
+    return f"{path} is inside another run's directory, {above}" if above else ""
+
+
 def remove_tree(folder: Path, tag: str) -> None:
     """Remove a tree of ours whole.
 
@@ -70,8 +74,7 @@ def remove_tree(folder: Path, tag: str) -> None:
     with _opened(folder) as descriptor:
         found = _tag(descriptor)
         if found != tag:
-            what = "has no marker" if found is None else f"belongs to {found!r}"
-            raise NotOurs(f"{folder} {what}: not removed (expected {tag!r})")
+            raise NotOurs(f"{folder} {whose(found)}: not removed (expected {tag!r})")
         inside = mounts.mounted_below(folder.resolve())
         if inside:
             raise NotOurs(f"{folder}: {inside[0].point} is mounted in it: not removed")
@@ -125,13 +128,9 @@ def _tag(folder: int) -> str | None:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return None
-        data = json.loads(os.read(descriptor, _MARKER_LIMIT))
-    except ValueError:
-        return None
+        return tag_in(os.read(descriptor, LIMIT))
     finally:
         os.close(descriptor)
-    tag = data.get("tag") if isinstance(data, dict) else None
-    return tag if isinstance(tag, str) and tag else None
 
 
 @contextmanager

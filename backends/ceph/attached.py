@@ -7,7 +7,6 @@ unless its object cache is off.  OSDs and MDSs: see caches.
 
 from __future__ import annotations
 
-import errno
 import socket
 import time
 from abc import abstractmethod
@@ -19,22 +18,21 @@ from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends import mounting, provenance, tree
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import CacheMethod, Evidence, Settled
-from fsmatrix.backends.ceph import caches, clients, health, network, settle
+from fsmatrix.backends.ceph import caches, clients
 from fsmatrix.backends.ceph.health import Watch
-from fsmatrix.backends.ceph.levelled import Levelled
 from fsmatrix.backends.ceph.login import Login
+from fsmatrix.backends.ceph.oncephfs import OnCephfs, require_seen
 from fsmatrix.backends.ceph.sessions import farewell
 from fsmatrix.backends.ceph.trees import Tree
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal import Journal
-from fsmatrix.backends.libcephfs import require_seen
 from fsmatrix.backends.provenance import path_of
-from fsmatrix.backends.system.mounts import Mount, mount_of, mounted_at, users_of
+from fsmatrix.backends.system.mounts import Mount, mount_of, mounted_at
 
 ENTRY = "cephfs-mount"  # kind of journal entry
 
 
-class Attached(Levelled):
+class Attached(OnCephfs):
     """The node-side half of cephfs-fuse and cephfs-kernel."""
 
     access_type = PathAccess
@@ -79,8 +77,7 @@ class Attached(Levelled):
         cls._take_down(details)
         _make_point(point, journal)
         argv = cls.argv(details)
-        for stale in journal.pending(ENTRY, path=str(point)):
-            journal.end(stale)
+        journal.end_all(ENTRY, path=str(point))
         entry = journal.begin(ENTRY, argv=argv, **cls._identity(details))
         try:
             cls.attach(argv, point)
@@ -97,8 +94,7 @@ class Attached(Levelled):
             return
         point = Path(access.details["point"])
         cls._take_down(access.details)
-        for entry in journal.pending(ENTRY, path=str(point)):
-            journal.end(entry)
+        journal.end_all(ENTRY, path=str(point))
         if any(entry.facts.get("by_mount") for entry in journal.pending("folder", path=str(point))):
             mounting.remove_point(point, journal)
 
@@ -129,10 +125,7 @@ class Attached(Levelled):
         try:
             in_order = clients.detach(point, cls.client_of(cls.argv(details)), force)
         except OSError as error:
-            if error.errno != errno.EBUSY:
-                raise BackendError(f"{point} cannot be unmounted: {error.strerror}") from error
-            users = ", ".join(users_of(point)) or "nobody that can be seen"
-            raise BackendError(f"{point} is still in use by {users}") from error
+            raise mounting.not_unmounted(point, error) from error
         if not in_order:
             farewell(cls._identity(details))
 
@@ -168,12 +161,8 @@ class Attached(Levelled):
     ) -> Evidence:
         """Make a cache state: see the module."""
         root = Path(path_of(access))
-        if state == "warm":
-            return page_cache.warm(root, files)
-        if state == "bypass":
-            return page_cache.bypass(root, files)
         if state != "cold":
-            raise BackendError(f"unknown cache state {state!r}: known are cold, warm, bypass")
+            return page_cache.bring(root, files, state)
         if "tree" not in access.details and method == "auto":
             return cls._remounted(access, files)
         return cls._dropped(access, files, method)
@@ -217,11 +206,10 @@ class Attached(Levelled):
 
     @classmethod
     def counters(cls, access: Access) -> dict[str, float]:
-        """Network bytes, where they are all seen.  The pools' own counters lag by seconds."""
-        addresses = access.details["osd_addresses"]
-        if not addresses:
+        """Those of the network; all of its bytes where the OSDs' addresses are not known."""
+        if not access.details["osd_addresses"]:
             return provenance.network_counters()
-        return network.counters(addresses, Login.of(access.details))
+        return super().counters(access)
 
     @classmethod
     def workers(cls, access: Access) -> list[int]:
@@ -234,10 +222,9 @@ class Attached(Levelled):
     def settle(cls, access: Access, timeout: float) -> Settled:
         """Write back; then wait for placement groups and the purge queue."""
         client = provenance.settle(path_of(access), timeout)
-        details, left = access.details, timeout - client.seconds
-        if not client.reached or not details["fsid"]:
+        if not client.reached or not access.details["fsid"]:
             return client
-        cluster = settle.settle(Login.of(details), left, details["filesystem"])
+        cluster = super().settle(access, timeout - client.seconds)
         seconds = client.seconds + cluster.seconds
         return Settled(cluster.reached, seconds, {**client.state, **cluster.state})
 
@@ -251,14 +238,13 @@ class Attached(Levelled):
             found = [f"nothing is mounted at {path}"]
         elif not found[0] and mount_of(path).read_only:
             found = [f"{path} has become read-only"]
-        cluster = health.health(Login.of(details)) if details["fsid"] else []
+        cluster = super().health(access) if details["fsid"] else []
         return [text for text in found if text] + cluster
 
     @classmethod
     def health_watch(cls, access: Access) -> Watch | None:
         """What the conductor asks while a step runs; None if the cluster cannot be reached."""
-        details = access.details
-        return Watch(Login.of(details)) if details["fsid"] else None
+        return super().health_watch(access) if access.details["fsid"] else None
 
 
 def _require_marker(folder: Path, details: Mapping[str, Any]) -> None:

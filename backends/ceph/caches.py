@@ -9,10 +9,11 @@ their own.  Neither is seen from here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from fsmatrix.backends.base import Evidence
 from fsmatrix.backends.ceph import facts
 from fsmatrix.backends.ceph.librados import Cluster
 from fsmatrix.backends.ceph.login import Login
@@ -21,6 +22,17 @@ from fsmatrix.backends.errors import BackendError
 RECALL = 3  # seconds that other clients get to give capabilities back
 AT_ONCE = 8
 _SETTINGS = ("bluestore_default_buffered_read", "bluestore_default_buffered_write")
+
+
+def client_keeps_nothing(details: Mapping[str, Any], state: str, client_cache: str) -> Evidence:
+    """Evidence of `cold` or `bypass` with a client in which nothing is to be done.
+
+    `details`: of the access; `client_cache`: why nothing is.
+    """
+    drop = state == "cold" and details["drop_server_caches"]
+    servers = server_caches(Login.of(details), drop, details.get("filesystem"))
+    method = "cache drop" if drop else "none"
+    return Evidence(state, method, {"client_cache": client_cache, **servers})
 
 
 def server_caches(login: Login, drop: bool, filesystem: str | None = None) -> dict[str, Any]:

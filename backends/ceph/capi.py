@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 import errno
 import functools
-import threading
 from collections.abc import Callable, Mapping
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint64, c_void_p
 from typing import Any, TypeVar
 
 from fsmatrix.backends.ceph.errors import CephError
+from fsmatrix.backends.deadline import Overdue, within
 
 RADOS = "librados.so.2"
 CEPHFS = "libcephfs.so.2"
@@ -107,23 +107,10 @@ def bounded(what: str, seconds: float, call: Callable[[], T]) -> T:
     The libraries have calls without a deadline of their own.  The caller must not free what
     an abandoned call still uses.
     """
-    result: list[T] = []
-    failure: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            result.append(call())
-        except BaseException as error:  # noqa: BLE001  raised again by the caller
-            failure.append(error)
-
-    thread = threading.Thread(target=work, name=f"ceph: {what}", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if failure:
-        raise failure[0]
-    if thread.is_alive():
-        raise Abandoned(what, errno.ETIMEDOUT, f"no answer within {seconds:g} s")
-    return result[0]
+    try:
+        return within(seconds, call, f"ceph: {what}")
+    except Overdue:
+        raise Abandoned(what, errno.ETIMEDOUT, f"no answer within {seconds:g} s") from None
 
 
 def command(

@@ -10,7 +10,6 @@ import ctypes
 import os
 from collections.abc import Mapping
 from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_size_t, c_uint, c_void_p
-from types import TracebackType
 from typing import Any, Self
 
 from fsmatrix.backends.ceph import capi
@@ -93,10 +92,7 @@ class Cephfs:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_: object) -> None:
         self._library.ceph_unmount(self._mount)
         self._library.ceph_release(self._mount)
 

@@ -14,13 +14,13 @@ import re
 import signal
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from fsmatrix.backends.ceph.login import NO_WAIT, TIMEOUT, Login
+from fsmatrix.backends.deadline import Overdue, within
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.system import libc, mounts, tools
 
@@ -203,21 +203,14 @@ def _wait(reached: Callable[[], bool], seconds: float) -> bool:
 
 def trouble(point: Path) -> str:
     """Why what is mounted at `point` does not answer (empty: it does)."""
-    told: list[str] = []
-
-    def look() -> None:
-        try:
-            point.stat()
-        except OSError as error:
-            died = f"{DIED}: " if error.errno == errno.ENOTCONN else ""
-            told.append(f"{point}: {died}{error.strerror}")
-        else:
-            told.append("")
-
-    thread = threading.Thread(target=look, name=f"stat {point}", daemon=True)
-    thread.start()
-    thread.join(LOOK)
-    return told[0] if told else f"{point} does not answer within {LOOK:g} s"
+    try:
+        within(LOOK, point.stat, f"stat {point}")
+    except Overdue:
+        return f"{point} does not answer within {LOOK:g} s"
+    except OSError as error:
+        died = f"{DIED}: " if error.errno == errno.ENOTCONN else ""
+        return f"{point}: {died}{error.strerror}"
+    return ""
 
 
 def detach(point: Path, argv: Sequence[str] = (), force: bool = True) -> bool:
@@ -256,18 +249,11 @@ def _force(point: Path, argv: Sequence[str]) -> None:
 
 def _unmounted(point: Path, seconds: float) -> bool:
     """Unmount; False if that hangs.  A busy one is tried again, as everywhere."""
-    failures: list[OSError] = []
-
-    def work() -> None:
-        try:
-            mounts.unmount(point)
-        except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.ENOENT):  # it is gone
-                failures.append(error)
-
-    thread = threading.Thread(target=work, name=f"umount {point}", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if failures:
-        raise failures[0]
-    return not thread.is_alive()
+    try:
+        within(seconds, lambda: mounts.unmount(point), f"umount {point}")
+    except Overdue:
+        return False
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOENT):  # it is gone
+            raise
+    return True

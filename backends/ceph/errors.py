@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+from collections.abc import Iterator
 
 from fsmatrix.backends.errors import BackendError
 
@@ -21,3 +23,13 @@ class CephError(BackendError):
         if self.errno:
             words.append(f"{os.strerror(self.errno)} ({errno.errorcode.get(self.errno, code)})")
         super().__init__(f"{what}: {'; '.join(words)}" if words else what)
+
+
+@contextlib.contextmanager
+def harmless(*numbers: int) -> Iterator[None]:
+    """A CephError with one of these errnos ends the block and is no error."""
+    try:
+        yield
+    except CephError as error:
+        if error.errno not in numbers:
+            raise

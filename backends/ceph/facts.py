@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fsmatrix.backends.ceph import placement
 from fsmatrix.backends.ceph.librados import CephError, Cluster
-from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.errors import told
 
 OSDS_ASKED = 64  # whose configuration is read; further ones are counted only
 POOL_TYPES = {1: "replicated", 3: "erasure"}
@@ -19,14 +19,6 @@ _LEFT_OUT = re.compile(
     r".*_(access|secret)_.*|fsid|host|name|chdir|rotating.*|setuser.*|setgroup.*|auth_.*|"
     r"crush_location|daemonize|osd_mkfs_.*|log_to_.*|err_to_.*|.*_uuid"
 )
-
-
-def told(look: Callable[[], Any]) -> Any:
-    """What `look` gives, or why it gave nothing: {"error": reason}."""
-    try:
-        return look()
-    except BackendError as error:
-        return {"error": str(error)}
 
 
 def cluster_facts(

@@ -1,18 +1,20 @@
-"""A backend on Ceph whose cluster factors can be varied: option `levels`."""
+"""What all backends on Ceph are: their cluster's state, and its factors (option `levels`)."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self, cast
 
 from fsmatrix.backends.access import Access
-from fsmatrix.backends.base import Backend, Room
-from fsmatrix.backends.ceph import clients, levels
+from fsmatrix.backends.base import Backend, Room, Settled, Space
+from fsmatrix.backends.ceph import clients, health, levels, network, settle
+from fsmatrix.backends.ceph.health import Watch
 from fsmatrix.backends.ceph.leveloptions import FACTORS
 from fsmatrix.backends.ceph.levels import Levels
 from fsmatrix.backends.ceph.librados import Cluster
+from fsmatrix.backends.ceph.login import Login
 from fsmatrix.backends.ceph.options import CephOptions
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.made import PREFIX
@@ -34,11 +36,6 @@ class Levelled(Backend):
     @abstractmethod
     def unfit(self, cluster: Cluster, pool: str) -> str:
         """Why a pool cannot be used (empty: it can)."""
-
-    @classmethod
-    def workers(cls, access: Access) -> list[int]:
-        """The cluster's daemons, if they run here: a test bed."""
-        return clients.servers(str(access.details["conf"]))
 
     @property
     def _levels(self) -> Levels | None:
@@ -103,3 +100,52 @@ class Levelled(Backend):
         self._detach(access, room)
         if "level" in access.details:
             levels.release(access.details["level"], room)
+
+    # -- node leaders ------------------------------------------------------------------
+    @classmethod
+    def workers(cls, access: Access) -> list[int]:
+        """The cluster's daemons, if they run here: a test bed."""
+        return clients.servers(str(access.details["conf"]))
+
+    @classmethod
+    def counters(cls, access: Access) -> dict[str, float]:
+        """Network bytes, where they are all seen.  The pools' own counters lag by seconds."""
+        return network.counters(access.details["osd_addresses"], Login.of(access.details))
+
+    @classmethod
+    def settle(cls, access: Access, timeout: float) -> Settled:
+        """Wait for placement groups and, of a CephFS, the purge queue."""
+        return settle.settle(Login.of(access.details), timeout, access.details.get("filesystem"))
+
+    @classmethod
+    def health(cls, access: Access) -> list[str]:
+        """What is wrong with the cluster."""
+        return health.health(Login.of(access.details))
+
+    @classmethod
+    def health_watch(cls, access: Access) -> Watch | None:
+        """What the conductor asks while a step runs."""
+        return Watch(Login.of(access.details))
+
+
+def pool_space(login: Login, names: Sequence[str]) -> Space:
+    """The least that these pools may still take, redundancy deducted."""
+    try:
+        with login.connect() as cluster:
+            stats = {pool["name"]: pool["stats"] for pool in cluster.mon("df")["pools"]}
+            quotas = {
+                pool["pool_name"]: pool["quota_max_bytes"]
+                for pool in cluster.mon("osd dump")["pools"]
+            }
+    except BackendError as error:
+        return Space(None, None, f"unknown: {error}")
+    free = [
+        value
+        for name in names
+        if name in stats
+        for value in (
+            int(stats[name]["max_avail"]),
+            *([max(0, quotas[name] - int(stats[name]["stored"]))] if quotas.get(name) else []),
+        )
+    ]
+    return Space(min(free, default=None), None, "ceph df and quotas, redundancy deducted")

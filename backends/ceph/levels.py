@@ -192,8 +192,7 @@ def release(known: Mapping[str, Any], room: Room) -> None:
     if known["filesystem"]:  # removed files are purged from the pool before it goes
         settle(Login.of(known), PURGE_SECONDS, known["filesystem"])
     levelstate.remove(known)
-    for entry in room.journal.pending(ENTRY, path=known["name"]):
-        room.journal.end(entry)
+    room.journal.end_all(ENTRY, path=known["name"])
 
 
 def _facts_of(level: Level) -> dict[str, Any]:

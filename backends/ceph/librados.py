@@ -16,12 +16,11 @@ import ctypes
 import errno
 import json
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from fsmatrix.backends.ceph import capi
 from fsmatrix.backends.ceph.capi import Abandoned, bounded
-from fsmatrix.backends.ceph.errors import CephError
+from fsmatrix.backends.ceph.errors import CephError, harmless
 from fsmatrix.backends.ceph.objects import IoCtx
 
 __all__ = ["Abandoned", "CephError", "Cluster", "IoCtx"]
@@ -110,10 +109,7 @@ class Cluster:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -213,13 +209,10 @@ class Cluster:
 
     def pool_exists(self, name: str) -> bool:
         """Whether there is a pool of that name."""
-        try:
+        with harmless(errno.ENOENT):
             self.pool_id(name)
-        except CephError as error:
-            if error.errno != errno.ENOENT:
-                raise
-            return False
-        return True
+            return True
+        return False
 
     def pool_id(self, name: str) -> int:
         """The number of a pool; CephError with ENOENT if there is none."""

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from ctypes import byref, c_char_p, c_long, c_uint64, c_void_p
 from functools import partial
 from itertools import islice
-from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
-from fsmatrix.backends.ceph.errors import CephError
+from fsmatrix.backends.ceph.errors import CephError, harmless
 
 T = TypeVar("T")
 ALL_NAMESPACES = "\x01"  # LIBRADOS_ALL_NSPACES: for listing only
@@ -53,10 +52,7 @@ class IoCtx:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -103,13 +99,10 @@ class IoCtx:
 
     def exists(self, name: str) -> bool:
         """Whether the object is there."""
-        try:
+        with harmless(errno.ENOENT):
             self.stat(name)
-        except CephError as error:
-            if error.errno != errno.ENOENT:
-                raise
-            return False
-        return True
+            return True
+        return False
 
     def truncate(self, name: str, size: int) -> None:
         """Cut or extend an object."""

@@ -83,8 +83,7 @@ def make(options: CephfsOptions, room: Room) -> Tree:
 def release(tree: Tree, room: Room) -> None:
     """Remove it with everything in it; nothing if it is gone.  CephError if it is foreign."""
     tree.remove()
-    for entry in room.journal.pending(ENTRY, directory=tree.directory, name=tree.name):
-        room.journal.end(entry)
+    room.journal.end_all(ENTRY, directory=tree.directory, name=tree.name)
 
 
 def finish(room: Room) -> None:

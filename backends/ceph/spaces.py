@@ -12,15 +12,15 @@ To list a namespace, OSDs go through all objects of the pool: a pool of its own 
 from __future__ import annotations
 
 import errno
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fsmatrix.backends.ceph.librados import CephError, Cluster, IoCtx
+from fsmatrix.backends.ceph.errors import CephError, harmless
+from fsmatrix.backends.ceph.librados import Cluster, IoCtx
 from fsmatrix.backends.ceph.login import Login
+from fsmatrix.backends.marker import LIMIT, MARKER, marker_of, tag_in, whose
 
-MARKER = ".fsmatrix"
 RUN = "run."
 PROGRAMS = b"programs"
 
@@ -57,7 +57,7 @@ class Space:
                     f"namespace {self.prefix} of pool {self.pool} exists and is not the suite's: "
                     "left alone"
                 )
-            mine.write_full(MARKER, json.dumps({"tag": self.tag, "made_by": "fsmatrix"}).encode())
+            mine.write_full(MARKER, marker_of(self.tag))
 
     def found_tag(self, cluster: Cluster) -> str | None:
         """The tag in the marker; None if there is none."""
@@ -115,21 +115,13 @@ class Space:
 
     def _require(self, found: str | None) -> None:
         if found != self.tag:
-            what = "has no marker" if found is None else f"belongs to {found!r}"
             raise CephError(
-                f"namespace {self.prefix} of pool {self.pool} {what}: not touched "
+                f"namespace {self.prefix} of pool {self.pool} {whose(found)}: not touched "
                 f"(expected {self.tag!r})"
             )
 
 
 def _tag(mine: IoCtx) -> str | None:
-    try:
-        data = json.loads(mine.read(MARKER, 4096))
-    except CephError as error:
-        if error.errno == errno.ENOENT:
-            return None
-        raise
-    except ValueError:
-        return None
-    tag = data.get("tag") if isinstance(data, dict) else None
-    return tag if isinstance(tag, str) and tag else None
+    with harmless(errno.ENOENT):
+        return tag_in(mine.read(MARKER, LIMIT))
+    return None

@@ -19,12 +19,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fsmatrix.backends.ceph.cephfs import Cephfs
-from fsmatrix.backends.ceph.errors import CephError
+from fsmatrix.backends.ceph.errors import CephError, harmless
 from fsmatrix.backends.ceph.login import Login
+from fsmatrix.backends.marker import LIMIT, MARKER, marker_of, tag_in, whose
 from fsmatrix.backends.system.libc import libc
 
-MARKER = ".fsmatrix"
-MARKER_LIMIT = 4096  # bytes
 DATA = "data"
 LAYOUT = "ceph.dir.layout"
 ATTEMPTS = 1000  # at a directory that other nodes are emptying too
@@ -46,16 +45,9 @@ def _mount(request: Request) -> Cephfs:
 
 def _tag(mount: Cephfs, folder: str) -> str | None:
     """The tag in the marker of a folder; None if there is none."""
-    try:
-        data = json.loads(mount.read(f"{folder}/{MARKER}", MARKER_LIMIT))
-    except CephError as error:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
-            return None
-        raise
-    except ValueError:
-        return None
-    tag = data.get("tag") if isinstance(data, dict) else None
-    return tag if isinstance(tag, str) and tag else None
+    with harmless(errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+        return tag_in(mount.read(f"{folder}/{MARKER}", LIMIT))
+    return None
 
 
 def make(request: Request) -> None:
@@ -70,8 +62,7 @@ def make(request: Request) -> None:
             mount.mkdir(name)
         except CephError as error:
             raise NothingDone(error) from error
-        marker = json.dumps({"tag": request["tag"], "made_by": "fsmatrix"})
-        mount.write_new(f"{name}/{MARKER}", marker.encode())
+        mount.write_new(f"{name}/{MARKER}", marker_of(request["tag"]))
         mount.mkdir(f"{name}/{DATA}", 0o777)
         for attribute, value in request["layout"].items():
             mount.set_attribute(f"{name}/{DATA}", attribute, value)
@@ -96,11 +87,8 @@ def make_run(request: Request) -> None:
     """Make the folder `run` of a tree of ours; harmless if it is there."""
     with _mount(request) as mount:
         _require(request, _tag(mount, request["name"]))
-        try:
+        with harmless(errno.EEXIST):
             mount.mkdir(f"{request['name']}/{DATA}/{request['run']}", 0o777)
-        except CephError as error:
-            if error.errno != errno.EEXIST:
-                raise
 
 
 def remove_run(request: Request) -> int:
@@ -137,9 +125,8 @@ def remove(request: Request) -> bool:
 
 def _require(request: Request, found: str | None) -> None:
     if found != request["tag"]:
-        what = "has no marker" if found is None else f"belongs to {found!r}"
         place = f"{request['directory'].rstrip('/')}/{request['name']}"
-        raise CephError(f"{place} {what}: not touched (expected {request['tag']!r})")
+        raise CephError(f"{place} {whose(found)}: not touched (expected {request['tag']!r})")
 
 
 class Removal:
@@ -197,11 +184,8 @@ class Removal:
     @contextlib.contextmanager
     def _gone(self) -> Iterator[None]:
         """Another node may have removed it: no error.  Counts, and shows life."""
-        try:
+        with harmless(errno.ENOENT):
             yield
-        except CephError as error:
-            if error.errno != errno.ENOENT:
-                raise
         self._removed += 1
         now = time.monotonic()
         if now - self._told >= BEAT:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -139,6 +139,16 @@ def picture(out: Path | None) -> None:
         raise refuse(Origin(f"--out {out}"), "", f"must end in {', '.join(known)}")
     if not out.parent.is_dir():
         raise refuse(Origin(f"--out {out}"), "", f"no directory {out.parent}")
+
+
+def answer(
+    files: Sequence[str], out: Path | None, as_json: bool, ask: Callable[[xr.Dataset], Result]
+) -> None:
+    """Ask the files' campaign; print the result, and draw it if asked to."""
+    picture(out)
+    with bad_input(files):
+        found = ask(opened(files))
+    deliver(found, out, as_json)
 
 
 def deliver(result: Result, out: Path | None, as_json: bool) -> None:

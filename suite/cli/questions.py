@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fsmatrix.suite.cli import analyse, common, studies
 from fsmatrix.suite.problems import Origin, refuse
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from fsmatrix.analysis.result import Result
 
 
 def effects(
@@ -29,13 +34,9 @@ def effects(
     """
     from fsmatrix.analysis.effects import effects as analysis
 
-    analyse.picture(out)
-    with analyse.bad_input(files):
-        found = analysis(
-            analyse.opened(files), metric, factors=factor or (), order=order,
-            where=analyse.levels(where),
-        )  # fmt: skip
-    analyse.deliver(found, out, as_json)
+    analyse.answer(files, out, as_json, lambda ds: analysis(
+        ds, metric, factors=factor or (), order=order, where=analyse.levels(where)
+    ))  # fmt: skip
 
 
 def curves(
@@ -60,15 +61,14 @@ def curves(
     """
     from fsmatrix.analysis.curves import curves as analysis
 
-    analyse.picture(out)
-    with analyse.bad_input(files):
-        ds = analyse.opened(files)
+    def ask(ds: xr.Dataset) -> Result:
         shown = analyse.unit(ds, metric, unit)
-        found = analysis(
+        return analysis(
             ds, metric, [along], panel=panel or (), where=analyse.levels(where),
             unit=(shown.label, shown.divisor) if shown else None,
         )  # fmt: skip
-    analyse.deliver(found, out, as_json)
+
+    analyse.answer(files, out, as_json, ask)
 
 
 def predict(
@@ -118,10 +118,7 @@ def cpu(
     """
     from fsmatrix.analysis.studies.flash import cpu as analysis
 
-    analyse.picture(out)
-    with analyse.bad_input(files):
-        found = analysis(analyse.opened(files), analyse.levels(where))
-    analyse.deliver(found, out, as_json)
+    analyse.answer(files, out, as_json, lambda ds: analysis(ds, analyse.levels(where)))
 
 
 def speedup(
@@ -143,13 +140,9 @@ def speedup(
     """
     from fsmatrix.analysis.comparison.speedup import speedup as analysis
 
-    analyse.picture(out)
-    with analyse.bad_input(files):
-        found = analysis(
-            analyse.opened(files), of, over, along=(along,), by=by, metric=metric,
-            where=analyse.levels(where),
-        )  # fmt: skip
-    analyse.deliver(found, out, as_json)
+    analyse.answer(files, out, as_json, lambda ds: analysis(
+        ds, of, over, along=(along,), by=by, metric=metric, where=analyse.levels(where)
+    ))  # fmt: skip
 
 
 def traffic(
@@ -165,17 +158,12 @@ def traffic(
     """
     from fsmatrix.analysis.bottleneck.traffic import traffic as analysis
 
-    analyse.picture(out)
     if len(files) != 1 or not Path(files[0]).is_dir():
         raise refuse(Origin(" ".join(files)), "", "must be one results directory: series of "
                      "counters are in its run files, not in the campaign file")  # fmt: skip
-    with analyse.bad_input(files):
-        ds = analyse.opened(files)
-        found = analysis(
-            ds, Path(files[0]), where=analyse.levels(where),
-            unit=analyse.unit(ds, "bandwidth", unit),
-        )  # fmt: skip
-    analyse.deliver(found, out, as_json)
+    analyse.answer(files, out, as_json, lambda ds: analysis(
+        ds, Path(files[0]), where=analyse.levels(where), unit=analyse.unit(ds, "bandwidth", unit)
+    ))  # fmt: skip
 
 
 def adapters(
@@ -188,7 +176,4 @@ def adapters(
     """
     from fsmatrix.analysis.studies.pagecache import adapters as analysis
 
-    analyse.picture(out)
-    with analyse.bad_input(files):
-        found = analysis(analyse.opened(files), where=analyse.levels(where))
-    analyse.deliver(found, out, as_json)
+    analyse.answer(files, out, as_json, lambda ds: analysis(ds, where=analyse.levels(where)))

@@ -47,12 +47,9 @@ def _of_one_metric(
     analysis: Callable[..., Result], files: Sequence[str], metric: str, unit: str | None,
     where: Sequence[str] | None, out: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
-    analyse.picture(out)
-    with analyse.bad_input(files):
-        ds = analyse.opened(files)
-        shown = analyse.unit(ds, metric, unit)
-        found = analysis(ds, metric, unit=shown, where=analyse.levels(where))
-    analyse.deliver(found, out, as_json)
+    analyse.answer(files, out, as_json, lambda ds: analysis(
+        ds, metric, unit=analyse.unit(ds, metric, unit), where=analyse.levels(where)
+    ))  # fmt: skip
 
 
 def models(
@@ -72,13 +69,10 @@ def models(
     """
     from fsmatrix.analysis.models.models import models as analysis
 
-    analyse.picture(out)
     left = None if hold_out == "none" else ("chunk", number(f"chunk={hold_out}"))
-    with analyse.bad_input(files):
-        ds = analyse.opened(files)
-        shown = analyse.unit(ds, metric, unit)
-        found = analysis(ds, metric, left, where=analyse.levels(where), unit=shown)
-    analyse.deliver(found, out, as_json)
+    analyse.answer(files, out, as_json, lambda ds: analysis(
+        ds, metric, left, where=analyse.levels(where), unit=analyse.unit(ds, metric, unit)
+    ))  # fmt: skip
 
 
 def correlation(
@@ -102,13 +96,10 @@ def correlation(
 
     if coding not in get_args(Coding):
         raise refuse(Origin(f"--coding {coding}"), "", "raw or log2")
-    analyse.picture(out)
-    with analyse.bad_input(files):
-        found = analysis(
-            analyse.opened(files), coding=cast(Coding, coding), metrics=metric or PAPER_METRICS,
-            where=analyse.levels(where),
-        )  # fmt: skip
-    analyse.deliver(found, out, as_json)
+    analyse.answer(files, out, as_json, lambda ds: analysis(
+        ds, coding=cast(Coding, coding), metrics=metric or PAPER_METRICS,
+        where=analyse.levels(where),
+    ))  # fmt: skip
 
 
 def bottleneck(
@@ -128,16 +119,12 @@ def bottleneck(
     """
     from fsmatrix.analysis.bottleneck.bottleneck import bottleneck as analysis
 
-    analyse.picture(out)
     limits = {text.partition("=")[0]: number(text) for text in limit or ()}
     store = Path(files[0]) if len(files) == 1 and Path(files[0]).is_dir() else None
-    with analyse.bad_input(files):
-        ds = analyse.opened(files)
-        found = analysis(
-            ds, store=store, limits=limits or None, where=analyse.levels(where),
-            unit=analyse.unit(ds, "bandwidth", unit),
-        )  # fmt: skip
-    analyse.deliver(found, out, as_json)
+    analyse.answer(files, out, as_json, lambda ds: analysis(
+        ds, store=store, limits=limits or None, where=analyse.levels(where),
+        unit=analyse.unit(ds, "bandwidth", unit),
+    ))  # fmt: skip
 
 
 def variability(
@@ -150,11 +137,7 @@ def variability(
     """
     from fsmatrix.analysis.spread import spread
 
-    analyse.picture(out)
-    with analyse.bad_input(files):
-        ds = analyse.opened(files)
-        found = spread(ds, metric, unit=analyse.unit(ds, metric, unit), where=analyse.levels(where))
-    analyse.deliver(found, out, as_json)
+    _of_one_metric(spread, files, metric, unit, where, out, as_json)
 
 
 def repetitions(
@@ -173,14 +156,10 @@ def repetitions(
     """
     from fsmatrix.analysis.spread import spread
 
-    analyse.picture(out)
     share = analyse.share("--half-width", half_width)
-    with analyse.bad_input(files):
-        found = spread(
-            analyse.opened(files), metric, "repetitions", half_width=share,
-            where=analyse.levels(where),
-        )  # fmt: skip
-    analyse.deliver(found, out, as_json)
+    analyse.answer(files, out, as_json, lambda ds: spread(
+        ds, metric, "repetitions", half_width=share, where=analyse.levels(where)
+    ))  # fmt: skip
 
 
 def number(text: str) -> float:

@@ -253,7 +253,8 @@ def test_exactly_depth_operations_are_in_flight(
 ) -> None:
     """While the OSDs stand still, as many writes wait as the depth says.
 
-    With 4 MiB these are more bytes than librados lets out unasked (100 MiB).
+    With 4 MiB these are more bytes than librados lets out unasked (100 MiB).  The pause is much
+    longer than the same writes take without one, here and now.
     """
     depth, count = (28, 32) if size > OBJECT else (16, 100)
     place = made_place(driver)
@@ -262,12 +263,16 @@ def test_exactly_depth_operations_are_in_flight(
     one.play(chunk(op(Kind.CREATE, flags=Flag.DIRECT), names=(b"f",)))
     writes = chunk(*(op(Kind.WRITE, 0, i * size, size) for i in range(count)))
     playing = threading.Thread(target=one.play, args=(writes,))
+    began = time.monotonic()
+    one.play(writes)
+    one.drain()
+    usual = time.monotonic() - began
     try:
         for osd in (0, 1):
             bed.stop_osd(osd)
         began = time.monotonic_ns()
         playing.start()
-        time.sleep(2)
+        time.sleep(max(2.0, 2 * usual))
     finally:
         pause = time.monotonic_ns() - began
         for osd in (0, 1):
@@ -277,7 +282,7 @@ def test_exactly_depth_operations_are_in_flight(
     result = one.result()
     one.play(chunk(op(Kind.CLOSE), op(Kind.UNLINK)))
     one.close()
-    assert (result.errors, result.operations) == (0, count)
+    assert (result.errors, result.operations) == (0, 2 * count)
     waited = result.counts[Kind.WRITE][bin_of(3 * pause // 4) :].sum()
     assert waited == depth
 

@@ -41,7 +41,7 @@ class Ior(Workload):
     def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:
         """Invocations of IOR; see the module's text for when writing and reading are apart."""
         options = self.options
-        call = Invocation(options, case, access, engine)
+        call = Invocation(options, case, access, engine, self.api(access.type))
         apart = self._apart(case, access.type)
         everything = options.iterations
         if options.operations == "write":

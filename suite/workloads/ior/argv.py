@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from fsmatrix.backends.access import Access
 from fsmatrix.results.case import Case
 from fsmatrix.suite.workloads.aiori import place, target_arguments
@@ -21,16 +23,15 @@ RANKS = "ranks.csv"
 STATUS = "stonewall"  # file in the run's directory: how far writing got
 
 
+@dataclass(frozen=True)
 class Invocation:
     """Makes the command lines of one run."""
 
-    def __init__(self, options: IorOptions, case: Case, access: Access, engine: Engine) -> None:
-        self.options = options
-        self.case = case
-        self.access = access
-        self.engine = engine
-        auto = APIS[access.type][0]
-        self.api = auto if options.api == "auto" else options.api
+    options: IorOptions
+    case: Case
+    access: Access
+    engine: Engine
+    api: str  # one of APIS
 
     def argv(self, what: str, iterations: int, keep: bool = False, setup: bool = False) -> Argv:
         """One invocation: `what` is "w", "r" or "wr"; `keep` leaves the files.

@@ -53,7 +53,7 @@ class Mdtest(Workload):
     def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:
         """Invocations of mdtest; see the module's text for which are apart."""
         options = self.options
-        call = Invocation(options, case, access, engine)
+        call = Invocation(options, case, access, engine, self.api(access.type))
         creates, removes = "create" in options.phases, "remove" in options.phases
         prepare = Step("create-prepare", "mpi", "setup", call.argv(("create",), setup=True))
         # the suite removes the run's directory on a path, and nothing elsewhere

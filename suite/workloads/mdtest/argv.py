@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from fsmatrix.backends.access import Access
 from fsmatrix.results.case import Case
@@ -22,16 +23,15 @@ RANKS = "ranks.csv"
 STATUS = "stonewall"  # file in the run's directory: how many files each process has
 
 
+@dataclass(frozen=True)
 class Invocation:
     """Makes the command lines of one run."""
 
-    def __init__(self, options: MdtestOptions, case: Case, access: Access, engine: Engine) -> None:
-        self.options = options
-        self.case = case
-        self.access = access
-        self.engine = engine
-        auto = APIS[access.type][0]
-        self.api = auto if options.api == "auto" else options.api
+    options: MdtestOptions
+    case: Case
+    access: Access
+    engine: Engine
+    api: str  # one of APIS
 
     def argv(self, phases: Sequence[str], setup: bool = False) -> Argv:
         """One invocation of these of mdtest's phases, over one tree."""

@@ -1,0 +1,84 @@
+"""What the backends on CephFS share: they work in a directory of the suite's own (see own)."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from typing import Any, ClassVar, cast
+
+from fsmatrix.backends.access import Access
+from fsmatrix.backends.base import Room, Space
+from fsmatrix.backends.ceph import capi, cephfs, facts, own
+from fsmatrix.backends.ceph.levelled import Levelled, pool_space
+from fsmatrix.backends.ceph.librados import Cluster
+from fsmatrix.backends.ceph.login import Login
+from fsmatrix.backends.ceph.options import CephfsOptions
+from fsmatrix.backends.ceph.trees import Tree
+from fsmatrix.backends.errors import BackendError
+
+
+class OnCephfs(Levelled):
+    """Base of libcephfs, cephfs-fuse and cephfs-kernel."""
+
+    pool_option = "data_pool"
+    bed_options: ClassVar[Mapping[str, str]] = {"conf": "conf", "filesystem": "filesystem"}
+
+    @property
+    def _chosen(self) -> CephfsOptions:
+        return cast(CephfsOptions, self.options)
+
+    def unfit(self, cluster: Cluster, pool: str) -> str:
+        """It is no data pool of the file system."""
+        return own.unfit(cluster, self._chosen.filesystem, pool)
+
+    def finish(self, room: Room) -> None:
+        """Remove what a failed provision or release of this process left."""
+        own.finish(room)
+
+    def space(self, access: Access | None = None) -> Space:
+        """What the data pool that new files get may still take."""
+        options = self._chosen
+        level = access.details.get("level", {}) if access else {}
+        pool = level.get("pool", options.data_pool)
+        try:
+            if not pool:
+                with options.login.connect() as cluster:
+                    pool = facts.filesystem_of(cluster, options.filesystem)["data_pools"][0]
+        except BackendError as error:
+            return Space(None, None, f"unknown: {error}")
+        return pool_space(options.login, [pool])
+
+
+def library_refusal() -> str:
+    """Why libcephfs or librados cannot be used (empty: they can)."""
+    try:
+        cephfs.load()
+    except BackendError as error:
+        return str(error)
+    return capi.available(capi.RADOS)
+
+
+def cluster_details(login: Login) -> dict[str, Any]:
+    """What node-side methods need to know of the cluster."""
+    with login.connect() as cluster:
+        return {"fsid": cluster.fsid, "osd_addresses": facts.addresses(cluster)}
+
+
+def ceph_facts(login: Login, filesystem: str) -> dict[str, Any]:
+    """Facts of the cluster with the pools of a file system, or why there are none."""
+    try:
+        with login.connect() as cluster:
+            pools = facts.filesystem_of(cluster, filesystem)
+            tested = [pools["metadata_pool"], *pools["data_pools"]]
+            return facts.cluster_facts(cluster, tested, str(pools["name"]))
+    except BackendError as error:
+        return {"error": str(error)}
+
+
+def require_seen(tree: Tree, host: str) -> None:
+    """BackendError if this node does not see the very tree that `host` made."""
+    if tree.found_tag() != tree.tag:
+        raise BackendError(
+            f"{tree.path}, made on host {host}, is not seen in CephFS {tree.filesystem} on "
+            f"{socket.gethostname()}: is it the same cluster?"
+        )

@@ -1,0 +1,75 @@
+"""Small things that many backends stand on: deadlines, markers, numbered folders, accesses."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from pathlib import Path
+
+import pytest
+
+from fsmatrix.backends.access import DeviceAccess, PathAccess, expect
+from fsmatrix.backends.ceph.errors import CephError, harmless
+from fsmatrix.backends.deadline import Overdue, within
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal import Journal
+from fsmatrix.backends.made import new_folder
+from fsmatrix.backends.marker import marker_of, tag_in
+
+
+def test_a_call_in_time_gives_its_result_or_its_own_error() -> None:
+    assert within(60, lambda: None) is None
+    with pytest.raises(KeyError, match="why"):
+        within(60, lambda: {}["why"])
+
+
+def test_a_call_that_hangs_is_left_in_its_thread() -> None:
+    ended = threading.Event()
+    with pytest.raises(Overdue):
+        within(0.05, ended.wait, "hangs")
+    (left,) = [thread for thread in threading.enumerate() if thread.name == "hangs"]
+    assert left.daemon
+    ended.set()
+    left.join(60)
+    assert not left.is_alive()
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"[]", b"\xff\xfe", b'{"tag": 3}', b'{"tag": ""}', b'{"made_by": "x"}']
+)
+def test_what_is_no_marker_of_ours_has_no_tag(data: bytes) -> None:
+    assert tag_in(data) is None
+
+
+def test_a_marker_tells_its_tag() -> None:
+    assert tag_in(marker_of("a b-é")) == "a b-é"
+
+
+def test_a_present_folder_is_never_taken(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    (tmp_path / "mnt").mkdir()
+    (tmp_path / "mnt-2").symlink_to("nowhere")
+    made = new_folder(tmp_path, "mnt", journal, "folder")
+    assert made == tmp_path / "mnt-3"
+    assert [entry.facts["path"] for entry in journal.pending("folder")] == [str(made)]
+
+
+def test_a_folder_that_cannot_be_made_leaves_nothing_in_the_journal(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    with pytest.raises(BackendError, match="/gone/mnt cannot be made: No such file"):
+        new_folder(tmp_path / "gone", "mnt", journal, "folder")
+    assert journal.pending() == []
+
+
+def test_only_the_named_errors_are_harmless() -> None:
+    with harmless(errno.ENOENT, errno.EEXIST):
+        raise CephError("look", errno.EEXIST)
+    with pytest.raises(CephError, match="look"), harmless(errno.ENOENT):
+        raise CephError("look", errno.EIO)
+
+
+def test_an_access_of_another_kind() -> None:
+    access = PathAccess("directory", "here", {}, "/x")
+    assert expect(access, PathAccess) is access
+    with pytest.raises(TypeError, match="a device access is needed here, not PathAccess"):
+        expect(access, DeviceAccess)
