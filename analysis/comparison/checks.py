@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats
 
 from fsmatrix.analysis.columns import combined, plain
 from fsmatrix.analysis.comparison.cells import Match
@@ -140,9 +139,7 @@ def doubts_of(
 def _spread_p(a: Runs, b: Runs) -> float:
     """p that attachments of both sides spread alike (Brown and Forsythe); NaN for few."""
     logs = (a.logs, b.logs)
-    if min(one.size for one in logs) < SMALLEST or max(np.ptp(one) for one in logs) == 0:
-        return math.nan
-    return float(stats.levene(*logs, center="median").pvalue)
+    return variability.equal_spread(logs) if min(map(len, logs)) >= SMALLEST else math.nan
 
 
 def _findings(of: Table) -> dict[int, set[str]]:

@@ -23,6 +23,7 @@ from fsmatrix.analysis.medians import Floats
 from fsmatrix.analysis.stats import anova
 from fsmatrix.analysis.stats.anova import Term
 from fsmatrix.analysis.stats.tests import ALPHA, correct
+from fsmatrix.analysis.stats.variability import ROUNDING, equal_spread
 
 Stratum = Literal["between attachments", "within attachments"]
 Labels = npt.NDArray[Any]
@@ -245,7 +246,7 @@ def _span(coefficients: Floats) -> float:
 def _state(table: anova.Table, stratum: Stratum, factors: Mapping[str, Labels]) -> Residuals:
     """Diagnostics of the residuals of one stratum."""
     left = table.residuals
-    if table.df_error < 3 or np.ptp(left) == 0:
+    if table.df_error < 3 or np.ptp(left) ** 2 <= ROUNDING:
         return Residuals(stratum, left.size if table.df_error else 0, float("nan"), float("nan"))
     sample = left
     if left.size > MOST_SHAPIRO:
@@ -254,6 +255,6 @@ def _state(table: anova.Table, stratum: Stratum, factors: Mapping[str, Labels]) 
     for labels in factors.values():
         parts = [left[labels == level] for level in np.unique(labels)]
         if min(part.size for part in parts) >= 3:
-            spreads.append(float(stats.levene(*parts, center="median").pvalue))
+            spreads.append(equal_spread(parts))
     equal = min(1.0, min(spreads) * len(spreads)) if spreads else float("nan")
     return Residuals(stratum, left.size, float(stats.shapiro(sample).pvalue), equal)

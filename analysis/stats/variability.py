@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -130,6 +131,13 @@ def robust_cv(values: Floats) -> float:
     if values.size < 2:
         return math.nan
     return float(stats.median_abs_deviation(values, scale="normal") / np.median(values))
+
+
+def equal_spread(parts: Sequence[Floats]) -> float:
+    """p that all parts (logs) spread alike (Brown and Forsythe 1974); NaN if none varies."""
+    if max(np.ptp(part) for part in parts) ** 2 <= ROUNDING:
+        return math.nan
+    return float(stats.levene(*parts, center="median").pvalue)
 
 
 def components(parts: list[Floats]) -> tuple[float, float, float, float]:
