@@ -183,7 +183,7 @@ class Store:
                 status = self.status(f"{case_id}-r{repetition:04d}-a{attempt}")
             except ResultError:
                 continue
-            if status == "ok" or not retry_failed:
+            if settles(status, retry_failed):
                 return True
         return False
 
@@ -195,6 +195,11 @@ class Store:
         text = campaign.read_text(encoding="utf-8") if campaign.exists() else ""
         merge_files(self.files(), target, text, self.directory, progress)
         return target
+
+
+def settles(status: str, retry_failed: bool) -> bool:
+    """Whether an attempt of this status makes another one unnecessary."""
+    return status == "ok" or not retry_failed
 
 
 def _refuse_inside(path: Path) -> None:

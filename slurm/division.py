@@ -8,7 +8,7 @@ with time nor with nodes; targets of one system share jobs, and so their nodes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
 from fsmatrix.suite import order
@@ -18,8 +18,6 @@ from fsmatrix.suite.plan import Plan
 
 MOST_JOBS = 500  # more blocks per job than asked for beyond this
 SHARED = "storage"  # names the system of targets that name none
-
-Done = Callable[[str, int], bool]  # (case id, repetition) -> whether the store has it
 
 
 @dataclass(frozen=True)
@@ -68,9 +66,9 @@ def divide(plan: Plan, blocks_per_job: int, speed: Mapping[str, float] | None = 
     return parts
 
 
-def left(part: Part, done: Done) -> Part:
-    """The part without the runs that are stored, and with their share of its time."""
-    rest = tuple(run for run in part.runs if not done(*run))
+def left(part: Part, done: Set[tuple[str, int]]) -> Part:
+    """Without the runs (case id, repetition) in `done`, and their share of its time."""
+    rest = tuple(run for run in part.runs if run not in done)
     return replace(part, runs=rest, seconds=part.seconds * len(rest) / max(len(part.runs), 1))
 
 

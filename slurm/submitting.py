@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from fsmatrix.results.hdf import write_whole
-from fsmatrix.results.store import Store, StoreError
+from fsmatrix.results.store import Store, StoreError, settles
 from fsmatrix.slurm import submission as files
 from fsmatrix.slurm.division import divide, lanes, left
 from fsmatrix.slurm.jobs import batch_job, check, collect_job
@@ -115,12 +115,8 @@ class Submitter:
     ) -> Outcome:
         outcome = Outcome()
         alive = live_tokens(queued)
-        known = stored(store)  # of all runs at once: as the conductor's own Store.done
-
-        def done(case_id: str, repetition: int) -> bool:
-            status = known.get((case_id, repetition))
-            return status == "ok" or (status is not None and not self.retry_failed)
-
+        # as Store.done, which the conductor asks, but of all runs at once
+        done = {run for run, status in stored(store).items() if settles(status, self.retry_failed)}
         for number, part in enumerate(made.parts):
             token = made.token_of(part.key)
             if token in alive:

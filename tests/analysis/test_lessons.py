@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-import json
-import math
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,69 +10,15 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from fsmatrix import analysis
 from fsmatrix.analysis.lessons.backend import backend_lessons
-from fsmatrix.analysis.lessons.lessons import Lessons, lessons
-from fsmatrix.analysis.lessons.lines import MOST_LINES
-from fsmatrix.analysis.lessons.overall import TOGETHER
-from fsmatrix.analysis.lessons.words import Bound, Lesson, bound_of, rate_of, rate_text, share_of
+from fsmatrix.analysis.lessons.lessons import lessons
+from fsmatrix.analysis.lessons.words import Bound, share_of
 from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.scalability.laws import throughput
-from fsmatrix.results.units import UnitError
-from fsmatrix.suite.cli import main as cli
+from tests.analysis.lesson_data import CHUNKS, FAST, TEN, chunks, curve, of, targets
 
-from . import campaigns, studies
-from .studies import KIB, MIB, Levels
-
-CHUNKS = (64 * KIB, 256 * KIB, MIB, 4 * MIB)
-TEN = Bound("latency_p99", 0.010)
-
-
-def of(made: Lessons, question: str, **levels: Any) -> Lesson:
-    """The only lesson of a question with these levels."""
-    (found,) = [
-        one
-        for one in made.lessons
-        if one.question == question
-        and one.where != TOGETHER
-        and all(dict(one.levels)[n] == v for n, v in levels.items())
-    ]
-    return found
-
-
-def chunks(truth: Callable[[Levels], Mapping[str, float]], **options: Any) -> xr.Dataset:
-    return studies.campaign(
-        truth, {"pattern": ("seq-read",), "chunk": CHUNKS}, between=0.02, within=0.01, **options
-    )
-
-
-def curve(cell: Levels) -> dict[str, float]:
-    """Latency 1, 3, 8, 30 ms; bandwidth grows with each chunk size."""
-    i = CHUNKS.index(cell["chunk"])
-    return {"bandwidth": (1e8, 2e8, 4e8, 4.4e8)[i], "latency_p99": (1e-3, 3e-3, 8e-3, 3e-2)[i]}
-
-
-def targets(
-    speed: Mapping[str, Mapping[str, float]], *, attachments: int = 8, seed: int = 1,
-    sizes: Sequence[int] = (MIB,), spread: float = 0.02, **columns: Any,
-) -> xr.Dataset:  # fmt: skip
-    """target -> pattern -> bandwidth; each target has its own attachment in each block."""
-    rng = np.random.default_rng(seed)
-    rows = []
-    for target, patterns in speed.items():
-        shifts = rng.normal(0, spread, attachments)
-        for (pattern, rate), chunk, block in itertools.product(
-            patterns.items(), sizes, range(attachments)
-        ):
-            rows.append({
-                "target": target, "pattern": pattern, "chunk": chunk, "block": block,
-                "attachment": f"{target}-{block}", "cache": "cold", "work_id": f"{pattern}{chunk}",
-                "phase": "write" if "write" in pattern else "read", "processes_per_node": 1,
-                "bandwidth": rate * math.exp(shifts[block] + rng.normal(0, spread)),
-                **{name: value(target, block) for name, value in columns.items()},
-            })  # fmt: skip
-    return studies.dataset(rows, ["pattern", "chunk", "cache", "processes_per_node"])
-
+from . import studies
+from .studies import KIB, MIB
 
 # chunk size
 
@@ -280,8 +221,6 @@ def test_few_attachments_decide_no_number_of_nodes() -> None:
 
 # targets
 
-FAST = {"a": {"seq-read": 4e8, "rand-read": 1e8}, "b": {"seq-read": 2e8, "rand-read": 2e8}}
-
 
 def test_each_pattern_has_its_winner() -> None:
     made = lessons(targets(FAST))
@@ -357,223 +296,3 @@ def test_too_few_attachments_name_no_winner_and_how_many_it_takes() -> None:
     assert one.sure == "too few"
     assert "at least 7 can decide one of 2" in one.why
     assert made.answer.startswith("No target is shown to be the better one")
-
-
-# what is left out, and what cannot be said
-
-
-def test_invalid_runs_never_decide() -> None:
-    """The invalid runs of `a` would make it ten times as fast."""
-    ds = targets(FAST, attachments=16, worst_finding=lambda t, b: (
-        "invalid" if t == "a" and b % 2 else ""))  # fmt: skip
-    bad = (ds["worst_finding"] == "invalid").values
-    ds["bandwidth"] = ds["bandwidth"].where(~bad, ds["bandwidth"] * 10)
-    made = lessons(ds)
-    assert of(made, "backend", pattern="rand-read").choice == ("b",)
-    assert made.excluded == ("16 values of invalid runs",)
-    assert "16 values of invalid runs" in made.answer
-
-
-def test_what_the_data_cannot_say_is_said() -> None:
-    made = lessons(targets(FAST, attachments=3))
-    whole = " ".join(made.limits)
-    for text in ("fewer than 6 attachments", "chunk size matters: one level (1 MiB)",
-                 "processes matter: one level", "warm, bypass: not measured",
-                 "no counters of network, devices or CPUs"):  # fmt: skip
-        assert text in whole
-    assert "one target" not in whole
-    assert "emulated" not in whole
-    single = lessons(targets({"a": FAST["a"]}))
-    assert any("one target" in text for text in single.limits)
-    assert of(single, "backend").sure == "cannot be said"
-
-
-def test_an_unbalanced_design_is_said_and_answered_where_it_can_be() -> None:
-    ds = targets({**FAST, "b": {"rand-read": 2e8}})
-    made = lessons(ds)
-    assert of(made, "backend").where == "rand-read"  # b has no seq-read
-    assert any("3 of the 4 combinations" in text for text in made.limits)
-
-
-@pytest.mark.parametrize(("column", "word"), [("engine", "--across-engines"),
-                                              ("cache", "--across-cache")])  # fmt: skip
-def test_mixed_engines_and_caches_are_not_compared(column: str, word: str) -> None:
-    ds = targets(FAST, **{column: lambda t, b: "other" if t == "b" else "player-c"})
-    made = lessons(ds)
-    one = of(made, "backend")
-    assert one.sure == "cannot be said"
-    assert word in one.answer
-    assert not any(one.choice for one in made.lessons if one.question == "backend")
-
-
-def test_a_pair_that_cannot_be_compared_leaves_the_others() -> None:
-    speed = {"a": {"read": 4e8}, "b": {"read": 1e8}, "c": {"read": 9e8}}
-    ds = targets(speed, attachments=9, engine=lambda t, b: "fio" if t == "c" else "player-c")
-    made = lessons(ds)
-    one = of(made, "backend")
-    assert one.choice == ("a",)
-    assert "than b" in one.answer
-    assert sum("cannot be compared" in text for text in made.limits) == 2
-
-
-def test_constant_data_are_said_to_be_that() -> None:
-    ds = targets(FAST, attachments=8)
-    ds["bandwidth"] = ("run", np.where(ds["target"] == "a", 4e8, 2e8))
-    assert any("same value in every attachment" in text for text in lessons(ds).limits)
-
-
-def test_one_run_decides_nothing() -> None:
-    ds = targets(FAST, attachments=1).isel(run=[0])
-    made = lessons(ds, latency_bound=TEN, bandwidth=1e8)
-    assert {one.sure for one in made.lessons} <= {"cannot be said", "too few"}
-    assert "one value per cell" in made.limits[0]
-    json.dumps(made.to_dict(), allow_nan=False)
-
-
-def test_nothing_at_all_is_refused() -> None:
-    empty = targets(FAST).isel(run=slice(0))
-    with pytest.raises(ValueError, match="no runs"):
-        lessons(empty)
-    failed = targets(FAST, attachments=2, status=lambda t, b: "failed")
-    with pytest.raises(ValueError, match=r"no run gave a bandwidth: \d+ failed"):
-        lessons(failed)
-    blank = targets(FAST, attachments=2, iops=lambda t, b: math.nan)
-    blank["bandwidth"] = blank["bandwidth"] * math.nan
-    with pytest.raises(ValueError, match="no run gave"):
-        lessons(blank)
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [({"tolerance": 0.0}, "tolerance"), ({"alpha": 1.0}, "alpha"),
-     ({"bandwidth": -1.0}, "bandwidth"), ({"bandwidth": math.inf}, "bandwidth"),
-     ({"where": {"colour": "red"}}, "colour"), ({"where": {"target": "zfs"}}, "zfs")],
-)  # fmt: skip
-def test_bad_options_are_refused(options: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
-        lessons(targets(FAST), **options)
-
-
-@pytest.mark.parametrize(
-    ("text", "metric", "seconds"),
-    [("p99 < 10ms", "latency_p99", 0.01), ("mean<1.5s", "latency_mean", 1.5),
-     ("p99.9 < 200us", "latency_p99_9", 2e-4), ("10ms", "latency_p99", 0.01),
-     ("p50 < 2", "latency_p50", 2.0)],
-)  # fmt: skip
-def test_bounds_are_read(text: str, metric: str, seconds: float) -> None:
-    assert bound_of(text) == Bound(metric, pytest.approx(seconds))
-
-
-@pytest.mark.parametrize(
-    "text", ["", "p98 < 10ms", "p99 > 10ms", "p99 < ", "p99 < 0ms", "p99 < -1ms",
-             "p99 < 10 furlongs", "p99 < nan", "< 10ms", "p99 <= 10ms"],
-)  # fmt: skip
-def test_bad_bounds_are_refused(text: str) -> None:
-    with pytest.raises(UnitError):
-        bound_of(text)
-
-
-def test_bandwidths_are_read_and_shown_as_asked() -> None:
-    for text, value in (("500MB/s", 5e8), ("4 Gb/s", 5e8), ("1.5GiB/s", 1.5 * 2**30)):
-        assert rate_of(text) == value
-    assert rate_text(5e8) == "500 MB/s"
-    assert rate_text(2.0**31) == "2 GiB/s"
-    for text in ("", "500", "500MB", "500 M/s", "fast", "-5MB/s", "0MB/s", "1e9B/s", "5 mb/s"):
-        with pytest.raises(UnitError):
-            rate_of(text)
-
-
-# as a whole
-
-
-def test_the_whole_is_usable_by_a_page_and_by_a_program() -> None:
-    made = lessons(studies.table3(attachments=8), bandwidth=2e8)
-    json.dumps(made.to_dict(), allow_nan=False)
-    assert [group.question for group in made.groups] == ["backend", "chunk", "processes", "nodes"]
-    assert sum(len(group.lessons) for group in made.groups) == len(made.lessons)
-    assert len(made.table()) == len(made.lessons)
-    for group in made.groups:
-        assert len(group.lines) <= max(MOST_LINES, len({one.short for one in group.lessons}) * 3)
-    assert 1 <= made.answer.count(". ") + 1 <= 4
-    figure = made.figure()
-    assert len([ax for ax in figure.axes if ax.get_visible()]) == 8  # interface x pattern
-    assert all(ax.get_ylabel() == "MiB/s" for ax in figure.axes if ax.get_visible())
-    with pytest.raises(ValueError, match="page"):
-        made.figure(7)
-
-
-def test_a_figure_needs_chunk_sizes() -> None:
-    made = lessons(targets(FAST))
-    assert "one chunk size" in made.drawable
-    with pytest.raises(ValueError, match="one chunk size"):
-        made.figure()
-
-
-def test_the_cern_tables_decide_nothing() -> None:
-    made = lessons(analysis.open("published:cern-lhcb-rntuple"))
-    assert not any(one.choice for one in made.lessons)
-    one = of(made, "backend", phase="read")
-    assert "one value per cell in 16 of 16" in one.why
-    assert any("background-load-suspected" in doubt for doubt in one.doubts)
-
-
-# the command
-
-
-def call(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
-    """Status of a command in this process."""
-    monkeypatch.setattr(sys, "argv", ["fsmatrix", "lessons", *map(str, words)])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    return int(ended.value.code or 0)
-
-
-@pytest.fixture(scope="module")
-def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    records = campaigns.realistic(("xfs", "btrfs"), blocks=9)  # with failed and invalid runs
-    return campaigns.write(tmp_path_factory.mktemp("lessons") / "c.h5", records)
-
-
-def test_the_command_prints_text_json_and_a_picture(
-    campaign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    assert call(monkeypatch, campaign, "--where", "pattern=seq-read") == 0
-    said = capsys.readouterr().out
-    assert "xfs for seq-read" in said
-    assert "invalid runs (read-served-by-cache)" in said
-    picture = tmp_path / "lessons.png"
-    words = ("--latency", "p99 < 20ms", "--bandwidth", "500MB/s", "--json", "--out", picture)
-    assert call(monkeypatch, campaign, *words) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["latency_bound"] == {"metric": "latency_p99", "seconds": 0.02}
-    assert found["bandwidth"] == 5e8
-    assert {one["question"] for one in found["lessons"]} == {"backend", "chunk", "processes",
-                                                             "nodes"}  # fmt: skip
-    assert picture.stat().st_size > 10_000
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--latency", "p98 < 10ms"], "--latency p98 < 10ms"),
-        (["--latency", "p99 < 10 parsecs"], "parsecs"),
-        (["--bandwidth", "500MB"], "--bandwidth 500MB"),
-        (["--bandwidth", "0MB/s"], "more than zero"),
-        (["--tolerance", "much"], "--tolerance much"),
-        (["--where", "pattern=sideways"], "sideways"),
-        (["--where", "colour=red"], "colour"),
-        (["--where", "chunk=4096"], "nothing to draw"),
-    ],
-)
-def test_bad_words_are_refused_and_nothing_is_written(
-    words: list[str], told: str, campaign: Path, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    picture = tmp_path / "lessons.png"
-    assert call(monkeypatch, campaign, *words, "--out", picture) == 2
-    captured = capsys.readouterr()
-    assert told in captured.err.replace("\n", " ")
-    assert "Traceback" not in captured.err
-    assert captured.out == ""
-    assert not picture.exists()

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from fsmatrix.backends.ceph.librados import CephError, Cluster
@@ -23,8 +22,6 @@ from fsmatrix.backends.testbed import cgroups, process
 from fsmatrix.backends.testbed.bed import LEFT
 from fsmatrix.backends.testbed.ceph import Bed, BedOptions, Limits, down, missing, status, up
 from fsmatrix.backends.testbed.home import Home
-from fsmatrix.backends.testbed.options import STUDY_OSDS
-from fsmatrix.backends.testbed.process import Seen
 from fsmatrix.suite.cli import testbed as cli
 
 QUICK: dict[str, Any] = {"nodes": 2, "pg_num": 32}
@@ -91,69 +88,7 @@ def plain(ceph: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]
     down(directory)
 
 
-# What cannot be: refused before anything starts
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"nodes": 2, "redundancy": "size=3"}, "needs 3 hosts, and there are 2"),
-        ({"nodes": 2, "redundancy": "ec=2+1", "osds_per_node": 2}, "needs 3 hosts"),
-        ({"nodes": 1, "redundancy": "size=3", "failure_domain": "osd"}, "needs 3 OSDs"),
-        ({"osds_per_node": "study"}, "choose sata or pcie"),
-        ({"network": "1Gbit", "address": "127.0.0.1"}, "exclude each other"),
-    ],
-)
-def test_what_cannot_be_placed_is_refused(
-    options: dict[str, Any], words: str, tmp_path: Path
-) -> None:
-    asked = BedOptions(**options)
-    assert words in asked.refusal()
-    with pytest.raises(BackendError, match=words):
-        up(asked, tmp_path / "bed")
-    assert not (tmp_path / "bed").exists()
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"redundancy": "size=0"}, {"redundancy": "ec=1+1"}, {"redundancy": "raid5"},
-        {"network": "fast"}, {"network": "0Gbit"}, {"osd_size": "1MiB"}, {"scale": 0},
-        {"interface": "nvme"}, {"address": "localhost"}, {"node": 3},
-    ],
-)  # fmt: skip
-def test_options_that_mean_nothing_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        BedOptions(**options)
-
-
-@pytest.mark.parametrize(
-    ("options", "groups"),
-    [
-        ({"nodes": 3}, 512),
-        ({"nodes": 3, "redundancy": "size=3"}, 128),
-        ({"nodes": 3, "redundancy": "ec=2+1", "osds_per_node": 2}, 256),
-        ({"nodes": 2, "pg_num": 32}, 32),
-    ],
-)
-def test_placement_groups_are_a_power_of_two_of_at_least_100_per_osd_and_copy(
-    options: dict[str, Any], groups: int
-) -> None:
-    asked = BedOptions(**options)
-    assert asked.placement_groups == groups
-    if asked.pg_num is None:
-        least = 100 * asked.osds / asked.copies.size
-        assert least <= groups < 2 * least
-
-
-def test_the_studys_number_of_drives() -> None:
-    for interface, number in STUDY_OSDS.items():
-        asked = BedOptions.model_validate(
-            {"nodes": 2, "interface": interface, "osds_per_node": "study"}
-        )
-        assert (asked.per_node, asked.osds) == (number, 2 * number)
-        assert asked.node_of(number - 1) == 1
-        assert asked.node_of(number) == 2
+# A directory that is somebody's
 
 
 def test_a_directory_with_something_in_it_is_refused(tmp_path: Path, ceph: None) -> None:
@@ -164,49 +99,6 @@ def test_a_directory_with_something_in_it_is_refused(tmp_path: Path, ceph: None)
     assert down(tmp_path) == []
     assert (tmp_path / "mine").read_text() == "x"
     assert status(tmp_path)["state"] == "none"
-
-
-# Processes are known by pid, start and command line
-
-
-@pytest.fixture
-def sleeper(tmp_path: Path) -> Iterator[tuple[Seen, list[str]]]:
-    argv = ["sleep", "300"]
-    seen = process.spawn(argv, tmp_path / "log")
-    yield seen, argv
-    process.end([{"role": "sleeper", "argv": argv, "pid": seen.pid, "start": seen.start}])
-
-
-def test_a_pid_with_another_start_or_command_line_is_not_ours(
-    sleeper: tuple[Seen, list[str]],
-) -> None:
-    seen, argv = sleeper
-    facts = {"role": "x", "argv": argv, "pid": seen.pid, "start": seen.start}
-    assert process.ours(facts) is not None
-    for other in ({"start": seen.start + 1}, {"argv": ["sleep", "301"]}, {"argv": ["a", "sleep"]}):
-        assert process.ours({**facts, **other}) is None
-        assert not process.send({**facts, **other}, signal.SIGKILL)
-    assert process.ours(facts) is not None
-    assert process.end([facts]) == (["x"], [])
-    assert process.ours(facts) is None
-
-
-def test_a_process_whose_pid_was_not_written_down_is_found_by_its_command_line(
-    tmp_path: Path,
-) -> None:
-    argv = ["tail", "-f", str(tmp_path / "log")]
-    after = process.clock_ticks()
-    seen = process.spawn(argv, tmp_path / "log")
-    facts = {"role": "x", "argv": argv, "after": after}
-    try:
-        deadline = time.monotonic() + PATIENCE
-        while (found := process.ours(facts)) is None and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert found is not None
-        assert found.pid == seen.pid
-        assert process.ours({**facts, "after": seen.start + 1}) is None
-    finally:
-        assert process.end([facts]) == (["x"], [])
 
 
 # A bed without emulated parts

@@ -92,6 +92,12 @@ class Lab:
             time.sleep(0.2)
         return found
 
+    def under_way(self, stored: int = 1) -> tuple[str, str]:
+        """(job, node) of a part that runs, once so many runs are stored and another has begun."""
+        found = self.until("on", lambda f: f["runs"]["ok"] >= stored and f["runs"]["running"])
+        job = next(part["job"] for part in found["parts"] if part["state"] == "running")
+        return job["job"], job["nodes"]
+
     def wait(self) -> dict[str, Any]:
         """Until no part waits or runs."""
         ended = {"done", "stopped", "not submitted"}

@@ -77,8 +77,7 @@ def test_a_job_that_is_queued_again_twice_runs_nothing_twice(lab: Lab) -> None:
     lab.submit(lab.campaign("1s", repetitions=3, block=3))
     job = ""
     for count in (1, 2):
-        found = lab.until("on", lambda f, n=count: f["runs"]["ok"] >= n and f["runs"]["running"])
-        job = lab.job(found)
+        job, _ = lab.under_way(count)
         lab.slurm("scontrol", "requeue", job)
         lab.until("requeued", lambda f: any(p["state"] == "waiting" for p in f["parts"]))
     lab.wait()
@@ -102,9 +101,7 @@ def test_the_warning_before_the_limit_ends_a_run_and_queues_the_job_again(lab: L
 def test_a_dead_node_costs_a_run_and_no_more(lab: Lab) -> None:
     """slurmd, the job's step and the conductor killed: Slurm queues the job again elsewhere."""
     lab.submit(lab.campaign("1s", block=2))
-    found = lab.until("on", lambda f: f["runs"]["ok"] >= 1 and f["runs"]["running"])
-    node = next(p["job"]["nodes"] for p in found["parts"] if p["state"] == "running")
-    job = lab.job(found)
+    job, node = lab.under_way()
     (lock,) = (lab.out / "locks").glob("shard-1-of-1-blocks-0-0.json")
     conductor = psutil.Process(json.loads(lock.read_text())["pid"])
     step = conductor.parent()
@@ -125,9 +122,7 @@ def test_a_dead_node_costs_a_run_and_no_more(lab: Lab) -> None:
 
 def test_a_slurmd_that_is_killed_and_started_again_costs_nothing(lab: Lab) -> None:
     lab.submit(lab.campaign("2s", block=2))
-    found = lab.until("on", lambda f: f["runs"]["ok"] >= 1 and f["runs"]["running"])
-    node = next(p["job"]["nodes"] for p in found["parts"] if p["state"] == "running")
-    job = lab.job(found)
+    job, node = lab.under_way()
     lab.bed.kill_slurmd(node)
     lab.bed.restart_slurmd(node)
     lab.bed.wait_ready(PATIENCE)
