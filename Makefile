@@ -1,22 +1,29 @@
 # fsmatrix: `make demo` shows it, `make test SYSTEM=1` proves it.
-PYTHON ?= python3
+# The first Python that is new enough, python3 before others; or say which: make PYTHON=...
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+  $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done || echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
 OUT ?= demo-out
+# More words for the demo's `fsmatrix run`, for example RUN="--set repetitions=2".
+RUN ?=
 API ?= api-reference
 # Tests that measure nothing run side by side; those of the real parts one after the other.
 ARITHMETIC := tests/analysis tests/results tests/house
 # Jobs of a batch system mostly wait; each module has a Slurm of its own.
 WAITING := tests/slurm
 
-.PHONY: demo test lint bench docs clean
+.NOTPARALLEL:
+.PHONY: demo test lint bench docs clean demo-packages test-packages
 
-demo: $(VENV)/demo-ready
-	$(BIN)/fsmatrix run quickstart -o $(OUT) --resume
+# SYSTEM=0 leaves the machine's packages as they are.
+demo: $(if $(filter 0,$(SYSTEM)),,demo-packages) $(VENV)/demo-ready
+	$(BIN)/fsmatrix run quickstart -o $(OUT) --resume $(RUN)
 	$(BIN)/fsmatrix show $(OUT)
 	@echo "The report: $(abspath $(OUT))/report.html"
 
-test: $(if $(SYSTEM),system,) $(VENV)/test-ready lint
+# SYSTEM=1 installs what the tests use (root, Debian or Ubuntu).
+test: $(if $(filter 1,$(SYSTEM)),test-packages,) $(VENV)/test-ready lint
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -P -m pytest -n auto --dist loadscope $(ARITHMETIC)
 	$(BIN)/python -P -m pytest -n 4 --dist loadscope $(WAITING)
 	$(BIN)/python -P -m pytest tests/backends tests/suite
@@ -39,9 +46,11 @@ docs: $(VENV)/test-ready
 	$(BIN)/python -P docs/make_api.py $(API)
 	@echo "The API reference: $(abspath $(API))/index.html"
 
-.PHONY: system
-system:
-	tests/system-packages
+demo-packages:
+	@packaging/install demo $(PYTHON)
+
+test-packages:
+	@packaging/install test $(PYTHON)
 
 # A C compiler is used if there is one; without it the player is pure Python and says so.
 $(VENV)/demo-ready: setup.cfg setup.py $(wildcard backends/native/*) | $(VENV)/python-ok
@@ -56,7 +65,7 @@ $(VENV)/python-ok:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "fsmatrix needs Python 3.11 or newer; say which: make PYTHON=python3.12 ..."; exit 2; }
 	@$(PYTHON) -m venv $(VENV) || \
-	  { echo "python3 -m venv does not work here: install python3-venv (Debian, Ubuntu)"; \
+	  { echo "$(PYTHON) -m venv does not work here: install python3-venv (Debian, Ubuntu)"; \
 	    rm -f $(VENV)/bin/python; exit 2; }
 	@touch $@
 

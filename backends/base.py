@@ -122,6 +122,20 @@ class Backend(ABC):
         """Why these options cannot work on this machine (empty: they can)."""
         return ""
 
+    def unusable(self) -> str:
+        """Why it cannot be had here, now, with these rights and options (empty: it can)."""
+        found = self.check()
+        return self.refusal() if found.ok else found.reason
+
+    def keeps(self) -> int:
+        """Bytes that it keeps in the campaign's state directory until the campaign ends."""
+        return 0
+
+    def state_refusal(self, folder: Path, size: int) -> str:
+        """Why `size` bytes of what it keeps cannot be in `folder` (empty: they can)."""
+        del folder, size
+        return ""
+
     @property
     def level_factors(self) -> frozenset[str]:
         """Cluster factors whose levels it can make, with these options."""

@@ -17,7 +17,6 @@ class Btrfs(LocalBackend):
     name = "btrfs"
     fstype = "btrfs"
     program = "mkfs.btrfs"
-    package = "package btrfs-progs"
     version_option = "--version"
 
     @classmethod

@@ -14,7 +14,7 @@ from fsmatrix.backends.ceph.login import Login
 from fsmatrix.backends.ceph.options import FuseOptions
 from fsmatrix.backends.ceph.trees import Tree
 from fsmatrix.backends.cephfs_mounted import CephfsMounted
-from fsmatrix.backends.system import tools
+from fsmatrix.backends.system import packages, tools
 
 DEVICE = Path("/dev/fuse")
 
@@ -31,7 +31,7 @@ class CephfsFuse(CephfsMounted):
     def mount_refusal(cls) -> str:
         """No root, no ceph-fuse, or no /dev/fuse."""
         device = "" if os.access(DEVICE, os.R_OK | os.W_OK) else f"{DEVICE} cannot be used"
-        reasons = (mounting.root_refusal(), clients.missing(clients.FUSE_PROGRAM), device)
+        reasons = (mounting.root_refusal(), packages.missing(clients.FUSE_PROGRAM), device)
         return "; ".join(reason for reason in reasons if reason)
 
     @classmethod

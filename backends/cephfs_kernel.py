@@ -14,7 +14,7 @@ from fsmatrix.backends.ceph.login import Login
 from fsmatrix.backends.ceph.options import KernelOptions
 from fsmatrix.backends.ceph.trees import Tree
 from fsmatrix.backends.cephfs_mounted import CephfsMounted
-from fsmatrix.backends.system import tools
+from fsmatrix.backends.system import packages, tools
 
 
 class CephfsKernel(CephfsMounted):
@@ -31,7 +31,7 @@ class CephfsKernel(CephfsMounted):
         reasons = (
             mounting.root_refusal(),
             mounting.kernel_refusal(clients.KERNEL),
-            clients.missing(clients.KERNEL_PROGRAM),
+            packages.missing(clients.KERNEL_PROGRAM),
         )
         return "; ".join(reason for reason in reasons if reason)
 

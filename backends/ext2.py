@@ -13,7 +13,6 @@ class Ext2(LocalBackend):
     name = "ext2"
     fstype = "ext2"
     program = "mkfs.ext2"
-    package = "package e2fsprogs"
     extended = "nodiscard,lazy_itable_init=0"
 
     @classmethod

@@ -13,7 +13,6 @@ class F2fs(LocalBackend):
     name = "f2fs"
     fstype = "f2fs"
     program = "mkfs.f2fs"
-    package = "package f2fs-tools"
 
     @classmethod
     def mkfs(cls, device: str, identity: str, options: Sequence[str]) -> list[str]:

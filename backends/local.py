@@ -32,7 +32,7 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import Journal, boot_id
 from fsmatrix.backends.made import DATA
 from fsmatrix.backends.provenance import path_of
-from fsmatrix.backends.system import devices, loopdev, mounts, signature, tools
+from fsmatrix.backends.system import devices, loopdev, mounts, packages, signature, tools
 from fsmatrix.results.units import PositiveSize
 
 MKFS_DEADLINE = 3600.0  # seconds: large devices without lazy initialisation
@@ -87,7 +87,6 @@ class LocalBackend(Backend):
     access_type = PathAccess
     fstype: ClassVar[str]
     program: ClassVar[str]  # mkfs.xfs
-    package: ClassVar[str]  # where Debian has it
     version_option: ClassVar[str] = "-V"
 
     @classmethod
@@ -103,11 +102,11 @@ class LocalBackend(Backend):
     @classmethod
     def check(cls) -> Usable:
         """Root, a kernel with the file system, its mkfs and loop devices."""
-        missing = "" if tools.find(cls.program) else f"{cls.program} is missing ({cls.package})"
         reasons = (
             mounting.root_refusal(),
             mounting.kernel_refusal(cls.fstype),
-            missing,
+            packages.missing(cls.program),
+            packages.missing("mount"),
             loop.loop_refusal(),
         )
         found = "; ".join(reason for reason in reasons if reason)
@@ -127,6 +126,15 @@ class LocalBackend(Backend):
             return signature.refusal(chosen.device, chosen.serial)
         except (BackendError, OSError) as error:
             return str(error)
+
+    def keeps(self) -> int:
+        """The image, unless it is elsewhere."""
+        return 0 if self._chosen.device or self._chosen.image else self._chosen.size
+
+    def state_refusal(self, folder: Path, size: int) -> str:
+        """No room for the image there, or no direct I/O."""
+        direct = self._chosen.direct_io == "required"
+        return loop.folder_refusal(folder, size, direct) if self.keeps() else ""
 
     def provision(self, level: Mapping[str, Any], room: Room) -> PathAccess:
         """Attach the image (made once) or take the device, and format it."""

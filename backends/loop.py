@@ -16,7 +16,8 @@ from pathlib import Path
 from fsmatrix.backends.base import Room
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal import Entry, Journal
-from fsmatrix.backends.system import extents, loopdev, tools
+from fsmatrix.backends.system import extents, loopdev, packages, tools
+from fsmatrix.backends.system.mounts import mount_of
 from fsmatrix.backends.undo import LeftAlone, undo_image, undo_loop
 from fsmatrix.results.units import format_size
 
@@ -28,10 +29,42 @@ _LOOP_CONTROL = Path("/dev/loop-control")
 
 def loop_refusal() -> str:
     """Why there are no loop devices here (empty: there are)."""
-    if tools.find("losetup") is None:
-        return "losetup is not installed (package util-linux or mount)"
-    if not os.access(_LOOP_CONTROL, os.R_OK | os.W_OK):
-        return f"no loop devices: {_LOOP_CONTROL} is missing or not accessible"
+    if reason := packages.missing("losetup"):
+        return reason
+    if not os.access(_LOOP_CONTROL, os.R_OK | os.W_OK) or not _LOOP_CONTROL.is_char_device():
+        cure = "modprobe loop (in a container: start it with --privileged)"
+        return f"no loop devices, {_LOOP_CONTROL} is missing or not accessible: {cure}"
+    return ""
+
+
+def folder_refusal(folder: Path, size: int, direct: bool) -> str:
+    """Why no image of `size` bytes can be in `folder` (empty: it can); nothing stays there.
+
+    `direct`: its file system must do O_DIRECT.  A folder that does not exist will be made: the
+    nearest one above it is asked.
+    """
+    place = next(path for path in (folder, *folder.parents) if path.exists())
+    try:
+        descriptor = os.open(place, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        return f"no image can be made in {place}: {error.strerror}; choose another directory (-o)"
+    try:
+        if direct:
+            flags = os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC
+            os.close(os.open(f"/proc/self/fd/{descriptor}", flags))
+    except OSError:
+        return (
+            f"{place} ({mount_of(place).fstype}) does no direct I/O, which images need: choose "
+            "another directory (-o), or set `direct_io: preferred`"
+        )
+    finally:
+        os.close(descriptor)
+    free = _free(place)
+    if free < size + MARGIN:
+        return (
+            f"images need {format_size(size, 1)} and {format_size(MARGIN)} beside them, {place} "
+            f"has {format_size(free, 1)} free: choose another directory (-o)"
+        )
     return ""
 
 
@@ -196,13 +229,17 @@ def _check_place(file: Path, size: int) -> None:
         )
     if not file.parent.is_dir():
         raise BackendError(f"image {file}: the directory {file.parent} does not exist")
-    sizes = os.statvfs(file.parent)
-    free = sizes.f_bavail * sizes.f_frsize
+    free = _free(file.parent)
     if free < size + MARGIN:
         raise BackendError(
             f"image {file} needs {format_size(size)} and {format_size(MARGIN)} beside it, "
             f"{file.parent} has {format_size(free, 1)} free"
         )
+
+
+def _free(folder: Path) -> int:
+    sizes = os.statvfs(folder)
+    return sizes.f_bavail * sizes.f_frsize
 
 
 def _fill(descriptor: int, file: Path, size: int, progress: Callable[[str], None]) -> None:

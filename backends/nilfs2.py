@@ -29,7 +29,6 @@ class Nilfs2(LocalBackend):
     name = "nilfs2"
     fstype = "nilfs2"
     program = "mkfs.nilfs2"
-    package = "package nilfs-tools"
 
     @classmethod
     def mkfs(cls, device: str, identity: str, options: Sequence[str]) -> list[str]:

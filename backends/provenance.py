@@ -22,6 +22,7 @@ DIRTY_SHARE = 1e-4  # of the memory: what other programs always leave dirty
 DIRTY_FLOOR = 1 << 20  # bytes
 FIRST_LOOK = 0.002  # seconds between two looks at a device that did nothing in between
 NEXT_LOOK = 0.02
+_NO_COUNT = 2**63  # statfs of DFUSE says -1 inodes, and more than any file system holds is no count
 
 
 def path_of(access: Access) -> str:
@@ -147,7 +148,8 @@ def space(path: Path | str) -> Space:
     """What may still be written at `path`: statfs, and the user's quota where one is told."""
     sizes = os.statvfs(path)
     free: int | None = sizes.f_bavail * sizes.f_frsize
-    inodes: int | None = sizes.f_favail if sizes.f_files else None
+    known = 0 < sizes.f_files < _NO_COUNT and sizes.f_favail < _NO_COUNT
+    inodes: int | None = sizes.f_favail if known else None
     source = "statfs"
     limit = quota.user_quota(mount_of(path).point)
     if limit is not None:

@@ -76,6 +76,10 @@ class Tmpfs(Backend):
             return f"size {format_size(size)} exceeds the memory, {format_size(memory, 1)}"
         return ""
 
+    def unusable(self) -> str:
+        """A tmpfs that is there can be had also where none can be mounted."""
+        return self.refusal() if self._chosen.path else super().unusable()
+
     @property
     def _existing(self) -> str:
         if self._chosen.path or not mounting.root_refusal():

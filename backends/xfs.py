@@ -13,7 +13,6 @@ class Xfs(LocalBackend):
     name = "xfs"
     fstype = "xfs"
     program = "mkfs.xfs"
-    package = "package xfsprogs"
 
     @classmethod
     def mkfs(cls, device: str, identity: str, options: Sequence[str]) -> list[str]:

@@ -43,7 +43,6 @@ __all__ = ["BedOptions", "SlurmBed", "down", "missing", "status", "up"]
 
 STATUS_WITHIN = 5.0  # seconds for asking slurmctld how the nodes are
 _PROGRAMS = ("slurmctld", "slurmd", "srun", "munged")
-_PACKAGES = "slurmctld slurmd slurm-client libpmix2"  # munge comes with them
 _POLL = 0.05
 
 
@@ -148,7 +147,7 @@ class SlurmBed(BaseBed[BedOptions]):
 
 def missing() -> str:
     """Why no Slurm can be brought up here (empty: it can); for skips and refusals."""
-    return lacking(_PROGRAMS, _PACKAGES)
+    return lacking(_PROGRAMS, "libpmix.so.2")
 
 
 up, down, status = SlurmBed.up, SlurmBed.down, SlurmBed.status

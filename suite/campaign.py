@@ -122,8 +122,11 @@ class Target(Section):
 
     backend: str = Field(description="name of the backend")
     options: dict[str, Any] = Field(default={}, description="options of the backend")
-    when: Literal["always", "root", "not-root"] = Field(
-        default="always", description="take this target only as root, or only as another user"
+    when: Literal["always", "usable", "fallback", "root", "not-root"] = Field(
+        default="always",
+        description="usable: take part if this machine can have it, now; fallback: likewise, and "
+        "only while fewer than two others do; root, not-root: as this user only.  A target that "
+        "is `always` there and cannot be had refuses the campaign",
     )
     testbed: dict[str, Any] | None = Field(
         default=None,

@@ -80,6 +80,7 @@ class Conductor:
         self.summary = Summary()
         self.keeper = Keeper(store, self.summary, tell)
         self._written = 0
+        self._given_up: set[tuple[str, str]] = set()  # target, reason
         self._used: dict[str, tuple[Backend, Room]] = {}
 
     def recover(self) -> None:
@@ -255,7 +256,12 @@ class Conductor:
             )
 
     def _give_up(self, jobs: list[Job], reason: str) -> None:
-        """Record every run of a plot as failed for the same reason."""
+        """Record every run of a plot as failed for the same reason, which is said once."""
+        target = jobs[0].case.target
+        text = f"{len(jobs)} runs of {target}: {reason}"
+        again = (target, reason) in self._given_up
+        self._given_up.add((target, reason))
+        self.tell(Event("given_up", text, {"target": target, "runs": len(jobs), "again": again}))
         for job in jobs:
             self.keeper.keep(job.not_begun(reason))
         jobs.clear()

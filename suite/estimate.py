@@ -72,13 +72,22 @@ def exceeded(settings: Settings, cost: Estimate, room: Mapping[str, Space]) -> I
     yield from _limits(settings, cost)
     yield from _caps(settings, cost)
     for target, space in room.items():
-        for what, needed, free in (
-            ("bytes", cost.space.get(target, 0), space.bytes),
-            ("files", cost.files.get(target, 0), space.inodes),
-        ):
-            if free is not None and needed > free:
-                message = f"must hold {needed} {what} at once; {space.source} gives {free}"
-                yield settings.tree.problem(("targets", target), message)
+        held = cost.space.get(target, 0), cost.files.get(target, 0)
+        for message in short_of_room(*held, space):
+            yield settings.tree.problem(("targets", target), message)
+
+
+def short_of_room(size: int, files: int, room: Space) -> Iterator[str]:
+    """Why that many bytes and files do not fit at once."""
+    for what, needed, free in (("bytes", size, room.bytes), ("files", files, room.inodes)):
+        if free is not None and needed > free:
+            yield f"must hold {needed} {what} at once; {room.source} gives {free}"
+
+
+def most_held(cases: Iterable[Planned]) -> tuple[int, int]:
+    """The most bytes and files that one run of these cases holds at once."""
+    needs = [footprint(planned) for planned in cases]
+    return max((n.space for n in needs), default=0), max((n.files for n in needs), default=0)
 
 
 def _limits(settings: Settings, cost: Estimate) -> Iterator[Problem]:

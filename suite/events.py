@@ -13,8 +13,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Event:
-    """`what`: campaign, recovered, attach, skipped, run, finished, failed, stopped,
-    warning, waiting; `facts` depend on it."""
+    """`what`: recovered, attach, skipped, run, finished, failed, given_up (runs that cannot be
+    begun; each is then `failed` too), stopped, warning, waiting; `facts` depend on it."""
 
     what: str
     text: str

@@ -7,7 +7,7 @@ import os
 import secrets
 import select
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -68,7 +68,7 @@ def _stored(out: Path) -> dict[str, Any]:
     """campaign.json of a directory; StoreError if it is damaged."""
     try:
         data = json.loads((out / CAMPAIGN).read_text(encoding="utf-8"))
-        return {name: data[name] for name in STORED}
+        return {name: data[name] for name in STORED} | {"left_out": data.get("left_out", [])}
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(
             out / CAMPAIGN,
@@ -76,22 +76,32 @@ def _stored(out: Path) -> dict[str, Any]:
         ) from error
 
 
-def stored_seed(out: Path) -> int | None:
-    """Seed of the campaign that a directory holds; None if it holds none."""
-    return int(_stored(out)["seed"]) if (out / CAMPAIGN).exists() else None
+def is_stored(out: Path) -> bool:
+    """Whether a directory holds a campaign."""
+    return (out / CAMPAIGN).exists()
 
 
-def stored_plan(out: Path, request: Request, here: bool = True) -> Plan:
+def continued(out: Path, request: Request) -> Request:
+    """The request, with what was decided when the campaign of a directory began."""
+    data = _stored(out)
+    before = data["request"]
+    return replace(
+        request,
+        seed=int(data["seed"]) if request.seed is None else request.seed,
+        targets=tuple(before.get("targets", ())),
+        left_out=tuple((left["target"], left["reason"]) for left in data["left_out"]),
+    )
+
+
+def stored_plan(
+    out: Path, request: Request, here: bool = True, choose_here: bool | None = None
+) -> Plan:
     """The plan that a directory holds, made again from its own text and settings."""
     data = _stored(out)
-    again = Request(
-        sets=tuple(data["request"]["sets"]) + request.sets,
-        only=request.only,
-        shard=request.shard,
-        seed=data["seed"],
-        blocks=request.blocks,
-    )
-    return build_plan(Source(data["source"]["text"], data["source"]["file"]), again, here=here)
+    sets = tuple(data["request"]["sets"]) + request.sets
+    again = replace(continued(out, replace(request, seed=None)), sets=sets)
+    source = Source(data["source"]["text"], data["source"]["file"])
+    return build_plan(source, again, here=here, choose_here=choose_here)
 
 
 def execute(plan: Plan, out: Path, options: Options, tell: Listener) -> Summary:

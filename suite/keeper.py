@@ -67,7 +67,8 @@ class Keeper:
             self.tell(Event("finished", record.run_id, facts))
         else:
             self.summary.failures.append((record.run_id, record.error))
-            self.tell(Event("failed", f"{record.run_id}: {record.error}", facts))
+            begun = bool(record.session)
+            self.tell(Event("failed", f"{record.run_id}: {record.error}", facts | {"begun": begun}))
 
     def _store(self, record: RunRecord) -> RunRecord:
         record = judged(record)

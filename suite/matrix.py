@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from fsmatrix.backends.drivers import Driver
@@ -71,7 +72,12 @@ class Judge:
     """Says of a case why it cannot be run."""
 
     def __init__(
-        self, settings: Settings, members: Members, registries: Registries, here: bool
+        self,
+        settings: Settings,
+        members: Members,
+        registries: Registries,
+        here: bool,
+        refusals: Mapping[str, str],
     ) -> None:
         self.settings = settings
         self.registries = registries
@@ -79,14 +85,12 @@ class Judge:
         self.entries = {entry.name: entry for entry in members.entries}
         self.engines = Engines(settings.campaign.engines, registries.engines) if here else None
         self.levels: dict[tuple[str, str], str] = {}
-        self.refusals = {
-            target.name: target.refusal() if here else "" for target in members.targets
-        }
+        self.refusals = refusals
 
     def reasons(self, planned: Planned, footprint: Footprint) -> Iterator[str]:
         """All reasons; none if the case can be run."""
         target, entry = self.targets[planned.case.target], self.entries[planned.entry]
-        if self.refusals[target.name]:
+        if self.refusals.get(target.name):
             yield f"target {target.name}: {self.refusals[target.name]}"
         yield from self._level(planned, target)
         yield from _access(entry, target)
@@ -142,9 +146,14 @@ def matrix(
     cases: Iterable[Planned],
     registries: Registries,
     here: bool = True,
+    refusals: Mapping[str, str] = MappingProxyType({}),
 ) -> Matrix:
-    """Judge every case.  `here`: also ask the backends about this machine."""
-    judge = Judge(settings, members, registries, here)
+    """Judge every case.
+
+    `here`: also ask backends and engines about this machine.  `refusals`: target -> why this
+    machine cannot have it.
+    """
+    judge = Judge(settings, members, registries, here, refusals)
     possible: list[Planned] = []
     impossible: list[tuple[Planned, str]] = []
     cells: dict[tuple[str, str], dict[str, Any]] = {}

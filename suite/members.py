@@ -70,8 +70,14 @@ class TargetMember:
         return self.target.reference or self.backend.reference
 
     def refusal(self) -> str:
-        """Why it cannot work on this machine (empty: it can)."""
-        return beds.refusal() if self.bed else self.backend(self.options).refusal()
+        """Why it cannot be had on this machine, now, with these rights (empty: it can).
+
+        In the words of `fsmatrix check`, with the cure.
+        """
+        if self.bed is None:
+            return self.backend(self.options).unusable()
+        found = self.backend.check()
+        return beds.refusal() or ("" if found.ok else found.reason)
 
     def told_names(self, factors: Mapping[str, Sequence[Any]]) -> set[str]:
         """Coordinates of the cluster that bed or backend tell at any level."""
@@ -94,10 +100,6 @@ class TargetMember:
     def agreement(self) -> str:
         """What the user must still agree to before it is used (empty: nothing)."""
         return "" if self.bed else self.backend(self.options).agreement()
-
-    def active(self, root: bool) -> bool:
-        """Whether `when` lets it take part."""
-        return self.target.when == "always" or (self.target.when == "root") == root
 
 
 @dataclass(frozen=True)

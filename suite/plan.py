@@ -13,6 +13,7 @@ from fsmatrix.backends.base import Space
 from fsmatrix.results.case import digest
 from fsmatrix.suite import order
 from fsmatrix.suite.cases import Cases, Planned, expand
+from fsmatrix.suite.choice import Choice, LeftOut, Machine, choose, room
 from fsmatrix.suite.estimate import Estimate, comparisons, deciding, estimate, exceeded
 from fsmatrix.suite.factors import default_options
 from fsmatrix.suite.find import find
@@ -20,6 +21,7 @@ from fsmatrix.suite.matrix import Matrix, matrix
 from fsmatrix.suite.members import Members, TargetMember, members
 from fsmatrix.suite.problems import CampaignError, Origin, Problem, refuse
 from fsmatrix.suite.registry import Registries, registries
+from fsmatrix.suite.request import Request as Request
 from fsmatrix.suite.select import only
 from fsmatrix.suite.settings import Settings, Source, examine
 from fsmatrix.suite.site import SiteFile
@@ -32,22 +34,6 @@ CONTINUED = {
     "engines",
     "slurm",
 }  # may differ when a campaign is resumed
-
-
-@dataclass(frozen=True)
-class Request:
-    """What the user asked for beside the campaign itself."""
-
-    sets: tuple[str, ...] = ()
-    only: tuple[str, ...] = ()
-    shard: tuple[int, int] = (1, 1)  # k of n
-    seed: int | None = None  # wins over the campaign's; a resumed campaign gives the stored one
-    blocks: range | None = None  # only these blocks
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether this is the campaign and not a part of it."""
-        return self.only == () and self.shard == (1, 1) and self.blocks is None
 
 
 @dataclass(frozen=True)
@@ -68,6 +54,7 @@ class Plan:
     comparisons: int  # tests of the planned family
     deciding: int  # fewest independent values at which they can decide anything
     warnings: tuple[str, ...]
+    left_out: tuple[LeftOut, ...]
     agreements: Mapping[str, Sequence[str]]  # what must be agreed to first -> targets
 
     def plots(self) -> Iterator[order.Plot]:
@@ -144,12 +131,16 @@ def build_plan(
     lookup: Registries | None = None,
     root: bool | None = None,
     here: bool = True,
+    choose_here: bool | None = None,
+    out: Path | None = None,
 ) -> Plan:
     """Plan a campaign; CampaignError with every problem found.
 
     `source`: a file, the name of a ready campaign, or a text.  `root`: whether the runs will
     have root's rights (None: as this process).  `here`: this machine will run it, so that its
-    backends may be asked whether their options can work.
+    backends may be asked whether they can.  `choose_here`: this machine decides which of the
+    targets that depend on it take part (None: as `here`).  `out`: the results directory that is
+    to be made.
     """
     text = source if isinstance(source, Source) else find(source)
     settings, refused = examine(text, request.sets, site=site, user=user, environ=environ)
@@ -158,13 +149,17 @@ def build_plan(
     lookup = lookup or registries()
     everybody, cases = _cases(settings, lookup, refused)
     root = os.geteuid() == 0 if root is None else root
-    active = Members(
-        tuple(target for target in everybody.targets if target.active(root)), everybody.entries, ()
-    )
-    judged = matrix(settings, active, _of(active, cases.planned), lookup, here)
-    chosen = _chosen(settings, active, judged)
     campaign = settings.campaign
+    machine = Machine(settings, only(cases.planned, request.only), out)
+    asks = here if choose_here is None else choose_here
+    choice = choose(everybody.targets, request, root, machine if asks else None)
+    active = Members(choice.members, everybody.entries, ())
+    unfit = machine.refusals(choice.members) if here and campaign.impossible == "skip" else {}
+    judged = matrix(settings, active, _of(active, cases.planned), lookup, here, unfit)
+    chosen = _chosen(settings, choice, judged)
     grouped = _shard(settings, order.groups(only(chosen, request.only)), request.shard)
+    if here:
+        machine.refuse(active.targets, {key.target for key in grouped})
     seed = _seed(settings, request)
     cost = estimate(grouped, _repetitions(settings, request), campaign.order.block)
     problems = list(exceeded(settings, cost, _room(active) if here else {}))
@@ -187,9 +182,11 @@ def build_plan(
         comparisons=tests,
         deciding=deciding(tests),
         warnings=(
-            *_warnings(settings, everybody, root, judged, tests),
+            *map(str, choice.left_out),
+            *_warnings(settings, judged, tests),
             *(f"{', '.join(names)}: {text}" for text, names in agreements.items()),
         ),
+        left_out=choice.left_out,
         agreements=agreements,
     )
 
@@ -213,11 +210,12 @@ def _of(active: Members, cases: Sequence[Planned]) -> list[Planned]:
     return [planned for planned in cases if planned.case.target in names]
 
 
-def _chosen(settings: Settings, active: Members, judged: Matrix) -> tuple[Planned, ...]:
+def _chosen(settings: Settings, choice: Choice, judged: Matrix) -> tuple[Planned, ...]:
     """The cases that can be run; refused if that is not all, unless `impossible: skip`."""
     problems: list[Problem] = []
-    if not active.targets:
-        message = "no target is left for this user: see their `when`"
+    if not choice.members:
+        reasons = "; ".join(f"{left.target}: {left.reason}" for left in choice.left_out)
+        message = f"no target is left on this machine for this user: {reasons}"
         problems.append(settings.tree.problem(("targets",), message))
     elif settings.campaign.impossible == "refuse" or not judged.possible:
         problems = list(judged.problems(settings))
@@ -261,11 +259,7 @@ def _seed(settings: Settings, request: Request) -> int:
 
 
 def _room(active: Members) -> dict[str, Space]:
-    return {
-        target.name: target.backend(target.options).space()
-        for target in active.targets
-        if target.bed is None  # of a bed that is not up nothing can be asked
-    }
+    return {target.name: room(target) for target in active.targets}
 
 
 def _agreements(active: Members) -> dict[str, list[str]]:
@@ -276,14 +270,8 @@ def _agreements(active: Members) -> dict[str, list[str]]:
     return found
 
 
-def _warnings(
-    settings: Settings, everybody: Members, root: bool, judged: Matrix, tests: int
-) -> Iterator[str]:
+def _warnings(settings: Settings, judged: Matrix, tests: int) -> Iterator[str]:
     campaign = settings.campaign
-    for target in everybody.targets:
-        if not target.active(root):
-            who = "root" if target.target.when == "root" else "a user who is not root"
-            yield f"target {target.name} is left out: it is for {who}"
     if judged.impossible:
         yield f"{len(judged.impossible)} impossible cases are left out (see the matrix)"
     blocks = -(-campaign.repetitions // campaign.order.block)

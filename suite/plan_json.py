@@ -33,6 +33,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
             "only": list(plan.request.only),
             "shard": list(plan.request.shard),
             "blocks": None if plan.request.blocks is None else list(plan.request.blocks),
+            "targets": [member.name for member in plan.members.targets],
         },
         "repetitions": campaign.repetitions,
         "block": campaign.order.block,
@@ -49,6 +50,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "comparisons": plan.comparisons,
         "deciding_repetitions": plan.deciding,
         "warnings": list(plan.warnings),
+        "left_out": [vars(left) for left in plan.left_out],
         "settings": [
             {"key": key, "value": value, "origin": origin} for key, value, origin in plan.explain()
         ],

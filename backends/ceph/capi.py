@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 from fsmatrix.backends.ceph.errors import CephError
 from fsmatrix.backends.deadline import Overdue, within
+from fsmatrix.backends.system import packages
 
 RADOS = "librados.so.2"
 CEPHFS = "libcephfs.so.2"
 T = TypeVar("T")
-_PACKAGES = {RADOS: "librados2", CEPHFS: "libcephfs2"}
 
 _COMMAND = [
     POINTER(c_char_p), c_size_t, c_char_p, c_size_t,
@@ -82,9 +82,7 @@ def load(name: str) -> ctypes.CDLL:
             entry = getattr(library, function)
             entry.restype, entry.argtypes = result, arguments
     except (OSError, AttributeError) as error:
-        raise CephError(
-            f"{name} cannot be used: {error}; install it (Debian: apt install {_PACKAGES[name]})"
-        ) from error
+        raise CephError(f"{name} cannot be used: {error}; {packages.install(name)}") from error
     return library
 
 

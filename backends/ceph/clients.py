@@ -29,7 +29,6 @@ KERNEL = "ceph"
 FUSE_PROGRAM = "ceph-fuse"
 DAEMONS = frozenset({"ceph-mon", "ceph-mgr", "ceph-osd", "ceph-mds"})
 KERNEL_PROGRAM = "mount.ceph"
-PACKAGES = {FUSE_PROGRAM: "ceph-fuse", KERNEL_PROGRAM: "ceph-common"}
 MOUNT_DEADLINE = TIMEOUT + 1.5  # seconds
 FAREWELL = 15.0  # seconds in which a client flushes its data and ends, or is killed
 LOOK = 8.0  # seconds in which a living mount answers a stat
@@ -38,13 +37,6 @@ _PAUSE = 0.01
 _MNT_FORCE = 1
 _FAILED = re.compile(r"^ceph-fuse\[\d+\]: (ceph mount failed.*|fuse failed.*|.*error.*)$", re.M)
 _children: dict[int, subprocess.Popen[bytes]] = {}  # to be reaped by this process
-
-
-def missing(program: str) -> str:
-    """Why a program cannot be started (empty: it can)."""
-    if tools.find(program):
-        return ""
-    return f"{program} is missing (Debian: apt install {PACKAGES[program]})"
 
 
 def fuse_argv(

@@ -7,13 +7,27 @@ import errno
 import os
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import libc
 
 MOUNTINFO = Path("/proc/self/mountinfo")
+INIT_MOUNTINFO = Path("/proc/1/mountinfo")
+# f_type of statfs(2), where nothing else tells: statfs(2), linux/magic.h
+TYPES = {
+    0xEF53: "ext4",
+    0x58465342: "xfs",
+    0x9123683E: "btrfs",
+    0x01021994: "tmpfs",
+    0x858458F6: "ramfs",
+    0x794C7630: "overlay",
+    0x6969: "nfs",
+    0x00C36400: "ceph",
+    0x65735546: "fuse",
+    0x2FC12FC1: "zfs",
+    0x0BD00BD0: "lustre",
+}
 PATIENCE = 5.0  # seconds that processes which end anyway get to let go of a mount
 
 
@@ -81,7 +95,31 @@ def mount_of(path: Path | str) -> Mount:
     for mount in mounts():
         if mount.id == number:
             return mount
-    raise BackendError(f"{path}: its mount ({number}) is not in {MOUNTINFO}")
+    return _hidden(path, number)
+
+
+def _hidden(path: Path | str, number: int) -> Mount:
+    """The mount that holds the root of a chroot, which is no mount point of its own.
+
+    mountinfo leaves it out, since nothing below our root is where it is mounted.  Another process
+    that sees it (init) tells what it is; else statfs(2) and the device number do.
+    """
+    with contextlib.suppress(OSError):
+        for mount in parse_mountinfo(os.fsdecode(INIT_MOUNTINFO.read_bytes())):
+            if mount.id == number:
+                return replace(mount, point="/", root="/")
+    device = Path(path).stat().st_dev
+    read_only = os.statvfs(path).f_flag & os.ST_RDONLY
+    return Mount(
+        id=number,
+        device=f"{os.major(device)}:{os.minor(device)}",
+        root="/",
+        point="/",
+        options="ro" if read_only else "rw",
+        fstype=TYPES.get(libc.statfs_magic(path), "unknown"),
+        source="unknown",
+        super_options="",
+    )
 
 
 def mounted_at(point: Path | str) -> Mount | None:

@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from fsmatrix.backends import tree
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import Entry, boot_id
-from fsmatrix.backends.system import mounts, tools
+from fsmatrix.backends.system import mounts, packages, tools
 from fsmatrix.backends.testbed import daemons, process
 from fsmatrix.backends.testbed.home import Home, Kind, fresh_id
 from fsmatrix.backends.testbed.steps import Step, Steps
@@ -202,13 +202,16 @@ class BaseBed(ABC, Generic[OptionsT]):
         return int(daemons.entry_of(self._home, role).facts["pid"])
 
 
-def lacking(programs: Sequence[str], packages: str) -> str:
-    """Why a bed of these programs cannot be brought up here (empty: it can)."""
+def lacking(programs: Sequence[str], *more: str) -> str:
+    """Why a bed of these programs cannot be brought up here (empty: it can).
+
+    `more`: what it needs beside them (backends/system/packages.tsv), installed with them.
+    """
     if os.geteuid() != 0:
-        return "a test bed needs root"
+        return "a test bed needs root: run it with sudo"
     for program in programs:
         if tools.find(program) is None:
-            return f"{program} is missing: apt install {packages}"
+            return f"{program} is missing: {packages.install(*programs, *more)}"
     return ""
 
 

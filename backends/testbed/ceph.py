@@ -50,7 +50,7 @@ __all__ = ["Bed", "BedOptions", "Limits", "down", "missing", "status", "up"]
 
 STATUS_WITHIN = 5.0  # seconds for asking a cluster how it is
 _PROGRAMS = ("ceph-mon", "ceph-mgr", "ceph-osd", "ceph-mds", "monmaptool", "osdmaptool")
-_PACKAGES = "ceph-mon ceph-mgr ceph-osd ceph-mds ceph-fuse librados2 libcephfs2"
+_MORE = ("ceph", "ceph-fuse", "librados.so.2", "libcephfs.so.2")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +170,7 @@ class Bed(BaseBed[BedOptions]):
 
 def missing() -> str:
     """Why no Ceph can be brought up here (empty: it can); for skips and refusals."""
-    return lacking(_PROGRAMS, _PACKAGES)
+    return lacking(_PROGRAMS, *_MORE)
 
 
 up, down, status = Bed.up, Bed.down, Bed.status

@@ -7,6 +7,7 @@ import json
 import math
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +18,7 @@ from fsmatrix.suite.problems import Origin, refuse
 
 if TYPE_CHECKING:
     from fsmatrix.results.store import Store
-    from fsmatrix.suite.plan import Request
+    from fsmatrix.suite.request import Request
 
 Campaign = Annotated[
     str, typer.Argument(help="A campaign's YAML file, or the name of a ready one.")
@@ -42,7 +43,12 @@ Shard = Annotated[str, typer.Option("--shard", help="Part k of N, as k/N.")]
 Blocks = Annotated[
     str | None, typer.Option("--blocks", help="Only these blocks, as a or a-b, from 0.")
 ]
+SkipUnusable = Annotated[
+    bool,
+    typer.Option("--skip-unusable", help="Go on without targets that this machine cannot have."),
+]
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the order and of the data.")]
+MOST_REASONS = 9  # lines about failed runs; one more says how many others there are
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 Results = Annotated[Path, typer.Argument(help="A results directory or a campaign.h5.")]
 
@@ -68,7 +74,7 @@ def request(
     blocks: str | None = None,
 ) -> Request:
     """The request that the options make."""
-    from fsmatrix.suite.plan import Request
+    from fsmatrix.suite.request import Request
 
     return Request(tuple(sets or ()), tuple(only or ()), _shard(shard), seed, _blocks(blocks))
 
@@ -88,6 +94,27 @@ def _shard(text: str) -> tuple[int, int]:
     if slash and k.isdecimal() and n.isdecimal() and 1 <= int(k) <= int(n):
         return int(k), int(n)
     raise refuse(Origin(f"--shard {text}"), "", "must be k/N with 1 <= k <= N, for example 2/8")
+
+
+def say_failures(console: Console, failures: Sequence[tuple[str, str, str]]) -> None:
+    """Runs that failed (run id, status, reason), by reason, the most frequent first."""
+    from fsmatrix.analysis.report.table import printable
+
+    groups: dict[tuple[str, str], list[str]] = {}
+    for run, status, reason in failures:
+        groups.setdefault((status, reason), []).append(run)
+    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
+    for (status, reason), runs in ordered[:MOST_REASONS]:
+        which = runs[0] if len(runs) == 1 else f"{len(runs)} runs ({runs[0]}, ...)"
+        line = printable(f"{status} {which}: {' '.join(reason.split())}")
+        console.print(line, style="red", highlight=False, markup=False, soft_wrap=True)
+    rest = ordered[MOST_REASONS:]
+    if rest:
+        count = sum(len(runs) for _, runs in rest)
+        console.print(
+            f"... and {count} more failed runs for {len(rest)} other reasons: see the report",
+            style="red", highlight=False, soft_wrap=True,
+        )  # fmt: skip
 
 
 def print_json(value: Any) -> None:

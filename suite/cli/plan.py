@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -31,6 +32,7 @@ def plan(
             "--elsewhere", help="Do not ask this machine for paths, engines, space: others run it."
         ),
     ] = False,
+    skip_unusable: common.SkipUnusable = False,
     as_json: common.Json = False,
 ) -> None:
     """Check a campaign and show its matrix, cases, order, estimated time and space.
@@ -40,7 +42,8 @@ def plan(
     """
     from fsmatrix.suite.plan import build_plan
 
-    made = build_plan(campaign, common.request(sets, only, shard, seed, blocks), here=not elsewhere)
+    asked = replace(common.request(sets, only, shard, seed, blocks), skip_unusable=skip_unusable)
+    made = build_plan(campaign, asked, here=not elsewhere)
     if as_json:
         print_json(made.to_json())
         return

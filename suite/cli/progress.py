@@ -21,7 +21,13 @@ from rich.progress import (
 from fsmatrix.suite.events import Event
 
 Mode = Literal["live", "quiet", "json"]
-LOUD = ("failed", "warning", "recovered", "stopped", "waiting")
+LOUD = ("failed", "given_up", "warning", "recovered", "stopped", "waiting")
+
+
+def is_loud(event: Event) -> bool:
+    """Whether it is said to people; why runs cannot be begun is said once."""
+    known = event.facts.get("again", False) or not event.facts.get("begun", True)
+    return event.what in LOUD and not known
 
 
 class LiveProgress:
@@ -50,9 +56,9 @@ class LiveProgress:
         self._bar.stop()
 
     def __call__(self, event: Event) -> None:
-        if event.what in LOUD:
+        if is_loud(event):
             self._bar.console.print(
-                f"[yellow]{event.what}[/]: {escape(event.text)}", highlight=False
+                f"[yellow]{_word(event)}[/]: {escape(event.text)}", highlight=False
             )
         if event.what == "run":
             self._bar.update(self._task, where=_where(event))
@@ -78,9 +84,9 @@ class QuietLog:
         """Nothing to end."""
 
     def __call__(self, event: Event) -> None:
-        if event.what in (*LOUD, "attach"):
+        if is_loud(event) or event.what == "attach":
             self._console.print(
-                f"{event.what}: {event.text}", highlight=False, markup=False, soft_wrap=True
+                f"{_word(event)}: {event.text}", highlight=False, markup=False, soft_wrap=True
             )
 
 
@@ -99,6 +105,10 @@ def listener(mode: Mode, total: int, console: Console) -> LiveProgress | QuietLo
     if mode == "quiet":
         return QuietLog(console)
     return LiveProgress(total, console)
+
+
+def _word(event: Event) -> str:
+    return event.what.replace("given_up", "given up")
 
 
 def _where(event: Event) -> str:

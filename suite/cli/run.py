@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +18,7 @@ from fsmatrix.suite.problems import Origin, refuse
 if TYPE_CHECKING:
     from fsmatrix.suite.keeper import Summary
     from fsmatrix.suite.plan import Plan
+    from fsmatrix.suite.request import Request
 
 SOME_FAILED = 1
 INTERRUPTED = 130
@@ -40,6 +42,7 @@ def run(
         ),
     ] = False,
     seed: common.Seed = None,
+    skip_unusable: common.SkipUnusable = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Few lines, for batch logs.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Every event as one line of JSON.")
@@ -60,24 +63,10 @@ def run(
 
     Example: fsmatrix run quickstart -o out;  fsmatrix run -o out --resume
     """
-    from fsmatrix.suite.execute import Options, execute, stored_plan, stored_seed
-    from fsmatrix.suite.plan import build_plan
+    from fsmatrix.suite.execute import Options, execute
 
-    asked = common.request(sets, only, shard, seed, blocks)
-    made: Plan
-    if campaign is None:
-        if out is None or not resume:
-            raise refuse(Origin("fsmatrix run"), "", "name a campaign, or give -o DIR --resume")
-        if stored_seed(out) is None:
-            raise refuse(Origin(str(out)), "", "holds no campaign that could be resumed")
-        made = stored_plan(out, asked)
-    else:
-        place = out or Path(f"{Path(campaign).stem}-out")
-        stored = stored_seed(place) if resume else None
-        if stored is not None and seed is None:
-            asked = common.request(sets, only, shard, stored, blocks)
-        made = build_plan(campaign, asked)
-        out = place
+    asked = replace(common.request(sets, only, shard, seed, blocks), skip_unusable=skip_unusable)
+    made, out = _plan(campaign, out, resume, asked)
     if dry_run:
         _rehearse(made, as_json)
         return
@@ -85,7 +74,7 @@ def run(
     console = Console(stderr=True) if mode != "live" else common.console()
     # a part of a campaign repeats nothing that its `submit` has said
     for warning in made.warnings if mode != "json" and made.request.blocks is None else ():
-        console.print(f"note: {warning}", highlight=False, markup=False)
+        console.print(f"note: {warning}", highlight=False, markup=False, soft_wrap=True)
     with listener(mode, made.estimate.runs, console) as tell:
         summary = execute(made, out, Options(resume, retry_failed, _job_dead), tell)
     whole = made.request.shard == (1, 1) and made.request.blocks is None
@@ -95,6 +84,30 @@ def run(
     if requeue and summary.signal == signal.SIGUSR1:
         _requeue(console, summary)
     raise typer.Exit(_status(summary))
+
+
+def _plan(
+    campaign: str | None, out: Path | None, resume: bool, asked: Request
+) -> tuple[Plan, Path]:
+    """The plan as this command asks for it, and its results directory."""
+    from fsmatrix.suite.execute import continued, is_stored, stored_plan
+    from fsmatrix.suite.plan import build_plan
+
+    part = asked.shard != (1, 1) or asked.blocks is not None
+    if asked.skip_unusable and part:
+        message = "decides for the whole campaign: give it without --shard and --blocks"
+        raise refuse(Origin("--skip-unusable"), "", message)
+    if campaign is None:
+        if out is None or not resume:
+            raise refuse(Origin("fsmatrix run"), "", "name a campaign, or give -o DIR --resume")
+        if not is_stored(out):
+            raise refuse(Origin(str(out)), "", "holds no campaign that could be resumed")
+        return stored_plan(out, asked), out
+    place = out or Path(f"{Path(campaign).stem}-out")
+    there = is_stored(place)
+    if there and (resume or part):
+        asked = continued(place, asked)
+    return build_plan(campaign, asked, out=None if there else place), place
 
 
 def _job_dead(job: str) -> bool:
@@ -158,9 +171,6 @@ def _tell(console: Console, summary: Summary, written: Path | None, out: Path) -
     if summary.skipped:
         parts.append(f"{summary.skipped} were there before")
     console.print(f"{', '.join(parts)}; results in {out}", highlight=False, markup=False)
-    for run_id, reason in summary.failures[:20]:
-        console.print(f"failed {run_id}: {reason}", style="red", highlight=False, markup=False)
-    if failed > 20:
-        console.print(f"... and {failed - 20} more failed runs (fsmatrix show {out})")
+    common.say_failures(console, [(run, "failed", reason) for run, reason in summary.failures])
     if written is not None:
         console.print(f"report: {written}", markup=False, highlight=False, soft_wrap=True)

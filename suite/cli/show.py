@@ -29,7 +29,6 @@ def show(
     Example: fsmatrix show out --metric bandwidth --metric latency_p99
     """
     from fsmatrix.analysis.load import open_campaign, rows
-    from fsmatrix.analysis.report.table import printable
     from fsmatrix.analysis.summary import summarise
     from fsmatrix.analysis.units import METRICS
 
@@ -47,14 +46,9 @@ def show(
     console = common.console()
     data = rows(dataset)
     failed = data.where(data["status"] != "ok")
-    for run, status, error in zip(failed["run_id"], failed["status"], failed["error"], strict=True):
-        console.print(
-            printable(f"{status} {run}: {error}"),
-            style="red",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+    common.say_failures(
+        console, list(zip(failed["run_id"], failed["status"], failed["error"], strict=True))
+    )
     tables = summary.table(metric or ())
     # rich leaves out columns that do not fit, from the right: the numbers
     needs = Measurement.get(console, console.options.update(max_width=WIDEST), tables)

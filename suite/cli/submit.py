@@ -110,22 +110,24 @@ def _plan(
 ) -> tuple[Plan, Path]:
     """The plan as this command asks for it, and its results directory."""
     from fsmatrix.slurm import submission
-    from fsmatrix.suite.execute import stored_plan, stored_seed
+    from fsmatrix.suite.execute import continued, is_stored, stored_plan
     from fsmatrix.suite.plan import build_plan
 
     place = out or (Path(f"{Path(campaign).stem}-out") if campaign else None)
     if place is None or (campaign is None and not resume):
         raise refuse(Origin("fsmatrix submit"), "", "name a campaign, or give -o DIR --resume")
-    stored = stored_seed(place) if resume else None
-    if campaign is None and stored is None:
+    there = resume and is_stored(place)
+    if campaign is None and not there:
         raise refuse(Origin(str(place)), "", "holds no campaign that could be resumed")
     before = submission.read(place) if resume else None
     if not only and before is not None:
         only = list(before.only)
-    asked = common.request(sets, only, "1/1", stored if seed is None else seed)
+    asked = common.request(sets, only, "1/1", seed)
     if campaign is None:
-        return stored_plan(place, asked, here), place
-    return build_plan(campaign, asked, here=here), place
+        return stored_plan(place, asked, here, choose_here=True), place
+    if there:
+        asked = continued(place, asked)
+    return build_plan(campaign, asked, here=here, choose_here=True), place
 
 
 def _scheduler(name: str) -> Scheduler:
