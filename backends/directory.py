@@ -52,12 +52,20 @@ class DirectoryOptions(BackendOptions):
 
 
 def expand(path: str) -> Path:
-    """The path that is meant.  Links in what $HOME, ~ and $TMPDIR stand for are followed."""
+    """The path that is meant.  Links in what $HOME, ~ and $TMPDIR stand for are followed.
+
+    BackendError if this user has no home directory.
+    """
     match = _BEGIN.fullmatch(path)
     if match is None or match[1] is None:
         return Path(path)
     temporary = Path(os.environ.get("TMPDIR") or "/tmp")
-    base = temporary if "TMPDIR" in match[1] else Path.home()
+    try:
+        base = temporary if "TMPDIR" in match[1] else Path.home()
+    except RuntimeError as error:
+        raise BackendError(
+            f"{path}: this user has no home directory, and HOME is not set"
+        ) from error
     return base.resolve() / (match[2] or "").lstrip("/")
 
 
@@ -79,7 +87,10 @@ class Directory(Backend):
 
     def refusal(self) -> str:
         """Why nothing may be written there."""
-        return place_refusal(expand(self._chosen.path)) or self._unexpected()
+        try:
+            return place_refusal(expand(self._chosen.path)) or self._unexpected()
+        except BackendError as error:
+            return str(error)
 
     def _unexpected(self) -> str:
         path = expand(self._chosen.path)

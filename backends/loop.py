@@ -10,6 +10,7 @@ import errno
 import mmap
 import os
 import secrets
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,10 +32,16 @@ def loop_refusal() -> str:
     """Why there are no loop devices here (empty: there are)."""
     if reason := packages.missing("losetup"):
         return reason
-    if not os.access(_LOOP_CONTROL, os.R_OK | os.W_OK) or not _LOOP_CONTROL.is_char_device():
+    if not os.access(_LOOP_CONTROL, os.R_OK | os.W_OK) or not _is_loop_control(_LOOP_CONTROL):
         cure = "modprobe loop (in a container: start it with --privileged)"
         return f"no loop devices, {_LOOP_CONTROL} is missing or not accessible: {cure}"
     return ""
+
+
+def _is_loop_control(path: Path) -> bool:
+    """Whether it is the kernel's device 10:237 (Linux, Documentation/admin-guide/devices.txt)."""
+    facts = path.stat()
+    return stat.S_ISCHR(facts.st_mode) and facts.st_rdev == os.makedev(10, 237)
 
 
 def folder_refusal(folder: Path, size: int, direct: bool) -> str:

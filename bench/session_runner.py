@@ -28,4 +28,4 @@ def runner_in(
     )
     facts = {"session": "bench", "environment": {}, "driver": Directory.driver, "memory": False}
     settings = Settings(seconds, 5.0, out=folder)
-    return Runner(session, access, folder / "journal", settings, quiet, facts)
+    return Runner(session, access, folder / "journal", settings, quiet, lambda: 0, facts)

@@ -204,6 +204,7 @@ class Conductor:
                 self.journals,
                 self.settings,
                 self.keeper.flush,
+                lambda: self.keeper.written,
                 {
                     "session": uuid.uuid4().hex[:12],
                     "environment": facts,

@@ -37,6 +37,7 @@ class Keeper:
         self.tell = tell
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="keeper")
         self._pending: Future[RunRecord] | None = None
+        self.written = 0  # bytes of records, counted when they are on the disk
 
     def __enter__(self) -> Keeper:
         return self
@@ -73,7 +74,7 @@ class Keeper:
     def _store(self, record: RunRecord) -> RunRecord:
         record = judged(record)
         try:
-            self.store.write(record)
+            self.written += self.store.write(record).stat().st_size
         except OSError as error:
             raise StoreError(
                 self.store.path(record.run_id), f"cannot be written: {error.strerror}"

@@ -35,15 +35,20 @@ class Runner:
         journal: Path,
         settings: Settings,
         quiet: Callable[[], None],
+        written: Callable[[], int],
         provenance: Mapping[str, Any],
     ) -> None:
-        """`quiet` is called before each timed step: it ends what must not run beside one."""
+        """`quiet` is called before each timed step: it ends what must not run beside one.
+
+        `written`: bytes of results that the suite has written so far.
+        """
         self.session = session
         self.access = access
         self.journal = journal
         self.around = Surroundings(session, access, journal, settings, provenance)
         self.settings = settings
         self.quiet = quiet
+        self.written = written
         self.provenance = provenance
 
     def run(self, job: Job) -> tuple[RunRecord, SessionError | None]:
@@ -119,8 +124,10 @@ class Runner:
                     self.around.cache(job, step, deadline, gathered)
                 if step.role == "timed":
                     self.quiet()
+                    before = self.written()
                     with self.around.health_watched(step, gathered):
                         gathered.outputs += self._step(job, step, root, deadline, gathered)
+                    gathered.evidence["output"]["written"] += self.written() - before
                     self.around.look_at_health(step, gathered)
                 else:
                     gathered.outputs += self._step(job, step, root, deadline, gathered)

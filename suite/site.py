@@ -177,11 +177,15 @@ def site_path(environ: Mapping[str, str]) -> Path | None:
 
 
 def user_path(environ: Mapping[str, str]) -> Path | None:
-    """settings.yaml in the user's configuration folder, if it is there."""
+    """settings.yaml in the user's configuration folder, if it is there.
+
+    Nothing is there for a user who may not even look: HOME is then somebody else's.
+    """
     home = environ.get("HOME", "")
     base = environ.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else "")
     path = Path(base) / "fsmatrix" / "settings.yaml"
-    return path if base and path.exists() else None
+    there = base and os.path.exists(path)  # noqa: PTH110 (False also if it may not be looked at)
+    return path if there else None
 
 
 def load_site(path: Path | None) -> SiteFile:

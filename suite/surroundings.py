@@ -58,7 +58,7 @@ class Surroundings:
         on_target = False
         if isinstance(self.access, PathAccess):
             on_target = self.settings.out.stat().st_dev == Path(self.access.path).stat().st_dev
-        gathered.evidence["output"] = {"on_target": on_target}
+        gathered.evidence["output"] = {"on_target": on_target, "written": 0}
         if len(ranks) < geometry.processes:
             raise RunFailed(self._misplaced(geometry), evidence=gathered.evidence["world"])
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fsmatrix.results.audits.base import Audit, Remark, of_phase
-from fsmatrix.results.record import RunRecord
+from fsmatrix.results.audits.base import Audit, Remark, data_bytes, moved, of_phase, size
+from fsmatrix.results.record import Phase, RunRecord
 
 CPU_BUSY = 0.95  # of all CPUs of a client: what is left is rounding
 CPU_STEAL = 0.05  # taken by a hypervisor for others
+OTHER_FLOOR = 1 << 20  # bytes: a journal's or an inode's own writes
+OTHER_SHARE = 0.05  # of the run's bytes: below, it is small beside the spread of repetitions
 FOREIGN_CPU = 0.1  # of a client's CPUs, used by processes that are not the run's
 
 
@@ -100,10 +102,39 @@ def nodes_disagree(record: RunRecord) -> Iterator[Remark]:
 
 
 def output_on_target(record: RunRecord) -> Iterator[Remark]:
-    """Results are written to what is measured."""
-    if record.evidence.get("output", {}).get("on_target"):
-        message = "the output directory is on the file system under test"
-        yield "warning", "", message, {}
+    """Results are written to what is measured; it matters if that was inside a window."""
+    output = record.evidence.get("output", {})
+    if not output.get("on_target"):
+        return
+    where = "the output directory is on the file system under test"
+    if "written" not in output:
+        yield "warning", "", f"{where}, and it is not known when results were written", {}
+        return
+    disturbed = False
+    if output["written"]:
+        disturbed = True
+        message = f"{where}, and {size(output['written'])} of results were written inside a window"
+        yield "warning", "", message, {"written": output["written"]}
+    for phase in record.phases:
+        if other := _other_bytes(record, phase):
+            disturbed = True
+            told = " and ".join(f"{size(count)} were {how}" for how, count in other.items())
+            message = f"{where}, and inside the window {told} on its device that are not the run's"
+            yield "warning", phase.name, message, other
+    if not disturbed:
+        yield "info", "", f"{where}; results were written while nothing was timed", {}
+
+
+def _other_bytes(record: RunRecord, phase: Phase) -> dict[str, float]:
+    """Bytes that a device moved in the direction in which a phase of data moves none itself."""
+    read, written = data_bytes(phase)
+    found = {}
+    for how, own, opposite in (("read", read, written), ("written", written, read)):
+        counters = moved(record, phase, f"device_{how}_bytes") or {}
+        count = counters.get(f"device_{how}_bytes", 0.0)
+        if opposite and not own and count > max(OTHER_FLOOR, OTHER_SHARE * opposite):
+            found[how] = count
+    return found
 
 
 AUDITS = (
@@ -159,5 +190,5 @@ AUDITS = (
         "nodes are counted by boot id and host name: give hosts names of their own, and look "
         "whether MPI may use shared memory where it should and nowhere else",
     ),
-    Audit("output-on-target", 1, "run", output_on_target, "put the output (-o) elsewhere"),
+    Audit("output-on-target", 2, "run", output_on_target, "put the output (-o) elsewhere"),
 )

@@ -38,4 +38,4 @@ def runner_on(session: Session, data: Path, out: Path, settings: Settings) -> Ru
     access = PathAccess(backend="directory", target="here", path=str(data),
                         details={"tree": str(data), "tag": "t", "host": ""})  # fmt: skip
     facts = {"session": "s", "environment": {}, "driver": "posix", "memory": False}
-    return Runner(session, access, out / "journal", settings, lambda: None, facts)
+    return Runner(session, access, out / "journal", settings, lambda: None, lambda: 0, facts)

@@ -138,7 +138,7 @@ def test_a_step_that_fails_is_a_failed_run_with_its_reason(
 
 def test_a_program_that_hangs_is_a_timeout_and_is_ended(runner: Runner) -> None:
     quick = Runner(runner.session, runner.access, runner.journal,
-                   replace(runner.settings, time_per_run=1.0), runner.quiet,
+                   replace(runner.settings, time_per_run=1.0), runner.quiet, runner.written,
                    runner.provenance)  # fmt: skip
     record, broken = quick.run(job(Scripted(Step("n", "node", "timed", Argv(("sleep", "61.5"))))))
     assert broken is None
@@ -171,7 +171,7 @@ def test_pattern_record(runner: Runner, implementation: str) -> None:
     options = PatternOptions(pattern="rand-read", chunk=4096, bytes_per_process=1 << 20,
                              verify=True)  # fmt: skip
     using = Runner(runner.session, runner.access, runner.journal,
-                   replace(runner.settings, implementation=implementation), runner.quiet,
+                   replace(runner.settings, implementation=implementation), runner.quiet, runner.written,
                    runner.provenance)  # fmt: skip
     record, _ = using.run(job(Pattern(options), options={"pattern": "rand-read"}))
     assert record.status == "ok", record.error
