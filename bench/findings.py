@@ -90,8 +90,9 @@ def show(out: Path) -> None:
                 concerned.add(record.case_id)
         for name, value in quantities(record):
             values[name].append(value)
+    share = len(concerned) / len(every)
     print(
-        f"{count} runs in {len(every)} cells; {len(concerned)} cells ({len(concerned) / len(every):.0%}) carry a warning"
+        f"{count} runs in {len(every)} cells; {len(concerned)} cells ({share:.0%}) carry a warning"
     )
     print(f"{'audit':28}{'severity':10}{'runs':>8}{'cells':>8}")
     for (audit, severity), number in sorted(runs.items(), key=lambda item: -item[1]):

@@ -327,8 +327,22 @@ TRIALS = {
     ),
     "output-on-target": Trial(
         "warning",
-        [lambda: with_evidence(record(phase()), output={"on_target": True})],
-        [lambda: with_evidence(record(phase()), output={})],
+        [
+            lambda: with_evidence(record(phase()), output={"on_target": True}),
+            lambda: with_evidence(
+                read_with(device_read_bytes=400 * MB), output={"on_target": True, "written": 9000}
+            ),
+            lambda: with_evidence(
+                read_with(device_read_bytes=400 * MB, device_written_bytes=30 * MB),
+                output={"on_target": True, "written": 0},
+            ),
+        ],
+        [
+            lambda: with_evidence(record(phase()), output={}),
+            lambda: with_evidence(
+                read_with(device_read_bytes=400 * MB), output={"on_target": False, "written": 9000}
+            ),
+        ],
     ),
 }  # fmt: skip
 

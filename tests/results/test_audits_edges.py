@@ -62,6 +62,14 @@ def test_clock_far_too_uncertain_is_invalid() -> None:
     assert found(record(phase(clock_uncertainty=0.3)), "clock-uncertainty") == ["invalid"]
 
 
+def test_an_output_on_the_target_is_no_warning_while_nothing_was_written_there() -> None:
+    quiet = with_evidence(
+        read_with(device_read_bytes=400 * MB, device_written_bytes=900_000),
+        output={"on_target": True, "written": 0},
+    )
+    assert found(quiet, "output-on-target") == ["info"]
+
+
 def test_gravest_first_and_versions() -> None:
     findings = audit_run(
         with_evidence(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any, ClassVar, Literal
 
 from pydantic import model_validator
@@ -181,7 +182,8 @@ def planned(body: str = "", head: str = HEAD, **more: Any) -> Any:
     """The plan of `text`, on a machine without site and user files."""
     from fsmatrix.suite.plan import Request, build_plan
 
-    request = Request(**{k: more.pop(k) for k in ("sets", "only", "shard", "seed") if k in more})
+    asked = {field.name for field in fields(Request)}
+    request = Request(**{name: more.pop(name) for name in asked & more.keys()})
     more = {"environ": {}, "lookup": LOOKUP, "root": False} | more
     source = more.pop("source", None) or text(body, head)
     more["environ"] = {"FSMATRIX_SITE": "", **more["environ"]}

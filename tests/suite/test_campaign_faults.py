@@ -227,6 +227,26 @@ def test_output_on_the_system_under_test_is_a_finding(tmp_path: Path, target: Pa
         assert "output-on-target" in {finding.audit for finding in store.read(run).findings}
 
 
+def test_a_target_that_goes_in_the_middle_is_said_once(tmp_path: Path, target: Path) -> None:
+    campaign, out = write_campaign(tmp_path, target, repetitions=3), tmp_path / "out"
+    running = Running(campaign, "-o", out)
+    running.until("attach")
+    running.until("attach")  # the first block is done
+    away = target.rename(tmp_path / "away")
+    status = running.end()
+    away.rename(target)
+    assert status == 1
+    given_up = [event for event in running.events if event["event"] == "given_up"]
+    last = [event for event in given_up if "does not exist" in event["text"]]
+    assert last
+    assert "2 runs of here: " in last[0]["text"]
+    assert [event["again"] for event in last] == [False, *[True] * (len(last) - 1)]
+    shown = fsmatrix("show", out)
+    told = [line for line in shown.stdout.splitlines() if "does not exist" in line]
+    assert len(told) == 1
+    assert f"{2 * len(last)} runs (" in told[0]
+
+
 def test_damaged_foreign_and_newer_files_are_named_and_left_out(
     tmp_path: Path, target: Path
 ) -> None:

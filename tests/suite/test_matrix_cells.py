@@ -24,7 +24,6 @@ IMPOSSIBLE = {
         "backend: disk", "launcher: {emulated_nodes: 2}\ngeometry: {nodes: 3}\n",
         "3 client nodes are needed; launcher.emulated_nodes gives 2",
     ),
-    "machine": ("backend: disk, options: {works: false}", "", "target a: the disk does not work"),
     "refusal": (
         "backend: disk", "cache: warm\nfactors: {direct: [true, false]}\n", "direct needs cache"
     ),
@@ -46,6 +45,14 @@ def test_the_impossible_is_refused_with_the_reason_or_skipped_on_request(name: s
     assert any(reason in text for text in cells["a"].reasons)
     assert plan.cases
     assert any("left out" in warning for warning in plan.warnings)
+
+
+def test_a_target_that_cannot_be_had_is_skipped_on_request() -> None:
+    head = HEAD.replace("backend: disk", "backend: disk, options: {works: false}")
+    plan = planned("impossible: skip\n", head)
+    cells = {cell.target: cell for cell in plan.matrix.cells}
+    assert cells["a"].reasons == ("target a: the disk does not work",)
+    assert {case.case.target for case in plan.cases} == {"b"}
 
 
 def test_only_the_impossible_cases_of_a_cell_are_skipped() -> None:

@@ -171,8 +171,8 @@ def test_pattern_record(runner: Runner, implementation: str) -> None:
     options = PatternOptions(pattern="rand-read", chunk=4096, bytes_per_process=1 << 20,
                              verify=True)  # fmt: skip
     using = Runner(runner.session, runner.access, runner.journal,
-                   replace(runner.settings, implementation=implementation), runner.quiet, runner.written,
-                   runner.provenance)  # fmt: skip
+                   replace(runner.settings, implementation=implementation), runner.quiet,
+                   runner.written, runner.provenance)  # fmt: skip
     record, _ = using.run(job(Pattern(options), options={"pattern": "rand-read"}))
     assert record.status == "ok", record.error
     (phase,) = record.phases

@@ -1,0 +1,172 @@
+"""Which targets take part: `when`, this machine's answers, what was decided before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from fsmatrix.backends.base import Space, Usable
+from tests.suite.planning_stubs import LOOKUP, MIB, Disk, planned, problems
+
+HEAD = """campaign: test
+seed: 1
+targets:
+  a: {{backend: disk, when: usable{a}}}
+  b: {{backend: other, when: usable{b}}}
+  home: {{backend: disk, when: fallback{home}}}
+  more: {{backend: disk, when: fallback}}
+  ram: {{backend: memory, when: fallback, reference: true}}
+workloads:
+  io: {{workload: io}}
+"""
+BROKEN = ", options: {works: false}"
+SMALL = f", options: {{size: {MIB}}}"
+
+
+def head(**broken: str) -> str:
+    return HEAD.format(**{"a": "", "b": "", "home": ""} | broken)
+
+
+def targets(plan: Any) -> list[str]:
+    return [member.name for member in plan.members.targets]
+
+
+@pytest.mark.parametrize(
+    ("broken", "taken", "left_out"),
+    [
+        ({}, ["a", "b"], []),
+        ({"a": BROKEN}, ["b", "home", "ram"], ["a"]),
+        ({"a": BROKEN, "b": BROKEN}, ["home", "more", "ram"], ["a", "b"]),
+        ({"a": BROKEN, "b": BROKEN, "home": BROKEN}, ["more", "ram"], ["a", "b", "home"]),
+        ({"a": SMALL}, ["b", "home", "ram"], ["a"]),
+    ],
+)
+def test_fallbacks_take_part_until_there_are_two_to_compare(
+    broken: dict[str, str], taken: list[str], left_out: list[str]
+) -> None:
+    plan = planned(head=head(**broken))
+    assert targets(plan) == taken
+    assert [left.target for left in plan.left_out] == left_out
+    for name in left_out:
+        reason = "does not work" if broken[name] == BROKEN else "must hold 16777216 bytes at once"
+        said = [line for line in plan.warnings if line.startswith(f"target {name} is left out: ")]
+        assert len(said) == 1
+        assert reason in said[0]
+    assert {case.case.target for case in plan.cases} == set(taken)
+
+
+def test_elsewhere_the_usable_ones_take_part_unasked() -> None:
+    plan = planned(head=head(a=BROKEN), here=False)
+    assert targets(plan) == ["a", "b"]
+    assert plan.left_out == ()
+    chosen = planned(head=head(a=BROKEN), here=False, choose_here=True)
+    assert targets(chosen) == ["b", "home", "ram"]
+
+
+def test_nothing_left_names_every_reason() -> None:
+    lone = head(a=BROKEN).replace("  b: ", "  b-b: ")
+    only_a = "\n".join(line for line in lone.splitlines() if "fallback" not in line)
+    only_a = "\n".join(line for line in only_a.splitlines() if "b-b" not in line) + "\n"
+    (found,) = problems(head=only_a)
+    assert "no target is left on this machine for this user: a: the disk does not work" in found
+
+
+MUST = """campaign: test
+seed: 1
+targets:
+  a: {backend: disk, options: {works: false}}
+  b: {backend: other}
+workloads:
+  io: {workload: io}
+"""
+
+
+def test_a_target_that_must_be_there_refuses_the_campaign_with_its_line() -> None:
+    (found,) = problems(head=MUST)
+    assert found.startswith("c.yaml:4: targets.a: cannot be had here: the disk does not work")
+    assert "--skip-unusable" in found
+    assert targets(planned(head=MUST, only=("target=b",))) == ["a", "b"]  # nothing runs on a
+
+
+def test_skip_unusable_goes_on_without_it_and_records_it() -> None:
+    plan = planned(head=MUST, skip_unusable=True)
+    assert targets(plan) == ["b"]
+    stored = plan.to_json()
+    assert stored["left_out"] == [{"target": "a", "reason": "the disk does not work"}]
+    assert stored["request"]["targets"] == ["b"]
+
+
+def test_what_was_decided_holds_also_where_the_machine_has_changed() -> None:
+    plan = planned(head=head(), targets=("b", "home", "ram"), left_out=(("a", "was broken"),))
+    assert targets(plan) == ["b", "home", "ram"]
+    assert str(plan.left_out[0]) == "target a is left out: was broken"
+    (found,) = problems(head=head(home=BROKEN), targets=("b", "home"))
+    assert "targets.home: cannot be had here" in found
+
+
+def test_only_the_targets_of_a_shard_are_asked() -> None:
+    head = MUST.replace("b: {backend: other}", "b: {backend: other, system: second}")
+    found = []
+    for k in (1, 2):
+        try:
+            plan = planned(head=head, shard=(k, 2))
+        except Exception as error:  # noqa: BLE001  its text is looked at below
+            found.append(str(error))
+        else:
+            found.append({case.case.target for case in plan.cases})
+    assert {"b"} in found
+    assert any(isinstance(text, str) and "targets.a: cannot be had here" in text for text in found)
+
+
+class Absent(Disk):
+    """Its check says no; its options would say yes."""
+
+    asked: ClassVar[list[str]] = []
+
+    @classmethod
+    def check(cls) -> Usable:
+        cls.asked.append("check")
+        return Usable(False, reason="its program is missing: apt-get install it")
+
+
+def test_the_words_are_those_of_check_and_it_is_asked_once() -> None:
+    from dataclasses import replace
+
+    lookup = replace(LOOKUP, backends=type(LOOKUP.backends)({**LOOKUP.backends, "other": Absent}))
+    Absent.asked.clear()
+    plan = planned(head=head(), lookup=lookup)
+    assert targets(plan) == ["a", "home", "ram"]
+    assert plan.left_out[0].reason == "its program is missing: apt-get install it"
+    assert Absent.asked == ["check"]
+
+
+class Keeping(Disk):
+    """Keeps its size in the state directory."""
+
+    def keeps(self) -> int:
+        return int(self.options.size)  # type: ignore[attr-defined]
+
+    def state_refusal(self, folder: Path, size: int) -> str:
+        assert folder.name == "state"
+        return f"{size} bytes do not fit" if size > 100 * MIB else ""
+
+    def space(self, access: Any = None) -> Space:
+        return Space(None, None, "unknown")
+
+
+def test_images_of_several_targets_share_the_room_of_the_results_directory(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    lookup = replace(
+        LOOKUP,
+        backends=type(LOOKUP.backends)({**LOOKUP.backends, "disk": Keeping, "other": Keeping}),
+    )
+    size = f", options: {{size: {60 * MIB}}}"
+    made = head(a=size, b=size, home=size)
+    plan = planned(head=made, lookup=lookup, out=tmp_path / "out")
+    assert targets(plan)[0] == "a"
+    assert f"{120 * MIB} bytes do not fit" in plan.left_out[0].reason
+    assert targets(planned(head=made, lookup=lookup)) == ["a", "b"]  # no directory to be asked
+    assert not (tmp_path / "out").exists()
