@@ -97,6 +97,17 @@ def targets(ds: xr.Dataset, data: Rows, summary: Summary) -> list[TargetFacts]:
     return result
 
 
+def absent(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(target, reason) of those that took no part, since the machine could not have them."""
+    stored = plan.get("left_out")
+    entries = stored if isinstance(stored, list) else []
+    return [
+        (str(entry["target"]), str(entry["reason"]))
+        for entry in entries
+        if isinstance(entry, Mapping) and {"target", "reason"} <= entry.keys()
+    ]
+
+
 def found(plan: Mapping[str, Any], name: str) -> Any:
     """A key of campaign.json, at its top or inside its `campaign`."""
     inner = plan.get("campaign")

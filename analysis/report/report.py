@@ -90,6 +90,7 @@ def context(
         "failed": failed[:MOST_FAILED],
         "failed_unlisted": sum(len(group.run_ids) for group in failed[MOST_FAILED:]),
         "left_out": load.left_out(ds),
+        "absent": provenance.absent(plan),
         "findings": troubles.finding_groups(ds, data),
         "compared": _compared(summary),
         "measured": provenance.measured(ds, data, summary),

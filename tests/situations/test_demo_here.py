@@ -79,6 +79,7 @@ def test_the_demo_compares_what_there_is_and_says_what_there_is_not(
         said = [line for line in done.text.splitlines() if f"target {target} is left out" in line]
         assert len(said) == 1
         assert reason in said[0]
+        assert f"<b>{target}</b>: " in (done.out / "report.html").read_text(encoding="utf-8")
     assert "failed:" not in done.text
     assert "The report:" in done.text
 
