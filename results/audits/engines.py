@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fsmatrix.results.audits.base import Audit, Judge, Remark, size, transferred
-from fsmatrix.results.record import RunRecord, Severity
+from fsmatrix.results.audits.base import Audit, Judge, Remark, reached, size, transferred
+from fsmatrix.results.record import SEVERITIES, RunRecord, Severity
 
-CAME_FROM_STORAGE = 0.9  # as in storage.py: tails in inodes, pages that a neighbour read ahead
+# whether the bytes that were read came from storage -> what that says of the read
+OUTCOMES: Mapping[bool | None, Severity] = {True: "info", None: "warning", False: "invalid"}
 
 # note key -> (name of the audit, severity, advice)
 NOTES: Mapping[str, tuple[str, Severity, str]] = {
@@ -164,17 +165,18 @@ def other_notes(record: RunRecord) -> Iterator[Remark]:
 def reorder_shifts_nothing(record: RunRecord) -> Iterator[Remark]:
     """IOR's -C on one client node: each task reads what its own node has just written."""
     for note in notes(record, REORDER):
-        severity: Severity = "warning"
-        message, evidence = note["message"], {}
+        found: list[Severity] = []
+        message, evidence = str(note["message"]), {}
         for phase in record.phases:
             reads = phase.name.partition("-")[0] == "read"
             counters = transferred(record, phase, "read") if reads else None
             if counters is None:
                 continue
             wanted, came = float(phase.bytes.sum()), sum(counters.values())
-            severity = "info" if came >= CAME_FROM_STORAGE * wanted else "invalid"
+            found.append(OUTCOMES[reached(counters, wanted)])
             message += f"; of {size(wanted)} read, {size(came)} came from the device or the network"
             evidence = {**counters, "bytes_read": wanted}
+        severity: Severity = max(found, key=SEVERITIES.index) if found else "warning"
         yield severity, note.get("phase", ""), message, evidence
 
 
@@ -196,7 +198,7 @@ AUDITS = (
     ),
     Audit(
         REORDER,
-        1,
+        2,
         "run",
         reorder_shifts_nothing,
         "with one client node write and read in separate runs with the cache emptied in between "

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from fsmatrix.results.audits.base import (
+    REACHED_SHARE,
     Audit,
     Remark,
     data_bytes,
     incompressible,
     moved,
     of_phase,
+    reached,
     size,
     synced,
     transferred,
@@ -19,9 +21,7 @@ from fsmatrix.results.audits.base import (
 from fsmatrix.results.record import Phase, RunRecord
 
 UNCACHED = frozenset({"cold", "bypass"})
-# a tenth of slack: the tail of a file in an inode, pages that a neighbour read ahead
-READ_SHARE = 0.9
-WRITTEN_SHARE = 0.9
+WRITTEN_SHARE = REACHED_SHARE
 # limits come from data sheets or from other measurements; more than a twentieth above is
 # no error of either
 LIMIT_TOLERANCE = 1.05
@@ -44,8 +44,7 @@ def read_served_by_cache(record: RunRecord) -> Iterator[Remark]:
         if not wanted or _declared(record, phase) not in UNCACHED or _in_memory(record, phase):
             continue
         counters = transferred(record, phase, "read")
-        expected = READ_SHARE * wanted * incompressible(record)
-        if counters is None or sum(counters.values()) >= expected:
+        if counters is None or reached(counters, wanted * incompressible(record)) is not False:
             continue
         came = sum(counters.values())
         message = (
@@ -63,7 +62,7 @@ def read_served_by_servers(record: RunRecord) -> Iterator[Remark]:
         if not wanted or not counters or _declared(record, phase) != "cold":
             continue
         came = counters["server_device_read_bytes"]
-        if came < READ_SHARE * wanted * incompressible(record):
+        if came < REACHED_SHARE * wanted * incompressible(record):
             message = (
                 f"of {size(wanted)} read the servers' devices read {size(came)} "
                 f"({came / wanted:.0%}): the rest was in the servers' caches"
@@ -100,13 +99,27 @@ def evidence_missing(record: RunRecord) -> Iterator[Remark]:
             continue
         declared = _declared(record, phase)
         read, written = data_bytes(phase)
-        if read and declared in UNCACHED and transferred(record, phase, "read") is None:
-            message = f"declared {declared}, but no counter shows where the bytes came from"
-            yield "warning", phase.name, message, {}
+        if read and declared in UNCACHED:
+            yield from _unproven(phase, declared, read, transferred(record, phase, "read"))
         looked = of_phase(record, "counters", phase)
         if written and synced(phase) and looked and not transferred(record, phase, "written"):
             message = "synced, but no counter shows whether the bytes reached any storage"
             yield "warning", phase.name, message, {}
+
+
+def _unproven(
+    phase: Phase, declared: str, read: float, counters: Mapping[str, float] | None
+) -> Iterator[Remark]:
+    if counters is None:
+        message = f"declared {declared}, but no counter shows where the bytes came from"
+        yield "warning", phase.name, message, {}
+    elif reached(counters, read) is None:
+        came = size(sum(counters.values()))
+        message = (
+            f"declared {declared}; for {size(read)} read the device or the network moved {came}: "
+            "others use it too, so that its counters prove nothing"
+        )
+        yield "warning", phase.name, message, {**counters, "bytes_read": read}
 
 
 def memory_reference(record: RunRecord) -> Iterator[Remark]:
@@ -178,7 +191,7 @@ def faster_than_network(record: RunRecord) -> Iterator[Remark]:
 AUDITS = (
     Audit(
         "read-served-by-cache",
-        1,
+        2,
         "phase",
         read_served_by_cache,
         "find the cache (page cache of an image file, client, server, a compressing or "
@@ -200,7 +213,7 @@ AUDITS = (
     ),
     Audit(
         "evidence-missing",
-        1,
+        2,
         "phase",
         evidence_missing,
         "compare with a working set larger than the memory of clients and servers together",

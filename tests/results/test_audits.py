@@ -139,12 +139,15 @@ TRIALS = {
             lambda: read_with(device_read_bytes=350 * MB),
             # the loop device moved everything, the disk below its image nothing
             lambda: read_with(device_read_bytes=400 * MB, backing_read_bytes=0),
+            # others read from the disk, this run from the page cache above its image
+            lambda: read_with(device_read_bytes=8700, backing_read_bytes=562 * MB),
             lambda: declared("bypass", "bypass", read_with(device_read_bytes=0)),
             lambda: read_with(network_received_bytes=100 * MB),
         ],
         [
             lambda: read_with(device_read_bytes=361 * MB),
-            lambda: read_with(device_read_bytes=0, backing_read_bytes=400 * MB),
+            # its image's disk has other users
+            lambda: read_with(device_read_bytes=400 * MB, backing_read_bytes=900 * MB),
             lambda: read_with(network_received_bytes=300 * MB, device_read_bytes=100 * MB),
             lambda: declared("warm", "warm", read_with(device_read_bytes=0)),
             lambda: declared("cold", "memory", read_with(device_read_bytes=0)),
@@ -176,8 +179,11 @@ TRIALS = {
             lambda: with_evidence(record(phase()), counters={"read": []}),
             lambda: read_with(device_busy_seconds=1.0),
             lambda: written_with(device_busy_seconds=1.0),
+            lambda: read_with(device_read_bytes=562 * MB),  # of 400: others read there too
         ],
         [
+            lambda: read_with(device_read_bytes=424 * MB),
+            lambda: read_with(device_read_bytes=400 * MB, backing_read_bytes=900 * MB),
             lambda: declared("warm", "warm", with_evidence(record(phase()), counters={})),
             lambda: declared("cold", "memory", written_with(device_busy_seconds=1.0)),
             lambda: with_evidence(record(phase("write")), counters={}),
