@@ -140,6 +140,16 @@ def overhead(record: RunRecord) -> Iterator[Remark]:
             yield "warning", phase.name, message, {"share": worst}
 
 
+def idle_workers(record: RunRecord) -> Iterator[Remark]:
+    """Fixed time: workers that began nothing; the number is of fewer than the geometry says."""
+    for phase in record.phases:
+        idle = int((phase.operations == 0).sum())
+        if not phase.facts.get("stonewall_seconds") or idle in (0, phase.operations.size):
+            continue  # of no operation at all `too-short` speaks
+        message = f"{idle} of {phase.operations.size} workers did nothing before the time was over"
+        yield "warning", phase.name, message, {"idle": idle, "workers": phase.operations.size}
+
+
 def ended_early(record: RunRecord) -> Iterator[Remark]:
     """Fixed time: the data was at its end before the time was."""
     for phase in record.phases:
@@ -180,6 +190,13 @@ AUDITS = (
         overhead,
         "switch verify off, use the C player if this was the Python one, or read with cache: "
         "bypass, where nothing needs to be evicted between two passes",
+    ),
+    Audit(
+        "idle-workers",
+        1,
+        "phase",
+        idle_workers,
+        "give it more time: on a busy client some processes get no CPU within so short a window",
     ),
     Audit(
         "ended-early",

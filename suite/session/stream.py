@@ -96,7 +96,7 @@ def play(
         "reached": played.executed,
     }
     player.stop_at(0)
-    if played.stopped:
+    if played.stopped and played.executed:  # else nothing was opened that could be closed
         # a stream that has nothing more to say was stopped inside its closing chunk
         tail = source.stop() or rest
         while tail is not None:

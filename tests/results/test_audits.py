@@ -51,6 +51,10 @@ def series(values: Any, **changes: Any) -> RunRecord:
     return record(phase(interval_bytes=np.asarray(values, dtype=np.int64), **changes))
 
 
+def stonewalled(**changes: Any) -> RunRecord:
+    return record(phase(facts={"stonewall_seconds": 2.0}, **changes))
+
+
 def noisy(spread: float, slope: float = 0.0, length: int = 100) -> Any:
     rng = np.random.default_rng(3)
     return MB * (1 + slope * np.linspace(-1, 1, length) + spread * rng.standard_normal(length))
@@ -236,6 +240,15 @@ TRIALS = {
             lambda: record(phase(operations=np.array([20, 20, 20, 20]))),
         ],
         [lambda: record(phase(seconds=0.26, operations=np.array([25, 25, 25, 25])))],
+    ),
+    "idle-workers": Trial(
+        "warning",
+        [lambda: stonewalled(operations=np.array([900, 0, 800, 900]))],
+        [
+            lambda: stonewalled(operations=np.array([900, 1, 800, 900])),
+            lambda: stonewalled(operations=np.array([0, 0, 0, 0])),  # too-short
+            lambda: record(phase("mkdir", operations=np.array([900, 0, 0, 0]))),  # rank 0 alone
+        ],
     ),
     "not-stationary": Trial(
         "warning",

@@ -72,6 +72,16 @@ def test_ranks_make_arrays_and_leave_the_window() -> None:
     assert made.facts["iterations"][0]["slowest_rank"] == 1
 
 
+def test_a_clock_that_is_being_corrected_contradicts_nothing() -> None:
+    """Seen: a rank took 6.6621 s of a window of 6.65973 s."""
+    made, notes = with_ranks(single(6.65973), times_of(6.1, 6.6621), 2, even=True)
+    assert notes == ()
+    assert made.end.max() == pytest.approx(6.65973)
+    assert bandwidth(made) == bandwidth(single(6.65973))
+    _, notes = with_ranks(single(6.65973), times_of(6.1, 6.68), 2, even=True)
+    assert [note.key for note in notes] == ["contradiction"]
+
+
 def test_ranks_whose_shares_are_not_known_stay_totals() -> None:
     made, notes = with_ranks(single(), times_of(0.5, 0.99), 2, even=False)
     assert (made.bytes.tolist(), notes) == ([8 * MIB], ())

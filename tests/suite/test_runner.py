@@ -209,6 +209,19 @@ def test_fixed_time_stops_and_wears_out(runner: Runner) -> None:
     assert int(phase.latency["fsync"].counts.sum()) >= 2
 
 
+@pytest.mark.parametrize("pattern", ["seq-write", "rand-read"])
+def test_a_time_that_is_over_before_the_first_operation_is_no_failure(
+    runner: Runner, pattern: str
+) -> None:
+    """A busy node meets it with longer times: nothing was opened, so nothing is closed."""
+    options = PatternOptions(pattern=pattern, chunk=65536, bytes_per_process=4 << 20,
+                             fixed="time", seconds=1e-9)  # fmt: skip
+    for repetition in range(5):
+        record, _ = runner.run(job(Pattern(options), repetition=30 + repetition))
+        assert record.status == "ok", record.error
+        assert "too-short" in {finding.audit for finding in judged(record).findings}
+
+
 def test_threads_stop_at_a_fixed_time(runner: Runner) -> None:
     options = PatternOptions(pattern="rand-read", chunk=4096, bytes_per_process=1 << 20,
                              fixed="time", seconds=0.3)  # fmt: skip

@@ -66,6 +66,15 @@ def world(most: int) -> Any:
     return SimpleNamespace(largest=lambda _: np.array([most]))
 
 
+def test_what_was_never_opened_is_not_closed() -> None:
+    """The time was over before the first operation: a busy node, or a very short time."""
+    tape = Tape(0)
+    played = play(cast(Any, tape), Source(closing()), 1.0, 0.0, 0, world(0))
+    assert tape.played == []
+    assert played.facts["reached"] == 0
+    assert played.stopped
+
+
 @pytest.mark.parametrize("stop_after", [1, 3, 5, 7])
 @pytest.mark.parametrize("most", [3, 5, 6, 8])
 def test_nothing_is_played_twice(stop_after: int, most: int) -> None:
