@@ -13,6 +13,7 @@ from fsmatrix.analysis.units import Level
 
 Mask = npt.NDArray[np.bool_]
 FIRST = ("workload", "pattern", "phase")  # order of columns; the target comes last
+OF_PHASES = ("phase", "engine")  # what a run that failed before its first phase does not have
 # what a reader must see in every table and chart even if each target has its own
 KEPT_APART = frozenset({
     "workload", "pattern", "phase", "engine", "cache", "device_state",
@@ -23,9 +24,16 @@ KEPT_APART = frozenset({
 def roles(
     columns: Mapping[str, Array], timed: Mask
 ) -> tuple[tuple[str, ...], dict[str, Level], tuple[str, ...], dict[str, str]]:
-    """(varying, constants, attributes of targets, derived) over rows that have a phase."""
-    use = timed if timed.any() else np.ones_like(timed)
-    coded = {name: codes(column[use]) for name, column in columns.items()}
+    """(varying, constants, attributes of targets, derived).
+
+    Of phases and engines those of rows that have a phase count: a run that failed has none.  All
+    else counts for every row, so that rows which differ can be told apart by what varies.
+    """
+    every = np.ones_like(timed)
+    use = timed if timed.any() else every
+    coded = {
+        name: codes(column[use if name in OF_PHASES else every]) for name, column in columns.items()
+    }
     constants = {
         name: levels[0]
         for name, (levels, _) in coded.items()
@@ -33,14 +41,17 @@ def roles(
     }
     several = {n: c for n, (levels, c) in coded.items() if len(levels) > 1 and n != "target"}
     free = [name for name in several if name not in KEPT_APART]
-    targets = coded["target"][1]
+    targets = codes(columns["target"])[1]
     attributes = tuple(name for name in free if _follows(several[name], targets))
     varying = [name for name in several if name not in attributes]
     derived: dict[str, str] = {}
     for name in reversed([name for name in varying if name not in KEPT_APART]):
-        owner = next((o for o in varying if o != name and _follows(several[name], several[o])), "")
+        owners = [o for o in varying if o != name and o not in OF_PHASES]
+        owner = next((o for o in owners if _follows(several[name], several[o])), "")
         if not owner and name == "processes" and "processes_per_node" in varying:
-            owner = "processes_per_node"  # nodes x processes per node
+            geometry = [several[o] for o in ("nodes", "processes_per_node") if o in varying]
+            if _follows(several[name], combined(geometry, timed.size)[1]):
+                owner = "processes_per_node"  # nodes x processes per node
         if owner:
             derived[name] = owner
             varying.remove(name)

@@ -77,7 +77,10 @@ def _part(group: Group, targets: Sequence[str], metric: Metric) -> Part:
     lines: dict[tuple[Level, ...], dict[str, Cell]] = {}
     for cell in sorted(group.cells, key=lambda cell: sort_key(cell, factors)):
         key = tuple(_same(cell.levels[name]) for name in factors)
-        lines.setdefault(key, {})[cell.target] = cell
+        row = lines.setdefault(key, {})
+        if cell.target in row:
+            raise AssertionError(f"two cells of {cell.target} in one row: {key} of {factors}")
+        row[cell.target] = cell
     made = (_line(row, factors, targets, metric, unit) for row in lines.values())
     return Part(
         conditions=group.title,
