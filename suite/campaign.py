@@ -117,6 +117,19 @@ class SettleSection(Section):
     timeout: Duration = Field(default=10.0, description="longest wait; 0 = none")
 
 
+class TargetLimits(Section):
+    """What a target cannot exceed, from data sheets or other measurements."""
+
+    device_bandwidth: PositiveSize | None = Field(
+        default=None, description="bytes per second of all its devices together"
+    )
+    network_bandwidth: PositiveSize | None = Field(
+        default=None,
+        description="bytes per second of all its clients' links together, each way; if absent the "
+        "site's fabric, else the link speeds that the nodes tell",
+    )
+
+
 class Target(Section):
     """A storage system under test."""
 
@@ -143,6 +156,7 @@ class Target(Section):
     realised: dict[str, Literal["hardware", "emulated"]] = Field(
         default={}, description="how an attribute or a level is made; hardware if absent"
     )
+    limits: TargetLimits = Field(default=TargetLimits(), description="what it cannot exceed")
     reference: bool = Field(
         default=False, strict=True, description="shown for orientation, compared only on request"
     )

@@ -16,6 +16,7 @@ from fsmatrix.results.case import digest
 from fsmatrix.results.hdf import write_whole
 from fsmatrix.results.lock import ShardLock
 from fsmatrix.results.store import CAMPAIGN, Store, StoreError
+from fsmatrix.suite import limits
 from fsmatrix.suite.conductor import Attachment, Conductor
 from fsmatrix.suite.engines.find import Engines, first_version
 from fsmatrix.suite.events import Event, Listener
@@ -235,6 +236,12 @@ def _job(
         attachment=attachment,
         campaign_seed=plan.seed,
         realised=planned.realised,
+        limits=limits.known(
+            plan.target(plot.target),
+            plot.level,
+            plan.settings.site.site,
+            planned.case.geometry.nodes,
+        ),
     )
 
 

@@ -29,6 +29,7 @@ class Job:
     attachment: str
     campaign_seed: int
     realised: Mapping[str, str] = field(default_factory=dict)  # factor -> hardware, emulated
+    limits: Mapping[str, Any] = field(default_factory=dict)  # of suite/limits.py
     engine_before: str = ""  # the engine's version when the campaign began, if it was another
 
     @property

@@ -111,8 +111,7 @@ class Plan:
         More repetitions and other limits continue the same campaign: the order of what was
         planned before does not change with them.
         """
-        dump = self.settings.campaign.model_dump(mode="json", exclude=CONTINUED)
-        return digest([self.seed, dump])
+        return digest([self.seed, _lasting(self.settings)])
 
     def to_json(self) -> dict[str, Any]:
         """Machine-readable form; its seed, source and request make the same plan again."""
@@ -247,6 +246,12 @@ def _repetitions(settings: Settings, request: Request) -> int:
     return min(repetitions, asked.stop * block) - asked.start * block
 
 
+def _lasting(settings: Settings) -> dict[str, Any]:
+    """What a resumed campaign must have in common; settings that a later version adds do not count
+    while they are as they were."""
+    return settings.campaign.model_dump(mode="json", exclude=CONTINUED, exclude_defaults=True)
+
+
 def _seed(settings: Settings, request: Request) -> int:
     if request.seed is not None:
         return request.seed
@@ -254,7 +259,7 @@ def _seed(settings: Settings, request: Request) -> int:
         return settings.campaign.seed
     if request.shard != (1, 1) or request.blocks is not None:
         # all parts must come to the same one by themselves
-        return int(digest(settings.campaign.model_dump(mode="json", exclude=CONTINUED)), 16) >> 11
+        return int(digest(_lasting(settings)), 16) >> 11
     return secrets.randbelow(2**53)
 
 

@@ -18,6 +18,7 @@ from fsmatrix.backends.registry import BACKENDS
 from fsmatrix.results.case import Geometry
 from fsmatrix.suite.assemble import Gathered
 from fsmatrix.suite.job import Job, Settings
+from fsmatrix.suite.limits import with_links
 from fsmatrix.suite.outputs import RunFailed
 from fsmatrix.suite.session.client import Session
 from fsmatrix.suite.session.survey import disagreements
@@ -59,6 +60,8 @@ class Surroundings:
         if isinstance(self.access, PathAccess):
             on_target = self.settings.out.stat().st_dev == Path(self.access.path).stat().st_dev
         gathered.evidence["output"] = {"on_target": on_target, "written": 0}
+        if known := with_links(job.limits, ranks):
+            gathered.evidence["limits"] = known
         if len(ranks) < geometry.processes:
             raise RunFailed(self._misplaced(geometry), evidence=gathered.evidence["world"])
 

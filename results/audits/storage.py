@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from fsmatrix.results.audits.base import (
     REACHED_SHARE,
@@ -25,6 +26,7 @@ WRITTEN_SHARE = REACHED_SHARE
 # limits come from data sheets or from other measurements; more than a twentieth above is
 # no error of either
 LIMIT_TOLERANCE = 1.05
+PASSING_SHARE = 0.1  # of a phase's bytes seen by the interfaces: the storage is behind them
 
 
 def _declared(record: RunRecord, phase: Phase) -> str:
@@ -160,7 +162,10 @@ def write_not_flushed(record: RunRecord) -> Iterator[Remark]:
         yield "warning", phase.name, message, evidence
 
 
-def _faster(record: RunRecord, limit_name: str, what: str) -> Iterator[Remark]:
+def _faster(
+    record: RunRecord, limit_name: str, what: str, rate: Callable[[float, float], float]
+) -> Iterator[Remark]:
+    """`rate` makes of bytes read and bytes written those that the limit holds for."""
     limit = record.evidence.get("limits", {}).get(limit_name)
     if not limit:
         return
@@ -170,22 +175,38 @@ def _faster(record: RunRecord, limit_name: str, what: str) -> Iterator[Remark]:
             continue
         if _declared(record, phase) == "warm":
             read = 0.0  # meant to come from memory
-        seconds = window(phase)
-        if seconds <= 0 or read + written <= LIMIT_TOLERANCE * limit * seconds:
+        seconds, through = window(phase), rate(read, written)
+        if seconds <= 0 or through <= LIMIT_TOLERANCE * limit * seconds:
             continue
-        rate = (read + written) / seconds
-        message = f"{size(rate)}/s, but the {what} cannot move more than {size(limit)}/s"
-        yield "invalid", phase.name, message, {"bandwidth": rate, limit_name: limit}
+        message = f"{size(through / seconds)}/s, but the {what} cannot move more than "
+        evidence = {"bandwidth": through / seconds, limit_name: limit}
+        yield "invalid", phase.name, f"{message}{size(limit)}/s", evidence
 
 
 def faster_than_device(record: RunRecord) -> Iterator[Remark]:
     """More bytes per second than the devices can move together."""
-    yield from _faster(record, "device_bytes_per_second", "devices together")
+    yield from _faster(record, "device_bytes_per_second", "devices together", lambda r, w: r + w)
 
 
 def faster_than_network(record: RunRecord) -> Iterator[Remark]:
-    """More bytes per second than the clients' network can move."""
-    yield from _faster(record, "network_bytes_per_second", "clients' network")
+    """More bytes per second, one way, than the clients' network can move.
+
+    Only of phases whose bytes pass the network: as link speeds tell nothing of a local disk.
+    """
+    passing = replace(
+        record,
+        phases=tuple(phase for phase in record.phases if _passes_network(record, phase)),
+    )
+    yield from _faster(passing, "network_bytes_per_second", "clients' network", max)
+
+
+def _passes_network(record: RunRecord, phase: Phase) -> bool:
+    if record.evidence.get("limits", {}).get("sources", {}).get("network_bytes_per_second") not in (
+        "links", "site",
+    ):  # fmt: skip
+        return True  # the campaign says that the limit is of this target
+    counters = moved(record, phase, "network_received_bytes", "network_sent_bytes") or {}
+    return sum(counters.values()) >= PASSING_SHARE * sum(data_bytes(phase))
 
 
 AUDITS = (
@@ -242,7 +263,7 @@ AUDITS = (
     ),
     Audit(
         "faster-than-network",
-        1,
+        2,
         "phase",
         faster_than_network,
         "a client's cache or a wrong limit: check both before using the number",

@@ -33,6 +33,7 @@ class Rank:
     cpus: tuple[int, ...]
     processor: str = ""  # MPI's name of the node
     shared: int = 0  # lowest rank of those that share memory with this one, as MPI says
+    links: float = 0.0  # bytes/s of all links of the kernel, each way; 0 = not known
 
     @property
     def kernel(self) -> str:
@@ -56,7 +57,28 @@ def own_facts(comm: Comm) -> dict[str, Any]:
         "cpus": sorted(os.sched_getaffinity(0)),
         "processor": processor,
         "shared": shared,
+        "links": link_speed(),
     }
+
+
+def link_speed(interfaces: Path = Path("/sys/class/net")) -> float:
+    """Bytes/s of all network devices that are up, each way; 0 if one of them does not tell.
+
+    Virtual interfaces (bonds, bridges, VLANs) have no device of their own: what they carry passes
+    the others.  RDMA devices may move data that no interface sees: then nothing is known.
+    """
+    if any(Path("/sys/class/infiniband").glob("*")):
+        return 0.0
+    speeds = []
+    for interface in interfaces.glob("*"):
+        try:
+            if not (interface / "device").exists():
+                continue
+            if (interface / "operstate").read_text().strip() == "up":
+                speeds.append(float((interface / "speed").read_text()))
+        except (OSError, ValueError):  # a driver that knows no speed gives EINVAL
+            return 0.0
+    return sum(speeds) * 1e6 / 8 if speeds and min(speeds) > 0 else 0.0
 
 
 def survey(comm: Comm) -> tuple[Rank, ...]:

@@ -55,6 +55,11 @@ def stonewalled(**changes: Any) -> RunRecord:
     return record(phase(facts={"stonewall_seconds": 2.0}, **changes))
 
 
+def of_links(speed: int) -> dict[str, Any]:
+    name = "network_bytes_per_second"
+    return {name: speed, "sources": {name: "links"}}
+
+
 def noisy(spread: float, slope: float = 0.0, length: int = 100) -> Any:
     rng = np.random.default_rng(3)
     return MB * (1 + slope * np.linspace(-1, 1, length) + spread * rng.standard_normal(length))
@@ -230,8 +235,19 @@ TRIALS = {
     ),
     "faster-than-network": Trial(
         "invalid",
-        [lambda: with_evidence(record(phase()), limits={"network_bytes_per_second": 125 * MB})],
-        [lambda: with_evidence(record(phase()), limits={"network_bytes_per_second": 10**9})],
+        [
+            lambda: with_evidence(record(phase()), limits={"network_bytes_per_second": 125 * MB}),
+            lambda: with_evidence(
+                read_with(network_received_bytes=400 * MB), limits=of_links(125 * MB)
+            ),
+        ],
+        [
+            lambda: with_evidence(record(phase()), limits={"network_bytes_per_second": 10**9}),
+            # a local disk: no interface saw its bytes
+            lambda: with_evidence(
+                read_with(device_read_bytes=400 * MB), limits=of_links(125 * MB)
+            ),
+        ],
     ),
     "too-short": Trial(
         "warning",
