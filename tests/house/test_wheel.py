@@ -20,6 +20,16 @@ WANTED = (
 )
 
 
+PACKAGES = ("analysis", "backends", "jobs", "results", "slurm", "suite")
+
+
+def tracked() -> set[str]:
+    """Every file of the packages that is committed, by its name in a wheel."""
+    argv = ["git", "-C", str(ROOT), "ls-tree", "-r", "--name-only", "HEAD", *PACKAGES]
+    told = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+    return {f"fsmatrix/{name}" for name in told.splitlines()}
+
+
 def build(tmp_path: Path, **env: str) -> set[str]:
     """Names in the wheel of what is committed."""
     clone = tmp_path / "clone"
@@ -36,6 +46,7 @@ def build(tmp_path: Path, **env: str) -> set[str]:
 def test_wheel_is_complete(tmp_path: Path) -> None:
     names = build(tmp_path)
     assert not [name for name in WANTED if name not in names]
+    assert tracked() - names == set()
     assert any(name.startswith("fsmatrix/backends/_player.") for name in names)
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"fsmatrix"}
