@@ -8,6 +8,7 @@ one fsync and one rename.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from fsmatrix.results.schema import (
     ResultError,
 )
 
+IMAGES = itertools.count()  # for their names: HDF5 takes open files of one name for one file
 LIBVER = ("earliest", "v108")
 SEAL = b"fsmatrix"  # and a checksum: behind the end of the HDF5 file, where nobody minds
 SEAL_SIZE = len(SEAL) + 16
@@ -189,8 +191,9 @@ def _attribute(attribute: h5py.h5a.AttrID) -> Any:
 def image(fill: Callable[[h5py.File], None]) -> bytes:
     """The bytes of an HDF5 file that `fill` makes, without touching a disk."""
     with h5py.File(
-        "image", "w", driver="core", backing_store=False, block_size=1 << 16, libver=LIBVER
-    ) as file:
+        f"image-{next(IMAGES)}", "w",
+        driver="core", backing_store=False, block_size=1 << 16, libver=LIBVER,
+    ) as file:  # fmt: skip
         fill(file)
         file.flush()
         data = bytes(file.id.get_file_image())
@@ -237,7 +240,8 @@ def _open_image(data: bytes) -> h5py.File:
     access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
     access.set_fapl_core(1 << 16, False)
     access.set_file_image(data)
-    return h5py.File(h5py.h5f.open(b"image", h5py.h5f.ACC_RDWR, fapl=access))
+    name = b"image-%d" % next(IMAGES)
+    return h5py.File(h5py.h5f.open(name, h5py.h5f.ACC_RDWR, fapl=access))
 
 
 def _check_signature(path: Path, data: bytes) -> None:

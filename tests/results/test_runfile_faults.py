@@ -1,6 +1,7 @@
 """Newer, foreign, truncated and damaged files are named errors, never a traceback."""
 
 import random
+from dataclasses import replace
 
 import h5py
 import pytest
@@ -126,3 +127,19 @@ def test_flipped_bytes_are_noticed(path):
 def test_a_directory_is_no_run_file(tmp_path):
     with pytest.raises(ResultError, match="cannot be read: Is a directory"):
         read_run(tmp_path)
+
+
+def test_two_files_open_at_once_are_two(path, tmp_path):
+    """The conductor reads one run's status while another is being written (suite/keeper.py)."""
+    other = tmp_path / "other.h5"
+    write_run(other, replace(read_run(path), attempt=2, status="failed", error="no space"))
+    with hdf.reading(other, "fsmatrix run") as held:
+        assert read_status(path) == "ok"
+        assert hdf.image(lambda file: file.attrs.update(status="new"))
+        assert held.attrs["status"] == "failed"
+
+    def look(file):
+        file.attrs["status"] = "being written"
+        assert (read_status(path), read_status(other)) == ("ok", "failed")
+
+    hdf.image(look)
