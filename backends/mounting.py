@@ -11,22 +11,20 @@ from pathlib import Path
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal import Journal
 from fsmatrix.backends.made import DATA, new_folder
-from fsmatrix.backends.system import mounts, tools
+from fsmatrix.backends.system import mounts, rights, tools
 
 ALWAYS = "nodev,nosuid"
 MOUNT_DEADLINE = 120.0  # seconds; a journal replay takes its time
 _OPTIONS = re.compile(r"[A-Za-z0-9_=,.:+-]*", re.ASCII)
 _FORBIDDEN = {"loop", "bind", "rbind", "move", "remount", "dev", "suid", "ro"}
-_CAP_SYS_ADMIN = 21
 
 
 def root_refusal() -> str:
     """Why this process may not mount (empty: it may)."""
     if os.geteuid() != 0:
         return "needs root (to attach, format and mount); use backend directory instead"
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("CapEff:") and not int(line.split()[1], 16) >> _CAP_SYS_ADMIN & 1:
-            return "needs CAP_SYS_ADMIN: this container's root may not mount"
+    if not rights.has_sys_admin():
+        return "needs CAP_SYS_ADMIN: this container's root may not mount"
     return ""
 
 

@@ -12,19 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fsmatrix.backends import content, player
+from fsmatrix.backends import content
 from fsmatrix.backends.drivers import DRIVERS
 from fsmatrix.backends.ops import Flag, Kind
 from fsmatrix.backends.played import PlayerResult
-from fsmatrix.backends.testbed.ceph import Bed, missing
+from fsmatrix.backends.testbed.ceph import Bed
 from fsmatrix.results.histogram import bin_of
 from tests.backends.ceph_places import DRIVER_NAMES, OBJECT, SEED, Place
 from tests.backends.playing import chunk, op
 
 pytestmark = [
     pytest.mark.root,
-    pytest.mark.skipif(player._native is None, reason="the C player is not built"),
-    pytest.mark.skipif(bool(missing()), reason=missing()),
+    pytest.mark.needs("c player", "ceph"),
 ]
 
 

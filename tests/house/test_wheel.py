@@ -8,6 +8,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 WANTED = (
     "fsmatrix/py.typed",
@@ -33,6 +35,7 @@ def build(tmp_path: Path, **env: str) -> set[str]:
     return set(zipfile.ZipFile(wheel).namelist())
 
 
+@pytest.mark.needs("extensions")
 def test_wheel_is_complete(tmp_path: Path) -> None:
     names = build(tmp_path)
     assert not [name for name in WANTED if name not in names]
