@@ -11,10 +11,7 @@ from fsmatrix.backends.ceph import facts, network, osdcounters
 from fsmatrix.backends.ceph.login import Login
 from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, up
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.needs("ceph"),
-]
+pytestmark = [pytest.mark.loop, pytest.mark.needs("ceph")]  # OSDs on emulated drives
 MIB = 1 << 20
 SLACK = 64 << 10  # what monitors and managers write meanwhile
 
