@@ -14,6 +14,7 @@ import sys
 from fsmatrix.backends.system.rights import has_sys_admin
 
 ASK_SECONDS = 20
+LEAVING = "setpriv --ambient-caps -all --inh-caps -all"
 
 
 def main() -> None:
@@ -24,13 +25,13 @@ def main() -> None:
     if len(words) < 2:
         sys.exit("usage: agent [options] HOST COMMAND...")
     host, command = words[0], " ".join(words[1:])
-    inner = 'hostname "$1" && exec sh -c "$2"'
+    inner = f'hostname "$1" && exec {LEAVING} sh -c "$2"'
     os.execvp("unshare", [*_entering(), "sh", "-c", inner, "agent", host, command])
 
 
 def refusal() -> str:
     """Why no client nodes can be emulated here (empty: they can): it is tried."""
-    argv = [*_entering(), "sh", "-c", 'hostname "$(hostname)"']
+    argv = [*_entering(), "sh", "-c", f'hostname "$(hostname)" && exec {LEAVING} true']
     try:
         done = subprocess.run(
             argv, capture_output=True, text=True, timeout=ASK_SECONDS, check=False
@@ -45,8 +46,13 @@ def refusal() -> str:
 
 
 def _entering() -> list[str]:
-    """The beginning of an argv that goes on in a UTS namespace of its own."""
-    return ["unshare", *([] if has_sys_admin() else ["--user", "--map-root-user"]), "--uts"]
+    """The beginning of an argv that goes on in a UTS namespace of its own.
+
+    In a user namespace the user stays who it is (Open MPI's daemons refuse to be root's there),
+    with what it takes to set the host name; LEAVING gives that up.
+    """
+    namespaces = [] if has_sys_admin() else ["--user", "--map-current-user", "--keep-caps"]
+    return ["unshare", *namespaces, "--uts"]
 
 
 if __name__ == "__main__":
