@@ -188,7 +188,7 @@ def _why_not_started(program: str, error: OSError) -> str:
     A folder of PATH that may not be entered makes a missing program a forbidden one.
     """
     folders = [] if os.sep in program else os.get_exec_path()
-    seen = any(os.path.lexists(os.path.join(folder, program)) for folder in folders)
+    seen = any(os.path.lexists(Path(folder, program)) for folder in folders)
     return os.strerror(errno.ENOENT) if folders and not seen else str(error.strerror)
 
 

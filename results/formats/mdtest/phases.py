@@ -9,6 +9,7 @@ heading of 4.1 says ("ms/op").
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,14 +20,21 @@ import numpy as np
 from fsmatrix.results.formats.base import Note, totals
 from fsmatrix.results.formats.mdtest.argv import Tree
 from fsmatrix.results.formats.mdtest.ranks import Ranks
-from fsmatrix.results.formats.mdtest.text import NAMES, Row, Run, Table, Test
+from fsmatrix.results.formats.mdtest.text import (
+    HALF_DIGIT,
+    NAMES,
+    Row,
+    Run,
+    Table,
+    Test,
+    contradiction_of,
+)
 from fsmatrix.results.record import Phase
 
 TREES = frozenset({"mkdir-tree", "rmdir-tree"})
 DIRECTORIES = frozenset({"mkdir", "stat-directories", "rename-directories", "rmdir"})
 FILES = frozenset({"create", "stat", "read", "remove"})
 WINDOW = "from the barrier before the phase to the barrier after it; files are opened and closed"
-HALF_DIGIT = 0.0005  # rates and times have three decimals
 LARGEST_RATE = 1e12  # operations per second that nothing does
 FINE_TIME = 0.5  # seconds: above it the digits of a printed time are good to 0.1 %
 COARSE_TIME = 0.05  # below it they are not good to 1 %
@@ -75,12 +83,27 @@ class Phases:
             rate, time = self._row("rate", name), self._row("time", name)
             if rate is None and time is None:
                 return None
+            if (rate is None or time is None) and self._mixed_up:
+                raise Unknown("it is in one summary only, and the summaries contradict each other")
             counted, done = self._counts(name)
             window = self._window(name, rate, time, counted)
         except Unknown as why:
             self.notes.append(Note("left-out", f"{name} is left out: {why}", phase=name))
             return None
         return self._build(name, counted, done, window)
+
+    @functools.cached_property
+    def _mixed_up(self) -> bool:
+        """Whether rates and times contradict each other: their headings may have changed places."""
+        for name in NAMES.values():
+            try:
+                rate, time = self._row("rate", name), self._row("time", name)
+                counted = self._counts(name)[0] if rate and time else 0
+            except Unknown:
+                continue
+            if rate and time and rate.minimum > 0 and contradiction_of(rate, time, counted):
+                return True
+        return False
 
     # -- what was printed ------------------------------------------------------------------
     def _row(self, kind: str, name: str) -> Row | None:
@@ -176,15 +199,8 @@ class Phases:
             return self._timed(name, time)
         if rate.minimum <= 0:
             raise Unknown("an iteration has the rate 0")
-        for speed, printed in (
-            ((rate.minimum, time.maximum), (rate.maximum, time.minimum)) if time else ()
-        ):
-            seconds = counted / speed
-            if abs(seconds - printed) > 2 * HALF_DIGIT + 1e-6 * seconds:
-                raise Unknown(
-                    f"{counted} items at {speed} per second take {seconds:.3f} s, and "
-                    f"{printed} s are printed"
-                )
+        if time is not None and (reason := contradiction_of(rate, time, counted)):
+            raise Unknown(reason)
         return self._rated(name, rate, time, counted)
 
     def _rated(self, name: str, rate: Row, time: Row | None, counted: int) -> Window:
