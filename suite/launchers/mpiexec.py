@@ -44,8 +44,10 @@ class Mpiexec(Launcher):
 
     def environment(self) -> dict[str, str]:
         chosen = library.environment(self.found.library, self.scratch)
-        # emulated nodes may be in user namespaces, which do not see each other's /proc/PID/fd
-        shared = {"UCX_POSIX_USE_PROC_LINK": "n"} if self.emulated else {}
+        # emulated nodes may be in user namespaces, which see neither each other's /proc/PID/fd
+        # nor each other's memory (cma)
+        apart = {"UCX_POSIX_USE_PROC_LINK": "n", "UCX_TLS": "^cma"}
+        shared = apart if self.emulated else {}
         return {"MPI4PY_MPIABI": library.MPICH} | chosen | shared | under_slurm()
 
     def prepare(self) -> None:

@@ -9,7 +9,6 @@ heading of 4.1 says ("ms/op").
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -83,27 +82,14 @@ class Phases:
             rate, time = self._row("rate", name), self._row("time", name)
             if rate is None and time is None:
                 return None
-            if (rate is None or time is None) and self._mixed_up:
-                raise Unknown("it is in one summary only, and the summaries contradict each other")
+            if any(not table.rows.get(name) for table in self.test.tables.values()):
+                raise Unknown("it is in one of the two summaries only, and may belong to the other")
             counted, done = self._counts(name)
             window = self._window(name, rate, time, counted)
         except Unknown as why:
             self.notes.append(Note("left-out", f"{name} is left out: {why}", phase=name))
             return None
         return self._build(name, counted, done, window)
-
-    @functools.cached_property
-    def _mixed_up(self) -> bool:
-        """Whether rates and times contradict each other: their headings may have changed places."""
-        for name in NAMES.values():
-            try:
-                rate, time = self._row("rate", name), self._row("time", name)
-                counted = self._counts(name)[0] if rate and time else 0
-            except Unknown:
-                continue
-            if rate and time and rate.minimum > 0 and contradiction_of(rate, time, counted):
-                return True
-        return False
 
     # -- what was printed ------------------------------------------------------------------
     def _row(self, kind: str, name: str) -> Row | None:
