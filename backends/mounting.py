@@ -11,13 +11,12 @@ from pathlib import Path
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal import Journal
 from fsmatrix.backends.made import DATA, new_folder
-from fsmatrix.backends.system import libc, mounts, tools
+from fsmatrix.backends.system import libc, mounts, rights, tools
 
 ALWAYS = "nodev,nosuid"
 MOUNT_DEADLINE = 120.0  # seconds; a journal replay takes its time
 _OPTIONS = re.compile(r"[A-Za-z0-9_=,.:+-]*", re.ASCII)
 _FORBIDDEN = {"loop", "bind", "rbind", "move", "remount", "dev", "suid", "ro"}
-_CAP_SYS_ADMIN = 21
 _CONTAINER = "start the container with --privileged, or run it outside"
 
 
@@ -25,9 +24,8 @@ def root_refusal() -> str:
     """Why this process may not mount (empty: it may)."""
     if os.geteuid() != 0:
         return "needs root, to attach, format and mount: run it with sudo"
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("CapEff:") and not int(line.split()[1], 16) >> _CAP_SYS_ADMIN & 1:
-            return f"this root may not mount (no CAP_SYS_ADMIN): {_CONTAINER}"
+    if not rights.has_sys_admin():
+        return f"this root may not mount (no CAP_SYS_ADMIN): {_CONTAINER}"
     if libc.mount_error() is not None:
         return f"this root may not mount (in a user namespace): {_CONTAINER}"
     return ""

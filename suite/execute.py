@@ -22,7 +22,7 @@ from fsmatrix.suite.engines.find import Engines, first_version
 from fsmatrix.suite.events import Event, Listener
 from fsmatrix.suite.job import Job, Settings
 from fsmatrix.suite.keeper import Summary
-from fsmatrix.suite.launchers import allocation
+from fsmatrix.suite.launchers import agent, allocation
 from fsmatrix.suite.launchers.base import Launcher, LauncherError
 from fsmatrix.suite.order import Plot
 from fsmatrix.suite.plan import Plan, Request, build_plan
@@ -179,6 +179,8 @@ def choose_launcher(plan: Plan) -> Launcher:
         reasons = "; ".join(f"{each}: {probe.reason}" for each, probe in probes.items())
         raise LauncherError(f"no launcher can be used here: {reasons}")
     emulated = section.emulated_nodes
+    if emulated and (reason := agent.refusal()):
+        raise LauncherError(f"launcher.emulated_nodes: {reason}")
     hosts = tuple(f"node{i + 1}" for i in range(emulated)) if emulated else section.hosts
     kind = LAUNCHERS.load(usable[0])
     given = allocation.current() if kind.needs_mpi and not emulated else None

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests import asking
+
 # No verdict depends on an absolute time: a machine may be slow or busy.
 settings.register_profile("fsmatrix", deadline=None)
 settings.load_profile("fsmatrix")
@@ -17,14 +19,17 @@ settings.load_profile("fsmatrix")
 NOT_TO_BE_HAD = "not in any registry"
 
 
+# Markers that ask for rights: what of tests/asking.py each means.
+RIGHTS = {"root": "mounts", "loop": "loops", "setuid": "others"}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked `root` are skipped, visibly, for other users."""
-    if os.geteuid() == 0:
-        return
-    skip = pytest.mark.skip(reason="needs root (mounts and loop devices): run the tests as root")
+    """Tests that ask for what is not here are skipped, visibly."""
     for item in items:
-        if item.get_closest_marker("root"):
-            item.add_marker(skip)
+        asked = [what for marker, what in RIGHTS.items() if item.get_closest_marker(marker)]
+        asked += [what for marker in item.iter_markers("needs") for what in marker.args]
+        if reason := asking.first_refusal(*asked):
+            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def _skipped(reporter: pytest.TerminalReporter) -> dict[str, int]:

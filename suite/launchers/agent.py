@@ -2,13 +2,19 @@
 
 `agent [options] HOST COMMAND...` runs COMMAND in a UTS namespace of its own with HOST as its
 host name, so that MPI takes it for another node.  No network, no ssh, no /etc/hosts.  Without
-root it needs unprivileged user namespaces.
+CAP_SYS_ADMIN it needs unprivileged user namespaces.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+
+from fsmatrix.backends.system.rights import has_sys_admin
+
+ASK_SECONDS = 20
+LEAVING = "setpriv --ambient-caps -all --inh-caps -all"
 
 
 def main() -> None:
@@ -19,9 +25,34 @@ def main() -> None:
     if len(words) < 2:
         sys.exit("usage: agent [options] HOST COMMAND...")
     host, command = words[0], " ".join(words[1:])
-    namespaces = ["--uts"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--uts"]
-    inner = 'hostname "$1" && exec sh -c "$2"'
-    os.execvp("unshare", ["unshare", *namespaces, "sh", "-c", inner, "agent", host, command])
+    inner = f'hostname "$1" && exec {LEAVING} sh -c "$2"'
+    os.execvp("unshare", [*_entering(), "sh", "-c", inner, "agent", host, command])
+
+
+def refusal() -> str:
+    """Why no client nodes can be emulated here (empty: they can): it is tried."""
+    argv = [*_entering(), "sh", "-c", f'hostname "$(hostname)" && exec {LEAVING} true']
+    try:
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=ASK_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        reason = str(error)
+    else:
+        if not done.returncode:
+            return ""
+        reason = " ".join(done.stderr.split())
+    return f"client nodes cannot be emulated here, which needs a UTS namespace: {reason}"
+
+
+def _entering() -> list[str]:
+    """The beginning of an argv that goes on in a UTS namespace of its own.
+
+    In a user namespace the user stays who it is (Open MPI's daemons refuse to be root's there),
+    with what it takes to set the host name; LEAVING gives that up.
+    """
+    namespaces = [] if has_sys_admin() else ["--user", "--map-current-user", "--keep-caps"]
+    return ["unshare", *namespaces, "--uts"]
 
 
 if __name__ == "__main__":

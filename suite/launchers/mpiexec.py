@@ -44,7 +44,11 @@ class Mpiexec(Launcher):
 
     def environment(self) -> dict[str, str]:
         chosen = library.environment(self.found.library, self.scratch)
-        return {"MPI4PY_MPIABI": library.MPICH} | chosen | under_slurm()
+        # emulated nodes may be in user namespaces, which see neither each other's /proc/PID/fd
+        # nor each other's memory (cma)
+        apart = {"UCX_POSIX_USE_PROC_LINK": "n", "UCX_TLS": "^cma"}
+        shared = apart if self.emulated else {}
+        return {"MPI4PY_MPIABI": library.MPICH} | chosen | shared | under_slurm()
 
     def prepare(self) -> None:
         super().prepare()

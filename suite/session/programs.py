@@ -8,6 +8,7 @@ ends when the process that started it is killed (setpriv, where the system has i
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import shutil
@@ -160,7 +161,8 @@ def _run(
             start_new_session=True,
         )
     except OSError as error:
-        return Finished(127, "", f"{argv[0]}: {error.strerror}", began, time.time())
+        reason = _why_not_started(argv[0], error)
+        return Finished(127, "", f"{argv[0]}: {reason}", began, time.time())
     _RUNNING.append(process)
     assert process.stdout is not None
     assert process.stderr is not None
@@ -178,6 +180,16 @@ def _run(
     out, err = (pipe.text for pipe in pipes)
     dropped = sum(pipe.dropped for pipe in pipes)
     return Finished(returncode, out, err, began, moment, timed_out, dropped)
+
+
+def _why_not_started(program: str, error: OSError) -> str:
+    """The kernel's reason.
+
+    A folder of PATH that may not be entered makes a missing program a forbidden one.
+    """
+    folders = [] if os.sep in program else os.get_exec_path()
+    seen = any(os.path.lexists(Path(folder, program)) for folder in folders)
+    return os.strerror(errno.ENOENT) if folders and not seen else str(error.strerror)
 
 
 def end_group(process: subprocess.Popen[bytes], ended: int, pipes: Sequence[Pipe]) -> None:

@@ -21,6 +21,7 @@ from fsmatrix.backends.ops import OP, Chunk, Chunks, Flag, Kind, Place
 from fsmatrix.suite.streams import metadata, pattern
 
 STAMP = "timestampfile"  # find looks for what is newer
+EARLIER = 2_000_000_000  # ns that the stamp lies back: no file system counts in longer ticks (FAT)
 SHARED_LEVELS = 3  # levels of the tree, its root included, that every process lists
 _NOTHING = np.zeros(0, dtype=OP)
 _found: dict[int, dict[str, int]] = {}  # seed of the run -> what survey found for this rank
@@ -86,10 +87,19 @@ def make_directories(params: Mapping[str, Any], place: Place, root: str) -> dict
 
 
 def stamp(params: Mapping[str, Any], place: Place, root: str) -> dict[str, Any]:
-    """Make the file that find compares times with."""
+    """Make the file that find compares times with.
+
+    What is made in the same tick of the clock has the same time and is not newer: a tick of a
+    kernel's time stamps is some milliseconds, of some file systems seconds.  So the stamp lies
+    back, by the file system's own clock.  Only files of mdtest-hard have the size that find looks
+    for, and all of them are made afterwards: what it must find stays the same.
+    """
     del params
     if place.rank == 0:
-        Path(root, STAMP).touch()
+        made = Path(root, STAMP)
+        made.touch()
+        now = made.stat().st_mtime_ns
+        os.utime(made, ns=(now - EARLIER, now - EARLIER))
     return {}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends import daos_tool, player
+from fsmatrix.backends import daos_tool
 from fsmatrix.backends.base import Room
 from fsmatrix.backends.ceph import clients, login, trees
 from fsmatrix.backends.journal import Journal
@@ -18,6 +18,7 @@ from fsmatrix.backends.ops import Kind
 from fsmatrix.backends.player import Player, open_player
 from fsmatrix.backends.system import mounts
 from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, up
+from tests import asking
 from tests.backends.ceph_places import DRIVER_NAMES, Place
 from tests.backends.daos_standin import TESTS, Standin
 from tests.backends.playing import IMPLEMENTATIONS, Open, chunk, op
@@ -91,8 +92,8 @@ def cephfs(made_place: Callable[[str], Place]) -> Place:
 @pytest.fixture(params=IMPLEMENTATIONS)
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     """Opens players on tmp_path; closes them at the end."""
-    if request.param == "c" and player._native is None:
-        pytest.skip("the C player is not built")
+    if request.param == "c" and (reason := asking.why_not("c player")):
+        pytest.skip(reason)
     made: list[Player] = []
 
     def make(root: Path = tmp_path, driver: Any = "posix", **more: Any) -> Player:

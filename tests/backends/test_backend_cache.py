@@ -118,7 +118,6 @@ def test_drop_caches_needs_root(root: Path, monkeypatch: pytest.MonkeyPatch) -> 
         cache.cold(root, ["big"], "drop_caches")
 
 
-@pytest.mark.root
 @pytest.mark.skipif(not cache.may_drop(), reason="needs root: may not write drop_caches")
 def test_drop_caches(root: Path) -> None:
     needs_disk(root)

@@ -19,7 +19,7 @@ from fsmatrix.backends.ceph.login import Login
 from fsmatrix.backends.ceph.trees import Tree
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import mounts
-from fsmatrix.backends.testbed.ceph import Bed, missing
+from fsmatrix.backends.testbed.ceph import Bed
 from tests.backends.ceph_backends import (
     NAMES,
     attached,
@@ -32,10 +32,9 @@ from tests.backends.ceph_backends import (
     whole_filesystem,
 )
 
-WHY_NOT = missing()
 pytestmark = [
     pytest.mark.root,
-    pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "Ceph is here"),
+    pytest.mark.needs("ceph"),
 ]
 
 

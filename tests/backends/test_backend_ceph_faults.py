@@ -22,7 +22,7 @@ from fsmatrix.backends.ceph.spaces import Space
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import undo_pending
 from fsmatrix.backends.system import mounts
-from fsmatrix.backends.testbed.ceph import Bed, missing
+from fsmatrix.backends.testbed.ceph import Bed
 from tests.backends.ceph_backends import (
     attached,
     backend,
@@ -34,10 +34,9 @@ from tests.backends.ceph_backends import (
     whole_filesystem,
 )
 
-WHY_NOT = missing()
 pytestmark = [
     pytest.mark.root,
-    pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "Ceph is here"),
+    pytest.mark.needs("ceph"),
 ]
 
 

@@ -10,18 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends import loop, mounting, registry
 from fsmatrix.backends.journal import undo_pending
 from fsmatrix.backends.system import loopdev, mounts
 
 NAMES = ("xfs", "ext4", "tmpfs", "directory")
-REASONS = (
-    mounting.root_refusal(),
-    loop.loop_refusal(),
-    *(registry.load(name).check().reason for name in NAMES),
-)
-WHY_NOT = next(filter(None, REASONS), "")
-pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "can mount")]
+pytestmark = [pytest.mark.loop, pytest.mark.needs(*NAMES)]
 
 CONDUCTOR = """
 import os, signal, sys

@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from fsmatrix.backends import directory as module
-from fsmatrix.backends import mounting, registry, tree
+from fsmatrix.backends import registry, tree
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.backends.base import Room
 from fsmatrix.backends.directory import Directory, DirectoryOptions, expand, place_refusal
@@ -115,8 +115,7 @@ def test_place_inside_another_run(place: Path, name: str) -> None:
     assert f"inside another run's directory, {place.resolve()}" in refusal
 
 
-@pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+@pytest.mark.setuid
 def test_place_that_is_not_writable(place: Path) -> None:
     for parent in (place, *list(place.parents)[:3]):
         if str(parent).startswith("/tmp/pytest"):
@@ -138,7 +137,6 @@ def test_promised_mount(place: Path) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.skipif(bool(mounting.root_refusal()), reason=mounting.root_refusal() or "is root")
 def test_mount_below_the_tree_stops_the_removal(place: Path, room: Room) -> None:
     backend = directory(place)
     access = backend.provision({}, room)
@@ -158,7 +156,6 @@ def test_mount_below_the_tree_stops_the_removal(place: Path, room: Room) -> None
 
 
 @pytest.mark.root
-@pytest.mark.skipif(bool(mounting.root_refusal()), reason=mounting.root_refusal() or "is root")
 def test_read_only_place(place: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "theirs", str(place)], check=True)
     try:

@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 from pydantic import ValidationError
 
-from fsmatrix.backends import loop, mounting, registry
+from fsmatrix.backends import mounting, registry
 from fsmatrix.backends.access import PathAccess, access_from_json
 from fsmatrix.backends.base import Room
 from fsmatrix.backends.errors import BackendError
@@ -27,10 +27,7 @@ SIZES = {"xfs": 300 * MIB, "ext4": 128 * MIB, "ext2": 128 * MIB, "btrfs": 128 * 
 # Where the kernel has them; elsewhere they run in a guest that has (test_guest.py).
 RARE = {"f2fs": 160 * MIB, "nilfs2": 160 * MIB}
 SIZES |= {name: size for name, size in RARE.items() if not mounting.kernel_refusal(name)}
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(bool(mounting.root_refusal()), reason=mounting.root_refusal() or "is root"),
-]
+pytestmark = pytest.mark.loop
 
 
 def backend(name: str, **options: Any) -> LocalBackend:
@@ -52,8 +49,6 @@ def room(tmp_path: Path) -> Iterator[Room]:
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[str]:
     """A block device of the user's own: a loop device with direct I/O."""
-    if loop.loop_refusal():
-        pytest.skip(loop.loop_refusal())
     image = tmp_path / "disk"
     image.touch()
     os.truncate(image, 128 * MIB)

@@ -16,8 +16,6 @@ from fsmatrix.backends.journal import Journal
 from fsmatrix.backends.system import mounts
 from fsmatrix.backends.tmpfs import Tmpfs
 
-WHY_NOT = mounting.root_refusal()
-needs_root = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "is root")
 needs_shm = pytest.mark.skipif(
     bool(module._path_refusal(module.SHARED_MEMORY)),
     reason=f"not in any registry: {module._path_refusal(module.SHARED_MEMORY)}",
@@ -65,7 +63,6 @@ def use(backend: Tmpfs, room: Room) -> Path:
 
 
 @pytest.mark.root
-@needs_root
 def test_own_mount(room: Room) -> None:
     backend = tmpfs(size="8MiB")
     access = backend.provision({}, room)
@@ -93,5 +90,5 @@ def test_refusals(tmp_path: Path) -> None:
     if mounts.mount_of(tmp_path).fstype != "tmpfs":
         assert "not tmpfs" in tmpfs(path=str(tmp_path)).refusal()
     assert "does not exist" in tmpfs(path="/no/such").refusal()
-    if not WHY_NOT:
+    if not mounting.root_refusal():
         assert "exceeds the memory" in tmpfs(size="900TiB").refusal()

@@ -25,14 +25,13 @@ from fsmatrix.backends.ceph.librados import CephError, Cluster
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import Journal, undo_pending
 from fsmatrix.backends.system import mounts
-from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, missing, up
+from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, up
 from fsmatrix.results.store import Store
 from fsmatrix.suite.cli.main import main as command_line
 
-WHY_NOT = missing()
 pytestmark = [
     pytest.mark.root,
-    pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "Ceph is here"),
+    pytest.mark.needs("ceph"),
 ]
 TWO = {"redundancy": "size=2", "failure_domain": "host", "pg_num": 16, "consent": True}
 CODED = {"redundancy": "ec=2+1", "failure_domain": "osd", "pg_num": 16, "consent": True}

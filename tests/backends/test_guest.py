@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from fsmatrix.backends.player import engine_name
 from fsmatrix.backends.testbed import ceph
 from fsmatrix.results.store import Store
 
@@ -164,7 +165,7 @@ def test_campaign_by_the_command_line_is_verified(told: Told) -> None:
     )
     for record in records:
         assert (record.status, record.error) == ("ok", "")
-        assert record.engine == "player-c"
+        assert record.engine == engine_name()
         for phase in record.phases:
             assert int(phase.bytes.sum()) == BYTES
             assert int(phase.errors.sum()) == 0

@@ -9,15 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends import loop, mounting
+from fsmatrix.backends import loop
 from fsmatrix.backends.base import Room
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import Journal, undo_pending
 from fsmatrix.backends.system import extents, loopdev
 
 MIB = 1 << 20
-WHY_NOT = mounting.root_refusal() or loop.loop_refusal()
-needs_loop = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "has loop devices")
 
 
 @pytest.fixture
@@ -133,8 +131,7 @@ def test_image_in_a_missing_directory(room: Room, tmp_path: Path) -> None:
         loop.image_for(room, MIB, str(tmp_path / "no/x.img"))
 
 
-@pytest.mark.root
-@needs_loop
+@pytest.mark.loop
 def test_attach_is_direct_and_detach_frees(room: Room) -> None:
     image = loop.image_for(room, 8 * MIB)
     device, direct = loop.attach(image, room.journal, "required")
@@ -149,8 +146,7 @@ def test_attach_is_direct_and_detach_frees(room: Room) -> None:
     assert [entry.kind for entry in room.journal.pending()] == ["image"]
 
 
-@pytest.mark.root
-@needs_loop
+@pytest.mark.loop
 def test_refused_direct_io(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     image = loop.image_for(room, 8 * MIB)
     monkeypatch.setattr(loopdev, "direct_io", lambda *_: False)
@@ -164,8 +160,7 @@ def test_refused_direct_io(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     loop.detach(device, room.journal)
 
 
-@pytest.mark.root
-@needs_loop
+@pytest.mark.loop
 def test_zeroed_ranges_become_written_again(room: Room) -> None:
     image = loop.image_for(room, 16 * MIB)
     path = image.facts["path"]
@@ -186,8 +181,7 @@ def test_zeroed_ranges_become_written_again(room: Room) -> None:
     assert unwritten(path) == []
 
 
-@pytest.mark.root
-@needs_loop
+@pytest.mark.loop
 def test_only_our_own_loop_devices_are_detached(room: Room, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs.img"
     theirs.write_bytes(bytes(MIB))
@@ -211,8 +205,7 @@ def test_only_our_own_loop_devices_are_detached(room: Room, tmp_path: Path) -> N
     assert theirs.exists()
 
 
-@pytest.mark.root
-@needs_loop
+@pytest.mark.loop
 def test_image_in_use_by_somebody_stays(room: Room, tmp_path: Path) -> None:
     image = loop.image_for(room, 8 * MIB)
     argv = ["losetup", "--find", "--show", image.facts["path"]]

@@ -9,13 +9,9 @@ import pytest
 
 from fsmatrix.backends.ceph import facts, network, osdcounters
 from fsmatrix.backends.ceph.login import Login
-from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, missing, up
+from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, up
 
-WHY_NOT = missing()
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "Ceph is here"),
-]
+pytestmark = [pytest.mark.loop, pytest.mark.needs("ceph")]  # OSDs on emulated drives
 MIB = 1 << 20
 SLACK = 64 << 10  # what monitors and managers write meanwhile
 

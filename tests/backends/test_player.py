@@ -14,6 +14,7 @@ import pytest
 from fsmatrix.backends import content, player
 from fsmatrix.backends.ops import OP, Chunk, Flag, Kind
 from fsmatrix.backends.played import INTERVALS, PlayerResult
+from tests import asking
 from tests.backends.playing import IMPLEMENTATIONS, Open, chunk, op
 
 WRITES = ((0, 4096), (4096, 4096), (10_000, 3), (12_285, 70_000), (1_500_000, 1 << 20), (5, 0))
@@ -325,8 +326,8 @@ print(one.result().ops, one.result().errors)
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 def test_other_python_threads_run_during_play(implementation: str, tmp_path: Path) -> None:
-    if implementation == "c" and player._native is None:
-        pytest.skip("the C player is not built")
+    if implementation == "c" and (reason := asking.why_not("c player")):
+        pytest.skip(reason)
     argv = [sys.executable, "-P", "-c", BLOCKED, str(tmp_path), implementation]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.split() == ["1", "0"]

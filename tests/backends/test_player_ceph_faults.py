@@ -12,19 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends import content, player
+from fsmatrix.backends import content
 from fsmatrix.backends.ceph.librados import IoCtx
 from fsmatrix.backends.ops import Flag, Kind
 from fsmatrix.backends.played import PlayerResult
 from fsmatrix.backends.player import open_player
-from fsmatrix.backends.testbed.ceph import Bed, missing
+from fsmatrix.backends.testbed.ceph import Bed
 from tests.backends.ceph_places import OBJECT, SEED, Place
 from tests.backends.playing import chunk, op
 
 pytestmark = [
     pytest.mark.root,
-    pytest.mark.skipif(player._native is None, reason="the C player is not built"),
-    pytest.mark.skipif(bool(missing()), reason=missing()),
+    pytest.mark.needs("c player", "ceph"),
 ]
 
 

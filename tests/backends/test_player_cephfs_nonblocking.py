@@ -13,7 +13,6 @@ import itertools
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,10 +23,9 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends import player
 from fsmatrix.backends.libcephfs import NONBLOCKING
 from fsmatrix.backends.ops import Flag, Kind
-from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, missing, up
+from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, up
 
 HERE = Path(__file__).parent
 STANDIN = HERE.parent / "standins" / "cephfs"
@@ -41,9 +39,7 @@ Op = Sequence[int]
 pytestmark = [
     pytest.mark.root,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(player._native is None, reason="the C player is not built"),
-    pytest.mark.skipif(bool(missing()), reason=missing()),
-    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler: apt install gcc"),
+    pytest.mark.needs("c player", "ceph", "compiler"),
 ]
 
 

@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsmatrix.backends import content, player
+from fsmatrix.backends import content
 from fsmatrix.backends.ops import OP, Chunk, Flag, Kind
 from fsmatrix.backends.played import PlayerResult
 from fsmatrix.backends.player import Player, open_player
 from tests.backends.playing import chunk, op
 
-pytestmark = pytest.mark.skipif(player._native is None, reason="the C player is not built")
+pytestmark = pytest.mark.needs("c player")
 
 DRIVER = "posix-threads"
 NAMES = (b"a", b"b", b"a", b"d", b"d/a", b"../a")  # two slots have the same name

@@ -18,7 +18,7 @@ from fsmatrix.backends.played import PlayerResult
 from fsmatrix.backends.player import NativePlayer, open_player
 from fsmatrix.backends.twin import TwinPlayer
 
-pytestmark = pytest.mark.skipif(player._native is None, reason="the C player is not built")
+pytestmark = pytest.mark.needs("c player")
 
 NAMES = (b"a", b"b", b"d", b"d/a", b"d/e", b"d/e/f", b"../a", b"/a", b"", b"l", b"l/a", b"a/b")
 SLOTS = len(NAMES) + 2  # two are never named

@@ -232,7 +232,7 @@ def test_a_second_bed_in_the_same_directory_is_refused(plain: Bed) -> None:
 # Emulated drives and links
 
 
-@pytest.mark.root
+@pytest.mark.loop
 def test_drives_and_links_are_limited_and_go_with_the_bed(plain: Bed, tmp_path: Path) -> None:
     try:
         cgroups.controller()
@@ -285,7 +285,7 @@ def _drives_are_limited(cluster: Cluster, bytes_per_second: float) -> None:
     assert time.monotonic() - began > ALLOWANCE * times * block / bytes_per_second
 
 
-@pytest.mark.root
+@pytest.mark.loop
 def test_a_bring_up_that_fails_leaves_nothing(ceph: None, tmp_path: Path) -> None:
     directory, before = tmp_path / "bed", traces()
     huge = BedOptions(**QUICK, interface="pcie", network="1Gbit", osd_size=4 << 60)
@@ -381,7 +381,9 @@ def _killed(directory: Path, after: str, *more: str) -> Iterator[None]:
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("after", ["monitor", "pools and placement", "OSDs"])
+@pytest.mark.parametrize(
+    "after", ["monitor", "pools and placement", pytest.param("OSDs", marks=pytest.mark.loop)]
+)
 def test_what_a_killed_bring_up_left_is_found_and_removed(
     after: str, ceph: None, tmp_path: Path
 ) -> None:

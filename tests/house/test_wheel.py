@@ -9,6 +9,8 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 WANTED = (
     "fsmatrix/py.typed",
@@ -45,6 +47,7 @@ def build(tmp_path: Path, kind: str = "--wheel", **env: str) -> set[str]:
         return {member.name.partition("/")[2] for member in archive if member.isfile()}
 
 
+@pytest.mark.needs("extensions")
 def test_wheel_is_complete(tmp_path: Path) -> None:
     names = build(tmp_path)
     assert not [name for name in WANTED if name not in names]

@@ -419,6 +419,19 @@ IN_PLACE = ["cut", "behead", "double", "garble", "foreign", "crlf"]
 UNORDERED = {"tasks-swept"}  # a row that moved to the other number of tasks cannot be told
 
 
+def test_a_row_of_one_summary_only_is_left_out() -> None:
+    """The headings changed places: nothing would contradict a time taken for a rate."""
+    lines = TEXTS["five-both"].split("\n")
+    rate, time = (lines.index(f"SUMMARY {kind}: (of 5 iterations)")
+                  for kind in ("rate (in ops/sec)", "time (in ms/op)"))  # fmt: skip
+    lines[rate], lines[time] = lines[time], lines[rate]
+    last = max(at for at, line in enumerate(lines) if line.startswith("   File creation"))
+    del lines[last]
+    (run,) = mdtest.parse("\n".join(lines), "mixed.txt")
+    assert run.phases == ()
+    assert any("create is left out: it is in one of the two" in note.message for note in run.notes)
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(FUZZED), st.data())
 def test_damage_gives_runs_or_an_error_and_no_new_number(name: str, data: st.DataObject) -> None:

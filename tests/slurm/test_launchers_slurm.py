@@ -22,6 +22,8 @@ from fsmatrix.suite.launchers.allocation import Allocation, counts
 from fsmatrix.suite.launchers.base import LauncherError, Probe, find_library
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.launchers.srun import Srun, plugins
+from tests import asking
+from tests.asking import OPEN_MPI_4
 
 HELLO = Path(__file__).with_name("hello_session.py")
 PATIENCE = 150.0  # seconds; a bound for a machine under load
@@ -225,9 +227,9 @@ def assert_whole(told: dict[str, Any], hosts: tuple[str, ...], per_node: int) ->
 
 def open_mpi_4() -> dict[str, Any]:
     """The distribution's Open MPI."""
-    program = Path("/usr/bin/mpirun.openmpi")
-    if not program.exists():
-        pytest.skip("no Open MPI 4: install openmpi-bin (Debian, Ubuntu)")
+    program = OPEN_MPI_4
+    if reason := asking.why_not("open mpi 4"):
+        pytest.skip(reason)
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
     version = (said.stdout + said.stderr).splitlines()[0].split()[-1]
     return {"program": str(program), "version": version, "libraries": ["libmpi.so.40"]}

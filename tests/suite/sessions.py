@@ -15,6 +15,7 @@ from fsmatrix.suite.job import Settings
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.runner import Runner
 from fsmatrix.suite.session.client import START_SECONDS, Session, StopFlag
+from tests import asking
 
 
 @contextmanager
@@ -22,6 +23,8 @@ def started(
     geometry: Geometry, kind: type[Mpirun] = Mpirun, seconds: float = START_SECONDS, **fields: Any
 ) -> Iterator[Session]:
     """A session that is up, `fields` are the launcher's; a skip where there is no MPI."""
+    if reason := asking.first_refusal(*(["emulated nodes"] if fields.get("emulated") else [])):
+        pytest.skip(reason)
     found = kind.probe()
     if not found.ok:
         pytest.skip(found.reason)

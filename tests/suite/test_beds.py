@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.backends.directory import Directory
-from fsmatrix.backends.testbed.ceph import missing
 from fsmatrix.results.store import Store
 from fsmatrix.suite.plan import Plan, Request, build_plan
 from fsmatrix.suite.problems import CampaignError
@@ -132,7 +131,7 @@ def test_a_bed_that_cannot_be_is_refused_by_plan(campaign: str, says: str) -> No
 
 
 @pytest.mark.root
-@pytest.mark.skipif(bool(missing()), reason=missing())
+@pytest.mark.needs("ceph")
 def test_a_campaign_brings_its_beds_up_and_takes_them_down(tmp_path: Path) -> None:
     (tmp_path / "beds.yaml").write_text(text())
     out = tmp_path / "out"

@@ -20,15 +20,14 @@ import pytest
 
 from fsmatrix.backends.ceph.health import restarts
 from fsmatrix.backends.ceph.login import Login
-from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, missing, up
+from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, up
 from fsmatrix.backends.testbed.pools import DATA, RADOS
 from tests.suite import ceph_campaigns as cluster
 from tests.suite.running import fsmatrix, ranks_of
 
-WHY_NOT = missing()
 pytestmark = [
     pytest.mark.root,
-    pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "Ceph is here"),
+    pytest.mark.needs("ceph"),
 ]
 SMALL = "object_size: 64KiB"  # so that every file is on both OSDs
 STRIPED = f"stripe_unit: 64KiB, {SMALL}"

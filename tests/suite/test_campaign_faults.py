@@ -280,8 +280,11 @@ def test_bytes_written_are_limited_while_it_runs(tmp_path: Path, target: Path) -
     assert list(statuses(out).values()) == ["ok"]
 
 
-@pytest.mark.root
-@pytest.mark.parametrize("launcher", ["mpirun", "mpiexec"])
+@pytest.mark.needs("emulated nodes")
+@pytest.mark.parametrize(
+    "launcher",
+    [pytest.param(name, marks=pytest.mark.needs(name)) for name in ("mpirun", "mpiexec")],
+)
 def test_emulated_client_nodes(tmp_path: Path, target: Path, launcher: str) -> None:
     """Two UTS namespaces are two nodes to MPI, one kernel to us, and said to be emulated."""
     campaign = write_campaign(tmp_path, target, repetitions=1, options="shift_reads: node")
@@ -310,7 +313,8 @@ def mount_small(tmp_path: Path) -> Path:
     return place
 
 
-@pytest.mark.root
+@pytest.mark.loop
+@pytest.mark.needs("ext4")
 def test_no_space_in_the_middle_of_a_run(tmp_path: Path) -> None:
     place = mount_small(tmp_path)
     try:
@@ -332,7 +336,8 @@ def test_no_space_in_the_middle_of_a_run(tmp_path: Path) -> None:
         subprocess.run(["umount", str(place)], check=True)
 
 
-@pytest.mark.root
+@pytest.mark.loop
+@pytest.mark.needs("ext4")
 def test_killed_conductor_leaves_nothing_after_resume(tmp_path: Path) -> None:
     campaign = tmp_path / "loop.yaml"
     campaign.write_text("""

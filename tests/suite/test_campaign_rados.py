@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, missing, up
+from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, up
 from fsmatrix.results.store import Store
 
-WHY_NOT = missing()
 pytestmark = [
     pytest.mark.root,
-    pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "Ceph is here"),
+    pytest.mark.needs("ceph"),
 ]
 CAMPAIGN = """
 campaign: fio-rados

@@ -29,6 +29,7 @@ from tests.suite.sessions import runner_on, started
 
 FSMATRIX = [sys.executable, "-P", "-m", "fsmatrix.suite.cli.main"]
 DEADLINE = 120.0
+pytestmark = pytest.mark.needs("fio")
 
 
 @pytest.fixture(scope="module")
@@ -135,10 +136,12 @@ def small(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(place)], check=True)
 
 
-FULL: list[Workload] = [
+FULL = [
     Fio(Fio.Options.model_validate({"rw": "write", "size": "64MiB", "bs": "1MiB"})),
     Fio(Fio.Options.model_validate({"rw": "randread", "size": "64MiB"})),
-    Dbench(Dbench.Options.model_validate({"runtime": "5s"})),
+    pytest.param(
+        Dbench(Dbench.Options.model_validate({"runtime": "5s"})), marks=pytest.mark.needs("dbench")
+    ),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.results.case import Geometry
+from fsmatrix.suite.launchers import agent
 from fsmatrix.suite.launchers.base import LauncherError, Probe
 from fsmatrix.suite.launchers.local import Local
 from fsmatrix.suite.launchers.mpiexec import Mpiexec
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.registry import LAUNCHERS
+from tests.suite.running import fsmatrix
 
 FIVE = Mpirun(Probe(True, "/opt/mpirun", "5.0.3"), scratch="/tmp/s")
 FOUR = Mpirun(Probe(True, "/opt/mpirun", "4.1.4"), scratch="/tmp/s")
@@ -68,11 +71,53 @@ def test_contract_every_launcher_runs_a_program(name: str, tmp_path: Path) -> No
     launcher = kind(found, scratch=str(tmp_path))
     launcher.prepare()
     program = [sys.executable, "-c", "import os; print('here', os.environ['GIVEN'])"]
-    import os
-
     done = subprocess.run(
         launcher.command(program, Geometry(), {"GIVEN": "a b"}),
         env=os.environ | launcher.environment(), capture_output=True, text=True, timeout=60,
         check=True,
     )  # fmt: skip
     assert done.stdout.strip() == "here a b"
+
+
+# -- emulated nodes ------------------------------------------------------------------------------
+WITHOUT_RIGHTS = ["setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-all"]
+
+
+@pytest.mark.parametrize(
+    "user", [[], pytest.param(WITHOUT_RIGHTS, marks=pytest.mark.root)], ids=["we", "container"]
+)
+def test_the_agent_can_do_what_it_does_not_refuse(user: list[str]) -> None:
+    """Also root without CAP_SYS_ADMIN, whom most containers know: in a user namespace."""
+    python = [*user, sys.executable, "-P"]
+    ask = "from fsmatrix.suite.launchers import agent; print(agent.refusal())"
+    refusal = _said([*python, "-c", ask])
+    told = _said([*python, "-m", "fsmatrix.suite.launchers.agent", "-x", "one", "hostname"])
+    if refusal:  # a container that forbids user namespaces as well
+        assert "UTS namespace" in refusal
+        assert told == ""
+    else:
+        assert told == "one"
+
+
+def _said(argv: list[str]) -> str:
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout.strip()
+
+
+def test_where_no_nodes_can_be_emulated_the_reason_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "unshare").write_text("#!/bin/sh\necho unshare: not permitted >&2\nexit 1\n")
+    (tmp_path / "unshare").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert agent.refusal().endswith("which needs a UTS namespace: unshare: not permitted")
+    campaign = tmp_path / "nodes.yaml"
+    campaign.write_text(
+        f"campaign: nodes\ntargets: {{here: {{backend: directory, options: {{path: {tmp_path}}}}}}}"
+        "\nworkloads: {io: {workload: pattern, options: {bytes_per_process: 1MiB}}}\n"
+        "geometry: {nodes: 2}\nlauncher: {emulated_nodes: 2}\nrepetitions: 1\n"
+    )
+    done = fsmatrix("run", campaign, "-o", tmp_path / "out", "--quiet")
+    assert done.returncode == 2
+    assert "launcher.emulated_nodes: client nodes cannot be emulated here" in done.stderr
+    assert "not permitted" in done.stderr

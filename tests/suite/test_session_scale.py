@@ -316,7 +316,7 @@ class Packed(Mpirun):
         return super().command(argv, Geometry(1, geometry.processes), env)
 
 
-@pytest.mark.root
+@pytest.mark.needs("emulated nodes")
 def test_ranks_that_the_launcher_packed_are_no_number(tmp_path: Path) -> None:
     asked = Geometry(2, 2)
     with running(asked, Packed) as session:
@@ -331,7 +331,7 @@ def test_ranks_that_the_launcher_packed_are_no_number(tmp_path: Path) -> None:
         assert fits.status == "ok", fits.error
 
 
-@pytest.mark.root
+@pytest.mark.needs("emulated nodes")
 @pytest.mark.timeout(900)  # 128 processes on two CPUs start slowly
 def test_a_session_of_128_ranks_on_4_nodes(tmp_path: Path) -> None:
     """Right totals, and nobody is left; killed ranks are told of in test_session.py."""

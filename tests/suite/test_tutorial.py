@@ -34,6 +34,9 @@ def steps() -> Iterator[tuple[str, str]]:
         end = block.end()
 
 
+pytestmark = pytest.mark.timeout(1800)  # a campaign of 128 runs, on a busy machine
+
+
 @pytest.fixture(scope="module")
 def typed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
     """The folder where all was typed, and what each command printed."""

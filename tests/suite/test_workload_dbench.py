@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 import subprocess
 import threading
 from pathlib import Path
@@ -34,9 +33,7 @@ FOUR = Engine("dbench", "4.00", "/usr/bin/dbench", frozenset(
     {"option:sync", "option:sync-dir", "option:fsync", "option:target-rate",
      "loadfile:/usr/share/dbench/client.txt"}))  # fmt: skip
 FIVE = Engine("dbench", "5.0", "/opt/dbench", frozenset({"option:backend", "option:warmup"}))
-NEEDED = pytest.mark.skipif(
-    shutil.which("dbench") is None, reason="needs dbench: install the package dbench"
-)
+NEEDED = pytest.mark.needs("dbench")
 LINES = """\
 Mkdir "\\clients" NT_STATUS_OK
 NTCreateX "\\clients\\client1" 0x1 0x2 16385 NT_STATUS_OK

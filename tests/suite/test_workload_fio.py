@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import time
 from collections.abc import Sequence
@@ -357,7 +356,7 @@ def test_a_clock_that_is_wrong_is_put_right() -> None:
 
 
 # -- the real fio ----------------------------------------------------------------------------
-needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="needs fio (Debian package fio)")
+needs_fio = pytest.mark.needs("fio")
 
 
 def place(word: str, root: Path, number: int, scratch: Path) -> str:

@@ -242,6 +242,17 @@ def test_a_stop_within_a_chunk_of_files_does_not_play_the_rest() -> None:
 
 
 # -- find ----------------------------------------------------------------------------------------
+def test_what_is_made_in_the_same_tick_of_the_clock_is_newer_than_the_stamp(tmp_path: Path) -> None:
+    streams.stamp({}, place(case_of(), 0), str(tmp_path))
+    file = tmp_path / "f.01"
+    file.write_bytes(b"x" * 3901)
+    stamped = (tmp_path / streams.STAMP).stat()
+    coarse = stamped.st_ctime_ns // streams.EARLIER * streams.EARLIER  # the slowest clock's time
+    os.utime(file, ns=(coarse, coarse))
+    (step,) = (s for s in workload().steps(case_of(), ACCESS, PLAYER) if s.name == "find")
+    assert call(step, place(case_of(), 0), tmp_path)["found"] == 1
+
+
 def tree(root: Path) -> tuple[int, set[str]]:
     """A tree of 5 levels; the number of its entries, and what find must find."""
     (root / streams.STAMP).touch()

@@ -159,7 +159,7 @@ def carried_out(work: Ior, case: Case, engine: Engine, root: Path) -> Parsed:
     """The steps as a runner does them, by the mpirun on PATH."""
     mpirun = shutil.which("mpirun")
     if mpirun is None:
-        pytest.skip("mpirun is missing: install openmpi-bin")
+        pytest.skip("no mpirun: install openmpi-bin")
     outputs = []
     for index, step in enumerate(steps(work, case, PathAccess("directory", "t"), engine)):
         scratch = root / f"scratch{index}"

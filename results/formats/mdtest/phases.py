@@ -19,14 +19,21 @@ import numpy as np
 from fsmatrix.results.formats.base import Note, totals
 from fsmatrix.results.formats.mdtest.argv import Tree
 from fsmatrix.results.formats.mdtest.ranks import Ranks
-from fsmatrix.results.formats.mdtest.text import NAMES, Row, Run, Table, Test
+from fsmatrix.results.formats.mdtest.text import (
+    HALF_DIGIT,
+    NAMES,
+    Row,
+    Run,
+    Table,
+    Test,
+    contradiction_of,
+)
 from fsmatrix.results.record import Phase
 
 TREES = frozenset({"mkdir-tree", "rmdir-tree"})
 DIRECTORIES = frozenset({"mkdir", "stat-directories", "rename-directories", "rmdir"})
 FILES = frozenset({"create", "stat", "read", "remove"})
 WINDOW = "from the barrier before the phase to the barrier after it; files are opened and closed"
-HALF_DIGIT = 0.0005  # rates and times have three decimals
 LARGEST_RATE = 1e12  # operations per second that nothing does
 FINE_TIME = 0.5  # seconds: above it the digits of a printed time are good to 0.1 %
 COARSE_TIME = 0.05  # below it they are not good to 1 %
@@ -75,6 +82,8 @@ class Phases:
             rate, time = self._row("rate", name), self._row("time", name)
             if rate is None and time is None:
                 return None
+            if any(not table.rows.get(name) for table in self.test.tables.values()):
+                raise Unknown("it is in one of the two summaries only, and may belong to the other")
             counted, done = self._counts(name)
             window = self._window(name, rate, time, counted)
         except Unknown as why:
@@ -176,15 +185,8 @@ class Phases:
             return self._timed(name, time)
         if rate.minimum <= 0:
             raise Unknown("an iteration has the rate 0")
-        for speed, printed in (
-            ((rate.minimum, time.maximum), (rate.maximum, time.minimum)) if time else ()
-        ):
-            seconds = counted / speed
-            if abs(seconds - printed) > 2 * HALF_DIGIT + 1e-6 * seconds:
-                raise Unknown(
-                    f"{counted} items at {speed} per second take {seconds:.3f} s, and "
-                    f"{printed} s are printed"
-                )
+        if time is not None and (reason := contradiction_of(rate, time, counted)):
+            raise Unknown(reason)
         return self._rated(name, rate, time, counted)
 
     def _rated(self, name: str, rate: Row, time: Row | None, counted: int) -> Window:

@@ -11,6 +11,7 @@ from typing import Any
 from fsmatrix.results.formats.base import ParseError
 from fsmatrix.results.formats.mdtest.argv import UNREADABLE, parse_command
 
+HALF_DIGIT = 0.0005  # rates and times have three decimals
 NAMES: dict[str, str] = {  # mdtest's name of a phase -> ours
     "Tree creation": "mkdir-tree",
     "Directory creation": "mkdir",
@@ -56,6 +57,16 @@ class Row:
     minimum: float
     mean: float
     deviation: float
+
+
+def contradiction_of(rate: Row, time: Row, counted: int) -> str:
+    """How a rate and a time of `counted` items do not fit (empty: they do)."""
+    for speed, printed in ((rate.minimum, time.maximum), (rate.maximum, time.minimum)):
+        seconds = counted / speed
+        if abs(seconds - printed) > 2 * HALF_DIGIT + 1e-6 * seconds:
+            took = f"{counted} items at {speed} per second take {seconds:.3f} s"
+            return f"{took}, and {printed} s are printed"
+    return ""
 
 
 @dataclass
