@@ -10,8 +10,9 @@ RUN ?=
 API ?= api-reference
 # Tests that measure nothing run side by side; those of the real parts one after the other.
 ARITHMETIC := tests/analysis tests/results tests/house
-# Jobs of a batch system mostly wait; each module has a Slurm of its own.
-WAITING := tests/slurm
+# Jobs of a batch system mostly wait, and so does what installs a bare Debian: side by side, each
+# module with a Slurm or a Debian of its own.
+WAITING := tests/slurm tests/situations
 
 .NOTPARALLEL:
 .PHONY: demo test lint bench docs clean demo-packages test-packages

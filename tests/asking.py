@@ -18,6 +18,7 @@ from pathlib import Path
 
 from fsmatrix.backends import loop, mounting, player
 from fsmatrix.backends.registry import BACKENDS
+from fsmatrix.backends.system import packages
 from fsmatrix.backends.testbed import ceph
 from fsmatrix.slurm import testbed as slurm
 from fsmatrix.suite.engines.base import EngineError
@@ -25,7 +26,7 @@ from fsmatrix.suite.launchers import agent
 from fsmatrix.suite.registry import ENGINES, LAUNCHERS
 
 OPEN_MPI_4 = Path("/usr/bin/mpirun.openmpi")
-COMPILER = "apt install gcc libc6-dev"
+COMPILER = packages.install("cc")
 
 
 def loops() -> str:
@@ -54,7 +55,7 @@ def extensions() -> str:
     folder = sysconfig.get_path("include")
     if _compiles(words[0], "Python.h", f"-I{folder}"):
         return ""
-    return f"no C compiler with Python's headers: {COMPILER} python3-dev"
+    return f"no C compiler with Python's headers: {packages.install('cc', 'Python.h')}"
 
 
 def _compiles(program: str, header: str, *options: str) -> bool:
@@ -70,13 +71,19 @@ def open_mpi_4() -> str:
     """The distribution's Open MPI."""
     if os.access(OPEN_MPI_4, os.X_OK):
         return ""
-    return "no Open MPI 4: install openmpi-bin (Debian, Ubuntu)"
+    return packages.lacking("mpirun.openmpi")
+
+
+def bare_debian() -> str:
+    """Making a bare Debian in a folder, and its file systems on loop devices."""
+    return loops() or packages.missing("debootstrap")
 
 
 QUESTIONS: Mapping[str, Callable[[], str]] = {
     "mounts": mounting.root_refusal,
     "loops": loops,
     "others": others,
+    "bare debian": bare_debian,
     "emulated nodes": agent.refusal,
     "ceph": ceph.missing,
     "slurm": slurm.missing,

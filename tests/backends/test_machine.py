@@ -15,8 +15,6 @@ from fsmatrix.backends.registry import BACKENDS
 from fsmatrix.backends.system import mounts, packages, tools
 from fsmatrix.backends.tmpfs import Tmpfs
 
-WHY_NOT = mounting.root_refusal()
-
 
 def with_managers(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     there = tools.find
@@ -92,7 +90,7 @@ def test_the_list_of_packages_is_read_alike_by_the_script(tmp_path: Path) -> Non
     assert "needs root" in ran.stderr
 
 
-@pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "is root")
+@pytest.mark.root
 def test_a_root_that_may_not_mount_is_known_without_a_mount() -> None:
     code = "from fsmatrix.backends.mounting import root_refusal as r; print(r())"
     ask = [sys.executable, "-P", "-c", code]
@@ -110,7 +108,7 @@ def test_a_root_that_may_not_mount_is_known_without_a_mount() -> None:
         assert "in a user namespace" in inside.stdout
 
 
-@pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "is root")
+@pytest.mark.root
 def test_the_root_of_a_chroot_that_is_no_mount_point_has_a_mount(tmp_path: Path) -> None:
     """mountinfo leaves it out; its type and device are those of the file system it lies on."""
     code = (

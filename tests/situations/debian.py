@@ -11,9 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends.loop import loop_refusal
-from fsmatrix.backends.mounting import root_refusal
-from fsmatrix.backends.system.packages import missing
 from tests.situations.checkout import copy_to, folder
 
 MINUTES = 10.0
@@ -21,11 +18,6 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 # how this machine reaches its package mirror and its package index, given to the bare one
 REACH = ("/etc/resolv.conf", "/etc/hosts", str(CERTIFICATES))
-
-
-def needed() -> str:
-    """Why no bare Debian can be made here (empty: it can)."""
-    return root_refusal() or loop_refusal() or missing("debootstrap")
 
 
 @contextmanager

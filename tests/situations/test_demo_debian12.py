@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.situations.checkout import PATTERNS, demo
-from tests.situations.debian import bare, entering, needed
-
-pytestmark = pytest.mark.skipif(bool(needed()), reason=needed() or "it can be made")
+from tests.situations.debian import bare, entering
 
 
+@pytest.mark.needs("bare debian")
 @pytest.mark.timeout(1200)
 def test_the_demo_on_a_bare_debian_12() -> None:
     with bare("bookworm") as root:

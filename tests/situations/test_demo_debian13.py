@@ -8,12 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.situations.checkout import PATTERNS, Done, demo
-from tests.situations.debian import bare, entering, needed, run
+from tests.situations.debian import bare, entering, run
 
-pytestmark = [
-    pytest.mark.skipif(bool(needed()), reason=needed() or "it can be made"),
-    pytest.mark.timeout(1200),
-]
+pytestmark = [pytest.mark.needs("bare debian"), pytest.mark.timeout(1200)]
 USER = ("setpriv", "--reuid=1234", "--regid=1234", "--clear-groups")
 DIRECTORIES = {"home", "temporary", "memory"}
 

@@ -11,12 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends.loop import loop_refusal
-from fsmatrix.backends.mounting import root_refusal
 from tests.situations.checkout import PATTERNS, Done, copy_to, demo, folder
 
-WHY_NOT = root_refusal() or loop_refusal()
-pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=f"only root can take rights away: {WHY_NOT}")
+pytestmark = pytest.mark.needs("loops")  # only who has rights can take them away
 DIRECTORIES = {"home", "temporary", "memory"}
 
 
