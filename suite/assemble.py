@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from fsmatrix.results.record import Floats, Latency, Monitor, Phase
 from fsmatrix.suite.session.wire import Arrays
 from fsmatrix.suite.workloads.base import Output, Step
 
+TICK = 0.01  # seconds of /proc/stat (USER_HZ, 100 everywhere)
 SECONDS = re.compile(r"^cpu_|_seconds$")
 UNITS = {
     "device_read_bytes": "byte",
@@ -65,10 +67,11 @@ class Gathered:
         for phase in step.phases or (step.name,):
             self.put("counters", phase, looks)
             self.put("cpu", phase, _shares(every))
-        foreign = [foreign_share(k) for k in kernels if "user" in k]
-        if foreign:
-            before = self.evidence.get("load", {}).get("foreign", 0.0)
-            self.evidence["load"] = {"foreign": max(before, *foreign)}
+        loads = [foreign_load(k) for k in kernels if "user" in k]
+        if "load" in self.evidence:
+            loads.append(self.evidence["load"])
+        if loads:
+            self.evidence["load"] = max(loads, key=lambda load: load["foreign"] - load["noise"])
 
     def spent(self, what: str, seconds: float) -> None:
         """Add to evidence["seconds"]: where the run's wall time went."""
@@ -133,15 +136,21 @@ def _suffix(kind: int) -> str:
     return "/service" if kind >= len(Kind) else ""
 
 
-def foreign_share(kernel: Mapping[str, Any]) -> float:
+def foreign_load(kernel: Mapping[str, Any]) -> dict[str, float]:
     """Share of a kernel's CPUs that went to user time of processes that are not the run's.
 
     The kernel's own work for the run (loop devices, write-back) is system time: not counted.
-    Nor are processes that work for the storage: a FUSE client, servers of a test bed.
+    Nor are processes that work for the storage: a FUSE client, servers of a test bed.  `noise`:
+    what that share may be wrong by.  /proc/stat charges a whole tick to whoever the tick finds,
+    so that n ticks of user time stand for n +- sqrt(n); three times that.
     """
     seen = kernel["kernel"]
     foreign = max(seen["user_seconds"] - kernel["user"] - seen["storage_user_seconds"], 0.0)
-    return float(foreign / seen["cpu_seconds"]) if seen["cpu_seconds"] else 0.0
+    whole = seen["cpu_seconds"]
+    if not whole:
+        return {"foreign": 0.0, "noise": 0.0}
+    noise = 3 * math.sqrt(max(seen["user_seconds"], TICK) * TICK)
+    return {"foreign": float(foreign / whole), "noise": float(noise / whole)}
 
 
 def monitor(phases: Mapping[str, Sequence[Mapping[str, Any]]]) -> Monitor | None:

@@ -25,7 +25,8 @@ def cpu_saturated(record: RunRecord) -> Iterator[Remark]:
                 f"the CPUs of {len(full)} of {len(shares)} clients were busy, {worst} to "
                 f"{full[worst]:.0%}: the client may be the limit, not the storage"
             )
-            yield "warning", phase.name, message, {"busy": full}
+            memory = (of_phase(record, "cache", phase) or {}).get("state") == "memory"
+            yield "info" if memory else "warning", phase.name, message, {"busy": full}
 
 
 def fewer_ranks(record: RunRecord) -> Iterator[Remark]:
@@ -61,8 +62,9 @@ def background_load(record: RunRecord) -> Iterator[Remark]:
     """Somebody else used the clients' CPUs."""
     load = record.evidence.get("load", {})
     foreign = load.get("foreign")
-    if foreign is not None and foreign > FOREIGN_CPU:
-        message = f"other processes used {foreign:.0%} of the clients' CPUs"
+    noise = load.get("noise", 0.0)
+    if foreign is not None and foreign - noise > FOREIGN_CPU:
+        message = f"other processes used {foreign:.0%} of the clients' CPUs (known to {noise:.0%})"
         yield "warning", "", message, dict(load)
     for phase in record.phases:
         shares = of_phase(record, "cpu", phase) or {}
@@ -140,7 +142,7 @@ def _other_bytes(record: RunRecord, phase: Phase) -> dict[str, float]:
 AUDITS = (
     Audit(
         "cpu-saturated",
-        1,
+        2,
         "phase",
         cpu_saturated,
         "use more client nodes, larger chunks or fewer processes per node",
@@ -156,7 +158,7 @@ AUDITS = (
     ),
     Audit(
         "background-load",
-        1,
+        2,
         "run",
         background_load,
         "repeat it on clients of your own, or in a quiet hour",

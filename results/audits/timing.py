@@ -18,9 +18,10 @@ HALVES_DIFFER = 0.2  # share of the mean: below, a trend does not matter
 TREND_P = 0.01  # of the Mann-Kendall test: one false alarm in a hundred phases at most
 GROUPS = 20  # the series is averaged to these first: neighbours are not independent
 STRAGGLER_SHARE = 0.1  # of the window between the median and the last worker's end
+STRAGGLER_SECONDS = 0.05  # as well: one scheduling delay or one last fsync is no straggler
 CLOCK_WARNING = 0.01  # of the window: no longer small beside the spread of repetitions
 CLOCK_INVALID = 0.1  # of the window: the rate itself is wrong by that
-OVERHEAD_SHARE = 0.05  # of the window spent by the engine itself
+OVERHEAD_SHARE = 0.1  # of the window spent by the engine itself: the rate is too low by so much
 ENDED_EARLY = 0.98  # of the fixed time
 
 
@@ -98,7 +99,7 @@ def stragglers(record: RunRecord) -> Iterator[Remark]:
         if ends.size < 2 or seconds <= 0:
             continue
         late = float(np.max(ends) - np.median(ends))
-        if late > STRAGGLER_SHARE * seconds:
+        if late > max(STRAGGLER_SHARE * seconds, STRAGGLER_SECONDS):
             rank = int(np.nanargmax(phase.end))
             message = (
                 f"worker {rank} ended {late:.3g} s after the median worker, {late / seconds:.0%} "
@@ -171,7 +172,7 @@ AUDITS = (
     ),
     Audit(
         "stragglers",
-        1,
+        2,
         "phase",
         stragglers,
         "look at the workers' ends and hosts; a fixed time with wear-out shows the rate before",
@@ -185,7 +186,7 @@ AUDITS = (
     ),
     Audit(
         "overhead",
-        1,
+        2,
         "phase",
         overhead,
         "switch verify off, use the C player if this was the Python one, or read with cache: "

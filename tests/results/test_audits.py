@@ -288,6 +288,8 @@ TRIALS = {
         [lambda: record(phase(end=LATE))],
         [
             lambda: record(phase(end=np.array([2.0, 2.0, 2.0, 2.1]))),
+            # 13 % of the window, but one scheduling delay
+            lambda: record(phase(seconds=0.3, end=np.array([0.3, 0.3, 0.3, 0.34]))),
             lambda: record(phase(ranks=1)),
         ],
     ),
@@ -298,10 +300,10 @@ TRIALS = {
     ),
     "overhead": Trial(
         "warning",
-        [lambda: record(phase(overhead=np.array([0.0, 0.0, 0.2, 0.0])))],
+        [lambda: record(phase(overhead=np.array([0.0, 0.0, 0.21, 0.0])))],
         [
-            lambda: record(phase(overhead=np.array([0.0, 0.0, 0.09, 0.0]))),
-            lambda: record(phase(overhead=np.full(4, 0.3)), case={"geometry": {"threads": 4}}),
+            lambda: record(phase(overhead=np.array([0.0, 0.0, 0.19, 0.0]))),
+            lambda: record(phase(overhead=np.full(4, 0.7)), case={"geometry": {"threads": 4}}),
             lambda: record(phase(overhead=None)),
         ],
     ),
@@ -345,7 +347,10 @@ TRIALS = {
             lambda: with_evidence(record(phase()), cpu={"read": {"a": {"busy": 0.4,
                                                                        "steal": 0.2}}}),
         ],
-        [lambda: with_evidence(record(phase()), load={"before": 3.0, "foreign": 0.1})],
+        [
+            lambda: with_evidence(record(phase()), load={"before": 3.0, "foreign": 0.1}),
+            lambda: with_evidence(record(phase()), load={"foreign": 0.2, "noise": 0.11}),
+        ],
     ),
     "carry-over": Trial(
         "warning",
