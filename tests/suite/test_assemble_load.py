@@ -19,8 +19,8 @@ def kernel(seconds: float, user: float, own: float, cpus: int = 2) -> dict[str, 
 
 
 def test_a_share_of_ticks_is_known_better_in_a_longer_window() -> None:
-    short, long = foreign_load(kernel(0.35, 0.25, 0.17)), foreign_load(kernel(35.0, 25.0, 17.0))
-    assert short["foreign"] == pytest.approx(long["foreign"]) == pytest.approx(0.08 / 0.7)
+    short, long = foreign_load(kernel(0.35, 0.25, 0.15)), foreign_load(kernel(35.0, 25.0, 15.0))
+    assert short["foreign"] == pytest.approx(long["foreign"]) == pytest.approx(0.1 / 0.7)
     assert short["noise"] == pytest.approx(10 * long["noise"])
     assert short["foreign"] - short["noise"] < 0 < 0.1 < long["foreign"] - long["noise"]
 
