@@ -77,7 +77,8 @@ class Store:
         try:
             marker = json.loads((path / MARKER).read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise StoreError(path, f"is not a store (it has no {MARKER})") from None
+            why = f"is not a store (it has no {MARKER})" if path.is_dir() else "does not exist"
+            raise StoreError(path, why) from None
         except OSError as error:
             raise StoreError(path, f"cannot be opened: {error.strerror}") from error
         except ValueError as error:

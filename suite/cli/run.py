@@ -70,8 +70,9 @@ def run(
     if dry_run:
         _rehearse(made, as_json)
         return
-    mode: Mode = "json" if as_json else "quiet" if quiet else "live"
-    console = Console(stderr=True) if mode != "live" else common.console()
+    console = Console(stderr=True) if as_json or quiet else common.console()
+    # a bar that moves is for terminals: into a file it would be nothing until the end
+    mode: Mode = "json" if as_json else "live" if console.is_terminal and not quiet else "quiet"
     # a part of a campaign repeats nothing that its `submit` has said
     for warning in made.warnings if mode != "json" and made.request.blocks is None else ():
         console.print(f"note: {warning}", highlight=False, markup=False, soft_wrap=True)

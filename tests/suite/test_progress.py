@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from rich.console import Console
 from fsmatrix.suite.cli.common import MOST_REASONS, say_failures
 from fsmatrix.suite.cli.progress import Mode, listener
 from fsmatrix.suite.events import Event
+from tests.suite.running import fsmatrix
 
 
 def console() -> Console:
@@ -56,3 +58,22 @@ def test_reasons_of_several_lines_and_with_control_characters_stay_one_line() ->
     (line,) = printed(on)
     assert line.startswith("failed run: first second ")
     assert "\x1b" not in line
+
+
+def test_what_runs_into_a_file_is_told_as_it_happens(tmp_path: Path) -> None:
+    """A bar is for terminals; into a file every attachment is a line at once."""
+    target = tmp_path / "target"
+    target.mkdir()
+    campaign = tmp_path / "one.yaml"
+    campaign.write_text(
+        f"campaign: one\ntargets:\n  here: {{backend: directory, options: {{path: {target}}}}}\n"
+        "workloads: {io: {workload: pattern, options: {bytes_per_process: 1MiB}}}\n"
+        "repetitions: 2\n"
+    )
+    done = fsmatrix("run", campaign, "-o", tmp_path / "out", "--no-report")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("attach here") == 2
+    assert "2 runs ok, 0 failed" in done.stdout
+    missing = fsmatrix("show", tmp_path / "nowhere")
+    assert missing.returncode == 2
+    assert "does not exist" in missing.stderr
