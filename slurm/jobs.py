@@ -27,12 +27,17 @@ HARDWARE = ("gres", "gpus", "constraint", "bb", "bbf", "exclusive", "licenses", 
 
 
 def batch_job(
-    plan: Plan, submission: Submission, part: Part, out: Path, retry_failed: bool = False
+    plan: Plan,
+    submission: Submission,
+    part: Part,
+    out: Path,
+    retry_failed: bool = False,
+    longest: float | None = None,
 ) -> BatchJob:
-    """The job that carries out a part."""
+    """The job that carries out a part; `longest`: seconds that the batch system allows."""
     section = plan.settings.campaign.slurm
     warned = _warned(plan)
-    seconds = _limit(plan, part.seconds * SPARE + STARTING + warned)
+    seconds = _limit(plan, part.seconds * SPARE + STARTING + warned, longest)
     command = [*_fsmatrix(section), "run", "-o", str(out), "--resume", *part.words]
     command += ["--retry-failed"] if retry_failed else []
     command += [word for text in submission.only for word in ("--only", text)]
@@ -65,8 +70,10 @@ def batch_job(
     )
 
 
-def collect_job(plan: Plan, submission: Submission, out: Path) -> BatchJob:
-    """The last job: merges the runs and writes the report."""
+def collect_job(
+    plan: Plan, submission: Submission, out: Path, longest: float | None = None
+) -> BatchJob:
+    """The last job: merges the runs and writes the report; `longest` as of `batch_job`."""
     section = plan.settings.campaign.slurm
     runs = sum(len(part.runs) for part in submission.parts)
     least, each = COLLECT_SECONDS
@@ -85,7 +92,7 @@ def collect_job(plan: Plan, submission: Submission, out: Path) -> BatchJob:
         command=(*_fsmatrix(section), "report", str(out)),
         directory=Path(submission.directory),
         log=f"{COLLECT}-%j.log",
-        seconds=_limit(plan, least + each * runs),
+        seconds=_limit(plan, least + each * runs, longest),
         options={**_place(section), **small},
         modules=tuple(_modules(plan, None)),
         environment=section.environment,
@@ -94,8 +101,11 @@ def collect_job(plan: Plan, submission: Submission, out: Path) -> BatchJob:
     )
 
 
-def check(plan: Plan, parts: Sequence[Part]) -> None:
-    """CampaignError for what the site's file says cannot be."""
+def check(plan: Plan, parts: Sequence[Part], allowed: float | None = None) -> None:
+    """CampaignError for what the site's file says cannot be.
+
+    `allowed`: seconds that the batch system lets a job of the partition take.
+    """
     section, site = plan.settings.campaign.slurm, plan.settings.site.site
     known = site.partitions
     problems: list[Problem] = []
@@ -114,7 +124,10 @@ def check(plan: Plan, parts: Sequence[Part]) -> None:
             refuse("partition", f"{nodes} nodes are needed; a job there has {partition.nodes}")
         if partition.hours is not None and (section.time or 0) > partition.hours * 3600:
             refuse("time", f"a job of {section.partition} has at most {partition.hours:g} hours")
-    needed, longest = _warned(plan) + WORKING, _limit(plan, math.inf)
+    if allowed is not None and (section.time or 0) > allowed:
+        where = section.partition or "the default partition"
+        refuse("time", f"a job of {where} has at most {allowed / 60:g} min, says the batch system")
+    needed, longest = _warned(plan) + WORKING, _limit(plan, math.inf, allowed)
     if longest < needed:
         refuse(
             "time" if section.time is not None else "partition",
@@ -135,8 +148,11 @@ def _warned(plan: Plan) -> int:
     return math.ceil(campaign.limits.time_per_run + campaign.settle.timeout + ENDING)
 
 
-def _limit(plan: Plan, seconds: float) -> int:
-    """Seconds of a job's limit: as the user says, else as asked, up to the partition's own."""
+def _limit(plan: Plan, seconds: float, allowed: float | None) -> int:
+    """Seconds of a job's limit: as the user says, else as asked, up to the partition's own.
+
+    What that is the batch system says, if the site's file does not.
+    """
     section, known = plan.settings.campaign.slurm, plan.settings.site.site.partitions
     if section.time is not None:
         return math.ceil(section.time)
@@ -144,6 +160,8 @@ def _limit(plan: Plan, seconds: float) -> int:
     longest = LONGEST
     if partition is not None and partition.hours is not None:
         longest = partition.hours * 3600
+    elif allowed is not None:
+        longest = allowed
     return math.ceil(min(seconds, longest) / 60) * 60
 
 

@@ -60,6 +60,8 @@ class JobState:
     reason: str = ""  # why it waits, or how it ended
     nodes: str = ""  # its node list
     starts: str = ""  # when it began, or is expected to: ISO 8601, local time; "" unknown
+    seconds: float | None = None  # limit of its time; None: without, or not known
+    never: str = ""  # why it can never start as it is, and what to do; "" it can
 
 
 class Scheduler(ABC):
@@ -75,6 +77,14 @@ class Scheduler(ABC):
         """Why no job can print into this folder (empty: it can)."""
         del folder
         return ""
+
+    def longest(self, partition: str | None) -> float | None:
+        """Seconds that a job of a partition (None: the default one) may take at most.
+
+        None: without a limit, or not known.  SchedulerAway if the batch system does not answer.
+        """
+        del partition
+        return None
 
     @abstractmethod
     def submit(self, script: Path, after: Sequence[str] = ()) -> str:

@@ -31,7 +31,7 @@ ENDED = re.compile(r"invalid job id|already (completing|completed)|already finis
 WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD")
 RUNNING = ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING",
            "STAGE_OUT")  # fmt: skip
-FORMAT = "%i|%T|%r|%N|%S|%k"  # the comment last: it is the only one that could hold a bar
+FORMAT = "%i|%T|%r|%N|%S|%l|%k"  # the comment last: it is the only one that could hold a bar
 # what users preset for all their jobs, and a script may leave to them
 PRESETS = ("SBATCH_ACCOUNT", "SBATCH_PARTITION", "SBATCH_QOS", "SBATCH_RESERVATION",
            "SBATCH_CONSTRAINT", "SBATCH_CLUSTERS")  # fmt: skip
@@ -41,6 +41,26 @@ CURES = (
     ("invalid qos", "sacctmgr show qos lists them; slurm.qos says which"),
     ("submit limit", "when some have ended, `fsmatrix submit --resume` goes on"),
 )
+
+
+# reasons with which a job waits for ever -> what to do
+NEVER = {
+    "PartitionTimeLimit": "its limit is longer than its partition allows; --resume queues it anew "
+    "with what is allowed, or set slurm.time",
+    "PartitionNodeLimit": "it asks for more nodes than a job of its partition may have: set "
+    "slurm.partition",
+    "BadConstraints": "no node is as it asks for: look at slurm.options",
+    "DependencyNeverSatisfied": "a job that it waits for was cancelled; --resume queues it anew",
+    "QOSMaxWallDurationPerJobLimit": "its limit is longer than its QOS allows: set slurm.time",
+    "AssocMaxWallDurationPerJobLimit": "its limit is longer than its account allows: set "
+    "slurm.time",
+}
+# reasons with which it waits for somebody
+HELD = {
+    "JobHeldUser": "it is held: scontrol release lets it go",
+    "JobHeldAdmin": "an administrator holds it",
+}
+DURATION = re.compile(r"(?:(\d+)-)?(\d+(?::\d+){0,2})", re.ASCII)
 
 
 class Slurm(Scheduler):
@@ -55,6 +75,20 @@ class Slurm(Scheduler):
         # seen with 22.05: a job whose folder has one of them ends at once, without a trace
         found = [character for character in "%\\" if character in str(folder)]
         return f"Slurm takes {' and '.join(found)} for patterns in paths" if found else ""
+
+    def longest(self, partition: str | None) -> float | None:
+        name = [partition] if partition else []
+        try:
+            told = _ask(["scontrol", "--oneliner", "show", "partition", *name])
+        except SchedulerAway:
+            raise
+        except SchedulerError:  # no such partition: sbatch says so, with the cure
+            return None
+        for line in told.splitlines():
+            facts = dict(word.split("=", 1) for word in line.split() if "=" in word)
+            if partition or facts.get("Default") == "YES":
+                return duration(facts.get("MaxTime", ""))
+        return None
 
     def submit(self, script: Path, after: Sequence[str] = ()) -> str:
         words = ["sbatch", "--parsable"]
@@ -119,18 +153,39 @@ class Slurm(Scheduler):
 
 def _states(told: str) -> Iterator[JobState]:
     for line in told.splitlines():
-        fields = line.split("|", 5)
-        if len(fields) == 6:
-            job, said, reason, nodes, starts, token = fields
+        fields = line.split("|", 6)
+        if len(fields) == 7:
+            job, said, reason, nodes, starts, limit, token = fields
             yield JobState(
                 job=job,
                 state=_state(said),
                 said=said,
                 token="" if token == "(null)" else token,
-                reason="" if reason == "None" else reason,
+                reason="" if reason == "None" else HELD.get(reason, reason),
                 nodes=nodes,
                 starts="" if starts == "N/A" else starts,
+                seconds=duration(limit),
+                never=_never(reason) if _state(said) == "waiting" else "",
             )
+
+
+def _never(reason: str) -> str:
+    cure = NEVER.get(reason)
+    return f"it can never start ({reason}): {cure}" if cure else ""
+
+
+def duration(text: str) -> float | None:
+    """Seconds of Slurm's D-HH:MM:SS, HH:MM:SS, MM:SS or minutes; None for UNLIMITED and others."""
+    match = DURATION.fullmatch(text)
+    if match is None:
+        return None
+    days, parts = match[1], [int(part) for part in match[2].split(":")]
+    if days is not None:  # D-HH, D-HH:MM, D-HH:MM:SS
+        parts += [0] * (3 - len(parts))
+    elif len(parts) == 1:  # minutes
+        parts = [0, *parts, 0]
+    hours, minutes, seconds = [0] * (3 - len(parts)) + parts
+    return float(int(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds)
 
 
 def _state(said: str) -> State:

@@ -148,7 +148,7 @@ def _part(
     word: Word
     if job is not None and job.state != "ended":
         word = "running" if job.state == "running" else "waiting"
-        says = job.reason if word == "waiting" else job.nodes
+        says = (job.never or job.reason) if word == "waiting" else job.nodes
     elif there == len(part.runs):
         word, says = "done", ""
     elif job is None:

@@ -73,9 +73,13 @@ class Submitter:
             queued = self.patiently(self.scheduler.mine)
             made = self._submission(plan, speeds(store, plan.cases), before, directory)
             _refuse_other_division(out, before, made, queued)
-            check(plan, made.parts)
+            partition = plan.settings.campaign.slurm.partition
+            allowed = self.patiently(lambda: self.scheduler.longest(partition))
+            check(plan, made.parts, allowed)
+            queued = _judged(queued, allowed)
             files.write(out, made)
-            return self._queue(plan, store, out, made, queued)
+            self._clear(made, queued)
+            return self._queue(plan, store, out, made, queued, allowed)
 
     def rehearse(self, plan: Plan, out: Path, directory: Path) -> Iterator[tuple[str, str]]:
         """(key of a part, its script), the last job included; nothing is written or asked."""
@@ -112,6 +116,7 @@ class Submitter:
         out: Path,
         made: Submission,
         queued: dict[str, JobState],
+        allowed: float | None,
     ) -> Outcome:
         outcome = Outcome()
         alive = live_tokens(queued)
@@ -126,7 +131,7 @@ class Submitter:
             if not rest.runs:
                 outcome.complete += 1
                 continue
-            job = batch_job(plan, made, rest, out.resolve(), self.retry_failed)
+            job = batch_job(plan, made, rest, out.resolve(), self.retry_failed, allowed)
             try:
                 outcome.submitted[part.key] = self._one(out, part.key, job)
             except SchedulerError as error:
@@ -138,11 +143,29 @@ class Submitter:
                 break
             outcome.runs += len(rest.runs)
         if not outcome.missing:
-            self._last(plan, out, made, alive, outcome)
+            self._last(plan, out, made, alive, outcome, allowed)
         return outcome
 
+    def _clear(self, made: Submission, queued: dict[str, JobState]) -> None:
+        """Cancel our jobs that can never start as they are: they are queued anew."""
+        ours = made.token_of("")
+        hopeless = [
+            state.job
+            for state in queued.values()
+            if state.never and state.state != "ended" and state.token.startswith(ours)
+        ]
+        if hopeless:
+            self.patiently(lambda: self.scheduler.cancel(hopeless))
+            self.tell(f"cancelled, since they could never start: {', '.join(hopeless)}")
+
     def _last(
-        self, plan: Plan, out: Path, made: Submission, alive: dict[str, str], outcome: Outcome
+        self,
+        plan: Plan,
+        out: Path,
+        made: Submission,
+        alive: dict[str, str],
+        outcome: Outcome,
+        allowed: float | None,
     ) -> None:
         """The job that collects, after all others; an older one makes way."""
         token = made.token_of(COLLECT)
@@ -151,7 +174,7 @@ class Submitter:
             return
         if token in alive:
             self.patiently(lambda: self.scheduler.cancel([alive[token]]))
-        job = collect_job(plan, made, out.resolve())
+        job = collect_job(plan, made, out.resolve(), allowed)
         after = [*outcome.live.values(), *outcome.submitted.values()]
         try:
             outcome.collect = self._one(out, COLLECT, job, after)
@@ -193,8 +216,26 @@ class Submitter:
             ask = again or ask
 
 
+def _judged(queued: dict[str, JobState], allowed: float | None) -> dict[str, JobState]:
+    """With those marked whose limit is longer than is allowed now.
+
+    While such a job waits for another one, that is the only reason that the batch system gives.
+    """
+    return {
+        job: replace(state, never=f"its limit is {state.seconds:g} s, allowed are {allowed:g} s")
+        if allowed and state.seconds and state.seconds > allowed and state.state == "waiting"
+        else state
+        for job, state in queued.items()
+    }
+
+
 def live_tokens(queued: dict[str, JobState]) -> dict[str, str]:
-    """Token -> job of those that wait or run."""
+    """Token -> job of those that wait or run, but for those that can never start."""
+    return queued_tokens({job: state for job, state in queued.items() if not state.never})
+
+
+def queued_tokens(queued: dict[str, JobState]) -> dict[str, str]:
+    """Token -> job of those that wait or run, also for ever."""
     return {
         state.token: job for job, state in queued.items() if state.token and state.state != "ended"
     }

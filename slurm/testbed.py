@@ -147,7 +147,7 @@ class SlurmBed(BaseBed[BedOptions]):
 
 def missing() -> str:
     """Why no Slurm can be brought up here (empty: it can); for skips and refusals."""
-    return lacking(_PROGRAMS, "libpmix.so.2")
+    return lacking(_PROGRAMS, "libpmix.so")
 
 
 up, down, status = SlurmBed.up, SlurmBed.down, SlurmBed.status

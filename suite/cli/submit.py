@@ -244,7 +244,8 @@ def _show(console: Console, found: Status, directory: Path) -> None:
 
 def _end(found: Status, directory: Path) -> str:
     if found.collect is not None and found.collect.state != "ended":
-        return f"job {found.collect.job} collects: {found.collect.said}"
+        says = found.collect.never or found.collect.said
+        return f"job {found.collect.job} collects: {says}"
     report = directory / "report.html"
     return f"report: {report}" if report.exists() else f"to report: fsmatrix report {directory}"
 
@@ -254,13 +255,13 @@ def cancel(directory: Directory, as_json: common.Json = False) -> None:
 
     Example: fsmatrix cancel out
     """
-    from fsmatrix.slurm.submitting import live_tokens
+    from fsmatrix.slurm.submitting import queued_tokens
 
     submission = _submission(directory)
     scheduler = _scheduler(submission.scheduler)
     ours = {
         token: job
-        for token, job in live_tokens(scheduler.mine()).items()
+        for token, job in queued_tokens(scheduler.mine()).items()
         if token.startswith(submission.token_of(""))
     }
     scheduler.cancel(sorted(ours.values()))

@@ -206,7 +206,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         usable = registry.load(name).check()
         assert not usable.ok
-        assert f"{program} is missing (Debian: apt install {package})" in usable.reason
+        assert f"{program} is missing: package {package}" in usable.reason
     monkeypatch.setattr(mounting, "kernel_refusal", lambda fstype: f"no {fstype} in this kernel")
     assert "no ceph in this kernel" in registry.load("cephfs-kernel").check().reason
 

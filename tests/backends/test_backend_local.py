@@ -20,7 +20,7 @@ from fsmatrix.backends.base import Room
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import Journal, undo_pending
 from fsmatrix.backends.local import LocalBackend
-from fsmatrix.backends.system import loopdev, mounts, signature
+from fsmatrix.backends.system import loopdev, mounts, packages, signature
 
 MIB = 1 << 20
 SIZES = {"xfs": 300 * MIB, "ext4": 128 * MIB, "ext2": 128 * MIB, "btrfs": 128 * MIB}
@@ -353,7 +353,7 @@ def test_missing_tool_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     usable = kind.check()
     assert not usable.ok
-    assert "mkfs.btrfs is missing (package btrfs-progs)" in usable.reason
+    assert packages.lacking("mkfs.btrfs") in usable.reason
 
 
 def test_quiet_system_settles_at_once(room: Room) -> None:
