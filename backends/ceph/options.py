@@ -7,10 +7,11 @@ from collections.abc import Mapping
 
 from pydantic import Field, field_validator, model_validator
 
+from fsmatrix.backends.allowed import NUMBER, SIZE, one_of, plain
 from fsmatrix.backends.base import BackendOptions
 from fsmatrix.backends.ceph.leveloptions import LevelOptions
 from fsmatrix.backends.ceph.login import Login
-from fsmatrix.backends.mounting import check_mount_options
+from fsmatrix.backends.mounting import check_mount_options, mount_keys
 from fsmatrix.results.units import PositiveSize
 
 LAYOUT = "ceph.dir.layout"
@@ -190,6 +191,23 @@ class FuseOptions(MountedOptions, LibcephfsOptions):
     """Options of a CephFS by ceph-fuse."""
 
 
+# Of mount.ceph(8), without what says who mounts what (name, secret, secretfile, conf, fs, ip...).
+_KERNEL_MOUNT = mount_keys(
+    "acl noacl asyncreaddir noasyncreaddir cephx_require_signatures nocephx_require_signatures "
+    "cephx_sign_messages nocephx_sign_messages copyfrom nocopyfrom crc nocrc dcache nodcache "
+    "dirstat nodirstat fsc nofsc ino32 noino32 noshare share pagecache nopagecache poolperm "
+    "nopoolperm quotadf noquotadf rbytes norbytes sparseread nosparseread tcp_nodelay "
+    "notcp_nodelay wsync nowsync",
+    plain(SIZE, "rsize wsize rasize readdir_max_bytes")
+    | plain(NUMBER, "caps_max caps_wanted_delay_min caps_wanted_delay_max mount_timeout")
+    | plain(NUMBER, "osdkeepalive osd_idle_ttl osd_request_timeout readdir_max_entries")
+    | plain(NUMBER, "write_congestion_kb")
+    | {"read_from_replica": one_of("no", "balance", "localize")}
+    | {"ms_mode": one_of("legacy", "crc", "secure", "prefer-crc", "prefer-secure")}
+    | {"recover_session": one_of("no", "clean")},
+)
+
+
 class KernelOptions(MountedOptions):
     """Options of a CephFS by the kernel's client."""
 
@@ -213,7 +231,7 @@ class KernelOptions(MountedOptions):
         }
         if reserved:
             raise ValueError(f"{', '.join(sorted(reserved))}: has an option of its own, or none")
-        return check_mount_options(value)
+        return check_mount_options(value, _KERNEL_MOUNT)
 
 
 def as_text(value: bool | int | float | str) -> str:
