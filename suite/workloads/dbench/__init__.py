@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator, Field, PlainSerializer, field_validator
 
 from fsmatrix.backends.access import Access
+from fsmatrix.backends.allowed import NUMBER, Form, Words, plain
 from fsmatrix.results.case import Case
 from fsmatrix.results.formats import dbench as output_format
 from fsmatrix.results.formats.base import Parsed, ParseError
@@ -61,6 +62,17 @@ REFUSED = {
     "-F": "use the option fsync",
 }
 
+_RATE = Form("a rate", r"\d{1,9}(\.\d{1,9})?")
+WORDS = Words(
+    "dbench",
+    {
+        **plain(None, "--stat-check --one-byte-write-fix --per-client-results --no-resolve"),
+        **plain(None, "-x --xattr --skip-cleanup"),
+        **plain(_RATE, "-R --target-rate"),
+        **plain(NUMBER, "--trunc-io"),
+    },
+)
+
 
 def _loadfile(value: object) -> Loadfile | None:
     return None if value is None else loadfile(value)
@@ -103,7 +115,7 @@ class DbenchOptions(WorkloadOptions):
         default=False, description="--skip-cleanup: leave the files to the suite's own removal"
     )
     extra_arguments: tuple[str, ...] = Field(
-        default=(), description="further arguments, at the end of the command"
+        default=(), description="further arguments, at the end: those that SECURITY.md lists"
     )
 
     @field_validator("runtime", "warm_up")
@@ -128,6 +140,8 @@ class DbenchOptions(WorkloadOptions):
             names = [f"-{letter}" for letter in word[1:]] if short else [word.partition("=")[0]]
             if reason := next((REFUSED[name] for name in names if name in REFUSED), ""):
                 raise ValueError(f"{word}: {reason}")
+        if reason := WORDS.refusal(value):
+            raise ValueError(reason)
         return value
 
     @property
