@@ -25,8 +25,11 @@ _VALUE = re.compile(r"[^\0\n\r]*")
 _RESERVED = re.compile(
     r"key|keyfile|keyring|.*_secret|.*_password|mon_host|mon_addr|mon_initial_members|fsid|name|"
     r"cluster|conf|public_.*|cluster_.*|client_fs|client_mds_namespace|client_mountpoint|"
-    r"log_.*|.*_log_file|admin_socket|pid_file|run_dir|crash_dir|setuser|setgroup|.*_path"
+    r"log_.*|.*_log_file|admin_socket|pid_file|run_dir|crash_dir|setuser|setgroup|.*_path|"
+    r".*_(dir|file)|client_trace"
 )
+# What concerns the client's own work.  Not plugin_dir (loads code), mon_dns_srv_name, host...
+_CLIENTS = re.compile(r"(client|fuse|ms|objecter|rados)_.*")
 Values = Mapping[str, bool | int | float | str]
 
 
@@ -74,6 +77,10 @@ class ClientOptions(CephOptions):
             if _RESERVED.fullmatch(name):
                 raise ValueError(
                     f"{name} cannot be given here: it has an option of its own or none"
+                )
+            if not _CLIENTS.fullmatch(name):
+                raise ValueError(
+                    f"{name}: allowed are client_, fuse_, ms_, objecter_, rados_"
                 )
             if not _VALUE.fullmatch(str(setting)):
                 raise ValueError(f"{name}: a value is one line of text")

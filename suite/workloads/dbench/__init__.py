@@ -15,7 +15,6 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator, Field, PlainSerializer, field_validator
 
 from fsmatrix.backends.access import Access
-from fsmatrix.backends.allowed import NUMBER, Form, Words, plain
 from fsmatrix.results.case import Case
 from fsmatrix.results.formats import dbench as output_format
 from fsmatrix.results.formats.base import Parsed, ParseError
@@ -31,6 +30,7 @@ from fsmatrix.suite.workloads.base import (
     WorkloadOptions,
 )
 from fsmatrix.suite.workloads.dbench.loadfile import Loadfile, Survey, loadfile
+from fsmatrix.suite.workloads.dbench.words import REFUSED, WORDS
 
 PHASE = "mixed"
 LOADFILE_STEP = "loadfile"
@@ -39,39 +39,6 @@ SHORTEST = 2  # seconds; with 1 dbench prints a throughput of 0
 # Debian's client.txt (SHA-256 ec2792b86d74...), by the same survey as other loadfiles.
 CLIENT_TXT = Survey(written=1_015_974_170, space=23_965_486, files=97)
 DIGEST = re.compile(r"^\\?([0-9a-f]{64}) ", re.MULTILINE)
-# What the suite says itself, or what makes a number that is none.
-REFUSED = {
-    "--fake-io": "it counts bytes that nobody moves",
-    "--run-once": "dbench then ends before its time limit",
-    "--machine-readable": "the suite reads the ordinary output",
-    "--clients-per-process": "the number of clients comes from the geometry",
-    "--directory": "the suite says where dbench works",
-    "--loadfile": "use the option loadfile",
-    "--timelimit": "use the option runtime",
-    "--warmup": "use the option warm_up",
-    "--backend": "the suite measures file systems",
-    "--sync": "use the option sync",
-    "--sync-dir": "use the option sync_directories",
-    "--fsync": "use the option fsync",
-    "-D": "the suite says where dbench works",
-    "-c": "use the option loadfile",
-    "-t": "use the option runtime",
-    "-B": "the suite measures file systems",
-    "-s": "use the option sync",
-    "-S": "use the option sync_directories",
-    "-F": "use the option fsync",
-}
-
-_RATE = Form("a rate", r"\d{1,9}(\.\d{1,9})?")
-WORDS = Words(
-    "dbench",
-    {
-        **plain(None, "--stat-check --one-byte-write-fix --per-client-results --no-resolve"),
-        **plain(None, "-x --xattr --skip-cleanup"),
-        **plain(_RATE, "-R --target-rate"),
-        **plain(NUMBER, "--trunc-io"),
-    },
-)
 
 
 def _loadfile(value: object) -> Loadfile | None:
