@@ -29,8 +29,8 @@ PLAIN = {str: "text", int: "integer", float: "number", bool: "boolean", Any: "va
 WRITTEN = {"size": units.format_size, "duration": "{:g}s".format}
 BOUNDS = {"ge": "from", "gt": "above", "le": "to", "lt": "below"}
 EXTRA = {  # where the source has no comment
-    "LocalOptions.mkfs_options": "options of mkfs that concern this one file system: SECURITY.md",
-    "LocalOptions.mount_options": "options of the file system, with commas: SECURITY.md lists them",
+    "LocalOptions.mkfs_options": "options of mkfs for this one file system: those in SECURITY.md",
+    "LocalOptions.mount_options": "options of the file system, with commas; see SECURITY.md",
     "LocalOptions.direct_io": "`required`: a loop device without direct I/O is refused",
     "PatternOptions.pattern": "order and kind of the operations",
     "PatternOptions.bytes_per_process": "data of each process",

@@ -79,9 +79,7 @@ class ClientOptions(CephOptions):
                     f"{name} cannot be given here: it has an option of its own or none"
                 )
             if not _CLIENTS.fullmatch(name):
-                raise ValueError(
-                    f"{name}: allowed are client_, fuse_, ms_, objecter_, rados_"
-                )
+                raise ValueError(f"{name}: allowed are client_, fuse_, ms_, objecter_, rados_")
             if not _VALUE.fullmatch(str(setting)):
                 raise ValueError(f"{name}: a value is one line of text")
         return value

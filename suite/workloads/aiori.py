@@ -26,7 +26,7 @@ class AioriOptions(WorkloadOptions):
         "none", description="the launcher's binding of each process"
     )
     extra_arguments: tuple[str, ...] = Field(
-        (), description="handed on at the end: those that SECURITY.md lists"
+        (), description="handed on at the end: those in SECURITY.md"
     )
 
     @field_validator("stonewall")

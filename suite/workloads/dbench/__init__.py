@@ -82,7 +82,7 @@ class DbenchOptions(WorkloadOptions):
         default=False, description="--skip-cleanup: leave the files to the suite's own removal"
     )
     extra_arguments: tuple[str, ...] = Field(
-        default=(), description="further arguments, at the end: those that SECURITY.md lists"
+        default=(), description="further arguments, at the end: those in SECURITY.md"
     )
 
     @field_validator("runtime", "warm_up")
