@@ -117,8 +117,8 @@ def test_no_listed_name_is_one_that_the_suite_owns() -> None:
     assert not FREE & set(OWNED)
     told = {name for name in OF_JOBS if re.search("file|dir|log|path|exec|device", name)}
     assert told == {
-        "direct", "file_service_type", "lockfile", "nr_files", "nrfiles", "openfiles", "registerfiles",
-        "sync_file_range", "unique_filename",
+        "direct", "file_service_type", "lockfile", "nr_files", "nrfiles", "openfiles",
+        "registerfiles", "sync_file_range", "unique_filename",
     }  # fmt: skip
     assert not {name for name in EXTRA | MODULES if re.search("hints|pool|cont|cmd|csv", name)}
 
