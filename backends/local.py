@@ -18,6 +18,7 @@ from pydantic import field_validator, model_validator
 from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends import loop, mounting, provenance
 from fsmatrix.backends.access import Access, PathAccess
+from fsmatrix.backends.allowed import Keys, Words
 from fsmatrix.backends.base import (
     Backend,
     BackendOptions,
@@ -43,7 +44,10 @@ OWN_NEEDS = 80 << 20  # bytes
 
 
 class LocalOptions(BackendOptions):
-    """Options of a managed local file system."""
+    """Options of a managed local file system.  Each says what its users may hand on."""
+
+    mkfs_words: ClassVar[Words] = Words("mkfs", {})
+    mount_words: ClassVar[tuple[Keys, Keys]] = mounting.mount_keys()
 
     size: PositiveSize = 1 << 30  # of the image, bytes
     image: str = ""  # path of the image file, which must not exist; default: state directory
@@ -57,14 +61,13 @@ class LocalOptions(BackendOptions):
     @field_validator("mount_options")
     @classmethod
     def _mount_options(cls, value: str) -> str:
-        return mounting.check_mount_options(value)
+        return mounting.check_mount_options(value, cls.mount_words)
 
     @field_validator("mkfs_options")
     @classmethod
     def _mkfs_options(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for option in value:
-            if "/" in option or "\0" in option:
-                raise ValueError(f"mkfs option {option!r}: options must not name paths or devices")
+        if reason := cls.mkfs_words.refusal(value):
+            raise ValueError(reason)
         return value
 
     @model_validator(mode="after")

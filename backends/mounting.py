@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
+from fsmatrix.backends.allowed import Form, Keys, plain
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal import Journal
 from fsmatrix.backends.made import DATA, new_folder
@@ -15,8 +17,12 @@ from fsmatrix.backends.system import libc, mounts, rights, tools
 
 ALWAYS = "nodev,nosuid"
 MOUNT_DEADLINE = 120.0  # seconds; a journal replay takes its time
-_OPTIONS = re.compile(r"[A-Za-z0-9_=,.:+-]*", re.ASCII)
-_FORBIDDEN = {"loop", "bind", "rbind", "move", "remount", "dev", "suid", "ro"}
+# What every file system takes.  Not dev, suid, user, owner, loop, bind, remount, ro, and nothing
+# that mount(8) reads itself: x-..., X-..., helper=, uhelper=, offset=, context=, _netdev.
+_OF_ALL = (
+    "async atime diratime dirsync iversion lazytime noatime nodev nodiratime noexec noiversion "
+    "nolazytime norelatime nostrictatime nosuid relatime rw silent strictatime sync"
+)
 _CONTAINER = "start the container with --privileged, or run it outside"
 
 
@@ -43,14 +49,25 @@ def kernel_refusal(fstype: str) -> str:
     return f"the kernel {os.uname().release} has no {fstype} (nor a module for it)"
 
 
-def check_mount_options(text: str) -> str:
-    """`text` itself; ValueError if it could do more than set options of one file system."""
-    names = {option.partition("=")[0] for option in text.split(",")}
-    if not _OPTIONS.fullmatch(text) or names & _FORBIDDEN:
-        raise ValueError(
-            f"mount options {text!r}: allowed are options of the file system, comma-separated, "
-            f"without paths and without {', '.join(sorted(_FORBIDDEN))}"
-        )
+def mount_keys(
+    flags: str = "", valued: Mapping[str, Form | None] = MappingProxyType({})
+) -> tuple[Keys, Keys]:
+    """Mount options: those of all file systems and `flags`, blanks between; and with values.
+
+    A name may be in both: `discard` and `discard=async`.
+    """
+    return Keys(plain(None, f"{_OF_ALL} {flags}")), Keys(valued)
+
+
+def check_mount_options(text: str, allowed: tuple[Keys, Keys]) -> str:
+    """`text` itself; ValueError if it holds anything that is not in `allowed`."""
+    alone, valued = allowed
+    for option in text.split(",") if text else ():
+        keys = valued if "=" in option else alone
+        if reason := keys.refusal(option):
+            beside = alone if keys is valued else valued
+            more = f", {beside.says}" if beside.keys else ""
+            raise ValueError(f"mount option {reason}{more}")
     return text
 
 

@@ -8,12 +8,32 @@ from pathlib import Path
 
 from fsmatrix.backends import mounting
 from fsmatrix.backends.access import PathAccess
+from fsmatrix.backends.allowed import NUMBER, PERCENT, Words, features, label, one_of
 from fsmatrix.backends.base import Room
 from fsmatrix.backends.errors import ToolError
-from fsmatrix.backends.local import LocalBackend
+from fsmatrix.backends.local import LocalBackend, LocalOptions
 from fsmatrix.backends.system import tools
 
 NO_CLEANER = "nogc"  # read by mount.nilfs2; the kernel does not see it
+
+
+class Nilfs2Options(LocalOptions):
+    """mkfs.nilfs2 2.2; mounted as a whole, not one of its checkpoints (cp)."""
+
+    mkfs_words = Words(
+        "mkfs.nilfs2",
+        {
+            "-b": NUMBER,
+            "-B": NUMBER,
+            "-L": label(80),
+            "-m": PERCENT,
+            "-O": features("block_count none"),
+        },
+    )
+    mount_words = mounting.mount_keys(
+        "barrier nobarrier discard nodiscard",
+        {"errors": one_of("continue", "remount-ro"), "order": one_of("strict", "relaxed")},
+    )
 
 
 class Nilfs2(LocalBackend):
@@ -29,6 +49,7 @@ class Nilfs2(LocalBackend):
     name = "nilfs2"
     fstype = "nilfs2"
     program = "mkfs.nilfs2"
+    Options = Nilfs2Options
 
     @classmethod
     def mkfs(cls, device: str, identity: str, options: Sequence[str]) -> list[str]:

@@ -29,8 +29,8 @@ PLAIN = {str: "text", int: "integer", float: "number", bool: "boolean", Any: "va
 WRITTEN = {"size": units.format_size, "duration": "{:g}s".format}
 BOUNDS = {"ge": "from", "gt": "above", "le": "to", "lt": "below"}
 EXTRA = {  # where the source has no comment
-    "LocalOptions.mkfs_options": "further arguments of mkfs, none with a `/`",
-    "LocalOptions.mount_options": "options of the file system, with commas, without paths",
+    "LocalOptions.mkfs_options": "options of mkfs for this one file system: those in SECURITY.md",
+    "LocalOptions.mount_options": "options of the file system, with commas; see SECURITY.md",
     "LocalOptions.direct_io": "`required`: a loop device without direct I/O is refused",
     "PatternOptions.pattern": "order and kind of the operations",
     "PatternOptions.bytes_per_process": "data of each process",
@@ -100,7 +100,12 @@ def shown(field: FieldInfo, kind: str) -> str:
 
 
 def comments(model: type[BaseModel]) -> dict[str, str]:
-    """Field -> the comment at the end of its last line."""
+    """Field -> the comment at the end of its last line, also of a model that it comes from."""
+    own = model.__mro__[: model.__mro__.index(BaseModel)]
+    return {name: text for kind in reversed(own) for name, text in _own_comments(kind).items()}
+
+
+def _own_comments(model: type) -> dict[str, str]:
     text = inspect.getsource(model)
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     found = {t.start[0]: t.string.lstrip("# ") for t in tokens if t.type == tokenize.COMMENT}
@@ -115,7 +120,8 @@ def table(model: type[BaseModel]) -> str:
     for name, field in model.model_fields.items():
         if model is campaign.Campaign and name in shared:
             continue
-        meanings = [field.description or beside.get(name), EXTRA.get(f"{model.__name__}.{name}")]
+        extra = [EXTRA.get(f"{kind.__name__}.{name}") for kind in model.__mro__]
+        meanings = [field.description or beside.get(name), *extra]
         if sum(map(bool, meanings)) != 1:
             raise SystemExit(f"{model.__name__}.{name} has no meaning, or one more in EXTRA")
         meaning = next(filter(None, meanings)).replace("|", "\\|").replace("*", "\\*")

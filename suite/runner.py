@@ -15,8 +15,10 @@ from fsmatrix.suite import assemble, outputs
 from fsmatrix.suite.assemble import Gathered
 from fsmatrix.suite.job import Job, Settings, now
 from fsmatrix.suite.outputs import RunFailed
+from fsmatrix.suite.session import programs
 from fsmatrix.suite.session.client import Interrupted, Session
 from fsmatrix.suite.session.death import DeadlinePassed, NodeError, SessionDied, SessionError
+from fsmatrix.suite.session.loopback import WhileStarting
 from fsmatrix.suite.session.programs import GRACE
 from fsmatrix.suite.session.programs import run as run_program
 from fsmatrix.suite.surroundings import REST_SECONDS, Surroundings, left
@@ -245,7 +247,7 @@ class Runner:
             root or "/",
             left(deadline),
             launcher.environment() | extra,
-            lambda: stop.at_once,
+            self._ends(),
             files,
             what.collect,
         )
@@ -254,6 +256,15 @@ class Runner:
         if watched:
             self._seen(job, step, self.around.watch(False), gathered)
         return self._answers(job, step, [{"host": "", "rank": 0, **asdict(done)}], gathered)
+
+    def _ends(self) -> Callable[[], bool]:
+        """What says that an MPI program is to be ended; it is asked again and again."""
+        stop = self.session.stop
+
+        def at_once() -> bool:
+            return stop.at_once
+
+        return WhileStarting(at_once, programs.running) if self.session.only_here else at_once
 
     def _answers(
         self, job: Job, step: Step, answers: Sequence[Mapping[str, Any]], gathered: Gathered

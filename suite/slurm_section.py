@@ -12,7 +12,8 @@ from fsmatrix.suite.section import Count, Name, Section
 
 OPTION = re.compile(r"[a-z][a-z0-9_-]*", re.ASCII)
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-DIRECTIVE = re.compile(r"#[A-Z]{2,8} [\x20-\x7e]+", re.ASCII)
+# Burst buffers and DataWarp.  Not #PBS and #BSUB: sbatch obeys them, above its own directives.
+DIRECTIVE = re.compile(r"#(BB|DW) [\x20-\x7e]+", re.ASCII)
 # Options of sbatch that `submit` itself says, and why nobody else may.
 OWN = {
     **dict.fromkeys(
@@ -23,17 +24,36 @@ OWN = {
         ("job-name", "dependency", "comment"), "it keeps jobs of one storage system apart"
     ),
     **dict.fromkeys(
-        ("output", "error", "open-mode", "chdir"), "`fsmatrix status` must find what jobs print"
+        ("output", "error", "open-mode", "chdir", "workdir"),
+        "`fsmatrix status` must find what jobs print",
     ),
     **dict.fromkeys(
-        ("array", "wrap", "wait", "test-only", "parsable", "quiet", "export", "input"),
+        (
+            "array",
+            "wrap",
+            "wait",
+            "test-only",
+            "parsable",
+            "quiet",
+            "export",
+            "input",
+            "help",
+            "usage",
+            "version",
+        ),
         "jobs would not be what was planned",
+    ),
+    **dict.fromkeys(("export-file", "bbf", "nodefile"), "it names a file that Slurm would read"),
+    **dict.fromkeys(
+        ("uid", "gid", "get-user-env", "reboot"), "jobs run as who submits them, on nodes as found"
     ),
     **dict.fromkeys(
         ("signal", "requeue", "no-requeue", "kill-on-invalid-dep"),
         "jobs end cleanly before their limit and go on in the next one by it",
     ),
 }
+
+WHOLE = frozenset({"nodelist"})  # options of sbatch that only look like the beginning of one of OWN
 
 
 def _line(text: str) -> str:
@@ -48,7 +68,7 @@ def _directive(text: str) -> str:
         raise ValueError(f"{text!r} is an option of sbatch: write it as a key of this section")
     if not DIRECTIVE.fullmatch(text):
         raise ValueError(
-            f"{text!r} is no directive: '#', capital letters, a blank and text, "
+            f"{text!r} is no directive that is handed on: #BB or #DW, a blank and text, "
             "such as '#BB create_persistent name=bb capacity=1TB'"
         )
     return text
@@ -59,6 +79,18 @@ def _option(value: Any) -> Any:
     if not isinstance(value, str | int | float | bool):
         raise ValueError(f"{value!r} must be text, a number, true or false")
     return _line(value) if isinstance(value, str) else value
+
+
+def owned(name: str) -> str:
+    """Why an option of sbatch is not for settings (empty: it is).
+
+    sbatch takes the beginning of a name for the whole: `outpu` is `output`, `wra` is `wrap`.
+    """
+    asked = name.lower().replace("_", "-")
+    if asked in WHOLE:
+        return ""
+    longer = next((one for one in OWN if one.startswith(asked)), "")
+    return OWN.get(asked) or (f"sbatch takes it for {longer}: {OWN[longer]}" if longer else "")
 
 
 Line = Annotated[str, AfterValidator(_line)]
@@ -121,7 +153,7 @@ class SlurmSection(Section):
         for name in self.options:
             if not OPTION.fullmatch(name.lower()):
                 raise ValueError(f"{name!r} is no option of sbatch")
-            if reason := OWN.get(name.replace("_", "-")):
+            if reason := owned(name):
                 raise ValueError(f"{name!r} is not for settings: {reason}")
         for name in self.environment:
             if not VARIABLE.fullmatch(name):

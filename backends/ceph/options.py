@@ -7,10 +7,11 @@ from collections.abc import Mapping
 
 from pydantic import Field, field_validator, model_validator
 
+from fsmatrix.backends.allowed import NUMBER, SIZE, one_of, plain
 from fsmatrix.backends.base import BackendOptions
 from fsmatrix.backends.ceph.leveloptions import LevelOptions
 from fsmatrix.backends.ceph.login import Login
-from fsmatrix.backends.mounting import check_mount_options
+from fsmatrix.backends.mounting import check_mount_options, mount_keys
 from fsmatrix.results.units import PositiveSize
 
 LAYOUT = "ceph.dir.layout"
@@ -24,8 +25,11 @@ _VALUE = re.compile(r"[^\0\n\r]*")
 _RESERVED = re.compile(
     r"key|keyfile|keyring|.*_secret|.*_password|mon_host|mon_addr|mon_initial_members|fsid|name|"
     r"cluster|conf|public_.*|cluster_.*|client_fs|client_mds_namespace|client_mountpoint|"
-    r"log_.*|.*_log_file|admin_socket|pid_file|run_dir|crash_dir|setuser|setgroup|.*_path"
+    r"log_.*|.*_log_file|admin_socket|pid_file|run_dir|crash_dir|setuser|setgroup|.*_path|"
+    r".*_(dir|file)|client_trace"
 )
+# What concerns the client's own work.  Not plugin_dir (loads code), mon_dns_srv_name, host...
+_CLIENTS = re.compile(r"(client|fuse|ms|objecter|rados)_.*")
 Values = Mapping[str, bool | int | float | str]
 
 
@@ -74,6 +78,8 @@ class ClientOptions(CephOptions):
                 raise ValueError(
                     f"{name} cannot be given here: it has an option of its own or none"
                 )
+            if not _CLIENTS.fullmatch(name):
+                raise ValueError(f"{name}: allowed are client_, fuse_, ms_, objecter_, rados_")
             if not _VALUE.fullmatch(str(setting)):
                 raise ValueError(f"{name}: a value is one line of text")
         return value
@@ -190,6 +196,23 @@ class FuseOptions(MountedOptions, LibcephfsOptions):
     """Options of a CephFS by ceph-fuse."""
 
 
+# Of mount.ceph(8), without what says who mounts what (name, secret, secretfile, conf, fs, ip...).
+_KERNEL_MOUNT = mount_keys(
+    "acl noacl asyncreaddir noasyncreaddir cephx_require_signatures nocephx_require_signatures "
+    "cephx_sign_messages nocephx_sign_messages copyfrom nocopyfrom crc nocrc dcache nodcache "
+    "dirstat nodirstat fsc nofsc ino32 noino32 noshare share pagecache nopagecache poolperm "
+    "nopoolperm quotadf noquotadf rbytes norbytes sparseread nosparseread tcp_nodelay "
+    "notcp_nodelay wsync nowsync",
+    plain(SIZE, "rsize wsize rasize readdir_max_bytes")
+    | plain(NUMBER, "caps_max caps_wanted_delay_min caps_wanted_delay_max mount_timeout")
+    | plain(NUMBER, "osdkeepalive osd_idle_ttl osd_request_timeout readdir_max_entries")
+    | plain(NUMBER, "write_congestion_kb")
+    | {"read_from_replica": one_of("no", "balance", "localize")}
+    | {"ms_mode": one_of("legacy", "crc", "secure", "prefer-crc", "prefer-secure")}
+    | {"recover_session": one_of("no", "clean")},
+)
+
+
 class KernelOptions(MountedOptions):
     """Options of a CephFS by the kernel's client."""
 
@@ -213,7 +236,7 @@ class KernelOptions(MountedOptions):
         }
         if reserved:
             raise ValueError(f"{', '.join(sorted(reserved))}: has an option of its own, or none")
-        return check_mount_options(value)
+        return check_mount_options(value, _KERNEL_MOUNT)
 
 
 def as_text(value: bool | int | float | str) -> str:

@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from fsmatrix.backends.errors import ToolError
 
 DEADLINE = 10.0  # seconds, unless the caller knows better
 _GRACE = 1.0  # seconds that a killed program gets to disappear
+_WORKPLACE = "fsmatrix-tool-"  # begins the name of the empty folder that a program runs in
 _SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
@@ -51,7 +53,7 @@ def version(program: str, option: str) -> str:
 
 
 def run(argv: Sequence[str], deadline: float = DEADLINE, check: bool = True) -> Ran:
-    """Run a program to its end.
+    """Run a program to its end, in an empty folder of its own: relative names mean nothing.
 
     ToolError if it is missing, takes longer than `deadline` seconds (it is then killed; one
     that cannot be killed is left behind and not waited for), or, with `check`, fails.
@@ -59,10 +61,21 @@ def run(argv: Sequence[str], deadline: float = DEADLINE, check: bool = True) -> 
     program = find(argv[0])
     if program is None:
         raise ToolError(f"{argv[0]} is not installed (not on PATH)")
-    command = (program, *argv[1:])
+    try:
+        workplace = tempfile.TemporaryDirectory(prefix=_WORKPLACE, ignore_cleanup_errors=True)
+    except OSError as error:
+        raise ToolError(f"{argv[0]} cannot be run: no folder for it: {error}") from error
+    with workplace as folder:
+        return _run((program, *argv[1:]), argv, deadline, check, folder)
+
+
+def _run(
+    command: Sequence[str], argv: Sequence[str], deadline: float, check: bool, folder: str
+) -> Ran:
     with_c_locale = {**os.environ, "LC_ALL": "C"}
     process = subprocess.Popen(
         command,
+        cwd=folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

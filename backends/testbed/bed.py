@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel
 
-from fsmatrix.backends import tree
+from fsmatrix.backends import tree, trusted
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import Entry, boot_id
 from fsmatrix.backends.system import mounts, packages, tools
@@ -96,6 +96,8 @@ class BaseBed(ABC, Generic[OptionsT]):
     def open(cls, directory: Path | str) -> Self:
         """The bed in `directory`; BackendError if there is none or it is not whole."""
         home = Home.at(directory, cls.kind)
+        if home.exists():
+            home.refuse_distrusted()
         known = home.read() if home.exists() else {}
         if not known:
             raise BackendError(f"{home.folder} holds no {cls.kind.words}")
@@ -127,8 +129,12 @@ class BaseBed(ABC, Generic[OptionsT]):
         home = Home.at(directory, cls.kind)
         if reason := cls.refusal(options, home.folder):
             raise BackendError(reason)
+        with trusted.closed_to_others():
+            return cls._up(home, options, Steps(begun, ended))
+
+    @classmethod
+    def _up(cls, home: Home, options: OptionsT, steps: Steps) -> Self:
         home.make()
-        steps = Steps(begun, ended)
         with home.locked():
             known: dict[str, Any] = {
                 "complete": False, "id": fresh_id(), "made": time.time(),
@@ -139,7 +145,7 @@ class BaseBed(ABC, Generic[OptionsT]):
                 made = cls.bring_up(home, options, known, steps)
                 timed = [step.as_json() for step in steps.all]
                 home.write({**known, "complete": True, **made, "steps": timed})
-        return cls.open(directory)
+        return cls.open(home.folder)
 
     @classmethod
     @contextmanager
@@ -165,6 +171,8 @@ class BaseBed(ABC, Generic[OptionsT]):
         home = Home.at(directory, cls.kind)
         if not home.exists():
             return []
+        if reason := home.distrust():  # what its journal says may be a stranger's wish
+            return [f"{LEFT}{reason}"]
         with home.locked():
             return cls._take_down(home)
 
@@ -177,13 +185,17 @@ class BaseBed(ABC, Generic[OptionsT]):
 
     @classmethod
     def status(cls, directory: Path | str) -> dict[str, Any]:
-        """How the bed is: `state` (none, interrupted, up, degraded), daemons, health, facts.
+        """How the bed is: its `state`, daemons, health, facts.
+
+        The state is none, distrusted, interrupted, up or degraded.
 
         It never hangs.
         """
         home = Home.at(directory, cls.kind)
         if not home.exists():
             return {"directory": str(home.folder), "state": "none"}
+        if reason := home.distrust():
+            return {"directory": str(home.folder), "state": "distrusted", "health": [reason]}
         known = home.read()
         found: dict[str, Any] = {
             "directory": str(home.folder),

@@ -8,13 +8,14 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fsmatrix.backends import tree
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import Journal
+from fsmatrix.backends.trusted import distrust
 
 _FILES = ("bed.json", "bed.json.new", "lock", "journal.jsonl")  # of every bed
 
@@ -46,11 +47,13 @@ class Home:
 
     folder: Path
     kind: Kind = CEPH
+    asked: Path | None = field(default=None, compare=False)  # the folder as it was named
 
     @classmethod
     def at(cls, directory: Path | str, kind: Kind = CEPH) -> Home:
         """The home in `directory`, whether it exists or not."""
-        return cls(Path(directory).absolute().resolve(), kind)
+        asked = Path(directory).absolute()
+        return cls(asked.resolve(), kind, asked)
 
     @property
     def conf(self) -> Path:
@@ -70,15 +73,30 @@ class Home:
         """Whether there is a test bed of ours, whole or not."""
         return tree.read_marker(self.folder) == self.kind.tag
 
+    def distrust(self) -> str:
+        """Why the directory, if there is one, may hold what somebody else put there."""
+        reason = distrust(self.asked or self.folder)
+        return f"{reason}: a test bed's directory must be safe from others" if reason else ""
+
+    def refuse_distrusted(self) -> None:
+        """BackendError if somebody else could change what is in the directory."""
+        if reason := self.distrust():
+            raise BackendError(f"{reason}; choose another one with --directory")
+
     def make(self) -> None:
-        """Make and mark the directory; BackendError if it is in use for something else."""
+        """Make and mark the directory; BackendError if it is in use for something else.
+
+        Also if somebody else made it before us, or could put another one in its place.
+        """
+        self.refuse_distrusted()
         if self.exists():
             raise BackendError(
                 f"{self.folder} holds a test bed already: use it, or take it down first "
                 f"(fsmatrix testbed down --directory {self.folder})"
             )
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            self.refuse_distrusted()
             if any(self.folder.iterdir()):
                 raise BackendError(
                     f"{self.folder} is not empty: a test bed needs its own directory"

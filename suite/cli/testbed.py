@@ -100,6 +100,7 @@ def _found(directory: Path) -> Mapping[str, Any]:
 def _say_status(console: Console, found: Mapping[str, Any]) -> None:
     words = {
         "none": "no test bed",
+        "distrusted": "not looked at",
         "interrupted": "bringing it up was interrupted: take it down",
     }
     state = words.get(found["state"], found["state"])

@@ -93,6 +93,11 @@ class Launcher(ABC):
             Path(self.agent).write_text(script)
             Path(self.agent).chmod(0o700)
 
+    def stays_here(self, geometry: Geometry) -> bool:
+        """Whether it needs no network, if all of its ranks are on this machine."""
+        del geometry
+        return False
+
     def place(self, geometry: Geometry) -> list[str]:
         """The first `nodes` hosts; LauncherError if there are fewer."""
         if geometry.nodes > max(len(self.hosts), 1):

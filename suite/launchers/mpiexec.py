@@ -42,6 +42,10 @@ class Mpiexec(Launcher):
             words += ["-genv", name, value]
         return [*words, *self.options, *argv]
 
+    def stays_here(self, geometry: Geometry) -> bool:
+        """On one node.  Nodes that are emulated talk by TCP, also to link-local addresses."""
+        return geometry.nodes == 1
+
     def environment(self) -> dict[str, str]:
         chosen = library.environment(self.found.library, self.scratch)
         # emulated nodes may be in user namespaces, which see neither each other's /proc/PID/fd

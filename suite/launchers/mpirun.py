@@ -51,6 +51,10 @@ class Mpirun(Launcher):
             words += ["-x", f"{name}={value}"]
         return [*words, *self.options, *argv]
 
+    def stays_here(self, geometry: Geometry) -> bool:
+        """On one node.  Nodes that are emulated talk by TCP, also to link-local addresses."""
+        return geometry.nodes == 1
+
     def environment(self) -> dict[str, str]:
         env = library.environment(self.found.library, self.scratch) | under_slurm()
         env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

@@ -28,7 +28,7 @@ from fsmatrix.backends.journal import boot_id
 from fsmatrix.results.case import Geometry
 from fsmatrix.suite.launchers.base import Launcher
 from fsmatrix.suite.leftovers import SCRATCH, remove_program_scratch
-from fsmatrix.suite.session import wire
+from fsmatrix.suite.session import loopback, wire
 from fsmatrix.suite.session.death import (
     DeadlinePassed,
     NodeError,
@@ -167,6 +167,15 @@ class Session:
             if rank["boot_id"] == here:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     self._births[rank["pid"]] = psutil.Process(rank["pid"]).create_time()
+        if self.only_here and self._process is not None:
+            loopback.keep_local(self._process.pid)
+
+    @property
+    def only_here(self) -> bool:
+        """Whether nobody on another machine must reach the launcher or a rank."""
+        here = boot_id()
+        alone = all(rank["boot_id"] == here for rank in self.hello["ranks"])
+        return alone and self.launcher.stays_here(self.geometry)
 
     def close(self) -> None:
         """End in good order, or by force; removes the session's folder."""

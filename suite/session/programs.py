@@ -214,6 +214,11 @@ def end_group(process: subprocess.Popen[bytes], ended: int, pipes: Sequence[Pipe
             worker.kill()  # psutil compares the start time: never another process of that pid
 
 
+def running() -> list[int]:
+    """Pids of the programs that this process has started and that have not ended."""
+    return [process.pid for process in _RUNNING]
+
+
 def end_running() -> None:
     """End the program that runs now with all below it, at once: this process is ending.
 

@@ -25,7 +25,9 @@ class AioriOptions(WorkloadOptions):
     bind_to: Literal["none", "core", "socket", "numa"] = Field(
         "none", description="the launcher's binding of each process"
     )
-    extra_arguments: tuple[str, ...] = Field((), description="passed on at the end as they are")
+    extra_arguments: tuple[str, ...] = Field(
+        (), description="handed on at the end: those in SECURITY.md"
+    )
 
     @field_validator("stonewall")
     @classmethod

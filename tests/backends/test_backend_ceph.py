@@ -224,7 +224,7 @@ def test_layout_holds_for_files(bed: Bed, room: Room) -> None:
         ("libcephfs", {"directory": "/missing"}, "is there such a user, key and directory"),
         ("cephfs-fuse", {"conf": "/no/ceph.conf"}, "read the Ceph configuration in /no/ceph.conf"),
         ("rados", {"keyring": "/no/keyring"}, "/no/keyring|no key for this user"),
-        ("rados", {"client_options": {"no_such_option": 1}}, "no_such_option"),
+        ("rados", {"client_options": {"client_no_such": 1}}, "client_no_such"),
     ],
 )
 def test_what_cannot_work_is_refused(

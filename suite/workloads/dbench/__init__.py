@@ -30,6 +30,7 @@ from fsmatrix.suite.workloads.base import (
     WorkloadOptions,
 )
 from fsmatrix.suite.workloads.dbench.loadfile import Loadfile, Survey, loadfile
+from fsmatrix.suite.workloads.dbench.words import REFUSED, WORDS
 
 PHASE = "mixed"
 LOADFILE_STEP = "loadfile"
@@ -38,28 +39,6 @@ SHORTEST = 2  # seconds; with 1 dbench prints a throughput of 0
 # Debian's client.txt (SHA-256 ec2792b86d74...), by the same survey as other loadfiles.
 CLIENT_TXT = Survey(written=1_015_974_170, space=23_965_486, files=97)
 DIGEST = re.compile(r"^\\?([0-9a-f]{64}) ", re.MULTILINE)
-# What the suite says itself, or what makes a number that is none.
-REFUSED = {
-    "--fake-io": "it counts bytes that nobody moves",
-    "--run-once": "dbench then ends before its time limit",
-    "--machine-readable": "the suite reads the ordinary output",
-    "--clients-per-process": "the number of clients comes from the geometry",
-    "--directory": "the suite says where dbench works",
-    "--loadfile": "use the option loadfile",
-    "--timelimit": "use the option runtime",
-    "--warmup": "use the option warm_up",
-    "--backend": "the suite measures file systems",
-    "--sync": "use the option sync",
-    "--sync-dir": "use the option sync_directories",
-    "--fsync": "use the option fsync",
-    "-D": "the suite says where dbench works",
-    "-c": "use the option loadfile",
-    "-t": "use the option runtime",
-    "-B": "the suite measures file systems",
-    "-s": "use the option sync",
-    "-S": "use the option sync_directories",
-    "-F": "use the option fsync",
-}
 
 
 def _loadfile(value: object) -> Loadfile | None:
@@ -103,7 +82,7 @@ class DbenchOptions(WorkloadOptions):
         default=False, description="--skip-cleanup: leave the files to the suite's own removal"
     )
     extra_arguments: tuple[str, ...] = Field(
-        default=(), description="further arguments, at the end of the command"
+        default=(), description="further arguments, at the end: those in SECURITY.md"
     )
 
     @field_validator("runtime", "warm_up")
@@ -128,6 +107,8 @@ class DbenchOptions(WorkloadOptions):
             names = [f"-{letter}" for letter in word[1:]] if short else [word.partition("=")[0]]
             if reason := next((REFUSED[name] for name in names if name in REFUSED), ""):
                 raise ValueError(f"{word}: {reason}")
+        if reason := WORDS.refusal(value):
+            raise ValueError(reason)
         return value
 
     @property

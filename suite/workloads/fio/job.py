@@ -1,8 +1,9 @@
 """A user's own fio job: checked as text, and what it asks for.
 
-Refused is what would write elsewhere than the run's directory, run other programs, or undo what
-the suite measures with; see OWNED.  fio accepts shortened names of options on its command line,
-so that extra arguments are also refused when they only begin like one of these.
+What is not listed in free.py is refused: it could write elsewhere than the run's directory, run
+other programs, or undo what the suite measures with; OWNED has the reasons.  fio accepts
+shortened names of options on its command line, so that extra arguments are also refused when
+they only begin like one of these.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fsmatrix.results.formats.fio.job import size_of
+from fsmatrix.suite.workloads.fio.free import FREE, OF_JOBS
 
 ENGINES_FOR_PATHS = (
     "psync",
@@ -119,6 +121,7 @@ OWNED: dict[str, str] = {
         "the suite has no use for it that is safe",
     ),
 }
+UNKNOWN = "not one of the options that are handed on to fio"
 LONGEST_LINE = 1000  # bytes; fio reads lines piecewise, by 4096 or 8192 bytes
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _WORD = re.compile(r"--([A-Za-z][A-Za-z0-9_-]*)(?:=(.*))?", re.DOTALL)
@@ -216,6 +219,8 @@ def _check(section: Section) -> None:
             raise ValueError(f"{where}: {key}={value[:60]}: write it out, so that it is known")
         if (name := key.replace("-", "_")) in OWNED:
             raise ValueError(f"{where}: {key} is not for a job file: {OWNED[name]}")
+        if name not in OF_JOBS:
+            raise ValueError(f"{where}: {key} is {UNKNOWN}: {', '.join(sorted(OF_JOBS))}")
     engine = section.options.get("ioengine", "psync")
     if engine not in ENGINES:
         raise ValueError(f"{where}: ioengine {engine!r} is not one of {', '.join(ENGINES)}")
@@ -244,4 +249,6 @@ def check_extra(words: Iterable[str], typed: Iterable[str]) -> str:
         owned = next((one for one in OWNED if one.startswith(name)), "")
         if owned:
             return f"extra argument {word!r}: {OWNED[owned]}"
+        if name not in FREE:
+            return f"extra argument {word!r}: {match[1]} is {UNKNOWN}: {', '.join(sorted(FREE))}"
     return ""

@@ -72,7 +72,9 @@ class FioOptions(WorkloadOptions):
     rbdname: str = _about("image for ioengine rbd", "")
     job: str = _about("a job file's text instead of these options", "")
     job_file: str | None = _about("a job file, read when the campaign is read", exclude=True)
-    extra_arguments: tuple[str, ...] = _about("further arguments of fio, --name=value", ())
+    extra_arguments: tuple[str, ...] = _about(
+        "further arguments, --name=value: those in SECURITY.md", ()
+    )
 
     @field_validator("rw", mode="before")
     @classmethod

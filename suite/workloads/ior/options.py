@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from fsmatrix.backends.allowed import NUMBER, SIGNED, SIZE, Form, Words, plain
 from fsmatrix.results.units import PositiveSize, format_size
 from fsmatrix.suite.workloads.aiori import AioriOptions, unlike_api
 
@@ -15,6 +16,25 @@ INTEGER = 8  # bytes: IOR's sizes are multiples of it
 OWN = frozenset("abBcCDeFGfiklNoORrstWwYzZ")  # short options that have a field, or are the suite's
 # long names that have a field, or make numbers that are none
 REFUSED = frozenset({"--collective", "--dataPacketType", "--dryRun", "--posix.odirect"})
+# What is left: how it is done, never where, nor which other files (-f, -U, -O, --dfs.pool)
+WORDS = Words(
+    "ior",
+    {
+        **plain(None, "-E -g -H -K -m -p -P -q -S -u -v -vv -vvv -V -x -y"),
+        **plain(NUMBER, "-A -d -j -Q -T --random-offset-seed"),
+        **plain(SIZE, "-J --randomPrefill"),
+        "-M": Form("memory: 1g, 10%", r"\d{1,12}[kmgKMG]?|\d{1,2}%"),
+        "-X": SIGNED,
+        **plain(None, "--warningAsErrors --posix.rangelocks --posix.lustre.ignorelocks"),
+        **plain(NUMBER, "--posix.lustre.stripecount --posix.lustre.startost"),
+        **plain(SIZE, "--posix.lustre.stripesize --posix.beegfs.ChunkSize"),
+        **plain(NUMBER, "--posix.beegfs.NumTargets"),
+        **plain(None, "--posix.gpfs.hintaccess --posix.gpfs.releasetoken"),
+        **plain(None, "--posix.gpfs.finegrainwritesharing --posix.gpfs.finegrainreadsharing"),
+        **plain(None, "--posix.gpfs.createsharing --mpiio.showHints --mpiio.preallocate"),
+        **plain(None, "--mpiio.useStridedDatatype --mpiio.useFileView"),
+    },
+)
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
@@ -64,6 +84,8 @@ class IorOptions(AioriOptions):
                 raise ValueError(
                     f"extra_arguments: {word} is set by the suite or has an option of its own"
                 )
+        if reason := WORDS.refusal(value):
+            raise ValueError(f"extra_arguments: {reason}")
         return value
 
     @model_validator(mode="after")

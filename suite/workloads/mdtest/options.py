@@ -36,7 +36,10 @@ EXTRA = frozenset(
         "gpu_direct",
     }
 )
-OWN_PREFIXES = ("dfs.", "cephfs.", "posix.odirect")
+# of the modules: how, never where (dfs., cephfs.) nor what is read beside (mpiio.hintsFileName)
+MODULES = frozenset(
+    {"posix.rangelocks", "mpiio.showHints", "mmap.madv_dont_need", "mmap.madv_pattern"}
+)
 Count = Annotated[int, Field(ge=1, le=10**12)]
 
 
@@ -85,7 +88,7 @@ class MdtestOptions(AioriOptions):
     @classmethod
     def _not_ours(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for name in parse_arguments(value):
-            if name.startswith(OWN_PREFIXES) or ("." not in name and name not in EXTRA):
+            if name not in EXTRA | MODULES:
                 raise ValueError(
                     f"extra_arguments: {name} is set by the suite, has an option of its own, or "
                     "changes what is printed"

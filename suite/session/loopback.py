@@ -1,0 +1,101 @@
+"""Listeners of MPI launchers and ranks, kept to this machine while all of a world is on it.
+
+PRRTE and Open MPI's TCP transport bind to every address whatever their parameters say (they
+only choose what is told to others; PRRTE 3 does not start with `prte_if_include lo`).  So the
+sockets themselves are told, by SO_BINDTODEVICE, to take what comes over `lo`: also what is
+sent to this machine's own addresses comes that way.  A process may do that to its descendants
+(pidfd_getfd, Linux 5.6; without root SO_BINDTODEVICE from 5.7); elsewhere they stay as they were.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import ipaddress
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import psutil
+
+_PIDFD_GETFD = 438  # the same number on every architecture
+_LISTENS = "0A"  # /proc/net/tcp: state TCP_LISTEN
+STARTING = 2.0  # seconds in which an MPI program opens its sockets
+
+
+def keep_local(pid: int) -> list[str]:
+    """Bind what a process and all below it listen on to `lo`; what could not be, in words."""
+    failed = []
+    for process in _family(pid):
+        try:
+            wide = dict(_wide(process))
+            for descriptor, inode in _sockets(process, wide):
+                try:
+                    _bind(process, descriptor)
+                except OSError as error:
+                    failed.append(f"pid {process} listens on {wide[inode]}: {error.strerror}")
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue  # it has ended, or belongs to somebody else
+    return failed
+
+
+class WhileStarting:
+    """Asked again and again while a program runs: keeps it local, and says whether to end it."""
+
+    def __init__(self, ends: Callable[[], bool], pids: Callable[[], Iterable[int]]) -> None:
+        self._ends, self._pids = ends, pids
+        self._until = time.monotonic() + STARTING
+
+    def __call__(self) -> bool:
+        if time.monotonic() < self._until:
+            for pid in self._pids():
+                keep_local(pid)
+        return self._ends()
+
+
+def _family(pid: int) -> list[int]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
+    return []
+
+
+def _wide(pid: int) -> Iterator[tuple[str, str]]:
+    """(inode, address) of listeners on more than loopback, in that process's network."""
+    for name in ("tcp", "tcp6"):
+        path = Path(f"/proc/{pid}/net/{name}")
+        for line in path.read_text().splitlines()[1:] if path.exists() else ():
+            words = line.split()
+            address = address_of(words[1].partition(":")[0])
+            if words[3] == _LISTENS and not address.is_loopback:
+                yield words[9], str(address)
+
+
+def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """An address as /proc/net/tcp writes it: 32-bit words in the machine's byte order."""
+    words = [int(text[at : at + 8], 16) for at in range(0, len(text), 8)]
+    return ipaddress.ip_address(b"".join(word.to_bytes(4, sys.byteorder) for word in words))
+
+
+def _sockets(pid: int, inodes: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """(descriptor, inode) of those sockets that the process has open."""
+    wanted = {f"socket:[{inode}]": inode for inode in inodes}
+    for link in Path(f"/proc/{pid}/fd").iterdir() if wanted else ():
+        with contextlib.suppress(FileNotFoundError):
+            if (inode := wanted.get(str(link.readlink()))) is not None:
+                yield int(link.name), inode
+
+
+def _bind(pid: int, descriptor: int) -> None:
+    handle = os.pidfd_open(pid)
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        copy = libc.syscall(_PIDFD_GETFD, handle, descriptor, 0)
+        if copy < 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    finally:
+        os.close(handle)
+    with socket.socket(fileno=copy) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo\0")
