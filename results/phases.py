@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.results import histogram
-from fsmatrix.results.hdf import Group, Source
+from fsmatrix.results.hdf import Group
+from fsmatrix.results.hdfsource import Source
 from fsmatrix.results.record import Floats, Integers, Latency, Phase
 from fsmatrix.results.schema import InvalidRecordError, decode_text, encode_text, from_json, to_json
 

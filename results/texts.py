@@ -15,7 +15,8 @@ import numpy as np
 
 from fsmatrix.results import phases
 from fsmatrix.results.columns import Appender, Table
-from fsmatrix.results.hdf import NO_VARIABLE, Group, Source
+from fsmatrix.results.hdf import NO_VARIABLE, Group
+from fsmatrix.results.hdfsource import Source
 from fsmatrix.results.schema import decode_text
 
 GROUP = "texts"
