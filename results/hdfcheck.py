@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ MOST_INFLATED = 1032  # deflate cannot make more of a byte
 FREE = 64 << 20  # bytes: what cannot become more than this is not looked at
 ATTRIBUTES = 64  # of one object: the root of a run file has 21, a variable 8
 ATTRIBUTE_SIZE = 1 << 20  # bytes: REFERENCE_LIST of a dimension has 16 for each variable
+ATTRIBUTE_TEXT = 64 << 20  # bytes of all strings of one group: `ranks` has 150 for each rank
 DIMENSIONS = 4  # of a data set; a run file's largest have 3
 POINTER = np.dtype([("length", "<u4"), ("place", "<u8"), ("index", "<u4")])  # to a string
 
@@ -46,6 +47,7 @@ class Limits:
     objects: int  # groups and data sets
     depth: int  # groups inside each other
     unpacked: int  # bytes of all data sets in memory, strings not counted
+    text: int = 1 << 62  # bytes of all strings; never more than the file is long
     unpacked_each: int = 0  # more such bytes for each byte of the file
     inflate_from: int = 0  # bytes: stored pieces up to this need not be tried
 
@@ -53,12 +55,13 @@ class Limits:
 # A run file: some 60 objects, groups one deep.  Largest data: series of the monitor; 1000
 # kernels x 20 metrics x 3000 samples are 480 MB.
 RUN_FILE = 256 << 20  # bytes on the disk; those of campaigns of years were below 10 MB
-RUN = Limits(objects=1000, depth=4, unpacked=512 << 20)
+# Strings of data sets are JSON of phases and findings: kB.
+RUN = Limits(objects=1000, depth=4, unpacked=512 << 20, text=64 << 20)
 # A campaign file: some 110 variables, one more per factor.  A million runs: 3 GB unpacked of
 # some 500 MB; strings of a fixed length that are often the same pack 200 to 1.
 CAMPAIGN = Limits(objects=4000, depth=4, unpacked=1 << 30, unpacked_each=64)
 # One that is too large to try all of it: no piece of it can become more than 64 MiB.
-LARGE_CAMPAIGN = Limits(4000, 4, 1 << 30, 64, inflate_from=FREE // MOST_INFLATED)
+LARGE_CAMPAIGN = replace(CAMPAIGN, inflate_from=FREE // MOST_INFLATED)
 
 
 def forbid_plugins() -> None:
@@ -175,8 +178,8 @@ class _Walk:
             if len(data) != length or length % POINTER.itemsize:
                 raise self.refuse(name, "lies outside of the file")
             self.text += int(np.frombuffer(data, POINTER)["length"].sum(dtype=np.int64))
-            if self.text > self.size:
-                raise self.refuse(name, "and others hold text that is longer than the file")
+            if self.text > min(self.size, self.limits.text):
+                raise self.refuse(name, "and others hold text that is longer than the file, or than any of ours")
 
     def pieces(self, one: Any, name: bytes, size: int) -> None:
         """Packed pieces become as long as the data set says; HDF5 does not look at that."""

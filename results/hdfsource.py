@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 
 from fsmatrix.results.hdf import TEXT_MEMORY
-from fsmatrix.results.hdfcheck import ATTRIBUTE_SIZE
+from fsmatrix.results.hdfcheck import ATTRIBUTE_SIZE, ATTRIBUTE_TEXT
 
 # spares h5py making a type for each reading (4 x faster for small arrays)
 MEMORY_TYPES = {
@@ -34,8 +34,15 @@ class Source:
     def attributes(self) -> dict[str, Any]:
         """All attributes: str, numbers, arrays."""
         count = h5py.h5a.get_num_attrs(self._id)
-        found = (h5py.h5a.open(self._id, index=index) for index in range(count))
-        return {attribute.name.decode(): _attribute(attribute) for attribute in found}
+        found: dict[str, Any] = {}
+        length = 0
+        for index in range(count):
+            attribute = h5py.h5a.open(self._id, index=index)
+            value = found[attribute.name.decode()] = _attribute(attribute)
+            length += len(value) if isinstance(value, str) else 0
+            if length > ATTRIBUTE_TEXT:
+                raise ValueError("the attributes are too long")
+        return found
 
     def array(self, name: str) -> Any:
         """The values of a variable of numbers."""
@@ -43,7 +50,10 @@ class Source:
 
     def texts(self, name: str) -> list[str]:
         """The values of a variable of strings with one dimension."""
-        return [value.decode() for value in self._values(name)[1].tolist()]
+        values = self._values(name)[1]
+        if values.dtype.kind != "O":  # of a fixed length they may be packed, and become anything
+            raise ValueError(f"{name} is not made of strings")
+        return [value.decode() for value in values.tolist()]
 
     def given(self, name: str) -> tuple[Any, Any]:
         """The values of a variable, and its attribute `given` (None without one)."""
@@ -69,6 +79,8 @@ def _attribute(attribute: h5py.h5a.AttrID) -> Any:
     if attribute.get_storage_size() > ATTRIBUTE_SIZE:
         raise ValueError(f"the attribute {attribute.name!r:.80} is too large")
     values = np.empty(attribute.shape, dtype=attribute.dtype)
+    if values.dtype.kind == "O" and values.size != 1:
+        raise ValueError(f"the attribute {attribute.name!r:.80} is no single string")
     attribute.read(values, _memory_type(values.dtype))
     value = values[()]
     return value.decode() if isinstance(value, bytes) else value

@@ -51,6 +51,7 @@ LATENCY = {
 }
 PHASE_JSON = ("errors_by_errno", "facts")
 FILL = -1
+MOST_LATENCIES = 1 << 15  # phases x kinds; each becomes 15 kB
 NAN = float("nan")
 
 
@@ -214,7 +215,10 @@ def _read_latency(root: Source, phases: int) -> list[dict[str, Latency]]:
     bins = root.array("bin")
     counts = root.array("latency_count")
     sums = {field: root.array(name) for field, (name, _) in LATENCY.items()}
-    for row, column in np.argwhere(root.array("latency_given")).tolist():
+    given = root.array("latency_given")
+    if given.size > MOST_LATENCIES:
+        raise ValueError(f"latencies of {given.size} phases and kinds")
+    for row, column in np.argwhere(given).tolist():
         whole = np.zeros(histogram.BINS, dtype=np.int64)
         whole[bins] = counts[row, column]
         values = {field: float(table[row, column]) for field, table in sums.items()}

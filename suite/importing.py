@@ -206,7 +206,7 @@ class Import:
                     "is a campaign file that was not made by an import, and will not be changed: "
                     "choose another name",
                 )
-            for entry in campaignread.entries(file):
+            for entry in campaignread.entries(file, self.out):
                 facts = json.loads(entry.environment)["imported"]
                 self._seen[facts["sha256"]] = _Seen(facts["file"], facts.get("labels", {}))
                 self.outcome.kept += 1
