@@ -33,13 +33,16 @@ def texts_of(path: Path | str, run_id: str) -> dict[str, str]:
     """
     with reading(path) as file:
         rows = np.flatnonzero(file["run_id"][...] == run_id.encode())
-        if rows.size:
-            return TextReader(file).of_row(int(rows[0]))
+        try:
+            if rows.size:
+                return TextReader(file).of_row(int(rows[0]))
+        except HDF5_ERRORS as error:
+            raise _damaged(path, error) from error
     raise LookupError(f"{path}: no run {run_id}")
 
 
-def entries(file: h5py.File, path: Path | str) -> Iterator[Entry]:
-    """All runs of an open campaign file in its order, one in memory at a time.
+def entries(file: h5py.File, path: Path | str = "") -> Iterator[Entry]:
+    """All runs of an open campaign file in its order, one in memory at a time; `path`: its name.
 
     DamagedFileError if what is there makes no sense.
     """

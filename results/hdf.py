@@ -39,7 +39,7 @@ PACK_FROM = 512  # bytes: smaller arrays are stored as they are
 # what h5py raises when it meets nonsense in a file
 HDF5_ERRORS = (
     OSError, RuntimeError, KeyError, ValueError, TypeError, IndexError, AttributeError,
-    OverflowError, MemoryError, ArithmeticError,
+    OverflowError, MemoryError, ArithmeticError, SystemError,
 )  # fmt: skip
 
 Upgrade = Callable[[h5py.File], None]

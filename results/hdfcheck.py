@@ -102,15 +102,18 @@ class _Walk:
 
     def group(self, group: Any, depth: int) -> None:
         names: list[bytes] = []
+        strange: list[tuple[bytes, int]] = []  # h5py does not survive an error in its callback
         most = self.limits.objects - self.objects
 
         def see(name: bytes, info: Any) -> int | None:
             if info.type != h5l.TYPE_HARD:
-                raise self.refuse(name, _LINKS.get(info.type, "is a link of an unknown kind"))
+                strange.append((name, info.type))
             names.append(name)
-            return 1 if len(names) > most else None
+            return 1 if strange or len(names) > most else None
 
         group.links.iterate(see, info=True)
+        for name, link in strange:
+            raise self.refuse(name, _LINKS.get(link, "is a link of an unknown kind"))
         if len(names) > most or depth > self.limits.depth:
             what = f"{self.limits.objects} objects, or {self.limits.depth} groups in each other"
             raise self.refuse(names[-1] if names else b"/", f"is one of more than {what}")

@@ -59,6 +59,7 @@ def check(path: Path, record: RunRecord) -> None:
 
 
 def _misfits(record: RunRecord) -> Iterator[str]:
+    yield from _documents(record)
     yield from _case(record)
     if record.status not in STATES:
         yield f"its status is {record.status[:NAME]!r}, not one of {', '.join(STATES)}"
@@ -67,7 +68,6 @@ def _misfits(record: RunRecord) -> Iterator[str]:
             yield f"{name} is {getattr(record, name)}"
     if not (math.isfinite(record.duration) and record.duration >= 0):
         yield f"its duration is {record.duration}"
-    yield from _documents(record)
     if len(record.phases) > PHASES:
         yield f"it has {len(record.phases)} phases"
     for phase in record.phases:
