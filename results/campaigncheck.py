@@ -102,9 +102,13 @@ def _parts(file: h5py.File, dim: str, size: int) -> Iterator[str]:
         return
     yield from _within(first, 0, size + 1)
     yield from _within(number, 0, size + 1)
+    total = 0
     for at in range(0, first.size, SPAN):
-        if ((first[at : at + SPAN] + number[at : at + SPAN]) > size).any():
+        numbers = number[at : at + SPAN]
+        total += int(numbers.sum())
+        if ((first[at : at + SPAN] + numbers) > size).any() or total > size:
             yield f"{dim}_first and {dim}_size lead beyond its end"
+            return
 
 
 def _within(variable: h5py.Dataset, low: int, high: int) -> Iterator[str]:

@@ -57,9 +57,9 @@ class Limits:
 RUN_FILE = 256 << 20  # bytes on the disk; those of campaigns of years were below 10 MB
 # Strings of data sets are JSON of phases and findings: kB.
 RUN = Limits(objects=1000, depth=4, unpacked=512 << 20, text=64 << 20)
-# A campaign file: some 110 variables, one more per factor.  A million runs: 3 GB unpacked of
-# some 500 MB; strings of a fixed length that are often the same pack 200 to 1.
-CAMPAIGN = Limits(objects=4000, depth=4, unpacked=1 << 30, unpacked_each=64)
+# A campaign file: some 110 variables, one more per factor.  Its unpacked size is 2 to 20 times
+# that of the file; columns of strings that are often the same and long come to 100.
+CAMPAIGN = Limits(objects=4000, depth=4, unpacked=256 << 20, unpacked_each=200)
 # One that is too large to try all of it: no piece of it can become more than 64 MiB.
 LARGE_CAMPAIGN = replace(CAMPAIGN, inflate_from=FREE // MOST_INFLATED)
 
