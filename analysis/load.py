@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import h5netcdf
+import h5netcdf  # type: ignore[import-untyped]
 import h5py
 import numpy as np
 import numpy.typing as npt
@@ -168,8 +168,7 @@ def _opened(given: str | Path, lazy: bool | None) -> xr.Dataset:
         found = campaignopen.opened(file, follow=not folder)
         large = max(found.size, found.unpacked) > LARGE
         ds = _read(found.file)
-        version = int(ds.attrs.get("schema_version", 0))
-        ds = _upgraded(ds, version)
+        ds = _upgraded(ds, int(ds.attrs.get("schema_version", 0)))
         return ds if (large if lazy is None else lazy) else _closed(ds)
     except schema.ResultError:
         raise

@@ -21,8 +21,8 @@ from fsmatrix.results.anonymnames import FIELDS, SOURCES
 from fsmatrix.results.anonymtext import Rewriter
 from fsmatrix.results.anonymvocabulary import Vocabulary
 from fsmatrix.results.case import canonical_json
-from fsmatrix.results.recordcheck import ANONYMISED
 from fsmatrix.results.record import Finding, Monitor, Phase, RunRecord
+from fsmatrix.results.recordcheck import ANONYMISED
 
 _COMMENT = re.compile(r"(?<!\S)#[^\n]*")
 _BLANK = re.compile(r"[ \t]*\n(?:[ \t]*\n)+")

@@ -7,6 +7,7 @@ import hashlib
 import os
 import tarfile
 from collections.abc import Callable, Mapping
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
@@ -72,7 +73,7 @@ def _add(archive: tarfile.TarFile, name: str, path: Path, time: int) -> str:
     return hashed.digest.hexdigest()
 
 
-def _opened(path: Path) -> BinaryIO:
+def _opened(path: Path) -> BufferedReader:
     """ResultError for a link or anything else that is no regular file: it may be new there."""
     return os.fdopen(safefile.descriptor(path), "rb")
 

@@ -230,7 +230,7 @@ class _Maker:
         if path.is_symlink() or not path.exists():
             return None
         try:
-            plan = from_json(safefile.read_text(path))
+            plan: dict[str, Any] = from_json(safefile.read_text(path))
             bundlefacts.check_plan(plan)
         except (ValueError, KeyError, TypeError) as error:
             raise StoreError(path, f"damaged: {error}") from error

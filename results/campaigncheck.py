@@ -82,9 +82,7 @@ def _factors(file: h5py.File) -> list[str] | None:
     return list(factors.values())
 
 
-def _column(
-    file: h5py.File, name: str, text: bool, number: bool, rows: int
-) -> Iterator[str]:
+def _column(file: h5py.File, name: str, text: bool, number: bool, rows: int) -> Iterator[str]:
     if name not in file:
         return  # files of before have no shares and rates
     kind = file[name].dtype.kind

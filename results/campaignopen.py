@@ -62,7 +62,10 @@ def _why(error: OSError) -> str:
 
 
 def _opened(path: Path, handle: int) -> Opened:
-    if os.pread(handle, len(SIGNATURE), 0) != SIGNATURE:
+    begin = os.pread(handle, len(SIGNATURE), 0)
+    if not begin:
+        raise DamagedFileError(path, "truncated: the file is empty")
+    if begin != SIGNATURE:
         raise ForeignFileError(path, "not a campaign file of fsmatrix (not HDF5)")
     size = os.fstat(handle).st_size
     limits = hdfcheck.LARGE_CAMPAIGN if size > LARGE else hdfcheck.CAMPAIGN

@@ -182,7 +182,9 @@ class _Walk:
                 raise self.refuse(name, "lies outside of the file")
             self.text += int(np.frombuffer(data, POINTER)["length"].sum(dtype=np.int64))
             if self.text > min(self.size, self.limits.text):
-                raise self.refuse(name, "and others hold text that is longer than the file, or than any of ours")
+                raise self.refuse(
+                    name, "and others hold text that is longer than the file, or than any of ours"
+                )
 
     def pieces(self, one: Any, name: bytes, size: int) -> None:
         """Packed pieces become as long as the data set says; HDF5 does not look at that."""

@@ -22,7 +22,13 @@ from fsmatrix.results import freshness, runfile, safefile
 from fsmatrix.results.hdf import sync_directory
 from fsmatrix.results.merge import Progress, merge_files
 from fsmatrix.results.record import RunRecord
-from fsmatrix.results.schema import SCHEMA_VERSION, STORE_FORMAT, NewerSchemaError, ResultError, from_json
+from fsmatrix.results.schema import (
+    SCHEMA_VERSION,
+    STORE_FORMAT,
+    NewerSchemaError,
+    ResultError,
+    from_json,
+)
 
 MARKER = "store.json"
 MARKER_LIMIT = 1 << 20  # bytes; it has some hundred

@@ -141,7 +141,8 @@ def test_a_campaign_file_that_is_none_is_made_anew(store: Store, kind: str) -> N
     else:
         path.write_text("x")
     assert targets(store) == ["ext4", "xfs"]
-    assert path.is_file() and not path.is_symlink()
+    assert path.is_file()
+    assert not path.is_symlink()
 
 
 def test_one_look_at_each_file_is_enough(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

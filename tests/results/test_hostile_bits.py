@@ -45,7 +45,7 @@ def in_a_child(read: Callable[[], object]) -> str:
             os._exit(0)
         except ResultError:
             os._exit(1)
-        except BaseException:
+        except BaseException:  # noqa: BLE001
             traceback.print_exc(file=sys.__stderr__)
             os._exit(2)
     deadline = time.monotonic() + SECONDS

@@ -86,9 +86,7 @@ def test_neither_much_memory_nor_much_time(tmp_path: Path) -> None:
 
 
 def test_plugins_are_not_looked_for() -> None:
-    program = (
-        "import fsmatrix.results.hdf; from h5py import h5pl; raise SystemExit(h5pl.size())"
-    )
+    program = "import fsmatrix.results.hdf; from h5py import h5pl; raise SystemExit(h5pl.size())"
     environment = {**os.environ, "HDF5_PLUGIN_PATH": "/tmp/plugins"}
     assert subprocess.run([sys.executable, "-P", "-c", program], env=environment).returncode == 0
     assert hdfcheck.h5pl.size() == 0
