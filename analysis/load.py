@@ -167,8 +167,7 @@ def _opened(given: str | Path, lazy: bool | None) -> xr.Dataset:
     try:
         found = campaignopen.opened(file, follow=not folder)
         large = max(found.size, found.unpacked) > LARGE
-        ds = _read(found.file)
-        ds = _upgraded(ds, int(ds.attrs.get("schema_version", 0)))
+        ds = _upgraded(_read(found.file))
         return ds if (large if lazy is None else lazy) else _closed(ds)
     except schema.ResultError:
         raise
@@ -208,10 +207,10 @@ def _closed(ds: xr.Dataset) -> xr.Dataset:
     return loaded
 
 
-def _upgraded(ds: xr.Dataset, version: int) -> xr.Dataset:
+def _upgraded(ds: xr.Dataset) -> xr.Dataset:
     """A Dataset of an older schema as one of this version."""
     opened = ds
-    for number in range(version, schema.SCHEMA_VERSION):
+    for number in range(int(ds.attrs.get("schema_version", 0)), schema.SCHEMA_VERSION):
         if number not in UPGRADES:
             raise ValueError(f"schema {number} is not known")
         ds = UPGRADES[number](ds)

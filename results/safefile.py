@@ -63,7 +63,7 @@ def descriptor(path: Path | str, follow: bool = False) -> int:
 
 def _kind(path: Path | str) -> str:
     try:
-        return unusable(os.stat(path).st_mode) or "cannot be read"
+        return unusable(Path(path).stat().st_mode) or "cannot be read"
     except OSError as error:
         return f"cannot be read: {error.strerror}"
 

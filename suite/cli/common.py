@@ -132,7 +132,7 @@ def _finite(value: Any) -> Any:
 
 
 def campaign_file(results: Path) -> Path:
-    """campaign.h5 of a results directory (merged anew if its runs are others than it was made of), or the file."""
+    """campaign.h5 of a results directory, merged anew if it was made of other runs; or the file."""
     from fsmatrix.results.store import Store
 
     if results.is_file():
