@@ -159,9 +159,8 @@ def _opened(given: str | Path, lazy: bool | None) -> xr.Dataset:
         from fsmatrix.analysis.publications import published
 
         return published(str(given).removeprefix(PUBLISHED))
-    path = Path(given)
-    folder = path.is_dir()
-    file = path / FILE_NAME if folder else path
+    folder = Path(given).is_dir()
+    file = Path(given) / FILE_NAME if folder else Path(given)
     if not file.is_file():
         raise schema.ResultError(file, "no such file (`fsmatrix collect` makes it)")
     try:

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -69,14 +70,9 @@ def test_a_directory_that_is_too_long(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "result_summary.txt").write_text("x" * 100)
     (one,) = found_below([tmp_path], frozenset({"result_summary.txt"}))
 
-    class Any_:
-        summaries = ("result_summary.txt",)
-
-        class format:  # noqa: N801
-            name = "any"
-            recognises = staticmethod(lambda _text: True)
-
-    _, skipped = recognise.of_directory(one, recognise.Formats((), (Any_,)))  # type: ignore[arg-type]
+    every = SimpleNamespace(name="any", recognises=lambda _text: True)
+    form = SimpleNamespace(name="any", format=every, summaries=("result_summary.txt",))
+    _, skipped = recognise.of_directory(one, recognise.Formats((), (form,)))  # type: ignore[arg-type]
     assert "longer than" in str(skipped[0][1])
 
 
