@@ -164,10 +164,11 @@ def reading(path: Path, kind: str) -> Iterator[h5py.File]:
         raise ResultError(path, f"cannot be read: {error.strerror or error}") from error
     _check_signature(path, data)
     _check_seal(path, data)
+    kept: list[Any] = []
     try:
         with _open_image(data) as file:
             read_at = lambda first, size: data[first : first + size]  # noqa: E731
-            hdfcheck.check(path, file, len(data), read_at, hdfcheck.RUN)
+            hdfcheck.check(path, file, len(data), read_at, hdfcheck.RUN, kept)
             _check_schema(path, file, kind)
             yield file
     except ResultError:

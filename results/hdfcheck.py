@@ -73,12 +73,21 @@ def forbid_plugins() -> None:
 forbid_plugins()
 
 
-def check(path: Path, file: h5py.File, size: int, read_at: ReadAt, limits: Limits) -> int:
+def check(
+    path: Path,
+    file: h5py.File,
+    size: int,
+    read_at: ReadAt,
+    limits: Limits,
+    keep: list[Any] | None = None,
+) -> int:
     """Bytes that the data sets have in memory; RefusedFileError for what is not let through.
 
-    `size`: of the file; `read_at` reads from it.
+    `size`: of the file; `read_at` reads from it.  `keep` takes the open data sets: as long as
+    they are open, HDF5 opens them again at once.
     """
     walk = _Walk(path, size, read_at, limits)
+    walk.keep = keep
     walk.group(file.id, 0)
     return walk.unpacked
 
@@ -95,6 +104,7 @@ class _Walk:
         self.objects = 0
         self.unpacked = 0
         self.text = 0
+        self.keep: list[Any] | None = None
 
     def refuse(self, name: bytes, reason: str) -> RefusedFileError:
         shown = name.decode("utf-8", "replace")[:80]
@@ -123,6 +133,8 @@ class _Walk:
             one = h5o.open(group, name)
             if isinstance(one, h5d.DatasetID):
                 self.dataset(one, name)
+                if self.keep is not None:
+                    self.keep.append(one)
             elif hasattr(one, "links"):
                 self.group(one, depth + 1)
             else:
