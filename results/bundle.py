@@ -131,10 +131,10 @@ class _Maker:
         for path in self.store.files():
             if path.is_symlink():
                 self._leave(path, "is a symbolic link")
+            elif reason := safefile.unusable(path.stat().st_mode):
+                self._leave(path, reason)
             elif not NAME.fullmatch(path.stem) or path != self.store.path(path.stem):
                 self._leave(path, "is not named or placed as a run file")
-            elif not path.is_file():
-                self._leave(path, safefile.unusable(path.stat().st_mode))
             else:
                 yield path
 
