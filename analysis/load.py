@@ -9,14 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import h5netcdf  # type: ignore[import-untyped]
+import h5py
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import xarray as xr
+from xarray.backends import H5NetCDFStore
 
 from fsmatrix.analysis import columns
 from fsmatrix.analysis.columns import Columns
-from fsmatrix.results import schema
+from fsmatrix.results import campaignopen, schema
+from fsmatrix.results.hdf import HDF5_ERRORS
 
 FILE_NAME = "campaign.h5"
 PUBLISHED = "published:"  # and the name of a table of results/published, instead of a path
@@ -147,7 +151,7 @@ def environments(ds: xr.Dataset) -> list[dict[str, Any]]:
 
 def read_whole(image: io.BytesIO) -> xr.Dataset:
     """The campaign file that `image` holds."""
-    return _closed(_read(image))
+    return _closed(_read(h5py.File(image, "r")))
 
 
 def _opened(given: str | Path, lazy: bool | None) -> xr.Dataset:
@@ -155,41 +159,36 @@ def _opened(given: str | Path, lazy: bool | None) -> xr.Dataset:
         from fsmatrix.analysis.publications import published
 
         return published(str(given).removeprefix(PUBLISHED))
-    path = Path(given)
-    file = path / FILE_NAME if path.is_dir() else path
+    folder = Path(given).is_dir()
+    file = Path(given) / FILE_NAME if folder else Path(given)
     if not file.is_file():
         raise schema.ResultError(file, "no such file (`fsmatrix collect` makes it)")
-    keep_open = file.stat().st_size > LARGE if lazy is None else lazy
     try:
-        ds = _read(file)
-        version = _version(ds, file)
-        ds = _upgraded(ds, version)
-        return ds if keep_open else _closed(ds)
+        found = campaignopen.opened(file, follow=not folder)
+        large = max(found.size, found.unpacked) > LARGE
+        ds = _upgraded(_read(found.file))
+        return ds if (large if lazy is None else lazy) else _closed(ds)
     except schema.ResultError:
         raise
-    except (OSError, ValueError, KeyError, RuntimeError, TypeError) as error:
+    except HDF5_ERRORS as error:
         raise schema.DamagedFileError(file, f"cannot be read as HDF5: {error}") from error
 
 
-def _version(ds: xr.Dataset, file: Path) -> int:
-    """The schema's version; ResultError if the file is no campaign, or newer than this program."""
-    if ds.attrs.get("format") != schema.CAMPAIGN_FORMAT:
-        raise schema.ForeignFileError(file, "not a campaign file of fsmatrix")
-    version = int(ds.attrs.get("schema_version", 0))
-    if version > schema.SCHEMA_VERSION:
-        raise schema.NewerSchemaError(file, version)
-    return version
-
-
-def _read(file: Path | io.BytesIO) -> xr.Dataset:
+def _read(file: h5py.File) -> xr.Dataset:
     """The variables of a file, none of them read yet; equal texts will share one object."""
+    store = H5NetCDFStore(h5netcdf.File(file, "r"))
     ds = xr.open_dataset(
-        file, engine="h5netcdf", cache=False,
+        store, cache=False,
         mask_and_scale=False, decode_times=False, decode_timedelta=False, concat_characters=False,
     )  # fmt: skip
     texts = {name: v for name, v in ds.variables.items() if columns.is_text(v) and v.ndim == 1}
     shared = ds.assign({name: _text(variable) for name, variable in texts.items()})
-    shared.set_close(ds.close)
+
+    def close() -> None:
+        ds.close()
+        file.close()
+
+    shared.set_close(close)
     return shared
 
 
@@ -207,10 +206,10 @@ def _closed(ds: xr.Dataset) -> xr.Dataset:
     return loaded
 
 
-def _upgraded(ds: xr.Dataset, version: int) -> xr.Dataset:
+def _upgraded(ds: xr.Dataset) -> xr.Dataset:
     """A Dataset of an older schema as one of this version."""
     opened = ds
-    for number in range(version, schema.SCHEMA_VERSION):
+    for number in range(int(ds.attrs.get("schema_version", 0)), schema.SCHEMA_VERSION):
         if number not in UPGRADES:
             raise ValueError(f"schema {number} is not known")
         ds = UPGRADES[number](ds)

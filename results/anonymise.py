@@ -22,6 +22,7 @@ from fsmatrix.results.anonymtext import Rewriter
 from fsmatrix.results.anonymvocabulary import Vocabulary
 from fsmatrix.results.case import canonical_json
 from fsmatrix.results.record import Finding, Monitor, Phase, RunRecord
+from fsmatrix.results.recordcheck import ANONYMISED
 
 _COMMENT = re.compile(r"(?<!\S)#[^\n]*")
 _BLANK = re.compile(r"[ \t]*\n(?:[ \t]*\n)+")
@@ -142,7 +143,7 @@ class Anonymiser:
             failure=self.document(record.failure),
             argv=tuple(tuple(map(self.text, words)) for words in record.argv),
             coordinates=self._coordinates(record.coordinates),
-            environment=self.document(record.environment),
+            environment={**self.document(record.environment), ANONYMISED: True},
             companions=tuple(map(self.label, record.companions)),
             ranks=tuple(self.document(rank) for rank in record.ranks),
             phases=tuple(map(self._phase, record.phases)),

@@ -7,9 +7,11 @@ import hashlib
 import os
 import tarfile
 from collections.abc import Callable, Mapping
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
+from fsmatrix.results import safefile
 from fsmatrix.results.schema import ResultError
 
 SUMS = "SHA256SUMS"
@@ -22,7 +24,7 @@ def digests(members: Members, tell: Tell) -> dict[str, str]:
     """SHA-256 of every member, by name, sorted."""
     found = {}
     for done, name in enumerate(sorted(members), 1):
-        with members[name].open("rb") as file:
+        with _opened(members[name]) as file:
             found[name] = hashlib.file_digest(file, "sha256").hexdigest()
         tell("checksums", done, len(members))
     return found
@@ -65,10 +67,15 @@ def pack(
 
 def _add(archive: tarfile.TarFile, name: str, path: Path, time: int) -> str:
     """Adds one file; its SHA-256."""
-    with path.open("rb") as file:
+    with _opened(path) as file:
         hashed = _Hashed(file)
         archive.addfile(_entry(name, os.fstat(file.fileno()).st_size, time), hashed)
     return hashed.digest.hexdigest()
+
+
+def _opened(path: Path) -> BufferedReader:
+    """ResultError for a link or anything else that is no regular file: it may be new there."""
+    return os.fdopen(safefile.descriptor(path), "rb")
 
 
 class _Hashed:

@@ -21,13 +21,13 @@ from typing import Any
 import h5py
 import psutil
 
-from fsmatrix.results import archive, bundlefacts, runfile
+from fsmatrix.results import archive, bundlefacts, freshness, recordcheck, runfile, safefile
 from fsmatrix.results.anonymise import Anonymiser, ClashError, Learner
 from fsmatrix.results.archive import Tell
 from fsmatrix.results.hdf import sync_directory
 from fsmatrix.results.merge import merge_files
 from fsmatrix.results.record import RunRecord
-from fsmatrix.results.schema import ResultError, encode_text, to_json
+from fsmatrix.results.schema import ResultError, encode_text, from_json, to_json
 from fsmatrix.results.store import CAMPAIGN, MARKER, MERGED, NAME, RUNS, Store, StoreError
 
 SUFFIXES = (".tar.gz", ".tgz")
@@ -131,10 +131,10 @@ class _Maker:
         for path in self.store.files():
             if path.is_symlink():
                 self._leave(path, "is a symbolic link")
+            elif reason := safefile.unusable(path.stat().st_mode):
+                self._leave(path, reason)
             elif not NAME.fullmatch(path.stem) or path != self.store.path(path.stem):
                 self._leave(path, "is not named or placed as a run file")
-            elif not path.is_file():
-                self._leave(path, "is no regular file")
             else:
                 yield path
 
@@ -159,6 +159,8 @@ class _Maker:
             created = str(file.attrs["created"])
             if left:
                 file.attrs["left_out"] = encode_text(to_json(left))
+            if self.options.runs:
+                file.attrs[freshness.CONTENTS] = freshness.contents(kept, root, text)
         _replace(merged, created, datetime.fromtimestamp(time, UTC).isoformat())
         self.members[MERGED] = merged
         if self.options.runs:
@@ -203,7 +205,7 @@ class _Maker:
     def _records(self, files: list[Path], what: str) -> Iterator[tuple[Path, RunRecord]]:
         for done, path in enumerate(files, 1):
             try:
-                record = runfile.read_run(path)
+                record = recordcheck.read(path)
             except ResultError as error:
                 self._leave(path, error.reason)
                 continue
@@ -228,10 +230,8 @@ class _Maker:
         if path.is_symlink() or not path.exists():
             return None
         try:
-            plan = json.loads(path.read_text(encoding="utf-8"))
-            if not isinstance(plan, dict):
-                raise ValueError("it is no mapping")
-            plan["seed"], plan["source"]["text"], plan["source"]["file"]
+            plan: dict[str, Any] = from_json(safefile.read_text(path))
+            bundlefacts.check_plan(plan)
         except (ValueError, KeyError, TypeError) as error:
             raise StoreError(path, f"damaged: {error}") from error
         return plan

@@ -84,6 +84,22 @@ def bundled_with() -> dict[str, str]:
     }
 
 
+def check_plan(plan: Any) -> None:
+    """ValueError, KeyError or TypeError if a campaign.json is not as the conductor writes it."""
+    if not isinstance(plan, dict) or not isinstance(plan["source"], dict):
+        raise ValueError("it is no mapping")
+    texts = [plan["source"]["text"], plan["source"]["file"]]
+    texts += [plan.get("campaign", ""), plan.get("description", "")]
+    request = plan.get("request", {})
+    if not isinstance(request, dict) or not isinstance(plan.get("settings", []), list):
+        raise ValueError("request or settings is not what it should be")
+    texts += [*request.get("sets", []), *request.get("only", [])]
+    for row in plan.get("settings", []):
+        texts += [row["origin"], row["key"]]
+    if not all(isinstance(text, str) for text in texts) or not isinstance(plan["seed"], int):
+        raise ValueError("something else stands where a text or a number should")
+
+
 def command(plan: Mapping[str, Any], folder: str) -> str:
     """The command that makes the same plan again from campaign.yaml, on any machine.
 

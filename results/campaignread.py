@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,44 +13,17 @@ import numpy.typing as npt
 
 from fsmatrix.results import histogram
 from fsmatrix.results.campaignfile import Entry, Level
+from fsmatrix.results.campaignopen import reading
 from fsmatrix.results.campaignspec import FINDING_TEXTS, NUMBERS, RAGGED, TEXTS
 from fsmatrix.results.hdf import HDF5_ERRORS
 from fsmatrix.results.record import Finding, Integers, Latency, Phase
 from fsmatrix.results.rows import Row
-from fsmatrix.results.schema import (
-    CAMPAIGN_FORMAT,
-    SCHEMA_VERSION,
-    DamagedFileError,
-    ForeignFileError,
-    NewerSchemaError,
-    ResultError,
-    decode_text,
-    from_json,
-)
+from fsmatrix.results.schema import DamagedFileError, decode_text, from_json
 from fsmatrix.results.texts import TextReader
 
+__all__ = ["entries", "reading", "text", "texts_of"]
+
 AHEAD = 1 << 14  # elements read at once
-
-
-@contextmanager
-def reading(path: Path | str) -> Iterator[h5py.File]:
-    """An open campaign file.  ResultError (missing, foreign, newer, damaged) if it is none."""
-    path = Path(path)
-    if not path.is_file():
-        raise ResultError(path, "no such file" if not path.exists() else "is not a file")
-    if not h5py.is_hdf5(path):
-        raise ForeignFileError(path, "not a campaign file of fsmatrix (not HDF5)")
-    try:
-        file = h5py.File(path, "r")
-    except HDF5_ERRORS as error:
-        raise DamagedFileError(path, f"truncated or damaged HDF5 file ({error})") from error
-    with file:
-        if file.attrs.get("format") != CAMPAIGN_FORMAT:
-            raise ForeignFileError(path, "not a campaign file of fsmatrix")
-        version = int(file.attrs.get("schema_version", 0))
-        if version > SCHEMA_VERSION:
-            raise NewerSchemaError(path, version)
-        yield file
 
 
 def texts_of(path: Path | str, run_id: str) -> dict[str, str]:
@@ -61,13 +33,16 @@ def texts_of(path: Path | str, run_id: str) -> dict[str, str]:
     """
     with reading(path) as file:
         rows = np.flatnonzero(file["run_id"][...] == run_id.encode())
-        if rows.size:
-            return TextReader(file).of_row(int(rows[0]))
+        try:
+            if rows.size:
+                return TextReader(file).of_row(int(rows[0]))
+        except HDF5_ERRORS as error:
+            raise _damaged(path, error) from error
     raise LookupError(f"{path}: no run {run_id}")
 
 
-def entries(file: h5py.File) -> Iterator[Entry]:
-    """All runs of an open campaign file in its order, one in memory at a time.
+def entries(file: h5py.File, path: Path | str = "") -> Iterator[Entry]:
+    """All runs of an open campaign file in its order, one in memory at a time; `path`: its name.
 
     DamagedFileError if what is there makes no sense.
     """
@@ -76,17 +51,17 @@ def entries(file: h5py.File) -> Iterator[Entry]:
         run_ids = file["run_id"][...].tolist()
         starts = [row for row, one in enumerate(run_ids) if row == 0 or one != run_ids[row - 1]]
     except HDF5_ERRORS as error:
-        raise _damaged(file, error) from error
+        raise _damaged(path, error) from error
     for first, end in pairwise([*starts, len(run_ids)]):
         try:
             entry = reader.entry(first, end)
         except HDF5_ERRORS as error:
-            raise _damaged(file, error) from error
+            raise _damaged(path, error) from error
         yield entry
 
 
-def _damaged(file: h5py.File, error: Exception) -> DamagedFileError:
-    return DamagedFileError(file.filename, f"cannot be read as a campaign file: {error}")
+def _damaged(path: Path | str, error: Exception) -> DamagedFileError:
+    return DamagedFileError(path, f"cannot be read as a campaign file: {error}")
 
 
 class _Column:

@@ -20,7 +20,8 @@ from fsmatrix.results.schema import encode_text
 BLOCK = 256  # rows that are buffered
 CHUNK = 4096  # elements of one HDF5 chunk
 MISSING = 0  # code of "no value"
-SPAN = 65536  # rows decoded at once
+SPAN = 65536  # rows decoded at once, fewer of long strings
+DECODED = 64 << 20  # bytes of decoded rows
 
 
 def create(
@@ -109,7 +110,7 @@ class Coded:
         if table.dtype.kind == "S":
             attributes = {**attributes, "_Encoding": "utf-8"}
         dataset = create(file, name, table.dtype, attributes, len(self))
-        for first, codes in self._spans():
+        for first, codes in self._spans(max(1, min(SPAN, DECODED // table.dtype.itemsize))):
             dataset[first : first + len(codes)] = table[codes]
         return dataset
 
@@ -123,10 +124,10 @@ class Coded:
             return np.array([float("nan"), *values], dtype=np.float64)
         return np.array([b"", *(encode_text(str(v)).encode() for v in values)])
 
-    def _spans(self) -> Iterator[tuple[int, npt.NDArray[np.int32]]]:
+    def _spans(self, span: int) -> Iterator[tuple[int, npt.NDArray[np.int32]]]:
         codes = np.frombuffer(self._codes, dtype=np.int32)
-        for first in range(0, len(codes), SPAN):
-            yield first, codes[first : first + SPAN]
+        for first in range(0, len(codes), span):
+            yield first, codes[first : first + span]
 
 
 class Table:

@@ -19,8 +19,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
-from fsmatrix.results.schema import ResultError
+from fsmatrix.results import safefile
+from fsmatrix.results.schema import ResultError, from_json
 
+LIMIT = 1 << 16  # bytes of a lock file; it has some hundred
 FOLDER = "locks"
 NAME = re.compile(r"shard-(\d+)-of-(\d+)(?:-blocks-(\d+)-(\d+))?\.json")
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -248,7 +250,7 @@ def _read_patiently(path: Path) -> Holder | None:
 def _read(path: Path) -> Holder | None:
     """The holder in a lock file; None if there is no whole one."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = from_json(safefile.read_text(path, LIMIT))
     except (FileNotFoundError, ValueError):
         return None
     names = {field.name for field in fields(Holder)}

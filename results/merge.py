@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
 import h5py
 
-from fsmatrix.results import hdf
-from fsmatrix.results.campaignfile import CampaignWriter
-from fsmatrix.results.runfile import read_run
+from fsmatrix.results import hdf, recordcheck
+from fsmatrix.results.campaignfile import CampaignWriter, entry_of
 from fsmatrix.results.schema import ResultError
 from fsmatrix.results.sink import Sink
 
@@ -26,14 +25,17 @@ def merge_files(
     campaign: str = "",
     root: Path | None = None,
     progress: Progress | None = None,
+    made_of: Mapping[str, str] | None = None,
+    wrong: Sequence[ResultError] = (),
 ) -> list[ResultError]:
     """Stream `files`, ordered by run id, into a campaign file at `target`.
 
     Files that cannot be used are left out, named in the file (relative to `root`) and
-    returned.  `campaign` is the text of campaign.json; `progress` is told the number of
+    returned, after what is `wrong` already.  `made_of` are attributes that tell the files
+    (freshness.py).  `campaign` is the text of campaign.json; `progress` is told the number of
     files seen.  The file appears whole or not at all; OSError as the system gives it.
     """
-    left_out: list[ResultError] = []
+    left_out: list[ResultError] = list(wrong)
     with writing(Path(target)) as writer:
         for seen, path in enumerate(files, 1):
             error = _add(writer, path)
@@ -42,6 +44,7 @@ def merge_files(
             if progress is not None:
                 progress(seen)
         writer.finish(campaign, [_named(error, root) for error in left_out])
+        writer.file.attrs.update(made_of or {})
     return left_out
 
 
@@ -67,14 +70,14 @@ def writing(target: Path) -> Iterator[CampaignWriter]:
 
 def _add(writer: CampaignWriter, path: Path) -> ResultError | None:
     try:
-        record = read_run(path)
-        if path.stem != record.run_id:
-            return ResultError(path, f"holds run {record.run_id}: renamed, or copied here")
-        writer.add(record)
+        record = recordcheck.read(path)
+        entry = entry_of(record)  # before anything of it is in the file
+        recordcheck.numbers(path, [row.numbers for row in entry.rows])
     except ResultError as error:
         return error
-    except (ValueError, TypeError, AttributeError) as error:  # a case or ranks that are none
+    except recordcheck.NONSENSE as error:  # evidence that is none
         return ResultError(path, f"holds a run that cannot be merged: {error}")
+    writer.put(entry)
     return None
 
 

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.results import histogram
-from fsmatrix.results.hdf import Group, Source
+from fsmatrix.results.hdf import Group
+from fsmatrix.results.hdfsource import Source
 from fsmatrix.results.record import Floats, Integers, Latency, Phase
 from fsmatrix.results.schema import InvalidRecordError, decode_text, encode_text, from_json, to_json
 
@@ -50,6 +51,7 @@ LATENCY = {
 }
 PHASE_JSON = ("errors_by_errno", "facts")
 FILL = -1
+MOST_LATENCIES = 1 << 15  # phases x kinds; each becomes 15 kB
 NAN = float("nan")
 
 
@@ -213,7 +215,10 @@ def _read_latency(root: Source, phases: int) -> list[dict[str, Latency]]:
     bins = root.array("bin")
     counts = root.array("latency_count")
     sums = {field: root.array(name) for field, (name, _) in LATENCY.items()}
-    for row, column in np.argwhere(root.array("latency_given")).tolist():
+    given = root.array("latency_given")
+    if given.size > MOST_LATENCIES:
+        raise ValueError(f"latencies of {given.size} phases and kinds")
+    for row, column in np.argwhere(given).tolist():
         whole = np.zeros(histogram.BINS, dtype=np.int64)
         whole[bins] = counts[row, column]
         values = {field: float(table[row, column]) for field, table in sums.items()}

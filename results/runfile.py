@@ -10,6 +10,7 @@ from typing import Any
 import h5py
 
 from fsmatrix.results import hdf, phases, texts
+from fsmatrix.results.hdfsource import Source
 from fsmatrix.results.record import Finding, Monitor, RunRecord
 from fsmatrix.results.schema import (
     RUN_FORMAT,
@@ -57,7 +58,7 @@ def run_image(path: Path, record: RunRecord) -> bytes:
 def read_run(path: Path) -> RunRecord:
     """The record in a run file.  ResultError (newer, foreign, damaged) if there is none."""
     with hdf.reading(Path(path), RUN_FORMAT) as file:
-        return _record(hdf.Source(file))
+        return _record(Source(file))
 
 
 def read_status(path: Path) -> str:
@@ -93,7 +94,7 @@ def _fill(file: h5py.File, record: RunRecord) -> None:
         texts.write_run_texts(root.group(texts.GROUP), record.texts)
 
 
-def _record(root: hdf.Source) -> RunRecord:
+def _record(root: Source) -> RunRecord:
     attributes = root.attributes()
     values: dict[str, Any] = {name: decode_text(attributes[name]) for name in TEXTS}
     values |= {name: int(attributes[name]) for name in NUMBERS}
@@ -135,7 +136,7 @@ def _write_monitor(group: hdf.Group, monitor: Monitor) -> None:
     )  # fmt: skip
 
 
-def _read_monitor(group: hdf.Source) -> Monitor:
+def _read_monitor(group: Source) -> Monitor:
     attributes = group.attributes()
     hosts, metrics, samples = (int(attributes[n]) for n in ("hosts", "metrics", "samples"))
     table = group.array("series")
@@ -164,7 +165,7 @@ def _write_findings(group: hdf.Group, findings: Sequence[Finding]) -> None:
     )  # fmt: skip
 
 
-def _read_findings(group: hdf.Source) -> tuple[Finding, ...]:
+def _read_findings(group: Source) -> tuple[Finding, ...]:
     if "audit" not in group:
         return ()
     columns = {name: phases.strings(group, name) for name in FINDING_TEXTS}

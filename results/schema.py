@@ -65,7 +65,10 @@ def to_json(value: Any) -> str:
 
 def from_json(text: str) -> Any:
     """Inverse of `to_json`; ValueError for other text."""
-    return json.loads(text)
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("JSON that is nested too deeply") from error
 
 
 def _plain(value: Any) -> Any:
@@ -92,7 +95,7 @@ def encode_text(text: str) -> str:
 def decode_text(text: str) -> str:
     """Inverse of `encode_text`."""
     if text.startswith(ESCAPE):
-        return str(json.loads(text[len(ESCAPE) :]))
+        return str(from_json(text[len(ESCAPE) :]))
     return text
 
 

@@ -18,13 +18,21 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fsmatrix.results import runfile
+from fsmatrix.results import freshness, runfile, safefile
 from fsmatrix.results.hdf import sync_directory
 from fsmatrix.results.merge import Progress, merge_files
 from fsmatrix.results.record import RunRecord
-from fsmatrix.results.schema import SCHEMA_VERSION, STORE_FORMAT, NewerSchemaError, ResultError
+from fsmatrix.results.schema import (
+    SCHEMA_VERSION,
+    STORE_FORMAT,
+    NewerSchemaError,
+    ResultError,
+    from_json,
+)
 
 MARKER = "store.json"
+MARKER_LIMIT = 1 << 20  # bytes; it has some hundred
+DEEPEST = 8  # folders below runs/; there is one
 CAMPAIGN = "campaign.json"
 MERGED = "campaign.h5"
 RUNS = "runs"
@@ -75,7 +83,7 @@ class Store:
         """Open an existing store.  StoreError if it is none, NewerSchemaError if too new."""
         path = Path(directory)
         try:
-            marker = json.loads((path / MARKER).read_text(encoding="utf-8"))
+            marker = from_json(safefile.read_text(path / MARKER, MARKER_LIMIT))
         except FileNotFoundError:
             why = f"is not a store (it has no {MARKER})" if path.is_dir() else "does not exist"
             raise StoreError(path, why) from None
@@ -142,10 +150,13 @@ class Store:
 
     def ids(self) -> list[str]:
         """Ids of all runs, damaged ones too, ordered by case, repetition and attempt."""
-        return [path.stem for path in self.files() if NAME.fullmatch(path.stem)]
+        return [path.stem for path in self.files() if path.suffix and NAME.fullmatch(path.stem)]
 
     def files(self) -> list[Path]:
-        """All run files and whatever else ends in .h5 below runs/, ordered by run id."""
+        """All run files, whatever else ends in .h5 below runs/, and links, ordered by run id.
+
+        What is no regular file cannot be read (`runfile`), and is so named by who tries.
+        """
         return sorted(_below(self.runs), key=_order)
 
     def damaged(self) -> list[tuple[Path, str]]:
@@ -192,10 +203,34 @@ class Store:
     def merge(self, path: Path | None = None, progress: Progress | None = None) -> Path:
         """Merge all runs into campaign.h5 (or `path`); what cannot be read is left out."""
         target = Path(path) if path is not None else self.directory / MERGED
-        campaign = self.directory / CAMPAIGN
-        text = campaign.read_text(encoding="utf-8") if campaign.exists() else ""
-        merge_files(self.files(), target, text, self.directory, progress)
+        text, wrong = self.campaign()
+        files = self.files()
+        made_of = freshness.stamps(files, self.directory, text)
+        merge_files(files, target, text, self.directory, progress, made_of, wrong)
         return target
+
+    def campaign(self) -> tuple[str, list[ResultError]]:
+        """The text of campaign.json, empty without one; and what is wrong with it."""
+        path = self.directory / CAMPAIGN
+        try:
+            return safefile.read_text(path), []
+        except FileNotFoundError:
+            return "", []
+        except UnicodeDecodeError as error:
+            return "", [ResultError(path, f"is not UTF-8 text: {error.reason}")]
+        except ResultError as error:
+            return "", [error]
+
+    def merged(self) -> Path | None:
+        """campaign.h5 if it was made of the runs that are here now, else None.
+
+        Without any run it is as its maker left it: a bundle may have it alone.
+        """
+        path, files = self.directory / MERGED, self.files()
+        if path.is_symlink() or not path.is_file():
+            return None
+        text = self.campaign()[0]
+        return path if freshness.is_fresh(path, files, self.directory, text) else None
 
 
 def settles(status: str, retry_failed: bool) -> bool:
@@ -225,13 +260,16 @@ def _write_marker(path: Path) -> None:
     aside.replace(path / MARKER)
 
 
-def _below(folder: Path) -> Iterator[Path]:
-    """Files that end in .h5 in `folder` and its subfolders; links are not followed."""
+def _below(folder: Path, depth: int = 0) -> Iterator[Path]:
+    """Files that end in .h5 in `folder` and its subfolders, and links, which are not followed."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                yield from _below(Path(entry.path))
-            elif entry.name.endswith(".h5") and not entry.name.startswith("."):
+                path = Path(entry.path)
+                yield from _below(path, depth + 1) if depth < DEEPEST else (path,)
+            elif entry.name.startswith("."):
+                continue
+            elif entry.name.endswith(".h5") or entry.is_symlink():
                 yield Path(entry.path)
 
 

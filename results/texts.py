@@ -15,7 +15,8 @@ import numpy as np
 
 from fsmatrix.results import phases
 from fsmatrix.results.columns import Appender, Table
-from fsmatrix.results.hdf import NO_VARIABLE, Group, Source
+from fsmatrix.results.hdf import NO_VARIABLE, Group
+from fsmatrix.results.hdfsource import Source
 from fsmatrix.results.schema import decode_text
 
 GROUP = "texts"
@@ -53,6 +54,8 @@ def read_run_texts(group: Source) -> dict[str, str]:
     """Inverse of `write_run_texts`."""
     data, texts, first = group.array("text_bytes").tobytes(), {}, 0
     sizes = group.array("text_size").tolist()
+    if min(sizes, default=0) < 0 or sum(sizes) > len(data):
+        raise ValueError("texts that are longer than their bytes")
     for name, size in zip(phases.strings(group, "text_name"), sizes, strict=True):
         texts[name] = decoded(data[first : first + size])
         first += size

@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
+from fsmatrix.results import safefile
 from fsmatrix.results.hdf import write_whole
-from fsmatrix.results.schema import ResultError
+from fsmatrix.results.schema import ResultError, from_json
 from fsmatrix.results.store import NAME, Store
 from fsmatrix.slurm import submission as files
 from fsmatrix.slurm.division import Part
@@ -91,7 +92,7 @@ def stored(store: Store) -> dict[tuple[str, int], str]:
     """(case id, repetition) -> status of the newest attempt, of all runs that can be read."""
     cache = files.folder(store.directory) / SEEN
     try:
-        before: dict[str, str] = json.loads(cache.read_text(encoding="utf-8"))
+        before: dict[str, str] = from_json(safefile.read_text(cache))
     except (FileNotFoundError, ValueError):
         before = {}
     seen: dict[str, str] = {}

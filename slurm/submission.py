@@ -19,7 +19,9 @@ from typing import Any
 
 import filelock
 
+from fsmatrix.results import safefile
 from fsmatrix.results.hdf import write_whole
+from fsmatrix.results.schema import from_json
 from fsmatrix.results.store import StoreError
 from fsmatrix.slurm.division import Part
 
@@ -81,7 +83,7 @@ def read(out: Path) -> Submission | None:
     """The submission of a results directory; None if there is none, StoreError if damaged."""
     path = folder(out) / FILE
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = from_json(safefile.read_text(path))
         if data.pop("version") != VERSION:
             raise StoreError(path, "was written by another version of fsmatrix")
         parts = tuple(_part(values) for values in data.pop("parts"))
@@ -110,13 +112,13 @@ def note(out: Path, key: str, job: str) -> None:
 def submitted(out: Path) -> list[Submitted]:
     """All jobs, oldest first; a line that a crash tore is left out."""
     try:
-        lines = (folder(out) / JOBS).read_text(encoding="utf-8").splitlines()
+        lines = safefile.read_text(folder(out) / JOBS).splitlines()
     except FileNotFoundError:
         return []
     found = []
     for line in lines:
         try:
-            found.append(Submitted(**json.loads(line)))
+            found.append(Submitted(**from_json(line)))
         except (ValueError, TypeError):
             continue
     return found

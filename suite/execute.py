@@ -12,9 +12,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from fsmatrix.results import safefile
 from fsmatrix.results.case import digest
 from fsmatrix.results.hdf import write_whole
 from fsmatrix.results.lock import ShardLock
+from fsmatrix.results.schema import from_json
 from fsmatrix.results.store import CAMPAIGN, Store, StoreError
 from fsmatrix.suite import limits
 from fsmatrix.suite.conductor import Attachment, Conductor
@@ -68,7 +70,7 @@ def open_store(plan: Plan, out: Path, resume: bool) -> Store:
 def _stored(out: Path) -> dict[str, Any]:
     """campaign.json of a directory; StoreError if it is damaged."""
     try:
-        data = json.loads((out / CAMPAIGN).read_text(encoding="utf-8"))
+        data = from_json(safefile.read_text(out / CAMPAIGN))
         return {name: data[name] for name in STORED} | {"left_out": data.get("left_out", [])}
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(
@@ -161,7 +163,7 @@ def settings_of(plan: Plan, out: Path) -> Settings:
 
 def tag_of(store: Store) -> str:
     """Unique name of this store, for the directories that the suite makes on targets."""
-    marker = json.loads((store.directory / "store.json").read_text(encoding="utf-8"))
+    marker = from_json(safefile.read_text(store.directory / "store.json"))
     return digest([marker, str(store.directory.resolve()), os.uname().nodename])[:10]
 
 

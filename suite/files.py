@@ -10,17 +10,18 @@ import gzip
 import hashlib
 import io
 import os
-import stat
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from fsmatrix.results import safefile
 from fsmatrix.results.units import format_size
 from fsmatrix.suite.problems import CampaignError, Problem
 
 LIMIT = 256 << 20  # bytes of one file, uncompressed
 PIECE = 1 << 20  # bytes read at once
+DEEPEST = 100  # directories in each other
 HEAD = 1024  # bytes that tell whether a file is text
 GZIP = b"\x1f\x8b"
 
@@ -93,33 +94,38 @@ def _below(root: Path, summaries: frozenset[str]) -> Iterator[Found]:
             yield from members
 
 
-def _walk(directory: Path) -> Iterator[tuple[Path, list[Path]]]:
+def _walk(directory: Path, depth: int = 0) -> Iterator[tuple[Path, list[Path]]]:
     """Each directory with its files, by name; an unreadable directory is an OSError."""
+    if depth > DEEPEST:
+        reason = f"more than {DEEPEST} directories are in each other here"
+        raise CampaignError([Problem(str(directory)[:200], 0, "", reason)])
     with os.scandir(directory) as entries:
         seen = sorted(entries, key=lambda entry: entry.name)
     shown = [e for e in seen if not e.name.startswith(".") and not e.is_symlink()]
     yield directory, [directory / e.name for e in shown if e.is_file(follow_symlinks=False)]
     for entry in shown:
         if entry.is_dir(follow_symlinks=False):
-            yield from _walk(directory / entry.name)
+            yield from _walk(directory / entry.name, depth + 1)
 
 
 def _same(one: Path, other: Path) -> bool:
     return other.exists() and one.exists() and one.samefile(other)
 
 
-def read(path: Path) -> Content:
-    """The text of a file, uncompressed if it is gzip.  UnreadableError, BinaryError."""
+def read(path: Path, follow: bool = True) -> Content:
+    """The text of a file, uncompressed if it is gzip.  UnreadableError, BinaryError.
+
+    `follow`: it may be a link, since the user named it.
+    """
     try:
-        mode = path.stat().st_mode
-        if not stat.S_ISREG(mode):
-            raise UnreadableError("is not a regular file")
-        with path.open("rb") as file:
+        with os.fdopen(safefile.descriptor(path, follow), "rb") as file:
             head = file.read(HEAD)
             file.seek(0)
             data = _bounded(gzip.GzipFile(fileobj=file) if head.startswith(GZIP) else file)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UnreadableError(f"damaged gzip data: {error}") from error
+    except safefile.UnusableFileError as error:
+        raise UnreadableError(error.reason) from error
     except OSError as error:
         raise UnreadableError(f"cannot be read: {error.strerror or error}") from error
     return Content(data.decode("utf-8-sig", "replace"), hashlib.sha256(data).hexdigest())

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
+from fsmatrix.results import safefile
+from fsmatrix.results.schema import ResultError
 from fsmatrix.suite.problems import Origin, did_you_mean, refuse
 from fsmatrix.suite.settings import Source
 
@@ -32,9 +34,9 @@ def find(source: str | Path) -> Source:
         message = f"neither a file nor a ready campaign{did_you_mean(str(source), jobs)}"
         raise refuse(Origin(str(source)), "", message)
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise refuse(Origin(str(path)), "", f"larger than {MAX_BYTES} bytes")
-        return Source(path.read_text(encoding="utf-8"), str(path))
+        return Source(safefile.read_text(path, MAX_BYTES, follow=True), str(path))
+    except ResultError as error:
+        raise refuse(Origin(str(path)), "", error.reason) from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise refuse(Origin(str(path)), "", f"cannot be read: {reason}") from error

@@ -17,7 +17,7 @@ import fsmatrix
 from fsmatrix.results import campaignread, imported, merge
 from fsmatrix.results.campaignfile import CampaignWriter
 from fsmatrix.results.record import RunRecord
-from fsmatrix.results.schema import ResultError
+from fsmatrix.results.schema import ResultError, from_json
 from fsmatrix.suite import recognise
 from fsmatrix.suite.files import Found, UnreadableError
 from fsmatrix.suite.labels import Labeller, Level
@@ -199,19 +199,27 @@ class Import:
         if not self.out.exists():
             return
         with campaignread.reading(self.out) as file:
-            campaign = json.loads(str(file.attrs.get("campaign", "")) or "{}")
-            if campaign.get("imported") is not True:
+            if not _is_imported(str(file.attrs.get("campaign", ""))):
                 raise ResultError(
                     self.out,
                     "is a campaign file that was not made by an import, and will not be changed: "
                     "choose another name",
                 )
-            for entry in campaignread.entries(file):
-                facts = json.loads(entry.environment)["imported"]
-                self._seen[facts["sha256"]] = _Seen(facts["file"], facts.get("labels", {}))
+            for entry in campaignread.entries(file, self.out):
+                self._remember(entry.environment)
                 self.outcome.kept += 1
                 if writer is not None:
                     writer.put(entry)
+
+    def _remember(self, environment: str) -> None:
+        """The text that a run in the file is of."""
+        try:
+            facts = from_json(environment)["imported"]
+            sha256, file, labels = facts["sha256"], facts["file"], facts.get("labels", {})
+            self._seen[str(sha256)] = _Seen(str(file), dict(labels))
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            reason = f"holds a run that does not say what it was imported from ({error})"
+            raise ResultError(self.out, reason) from error
 
     def _nothing(self) -> str:
         outcome = self.outcome
@@ -224,6 +232,15 @@ class Import:
 
 def _listed(labels: Labels) -> str:
     return " ".join(f"{name}={value}" for name, value in labels.items()) or "nothing in particular"
+
+
+def _is_imported(campaign: str) -> bool:
+    """Whether the text of a campaign says that an import made it."""
+    try:
+        facts = from_json(campaign or "{}")
+    except ValueError:
+        return False
+    return isinstance(facts, dict) and facts.get("imported") is True
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

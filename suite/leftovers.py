@@ -17,7 +17,9 @@ from pathlib import Path
 import psutil
 
 from fsmatrix.backends.journal import boot_id
+from fsmatrix.results import safefile
 from fsmatrix.results.hdf import write_whole
+from fsmatrix.results.schema import from_json
 from fsmatrix.suite.session.programs import SCRATCH as PROGRAM_SCRATCH
 
 PATTERN = "session-*.json"
@@ -45,7 +47,7 @@ def end_leftovers(folder: Path) -> list[str]:
     ended = []
     for path in sorted(folder.glob(PATTERN)):
         try:
-            noted = json.loads(path.read_text())
+            noted = from_json(safefile.read_text(path))
         except ValueError:  # torn by a crash; its ranks ended when their channel closed
             path.unlink()
             continue

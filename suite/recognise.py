@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from fsmatrix.results.formats import registry
 from fsmatrix.results.formats.base import Parsed
-from fsmatrix.suite.files import BinaryError, Content, Found, UnreadableError, read
+from fsmatrix.results.units import format_size
+from fsmatrix.suite.files import LIMIT, BinaryError, Content, Found, UnreadableError, read
 
 
 class NotRecognisedError(Exception):
@@ -79,7 +80,10 @@ def of_directory(
     skipped: list[tuple[Found, NotRecognisedError | UnreadableError]] = []
     for member in found.members:
         try:
-            texts[member.path.name] = _read(member).text
+            text = _read(member).text
+            if sum(map(len, texts.values())) + len(text) > LIMIT:
+                raise UnreadableError(f"with it the files are longer than {format_size(LIMIT)}")
+            texts[member.path.name] = text
         except (NotRecognisedError, UnreadableError) as error:
             skipped.append((member, error))
     return Text(
@@ -102,6 +106,6 @@ def _summary(
 
 def _read(found: Found) -> Content:
     try:
-        return read(found.path)
+        return read(found.path, follow=found.named)
     except BinaryError as error:
         raise NotRecognisedError(str(error)) from error

@@ -18,12 +18,15 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from fsmatrix.results import safefile
+from fsmatrix.results.schema import ResultError
 from fsmatrix.suite.problems import CampaignError, Origin, Problem, refuse, shown
 
 KeyPath = tuple[str | int, ...]
 MAX_TEXT = 4 << 20  # characters
 MAX_VALUES = 200_000  # values after aliases were expanded
 MAX_DEPTH = 50
+MAX_BYTES = 4 * MAX_TEXT  # of a file in UTF-8
 _TAG = "tag:yaml.org,2002:"
 
 
@@ -62,7 +65,9 @@ def dotted(path: KeyPath) -> str:
 def load(path: Path) -> Tree:
     """Read a YAML file; CampaignError if it cannot be read or is not plain YAML."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = safefile.read_text(path, MAX_BYTES, follow=True)
+    except ResultError as error:
+        raise refuse(Origin(str(path)), "", error.reason) from error
     except OSError as error:
         raise refuse(Origin(str(path)), "", f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -25,6 +25,7 @@ from fsmatrix.analysis.medians import Median, of_independent
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.study import Key, Study, Values, level_text, ratio_of, study
 from fsmatrix.analysis.units import Level, Unit
+from fsmatrix.results.schema import ResultError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,6 +102,7 @@ class Bottleneck:
     threshold: float
     verdicts: tuple[Verdict, ...]
     shares: Mapping[int, tuple[Resource, ...]]  # by index of a cell in study.valued
+    left_out: tuple[str, ...] = ()  # run files that could not be used, and why
 
     @property
     def says(self) -> list[str]:
@@ -124,7 +126,7 @@ class Bottleneck:
                     f"From {axis} {level_text(axis, knee)} on in {number} series; at the limit: "
                     f"{cause}."
                 )
-        return said + self._missing() + self.study.remarks
+        return said + self._missing() + [*self.left_out] + self.study.remarks
 
     def _missing(self) -> list[str]:
         states: dict[str, set[str]] = {}
@@ -210,8 +212,9 @@ def bottleneck(
     if not any(axis in of.varying for axis in AXES):
         raise ValueError("neither chunk size nor processes vary: nothing can stop growing")
     found = usage.of_campaign(ds)
+    left_out: list[ResultError] = []
     if store is not None:
-        found |= usage.of_store(store, (run_id for run_id, _ in found))
+        found |= usage.of_store(store, [run_id for run_id, _ in found], left_out)
     by_cell = usage.by_cell(ds, of, found)
     shares = {i: _resources(cell, by_cell[i], limits or {}) for i, cell in enumerate(of.valued)}
     index = {id(cell): i for i, cell in enumerate(of.valued)}
@@ -221,7 +224,8 @@ def bottleneck(
             if len(cells) > 1:
                 last = shares[index[id(cells[-1])]]
                 verdicts.append(_verdict(axis, key, cells, threshold, last))
-    return Bottleneck(of, of.fitting(unit), threshold, tuple(verdicts), shares)
+    told = tuple(usage.told(left_out))
+    return Bottleneck(of, of.fitting(unit), threshold, tuple(verdicts), shares, told)
 
 
 def _verdict(

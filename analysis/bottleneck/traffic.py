@@ -25,6 +25,8 @@ from fsmatrix.analysis.study import Key, Study, Values, level_text, study
 from fsmatrix.analysis.units import Level, Unit
 from fsmatrix.results.metrics import window
 from fsmatrix.results.record import RunRecord
+from fsmatrix.results.recordcheck import NONSENSE
+from fsmatrix.results.schema import ResultError
 from fsmatrix.results.store import Store
 
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ class Traffic:
     unit: Unit
     cells: tuple[Cell, ...]  # sorted by key, then by chunk size
     without: int  # runs that have no series
+    left_out: tuple[str, ...] = ()  # run files that could not be used, and why
 
     @property
     def says(self) -> list[str]:
@@ -92,6 +95,7 @@ class Traffic:
             said.append(text + ("." if m.decides else f" ({m.says})."))
         if self.without:
             said.append(f"{self.without} runs have no series of network counters.")
+        said += self.left_out
         return said + self.study.remarks
 
     def _named(self, cell: Cell) -> str:
@@ -186,10 +190,12 @@ def traffic(
     data, files = rows(ds), Store.open(store)
     runs: list[list[Series]] = [[] for _ in of.valued]
     without = 0
+    left_out: list[ResultError] = []
     for own, members in zip(runs, usage.rows_of(ds, of), strict=True):
         for row in members:
             run_id, phase = str(data["run_id"][row]), str(data["phase"][row])
-            found = series(files.read(run_id), phase) if run_id in files else None
+            record = usage.read_or_none(files, run_id, left_out)
+            found = _series(record, phase, files, left_out) if record else None
             without += found is None
             own += [found] if found else []
     made = tuple(
@@ -202,7 +208,18 @@ def traffic(
     if not made:
         raise ValueError(f"no run file in {store} has network counters of a run that counts")
     shown = unit or units.fitting("bandwidth", [cell.median.median for cell in made])
-    return Traffic(of, shown, made, without)
+    return Traffic(of, shown, made, without, tuple(usage.told(left_out)))
+
+
+def _series(
+    record: RunRecord, phase: str, store: Store, left_out: list[ResultError]
+) -> Series | None:
+    """As `series`; what makes no sense of a monitor is an error in `left_out`."""
+    try:
+        return series(record, phase)
+    except NONSENSE as error:
+        left_out.append(ResultError(store.path(record.run_id), f"its monitor: {error}"))
+        return None
 
 
 def series(record: RunRecord, name: str) -> Series | None:

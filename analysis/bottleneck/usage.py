@@ -19,6 +19,9 @@ import xarray as xr
 from fsmatrix.analysis.columns import coded, combined
 from fsmatrix.analysis.load import rows
 from fsmatrix.analysis.study import Study
+from fsmatrix.results import recordcheck
+from fsmatrix.results.record import RunRecord
+from fsmatrix.results.schema import ResultError
 from fsmatrix.results.store import Store
 from fsmatrix.results.usage import COLUMNS, Usage, of_phase
 
@@ -50,16 +53,42 @@ def of_campaign(ds: xr.Dataset) -> dict[Name, Usage]:
     return found
 
 
-def of_store(directory: Path | str, run_ids: Iterable[str]) -> dict[Name, Usage]:
-    """From the run files of a store; runs that it does not have are left out."""
+def of_store(
+    directory: Path | str, run_ids: Iterable[str], left_out: list[ResultError] | None = None
+) -> dict[Name, Usage]:
+    """From the run files of a store; runs that it does not have are left out.
+
+    So are those that cannot be read or do not fit, each with an error in `left_out`.
+    """
     store = Store.open(directory)
-    found = {}
+    found: dict[Name, Usage] = {}
     for run_id in dict.fromkeys(run_ids):
-        if run_id in store:
-            record = store.read(run_id)
+        record = read_or_none(store, run_id, [] if left_out is None else left_out)
+        if record is None:
+            continue
+        try:
             for phase in record.phases:
                 found[run_id, phase.name] = of_phase(record, phase)
+        except recordcheck.NONSENSE as error:
+            if left_out is not None:
+                left_out.append(ResultError(store.path(run_id), f"its counters: {error}"))
     return found
+
+
+def read_or_none(store: Store, run_id: str, left_out: list[ResultError]) -> RunRecord | None:
+    """A run of a store; None if it is not there, or with an error in `left_out` if it is no run."""
+    if run_id not in store:
+        return None
+    try:
+        return recordcheck.read(store.path(run_id))
+    except ResultError as error:
+        left_out.append(error)
+        return None
+
+
+def told(left_out: Iterable[ResultError]) -> list[str]:
+    """A sentence for each file that was left out."""
+    return [f"{error.path.name} is left out: {error.reason}." for error in left_out]
 
 
 def rows_of(ds: xr.Dataset, of: Study) -> list[list[int]]:

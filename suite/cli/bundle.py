@@ -69,12 +69,10 @@ def bundle(
 
 def _default(store: Store, anonymise: bool) -> str:
     """The campaign's name; without a campaign `results`."""
-    import json
-
-    from fsmatrix.results.store import CAMPAIGN
+    from fsmatrix.results.schema import from_json
 
     try:
-        name = json.loads((store.directory / CAMPAIGN).read_text(encoding="utf-8"))["campaign"]
+        name = Path(str(from_json(store.campaign()[0])["campaign"])).name or "results"
     except (OSError, ValueError, KeyError, TypeError):
         name = "results"
     return f"{name}{'-anonymous' if anonymise else ''}.tar.gz"

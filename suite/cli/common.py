@@ -132,20 +132,19 @@ def _finite(value: Any) -> Any:
 
 
 def campaign_file(results: Path) -> Path:
-    """campaign.h5 of a results directory (merged anew if runs came in since), or the file."""
-    from fsmatrix.results.store import MERGED, Store
+    """campaign.h5 of a results directory, merged anew if it was made of other runs; or the file."""
+    from fsmatrix.results.store import Store
 
     if results.is_file():
         return results
     store = Store.open(results)
-    merged = store.directory / MERGED
-    newest = max((path.stat().st_mtime for path in store.files()), default=0.0)
-    if not merged.exists() or merged.stat().st_mtime < newest:
-        try:
-            store.merge()
-        except OSError as error:  # a store that may only be read
-            return _merged_elsewhere(store, error)
-    return merged
+    fresh = store.merged()
+    if fresh is not None:
+        return fresh
+    try:
+        return store.merge()
+    except OSError as error:  # a store that may only be read
+        return _merged_elsewhere(store, error)
 
 
 def _merged_elsewhere(store: Store, error: OSError) -> Path:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from fsmatrix.results import histogram, merge
+from fsmatrix.results import histogram, runfile
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.merge import merge_files
 from fsmatrix.results.record import Finding, Latency, Phase, RunRecord
@@ -332,7 +332,7 @@ def test_one_run_in_memory_at_a_time(store, monkeypatch):
         def __init__(self, one):
             object.__setattr__(one, "_key", self)
 
-    monkeypatch.setattr(merge, "read_run", read)
+    monkeypatch.setattr(runfile, "read_run", read)
     store.merge()
     assert len(most) == 20
     assert max(most) <= 2

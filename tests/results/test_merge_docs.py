@@ -10,6 +10,7 @@ import pytest
 import xarray as xr
 
 from fsmatrix.results import histogram
+from fsmatrix.results.case import Case
 from fsmatrix.results.record import Finding, Latency, Monitor, Phase, RunRecord
 from fsmatrix.results.store import Store
 
@@ -25,8 +26,9 @@ def record(target):
         "read", 0 * two, two, count, count, 0 * count, 0 * two, two, 0 * two,
         {"read": Latency(counts, 1.0, 0.001, 0.001)}, 0.5, count, count,
     )  # fmt: skip
+    case = Case(target, "pattern")
     return RunRecord(
-        case=f'{{"target":"{target}","workload":"pattern"}}', case_id=target * 4, work_id="w",
+        case=case.canonical, case_id=case.case_id, work_id=case.work_id,
         repetition=0, attempt=1, block=0, attachment="a", session="s", status="ok",
         engine="player-c", engine_version="1", started="2026-01-01T00:00:00Z",
         phases=(phase,), findings=(Finding("a", 1, "info", "m"),),

@@ -14,10 +14,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from fsmatrix.results import safefile
+from fsmatrix.results.schema import ResultError
+
 OK = frozenset({"NT_STATUS_OK", "0x00000000", "0x0", "SUCCESS"})
 TRUNCATING = frozenset({4, 5})  # dispositions FILE_OVERWRITE and FILE_OVERWRITE_IF
 DIRECTORY = 1  # create option FILE_DIRECTORY_FILE
 PREFIX = "sha256:"
+LIMIT = 256 << 20  # bytes; dbench's own has 25 MB
 OUTSIDE = re.compile(r"""(?:^|[\s"\\/])(\.\.)(?:[\s"\\/]|$)""", re.MULTILINE)
 
 
@@ -67,7 +71,10 @@ def loadfile(value: object) -> Loadfile:
 @lru_cache(maxsize=64)
 def _read(path: str, modified: int, size: int) -> Loadfile:  # noqa: ARG001
     """Read and survey a file; `modified` and `size` make a changed one be read again."""
-    data = Path(path).read_bytes()
+    try:
+        data = safefile.read(path, LIMIT, follow=True)
+    except ResultError as error:
+        raise ValueError(f"the loadfile {path!r} {error.reason}") from error
     if data.startswith(b"\x1f\x8b"):
         raise ValueError(f"the loadfile {path!r} is compressed: unpack it")
     text = data.decode("latin-1")

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from fsmatrix.results import safefile
+from fsmatrix.results.schema import ResultError
 from fsmatrix.results.units import Duration, PositiveSize, Size
 from fsmatrix.suite.workloads.base import WorkloadOptions
 from fsmatrix.suite.workloads.fio.job import ENGINES_FOR_PATHS, Section, check_extra, sections
@@ -24,6 +26,9 @@ Count = Annotated[int, Field(ge=0, lt=1 << 31)]
 
 def _about(text: str, default: Any = None, **more: Any) -> Any:
     return Field(default, description=text, **more)
+
+
+JOB_FILE = 1 << 20  # bytes of a job file
 
 
 class FioOptions(WorkloadOptions):
@@ -91,8 +96,8 @@ class FioOptions(WorkloadOptions):
             raise ValueError("give job (the text) or job_file (its path), not both")
         path = Path(str(data["job_file"]))
         try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+            text = safefile.read_text(path, JOB_FILE, follow=True)
+        except (OSError, UnicodeDecodeError, ResultError) as error:
             raise ValueError(f"job_file: {path} cannot be read: {error}") from error
         return {key: value for key, value in data.items() if key != "job_file"} | {"job": text}
 
