@@ -114,8 +114,8 @@ def _look(path: Path, folder: bool) -> Iterator[tuple[Path, str]]:
 def _inside(folder: Path) -> Iterator[tuple[Path, str]]:
     """Files of a folder of notes; folders in it are not ours and never read."""
     try:
-        names = sorted(os.listdir(folder))
+        paths = sorted(folder.iterdir())
     except FileNotFoundError:
         return
-    for name in names:
-        yield from _look(folder / name, folder=False)
+    for path in paths:
+        yield from _look(path, folder=False)

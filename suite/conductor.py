@@ -198,10 +198,11 @@ class Conductor:
             self._quietly("unmount", lambda: attachment.backend.unmount(access, self._journal()))
 
     def _session(self, attachment: Attachment, access: Access, todo: list[Job]) -> None:
-        session = Session(self.launcher, attachment.geometry, self.stop)
+        scratch = leftovers.Scratch.drawn(self.journals)
+        session = Session(self.launcher, attachment.geometry, self.stop, scratch=scratch)
         try:
             session.start()
-            leftovers.remember(self.journals, session.pids, session.launcher.scratch)
+            leftovers.remember(self.journals, session.pids, scratch)
             mount = access.to_json()
             session.call("mount", mount, self.journals, MOUNT_SECONDS)
             facts = provenance.gather(attachment.backend, access, session, attachment.target)
