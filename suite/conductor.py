@@ -233,7 +233,7 @@ class Conductor:
                     ),
                 )
             session.close()
-            leftovers.forget(self.journals)
+            leftovers.forget(self.journals, scratch)
 
     def _one(self, runner: Runner, todo: list[Job]) -> None:
         """One run; SessionError if its session is gone (the run is recorded all the same)."""

@@ -35,6 +35,7 @@ PATTERN = "session-*.json"
 SCRATCH = "fsmatrix-session-"  # how the name of a session's folder begins
 MEMORY = Path("/dev/shm")
 WAIT_SECONDS = 10.0
+TRIES = 5
 SAME = 0.01  # seconds between two readings of one process's start time
 LIMIT = 16 << 20  # bytes of a note
 _NAME = re.compile(rf"{SCRATCH}[0-9a-f]{{16}}")
@@ -68,8 +69,16 @@ class Scratch:
             tree.write_marker(folder, folder.name, self.own.store)
 
     def remove(self) -> list[str]:
-        """Remove what is there; a sentence for each that is not ours."""
-        return [line for folder in self.folders if (line := _remove(folder, self.own))]
+        """Remove what is there; a sentence for each that stays.
+
+        A daemon that ends removes its own files at the same time: then it is tried again.
+        """
+        for _ in range(TRIES):
+            said = [line for folder in self.folders if (line := _remove(folder, self.own))]
+            if not said:
+                break
+            time.sleep(0.1)
+        return said
 
 
 def remember(journals: Path, pids: Iterable[int], scratch: Scratch) -> None:
@@ -87,9 +96,10 @@ def remember(journals: Path, pids: Iterable[int], scratch: Scratch) -> None:
     write_whole(_file(journals), json.dumps(facts).encode())
 
 
-def forget(folder: Path) -> None:
-    """The session ended in good order."""
-    _file(folder).unlink(missing_ok=True)
+def forget(journals: Path, scratch: Scratch) -> None:
+    """The session ended in good order; what could not be removed stays noted."""
+    if not scratch.remove():
+        _file(journals).unlink(missing_ok=True)
 
 
 def end_leftovers(folder: Path) -> list[str]:
