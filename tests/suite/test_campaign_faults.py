@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -377,3 +378,29 @@ repetitions: 2
     assert not any(place.exists() for place in scratch)
     assert sentinel.read_text() == "not yours"
     assert not list((out / "state").rglob("*.img"))
+
+
+def test_a_copied_store_leaves_the_originals_trees_alone(tmp_path: Path, target: Path) -> None:
+    """While the original runs, and after it was killed; the original cleans up itself."""
+    campaign = write_campaign(tmp_path, target, options="fixed: time, seconds: 1s")
+    out, copy = tmp_path / "out", tmp_path / "out2"
+    running = Running(campaign, "-o", out)
+    running.until("run")
+    subprocess.run(["cp", "-a", str(out), str(copy)], check=True)
+    (live,) = target.glob("fsmatrix-*")
+    assert fsmatrix("run", "-o", copy, "--resume").returncode == 2
+    assert live.is_dir()
+    running.process.kill()
+    running.process.wait()
+    refused = fsmatrix("run", "-o", copy, "--resume")
+    assert refused.returncode == 2
+    assert "moved or copied" in refused.stderr.replace("\n", " ")
+    assert live.is_dir()
+    assert fsmatrix("show", copy).returncode in (0, 2)  # before the first run there is nothing
+    resumed = fsmatrix("run", "-o", out, "--resume", "--quiet")
+    assert resumed.returncode == 0, resumed.stderr
+    assert not live.exists()
+    for name in ("journal", "state"):
+        shutil.rmtree(copy / name)
+    again = fsmatrix("run", "-o", copy, "--resume", "--quiet", "--no-report")
+    assert again.returncode == 0, again.stderr
