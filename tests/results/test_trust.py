@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import pytest
 from fsmatrix.results import trust
 from fsmatrix.results.lock import ShardLock
 from fsmatrix.results.store import Store
+from fsmatrix.suite.execute import stored_plan
+from fsmatrix.suite.plan import Request
 from tests.suite.running import fsmatrix
 
 CAMPAIGN = """
@@ -101,15 +104,25 @@ def test_what_others_can_write_is_refused_and_can_be_read(
         path.mkdir(exist_ok=True)
     spoil(path)
     before = sorted(out.rglob("*"))
-    for words in (("--resume",), ("--resume", "--retry-failed"), ("--resume", "--dry-run")):
-        refused = fsmatrix("run", "-o", out, *words)
-        assert refused.returncode == 2, refused.stderr
-        assert str(path) in refused.stderr.replace("\n", "")
-        assert "Traceback" not in refused.stderr
+    for act in (lambda: Store.create(out, exist_ok=True), lambda: stored_plan(out, Request())):
+        with pytest.raises(trust.NotTrusted, match=re.escape(str(path))):
+            act()
     assert sorted(out.rglob("*")) == before
     if spoil is not _queue:
-        shown = fsmatrix("show", out)
-        assert shown.returncode == 0, shown.stderr
+        assert Store.open(out).ids()
+
+
+@pytest.mark.parametrize(("name", "spoil"), [("", _widen), ("journal", _link)])
+def test_commands_that_act_end_with_status_2(
+    out: Path, name: str, spoil: Callable[[Path], None]
+) -> None:
+    spoil(out / name)
+    refused = fsmatrix("run", "-o", out, "--resume")
+    assert refused.returncode == 2, refused.stderr
+    assert str(out / name) in refused.stderr.replace("\n", "")
+    assert "Traceback" not in refused.stderr
+    shown = fsmatrix("show", out)
+    assert shown.returncode == 0, shown.stderr
 
 
 @pytest.mark.parametrize(
@@ -121,9 +134,8 @@ def test_notes_of_others_are_refused(out: Path, folder: str, spoil: Callable[[Pa
     note = out / folder / ("host.jsonl" if folder == "journal" else "shard-1-of-1.json")
     note.write_text("{}")
     spoil(note)
-    refused = fsmatrix("run", "-o", out, "--resume")
-    assert refused.returncode == 2, refused.stderr
-    assert str(note) in refused.stderr.replace("\n", "")
+    with pytest.raises(trust.NotTrusted, match=re.escape(str(note))):
+        Store.create(out, exist_ok=True)
 
 
 @needs_root
