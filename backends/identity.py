@@ -12,6 +12,7 @@ import json
 import os
 import re
 import secrets
+import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from fsmatrix.results import trust
 FILE = "identity.json"
 VARIABLE = "FSMATRIX_STORE"  # in the environment of what a store starts
 LIMIT = 4096
+LOOKS = 20
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -70,11 +72,16 @@ def identity(folder: Path) -> Identity:
 
 def carries(pid: int, store: str) -> bool:
     """Whether a process was started with that store's proof in its environment."""
-    try:
-        words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return False
-    return f"{VARIABLE}={store}".encode() in words
+    wanted = f"{VARIABLE}={store}".encode()
+    for _ in range(LOOKS):
+        try:
+            text = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            return False
+        if text:
+            return wanted in text.split(b"\0")
+        time.sleep(0.01)  # in the middle of execve, or ending
+    return False
 
 
 def _read(folder: Path) -> str:
