@@ -91,7 +91,7 @@ class Room:
     target: str
     state: Path  # directory of this target inside the campaign's state directory
     journal: Journal
-    tag: str  # unique name of this campaign's output, for directories that the suite makes
+    tag: str  # drawn for this attachment: names and marks what the suite makes for it
     options: Mapping[str, Any] = field(default_factory=dict)
     draw: str = ""  # what a random choice of this block is made of: seed and block
     progress: Callable[[str], None] = _quiet  # told what takes long

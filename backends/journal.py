@@ -3,7 +3,8 @@
 One JSON object per line, appended and fsync'd.  `begin` is written before the action,
 `confirm` adds facts that are known only afterwards (the name of a loop device), `end` says
 that it was undone.  What has no `end` was left by a crash; `undo_pending` takes it down.
-An entry belongs to the kernel that did it (host and boot id) and to a process.
+An entry belongs to the store that wrote it where it lay then (identity.py), to the kernel that
+did it (host and boot id) and to a process.
 """
 
 from __future__ import annotations
@@ -14,41 +15,22 @@ import secrets
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from fsmatrix.backends import entries
+from fsmatrix.backends.entries import Entry as Entry
+from fsmatrix.backends.entries import boot_id as boot_id
+from fsmatrix.backends.entries import process_start as _process_start
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.undo import ORDER, UNDO, LeftAlone
+from fsmatrix.backends.identity import Identity, identity
+from fsmatrix.backends.proof import PROOFS, Ground, LeftAlone, Named
+from fsmatrix.backends.undo import ORDER, UNDO
+from fsmatrix.results import trust
 
 SUFFIX = ".jsonl"
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One action and what is known of it."""
-
-    id: str
-    kind: str
-    facts: Mapping[str, Any]
-    host: str
-    boot_id: str
-    pid: int
-    process_start: int  # clock ticks after boot: with the pid, one process for sure
-    time: float  # Unix time
-    journal: Path = field(compare=False, default=Path())
-
-    @property
-    def mine(self) -> bool:
-        """Whether this very process wrote it: another shard may use the same journal."""
-        return self.pid == os.getpid() and self.process_start == _process_start(self.pid)
-
-    @property
-    def in_use(self) -> bool:
-        """Whether it belongs to another process of this kernel that still runs."""
-        same_kernel = self.boot_id == boot_id() and self.pid != os.getpid()
-        return same_kernel and self.process_start == _process_start(self.pid)
+ENDS_WITH_BOOT = ("mount", "cephfs-mount", "loop")
 
 
 class Journal:
@@ -56,6 +38,13 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+
+    @cached_property
+    def identity(self) -> Identity:
+        """The store that it belongs to; BackendError if others could have written that."""
+        if not self.path.parent.exists():
+            self.path.parent.mkdir(trust.FOLDER_MODE, parents=True, exist_ok=True)
+        return identity(self.path.parent)
 
     def begin(self, kind: str, **facts: Any) -> Entry:
         """Write the intent down; on return it is on the disk."""
@@ -68,6 +57,8 @@ class Journal:
             pid=os.getpid(),
             process_start=_process_start(os.getpid()),
             time=time.time(),
+            store=self.identity.store,
+            home=str(self.identity.folder),
             journal=self.path,
         )
         values = {name: value for name, value in vars(entry).items() if name != "journal"}
@@ -92,17 +83,19 @@ class Journal:
         """Entries without an end, oldest first; only those of `kind` and with these facts."""
         return [
             entry
-            for entry in read_entries(self.path)
-            if kind in (None, entry.kind)
+            for entry in entries.read(self.path).entries
+            if entry.store == self.identity.store
+            and kind in (None, entry.kind)
             and all(entry.facts.get(name) == value for name, value in facts.items())
         ]
 
     def _append(self, line: Mapping[str, Any]) -> None:
         fresh = not self.path.exists()
-        if fresh:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(self.path, flags, trust.FILE_MODE)
         try:
+            if reason := trust.flaw(self.path, os.fstat(descriptor), folder=False):
+                raise BackendError(f"{self.path}: {reason}")
             size = os.fstat(descriptor).st_size
             torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
             text = ("\n" if torn else "") + json.dumps(line, default=str) + "\n"
@@ -114,87 +107,77 @@ class Journal:
             _sync_folder(self.path.parent)
 
 
-def read_entries(path: Path) -> list[Entry]:
-    """Entries of a journal that have no end.  A line that a crash tore is left out.
-
-    A torn `begin` was never acted on, since the action waits for the line to be on the disk.
-    """
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        return []
-    entries: dict[str, dict[str, Any]] = {}
-    for line in lines:
-        try:
-            data = json.loads(line)
-        except ValueError:
-            continue
-        if not isinstance(data, dict) or "id" not in data:
-            continue
-        event = data.pop("event", "")
-        if event == "begin":
-            entries[data["id"]] = data
-        elif event == "confirm" and data["id"] in entries:
-            entries[data["id"]]["facts"].update(data["facts"])
-        elif event == "end":
-            entries.pop(data["id"], None)
-    return [Entry(**data, journal=path) for data in entries.values()]
-
-
-def undo_pending(folder: Path) -> list[str]:
+def undo_pending(folder: Path, named: Named | None = None) -> list[str]:
     """Take down what crashes left, according to all journals (*.jsonl) in `folder`.
 
     In reverse order; of this boot everything, of an earlier boot of this host only files,
     directories and signatures (mounts and loop devices ended with it), of other hosts and
-    of processes that still live nothing.  Returns one sentence for each thing that was
-    taken down ("unmounted ...") or left alone ("left alone: ...", with the reason); what is
+    of processes that still live nothing.  Each thing must prove first that it is this store's
+    (proof.py); `named` is what its stored plan names.  Returns one sentence for each thing that
+    was taken down ("unmounted ...") or left alone ("left alone: ...", with the reason); what is
     left alone stays pending.  What belongs to a process that still runs (another shard) is no
     leftover and not mentioned.
+
+    BackendError, with nothing done, if others can have written the journals or the store was
+    moved or copied.
     """
-    entries = [entry for path in sorted(folder.glob(f"*{SUFFIX}")) for entry in read_entries(path)]
+    read = [entries.read(path) for path in sorted(folder.glob(f"*{SUFFIX}"))]
+    found = [entry for one in read for entry in one.entries]
+    said = [f"left alone: {fault}" for one in read for fault in one.faults]
+    if not found:
+        return [_plain(line) for line in said]
+    ground = Ground(identity(folder), named or Named())
+    refuse_foreign(found, ground.identity)
     known = {kind: number for number, kind in enumerate(ORDER)}
-    entries.sort(key=lambda entry: (known.get(entry.kind, -1), -entry.time))
-    said = []
-    for entry in entries:
+    found.sort(key=lambda entry: (known.get(entry.kind, -1), -entry.time))
+    for entry in found:
         if entry.in_use:
             continue
         try:
-            done = _undo(entry)
+            done = _undo(entry, ground)
         except LeftAlone as reason:
             said.append(f"left alone: {reason}")
             continue
         Journal(entry.journal).end(entry)
         if done:
             said.append(done)
-    return said
+    return [_plain(line) for line in said]
 
 
-def _undo(entry: Entry) -> str:
+def refuse_foreign(found: list[Entry], own: Identity) -> None:
+    """BackendError if entries of this host were written where the store does not lie now."""
+    here = (boot_id(), socket.gethostname())
+    for entry in found:
+        if entry.store != own.store and (entry.boot_id == here[0] or entry.host == here[1]):
+            raise BackendError(_plain(
+                f"{entry.journal}: written in {entry.home}, and this is {own.folder}: the results "
+                "directory was moved or copied. What it made may be in use by the original, so "
+                "nothing was touched. If it was moved: move it back, resume it there, then move "
+                f"it. If it is a copy: remove {own.folder} and {own.state} of this copy (look "
+                "that nothing is mounted there), then resume it."
+            ))  # fmt: skip
+
+
+def _undo(entry: Entry, ground: Ground) -> str:
     what = f"{entry.kind} {entry.facts.get('path') or entry.facts.get('image') or ''}".strip()
     same_boot = entry.boot_id == boot_id()
     if not same_boot and entry.host != socket.gethostname():
-        raise LeftAlone(f"{what} belongs to host {entry.host}")
+        raise LeftAlone(f"{what} belongs to host {entry.host}: resume there to remove it")
     if entry.kind not in UNDO:
         raise LeftAlone(f"{what}: this version does not know how to undo it")
     try:
+        if same_boot or entry.kind not in ENDS_WITH_BOOT:
+            PROOFS[entry.kind](entry.facts, ground)
         return UNDO[entry.kind](entry.facts, same_boot)
-    except (BackendError, OSError, KeyError) as error:
+    except KeyError as error:
+        raise LeftAlone(f"{what}: the journal has no {error} of it") from error
+    except (BackendError, OSError, ValueError, TypeError, AttributeError) as error:
         raise LeftAlone(f"{what}: {error}") from error
 
 
-def boot_id() -> str:
-    """The kernel's id of this boot: two hosts with the same one are one kernel."""
-    return _BOOT_ID.read_text().strip()
-
-
-def _process_start(pid: int) -> int:
-    """Start of a process in clock ticks after boot (proc(5) stat, field 22); 0 if it is gone."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0
-    fields = text.rpartition(")")[2].split()
-    return 0 if fields[0] in "ZX" else int(fields[19])
+def _plain(text: str) -> str:
+    """Without what a terminal would obey: names in journals may hold anything."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -191,7 +191,7 @@ class LocalBackend(Backend):
         device = str(Path(chosen.device).resolve())
         pending = room.journal.pending("device", device=device, target=room.target)
         known = [entry for entry in pending if entry.mine]
-        identity = str(known[0].facts["uuid"]) if known else str(uuid.uuid4())
+        identity = str(known[0].facts["uuid"]) if known else room.journal.identity.new_uuid()
         reason = signature.refusal(device, chosen.serial, our_uuid=identity if known else "")
         if not reason and chosen.direct_io == "required" and not _is_direct(device):
             reason = f"{device} is a loop device without direct I/O (losetup --direct-io=on)"

@@ -55,7 +55,7 @@ def make_tree(parent: Path, tag: str, journal: Journal) -> Path:
         raise BackendError(f"a tag names a directory and must not be {tag!r}")
     folder = new_folder(parent, f"{PREFIX}{tag}", journal, "tree", tag=tag)
     try:
-        tree.write_marker(folder, tag)
+        tree.write_marker(folder, tag, journal.identity.store)
         (folder / DATA).mkdir()
     except OSError as error:
         raise BackendError(f"{folder} cannot be used: {error.strerror}") from error

@@ -7,24 +7,42 @@ in a RADOS namespace.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 MARKER = ".fsmatrix"
 LIMIT = 4096  # bytes of a marker that are read
 
 
-def marker_of(tag: str) -> bytes:
-    """What a marker of `tag` holds."""
-    return json.dumps({"tag": tag, "made_by": "fsmatrix"}).encode()
+@dataclass(frozen=True)
+class Mark:
+    """What a marker says: which thing it is, and which store made it ("": not told)."""
+
+    tag: str
+    store: str = ""
+
+
+def marker_of(tag: str, store: str = "") -> bytes:
+    """What a marker of `tag` holds; `store` is what proves the store (identity.py)."""
+    return json.dumps({"tag": tag, "store": store, "made_by": "fsmatrix"}).encode()
+
+
+def mark_in(data: bytes) -> Mark | None:
+    """What a marker holds; None if it is none of ours."""
+    try:
+        known = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    tag = known.get("tag") if isinstance(known, dict) else None
+    if not isinstance(tag, str) or not tag:
+        return None
+    store = known.get("store")
+    return Mark(tag, store if isinstance(store, str) else "")
 
 
 def tag_in(data: bytes) -> str | None:
     """The tag in what a marker holds; None if it is none of ours."""
-    try:
-        known = json.loads(data)
-    except ValueError:
-        return None
-    tag = known.get("tag") if isinstance(known, dict) else None
-    return tag if isinstance(tag, str) and tag else None
+    mark = mark_in(data)
+    return None if mark is None else mark.tag
 
 
 def whose(found: str | None) -> str:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.marker import LIMIT, marker_of, tag_in, whose
+from fsmatrix.backends.marker import LIMIT, Mark, mark_in, marker_of, whose
 from fsmatrix.backends.marker import MARKER as MARKER
 from fsmatrix.backends.system import mounts
 
@@ -26,22 +26,28 @@ class NotOurs(BackendError):
     """A directory that the suite did not make, or cannot prove to have made."""
 
 
-def write_marker(folder: Path, tag: str) -> None:
+def write_marker(folder: Path, tag: str, store: str = "") -> None:
     """Mark `folder` as the suite's own; FileExistsError if it is marked already."""
     descriptor = os.open(
         folder / MARKER, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644
     )
     with os.fdopen(descriptor, "wb") as file:
-        file.write(marker_of(tag))
+        file.write(marker_of(tag, store))
         file.flush()
         os.fsync(file.fileno())
 
 
 def read_marker(folder: Path) -> str | None:
     """The tag of a tree; None if `folder` is no tree of ours."""
+    mark = read_mark(folder)
+    return None if mark is None else mark.tag
+
+
+def read_mark(folder: Path) -> Mark | None:
+    """What the marker of a tree says; None if `folder` is no tree of ours."""
     try:
         with _opened(folder) as descriptor:
-            return _tag(descriptor)
+            return _mark(descriptor)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -72,7 +78,8 @@ def remove_tree(folder: Path, tag: str) -> None:
     in it.  The marker goes last, so that an interrupted removal can be repeated.
     """
     with _opened(folder) as descriptor:
-        found = _tag(descriptor)
+        mark = _mark(descriptor)
+        found = None if mark is None else mark.tag
         if found != tag:
             raise NotOurs(f"{folder} {whose(found)}: not removed (expected {tag!r})")
         inside = mounts.mounted_below(folder.resolve())
@@ -116,7 +123,7 @@ def _entries(folder: int, keep: str = "") -> Iterator[str]:
     return iter([name for name in os.listdir(folder) if name != keep])
 
 
-def _tag(folder: int) -> str | None:
+def _mark(folder: int) -> Mark | None:
     try:
         descriptor = os.open(
             MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=folder
@@ -128,7 +135,7 @@ def _tag(folder: int) -> str | None:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return None
-        return tag_in(os.read(descriptor, LIMIT))
+        return mark_in(os.read(descriptor, LIMIT))
     finally:
         os.close(descriptor)
 

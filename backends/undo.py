@@ -16,13 +16,10 @@ from typing import Any
 from fsmatrix.backends import daos_tool, tree
 from fsmatrix.backends.ceph import clients, levelstate, sessions, spaces, trees
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.proof import LeftAlone as LeftAlone
 from fsmatrix.backends.system import loopdev, mounts, signature
 
 Facts = Mapping[str, Any]
-
-
-class LeftAlone(Exception):
-    """Something is there that is not, or not provably, what the journal recorded."""
 
 
 def undo_mount(facts: Facts, same_boot: bool) -> str:
@@ -92,7 +89,7 @@ def undo_tree(facts: Facts, same_boot: bool) -> str:
     path, tag = Path(facts["path"]), str(facts["tag"])
     if not os.path.lexists(path):
         return ""
-    if tag in path.name and tree.read_marker(path) is None:
+    if tree.read_marker(path) is None:
         return undo_folder(facts, same_boot=True)
     try:
         tree.remove_tree(path, tag)

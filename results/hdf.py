@@ -221,11 +221,13 @@ def _line(error: BaseException) -> str:
 def write_whole(path: Path, data: bytes) -> None:
     """`data` at `path`, durable, or nothing: written aside, synced, renamed, directory synced.
 
+    Others may not write it, whatever the umask is.
     OSError as the system gives it (ENOSPC, EACCES...); what was written aside is removed.
     """
     aside = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}.tmp")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        with aside.open("wb") as file:
+        with os.fdopen(os.open(aside, flags, 0o644), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

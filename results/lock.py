@@ -19,14 +19,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
-from fsmatrix.results import safefile
+from fsmatrix.results import trust
 from fsmatrix.results.schema import ResultError, from_json
 
-LIMIT = 1 << 16  # bytes of a lock file; it has some hundred
 FOLDER = "locks"
 NAME = re.compile(r"shard-(\d+)-of-(\d+)(?:-blocks-(\d+)-(\d+))?\.json")
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 TRIES = 5
+LIMIT = 1 << 16  # bytes of a lock file
 
 
 class LockedError(ResultError):
@@ -118,7 +118,7 @@ class ShardLock:
         """Take the lock; stale ones are removed."""
         me = Holder.me(self._k, self._n, self._job)
         try:
-            self.folder.mkdir(exist_ok=True)
+            trust.make_folder(self.folder)
             self._take(me)
         except OSError as error:
             raise ResultError(self.folder, f"cannot lock: {error.strerror}") from error
@@ -202,7 +202,7 @@ def _create(path: Path, holder: Holder) -> bool:
     text = json.dumps(asdict(holder)) + "\n"
     aside = path.with_name(f".{path.name}.{holder.host}.{holder.pid}")
     try:
-        aside.write_text(text, encoding="utf-8")
+        trust.create(aside, text.encode(), replace=True)
         try:
             os.link(aside, path)
         except FileExistsError:
@@ -218,8 +218,7 @@ def _create(path: Path, holder: Holder) -> bool:
 
 def _create_without_link(path: Path, text: str) -> bool:
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
+        trust.create(path, text.encode())
     except FileExistsError:
         return False
     return True
@@ -250,11 +249,13 @@ def _read_patiently(path: Path) -> Holder | None:
 def _read(path: Path) -> Holder | None:
     """The holder in a lock file; None if there is no whole one."""
     try:
-        data = from_json(safefile.read_text(path, LIMIT))
+        data = from_json(trust.read(path, LIMIT).decode())
     except (FileNotFoundError, ValueError):
         return None
-    names = {field.name for field in fields(Holder)}
-    if not isinstance(data, dict) or set(data) != names:
+    kinds = {field.name: int if field.type == "int" else str for field in fields(Holder)}
+    if not isinstance(data, dict) or set(data) != set(kinds):
+        return None
+    if any(type(data[name]) is not kind for name, kind in kinds.items()):
         return None
     return Holder(**data)
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fsmatrix.results import freshness, runfile, safefile
+from fsmatrix.results import freshness, runfile, safefile, trust
 from fsmatrix.results.hdf import sync_directory
 from fsmatrix.results.merge import Progress, merge_files
 from fsmatrix.results.record import RunRecord
@@ -59,21 +59,24 @@ class Store:
         """Make a store in a new or empty directory.
 
         With `exist_ok` an existing store is opened (shards may do so at the same time).
-        StoreError for a file, a directory with other contents, or one inside a store.
+        StoreError for a file, a directory with other contents, one inside a store, or one that
+        others may write.
         """
         path = Path(directory)
+        trust.require(path)
         if (path / MARKER).exists():
             if exist_ok:
                 return cls.open(path)
             raise StoreError(path, "is a store already: resume it, or choose another directory")
         _refuse_inside(path)
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            trust.make_folder(path)
             strange = sorted(e.name for e in path.iterdir() if not _may_be_there(e.name))
             if strange:
                 raise StoreError(path, f"is not empty (holds {strange[0]!r}) and is not a store")
             _write_marker(path)
-            (path / RUNS).mkdir(exist_ok=True)
+            trust.make_folder(path / RUNS)
         except OSError as error:
             raise StoreError(path, f"cannot be a store: {error.strerror}") from error
         return cls(path)
@@ -99,7 +102,7 @@ class Store:
         if version > SCHEMA_VERSION:
             raise NewerSchemaError(path, version)
         try:
-            (path / RUNS).mkdir(exist_ok=True)
+            (path / RUNS).mkdir(trust.FOLDER_MODE, exist_ok=True)
         except OSError as error:
             raise StoreError(path, f"cannot hold runs: {error.strerror}") from error
         return cls(path)
@@ -117,7 +120,7 @@ class Store:
         if path.exists():
             raise StoreError(path, "this run is stored already: a new attempt has a new number")
         if not path.parent.is_dir():
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(trust.FOLDER_MODE, exist_ok=True)
             sync_directory(self.runs)
         runfile.write_run(path, record)
         return path
@@ -256,7 +259,7 @@ def _write_marker(path: Path) -> None:
     created = datetime.now(UTC).isoformat(timespec="seconds")
     text = json.dumps({"format": STORE_FORMAT, "schema": SCHEMA_VERSION, "created": created})
     aside = path / f".{MARKER}.{os.uname().nodename}.{os.getpid()}"
-    aside.write_text(text + "\n", encoding="utf-8")
+    trust.create(aside, f"{text}\n".encode(), replace=True)
     aside.replace(path / MARKER)
 
 

@@ -121,7 +121,7 @@ class SlurmBed(BaseBed[BedOptions]):
         """
         daemons.signal_daemon(self._home, "slurmctld", signal.SIGTERM)
         entry, deadline = daemons.entry_of(self._home, "slurmctld"), time.monotonic() + START_WITHIN
-        while process.ours(entry.facts) is not None:
+        while process.ours(process.proven(entry)) is not None:
             if time.monotonic() >= deadline:
                 raise BackendError(f"{self.directory}: slurmctld does not end")
             time.sleep(_POLL)

@@ -43,7 +43,7 @@ def end(home: Home, entries: list[Entry]) -> list[str]:
 
 def _cancel(home: Home, daemons: list[Entry]) -> list[str]:
     """Cancel all jobs, where slurmctld runs and answers; wait until they have ended."""
-    states = {entry.facts["role"]: process.ours(entry.facts) for entry in daemons}
+    states = {entry.facts["role"]: process.ours(process.proven(entry)) for entry in daemons}
     controller = states.get("slurmctld")
     if controller is None or controller.state in "Tt":
         return []
@@ -76,7 +76,7 @@ def _namespaces(home: Home, here: list[Entry], held: ExitStack) -> set[str]:
     process itself is in one.
     """
     ours = namespace("self")
-    slurmds = [process.ours(entry.facts) for entry in here if entry.kind == "process"]
+    slurmds = [process.ours(process.proven(entry)) for entry in here if entry.kind == "process"]
     known = {seen.pid for seen in slurmds if seen is not None}
     written = {str(entry.facts["name"]) for entry in here if entry.kind == "uts"}
     if ours in written and _names_conf(home, os.getpid()):

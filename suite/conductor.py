@@ -8,6 +8,7 @@ conductor did to the machine is in the journal, so that the next one can undo it
 from __future__ import annotations
 
 import platform
+import secrets
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,8 @@ from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import Backend, Room
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import Journal, undo_pending
+from fsmatrix.backends.proof import Named
+from fsmatrix.results import trust
 from fsmatrix.results.case import Geometry
 from fsmatrix.results.store import Store, StoreError
 from fsmatrix.suite import leftovers, provenance
@@ -62,7 +65,7 @@ class Conductor:
         store: Store,
         settings: Settings,
         launcher: Launcher,
-        tag: str,
+        named: Named,
         stop: StopFlag,
         tell: Listener,
         retry_failed: bool = False,
@@ -71,7 +74,7 @@ class Conductor:
         self.store = store
         self.settings = settings
         self.launcher = launcher
-        self.tag = tag
+        self.named = named  # places that the stored plan names
         self.stop = stop
         self.tell = tell
         self.retry_failed = retry_failed
@@ -85,8 +88,11 @@ class Conductor:
 
     def recover(self) -> None:
         """End and take down what an earlier conductor of this store left."""
-        self.journals.mkdir(exist_ok=True)
-        ended = leftovers.end_leftovers(self.journals) + undo_pending(self.journals)
+        trust.make_folder(self.journals)
+        trust.make_folder(self.store.directory / "state")
+        trust.require(self.store.directory)
+        ended = leftovers.end_leftovers(self.journals)
+        ended += undo_pending(self.journals, self.named)
         for sentence in [*ended, *down_all(self.store.directory / "state")]:
             self.tell(Event("recovered", sentence))
 
@@ -167,7 +173,8 @@ class Conductor:
         state = self.store.directory / "state" / attachment.target
         state.mkdir(parents=True, exist_ok=True)
         options, draw = attachment.room_options, attachment.draw
-        return Room(attachment.target, state, self._journal(), self.tag, options, draw)
+        tag = secrets.token_hex(8)  # drawn for each attachment: no other store can have it
+        return Room(attachment.target, state, self._journal(), tag, options, draw)
 
     def _journal(self) -> Journal:
         return Journal(self.journals / f"{platform.node()}.jsonl")
@@ -191,10 +198,11 @@ class Conductor:
             self._quietly("unmount", lambda: attachment.backend.unmount(access, self._journal()))
 
     def _session(self, attachment: Attachment, access: Access, todo: list[Job]) -> None:
-        session = Session(self.launcher, attachment.geometry, self.stop)
+        scratch = leftovers.Scratch.drawn(self.journals)
+        session = Session(self.launcher, attachment.geometry, self.stop, scratch=scratch)
         try:
             session.start()
-            leftovers.remember(self.journals, session.pids, session.launcher.scratch)
+            leftovers.remember(self.journals, session.pids, scratch)
             mount = access.to_json()
             session.call("mount", mount, self.journals, MOUNT_SECONDS)
             facts = provenance.gather(attachment.backend, access, session, attachment.target)
@@ -225,7 +233,7 @@ class Conductor:
                     ),
                 )
             session.close()
-            leftovers.forget(self.journals)
+            leftovers.forget(self.journals, scratch)
 
     def _one(self, runner: Runner, todo: list[Job]) -> None:
         """One run; SessionError if its session is gone (the run is recorded all the same)."""

@@ -12,8 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.results import safefile
-from fsmatrix.results.case import digest
+from fsmatrix.backends.proof import Named
+from fsmatrix.results import safefile, trust
 from fsmatrix.results.hdf import write_whole
 from fsmatrix.results.lock import ShardLock
 from fsmatrix.results.schema import from_json
@@ -68,7 +68,8 @@ def open_store(plan: Plan, out: Path, resume: bool) -> Store:
 
 
 def _stored(out: Path) -> dict[str, Any]:
-    """campaign.json of a directory; StoreError if it is damaged."""
+    """campaign.json of a directory; StoreError if it is damaged, NotTrusted if not ours."""
+    trust.require(out)
     try:
         data = from_json(safefile.read_text(out / CAMPAIGN))
         return {name: data[name] for name in STORED} | {"left_out": data.get("left_out", [])}
@@ -125,7 +126,7 @@ def execute(plan: Plan, out: Path, options: Options, tell: Listener) -> Summary:
             store,
             settings_of(plan, store.directory),
             launcher,
-            tag_of(store),
+            named_of(plan),
             stop,
             tell,
             options.retry_failed,
@@ -161,10 +162,14 @@ def settings_of(plan: Plan, out: Path) -> Settings:
     )
 
 
-def tag_of(store: Store) -> str:
-    """Unique name of this store, for the directories that the suite makes on targets."""
-    marker = from_json(safefile.read_text(store.directory / "store.json"))
-    return digest([marker, str(store.directory.resolve()), os.uname().nodename])[:10]
+def named_of(plan: Plan) -> Named:
+    """Images and devices that the plan names: only there may leftovers be, beside the store."""
+    options = {target.name: target.options for target in plan.members.targets}
+    places = {
+        kind: {name: str(getattr(one, kind, "")) for name, one in options.items()}
+        for kind in ("image", "device")
+    }
+    return Named(places["image"], places["device"])
 
 
 def choose_launcher(plan: Plan) -> Launcher:

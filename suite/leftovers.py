@@ -1,7 +1,9 @@
 """Sessions that a killed conductor left: found by pid and start time, and ended.
 
-Each conductor writes down its session's processes beside its own; the next one ends those
-whose conductor is gone.  Sessions of other hosts end by themselves when their channel closes.
+Each conductor writes down its session's folders before it makes them, and its processes beside
+its own; the next one ends and removes those whose conductor is gone.  A note only says where to
+look: a process must carry the store's proof in its environment, a folder in its marker.
+Sessions of other hosts end by themselves when their channel closes.
 """
 
 from __future__ import annotations
@@ -9,78 +11,231 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import secrets
+import signal
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
+from fsmatrix.backends import tree
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.identity import Identity, carries, identity
 from fsmatrix.backends.journal import boot_id
-from fsmatrix.results import safefile
+from fsmatrix.results import trust
 from fsmatrix.results.hdf import write_whole
-from fsmatrix.results.schema import from_json
 from fsmatrix.suite.session.programs import SCRATCH as PROGRAM_SCRATCH
 
 PATTERN = "session-*.json"
 SCRATCH = "fsmatrix-session-"  # how the name of a session's folder begins
+MEMORY = Path("/dev/shm")
 WAIT_SECONDS = 10.0
+TRIES = 5
 SAME = 0.01  # seconds between two readings of one process's start time
+LIMIT = 16 << 20  # bytes of a note
+_NAME = re.compile(rf"{SCRATCH}[0-9a-f]{{16}}")
+_FIELDS = {"boot_id", "host", "store", "home", "conductor", "processes", "scratch"}
 
 Process = tuple[int, float]  # pid and start time: one process for sure
 
 
-def remember(folder: Path, pids: Iterable[int], scratch: str) -> None:
-    """Write down the running session: its processes and its scratch folder."""
+@dataclass(frozen=True)
+class Scratch:
+    """Folders of one session, each with a marker: on disk, and for shared memory."""
+
+    folders: tuple[Path, ...]
+    own: Identity
+
+    @classmethod
+    def drawn(cls, journals: Path) -> Scratch:
+        """Names that nobody can know, noted before there is anything of that name."""
+        name = f"{SCRATCH}{secrets.token_hex(8)}"
+        parents = [Path(tempfile.gettempdir()).resolve()]
+        if os.access(MEMORY, os.W_OK | os.X_OK):
+            parents.append(MEMORY)
+        made = cls(tuple(parent / name for parent in parents), identity(journals))
+        remember(journals, (), made)
+        return made
+
+    def make(self) -> None:
+        """Make and mark them; FileExistsError if somebody was quicker."""
+        for folder in self.folders:
+            folder.mkdir(0o700)
+            tree.write_marker(folder, folder.name, self.own.store)
+
+    def remove(self) -> list[str]:
+        """Remove what is there; a sentence for each that stays.
+
+        A daemon that ends removes its own files at the same time: then it is tried again.
+        """
+        for _ in range(TRIES):
+            said = [line for folder in self.folders if (line := _remove(folder, self.own))]
+            if not said:
+                break
+            time.sleep(0.1)
+        return said
+
+
+def remember(journals: Path, pids: Iterable[int], scratch: Scratch) -> None:
+    """Write down the running session: its processes and its folders."""
     noted = [found for pid in pids if (found := _known(pid)) is not None]
-    facts = {"boot_id": boot_id(), "conductor": _known(os.getpid()), "processes": noted}
-    write_whole(_file(folder), json.dumps(facts | {"scratch": scratch}).encode())
+    facts = {
+        "boot_id": boot_id(),
+        "host": os.uname().nodename,
+        "store": scratch.own.store,
+        "home": str(scratch.own.folder),
+        "conductor": _known(os.getpid()),
+        "processes": noted,
+        "scratch": [str(folder) for folder in scratch.folders],
+    }
+    write_whole(_file(journals), json.dumps(facts).encode())
 
 
-def forget(folder: Path) -> None:
-    """The session ended in good order."""
-    _file(folder).unlink(missing_ok=True)
+def forget(journals: Path, scratch: Scratch) -> None:
+    """The session ended in good order; what could not be removed stays noted."""
+    if not scratch.remove():
+        _file(journals).unlink(missing_ok=True)
 
 
 def end_leftovers(folder: Path) -> list[str]:
-    """End what dead conductors left; a sentence for each process that was ended."""
-    ended = []
+    """End what dead conductors left; a sentence for each thing that was ended or left alone.
+
+    BackendError, with nothing ended, if others can have written a note or the store was copied.
+    """
+    own, said, notes = identity(folder), [], []
     for path in sorted(folder.glob(PATTERN)):
         try:
-            noted = from_json(safefile.read_text(path))
-        except ValueError:  # torn by a crash; its ranks ended when their channel closed
-            path.unlink()
+            noted = _note(path)
+        except ValueError as error:
+            said.append(f"left alone: {path}: {error}")
             continue
-        if noted["boot_id"] != boot_id() or _runs(noted["conductor"]):
-            continue
-        for process in noted["processes"]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                if _runs(process):
-                    psutil.Process(process[0]).kill()
-                    ended.append(f"ended process {process[0]} of a session that was left behind")
-        _wait_for(noted["processes"])
-        remove_program_scratch(pid for pid, _ in noted["processes"])
-        _remove_scratch(Path(noted["scratch"]))
+        here = noted["boot_id"] == boot_id() or noted["host"] == os.uname().nodename
+        if here and noted["store"] != own.store:
+            raise BackendError(
+                f"{path}: written in another place than {own.folder}: the results directory was "
+                "moved or copied, and what it names may be in use by the original. Nothing was "
+                f"touched. If this is a copy, remove its {own.folder} and {own.state}."
+            )
+        if here:
+            notes.append((path, noted))
+    for path, noted in notes:
+        said += _end(path, noted, own)
+    return said
+
+
+def _end(path: Path, noted: Mapping[str, Any], own: Identity) -> list[str]:
+    said, same_boot = [], noted["boot_id"] == boot_id()
+    processes = [(int(pid), float(birth)) for pid, birth in noted["processes"]]
+    if same_boot and noted["conductor"] is not None and _runs(tuple(noted["conductor"])):
+        return []
+    if same_boot:
+        said = [line for process in processes if (line := _kill(process, own.store))]
+        proven = [process for process in processes if not _runs(process) or _ours(process, own)]
+        _wait_for(proven)
+        remove_program_scratch(pid for pid, _ in proven)
+    said += Scratch(tuple(map(Path, noted["scratch"])), own).remove()
+    if not any(line.startswith("left alone") for line in said):
         path.unlink(missing_ok=True)
-    return ended
+    return said
+
+
+def _note(path: Path) -> dict[str, Any]:
+    """A note in its form; ValueError with what is wrong, BackendError if others wrote it."""
+    try:
+        noted = json.loads(trust.read(path, LIMIT))
+    except trust.NotTrusted as error:
+        raise BackendError(str(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError("this is no note of a session (no JSON)") from error
+    if not isinstance(noted, dict) or set(noted) != _FIELDS:
+        raise ValueError("this is no note of a session (other fields)")
+    texts = [noted[name] for name in ("boot_id", "host", "store", "home")]
+    conductor = [] if noted["conductor"] is None else [noted["conductor"]]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("a field is no text")
+    if not isinstance(noted["processes"], list) or not all(
+        _is_process(one) for one in [*noted["processes"], *conductor]
+    ):
+        raise ValueError("its processes are not pid and start time")
+    folders = noted["scratch"]
+    if not isinstance(folders, list) or not all(isinstance(one, str) for one in folders):
+        raise ValueError("its folders are no texts")
+    return noted
+
+
+def _is_process(value: Any) -> bool:
+    if not isinstance(value, list) or len(value) != 2:
+        return False
+    pid, birth = value
+    return type(pid) is int and 0 < pid < 1 << 31 and type(birth) in (int, float)
+
+
+def _ours(process: Process, own: Identity) -> bool:
+    return carries(process[0], own.store)
+
+
+def _kill(process: Process, store: str) -> str:
+    """Kill a noted process that carries our proof; what was done.
+
+    By a handle that is taken before the looks: a pid that is used again is never hit.
+    """
+    pid = process[0]
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return ""
+    try:
+        if not _runs(process):
+            return ""
+        if not carries(pid, store):
+            return f"left alone: process {pid} does not carry the proof of this results directory"
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+        return f"ended process {pid} of a session that was left behind"
+    except ProcessLookupError:
+        return ""
+    finally:
+        os.close(handle)
 
 
 def remove_program_scratch(pids: Iterable[int]) -> None:
     """Remove the folders of programs that killed ranks of this kernel had started."""
     for pid in pids:
         for folder in Path(tempfile.gettempdir()).glob(f"{PROGRAM_SCRATCH}{pid}-*"):
-            _remove_scratch(folder)
+            _remove_flat(folder)
 
 
-def _remove_scratch(scratch: Path) -> None:
-    """Remove our folder: only files directly in it, only where sessions make theirs."""
-    expected = Path(tempfile.gettempdir()) / scratch.name
-    ours = scratch.name.startswith((SCRATCH, PROGRAM_SCRATCH))
-    if scratch != expected or not ours or scratch.is_symlink():
-        return
-    if scratch.exists() and scratch.stat().st_uid != os.geteuid():
-        return
-    with contextlib.suppress(FileNotFoundError):
+def _remove(folder: Path, own: Identity) -> str:
+    """Remove a session's folder whole, if its marker proves it; an empty one by its name."""
+    if not _NAME.fullmatch(folder.name) or not folder.is_absolute():
+        return f"left alone: {str(folder)!r} is no name of a session's folder"
+    try:
+        if not os.path.lexists(folder):
+            return ""
+        if folder.lstat().st_uid != os.geteuid():
+            return f"left alone: {folder} belongs to another user"
+        mark = tree.read_mark(folder)
+        if mark is None:
+            folder.rmdir()  # a crash came before its marker: it is empty
+        elif (mark.tag, mark.store) != (folder.name, own.store):
+            return f"left alone: {folder} belongs to another results directory"
+        else:
+            tree.remove_tree(folder, folder.name)
+    except (BackendError, OSError, ValueError) as error:
+        return f"left alone: {folder}: {error}"
+    return ""
+
+
+def _remove_flat(scratch: Path) -> None:
+    """Remove a program's folder of ours: only files directly in it."""
+    with contextlib.suppress(OSError):
+        facts = scratch.lstat()
+        if scratch.is_symlink() or facts.st_uid != os.geteuid():
+            return
         for entry in scratch.iterdir():
             if not entry.is_dir() or entry.is_symlink():
                 entry.unlink()

@@ -236,7 +236,7 @@ class Runner:
             reply = self._command(job, step, "argv", data, root, deadline, gathered)
             return self._answers(job, step, reply.message["outputs"], gathered)
         launcher = replace(self.session.launcher, binding=what.binding)
-        extra = {"LC_ALL": "C", **what.env}
+        extra = {"LC_ALL": "C", **launcher.proof, **what.env}
         command = launcher.command(argv, job.case.geometry, extra)
         watched = step.role == "timed"
         if watched:

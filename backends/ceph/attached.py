@@ -7,6 +7,7 @@ unless its object cache is off.  OSDs and MDSs: see caches.
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from abc import abstractmethod
@@ -77,6 +78,7 @@ class Attached(OnCephfs):
         cls._take_down(details)
         _make_point(point, journal)
         argv = cls.argv(details)
+        os.environ.update(journal.identity.environment)  # a client inherits what proves it ours
         journal.end_all(ENTRY, path=str(point))
         entry = journal.begin(ENTRY, argv=argv, **cls._identity(details))
         try:

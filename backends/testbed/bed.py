@@ -21,8 +21,9 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from pydantic import BaseModel
 
 from fsmatrix.backends import tree, trusted
+from fsmatrix.backends.entries import read
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import Entry, boot_id
+from fsmatrix.backends.journal import Entry, boot_id, refuse_foreign
 from fsmatrix.backends.system import mounts, packages, tools
 from fsmatrix.backends.testbed import daemons, process
 from fsmatrix.backends.testbed.home import Home, Kind, fresh_id
@@ -178,6 +179,11 @@ class BaseBed(ABC, Generic[OptionsT]):
 
     @classmethod
     def _take_down(cls, home: Home) -> list[str]:
+        home.require_ours()
+        written = read(home.journal.path)
+        refuse_foreign(written.entries, home.journal.identity)
+        if written.faults:
+            raise BackendError(f"{written.faults[0]}: nothing of this test bed was touched")
         entries = home.journal.pending()
         _refuse(home, entries)
         said = cls.end(home, [entry for entry in entries if entry.boot_id == boot_id()])
@@ -234,7 +240,7 @@ def left_alone(said: Sequence[str]) -> list[str]:
 
 def end_daemons(entries: Sequence[Entry]) -> tuple[list[str], list[str]]:
     """Kill the processes of these entries: (sentences, roles of those that cannot be killed)."""
-    killed, stuck = process.end([entry.facts for entry in entries])
+    killed, stuck = process.end([process.proven(entry) for entry in entries])
     said = [f"ended {', '.join(sorted(killed))}"] if killed else []
     return said + [
         f"{LEFT}{role} cannot be killed; it hangs in the kernel" for role in stuck

@@ -55,7 +55,7 @@ def start(home: Home, launch: Launch) -> Entry:
         "process", role=launch.role, argv=argv, after=process.clock_ticks(),
         launch=vars(launch) | {"argv": list(launch.argv)},
     )  # fmt: skip
-    seen = process.spawn(argv, home.log(launch.role))
+    seen = process.spawn(argv, home.log(launch.role), home.journal.identity.environment)
     return home.journal.confirm(entry, pid=seen.pid, start=seen.start)
 
 
@@ -67,7 +67,7 @@ def finish(home: Home, running: list[Entry], steps: Steps, each: Callable[[Entry
     deadline = time.monotonic() + START_WITHIN
     waiting = list(running)
     while waiting:
-        still = [entry for entry in waiting if process.ours(entry.facts) is not None]
+        still = [entry for entry in waiting if process.ours(process.proven(entry)) is not None]
         for entry in waiting:
             if entry not in still:
                 home.journal.end(entry)
@@ -95,7 +95,7 @@ def last_words(home: Home, entry: Entry) -> str:
 def check(home: Home, entries: list[Entry]) -> None:
     """CephError with its last words if a daemon is gone."""
     for entry in entries:
-        if process.ours(entry.facts) is None:
+        if process.ours(process.proven(entry)) is None:
             raise CephError(f"{entry.facts['role']} ended", 0, last_words(home, entry))
 
 
@@ -124,15 +124,21 @@ def entry_of(home: Home, role: str) -> Entry:
 
 def signal_daemon(home: Home, role: str, number: signal.Signals) -> None:
     """Send a signal to a daemon; CephError if it does not run."""
-    if not process.send(entry_of(home, role).facts, number):
+    if not process.send(process.proven(entry_of(home, role)), number):
         raise CephError(f"{home.folder}: {role} does not run")
+
+
+def _seen(home: Home, role: str) -> process.Seen | None:
+    return process.ours(process.proven(entry_of(home, role)))
 
 
 def stop(home: Home, role: str) -> None:
     """SIGSTOP, and wait until it stands still."""
     signal_daemon(home, role, signal.SIGSTOP)
     deadline = time.monotonic() + START_WITHIN
-    while (seen := process.ours(entry_of(home, role).facts)) is not None and seen.state not in "Tt":
+    while (
+        seen := process.ours(process.proven(entry_of(home, role)))
+    ) is not None and seen.state not in "Tt":
         if time.monotonic() >= deadline:
             raise CephError(f"{home.folder}: {role} does not stop")
         time.sleep(POLL)
@@ -140,7 +146,7 @@ def stop(home: Home, role: str) -> None:
 
 def kill(home: Home, role: str) -> None:
     """SIGKILL, and wait until it is gone.  Its entry stays: it can be started again."""
-    _, stuck = process.end([entry_of(home, role).facts])
+    _, stuck = process.end([process.proven(entry_of(home, role))])
     if stuck:
         raise CephError(f"{role} cannot be killed")
 
@@ -159,7 +165,7 @@ def states(home: Home) -> list[dict[str, Any]]:
     """Each daemon: role, pid, and whether it is running, stopped (SIGSTOP) or gone."""
     found = []
     for entry in home.journal.pending("process"):
-        seen = process.ours(entry.facts)
+        seen = process.ours(process.proven(entry))
         state = "gone" if seen is None else "stopped" if seen.state in "Tt" else "running"
         found.append({"role": entry.facts["role"], "pid": entry.facts.get("pid"), "state": state})
     return sorted(found, key=lambda one: str(one["role"]))

@@ -14,10 +14,12 @@ from typing import Any
 
 from fsmatrix.backends import tree
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.identity import FILE as IDENTITY
 from fsmatrix.backends.journal import Journal
 from fsmatrix.backends.trusted import distrust
+from fsmatrix.results import trust
 
-_FILES = ("bed.json", "bed.json.new", "lock", "journal.jsonl")  # of every bed
+_FILES = ("bed.json", "bed.json.new", "lock", "journal.jsonl", IDENTITY)  # of every bed
 
 
 @dataclass(frozen=True)
@@ -95,8 +97,9 @@ class Home:
                 f"(fsmatrix testbed down --directory {self.folder})"
             )
         try:
-            self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            self.folder.mkdir(trust.FOLDER_MODE, parents=True, exist_ok=True)
             self.refuse_distrusted()
+            self.require_ours()
             if any(self.folder.iterdir()):
                 raise BackendError(
                     f"{self.folder} is not empty: a test bed needs its own directory"
@@ -108,6 +111,11 @@ class Home:
             raise BackendError(f"{self.folder} is no directory") from error
         for name in self.kind.folders:
             (self.folder / name).mkdir()
+
+    def require_ours(self) -> None:
+        """BackendError if others could have written what is to be undone."""
+        if reason := trust.flaw(self.folder, self.folder.lstat(), folder=True):
+            raise BackendError(f"{self.folder}: {reason}")
 
     def foreign(self) -> list[str]:
         """Entries of the directory that a bed does not make."""

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fsmatrix.backends.entries import Entry
 from fsmatrix.backends.errors import ToolError
+from fsmatrix.backends.identity import carries
 from fsmatrix.backends.system import tools
 
 GONE_WITHIN = 20.0  # seconds that a killed process gets to disappear
@@ -41,9 +43,10 @@ def look(pid: int) -> Seen | None:
     return Seen(pid, int(fields[19]), fields[0], words)
 
 
-def spawn(argv: Sequence[str], log: Path) -> Seen:
+def spawn(argv: Sequence[str], log: Path, proof: Mapping[str, str] | None = None) -> Seen:
     """Start a program in a session of its own, with a bare environment; output goes to `log`.
 
+    `proof` is what tells in its environment whose it is (identity.py).
     ToolError if it is missing.  CEPH_ARGS and CEPH_CONF of the caller do not reach it.
     """
     program = tools.find(argv[0])
@@ -54,7 +57,7 @@ def spawn(argv: Sequence[str], log: Path) -> Seen:
         (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
-    environment = {"PATH": _PATH, "LC_ALL": "C"}
+    environment = {"PATH": _PATH, "LC_ALL": "C", **(proof or {})}
     pid = os.posix_spawn(
         program, list(argv), environment, file_actions=actions, setsid=True,
         setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGXFSZ],
@@ -63,7 +66,20 @@ def spawn(argv: Sequence[str], log: Path) -> Seen:
     return seen or Seen(pid, 0, "Z", tuple(argv))
 
 
+def proven(entry: Entry) -> dict[str, Any]:
+    """Facts of an entry, with the store that its process must carry in its environment."""
+    return {**entry.facts, "store": entry.store}
+
+
 def ours(facts: Mapping[str, Any]) -> Seen | None:
+    """The process that `facts` recorded, if it still runs and carries their `store`."""
+    seen = _recorded(facts)
+    if seen is None or "store" not in facts or seen.argv == ("",):  # its memory is gone already
+        return seen
+    return seen if carries(seen.pid, str(facts["store"])) else None
+
+
+def _recorded(facts: Mapping[str, Any]) -> Seen | None:
     """The process that `facts` (pid, start, argv) recorded, if it still runs.
 
     argv is how it was started; what it executed afterwards is the end of that.  Facts

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fsmatrix.backends import undo
+from fsmatrix.backends import proof, undo
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import Entry
 from fsmatrix.backends.testbed import cephconf, cgroups, network, process
@@ -26,7 +27,7 @@ def end(home: Home, entries: list[Entry]) -> list[str]:
     said = _unlimit(entries) + _end_processes(home, entries)
     for kind in _UNDONE:
         for entry in reversed([entry for entry in entries if entry.kind == kind]):
-            line = _undo(entry)
+            line = _undo(home, entry)
             if line:
                 said.append(line)
             if not line.startswith(LEFT):
@@ -39,7 +40,7 @@ def _unlimit(entries: list[Entry]) -> list[str]:
     said = []
     for entry in entries:
         folder = Path(str(entry.facts.get("path", "")))
-        if entry.kind == "cgroup" and folder.exists():
+        if entry.kind == "cgroup" and _OWN.fullmatch(folder.name) and folder.exists():
             try:
                 cgroups.limit(folder, str(entry.facts["device"]), cgroups.Limits())
             except BackendError as error:
@@ -58,11 +59,23 @@ def _end_processes(home: Home, entries: list[Entry]) -> list[str]:
     return said
 
 
-def _undo(entry: Entry) -> str:
+def _undo(home: Home, entry: Entry) -> str:
     try:
+        _prove(home, entry)
         return _KINDS[entry.kind](entry)
-    except (BackendError, undo.LeftAlone, OSError) as error:
+    except (BackendError, undo.LeftAlone, OSError, KeyError, ValueError, TypeError) as error:
         return f"{LEFT}{error}"
+
+
+def _prove(home: Home, entry: Entry) -> None:
+    """LeftAlone if it is not the bed's: its image, or a name that only beds give."""
+    if entry.kind == "loop":
+        ground = proof.Ground(home.journal.identity, folder=home.folder)
+        proof.of_loop(entry.facts, ground)
+        return
+    name = Path(str(entry.facts.get("path") or entry.facts.get("name"))).name
+    if not _OWN.fullmatch(name):
+        raise undo.LeftAlone(f"{name} is no {entry.kind} of a test bed: not removed")
 
 
 def _undo_cgroup(entry: Entry) -> str:
@@ -92,6 +105,10 @@ def _undo_sockets(entry: Entry) -> str:
     return f"removed {folder}"
 
 
+# names that a bed gives: six hex digits of its own in each
+_OWN = re.compile(
+    r"fsmatrix-[0-9a-f]{6}-(osd|node)\d+|fsm[0-9a-f]{6}(b|n\d+)|fsmatrix-bed-[0-9a-f]{6}"
+)
 _KINDS: dict[str, Callable[[Entry], str]] = {
     "loop": lambda entry: undo.undo_loop(entry.facts, True),
     "cgroup": _undo_cgroup,

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from fsmatrix.backends.identity import VARIABLE
 from fsmatrix.results.case import Geometry
 
 PROBE_SECONDS = 20
@@ -56,6 +57,8 @@ class Launcher(ABC):
     emulated: bool = False
     options: tuple[str, ...] = ()
     scratch: str = ""  # a folder of this session, for what `prepare` writes
+    memory: str = ""  # a folder of this session in memory, of this machine
+    store: str = ""  # what proves in the environment whose processes these are
     binding: str = "none"  # one of BINDINGS; sessions start unbound
     cpus: tuple[int, ...] = ()  # of each host in a Slurm allocation, where known
 
@@ -74,6 +77,11 @@ class Launcher(ABC):
     def environment(self) -> dict[str, str]:
         """What the launcher and its ranks need in their environment."""
         return {}
+
+    @property
+    def proof(self) -> dict[str, str]:
+        """For the environment of everything that is started (backends/identity.py)."""
+        return {VARIABLE: self.store} if self.store else {}
 
     @property
     def cure(self) -> str:

@@ -60,4 +60,19 @@ class Mpirun(Launcher):
         env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         # two waiting ranks that share a CPU would otherwise spin in turns of 4 ms
         env["OMPI_MCA_mpi_yield_when_idle"] = "1"
+        if self.memory:  # of a session that is written down: what a kill leaves can be removed
+            env |= self._folders()
+        return env
+
+    def _folders(self) -> dict[str, str]:
+        """Where Open MPI keeps its sockets and shared memory: in the session's folders.
+
+        Another machine has no such folder, so only where all ranks are on this one.
+        """
+        places = ["local", "remote"] if self.emulated else ["local"]
+        env = {f"PRTE_MCA_prte_{place}_tmpdir_base": self.scratch for place in places}
+        env |= {f"OMPI_MCA_orte_{place}_tmpdir_base": self.scratch for place in places}
+        if self.emulated or not self.hosts:
+            names = ("sm", "vader")
+            env |= {f"OMPI_MCA_btl_{name}_backing_directory": self.memory for name in names}
         return env

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -27,7 +28,7 @@ import psutil
 from fsmatrix.backends.journal import boot_id
 from fsmatrix.results.case import Geometry
 from fsmatrix.suite.launchers.base import Launcher
-from fsmatrix.suite.leftovers import SCRATCH, remove_program_scratch
+from fsmatrix.suite.leftovers import SCRATCH, Scratch, remove_program_scratch
 from fsmatrix.suite.session import loopback, wire
 from fsmatrix.suite.session.death import (
     DeadlinePassed,
@@ -102,9 +103,14 @@ class Session:
         geometry: Geometry,
         stop: StopFlag,
         start_seconds: float = START_SECONDS,
+        scratch: Scratch | None = None,
     ) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix=SCRATCH)
-        self.launcher = replace(launcher, scratch=self._folder.name)
+        self._scratch = scratch
+        self._folder = _folder(scratch)
+        self.launcher = replace(launcher, scratch=self._folder)
+        if scratch is not None:
+            memory = str(scratch.folders[1]) if len(scratch.folders) > 1 else ""
+            self.launcher = replace(self.launcher, memory=memory, store=scratch.own.store)
         self.geometry = geometry
         self.stop = stop
         self._start_seconds = start_seconds
@@ -120,16 +126,16 @@ class Session:
         """Start the world and wait for its hello; SessionError if it does not come up."""
         self.launcher.prepare()
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        address = str(Path(self._folder.name) / "channel")
+        address = str(Path(self._folder) / "channel")
         listener.bind(address)
         listener.listen(1)
         argv = [sys.executable, "-P", "-m", "fsmatrix.suite.session", "--channel", address]
         if not self.launcher.needs_mpi:
             argv.append("--solo")
-        env = self.launcher.environment()
+        env = self.launcher.environment() | self.launcher.proof
         command = self.launcher.command(argv, self.geometry, env)
         own = command[: len(command) - len(argv)]
-        self.launched = tuple(word.replace(self._folder.name, "$SCRATCH") for word in own)
+        self.launched = tuple(map(self._told, own))
         self._process = subprocess.Popen(
             command,
             env=clean_environment(env),
@@ -147,8 +153,16 @@ class Session:
         finally:
             listener.close()
 
+    def _told(self, word: str) -> str:
+        """A word of the launcher, without what is drawn for each session or store."""
+        known = {self.launcher.memory: "$MEMORY", self._folder: "$SCRATCH"}
+        known[self.launcher.store] = "$STORE"
+        for drawn, name in known.items():
+            word = word.replace(drawn, name) if drawn else word
+        return word
+
     def _capture(self, name: str) -> int:
-        return os.open(Path(self._folder.name) / name, os.O_CREAT | os.O_WRONLY, 0o600)
+        return os.open(Path(self._folder) / name, os.O_CREAT | os.O_WRONLY, 0o600)
 
     def _accept(self, listener: socket.socket) -> None:
         deadline = time.monotonic() + self._start_seconds
@@ -190,7 +204,10 @@ class Session:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
-        self._folder.cleanup()
+        if self._scratch is not None:
+            self._scratch.remove()
+        else:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def kill(self) -> None:
         """End everything that this session started, by pid."""
@@ -340,7 +357,7 @@ class Session:
     # -- what its end tells ------------------------------------------------------------------
     def output(self, name: str) -> str:
         """The last 64 KiB of what the session printed on "stdout" or "stderr"."""
-        with (Path(self._folder.name) / name).open("rb") as stream:
+        with (Path(self._folder) / name).open("rb") as stream:
             stream.seek(0, os.SEEK_END)
             stream.seek(max(stream.tell() - KEPT_STDERR, 0))
             return stream.read().decode(errors="replace")
@@ -366,3 +383,11 @@ class Session:
 
     def _cure(self, when: str = "") -> str:
         return f"; {when}{self.launcher.cure}" if self.launcher.cure else ""
+
+
+def _folder(scratch: Scratch | None) -> str:
+    """The session's own folder, made."""
+    if scratch is None:
+        return tempfile.mkdtemp(prefix=SCRATCH)
+    scratch.make()
+    return str(scratch.folders[0])

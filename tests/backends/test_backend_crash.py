@@ -33,7 +33,7 @@ used = []
 for name in options:
     kind = load(name)
     backend = kind(kind.Options(**options[name]))
-    room = Room(name, base / "state" / name, journal, "tag1")
+    room = Room(name, base / "state" / name, journal, "0123456789abcdef")
     access = backend.provision({}, room)
     used.append((backend, access, room))
     backend.mount(access, journal)

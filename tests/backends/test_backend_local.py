@@ -20,6 +20,7 @@ from fsmatrix.backends.base import Room
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import Journal, undo_pending
 from fsmatrix.backends.local import LocalBackend
+from fsmatrix.backends.proof import Named
 from fsmatrix.backends.system import loopdev, mounts, packages, signature
 
 MIB = 1 << 20
@@ -256,10 +257,11 @@ def test_device_of_a_crash_is_wiped_by_uuid_only(room: Room, disk: str, tmp_path
     local.provision({}, room)
     uuid = room.journal.pending("device")[0].facts["uuid"]
     assert signature.signatures(disk)[0].uuid == uuid
-    assert f"erased our file system on {disk}" in undo_pending(tmp_path / "journals")
+    named = Named(devices={"target": disk})
+    assert f"erased our file system on {disk}" in undo_pending(tmp_path / "journals", named)
     subprocess.run(["mkfs.ext4", "-q", "-F", disk], check=True)
-    room.journal.begin("device", device=disk, uuid=uuid)
-    undo_pending(tmp_path / "journals")
+    room.journal.begin("device", device=disk, uuid=uuid, target="target")
+    assert undo_pending(tmp_path / "journals", named) == []
     assert [found.type for found in signature.signatures(disk)] == ["ext4"]  # somebody else's
 
 

@@ -17,6 +17,8 @@ from fsmatrix.backends import journal as module
 from fsmatrix.backends import made, tree
 from fsmatrix.backends.journal import Journal, undo_pending
 
+TAG = "0123456789abcdef"
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -123,7 +125,7 @@ def test_processes_share_a_journal(journal: Journal) -> None:
 def test_tree_of_a_crash_is_removed_and_links_are_not_followed(
     journal: Journal, folder: Path, place: Path
 ) -> None:
-    made_tree = made.make_tree(place, "tag1", journal)
+    made_tree = made.make_tree(place, TAG, journal)
     deep = made_tree / "data/a/b"
     deep.mkdir(parents=True)
     (deep / "file").write_text("x")
@@ -140,7 +142,7 @@ def test_tree_of_a_crash_is_removed_and_links_are_not_followed(
 def test_directory_that_is_not_ours_stays(
     journal: Journal, folder: Path, place: Path, marker: str | None
 ) -> None:
-    journal.begin("tree", path=str(place / "folder"), tag="tag1")
+    journal.begin("tree", path=str(place / "folder"), tag=TAG)
     if marker is not None:
         (place / "folder" / tree.MARKER).write_text(marker)
     assert undo_pending(folder)[0].startswith("left alone: ")
@@ -151,9 +153,9 @@ def test_directory_that_is_not_ours_stays(
 def test_marker_that_is_a_link_does_not_count(
     journal: Journal, folder: Path, place: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "elsewhere").write_text('{"tag": "tag1"}')
+    (tmp_path / "elsewhere").write_text(json.dumps({"tag": TAG}))
     (place / "folder" / tree.MARKER).symlink_to(tmp_path / "elsewhere")
-    journal.begin("tree", path=str(place / "folder"), tag="tag1")
+    journal.begin("tree", path=str(place / "folder"), tag=TAG)
     assert "has no marker" in undo_pending(folder)[0]
     assert keeps_sentinels(place)
 
@@ -161,7 +163,7 @@ def test_marker_that_is_a_link_does_not_count(
 def test_link_in_place_of_a_tree_is_not_followed(
     journal: Journal, folder: Path, place: Path
 ) -> None:
-    made_tree = made.make_tree(place, "tag1", journal)
+    made_tree = made.make_tree(place, TAG, journal)
     moved = made_tree.rename(place / "moved")
     made_tree.symlink_to(moved)
     assert undo_pending(folder)[0].startswith("left alone: ")
@@ -169,8 +171,8 @@ def test_link_in_place_of_a_tree_is_not_followed(
 
 
 def test_crash_between_making_and_marking(journal: Journal, folder: Path, place: Path) -> None:
-    path = place / "fsmatrix-tag1"
-    journal.begin("tree", path=str(path), tag="tag1")
+    path = place / f"fsmatrix-{TAG}"
+    journal.begin("tree", path=str(path), tag=TAG)
     path.mkdir()
     assert undo_pending(folder) == [f"removed directory {path}"]
     assert keeps_sentinels(place)
@@ -179,8 +181,8 @@ def test_crash_between_making_and_marking(journal: Journal, folder: Path, place:
 def test_unmarked_directory_with_something_in_it_stays(
     journal: Journal, folder: Path, place: Path
 ) -> None:
-    path = place / "fsmatrix-tag1"
-    journal.begin("tree", path=str(path), tag="tag1")
+    path = place / f"fsmatrix-{TAG}"
+    journal.begin("tree", path=str(path), tag=TAG)
     path.mkdir()
     (path / "precious").write_text("keep")
     assert undo_pending(folder)[0].startswith("left alone: ")
@@ -190,7 +192,7 @@ def test_unmarked_directory_with_something_in_it_stays(
 def test_interrupted_removal_can_be_repeated(
     journal: Journal, folder: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made_tree = made.make_tree(place, "tag1", journal)
+    made_tree = made.make_tree(place, TAG, journal)
     for number in range(5):
         (made_tree / f"data/{number}").write_text("x")
     real, calls = os.unlink, []
@@ -208,17 +210,17 @@ def test_interrupted_removal_can_be_repeated(
 
 
 def test_trees_never_take_over_a_directory(journal: Journal, place: Path) -> None:
-    first = made.make_tree(place, "tag1", journal)
-    second = made.make_tree(place, "tag1", journal)
+    first = made.make_tree(place, TAG, journal)
+    second = made.make_tree(place, TAG, journal)
     assert first != second
-    made.release_tree(second, "tag1", journal)
+    made.release_tree(second, TAG, journal)
     assert first.is_dir()
     assert [entry.facts["path"] for entry in journal.pending()] == [str(first)]
 
 
 # -- who may undo --------------------------------------------------------------------------
 def test_living_process_is_left_alone(journal: Journal, folder: Path, place: Path) -> None:
-    made_tree = made.make_tree(place, "tag1", journal)
+    made_tree = made.make_tree(place, TAG, journal)
     child = subprocess.Popen(["sleep", "60"])
     try:
         start = module._process_start(child.pid)
@@ -233,7 +235,7 @@ def test_living_process_is_left_alone(journal: Journal, folder: Path, place: Pat
 
 
 def test_other_host_is_left_alone(journal: Journal, folder: Path, place: Path) -> None:
-    made_tree = made.make_tree(place, "tag1", journal)
+    made_tree = made.make_tree(place, TAG, journal)
     rewrite(journal, host="elsewhere", boot_id="another")
     assert "belongs to host elsewhere" in undo_pending(folder)[0]
     assert made_tree.is_dir()
@@ -244,7 +246,7 @@ def test_other_host_is_left_alone(journal: Journal, folder: Path, place: Path) -
 def test_after_a_reboot_only_files_are_undone(
     journal: Journal, folder: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made_tree = made.make_tree(place, "tag1", journal)
+    made_tree = made.make_tree(place, TAG, journal)
     journal.begin("mount", path="/", source="/dev/root")
     journal.begin("loop", image="/x.img", inode=1, filesystem=1)
     rewrite(journal, boot_id="before")
@@ -262,18 +264,20 @@ def test_mount_of_another_source_stays(journal: Journal, folder: Path) -> None:
 
 
 def test_image_is_removed_by_inode_only(journal: Journal, folder: Path, place: Path) -> None:
-    image = place / "x.img"
+    state = folder.parent / "state"
+    state.mkdir()
+    image = state / f"{TAG}.img"
     image.write_text("mine")
     facts = image.stat()
     journal.begin(
-        "image", path=str(image), folder=str(place), inode=facts.st_ino, filesystem=facts.st_dev
+        "image", path=str(image), folder=str(state), inode=facts.st_ino, filesystem=facts.st_dev
     )
-    image.rename(place / "kept.img")
+    image.rename(state / "kept.img")
     image.write_text("somebody else's")
     assert "is another file" in undo_pending(folder)[0]
     assert image.exists()
     image.unlink()
-    (place / "kept.img").rename(image)
+    (state / "kept.img").rename(image)
     assert undo_pending(folder) == [f"removed image {image}"]
     assert keeps_sentinels(place)
 

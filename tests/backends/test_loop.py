@@ -197,7 +197,8 @@ def test_only_our_own_loop_devices_are_detached(room: Room, tmp_path: Path) -> N
         assert behind is not None
         assert behind.file == str(theirs)
         # a journal that names their device, but our image, does not detach it either
-        room.journal.begin("loop", image="x", inode=1, filesystem=1, device=their_device)
+        named = {"image": image.facts["path"], "device": their_device}
+        room.journal.begin("loop", inode=1, filesystem=1, **named)
         undo_pending(tmp_path / "journals")
         assert loopdev.backing(their_device) == behind
     finally:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -358,8 +359,8 @@ repetitions: 2
     running.until("run")
     session = ranks_of(out)
     (noted,) = (out / "journal").glob("session-*.json")
-    scratch = Path(json.loads(noted.read_text())["scratch"])
-    assert scratch.is_dir()
+    scratch = [Path(place) for place in json.loads(noted.read_text())["scratch"]]
+    assert all(place.is_dir() for place in scratch)
     running.process.kill()
     running.process.wait()
     left = [
@@ -379,6 +380,32 @@ repetitions: 2
     loops = subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout
     assert str(out) not in loops
     assert not [pid for pid in session if Path(f"/proc/{pid}").exists()]
-    assert not scratch.exists()
+    assert not any(place.exists() for place in scratch)
     assert sentinel.read_text() == "not yours"
     assert not list((out / "state").rglob("*.img"))
+
+
+def test_a_copied_store_leaves_the_originals_trees_alone(tmp_path: Path, target: Path) -> None:
+    """While the original runs, and after it was killed; the original cleans up itself."""
+    campaign = write_campaign(tmp_path, target, options="fixed: time, seconds: 1s")
+    out, copy = tmp_path / "out", tmp_path / "out2"
+    running = Running(campaign, "-o", out)
+    running.until("run")
+    subprocess.run(["cp", "-a", str(out), str(copy)], check=True)
+    (live,) = target.glob("fsmatrix-*")
+    assert fsmatrix("run", "-o", copy, "--resume").returncode == 2
+    assert live.is_dir()
+    running.process.kill()
+    running.process.wait()
+    refused = fsmatrix("run", "-o", copy, "--resume")
+    assert refused.returncode == 2
+    assert "moved or copied" in refused.stderr.replace("\n", " ")
+    assert live.is_dir()
+    assert fsmatrix("show", copy).returncode in (0, 2)  # before the first run there is nothing
+    resumed = fsmatrix("run", "-o", out, "--resume", "--quiet")
+    assert resumed.returncode == 0, resumed.stderr
+    assert not live.exists()
+    for name in ("journal", "state"):
+        shutil.rmtree(copy / name)
+    again = fsmatrix("run", "-o", copy, "--resume", "--quiet", "--no-report")
+    assert again.returncode == 0, again.stderr
