@@ -8,7 +8,7 @@ from fsmatrix.results.audits.base import Audit, Remark, data_bytes, moved, of_ph
 from fsmatrix.results.record import Phase, RunRecord
 
 CPU_BUSY = 0.95  # of all CPUs of a client: what is left is rounding
-CPU_STEAL = 0.05  # taken by a hypervisor for others
+CPU_STEAL = 0.1  # taken by a hypervisor for others: as much as other processes may
 OTHER_FLOOR = 1 << 20  # bytes: a journal's or an inode's own writes
 OTHER_SHARE = 0.05  # of the run's bytes: below, it is small beside the spread of repetitions
 FOREIGN_CPU = 0.1  # of a client's CPUs, used by processes that are not the run's

@@ -9,11 +9,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from fsmatrix.results.audits.base import Audit, Remark, window
-from fsmatrix.results.record import Floats, Phase, RunRecord
+from fsmatrix.results.record import Floats, Phase, RunRecord, Severity
 
 SHORTEST_WINDOW = 0.25  # s: below, start-up, one scheduling delay or one flush decides
 FEWEST_OPERATIONS = 100  # below, single operations decide
 FEWEST_INTERVALS = 20  # of a series whose trend is tested
+SHORTEST_TREND = (
+    1.0  # s: in less, one pass over the data, one flush or one delay looks like a trend
+)
 HALVES_DIFFER = 0.2  # share of the mean: below, a trend does not matter
 TREND_P = 0.01  # of the Mann-Kendall test: one false alarm in a hundred phases at most
 GROUPS = 20  # the series is averaged to these first: neighbours are not independent
@@ -88,7 +91,10 @@ def not_stationary(record: RunRecord) -> Iterator[Remark]:
             f"the second half was {abs(change):.0%} {'slower' if change < 0 else 'faster'} than "
             f"the first (share of the mean; trend p = {p:.2g}): no steady state"
         )
-        yield "warning", phase.name, message, {"change": change, "p": p, "intervals": len(series)}
+        seconds = len(series) * phase.interval
+        severity: Severity = "warning" if seconds >= SHORTEST_TREND else "info"
+        evidence = {"change": change, "p": p, "intervals": len(series), "seconds": seconds}
+        yield severity, phase.name, message, evidence
 
 
 def stragglers(record: RunRecord) -> Iterator[Remark]:
@@ -165,7 +171,7 @@ AUDITS = (
     Audit("too-short", 1, "phase", too_short, "give it more work, or a fixed time"),
     Audit(
         "not-stationary",
-        1,
+        2,
         "phase",
         not_stationary,
         "look at the series; run longer, or declare and reach the device state that is meant",

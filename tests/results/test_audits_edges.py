@@ -62,6 +62,14 @@ def test_clock_far_too_uncertain_is_invalid() -> None:
     assert found(record(phase(clock_uncertainty=0.3)), "clock-uncertainty") == ["invalid"]
 
 
+def test_a_trend_within_less_than_a_second_is_no_warning() -> None:
+    falling = np.r_[np.full(50, 4 * MB), np.full(50, 2 * MB)]
+    assert found(record(phase(seconds=2.0, interval_bytes=falling)), "not-stationary") == [
+        "warning"
+    ]
+    assert found(record(phase(seconds=0.5, interval_bytes=falling)), "not-stationary") == ["info"]
+
+
 def test_an_output_on_the_target_is_no_warning_while_nothing_was_written_there() -> None:
     quiet = with_evidence(
         read_with(device_read_bytes=400 * MB, device_written_bytes=900_000),
