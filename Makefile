@@ -42,6 +42,7 @@ bench: $(VENV)/test-ready
 	$(BIN)/python -P bench/analysis.py --others
 	$(BIN)/python -P bench/scale.py
 	$(BIN)/python -P bench/submission.py
+	$(BIN)/python -P bench/findings.py
 
 docs: $(VENV)/test-ready
 	$(BIN)/python -P docs/make_api.py $(API)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import numpy as np
 
 from fsmatrix.results import campaigncheck, hdfcheck, safefile
 from fsmatrix.results.hdf import HDF5_ERRORS, SIGNATURE
@@ -92,7 +93,8 @@ def _check_schema(path: Path, file: h5py.File) -> None:
     attributes = Source(file).attributes()
     if attributes.get("format") != CAMPAIGN_FORMAT:
         raise ForeignFileError(path, "not a campaign file of fsmatrix")
-    version = int(attributes.get("schema_version", 0))
+    # a single number: netCDF's writers store it as an array of one
+    version = int(np.asarray(attributes.get("schema_version", 0)).reshape(()))
     if version > SCHEMA_VERSION:
         raise NewerSchemaError(path, version)
 

@@ -63,6 +63,8 @@ class Store:
         others may write.
         """
         path = Path(directory)
+        if path.exists() and not path.is_dir():
+            raise StoreError(path, "is a file, not a directory")
         trust.require(path)
         if (path / MARKER).exists():
             if exist_ok:
@@ -242,8 +244,6 @@ def settles(status: str, retry_failed: bool) -> bool:
 
 
 def _refuse_inside(path: Path) -> None:
-    if path.exists() and not path.is_dir():
-        raise StoreError(path, "is a file, not a directory")
     for parent in path.resolve().parents:
         if (parent / MARKER).exists():
             raise StoreError(path, f"is inside another store ({parent})")

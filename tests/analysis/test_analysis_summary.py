@@ -193,7 +193,7 @@ def test_files_that_are_no_campaign_are_refused_by_name(tmp_path: Path) -> None:
         load.open_campaign(tmp_path / "nothing.h5")
     text = tmp_path / "text.h5"
     text.write_text("hello")
-    with pytest.raises(schema.DamagedFileError, match=r"text\.h5"):
+    with pytest.raises(schema.ForeignFileError, match=r"text\.h5.*not HDF5"):
         load.open_campaign(text)
     foreign = tmp_path / "foreign.h5"
     xr.Dataset({"a": ("x", [1])}).to_netcdf(foreign, engine="h5netcdf")
