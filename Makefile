@@ -14,6 +14,9 @@ ARITHMETIC := tests/analysis tests/results tests/house
 # module with a Slurm or a Debian of its own.
 WAITING := tests/slurm tests/situations
 
+# SHUFFLE=1 draws the order of the tests (pytest-randomly prints the seed): what depends on it shows.
+ORDER := $(if $(filter 1,$(SHUFFLE)),,-p no:randomly)
+
 .NOTPARALLEL:
 .PHONY: demo test lint bench docs clean demo-packages test-packages
 
@@ -25,9 +28,9 @@ demo: $(if $(filter 0,$(SYSTEM)),,demo-packages) $(VENV)/demo-ready
 
 # SYSTEM=1 installs what the tests use (root, Debian or Ubuntu).
 test: $(if $(filter 1,$(SYSTEM)),test-packages,) $(VENV)/test-ready lint
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -P -m pytest -n auto --dist loadscope $(ARITHMETIC)
-	$(BIN)/python -P -m pytest -n 4 --dist loadscope $(WAITING)
-	$(BIN)/python -P -m pytest tests/backends tests/suite
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -P -m pytest $(ORDER) -n auto --dist loadscope $(ARITHMETIC)
+	$(BIN)/python -P -m pytest $(ORDER) -n 4 --dist loadscope $(WAITING)
+	$(BIN)/python -P -m pytest $(ORDER) tests/backends tests/suite
 
 lint: $(VENV)/test-ready
 	$(BIN)/ruff check .

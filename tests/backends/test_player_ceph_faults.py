@@ -165,6 +165,8 @@ def test_an_osd_that_dies_fails_what_lies_on_it(bed: Bed, rados: Place, depth: i
 def test_a_full_pool_is_an_error(bed: Bed, rados: Place) -> None:
     with bed.cluster() as cluster:
         cluster.mon("osd pool create", pool="small", pg_num=8, size=1)
+        # a pool without one is a health warning, with which no later test finds the bed clean
+        cluster.mon("osd pool application enable", pool="small", app="rados")
         cluster.mon("osd pool set-quota", pool="small", field="max_objects", val="4")
         one = rados.opened(root=rados.root(pool="small"), depth=4)
         one.play(chunk(op(Kind.CREATE), names=(b"f",)))
