@@ -225,7 +225,7 @@ def test_a_request_to_stop_interrupts_a_wait(stop: StopFlag) -> None:
 def test_the_folder_of_a_session_is_removed(stop: StopFlag) -> None:
     session = Session(launcher("local"), Geometry(), stop)
     session.start()
-    folder = Path(session._folder.name)
+    folder = Path(session._folder)
     assert folder.exists()
     session.close()
     assert not folder.exists()
