@@ -20,9 +20,8 @@ from fsmatrix.results.record import Finding, Latency, Monitor, Phase, RunRecord
 from fsmatrix.results.runfile import read_run
 from fsmatrix.results.schema import ResultError
 from fsmatrix.results.store import Store
+from tests.archives import unpack
 
-# Python 3.11.2, as Debian 12 has it, does not know filters yet.
-SAFELY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 # made up; none is part of a word that may stay
 SECRETS = {
     "host": "mars17", "fqdn": "venus.hpc.geheim.example", "user": "xaverius", "home": "joergina",
@@ -121,14 +120,6 @@ def store(tmp_path):
     return made
 
 
-def unpacked(path, folder):
-    folder.mkdir()
-    with tarfile.open(path) as archive:
-        archive.extractall(folder, **SAFELY)
-    (inside,) = folder.iterdir()
-    return inside
-
-
 def contents(path):
     """Every file of the archive by name: its bytes, and all that HDF5 unpacks from it."""
     found = {}
@@ -198,7 +189,7 @@ def test_the_search_finds_what_is_there(store, tmp_path):
 @pytest.mark.parametrize("runs", [True, False])
 def test_numbers_and_ids_are_the_same(store, tmp_path, runs):
     bundle(store.directory, tmp_path / "a.tar.gz", Options(anonymise=True, runs=runs))
-    inside = unpacked(tmp_path / "a.tar.gz", tmp_path / "there")
+    inside = unpack(tmp_path / "a.tar.gz", tmp_path / "there")
     with h5py.File(store.merge()) as before, h5py.File(inside / "campaign.h5") as after:
         compared = 0
         for name, variable in before.items():
@@ -222,7 +213,7 @@ def test_numbers_and_ids_are_the_same(store, tmp_path, runs):
 
 def test_the_same_name_has_one_pseudonym_in_all_files(store, tmp_path):
     bundle(store.directory, tmp_path / "a.tar.gz", Options(anonymise=True))
-    inside = unpacked(tmp_path / "a.tar.gz", tmp_path / "there")
+    inside = unpack(tmp_path / "a.tar.gz", tmp_path / "there")
     records = [Store.open(inside).read(run_id) for run_id in store.ids()]
     (host,) = {record.coordinates["target"] for record in records}
     assert re.fullmatch(r"host-\d+", host)
@@ -242,7 +233,7 @@ def test_the_same_name_has_one_pseudonym_in_all_files(store, tmp_path):
 def test_the_folder_is_a_store_with_checksums(store, tmp_path):
     store.merge()
     made = bundle(store.directory, tmp_path / "plain.tar.gz")
-    inside = unpacked(made.path, tmp_path / "there")
+    inside = unpack(made.path, tmp_path / "there")
     assert {path.name for path in inside.iterdir()} == {
         "README.md", "SHA256SUMS", "campaign.h5", "campaign.json", "campaign.yaml", "report.html",
         "runs", "store.json", "versions.json",
@@ -302,7 +293,7 @@ def test_damaged_files_and_links_are_named_and_left_out(store, tmp_path, anonymi
     assert reasons.keys() == {second.name, third.name, "stray.h5"}
     assert "truncated or damaged" in reasons[second.name]
     assert reasons[third.name] == "is a symbolic link"
-    inside = unpacked(made.path, tmp_path / "there")
+    inside = unpack(made.path, tmp_path / "there")
     assert [path.name for path in Store.open(inside).files()] == [first.name]
     assert second.name in (inside / "README.md").read_text()
     with h5py.File(inside / "campaign.h5") as file:
@@ -314,7 +305,7 @@ def test_links_in_the_results_directory_are_not_followed(store, tmp_path):
         (store.directory / name).rename(tmp_path / name)
         (store.directory / name).symlink_to(tmp_path / name)
     made = bundle(store.directory, tmp_path / "a.tar.gz")
-    names = {path.name for path in unpacked(made.path, tmp_path / "there").iterdir()}
+    names = {path.name for path in unpack(made.path, tmp_path / "there").iterdir()}
     assert not names & {"report.html", "campaign.json", "campaign.yaml"}
     assert ("campaign.json", "is a symbolic link") in made.left_out
 
@@ -372,7 +363,7 @@ def test_a_damaged_campaign_is_refused(store, tmp_path):
 def test_without_a_campaign_it_says_so(store, tmp_path):
     (store.directory / "campaign.json").unlink()
     made = bundle(store.directory, tmp_path / "a.tar.gz", Options(anonymise=True))
-    inside = unpacked(made.path, tmp_path / "there")
+    inside = unpack(made.path, tmp_path / "there")
     assert not (inside / "campaign.yaml").exists()
     assert "nothing to run again" in (inside / "README.md").read_text()
 
@@ -381,7 +372,7 @@ def test_runs_that_only_differ_in_names_stay_apart(store, tmp_path):
     one = secretive(5)
     store.write(replace(one, attachment="b005-mars18-50", ranks=({"host": "mars18"},)))
     made = bundle(store.directory, tmp_path / "a.tar.gz", Options(anonymise=True))
-    inside = Store.open(unpacked(made.path, tmp_path / "there"))
+    inside = Store.open(unpack(made.path, tmp_path / "there"))
     told = read_run(inside.path(one.run_id))
     assert told.attachment != inside.read(store.ids()[0]).attachment
     assert told.ranks[0]["host"] != told.coordinates["target"]

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from fsmatrix.results.bundle import Options, bundle
 from fsmatrix.results.runfile import write_run
 from fsmatrix.results.store import Store
 from fsmatrix.suite.cli.common import campaign_file
+from tests.archives import unpack
 from tests.results.hostile import record
 
 OLD = (1_000_000_000, 1_000_000_000)
@@ -110,8 +110,7 @@ def test_an_unpacked_bundle_is_not_merged_again(
     damaged = store.write(record("bad"))
     damaged.write_bytes(b"x")
     made = bundle(store.directory, tmp_path / "b.tar.gz", options)
-    with tarfile.open(made.path) as archive:
-        archive.extractall(tmp_path / "there", filter="data")
+    unpack(made.path, tmp_path / "there")
     inside = Store.open(tmp_path / "there" / made.folder)
     before = identity(inside)
     assert len(targets(inside)) == 2

@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-import tarfile
 from itertools import pairwise
 
 import pytest
@@ -14,9 +13,8 @@ from fsmatrix.suite.plan import Request, build_plan
 from fsmatrix.suite.settings import Source
 from tests.analysis import campaigns
 from tests.analysis.commands import call
+from tests.archives import unpack
 
-# Python 3.11.2, as Debian 12 has it, does not know filters yet.
-SAFELY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 SITE = """defaults:
   order: {attachments: 7}
   settle: {timeout: 3s}
@@ -51,20 +49,13 @@ def out(tmp_path, monkeypatch):
     return store.directory
 
 
-def unpack(path):
-    with tarfile.open(path) as archive:
-        archive.extractall(path.parent / "there", **SAFELY)
-    (inside,) = (path.parent / "there").iterdir()
-    return inside
-
-
 @pytest.mark.parametrize("anonymise", [True, False])
 def test_the_other_group_sees_the_same(out, tmp_path, monkeypatch, capsys, anonymise):
     words = ["bundle", out, *(["--anonymise"] if anonymise else [])]
     assert call(monkeypatch, *words) == 0
     name = "compared-anonymous" if anonymise else "compared"
     assert f"{name}.tar.gz: " in capsys.readouterr().out
-    inside = unpack(tmp_path / f"{name}.tar.gz")
+    inside = unpack(tmp_path / f"{name}.tar.gz", tmp_path / "there")
     assert inside.name == name
     for command in (["show"], ["compare"]):
         shown = []
@@ -82,7 +73,7 @@ def test_the_command_of_the_readme_makes_the_same_plan(out, tmp_path, monkeypatc
     """Also where no site file says what the first site's did."""
     before = json.loads((out / "campaign.json").read_text())
     assert call(monkeypatch, "bundle", out) == 0
-    inside = unpack(tmp_path / "compared.tar.gz")
+    inside = unpack(tmp_path / "compared.tar.gz", tmp_path / "there")
     monkeypatch.setenv("FSMATRIX_SITE", "")
     line = re.search(r"^fsmatrix run .*$", (inside / "README.md").read_text(), re.MULTILINE)
     words = shlex.split(line[0])
@@ -109,7 +100,7 @@ def test_json_says_what_was_done(out, tmp_path, monkeypatch, capsys):
     assert told["size"] == (tmp_path / "x.tgz").stat().st_size
     assert told["left_out"][0][0].endswith(path.name)
     assert told["replaced"]["host"] >= 1
-    assert list((unpack(tmp_path / "x.tgz") / "runs").iterdir()) == []
+    assert list((unpack(tmp_path / "x.tgz", tmp_path / "there") / "runs").iterdir()) == []
 
 
 def test_bad_input_is_a_sentence(out, tmp_path, monkeypatch, capsys):
