@@ -19,7 +19,7 @@ from fsmatrix.analysis.load import rows
 from fsmatrix.analysis.medians import Median
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.study import Key, Study, Values, ratio_of, same, study
-from fsmatrix.analysis.units import METRICS, Level
+from fsmatrix.analysis.units import METRICS, Level, brief
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,9 +71,9 @@ class Curves:
         if len(line.cells) == 1:
             return f"{text}, one level only."
         r = ratio_of(last, first)
-        sure = f" [{r.low:.3g}, {r.high:.3g}]" if r.decides else " (no interval)"
+        sure = f" [{brief(r.low)}, {brief(r.high)}]" if r.decides else " (no interval)"
         return (
-            f"{text}, {self._number(last.median)} at {high}: {r.ratio:.3g} times{sure}; "
+            f"{text}, {self._number(last.median)} at {high}: {brief(r.ratio)} times{sure}; "
             f"highest at {top}."
         )
 

@@ -18,7 +18,7 @@ from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats import effects as split_plot
 from fsmatrix.analysis.stats.tests import ALPHA
 from fsmatrix.analysis.study import Study, Values, study
-from fsmatrix.analysis.units import Level
+from fsmatrix.analysis.units import Level, brief
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +72,7 @@ class Influences:
         return said + self.study.remarks
 
     def _term(self, effect: split_plot.Effect) -> str:
-        size = f"its levels differ up to {effect.span:.3g} times"
+        size = f"its levels differ up to {brief(effect.span)} times"
         if ":" in effect.term:
             size = "it changes what the single factors do"
         elif not math.isfinite(effect.span):
@@ -131,7 +131,8 @@ class Influences:
                     color=shade if filled else "white",
                     label=f"tested {effect.stratum}")  # fmt: skip
             if math.isfinite(effect.span):
-                ax.text(effect.share + 0.01, place, f"{effect.span:.3g} x", va="center", fontsize=7)
+                size = f"{brief(effect.span)} x"
+                ax.text(effect.share + 0.01, place, size, va="center", fontsize=7)
         ax.set_yticks(range(len(terms)), [self.title(e.term) for e in terms], fontsize=7.5)
         ax.invert_yaxis()
         ax.grid(axis="y", visible=False)

@@ -14,6 +14,7 @@ per attachment.
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -26,6 +27,8 @@ Floats = npt.NDArray[np.float64]
 Groups = npt.NDArray[np.int64]
 Kind = Literal["interval", "range", "one session", "none"]
 LEVEL = 0.95
+FAR_TIMES = 2.0  # a value this many times the median of the others, or its share, may be far off
+FAR_SPREADS = 5.0  # and if it lies further from it than so many standard deviations of the others
 SMALLEST = 6  # independent values: 1 - 2 * 0.5**6 = 0.969 is the first above 95 %
 
 
@@ -46,6 +49,7 @@ class Median:
     runs: int  # values that are numbers
     independent: int  # attachments that they are of
     kind: Kind
+    far: tuple[float, ...] = ()  # of the values that it is of: those far from all others
 
     @property
     def decides(self) -> bool:
@@ -100,7 +104,33 @@ def of_independent(values: npt.ArrayLike, level: float = LEVEL) -> Median:
         runs=n,
         independent=n,
         kind="interval" if coverage >= level else "range",
+        far=far_off(array),
     )
+
+
+def far_off(values: Floats) -> tuple[float, ...]:
+    """Those of three or more non-negative values that lie far from the others; shape [n], sorted.
+
+    Further from the median of the others than FAR_TIMES, and than FAR_SPREADS of their standard
+    deviation, as their median absolute deviation gives it (1.4826 times; Rousseeuw and Croux,
+    JASA 88, 1993), both of logs.
+    """
+    if values.size < 3 or values[0] < 0 or not values[-1] > FAR_TIMES * values[0]:
+        return ()
+    far = []
+    for i, value in enumerate(values):
+        others = np.delete(values, i)
+        middle = float(np.median(others))
+        if middle <= 0 or middle / FAR_TIMES <= value <= middle * FAR_TIMES:
+            continue
+        if value <= 0:
+            far.append(float(value))
+            continue
+        logs = np.log(others[others > 0] / middle)
+        spread = 1.4826 * float(np.median(np.abs(logs)))
+        if abs(math.log(value / middle)) > FAR_SPREADS * spread:
+            far.append(float(value))
+    return tuple(far)
 
 
 def per_attachment(values: npt.ArrayLike, attachments: npt.ArrayLike) -> Floats:

@@ -18,7 +18,7 @@ from fsmatrix.analysis.medians import LEVEL, Median, of_runs
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.repetitions import MOST, Repetitions, for_width
 from fsmatrix.analysis.stats.variability import Variability, variability
-from fsmatrix.analysis.units import Unit
+from fsmatrix.analysis.units import Unit, brief
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,8 +62,8 @@ class Spreads:
         worst, where = max(spreads)
         typical = float(np.median([spread for spread, _ in spreads]))
         said = [
-            f"{self.title}: coefficient of variation {typical:.2g} % in the typical cell, "
-            f"{worst:.2g} % in the worst ({where or 'the only one'})."
+            f"{self.title}: coefficient of variation {brief(typical, 2)} % in the typical cell, "
+            f"{brief(worst, 2)} % in the worst ({where or 'the only one'})."
         ]
         return said + [
             f"{cell.named or 'The only cell'}: {line}."

@@ -13,7 +13,7 @@ import xarray as xr
 
 from fsmatrix.analysis import cluster
 from fsmatrix.analysis.cluster import Cluster
-from fsmatrix.analysis.columns import Codes, combined
+from fsmatrix.analysis.columns import Codes, combined, plain
 from fsmatrix.analysis.factors import Mask, codes, groups, roles
 from fsmatrix.analysis.load import Array, Rows, rows, runs_of
 from fsmatrix.analysis.medians import Median, of_cells
@@ -39,6 +39,7 @@ class Cell:
     worst_finding: str
     findings: tuple[str, ...]  # audits, by name
     metrics: Mapping[str, Median]
+    doubts: tuple[str, ...] = ()  # audits that warn of runs that the medians are of, by name
 
     @property
     def target(self) -> str:
@@ -111,8 +112,11 @@ def summarise(
     first, group = combined([codes(column)[1] for column in columns.values()], len(data))
     few = {name: column[first] for name, column in columns.items()}
     varying, constants, attributes, derived = roles(few, data["phase"][first] != "")
-    audits = _audits(ds, np.flatnonzero(shown & current(every)), group)
-    cells = _cells(data, few, group, audits, include_invalid, attributes, metrics)
+    kept = np.flatnonzero(shown & current(every))
+    audits = _audits(ds, kept, group)
+    counted = ~invalid(data) & (data["status"] == "ok")
+    warned = _audits(ds, kept[counted], group[counted], "warning")
+    cells = _cells(data, few, group, audits, warned, include_invalid, attributes, metrics)
     return Summary(
         cells=tuple(sorted(cells, key=lambda cell: sort_key(cell, varying))),
         varying=varying,
@@ -166,6 +170,7 @@ def _cells(
     few: Mapping[str, Array],
     group_of: Codes,
     audits: Mapping[int, set[str]],
+    warned: Mapping[int, set[str]],
     include_invalid: bool,
     of_targets: Sequence[str],
     metrics: Collection[str],
@@ -207,6 +212,7 @@ def _cells(
                 worst_finding=severities[group],
                 findings=tuple(sorted(audits.get(group, ()))),
                 metrics=measured[group].metrics,
+                doubts=tuple(sorted(warned.get(group, ()))),
             )
             for name in names
         ]
@@ -264,14 +270,18 @@ def values_of(part: Rows, metric: str) -> npt.NDArray[np.float64]:
     return values
 
 
-def _audits(ds: xr.Dataset, kept: Codes, group_of: Codes) -> dict[int, set[str]]:
-    """Group of the kept rows -> names of the audits that found something there."""
+def _audits(
+    ds: xr.Dataset, kept: Codes, group_of: Codes, severity: str = ""
+) -> dict[int, set[str]]:
+    """Group of the kept rows -> names of the audits that found something (so grave) there."""
     found: dict[int, set[str]] = {}
     if "finding_run" in ds:
         group = np.full(ds.sizes["run"], -1, dtype=np.int64)
         group[kept] = group_of
         names, audits = codes(ds["finding_audit"].values)
         groups = group[ds["finding_run"].values]
+        if severity:
+            groups = np.where(plain(ds["finding_severity"].values) == severity, groups, -1)
         for row in combined([groups + 1, audits], groups.size)[0].tolist():
             if groups[row] >= 0:
                 found.setdefault(int(groups[row]), set()).add(str(names[audits[row]]))

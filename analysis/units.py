@@ -98,6 +98,13 @@ def number(value: float) -> str:
     return plain.replace(",", "\u202f" if abs(value) >= 10_000 else "")
 
 
+def brief(value: float, digits: int = 3) -> str:
+    """As `:.{digits}g` for sentences, but a large number has no exponent: "107", not "1.1e+02"."""
+    if math.isfinite(value) and abs(value) >= 10 ** (digits - 1):
+        return f"{value:,.0f}".replace(",", "\u202f" if abs(value) >= 10_000 else "")
+    return f"{value:.{digits}g}"
+
+
 def text(value: float, unit: Unit) -> str:
     """`value` (SI) in `unit`, without the unit's label."""
     return number(value / unit.divisor)

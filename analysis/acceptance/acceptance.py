@@ -21,7 +21,7 @@ from fsmatrix.analysis.comparison.result import Compared, Comparison
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, Levels, Table, table
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.tests import ALPHA, Correction
-from fsmatrix.analysis.units import METRICS
+from fsmatrix.analysis.units import METRICS, brief
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -194,7 +194,7 @@ class Acceptance:
 
 def _span(one: Judged) -> str:
     found = one.cell.ratio
-    return f"ratio {found.ratio:.3g} ({found.low:.3g} to {found.high:.3g})"
+    return f"ratio {brief(found.ratio)} ({brief(found.low)} to {brief(found.high)})"
 
 
 def acceptance(

@@ -16,7 +16,7 @@ from fsmatrix.analysis.medians import Median
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.tests import Correction
 from fsmatrix.analysis.stats.verdict import Verdict
-from fsmatrix.analysis.units import Metric, Unit, labelled, level_text
+from fsmatrix.analysis.units import Metric, Unit, brief, labelled, level_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -145,7 +145,7 @@ class History:
         for kind in DECIDED:
             cells = [(line, step) for line, step in own if step.verdict.kind == kind]
             shown = [
-                f"{line.named or 'the only cell'} ({step.verdict.interval.ratio:.3g})"
+                f"{line.named or 'the only cell'} ({brief(step.verdict.interval.ratio)})"
                 for line, step in cells[:NAMED]
             ]
             more = f" and {len(cells) - NAMED} more" if len(cells) > NAMED else ""

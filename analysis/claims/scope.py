@@ -11,7 +11,7 @@ import xarray as xr
 from fsmatrix.analysis import cluster
 from fsmatrix.analysis.claims.study import Claim, StudyFile
 from fsmatrix.analysis.load import rows
-from fsmatrix.analysis.study import ROLES, Key, Study, Values, same, study
+from fsmatrix.analysis.study import ROLES, Key, Study, Values, level_text, same, study
 from fsmatrix.analysis.units import METRICS, Level
 
 # what may differ with the compared factor, because it is of the installation and not of the work
@@ -119,14 +119,32 @@ class Reach:
         wanted += [(compare.knee, compare.at)] if compare and compare.knee else []
         for name, level in wanted:
             if not any(self.has(cell, {name: level}) for cell in cells):
-                there = sorted({str(self.level(cell, name)) for cell in cells} - {""})
-                what = f"there are {', '.join(there)}" if there else f"there is no {name} at all"
-                return f"no {name} {level}: {what}"
+                instead = self._instead(name, level, cells)
+                return f"no {name} {self._written(name, level)}: {instead}"
         for name in self.claim.compared:
-            there = sorted({str(self.level(cell, name)) for cell in cells} - {""})
+            there = self._there(name, cells)
             if len(there) < 2:
                 return f"{name} has {f'only {there[0]}' if there else 'no level'}"
         return "no two cells differ in what is compared and agree in all else"
+
+    def _instead(self, name: str, level: Level, cells: Sequence[Values]) -> str:
+        """What the campaign has in the place of a level, also where the study had no such level."""
+        every, inside = self._there(name, self.of.valued), self._there(name, cells)
+        if not every:
+            return f"there is no {name} at all"
+        if self._written(name, level) not in every:
+            return f"there are {', '.join(every)}"
+        return f"in this claim's scope there are {', '.join(inside) or 'none'}"
+
+    def _there(self, name: str, cells: Sequence[Values]) -> list[str]:
+        """All levels of a factor among cells, numbers by size, as people write them."""
+        levels = {self.level(cell, name) for cell in cells} - {""}
+        order = sorted(levels, key=lambda v: (isinstance(v, str), v if isinstance(v, str) else "",
+                                              0.0 if isinstance(v, str) else float(v)))  # fmt: skip
+        return [self._written(name, level) for level in order]
+
+    def _written(self, name: str, level: Level) -> str:
+        return level_text(name, self._word(name, level))
 
     def lacking(self, cells: Sequence[Values]) -> tuple[str, ...]:
         """Levels of the scope that the data do not have."""

@@ -16,7 +16,7 @@ from fsmatrix.analysis.factors import members
 from fsmatrix.analysis.medians import SMALLEST, Floats, per_attachment
 from fsmatrix.analysis.stats import dip, tests, variability
 from fsmatrix.analysis.stats.runs import Runs
-from fsmatrix.analysis.units import labelled
+from fsmatrix.analysis.units import brief, labelled
 
 NOTABLE = ("warning", "invalid")  # severities of findings that raise a doubt
 SURE = 0.01  # corrected p below which a difference of spread, a drift or modes are said
@@ -39,8 +39,8 @@ class Spread:
             return f"Variation of {self.side}: not known, one run per cell."
         where = f" ({self.worst_cell})" if self.worst_cell else ""
         return (
-            f"Variation of {self.side}: {self.typical:.2g} % in the typical cell, "
-            f"{self.worst:.2g} % in the worst{where}."
+            f"Variation of {self.side}: {brief(self.typical, 2)} % in the typical cell, "
+            f"{brief(self.worst, 2)} % in the worst{where}."
         )
 
 
@@ -130,7 +130,7 @@ def doubts_of(
         said = _one_sided(of, findings, match, sides)
         if spread[i] < SURE:
             x, y = (100 * float(np.std(side.logs, ddof=1)) for side in (a, b))
-            said.append(f"spread between attachments differs ({x:.2g} % and {y:.2g} %)")
+            said.append(f"spread between attachments differs ({brief(x, 2)} % and {brief(y, 2)} %)")
         said += [f"{side} {what}" for (what, side), p in corrected.items() if p[i] < SURE]
         result.append(tuple(said))
     return result

@@ -19,7 +19,7 @@ from fsmatrix.analysis.stats.effects import Effects
 from fsmatrix.analysis.stats.intervals import GeometricMean, Ratio
 from fsmatrix.analysis.stats.tests import Correction
 from fsmatrix.analysis.stats.verdict import Kind, Verdict, judge
-from fsmatrix.analysis.units import Level, Metric, Unit, labelled
+from fsmatrix.analysis.units import Level, Metric, Unit, brief, labelled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +60,7 @@ class Compared:
     @property
     def says(self) -> str:
         """The verdict in a sentence."""
-        return f"{SINGLE} (ratio {self.ratio.ratio:.3g})" if self.kind == "single" \
+        return f"{SINGLE} (ratio {brief(self.ratio.ratio)})" if self.kind == "single" \
             else self.verdict.says  # fmt: skip
 
 
@@ -117,7 +117,7 @@ class Comparison:
             whole = self.word(self.mean_kind)
             return f"{self.mean.says[0].upper()}{self.mean.says[1:]} {said}: {whole}."
         count = sum(cell.ratio.ratio > 0 for cell in self.cells)
-        return (f"Geometric mean over {count} cells: ratio {self.mean_ratio:.4g} {said}, no "
+        return (f"Geometric mean over {count} cells: ratio {brief(self.mean_ratio, 4)} {said}, no "
                 f"interval: {self.mean_missing}.")  # fmt: skip
 
     @property

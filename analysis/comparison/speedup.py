@@ -18,6 +18,7 @@ from fsmatrix.analysis.comparison.result import Compared, Comparison
 from fsmatrix.analysis.curves import described
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.study import Key
+from fsmatrix.analysis.units import brief
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,10 +67,10 @@ class Speedup:
     def _said(self, point: Point) -> str:
         value, low, high = self.times(point.cell)
         where = f"{described(point.key)}, " if point.key else ""
-        sure = f" [{low:.3g}, {high:.3g}]" if point.cell.ratio.decides else "; no interval"
+        sure = f" [{brief(low)}, {brief(high)}]" if point.cell.ratio.decides else "; no interval"
         doubts = f" (in doubt: {'; '.join(point.cell.doubts)})" if point.cell.doubts else ""
         return (
-            f"{where}{self._level(point.level)}: {self.of} is {value:.3g} times as fast as "
+            f"{where}{self._level(point.level)}: {self.of} is {brief(value)} times as fast as "
             f"{self.over}{sure}: {self.comparison.word(point.cell.kind)}{doubts}."
         )
 

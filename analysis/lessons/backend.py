@@ -19,7 +19,7 @@ from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, Sure, names, plur
 from fsmatrix.analysis.stats import tests
 from fsmatrix.analysis.stats.intervals import Ratio
 from fsmatrix.analysis.study import ROLES, Key
-from fsmatrix.analysis.units import Level, labelled
+from fsmatrix.analysis.units import Level, brief, labelled
 
 OPEN = ("too few", "single", "no data")  # verdicts that tell nothing
 
@@ -200,7 +200,11 @@ def _no_winner(duels: Sequence[Duel]) -> str:
             continue
         ratios = sorted(cell.ratio.ratio for cell in d.cells)
         larger = sum(r > 1 for r in ratios)
-        span = f"{ratios[0]:.3g} to {ratios[-1]:.3g}" if len(ratios) > 1 else f"{ratios[0]:.3g}"
+        span = (
+            f"{brief(ratios[0])} to {brief(ratios[-1])}"
+            if len(ratios) > 1
+            else f"{brief(ratios[0])}"
+        )
         said.append(f"{d.a} over {d.b}: {span} times, above 1 in {larger} of {len(ratios)} cells")
     start = "" if all("no difference" in one for one in said) else "bare ratios: "
     return start + "; ".join(said)

@@ -19,7 +19,7 @@ from fsmatrix.analysis.lessons.words import (
 )
 from fsmatrix.analysis.medians import SMALLEST
 from fsmatrix.analysis.study import Study, Values
-from fsmatrix.analysis.units import METRICS, Level
+from fsmatrix.analysis.units import METRICS, Level, brief
 
 RATE = METRICS["bandwidth"]
 
@@ -102,8 +102,14 @@ def _why(verdict: bottlenecks.Verdict) -> str:
 
 def _percent(step: bottlenecks.Step) -> str:
     """Growth per doubling with its interval."""
+    growth = f"{_signed(step.per_doubling)} per doubling"
     if not math.isfinite(step.low):
-        return f"{100 * step.per_doubling:+.3g} % per doubling (no interval)"
-    span = f"{100 * step.low:+.3g}, {100 * step.high:+.3g}"
-    span = f"(range {span})" if step.growth == "cannot tell" else f"[{span}]"
-    return f"{100 * step.per_doubling:+.3g} % per doubling {span}"
+        return f"{growth} (no interval)"
+    span = f"{_signed(step.low)} to {_signed(step.high)}"
+    return f"{growth} (range {span})" if step.growth == "cannot tell" else f"{growth} [{span}]"
+
+
+def _signed(share: float) -> str:
+    """A share in per cent with its sign, one digit below 10 %: "-0.1 %", "+59 %"."""
+    percent = 100 * share
+    return f"{'-' if percent < 0 else '+'}{brief(abs(percent), 2)} %"

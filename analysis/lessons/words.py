@@ -15,7 +15,7 @@ from fsmatrix.analysis.stats import repetitions
 from fsmatrix.analysis.stats.intervals import Ratio
 from fsmatrix.analysis.stats.verdict import more
 from fsmatrix.analysis.study import Key, Values
-from fsmatrix.analysis.units import METRICS, SHORT_TITLES, UNITS, Level, Metric
+from fsmatrix.analysis.units import METRICS, SHORT_TITLES, UNITS, Level, Metric, brief
 from fsmatrix.results.units import UnitError, parse_duration
 
 Question = Literal["backend", "chunk", "processes", "nodes"]
@@ -140,10 +140,10 @@ def measured(median: Median, metric: Metric) -> str:
 def times(found: Ratio) -> str:
     """A ratio: "1.4 [1.3, 1.5]"; without an interval "1.4 (range 1.2 to 1.6)" or bare."""
     if found.kind == "interval":
-        return f"{found.ratio:.3g} [{found.low:.3g}, {found.high:.3g}]"
+        return f"{brief(found.ratio)} [{brief(found.low)}, {brief(found.high)}]"
     if found.kind == "range":
-        return f"{found.ratio:.3g} (range {found.low:.3g} to {found.high:.3g})"
-    return f"{found.ratio:.3g} (no interval)"
+        return f"{brief(found.ratio)} (range {brief(found.low)} to {brief(found.high)})"
+    return f"{brief(found.ratio)} (no interval)"
 
 
 def attachments(cells: Iterable[Values]) -> str:

@@ -18,7 +18,7 @@ from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.lessons.lessons import Lessons
 from fsmatrix.analysis.load import Rows, rows
 from fsmatrix.analysis.summary import Summary
-from fsmatrix.analysis.units import METRICS, text
+from fsmatrix.analysis.units import METRICS, brief, text
 
 MOST_PAIRS = 6
 MOST_LINES = 60  # cells in a table of the page
@@ -150,9 +150,9 @@ def _compared(one: Comparison, draw: bool) -> Block:
         Line(
             cell.named or "the only case", text(cell.a.median, one.unit),
             text(cell.b.median, one.unit),
-            f"{cell.ratio.ratio:.3g}"
+            f"{brief(cell.ratio.ratio)}"
             + ("" if cell.ratio.low != cell.ratio.low
-               else f" [{cell.ratio.low:.3g}, {cell.ratio.high:.3g}]"),
+               else f" [{brief(cell.ratio.low)}, {brief(cell.ratio.high)}]"),
             "" if cell.verdict.p != cell.verdict.p else f"{cell.verdict.p:.2g}",
             cell.kind.replace(" ", "-"), one.word(cell.kind), "; ".join(cell.doubts),
         )

@@ -24,6 +24,7 @@ from fsmatrix.analysis.stats import anova
 from fsmatrix.analysis.stats.anova import Term
 from fsmatrix.analysis.stats.tests import ALPHA, correct
 from fsmatrix.analysis.stats.variability import ROUNDING, equal_spread
+from fsmatrix.analysis.units import brief
 
 Stratum = Literal["between attachments", "within attachments"]
 Labels = npt.NDArray[Any]
@@ -53,7 +54,9 @@ class Effect:
     @property
     def says(self) -> str:
         """What it is, in words."""
-        span = "" if np.isnan(self.span) else f", levels differ by a factor up to {self.span:.3g}"
+        span = (
+            "" if np.isnan(self.span) else f", levels differ by a factor up to {brief(self.span)}"
+        )
         verdict = "an effect" if self.p_holm <= ALPHA else "no effect shown"
         return f"{self.term}: {verdict} (p = {self.p_holm:.2g} corrected, {self.stratum}{span})"
 

@@ -28,6 +28,7 @@ from scipy import stats
 
 from fsmatrix.analysis.medians import LEVEL, SMALLEST, Floats
 from fsmatrix.analysis.stats.runs import Runs, paired
+from fsmatrix.analysis.units import brief
 
 Kind = Literal["interval", "range", "one session", "none"]
 Design = Literal["paired by block", "independent"]
@@ -149,13 +150,13 @@ class Ratio:
             return "no values on one side"
         of = " and ".join(str(n) for n in self.units)
         unit = "blocks" if self.design == "paired by block" else "attachments"
-        start = f"ratio {self.ratio:.4g}, {self.design}, {of} {unit}"
+        start = f"ratio {brief(self.ratio, 4)}, {self.design}, {of} {unit}"
         if self.kind == "one session":
             return f"{start}: within one session only, no interval"
         name = "interval" if self.kind == "interval" else "range, no verdict,"
         return (
-            f"{start}: {name} {self.low:.4g} to {self.high:.4g}, coverage {100 * self.coverage:.4g}"
-            f" % (order statistics; 95 % needs {SMALLEST})"
+            f"{start}: {name} {brief(self.low, 4)} to {brief(self.high, 4)}, coverage "
+            f"{100 * self.coverage:.4g} % (order statistics; 95 % needs {SMALLEST})"
         )
 
     def to_dict(self) -> dict[str, Any]:

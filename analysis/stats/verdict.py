@@ -13,6 +13,7 @@ from fsmatrix.analysis.stats import repetitions, tests
 from fsmatrix.analysis.stats.intervals import Ratio
 from fsmatrix.analysis.stats.repetitions import Repetitions
 from fsmatrix.analysis.stats.tests import ALPHA, Correction
+from fsmatrix.analysis.units import brief
 
 Kind = Literal["faster", "slower", "no difference", "too few", "no data"]
 
@@ -72,13 +73,15 @@ class Verdict:
         found = self.interval
         if self.kind == "no data":
             return "no data on one side"
-        span = f"ratio {found.ratio:.3g} ({found.low:.3g} to {found.high:.3g})"
+        span = f"ratio {brief(found.ratio)} ({brief(found.low)} to {brief(found.high)})"
         if self.kind == "no difference":
             return f"no difference larger than {100 * self.x:.3g} %: {span}"
         if self.kind != "too few":
             return f"{self.kind}: {span}, p = {self.p:.2g}"
         if found.kind == "one session":
-            return f"too few repetitions to tell: ratio {found.ratio:.3g} within one session only"
+            return (
+                f"too few repetitions to tell: ratio {brief(found.ratio)} within one session only"
+            )
         family = self.cells if self.correction == "holm" else 1
         least = tests.fewest(family, self.alpha)
         why = f"too few repetitions to tell: {span}"

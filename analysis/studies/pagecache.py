@@ -9,6 +9,7 @@ import xarray as xr
 
 from fsmatrix.analysis.curves import Curves, curves, described
 from fsmatrix.analysis.load import rows
+from fsmatrix.analysis.units import brief
 
 DEVICES = ("devices_per_adapter", "ssds_per_hba", "devices")
 THREADS = ("threads", "processes_per_node", "processes")
@@ -41,8 +42,8 @@ def _with_sums(made: Curves) -> Curves:
             where = f"{described(line.key)}: " if line.key else ""
             sums.append(
                 f"{where}an adapter with {last:g} devices does {ends[-1]:.0f} IOPS, with {first:g} "
-                f"{ends[0]:.0f}: {ends[-1] / ends[0]:.3g} times for {last / first:.3g} times the "
-                f"devices ({ends[-1] / ends[0] * first / last:.0%} each)."
+                f"{ends[0]:.0f}: {brief(ends[-1] / ends[0])} times for {brief(last / first)} times "
+                f"the devices ({ends[-1] / ends[0] * first / last:.0%} each)."
             )
     return replace(made, remarks=(*made.remarks, *sums))
 

@@ -6,7 +6,7 @@ an `Audit` in its module's AUDITS.
 
 from __future__ import annotations
 
-from fsmatrix.results.audits import cluster, engines, machine, storage, timing
+from fsmatrix.results.audits import cluster, engines, health, machine, storage, timing
 from fsmatrix.results.audits.base import Audit
 from fsmatrix.results.record import SEVERITIES, Finding, RunRecord
 
@@ -16,6 +16,7 @@ RUN_AUDITS: dict[str, Audit] = {
         *storage.AUDITS,
         *timing.AUDITS,
         *machine.AUDITS,
+        *health.AUDITS,
         *cluster.AUDITS,
         *engines.AUDITS,
     )

@@ -49,15 +49,6 @@ def errors_ignored(record: RunRecord) -> Iterator[Remark]:
             yield "invalid", phase.name, message, {"errors": count, **phase.errors_by_errno}
 
 
-def storage_unhealthy(record: RunRecord) -> Iterator[Remark]:
-    """The storage system said that something was wrong with it."""
-    for phase, sentences in record.evidence.get("health", {}).items():
-        if sentences:
-            grave = any("HEALTH_ERR" in sentence for sentence in sentences)
-            message = "; ".join(sentences)
-            yield "invalid" if grave else "warning", phase, message, {"health": list(sentences)}
-
-
 def background_load(record: RunRecord) -> Iterator[Remark]:
     """Somebody else used the clients' CPUs."""
     load = record.evidence.get("load", {})
@@ -149,13 +140,6 @@ AUDITS = (
     ),
     Audit("fewer-ranks", 1, "run", fewer_ranks, "check the launcher and its MPI (srun --mpi=pmix)"),
     Audit("errors-ignored", 1, "phase", errors_ignored, "do not use the number: find the errors"),
-    Audit(
-        "storage-unhealthy",
-        1,
-        "run",
-        storage_unhealthy,
-        "wait until recovery has ended and the system is healthy, and run it again",
-    ),
     Audit(
         "background-load",
         2,

@@ -174,6 +174,8 @@ def _median(of: Median, one: Comparison) -> str:
 
 
 def _ratio(cell: Compared) -> str:
+    from fsmatrix.analysis.units import brief
+
     found = cell.ratio
-    span = f" [{found.low:.3g}–{found.high:.3g}]" if found.low == found.low else ""
-    return f"{found.ratio:.3g}{'' if found.decides else '*' if span else '†'}{span}"
+    span = f" [{brief(found.low)}–{brief(found.high)}]" if found.low == found.low else ""
+    return f"{brief(found.ratio)}{'' if found.decides else '*' if span else '†'}{span}"

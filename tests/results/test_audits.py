@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fsmatrix.results.audits import RUN_AUDITS, audit_run, engines
-from fsmatrix.results.record import Phase, RunRecord
+from fsmatrix.results.record import Latency, Phase, RunRecord
 from fsmatrix.results.runfile import read_run, write_run
 from tests.results.audit_records import (
     MB,
@@ -63,6 +63,18 @@ def of_links(speed: int) -> dict[str, Any]:
 def noisy(spread: float, slope: float = 0.0, length: int = 100) -> Any:
     rng = np.random.default_rng(3)
     return MB * (1 + slope * np.linspace(-1, 1, length) + spread * rng.standard_normal(length))
+
+
+def longer(base: Latency, seconds: float) -> Latency:
+    """With one operation more, of so many seconds."""
+    counts = base.counts.copy()
+    counts[-1] += 1
+    return Latency(counts, base.total + seconds, base.minimum, seconds)
+
+
+def hung(longest: float, window: float) -> RunRecord:
+    """A read of that many seconds in which one operation took so long."""
+    return record(phase(seconds=window, latency={"read": longer(latency(400), longest)}))
 
 
 @dataclass(frozen=True)
@@ -339,6 +351,17 @@ TRIALS = {
         "warning",
         [lambda: with_evidence(record(phase()), health={"read": ["12 PGs are backfilling"]})],
         [lambda: with_evidence(record(phase()), health={"read": []})],
+    ),
+    "io-stalled": Trial(
+        "warning",
+        [lambda: hung(3.0, 12.0), lambda: hung(110.0, 120.0)],
+        [
+            lambda: hung(0.9, 2.0),
+            lambda: hung(3.0, 40.0),
+            lambda: record(phase("write", latency={"write": latency(400),
+                                                   "fsync": longer(latency(4), 1.5)})),
+            lambda: record(phase(latency={})),
+        ],
     ),
     "background-load": Trial(
         "warning",

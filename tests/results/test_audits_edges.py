@@ -129,3 +129,42 @@ def test_steady_part_leaves_out_opening_and_fsync() -> None:
 def test_a_declared_reference_in_memory_is_only_said() -> None:
     made = replace(declared("cold", "memory"), coordinates={"reference": True})
     assert found(made, "memory-reference") == ["info"]
+
+
+SLOW = "SLOW_OPS (HEALTH_WARN): 2 slow ops, oldest one blocked for 110 sec, osd.1 has slow ops"
+DOWN = "OSD_DOWN (HEALTH_WARN): 1 osds down"
+
+
+def unwell(sentence: str, longest: float | None, **coordinates: str) -> list[str]:
+    """Severities of what is said of a read of 120 s whose longest operation took so long."""
+    took = {} if longest is None else {"read": replace(latency(400), maximum=longest)}
+    made = with_evidence(record(phase(seconds=120, latency=took)), health={"read": [sentence]})
+    return found(replace(made, coordinates=coordinates), "storage-unhealthy")
+
+
+def test_a_system_that_blocked_io_makes_a_run_invalid_unless_this_run_did_not_wait() -> None:
+    assert unwell(SLOW, 110) == ["invalid"]
+    assert unwell(SLOW, None) == ["invalid"]  # mdtest tells no latency: nobody knows
+    assert unwell(SLOW, 0.02) == ["warning"]  # other clients' operations, or those before it
+    assert unwell("PG_AVAILABILITY (HEALTH_WARN): 3 pgs inactive", 40) == ["invalid"]
+
+
+def test_a_daemon_that_is_down_makes_a_run_invalid_only_if_its_io_stood_still() -> None:
+    assert unwell(DOWN, 0.02) == ["warning"]
+    assert unwell(DOWN, None) == ["warning"]
+    assert unwell(DOWN, 20) == ["invalid"]
+    assert unwell("X (HEALTH_ERR): it is broken", 0.02) == ["invalid"]
+
+
+@pytest.mark.parametrize("sentence", [SLOW, DOWN])
+def test_trouble_that_is_studied_is_declared_and_only_said(sentence: str) -> None:
+    assert unwell(sentence, 110, health="degraded") == ["info"]
+    assert unwell(sentence, 110, health="good") == ["invalid"]
+
+
+def test_what_a_flush_waits_for_is_a_stall_only_if_the_system_says_so() -> None:
+    took = {"write": latency(400), "fsync": replace(latency(4), maximum=30.0)}
+    made = record(phase("write", seconds=60, latency=took))
+    said = [found(with_evidence(made, health={"write": [text]}), "storage-unhealthy")
+            for text in (DOWN, SLOW)]  # fmt: skip
+    assert said == [["warning"], ["invalid"]]

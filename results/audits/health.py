@@ -1,0 +1,114 @@
+"""Audits of the storage system's health while it was measured, and of I/O that stood still.
+
+What a storage system says of itself has three weights.  It serves no I/O, of some clients at
+least (BLOCKED): the run is invalid, unless its own latencies show that none of its operations
+waited.  It is impaired (a daemon is down, data moves): the number may mean something else, and
+it is invalid if the run's own operations stood still meanwhile.  What says nothing about speed
+or data never gets here (`backends/ceph/health.py`, HARMLESS).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from fsmatrix.results.audits.base import Audit, Remark, window
+from fsmatrix.results.record import Phase, RunRecord
+
+# checks of Ceph by which it says that operations wait or cannot be done: slow operations have
+# waited for 30 s and more (osd_op_complaint_time, mds_op_complaint_time)
+BLOCKED = re.compile(
+    r"\b(SLOW_OPS|REQUEST_SLOW|REQUEST_STUCK|MDS_SLOW_REQUEST|MDS_SLOW_METADATA_IO"
+    r"|PG_AVAILABILITY|OSD_FULL|POOL_FULL|FS_DEGRADED|MDS_ALL_DOWN|FS_WITH_FAILED_MDS)\b"
+)
+STUDIED = frozenset({"degraded", "recovering"})  # of the attribute `health` of a target
+STALL = 1.0  # seconds: far above an operation of a system that works, below any failover
+STALL_SHARE = 0.1  # of the window: below, the rate is wrong by less than other audits allow
+STALL_TIMES = 100  # the mean latency: a long operation among as long ones is no stall
+WAITING = frozenset({"fsync", "close"})  # kinds that wait for what others left in memory
+
+
+def longest(phase: Phase, *, waiting: bool) -> float | None:
+    """Seconds of the longest operation, with those of WAITING if asked; None if not recorded.
+
+    Service times of an open loop count, times from the intended issue do not.
+    """
+    kinds = {kind.partition("/")[0] for kind in phase.latency}
+    chosen = [f"{k}/service" if f"{k}/service" in phase.latency else k for k in kinds
+              if waiting or k not in WAITING]  # fmt: skip
+    known = [phase.latency[kind].maximum for kind in chosen if phase.latency[kind].counts.any()]
+    return max(known, default=None)
+
+
+def stalled(phase: Phase, *, waiting: bool) -> bool | None:
+    """Whether one operation took a second, and a tenth of the window; None if not recorded."""
+    worst = longest(phase, waiting=waiting)
+    return None if worst is None else worst >= max(STALL, STALL_SHARE * window(phase))
+
+
+def storage_unhealthy(record: RunRecord) -> Iterator[Remark]:
+    """The storage system said that something was wrong with it."""
+    studied = record.coordinates.get("health") in STUDIED
+    phases = {phase.name: phase for phase in record.phases}
+    for name, sentences in record.evidence.get("health", {}).items():
+        if not sentences:
+            continue
+        why = _why_invalid(phases.get(name), sentences)
+        message = "; ".join(sentences) + (f": {why}" if why else "")
+        evidence = {"health": list(sentences), "blocked": bool(why)}
+        if studied:
+            yield "info", name, f"{message} (declared: that is what is studied)", evidence
+        else:
+            yield "invalid" if why else "warning", name, message, evidence
+
+
+def _why_invalid(phase: Phase | None, sentences: Sequence[str]) -> str:
+    if any("HEALTH_ERR" in sentence for sentence in sentences):
+        return "the system calls its state an error"
+    blocked = any(BLOCKED.search(sentence) for sentence in sentences)
+    if phase is None:  # the run has no number of it
+        return "operations were blocked" if blocked else ""
+    waited = stalled(phase, waiting=blocked)
+    if waited:
+        took, seconds = longest(phase, waiting=blocked), window(phase)
+        return f"an operation of this run took {took:.3g} s of a window of {seconds:.3g} s"
+    if blocked and waited is None:
+        return "operations were blocked, and whether this run's were is not known"
+    return ""
+
+
+def io_stalled(record: RunRecord) -> Iterator[Remark]:
+    """One operation took a large part of the window, whatever the storage says of itself."""
+    for phase in record.phases:
+        worst = longest(phase, waiting=False)
+        if worst is None or not stalled(phase, waiting=False):
+            continue
+        kinds = [one for kind, one in phase.latency.items() if kind not in WAITING]
+        count = sum(int(one.counts.sum()) for one in kinds)
+        rest = (sum(one.total for one in kinds) - worst) / max(count - 1, 1)
+        if count > 1 and worst >= STALL_TIMES * rest:
+            seconds = window(phase)
+            message = (
+                f"one operation took {worst:.3g} s, {worst / seconds:.0%} of the window of "
+                f"{seconds:.3g} s; the others took {rest:.2g} s in the mean: I/O stood still"
+            )
+            yield "warning", phase.name, message, {"longest": worst, "mean_of_others": rest}
+
+
+AUDITS = (
+    Audit(
+        "storage-unhealthy",
+        2,
+        "run",
+        storage_unhealthy,
+        "wait until recovery has ended and the system is healthy, and run it again; if its "
+        "trouble is what is studied, declare attributes: {health: degraded} (or recovering)",
+    ),
+    Audit(
+        "io-stalled",
+        1,
+        "phase",
+        io_stalled,
+        "look for a daemon, path or device that hung then; the rate is that of the hang",
+    ),
+)
