@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from fsmatrix.analysis import units
+from fsmatrix.analysis.doubts import doubts_of
 from fsmatrix.analysis.load import rows
 from fsmatrix.analysis.medians import Median
 from fsmatrix.analysis.result import plain
@@ -74,8 +75,19 @@ class Curves:
         sure = f" [{brief(r.low)}, {brief(r.high)}]" if r.decides else " (no interval)"
         return (
             f"{text}, {self._number(last.median)} at {high}: {brief(r.ratio)} times{sure}; "
-            f"highest at {top}."
+            f"highest at {top}{self._dip(line)}."
         )
+
+    def _dip(self, line: Line) -> str:
+        """A lowest point between the ends, and the doubts about it; "" if an end is the lowest."""
+        place = min(range(len(line.cells)), key=lambda i: line.cells[i].median.median)
+        if place in (0, len(line.cells) - 1):
+            return ""
+        cell = line.cells[place]
+        found = doubts_of(cell.cell, cell.median, self.of.metric)
+        doubt = f" (in doubt: {', '.join(found)})" if found else ""
+        level = units.level_text(self.along, line.levels[place])
+        return f", lowest at {level}: {self._number(cell.median)}{doubt}"
 
     def _number(self, median: Median) -> str:
         return f"{units.number(median.median / self.divisor)} {self.unit}"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from fsmatrix.analysis import summary, units
+from fsmatrix.analysis import doubts, summary, units
 from fsmatrix.analysis.cluster import Cluster
 from fsmatrix.analysis.columns import coded, combined
 from fsmatrix.analysis.factors import members
@@ -100,12 +100,7 @@ class Study:
         found = {cell.level(name) for cell in (self.cells if cells is None else cells)}
         order = ORDER.get(name, ())
         return sorted(
-            found - {""},
-            key=lambda v: (
-                (order.index(v) if v in order else len(order), 0.0, v)
-                if isinstance(v, str)
-                else (0, float(v), "")
-            ),
+            found - {""}, key=lambda v: (order.index(v) if v in order else len(order), by_size(v))
         )
 
     def series(self, *along: str) -> dict[Key, list[Values]]:
@@ -147,6 +142,15 @@ class Study:
         values = [cell.median.median for cell in self.valued]
         return unit or units.fitting(self.metric.quantity, values)
 
+    def named(self, cell: Values) -> str:
+        """A cell in words: its levels of all that varies."""
+        return self.describe(tuple((name, cell.level(name)) for name in self.varying))
+
+    def doubts(self, cells: Iterable[Values] | None = None) -> list[str]:
+        """Sentences on findings that warn, and on values far off, of these cells or of all."""
+        chosen = self.valued if cells is None else cells
+        return doubts.said([(self.named(c), c.cell, c.median) for c in chosen], self.metric)
+
     @property
     def remarks(self) -> list[str]:
         """What must stand beside every result of this campaign."""
@@ -160,7 +164,7 @@ class Study:
             "their effects cannot be told apart."
             for factor, role in self.confounded.items()
         ]
-        return said
+        return said + self.doubts()
 
 
 def study(
@@ -213,6 +217,11 @@ def level_text(name: str, level: Level) -> str:
     return units.level_text(_factor(name), level)
 
 
+def by_size(level: Level) -> tuple[bool, float, str]:
+    """A key that puts numbers, by their size, before texts."""
+    return (True, 0.0, level) if isinstance(level, str) else (False, float(level), "")
+
+
 def same(level: Level, wanted: Level) -> bool:
     """Whether two levels are one: equal texts, or equal numbers."""
     if isinstance(level, str) or isinstance(wanted, str):
@@ -228,9 +237,10 @@ def _nothing(
     metric: str, every: Sequence[Values], chosen: Sequence[Values], where: Mapping[str, Level]
 ) -> str:
     for name, level in where.items():
-        known = sorted({str(cell.level(name)) for cell in every} - {""})
         if not any(same(cell.level(name), level) for cell in every):
-            return f"no runs with {name} {level}; there are {', '.join(known) or 'no levels of it'}"
+            levels = sorted({cell.level(name) for cell in every} - {""}, key=by_size)
+            known = ", ".join(level_text(name, one) for one in levels) or "no levels of it"
+            return f"no runs with {name} {level_text(name, level)}; there are {known}"
     failed = sum(cell.cell.failed for cell in chosen)
     invalid = sum(cell.cell.invalid for cell in chosen)
     return f"no run gave a {METRICS[metric].title.lower()}: {failed} failed, {invalid} invalid"

@@ -13,7 +13,8 @@ import xarray as xr
 
 from fsmatrix.analysis import cluster
 from fsmatrix.analysis.cluster import Cluster
-from fsmatrix.analysis.columns import Codes, combined, plain
+from fsmatrix.analysis.columns import Codes, combined
+from fsmatrix.analysis.doubts import audits_of
 from fsmatrix.analysis.factors import Mask, codes, groups, roles
 from fsmatrix.analysis.load import Array, Rows, rows, runs_of
 from fsmatrix.analysis.medians import Median, of_cells
@@ -113,9 +114,9 @@ def summarise(
     few = {name: column[first] for name, column in columns.items()}
     varying, constants, attributes, derived = roles(few, data["phase"][first] != "")
     kept = np.flatnonzero(shown & current(every))
-    audits = _audits(ds, kept, group)
+    audits = audits_of(ds, kept, group)
     counted = ~invalid(data) & (data["status"] == "ok")
-    warned = _audits(ds, kept[counted], group[counted], "warning")
+    warned = audits_of(ds, kept[counted], group[counted], "warning")
     cells = _cells(data, few, group, audits, warned, include_invalid, attributes, metrics)
     return Summary(
         cells=tuple(sorted(cells, key=lambda cell: sort_key(cell, varying))),
@@ -268,24 +269,6 @@ def values_of(part: Rows, metric: str) -> npt.NDArray[np.float64]:
     if metric == "bandwidth" and "bytes" in part.columns:
         values = np.where(part["bytes"] == 0, np.nan, values)
     return values
-
-
-def _audits(
-    ds: xr.Dataset, kept: Codes, group_of: Codes, severity: str = ""
-) -> dict[int, set[str]]:
-    """Group of the kept rows -> names of the audits that found something (so grave) there."""
-    found: dict[int, set[str]] = {}
-    if "finding_run" in ds:
-        group = np.full(ds.sizes["run"], -1, dtype=np.int64)
-        group[kept] = group_of
-        names, audits = codes(ds["finding_audit"].values)
-        groups = group[ds["finding_run"].values]
-        if severity:
-            groups = np.where(plain(ds["finding_severity"].values) == severity, groups, -1)
-        for row in combined([groups + 1, audits], groups.size)[0].tolist():
-            if groups[row] >= 0:
-                found.setdefault(int(groups[row]), set()).add(str(names[audits[row]]))
-    return found
 
 
 def sort_key(cell: Cell, varying: Sequence[str]) -> tuple[tuple[int, float, str], ...]:

@@ -11,7 +11,7 @@ import xarray as xr
 from fsmatrix.analysis import cluster
 from fsmatrix.analysis.claims.study import Claim, StudyFile
 from fsmatrix.analysis.load import rows
-from fsmatrix.analysis.study import ROLES, Key, Study, Values, level_text, same, study
+from fsmatrix.analysis.study import ROLES, Key, Study, Values, by_size, level_text, same, study
 from fsmatrix.analysis.units import METRICS, Level
 
 # what may differ with the compared factor, because it is of the installation and not of the work
@@ -139,9 +139,7 @@ class Reach:
     def _there(self, name: str, cells: Sequence[Values]) -> list[str]:
         """All levels of a factor among cells, numbers by size, as people write them."""
         levels = {self.level(cell, name) for cell in cells} - {""}
-        order = sorted(levels, key=lambda v: (isinstance(v, str), v if isinstance(v, str) else "",
-                                              0.0 if isinstance(v, str) else float(v)))  # fmt: skip
-        return [self._written(name, level) for level in order]
+        return [self._written(name, level) for level in sorted(levels, key=by_size)]
 
     def _written(self, name: str, level: Level) -> str:
         return level_text(name, self._word(name, level))

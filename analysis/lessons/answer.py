@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from fsmatrix.analysis.doubts import listed
 from fsmatrix.analysis.lessons.limits import least_attachments
 from fsmatrix.analysis.lessons.overall import TOGETHER
 from fsmatrix.analysis.lessons.words import Bound, Lesson, plural
@@ -19,11 +20,12 @@ EMULATED = " (emulated)"
 def answer(
     lessons: Sequence[Lesson], of: Study, bound: Bound | None, excluded: Sequence[str]
 ) -> str:
-    """One to four sentences."""
+    """One to five sentences."""
     said = [*_choice([one for one in lessons if one.question == "backend"], of)]
     if bound is not None:
         said += _chunks([one for one in lessons if one.question == "chunk"], bound)
     said.append(_sure(lessons, of))
+    said += _doubts(lessons)
     if excluded:
         said.append(f"In no answer: {'; '.join(excluded)}.")
     return " ".join(said)
@@ -67,6 +69,16 @@ def _choice(mine: Sequence[Lesson], of: Study) -> list[str]:
         parts.append(f"undecided for {_patterns(open_)}")
     text = "; ".join(parts)
     return [f"By {of.metric.title.lower()}: {text}."]
+
+
+def _doubts(lessons: Sequence[Lesson]) -> list[str]:
+    """What the answers that were given hang on, where that is in doubt."""
+    where: dict[str, list[str]] = {}
+    for one in lessons:
+        for doubt in one.doubts if one.choice else ():
+            where.setdefault(doubt, []).append(one.where or one.short)
+    parts = [f"{doubt} ({listed(names)})" for doubt, names in where.items()]
+    return [f"In doubt: {listed(parts)}."] if parts else []
 
 
 def _by_answer(mine: Sequence[Lesson]) -> dict[str, list[Lesson]]:

@@ -38,7 +38,6 @@ class Setting:
     latencies: dict[int, Median]  # by id of a cell of the study
     tolerance: float
     alpha: float
-    warned: frozenset[str]
 
 
 def chunk_lessons(s: Setting) -> list[Lesson]:
@@ -61,7 +60,7 @@ def _lesson(s: Setting, key: Key, cells: Sequence[Values]) -> Lesson:
     return Lesson(
         "chunk", where, key, found.short, found.answer, found.sure, found.why,
         tuple(cell.number("chunk") for cell in chosen), tuple(_size(s, cell) for cell in cells),
-        doubts_of(chosen or cells, s.warned), chosen[0].median if len(chosen) == 1 else None,
+        doubts_of(chosen or cells), chosen[0].median if len(chosen) == 1 else None,
     )  # fmt: skip
 
 

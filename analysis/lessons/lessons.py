@@ -65,7 +65,7 @@ class Lessons:
 
     @property
     def answer(self) -> str:
-        """One to four sentences: which target, where, how sure, what is invalid."""
+        """One to five sentences: which target, where, how sure, what is invalid or in doubt."""
         return answer(self.lessons, self.study, self.bound, self.excluded)
 
     @property
@@ -176,7 +176,7 @@ def lessons(
     only = dict(where or {})
     name = latency_bound.metric if latency_bound else "latency_p99"
     of = _study(ds, only, name)
-    whole, warned = summary.summarise(ds), evidence.warned_audits(ds)
+    whole = summary.summarise(ds)
     targets = [str(name) for name in of.levels("target", of.valued)]
     found, refused = backend_lessons(
         ds, targets, of.metric.name, _by_factor(ds, only), tolerance, alpha
@@ -184,10 +184,10 @@ def lessons(
     latencies: dict[int, Median] = {}
     if of.metric.name == "bandwidth":
         latencies = {id(cell): cell.cell.metrics[name] for cell in of.cells}
-        found += chunk_lessons(Setting(of, latency_bound, latencies, tolerance, alpha, warned))
-        found += process_lessons(of, ds, only, warned)
-        found += node_lessons(ds, bandwidth, only, warned)
-    limits = evidence.limits(of, whole, ds, latency_bound, warned)
+        found += chunk_lessons(Setting(of, latency_bound, latencies, tolerance, alpha))
+        found += process_lessons(of, ds, only)
+        found += node_lessons(ds, bandwidth, only)
+    limits = evidence.limits(of, whole, ds, latency_bound)
     return Lessons(
         lessons=tuple(found), limits=(*refused, *limits),
         excluded=tuple(evidence.excluded(of, ds)), study=of, bound=latency_bound,

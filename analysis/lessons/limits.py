@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import xarray as xr
 
 from fsmatrix.analysis.bottleneck import usage
+from fsmatrix.analysis.doubts import far_said
 from fsmatrix.analysis.lessons.words import Bound, constant, names, plural
 from fsmatrix.analysis.load import rows
 from fsmatrix.analysis.medians import SMALLEST
@@ -25,11 +26,6 @@ GROWTH = {
     "nodes": "what several client nodes get together",
     "interface": "what another interface would give",
 }
-
-
-def warned_audits(ds: xr.Dataset) -> frozenset[str]:
-    """Audits that gave a finding of severity warning."""
-    return frozenset(g.audit for g in finding_groups(ds, rows(ds)) if g.severity == "warning")
 
 
 def excluded(of: Study, ds: xr.Dataset) -> list[str]:
@@ -56,15 +52,14 @@ def excluded(of: Study, ds: xr.Dataset) -> list[str]:
     return said
 
 
-def limits(
-    of: Study, summary: Summary, ds: xr.Dataset, bound: Bound | None, warned: frozenset[str]
-) -> list[str]:
+def limits(of: Study, summary: Summary, ds: xr.Dataset, bound: Bound | None) -> list[str]:
     """Sentences without a full stop, the weightiest first."""
     said = [*_attachments(of), *_emulated(of), *_levels(of), *_mixed(of, summary)]
     said += _caches(of)
     said += _gaps(of)
     said += _evidence(ds)
-    said += _findings(of, warned)
+    said += _findings(of)
+    said += _far(of)
     same = [cell for cell in of.valued if constant(cell.values)]
     if same:
         said.append(f"{plural(len(same), 'cell')} with the same value in every attachment: not "
@@ -159,18 +154,17 @@ def _evidence(ds: xr.Dataset) -> list[str]:
             "no counters of network, devices or CPUs: what limits cannot be told"]  # fmt: skip
 
 
-def _findings(of: Study, warned: frozenset[str]) -> list[str]:
-    found: Counter[str] = Counter(
-        audit
-        for cell in of.valued
-        if cell.cell.worst_finding in ("warning", "invalid")
-        for audit in cell.cell.findings
-        if audit in warned
-    )
+def _findings(of: Study) -> list[str]:
+    found = Counter(audit for cell in of.valued for audit in cell.cell.doubts)
     if not found:
         return []
     shown = ", ".join(f"{audit} in {number}" for audit, number in found.most_common())
     return [f"warnings in {len(of.valued)} cells: {shown}"]
+
+
+def _far(of: Study) -> list[str]:
+    named = [(of.named(cell), cell.median) for cell in of.valued]
+    return [text.rstrip(".") for text in far_said(named, of.metric)]
 
 
 def _described(of: Study, cell: Values) -> str:

@@ -67,7 +67,7 @@ class _Found:
 
 
 def node_lessons(
-    ds: xr.Dataset, bandwidth: float | None, where: Mapping[str, Level], warned: frozenset[str]
+    ds: xr.Dataset, bandwidth: float | None, where: Mapping[str, Level]
 ) -> list[Lesson]:
     """One lesson for each series over storage nodes; without a bandwidth how much it grows."""
     try:
@@ -82,7 +82,7 @@ def node_lessons(
     marked = found.study.cluster.emulated.get(NODES, "")
     cells = found.study.series(NODES)
     return [
-        _lesson(found, warned, _Series(
+        _lesson(found, _Series(
             line, tuple(cells[line.key]),
             tuple(plural(int(step.nodes), "storage node") + marked for step in line.steps),
             bandwidth,
@@ -91,7 +91,7 @@ def node_lessons(
     ]  # fmt: skip
 
 
-def _lesson(found: scaling.Scalability, warned: frozenset[str], one: _Series) -> Lesson:
+def _lesson(found: scaling.Scalability, one: _Series) -> Lesson:
     steps = range(len(one.cells))
     if any(one.reaches(i) for i in steps):
         answer = _reached(one, next(i for i in steps if one.reaches(i)))
@@ -104,7 +104,7 @@ def _lesson(found: scaling.Scalability, warned: frozenset[str], one: _Series) ->
         "nodes", found.study.describe(one.line.key), one.line.key, answer.short, answer.answer,
         answer.sure, answer.why,
         (int(one.line.steps[answer.place].nodes),) if chosen else (), one.shown,
-        doubts_of([one.cells[answer.place]] if chosen else one.cells, warned),
+        doubts_of([one.cells[answer.place]] if chosen else one.cells),
         one.cells[answer.place].median if chosen else None,
     )  # fmt: skip
 

@@ -24,9 +24,7 @@ from fsmatrix.analysis.units import METRICS, Level, brief
 RATE = METRICS["bandwidth"]
 
 
-def process_lessons(
-    of: Study, ds: xr.Dataset, where: Mapping[str, Level], warned: frozenset[str]
-) -> list[Lesson]:
+def process_lessons(of: Study, ds: xr.Dataset, where: Mapping[str, Level]) -> list[Lesson]:
     """One lesson for each series over processes per client node."""
     if "processes" not in of.varying:
         known = [of.label("processes", level) for level in of.levels("processes", of.valued)]
@@ -39,7 +37,7 @@ def process_lessons(
     for verdict in found.verdicts:
         if verdict.axis == "processes":
             cells = series[verdict.key]
-            lessons.append(_processes(found, verdict, cells, warned))
+            lessons.append(_processes(found, verdict, cells))
     for key, cells in series.items():
         if len(cells) < 2:
             said = found.study.label("processes", cells[0].level("processes"))
@@ -50,7 +48,6 @@ def process_lessons(
 
 def _processes(
     found: bottlenecks.Bottleneck, verdict: bottlenecks.Verdict, cells: Sequence[Values],
-    warned: frozenset[str],
 ) -> Lesson:  # fmt: skip
     of, steps = found.study, verdict.steps
     shown = [of.label("processes", cell.level("processes")) for cell in cells]
@@ -66,8 +63,8 @@ def _processes(
             why = f"from {steps[place - 1].before:g} {_percent(steps[place - 1])}, open; {why}"
         return Lesson("processes", of.describe(verdict.key), verdict.key, short, answer,
                       "in part" if late else "decided", why, (at.number("processes"),),
-                      tuple(shown), doubts_of(cells, warned), at.median)  # fmt: skip
-    return _no_end(found, verdict, cells, shown, doubts_of(cells, warned))
+                      tuple(shown), doubts_of(cells), at.median)  # fmt: skip
+    return _no_end(found, verdict, cells, shown, doubts_of(cells))
 
 
 def _no_end(

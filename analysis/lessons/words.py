@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from fsmatrix.analysis import units
+from fsmatrix.analysis.doubts import doubts_of as cell_doubts
 from fsmatrix.analysis.matrices import DECIMAL
 from fsmatrix.analysis.medians import Floats, Median
 from fsmatrix.analysis.stats import repetitions
@@ -192,12 +193,10 @@ def too_few(found: Ratio, tolerance: float, share: float) -> str:
     return f"to tell: {needed.says}"
 
 
-def doubts_of(cells: Iterable[Values], warned: frozenset[str]) -> tuple[str, ...]:
-    """Audits that warn in these cells."""
-    return tuple(sorted({
-        audit for cell in cells if cell.cell.worst_finding in ("warning", "invalid")
-        for audit in cell.cell.findings if audit in warned
-    }))  # fmt: skip
+def doubts_of(cells: Iterable[Values], metric: Metric = METRICS["bandwidth"]) -> tuple[str, ...]:
+    """Audits that warn in these cells, and that a value of one is far off."""
+    every = (doubt for c in cells for doubt in cell_doubts(c.cell, c.median, metric))
+    return tuple(dict.fromkeys(sorted(every)))
 
 
 def constant(values: Floats) -> bool:

@@ -25,6 +25,7 @@ class Entry:
     explanation: str
     clear: bool  # its interval lies on the better side of all others in its row
     absent: str  # why there is no median
+    far: bool = False  # a value is far from all others of the cell
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,7 @@ def _entry(cell: Cell, metric: Metric, unit: Unit, clear: bool) -> Entry:
         explanation="; ".join(text for text in (runs, median.says, cell.notes) if text),
         clear=clear,
         absent=why_absent(cell, metric.name),
+        far=bool(median.far),
     )
 
 

@@ -8,8 +8,12 @@ from dataclasses import replace
 from rich.table import Table
 from rich.text import Text
 
+from fsmatrix.analysis.doubts import far_said, warnings_said
 from fsmatrix.analysis.report.pivot import Entry, Part, Pivot, pivots
-from fsmatrix.analysis.summary import Summary
+from fsmatrix.analysis.summary import Cell, Summary
+from fsmatrix.analysis.units import METRICS, labelled
+
+MAIN = ("bandwidth", "iops")  # of whose values those far off are named
 
 
 def tables(summary: Summary, metrics: Sequence[str]) -> Iterator[Table]:
@@ -48,13 +52,29 @@ def legend(summary: Summary) -> Text:
         lines.append("*: fewer than 6 attachments: the range, no verdict")
     if "one session" in kinds:
         lines.append("†: within one session only")
-    if any(cell.worst_finding for cell in summary.cells):
-        lines.append("!, !!: findings of severity warning, invalid (see the report)")
+    named = [(_named(cell, summary), cell) for cell in summary.cells]
+    if any(cell.worst_finding in ("warning", "invalid") for cell in summary.cells):
+        lines.append("!, !!: runs with findings of severity warning, invalid (see the report)")
+    lines += warnings_said(named)
+    lines += [
+        f"~ {line}"
+        for metric in METRICS.values()
+        for line in far_said(((name, cell.metrics[metric.name]) for name, cell in named if
+                              metric.name in cell.metrics), metric)
+        if metric.name in MAIN
+    ]  # fmt: skip
     if summary.invalid_runs and not summary.invalid_included:
         lines.append(f"{summary.invalid_runs} invalid runs are not in the medians")
     if summary.references and not summary.references_shown:
         lines.append(f"reference left out: {', '.join(summary.references)}")
     return Text(printable("\n".join(lines)), style="dim")
+
+
+def _named(cell: Cell, summary: Summary) -> str:
+    return ", ".join(
+        labelled(name, level) for name in summary.varying
+        if (level := cell.levels[name]) == level and level != ""
+    )  # fmt: skip
 
 
 def printable(text: str) -> str:
@@ -84,7 +104,7 @@ def _entry(entry: Entry | None) -> Text:
         return Text("")
     if entry.absent:
         return Text(printable(entry.absent), style="red" if "failed" in entry.absent else "dim")
-    found = {"warning": " !", "invalid": " !!"}.get(entry.severity, "")
+    found = " ~" * entry.far + {"warning": " !", "invalid": " !!"}.get(entry.severity, "")
     text = Text(f"{entry.median}{entry.mark}", style="bold" if entry.clear else "")
     text.append(found, style="yellow")
     text.append(f" [{entry.low}–{entry.high}]", style="dim")

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from fsmatrix.analysis.doubts import doubts_of
 from fsmatrix.analysis.medians import Median
 from fsmatrix.analysis.result import plain
-from fsmatrix.analysis.scalability import laws
+from fsmatrix.analysis.scalability import headline, laws
 from fsmatrix.analysis.scalability.laws import Laws
 from fsmatrix.analysis.study import Key, Study, Values, ratio_of, study
-from fsmatrix.analysis.units import MARKS, Level, Unit
+from fsmatrix.analysis.units import MARKS, Level, Metric, Unit, brief
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,6 +44,7 @@ class Step:
     high: float
     decides: bool  # low..high is an interval of at least 95 %
     efficiency: float  # ratio / ratio of nodes; NaN for a latency
+    doubts: tuple[str, ...] = ()  # audits that warn, values far off
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Scalability:
 
     @property
     def says(self) -> list[str]:
-        """Growth from the fewest to the most nodes, laws, and what cannot be said."""
+        """Growth from the fewest to the most nodes, the worst point, laws, what cannot be said."""
         of = self.study
         said = []
         several = [s for s in self.series if len(s.steps) > 1]
@@ -82,9 +84,11 @@ class Scalability:
                 f"{min(r):.2f} to {max(r):.2f} times in {len(r)} series (median {np.median(r):.2f})"
             )
             if of.metric.more_is_better:
-                e = [step.efficiency for step in mine]
-                text += f", efficiency {min(e):.0%} to {max(e):.0%}"
+                e = [100 * step.efficiency for step in mine]
+                text += f", efficiency there {brief(min(e))} % to {brief(max(e))} %"
             said.append(text + ".")
+        if several:
+            said += headline.worst(self.study, several) + headline.bases(self.study, several)
         undecided = sum(not step.decides for step in ends)
         if undecided:
             said.append(f"{undecided} of these ratios have too few attachments for an interval.")
@@ -112,7 +116,7 @@ class Scalability:
                     f"low, {unit}": m.low / scale, f"high, {unit}": m.high / scale,
                     "kind": m.kind, "attachments": m.independent, "ratio": step.ratio,
                     "ratio low": step.low, "ratio high": step.high, "decides": step.decides,
-                    "efficiency": step.efficiency,
+                    "efficiency": step.efficiency, "in doubt": ", ".join(step.doubts),
                 }  # fmt: skip
                 if one.laws:
                     row |= {"law": one.laws.better.name, "told apart": one.laws.apart,
@@ -237,7 +241,7 @@ def scalability(
 def _series(key: Key, cells: Sequence[Values], of: Study, seed: int) -> Series:
     if len({cell.number(NODES) for cell in cells}) < len(cells):
         raise ValueError(f"several cells of one number of nodes in {of.describe(key)}")
-    steps = tuple(_step(cell, cells[0], of.metric.more_is_better) for cell in cells)
+    steps = tuple(_step(cell, cells[0], of.metric) for cell in cells)
     if not of.metric.more_is_better:
         return Series(key, steps, None, "a latency is no throughput")
     nodes = np.array([cell.number(NODES) for cell in cells])
@@ -247,15 +251,15 @@ def _series(key: Key, cells: Sequence[Values], of: Study, seed: int) -> Series:
     return Series(key, steps, result, "")
 
 
-def _step(cell: Values, first: Values, rate: bool) -> Step:
-    nodes = cell.number(NODES)
+def _step(cell: Values, first: Values, metric: Metric) -> Step:
+    nodes, rate = cell.number(NODES), metric.more_is_better
+    doubts = doubts_of(cell.cell, cell.median, metric)
     share = nodes / first.number(NODES)
     if cell is first:
-        return Step(nodes, cell.median, 1.0, 1.0, 1.0, True, 1.0 if rate else math.nan)
+        return Step(nodes, cell.median, 1.0, 1.0, 1.0, True, 1.0 if rate else math.nan, doubts)
     r = ratio_of(cell, first)
-    return Step(
-        nodes, cell.median, r.ratio, r.low, r.high, r.decides, r.ratio / share if rate else math.nan
-    )
+    efficiency = r.ratio / share if rate else math.nan
+    return Step(nodes, cell.median, r.ratio, r.low, r.high, r.decides, efficiency, doubts)
 
 
 def _without(key: Key, names: Sequence[str]) -> Key:
