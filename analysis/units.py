@@ -35,6 +35,25 @@ METRICS: dict[str, Metric] = {
         Metric("latency_p99_9", "Latency, 99.9th percentile", "time", False),
     )
 }
+# phases that work on names and inodes, also where files get some bytes (mdtest -w, elbencho)
+METADATA = frozenset({
+    "tree", "mkdir", "create", "stat", "open-read", "rename", "remove", "rmdir", "find",
+    "mkdirs", "rmdirs", "rmfiles", "statfiles", "statdirs", "rmobjs", "deldirs", "delfiles",
+})  # fmt: skip
+METADATA_ENGINES = ("mdtest",)  # whose `read` opens small files one after another
+OWN = ""  # as a metric's name: each phase's own
+
+
+def own_metric(engine: str, phase: str) -> str:
+    """What a phase is judged by: operations per second of metadata, bandwidth of data.
+
+    Also of small random data: at one size of operation both have the same ratios, and a curve
+    over sizes needs one metric.
+    """
+    metadata = engine in METADATA_ENGINES or phase in METADATA or phase.startswith("mdtest-")
+    return "iops" if metadata else "bandwidth"
+
+
 SHORT_TITLES = {
     "bandwidth": "bandwidth",
     "iops": "IOPS",

@@ -21,7 +21,7 @@ from fsmatrix.analysis.comparison.result import Compared, Comparison
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, Levels, Table, table
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.tests import ALPHA, Correction
-from fsmatrix.analysis.units import METRICS, brief
+from fsmatrix.analysis.units import METRICS, OWN, brief
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,7 +126,8 @@ class Acceptance:
 
     @property
     def _title(self) -> str:
-        return METRICS[self.metric].title.lower() if self.metric in METRICS else self.metric
+        known = METRICS[self.metric].title.lower() if self.metric in METRICS else self.metric
+        return known or "each phase in its own metric"
 
     def table(self) -> pd.DataFrame:
         """One row per cell of the baseline and new campaign; ratios new / old."""
@@ -198,7 +199,7 @@ def _span(one: Judged) -> str:
 
 
 def acceptance(
-    ds: xr.Dataset, baseline: str, metric: str = "bandwidth", *,
+    ds: xr.Dataset, baseline: str, metric: str = OWN, *,
     conditions: Sequence[Condition], allow: Sequence[str] = (), only: Sequence[str] = (),
     where: Levels | None = None, alpha: float = ALPHA, correction: Correction = "holm",
     **options: Any,

@@ -47,7 +47,7 @@ def draw(of: Comparison, page: int = 0) -> Figure:
     a, b = _plain(of.a), _plain(of.b)
     many = f" (page {page + 1} of {pages(of)})" if pages(of) > 1 else ""
     figure, axes = drawing.frame(
-        1, 1, title=f"{of.metric.title}: {a} over {b}{many}", notes=_notes(of, cells),
+        1, 1, title=f"{of.title}: {a} over {b}{many}", notes=_notes(of, cells),
         width=8.6, height=0.27 * len(cells) + 1.1,
     )  # fmt: skip
     ax = axes[0][0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from fsmatrix.analysis.factors import members
 from fsmatrix.analysis.medians import SMALLEST, Floats, per_attachment
 from fsmatrix.analysis.stats import dip, tests, variability
 from fsmatrix.analysis.stats.runs import Runs
-from fsmatrix.analysis.units import brief, labelled
+from fsmatrix.analysis.units import Level, brief, labelled
 
 NOTABLE = ("warning", "invalid")  # severities of findings that raise a doubt
 SURE = 0.01  # corrected p below which a difference of spread, a drift or modes are said
@@ -61,6 +61,10 @@ class Checked:
 
     a: tuple[State, ...]
     b: tuple[State, ...]
+
+    def at(self, places: Sequence[int]) -> Checked:
+        """Those of some matches."""
+        return Checked(tuple(self.a[i] for i in places), tuple(self.b[i] for i in places))
 
 
 def checked(of: Table, matches: Sequence[Match]) -> Checked:
@@ -155,14 +159,27 @@ def _findings(of: Table) -> dict[int, set[str]]:
     return found
 
 
+def _warned(of: Table, findings: dict[int, set[str]], match: Match) -> tuple[set[str], set[str]]:
+    """Audits whose findings concern runs of either side."""
+    first, second = (
+        {audit for row in of.index[where].tolist() for audit in findings.get(row, ())}
+        for where in (match.a, match.b)
+    )
+    return first, second
+
+
+def shared(of: Table, matches: Sequence[Match]) -> list[tuple[bool, bool, tuple[str, ...]]]:
+    """For each cell: whether audits warn of a, of b, and which warn of both."""
+    findings = _findings(of)
+    sides = [_warned(of, findings, match) for match in matches]
+    return [(bool(a), bool(b), tuple(sorted(a & b))) for a, b in sides]
+
+
 def _one_sided(
     of: Table, findings: dict[int, set[str]], match: Match, sides: tuple[str, str]
 ) -> list[str]:
     """Audits whose findings concern one side's runs only."""
-    audits = [
-        {audit for row in of.index[where].tolist() for audit in findings.get(row, ())}
-        for where in (match.a, match.b)
-    ]
+    audits = _warned(of, findings, match)
     return [
         f"{audit} in {sides[i]} only" for i in (0, 1) for audit in sorted(audits[i] - audits[1 - i])
     ]
@@ -187,7 +204,28 @@ def versions(of: Table, matches: Sequence[Match], sides: tuple[str, str]) -> lis
     return [f"Engines differ: {said}."]
 
 
-def named(match: Match, varying: Sequence[str]) -> str:
-    """A cell in words, with what differs between its sides."""
-    apart = [f"{labelled(n, x)} against {labelled(n, y)}" for n, (x, y) in match.differs.items()]
+def common(matches: Sequence[Match]) -> dict[str, tuple[Level, Level]]:
+    """What differs between the sides in the same way in all of several cells."""
+    if len(matches) < 2:
+        return {}
+    others = matches[1:]
+    return {
+        name: pair
+        for name, pair in matches[0].differs.items()
+        if all(match.differs.get(name) == pair for match in others)
+    }
+
+
+def differing(match: Match, without: Collection[str] = ()) -> str:
+    """What differs between the sides of a cell beside the compared factors, in words."""
+    return ", ".join(
+        f"{labelled(n, x)} against {labelled(n, y)}"
+        for n, (x, y) in match.differs.items()
+        if n not in without
+    )
+
+
+def named(match: Match, varying: Sequence[str], without: Collection[str] = ()) -> str:
+    """A cell in words, with what differs between its sides; `without` what is said elsewhere."""
+    apart = [differing(match, without)]
     return ", ".join(text for text in (match.named(varying), *apart) if text)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,17 @@ import xarray as xr
 from fsmatrix.analysis import cluster, matrices, units
 from fsmatrix.analysis.columns import Codes
 from fsmatrix.analysis.comparison.cells import Match, Matched, matched
-from fsmatrix.analysis.comparison.checks import checked, doubts_of, named, spreads_of, versions
+from fsmatrix.analysis.comparison.checks import (
+    checked,
+    common,
+    differing,
+    doubts_of,
+    named,
+    shared,
+    spreads_of,
+    versions,
+)
+from fsmatrix.analysis.comparison.parts import parts_of
 from fsmatrix.analysis.comparison.result import Compared, Comparison
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, Levels, Table, table
 from fsmatrix.analysis.comparison.whole import factor_effects, units_of, whole_mean
@@ -30,7 +41,7 @@ from fsmatrix.analysis.stats.intervals import Ratio, ratio
 from fsmatrix.analysis.stats.runs import Runs, runs
 from fsmatrix.analysis.stats.tests import ALPHA, Correction
 from fsmatrix.analysis.stats.verdict import Verdict, verdicts
-from fsmatrix.analysis.units import METRICS, Level, Metric, level_text
+from fsmatrix.analysis.units import METRICS, OWN, Level, Metric, Unit, level_text
 
 TOLERANCE = 0.05
 
@@ -38,13 +49,20 @@ TOLERANCE = 0.05
 def compare(
     ds: xr.Dataset, a: str, b: str, metric: str = "bandwidth", **options: Any
 ) -> Comparison:
-    """Side `a` against side `b` (levels of `by`); options as in `comparisons`."""
-    return comparisons(ds, metric, sides=(a, b), **options)[0]
+    """Side `a` against side `b` (levels of `by`); options as in `comparisons`.
+
+    ValueError also if that takes several comparisons: of several engines, or data and metadata.
+    """
+    found = comparisons(ds, metric, sides=(a, b), **options)
+    if len(found) > 1:
+        raise ValueError(f"{a} and {b} have {', '.join(one.part for one in found)}: never in one "
+                         "comparison; choose with where")  # fmt: skip
+    return found[0]
 
 
 def comparisons(
     ds: xr.Dataset,
-    metric: str = "bandwidth",
+    metric: str = OWN,
     *,
     by: str | Sequence[str] = "target",
     sides: Sequence[str] = (),
@@ -60,6 +78,8 @@ def comparisons(
 ) -> tuple[Comparison, ...]:
     """Every pair of `sides` (levels of `by`; all of them by default), p corrected over all cells.
 
+    A pair has a comparison of its own for each engine, and for data and metadata, so that no mean
+    mixes them; by default each phase is compared in its own metric (`units.own_metric`).
     `baseline`: one of the sides; only the pairs of every other one with it, as b.
     `by`: a factor, or several (their combinations are sides: "ice-lake / 2").  `tolerance`: the
     share that is no difference that matters.  `ignore`: factors in which the cells of a pair may
@@ -70,7 +90,10 @@ def comparisons(
         raise ValueError(f"the tolerance must be positive, such as 0.05, not {tolerance}")
     if not 0 < alpha < 1:
         raise ValueError(f"alpha must lie between 0 and 1, such as 0.05, not {alpha}")
-    kind, shown = metric_of(ds, metric), matrices.unit_of(ds, metric, unit)
+    if metric != OWN:
+        metric_of(ds, metric)
+    elif unit is not None:
+        raise ValueError(f"the unit {unit} needs a metric: each phase has its own")
     of = table(ds, metric, (by,) if isinstance(by, str) else by, where)
     names = _chosen(of, sides)
     free = [n for n, may in (("engine", across_engines), ("cache", across_cache)) if may]
@@ -84,28 +107,48 @@ def comparisons(
         for one, unit in zip(found, groups, strict=True)
     ]
     judged = iter(verdicts(
-        [r for many in ready for r, *_ in many], tolerance, alpha, correction, kind.more_is_better
+        [r for many in ready for r, *_ in many], tolerance, alpha, correction,
+        metric == OWN or metric_of(ds, metric).more_is_better,
     ))  # fmt: skip
-    if unit is None:
-        shown = units.fitting(kind.quantity, [float(np.median(of.values))])
     result = []
     for (a, b), one, blocks, many in zip(pairs, found, groups, ready, strict=True):
         said = [next(judged) for _ in many]
-        mean, missing = whole_mean(of, one.matches, blocks, [r for r, *_ in many], 1 - alpha)
-        varying = varying_names([match.levels for match in one.matches])
         state = checked(of, one.matches)
         doubts = doubts_of(of, one.matches, [(x, y) for _, x, y in many], state, (a, b))
-        result.append(Comparison(
-            a=a, b=b, by=of.by, metric=kind, unit=shown, tolerance=tolerance, alpha=alpha,
-            correction=correction, family=said[0].cells if said else 0,
-            cells=_cells(of, one, many, said, varying, doubts),
-            mean=mean, mean_missing=missing,
-            effects=factor_effects(of, one.matches, (a, b), varying),
-            spreads=spreads_of(state, [named(m, varying) for m in one.matches], (a, b)),
-            alone=one.alone,
-            remarks=_remarks(of, one, (a, b), free, ignore, len(pairs)),
-        ))  # fmt: skip
+        parts = parts_of(of, one.matches)
+        for number, (part, places) in enumerate(parts.items()):
+            matches = tuple(one.matches[i] for i in places)
+            kind = metric_of(ds, metric or part.metric)
+            varying = varying_names([match.levels for match in matches])
+            ratios = [many[i][0] for i in places]
+            mean, missing = whole_mean(of, matches, blocks, ratios, 1 - alpha)
+            mine = replace(one, matches=matches, alone=() if number else one.alone)
+            result.append(Comparison(
+                a=a, b=b, by=of.by, metric=kind, unit=_unit(ds, of, kind, matches, unit),
+                tolerance=tolerance, alpha=alpha, correction=correction,
+                family=said[0].cells if said else 0, part=part.words(list(parts)),
+                varying=tuple(varying),
+                cells=_cells(of, mine, (a, b), [many[i] for i in places],
+                             [said[i] for i in places], varying, [doubts[i] for i in places]),
+                mean=mean, mean_missing=missing,
+                effects=factor_effects(of, matches, (a, b), varying),
+                spreads=spreads_of(
+                    state.at(places), [named(m, varying, common(matches)) for m in matches], (a, b)
+                ),
+                alone=mine.alone,
+                remarks=_remarks(of, mine, (a, b), free, ignore, len(pairs)),
+            ))  # fmt: skip
     return tuple(result)
+
+
+def _unit(
+    ds: xr.Dataset, of: Table, kind: Metric, matches: Sequence[Match], name: str | None
+) -> Unit:
+    """The display unit of that name, or one that fits the values."""
+    if name is not None:
+        return matrices.unit_of(ds, kind.name, name)
+    values = np.concatenate([of.values[where] for m in matches for where in (m.a, m.b)])
+    return units.fitting(kind.quantity, [float(np.median(values))])
 
 
 def metric_of(ds: xr.Dataset, name: str) -> Metric:
@@ -170,19 +213,23 @@ def varying_names(cells: Sequence[Levels]) -> list[str]:
 
 
 def _cells(
-    of: Table, found: Matched, ready: Sequence[Ready],
+    of: Table, found: Matched, names: tuple[str, str], ready: Sequence[Ready],
     said: Sequence[Verdict], varying: Sequence[str], doubts: Sequence[tuple[str, ...]],
 ) -> tuple[Compared, ...]:  # fmt: skip
-    cells = []
-    for match, (one, a, b), verdict, doubt in zip(found.matches, ready, said, doubts, strict=True):
+    cells, warned, same = [], shared(of, found.matches), common(found.matches)
+    for match, (one, a, b), verdict, doubt, warns in zip(
+        found.matches, ready, said, doubts, warned, strict=True
+    ):
         paired = len(one.parts) == 1
+        sides = [of_runs(of.values[w], of.attachments[w]) for w in (match.a, match.b)]
+        far = [f"a value of {name} is far from all others of its cell"
+               for name, m in zip(names, sides, strict=True) if m.far]  # fmt: skip
         cells.append(Compared(
-            levels=match.levels, named=named(match, varying),
-            differs=dict(match.differs), a=of_runs(of.values[match.a], of.attachments[match.a]),
-            b=of_runs(of.values[match.b], of.attachments[match.b]), verdict=verdict,
+            levels=match.levels, named=named(match, varying, same), apart=differing(match, same),
+            differs=dict(match.differs), a=sides[0], b=sides[1], verdict=verdict,
             effect=tests.effect(a.logs, b.logs),
             test=tests.signed_rank(one.parts[0]) if paired else tests.mann_whitney(*one.parts),
-            doubts=doubt,
+            doubts=(*doubt, *far), warned=(warns[0], warns[1]), both=warns[2],
         ))  # fmt: skip
     order = {n: sorted({sortable(c.levels.get(n, "")) for c in cells}) for n in varying}
     return tuple(sorted(
@@ -205,8 +252,13 @@ def _remarks(
         f"{level_text(name, y)}."
         for name, (x, y) in found.differs.items()
     ]
+    same = common(found.matches)
     mixed = sorted({n for match in found.matches for n in match.differs})
-    for name in mixed:
+    said += [
+        f"In all cells, {name} differs: {level_text(name, x)} against {level_text(name, y)}."
+        for name, (x, y) in same.items()
+    ]
+    for name in [name for name in mixed if name not in same]:
         asked = " (as was asked for)" if name in (*free, *ignore) else ""
         said.append(f"Cells differ in {name} between the sides{asked}.")
     for name in sides:

@@ -45,6 +45,9 @@ class Compared:
     effect: tests.Effect
     test: tests.Test
     doubts: tuple[str, ...]
+    warned: tuple[bool, bool] = (False, False)  # audits warn of runs of a, of b
+    apart: str = ""  # what differs between the sides in this cell, and not in all, in words
+    both: tuple[str, ...] = ()  # audits that warn of both sides: they may cancel out, or not
 
     @property
     def ratio(self) -> Ratio:
@@ -84,6 +87,13 @@ class Comparison:
     spreads: tuple[Spread, ...]
     alone: tuple[Alone, ...]
     remarks: tuple[str, ...]
+    varying: tuple[str, ...] = ()  # factors that tell the cells apart
+    part: str = ""  # engine, data or metadata, if the sides have several comparisons
+
+    @property
+    def title(self) -> str:
+        """The metric, and of what cells."""
+        return self.metric.title + (f" ({self.part})" if self.part else "")
 
     @property
     def counts(self) -> dict[str, int]:
@@ -102,10 +112,10 @@ class Comparison:
         found = [f"{self.word(kind)} in {n} of {count}" for kind, n in self.counts.items()]
         if self.counts == {"single": count}:
             found = [f"{SINGLE} ({count} cells)"]
-        said = [f"{self.a} against {self.b}, {self.metric.title.lower()}: {'; '.join(found)}."]
+        said = [f"{self.a} against {self.b}, {self.title.lower()}: {'; '.join(found)}."]
         said.append(self._mean())
         said += self._extremes() + self._more()
-        said += self._doubts() + self._alone()
+        said += self._doubts() + self._both() + self._alone()
         said += [spread.says for spread in self.spreads]
         said += [f"{line}." for line in self.effect_lines]
         return said + list(self.remarks)
@@ -173,6 +183,11 @@ class Comparison:
             for doubt, names in where.items()
         ]
 
+    def _both(self) -> list[str]:
+        count = Counter(audit for cell in self.cells for audit in cell.both)
+        parts = [f"{audit} in {n} of {len(self.cells)} cells" for audit, n in count.most_common()]
+        return [f"Warnings on both sides: {', '.join(parts)}."] if parts else []
+
     def _alone(self) -> list[str]:
         """How many cells have no partner, and the levels that only they have."""
         said = []
@@ -230,8 +245,9 @@ class Comparison:
         """SI units."""
         made: dict[str, Any] = plain({
             "a": self.a, "b": self.b, "by": self.by, "metric": self.metric.name,
-            "tolerance": self.tolerance, "alpha": self.alpha, "correction": self.correction,
-            "family": self.family, "counts": self.counts, "says": self.says,
+            "part": self.part, "tolerance": self.tolerance, "alpha": self.alpha,
+            "correction": self.correction, "family": self.family,
+            "counts": self.counts, "says": self.says,
             "geometric_mean": self.mean.to_dict() if self.mean else None,
             "geometric_mean_verdict": self.mean_kind,
             "cells": [

@@ -16,7 +16,7 @@ from fsmatrix.analysis.columns import Codes, coded, combined
 from fsmatrix.analysis.factors import Mask
 from fsmatrix.analysis.load import Rows, join, rows, runs_of
 from fsmatrix.analysis.matrices import references
-from fsmatrix.analysis.units import Level, level_text
+from fsmatrix.analysis.units import OWN, Level, level_text, own_metric
 
 CAMPAIGN = "campaign"  # the factor that tells files apart
 ALIASES = {"cluster": "target", "system": "target"}  # where no factor has that name
@@ -55,6 +55,7 @@ class Table:
     sides: Axis
     side_levels: Mapping[str, Key]  # name of a side -> its levels
     values: npt.NDArray[np.float64]  # SI units
+    metrics: npt.NDArray[np.str_]  # what the row's phase is judged by (units.own_metric)
     attachments: Codes
     blocks: Codes  # of a campaign
     campaigns: Codes
@@ -66,7 +67,10 @@ class Table:
 
 
 def table(ds: xr.Dataset, metric: str, by: Sequence[str], where: Levels | None = None) -> Table:
-    """The rows of a campaign that a comparison by these factors counts; ValueError without any."""
+    """The rows of a campaign that a comparison by these factors counts; ValueError without any.
+
+    `metric`: a name, or OWN: each phase's own.
+    """
     data = rows(ds)
     factors = factor_columns(ds, data.factors)
     names = tuple(_known(name, factors) for name in by)
@@ -74,12 +78,15 @@ def table(ds: xr.Dataset, metric: str, by: Sequence[str], where: Levels | None =
     for name, level in (where or {}).items():
         kept &= _at(factors[_known(name, factors)], level)
     invalid, failed = kept & summary.invalid(data), kept & (data["status"] != "ok")
-    values = summary.values_of(data, metric)
+    metrics, values = own_values(data)
+    if metric != OWN:
+        values = summary.values_of(data, metric)
     counting = kept & ~invalid & ~failed & (data["phase"] != "") & ~np.isnan(values)
     sides = _sides([factors[name] for name in names], len(data))
     if not counting.any():
         raise ValueError(
-            f"no run gave a {metric}: {_runs(data, failed)} failed, {_runs(data, invalid)} invalid"
+            f"no run gave a {metric or 'bandwidth or rate'}: {_runs(data, failed)} failed, "
+            f"{_runs(data, invalid)} invalid"
         )
     index = np.flatnonzero(counting)
     campaign = factors[CAMPAIGN].codes if CAMPAIGN in factors else np.zeros(len(data), np.int64)
@@ -98,6 +105,7 @@ def table(ds: xr.Dataset, metric: str, by: Sequence[str], where: Levels | None =
             for code, row in first.items()
         },
         values=values[index],
+        metrics=metrics[index],
         attachments=_labels(campaign, data["attachment"])[index],
         blocks=_labels(campaign, data["block"])[index],
         campaigns=campaign[index],
@@ -107,6 +115,20 @@ def table(ds: xr.Dataset, metric: str, by: Sequence[str], where: Levels | None =
         failed=_counted(data, failed, sides),
         invalid=_counted(data, invalid, sides),
     )
+
+
+def own_values(data: Rows) -> tuple[npt.NDArray[np.str_], npt.NDArray[np.float64]]:
+    """(the metric that each row's phase is judged by, its value); shape [row].
+
+    Data without bytes (transactions) is judged by operations per second too.
+    """
+    engines = data["engine"] if "engine" in data.columns else np.full(len(data), "")
+    (names, engine), (phases, phase) = coded(engines), coded(data["phase"])
+    each = np.array([[own_metric(str(e), str(p)) for p in phases] for e in names], dtype=str)
+    metrics = each[engine, phase] if len(data) else np.empty(0, dtype=str)
+    bandwidth, rate = (summary.values_of(data, name) for name in ("bandwidth", "iops"))
+    metrics = np.where(np.isnan(bandwidth) & ~np.isnan(rate), "iops", metrics)
+    return metrics, np.where(metrics == "iops", rate, bandwidth)
 
 
 def _known(name: str, factors: Mapping[str, Axis]) -> str:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from fsmatrix.analysis.doubts import listed
 from fsmatrix.analysis.lessons.limits import least_attachments
 from fsmatrix.analysis.lessons.overall import TOGETHER
-from fsmatrix.analysis.lessons.words import Bound, Lesson, plural
+from fsmatrix.analysis.lessons.words import Bound, Lesson, cell_metric, plural
 from fsmatrix.analysis.study import Study
-from fsmatrix.analysis.units import factor_title
+from fsmatrix.analysis.units import METRICS, factor_title
 
 MOST_PATTERNS = 6
 MOST_SIZES = 3
@@ -47,9 +47,9 @@ def _choice(mine: Sequence[Lesson], of: Study) -> list[str]:
     """Which target, by pattern."""
     if all(one.sure == "cannot be said" for one in mine):
         return [f"{one.answer[0].upper()}{one.answer[1:]}." for one in mine[:1]]
-    parts = [f"{one.short} over all cells together ({one.answer})" for one in mine
-             if one.where == TOGETHER and one.choice]  # fmt: skip
-    mine = [one for one in mine if one.where != TOGETHER]
+    parts = [f"{one.short} over {one.where} ({one.answer})" for one in mine
+             if one.where.startswith(TOGETHER) and one.choice]  # fmt: skip
+    mine = [one for one in mine if not one.where.startswith(TOGETHER)]
     for short, some in _by_answer(mine).items():
         sure = [one for one in some if one.sure == "decided"]
         partly = [one for one in some if one.sure == "in part"]
@@ -68,7 +68,15 @@ def _choice(mine: Sequence[Lesson], of: Study) -> list[str]:
     if open_:
         parts.append(f"undecided for {_patterns(open_)}")
     text = "; ".join(parts)
-    return [f"By {of.metric.title.lower()}: {text}."]
+    return [f"By {_metrics(of)}: {text}."]
+
+
+def _metrics(of: Study) -> str:
+    """What targets are compared by."""
+    own = {cell_metric(cell) for cell in of.cells}
+    if own == {"bandwidth", "iops"}:
+        return "bandwidth, metadata by operations per second"
+    return METRICS[own.pop() if len(own) == 1 else of.metric.name].title.lower()
 
 
 def _doubts(lessons: Sequence[Lesson]) -> list[str]:

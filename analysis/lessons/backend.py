@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import xarray as xr
 
-from fsmatrix.analysis.comparison.compare import compare, comparisons
+from fsmatrix.analysis.comparison.compare import comparisons
 from fsmatrix.analysis.comparison.result import Compared, Comparison
 from fsmatrix.analysis.lessons.overall import overall
 from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, Sure, names, plural, times
@@ -84,12 +84,13 @@ def _compared(
     except ValueError as error:
         if len(targets) == 2:
             return [], [str(error)]
-    found, refused = [], []
+    found: list[Comparison] = []
+    refused = []
     pairs = list(itertools.combinations(targets, 2))
     for a, b in pairs:
         try:
-            found.append(compare(ds, a, b, metric, where=where, tolerance=tolerance,
-                                 alpha=alpha / len(pairs)))  # fmt: skip
+            found += comparisons(ds, metric, sides=(a, b), where=where, tolerance=tolerance,
+                                 alpha=alpha / len(pairs))  # fmt: skip
         except ValueError as error:
             refused.append(f"{a} and {b} cannot be compared: {error}")
     return found, refused
@@ -105,8 +106,7 @@ def _pattern(cell: Compared, several: set[str]) -> Key:
     levels = cell.levels
     pattern = next((n for n in ROLES["pattern"] if levels.get(n, "") != ""), "")
     key: list[tuple[str, Level]] = []
-    if "workload" in several:
-        key.append(("workload", levels["workload"]))
+    key += [(name, levels[name]) for name in ("workload", "engine") if name in several]
     if pattern:
         key.append((pattern, levels[pattern]))
     phase = levels.get("phase", "")

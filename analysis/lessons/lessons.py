@@ -29,7 +29,7 @@ from fsmatrix.analysis.medians import Median, of_independent
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.tests import ALPHA
 from fsmatrix.analysis.study import ROLES, Study, study
-from fsmatrix.analysis.units import Level
+from fsmatrix.analysis.units import OWN, Level
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -178,9 +178,7 @@ def lessons(
     of = _study(ds, only, name)
     whole = summary.summarise(ds)
     targets = [str(name) for name in of.levels("target", of.valued)]
-    found, refused = backend_lessons(
-        ds, targets, of.metric.name, _by_factor(ds, only), tolerance, alpha
-    )
+    found, refused = backend_lessons(ds, targets, OWN, _by_factor(ds, only), tolerance, alpha)
     latencies: dict[int, Median] = {}
     if of.metric.name == "bandwidth":
         latencies = {id(cell): cell.cell.metrics[name] for cell in of.cells}

@@ -10,7 +10,7 @@ import xarray as xr
 
 from fsmatrix.analysis.bottleneck import usage
 from fsmatrix.analysis.doubts import far_said
-from fsmatrix.analysis.lessons.words import Bound, constant, names, plural
+from fsmatrix.analysis.lessons.words import Bound, cell_metric, constant, names, plural
 from fsmatrix.analysis.load import rows
 from fsmatrix.analysis.medians import SMALLEST
 from fsmatrix.analysis.report.troubles import finding_groups
@@ -44,7 +44,8 @@ def excluded(of: Study, ds: xr.Dataset) -> list[str]:
                     + (f" ({names(why)})" if why else ""))  # fmt: skip
     if lost:
         said.append(f"{plural(lost, 'run')} that failed")
-    empty = [cell for cell in of.cells if not cell.values.size]
+    name = of.metric.name  # cells of another metric are in the answers of that one
+    empty = [cell for cell in of.cells if not cell.values.size and cell_metric(cell) == name]
     if empty:
         first = ", ".join(_described(of, cell) for cell in empty[:2])
         said.append(f"{plural(len(empty), 'cell')} without {of.metric.title.lower()}: {first}"

@@ -17,7 +17,16 @@ TOGETHER = "all cells together"
 
 
 def overall(found: Sequence[Comparison], targets: Sequence[str]) -> list[Lesson]:
-    """One lesson on the geometric means; none if no pair has several cells and an interval."""
+    """A lesson on the geometric means of each part; none if no pair has cells and an interval."""
+    parts = list(dict.fromkeys(one.part for one in found))
+    return [
+        lesson
+        for part in parts
+        for lesson in _of_part([one for one in found if one.part == part], targets, part)
+    ]
+
+
+def _of_part(found: Sequence[Comparison], targets: Sequence[str], part: str) -> list[Lesson]:
     known = [one for one in found if one.mean is not None and len(one.cells) > 1]
     if not known:
         return []
@@ -31,7 +40,7 @@ def overall(found: Sequence[Comparison], targets: Sequence[str]) -> list[Lesson]
     sure: Sure = "decided" if best or alike else "in part" if any(losers.values()) else "too few"
     short = best or ("no difference" if alike else UNDECIDED)
     return [Lesson(
-        "backend", TOGETHER, (), short,
+        "backend", TOGETHER + (f" of {part}" if part else ""), (), short,
         "; ".join(_said(one, kind) for one, kind in zip(known, kinds, strict=True)),
         sure, f"geometric means; p corrected over {plural(len(known), 'pair')}",
         (best,) if best else tuple(targets) if alike else (),

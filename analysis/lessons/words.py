@@ -16,7 +16,7 @@ from fsmatrix.analysis.stats import repetitions
 from fsmatrix.analysis.stats.intervals import Ratio
 from fsmatrix.analysis.stats.verdict import more
 from fsmatrix.analysis.study import Key, Values
-from fsmatrix.analysis.units import METRICS, SHORT_TITLES, UNITS, Level, Metric, brief
+from fsmatrix.analysis.units import METRICS, SHORT_TITLES, UNITS, Level, Metric, brief, own_metric
 from fsmatrix.results.units import UnitError, parse_duration
 
 Question = Literal["backend", "chunk", "processes", "nodes"]
@@ -197,6 +197,12 @@ def doubts_of(cells: Iterable[Values], metric: Metric = METRICS["bandwidth"]) ->
     """Audits that warn in these cells, and that a value of one is far off."""
     every = (doubt for c in cells for doubt in cell_doubts(c.cell, c.median, metric))
     return tuple(dict.fromkeys(sorted(every)))
+
+
+def cell_metric(cell: Values) -> str:
+    """What a cell's phase is judged by."""
+    levels = cell.cell.levels
+    return own_metric(str(levels.get("engine", "")), str(levels.get("phase", "")))
 
 
 def constant(values: Floats) -> bool:

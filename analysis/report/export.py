@@ -78,7 +78,7 @@ def _compared(ds: xr.Dataset, metric: str, targets: Sequence[str]) -> Iterator[t
     pairs = len(list(itertools.combinations(targets, 2)))
     if pairs > sections.MOST_PAIRS:
         yield (
-            f"compare-{metric}",
+            f"compare-{metric or 'own'}",
             ValueError(
                 f"{pairs} pairs of targets are too many: `fsmatrix compare --targets A,B` takes two"
             ),
@@ -87,11 +87,12 @@ def _compared(ds: xr.Dataset, metric: str, targets: Sequence[str]) -> Iterator[t
     try:
         found = comparisons(ds, metric, sides=targets)
     except ValueError as error:
-        yield f"compare-{metric}", error
+        yield f"compare-{metric or 'own'}", error
         return
     taken: set[str] = set()
     for one in found:
-        name = f"compare-{metric}-{_plain(one.a)}-{_plain(one.b)}"
+        name = f"compare-{one.metric.name}-{_plain(one.a)}-{_plain(one.b)}"
+        name += f"-{_plain(one.part)}" if one.part else ""
         while name in taken:
             name += "-again"  # two targets whose names differ in what a file name cannot hold
         taken.add(name)

@@ -18,13 +18,14 @@ from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.lessons.lessons import Lessons
 from fsmatrix.analysis.load import Rows, rows
 from fsmatrix.analysis.summary import Summary
-from fsmatrix.analysis.units import METRICS, brief, text
+from fsmatrix.analysis.units import METRICS, OWN, brief, text
 
 MOST_PAIRS = 6
 MOST_LINES = 60  # cells in a table of the page
 MOST_SENTENCES = 16  # of a study
 MOST_RUNS = 100_000  # above which comparison and studies are left to their commands
-COMPARED = ("bandwidth", "iops", "latency_p99")
+LATENCY = "latency_p99"
+COMPARED = ("bandwidth", "iops", LATENCY)
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def _comparison(ds: xr.Dataset, summary: Summary) -> Iterator[Block]:
         try:
             found: Sequence[Comparison] = comparisons(ds, metric, sides=targets)
         except ValueError as error:
-            yield Block(METRICS[metric].title, (f"Not compared: {error}.",), opened=True)
+            yield Block(_title(metric), (f"Not compared: {error}.",), opened=True)
             continue
         for one in found:
             yield _compared(one, not drawn)
@@ -133,16 +134,13 @@ def _comparison(ds: xr.Dataset, summary: Summary) -> Iterator[Block]:
 
 
 def metrics_of(summary: Summary) -> list[str]:
-    """Metrics with values; operations per second only where some cells have no bandwidth."""
-    valued = {
-        name: {i for i, cell in enumerate(summary.cells) if cell.metrics[name].runs}
-        for name in COMPARED
-    }
-    return [
-        name
-        for name in COMPARED
-        if valued[name] and not (name == "iops" and valued["iops"] <= valued["bandwidth"])
-    ]
+    """Each phase's own metric, then the latency: those that have values."""
+    found = {name for cell in summary.cells for name in COMPARED if cell.metrics[name].runs}
+    return [OWN] * bool(found - {LATENCY}) + [LATENCY] * (LATENCY in found)
+
+
+def _title(metric: str) -> str:
+    return METRICS[metric].title if metric != OWN else "Each phase in its own metric"
 
 
 def _compared(one: Comparison, draw: bool) -> Block:
@@ -159,7 +157,7 @@ def _compared(one: Comparison, draw: bool) -> Block:
         for cell in one.cells
     ]  # fmt: skip
     return Block(
-        heading=f"{one.metric.title}: {one.a} against {one.b}",
+        heading=f"{one.title}: {one.a} against {one.b}",
         says=tuple(one.says),
         images=_pictured(one)[0] if draw else (),
         columns=("cell", f"{one.a}, {one.unit.label}", f"{one.b}, {one.unit.label}",

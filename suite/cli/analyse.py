@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.measure import Measurement
+from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
@@ -16,13 +17,16 @@ from fsmatrix.suite.cli import common
 from fsmatrix.suite.problems import Origin, refuse
 
 if TYPE_CHECKING:
+    import pandas as pd
     import xarray as xr
 
     from fsmatrix.analysis.result import Result
     from fsmatrix.analysis.units import Level, Unit
 
 PUBLISHED = "published:"
-WIDEST = 10_000  # columns of characters that a table may need
+ROW = 100  # characters that a row may take in a terminal that is narrower
+NARROW = 12  # to which a column of words is folded
+GAP = 2  # blanks between columns
 
 Files = Annotated[
     list[str],
@@ -162,11 +166,17 @@ def deliver(result: Result, out: Path | None, as_json: bool) -> None:
 
 
 def show(result: Result) -> None:
-    """Sentences and table."""
+    """Sentences and table; what all rows share stands once above them."""
+    from fsmatrix.analysis.tables import text
+
     say(result.says)
-    frame = result.table()
-    rows = [[_cell(value) for value in row] for row in frame.itertuples(index=False)]
-    grid([str(name) for name in frame.columns], rows)
+    frame, shared = lifted(text(result.table()))
+    say([f"In all rows: {shared}."] if shared else [])
+    if not frame.columns.empty:
+        words = [len({*frame[name]}) and frame[name].str.contains("[A-Za-z]").any()
+                 for name in frame.columns]  # fmt: skip
+        fold = next((i for i, word in enumerate(words) if not word), len(words))
+        grid([str(name) for name in frame.columns], frame.to_numpy().tolist(), fold)
 
 
 def drawn(results: Sequence[Any], out: Path) -> None:
@@ -187,24 +197,72 @@ def say(sentences: Sequence[str]) -> None:
         console.print(Text(printable(line)), soft_wrap=True)
 
 
-def grid(columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> None:
-    """A table that loses no column, however narrow the terminal is."""
+def grid(
+    columns: Sequence[str], rows: Sequence[Sequence[str | Text]], fold: int = 0, *,
+    must: bool = True,
+) -> bool:  # fmt: skip
+    """A table that loses no column, however narrow the terminal is; whether it was printed.
+
+    Where a row would be wider than ROW and the terminal, headings are wrapped, then the first
+    `fold` columns, down to NARROW.  A table that then is too wide is printed if it `must`.
+    """
     from fsmatrix.analysis.report.table import printable
 
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in columns:
-        table.add_column(Text(printable(name)), no_wrap=True)
-    for row in rows:
-        table.add_row(*(Text(printable(c)) if isinstance(c, str) else c for c in row))
+    texts = [[Text(printable(c)) if isinstance(c, str) else c for c in row] for row in rows]
+    heads = [printable(name) for name in columns]
     console = common.console()
-    wide = console.options.update(max_width=WIDEST)
-    console.width = max(console.width, Measurement.get(console, wide, table).maximum)
+    room = max(ROW, console.width if console.is_terminal else 0)
+    widths = _widths(heads, texts, room)
+    if sum(widths) + GAP * len(widths) > room and not must:
+        return False
+    widths = _folded(widths, fold, room)
+    table = Table(box=None, header_style="bold", padding=(0, GAP, 0, 0), pad_edge=False)
+    for place, (head, width) in enumerate(zip(heads, widths, strict=True)):
+        lines = textwrap.wrap(head, width, break_long_words=place < fold) or [""]
+        table.add_column(
+            Text("\n".join(lines)), width=width, no_wrap=place >= fold, overflow="fold",
+        )  # fmt: skip
+    for row in texts:
+        table.add_row(*row)
+    console.width = max(console.width, sum(widths) + GAP * len(widths))
     console.print(table, crop=False)
+    return True
 
 
-def _cell(value: Any) -> str:
-    from fsmatrix.analysis.units import number
+def _widths(heads: Sequence[str], rows: Sequence[Sequence[Text]], room: int) -> list[int]:
+    """Characters that each column takes; headings whole, or wrapped between words if need be."""
+    body = [max((row[i].cell_len for row in rows), default=0) for i in range(len(heads))]
+    whole = [max(cell_len(head), wide) for head, wide in zip(heads, body, strict=True)]
+    if sum(whole) + GAP * len(whole) <= room:
+        return whole
+    return [
+        max(wide, *(cell_len(word) for word in head.split() or [""]))
+        for head, wide in zip(heads, body, strict=True)
+    ]
 
-    if not isinstance(value, float) or value.is_integer():
-        return str(int(value)) if isinstance(value, float) else str(value)
-    return number(value)
+
+def _folded(widths: Sequence[int], fold: int, room: int) -> list[int]:
+    """The first `fold` columns narrower, the widest first, until all fit."""
+    made = list(widths)
+    while sum(made) + GAP * len(made) > room:
+        place = max(range(fold), key=lambda i: made[i], default=-1)
+        if place < 0 or made[place] <= NARROW:
+            break
+        made[place] -= 1
+    return made
+
+
+def lifted(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """(the table without columns that are empty or alike in all rows, what all rows share)."""
+    from fsmatrix.analysis.units import MISSING
+
+    if len(frame) < 2:
+        return frame, ""
+    shared, kept = [], []
+    for name in frame.columns:
+        values = set(frame[name])
+        if len(values) > 1:
+            kept.append(name)
+        elif not values & {"", MISSING}:
+            shared.append(f"{name} {values.pop()}")
+    return frame[kept], ", ".join(shared)

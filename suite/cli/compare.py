@@ -23,6 +23,10 @@ STYLE = {"faster": "green", "slower": "red", "no difference": "cyan", "too few":
 SYMBOL = {"faster": "▲", "slower": "▼", "no difference": "=", "too few": "?", "single": "×",
           "no data": "×"}  # fmt: skip
 
+SHORT = {"single": "one value", "no difference": "no difference"}
+LEGEND = ("p: corrected; *: a range, no verdict; †: one session or one value; !: findings of "
+          "severity warning; (!): in doubt, see below; more: --json, --out x.csv")  # fmt: skip
+
 
 def compare(
     files: analyse.Files,
@@ -38,7 +42,14 @@ def compare(
         str | None,
         typer.Option("--levels", "--targets", help="Only these: xfs,ext4.  Default: every pair."),
     ] = None,
-    metric: analyse.MetricName = "bandwidth",
+    metric: Annotated[
+        str,
+        typer.Option(
+            "--metric",
+            help="bandwidth, iops, latency_p99, ...  Default: each phase's own, bandwidth of data "
+            "and operations per second of metadata.",
+        ),
+    ] = "",
     unit: analyse.UnitName = None,
     tolerance: analyse.Tolerance = "5%",
     alpha: analyse.Alpha = 0.05,
@@ -146,30 +157,50 @@ def _print_all(found: Sequence[Comparison]) -> None:
 
 
 def _print(one: Comparison) -> None:
-    from fsmatrix.analysis.units import MISSING
-
+    """The answer, the rows, what stands beside them."""
     analyse.say(one.says[:1])
-    columns = ["cell", f"{one.a}, {one.unit.label}", f"{one.b}, {one.unit.label}", "ratio",
-               "p", "corrected", "A", "", "verdict"]  # fmt: skip
+    for spans in (True, False):  # without the medians' intervals if a row would not fit
+        columns, rows = _rows(one, spans)
+        if analyse.grid(columns, rows, fold=_labels(one), must=not spans):
+            break
+    analyse.say([LEGEND, *one.says[1:]])
+
+
+def _labels(one: Comparison) -> int:
+    """Columns that say which cell a row is of."""
+    return max(len(one.varying), 1) + any(cell.apart for cell in one.cells)
+
+
+def _rows(one: Comparison, spans: bool) -> tuple[list[str], list[list[str | Text]]]:
+    from fsmatrix.analysis.units import factor_title, level_text
+
+    apart = any(cell.apart for cell in one.cells)
+    columns = [factor_title(name) for name in one.varying] or ["cell"]
+    columns += ["differs"] * apart
+    columns += [f"{one.a}, {one.unit.label}", f"{one.b}, {one.unit.label}", "ratio", "p", "verdict"]
     rows: list[list[str | Text]] = []
     for cell in one.cells:
-        p = ["" if v != v else f"{v:.2g}" for v in (cell.verdict.raw_p, cell.verdict.p)]
-        effect = MISSING if cell.effect.a != cell.effect.a else f"{cell.effect.a:.2f}"
         style = STYLE[cell.kind]
-        rows.append([
-            cell.named or "the only case", _median(cell.a, one), _median(cell.b, one),
-            _ratio(cell), *p, effect, Text(SYMBOL[cell.kind], style=style),
-            Text(one.word(cell.kind) + (" (!)" if cell.doubts else ""), style=style),
-        ])  # fmt: skip
-    analyse.grid(columns, rows)
-    analyse.say(one.says[1:])
+        verdict = f"{SYMBOL[cell.kind]} {SHORT.get(cell.kind, cell.kind)}" + " (!)" * bool(
+            cell.doubts
+        )
+        row: list[str | Text] = [level_text(n, cell.levels.get(n, "")) for n in one.varying]
+        row = row or ["the only case"]
+        row += [cell.apart] * apart
+        row += [_median(m, one, spans) + " !" * w for m, w in zip((cell.a, cell.b), cell.warned,
+                strict=True)]  # fmt: skip
+        p = cell.verdict.p
+        rows.append([*row, _ratio(cell), "" if p != p else f"{p:.2g}", Text(verdict, style=style)])
+    return columns, rows
 
 
-def _median(of: Median, one: Comparison) -> str:
+def _median(of: Median, one: Comparison, spans: bool) -> str:
     from fsmatrix.analysis.units import MARKS
     from fsmatrix.analysis.units import text as shown
 
-    span = f" [{shown(of.low, one.unit)}–{shown(of.high, one.unit)}]" if of.runs > 1 else ""
+    span = (
+        f" [{shown(of.low, one.unit)}–{shown(of.high, one.unit)}]" if spans and of.runs > 1 else ""
+    )
     return f"{shown(of.median, one.unit)}{MARKS.get(of.kind, '')}{span}"
 
 
