@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,6 +17,7 @@ from scipy import stats
 from fsmatrix.analysis.claims.scope import Data, Reach
 from fsmatrix.analysis.claims.study import Claim, StudyFile
 from fsmatrix.analysis.correlation import FACTORS, _correlated
+from fsmatrix.analysis.doubts import doubts_of
 from fsmatrix.analysis.medians import LEVEL, SMALLEST, Floats
 from fsmatrix.analysis.stats.intervals import Curve, Ratio, from_logs
 from fsmatrix.analysis.study import Key, Study, Values, ratio_of, same
@@ -40,6 +41,7 @@ class Found:
     curve: Curve = field(repr=False, compare=False)  # of the log, or of z
     parts: tuple[Floats, ...] = field(repr=False, compare=False, default=())
     key: Key = ()  # levels of what else varies
+    doubts: tuple[str, ...] = ()  # audits that warn of its values, values far off
 
     @property
     def decides(self) -> bool:
@@ -209,7 +211,12 @@ def _ratio(reach: Reach, key: Key, a: Values, b: Values, words: str) -> Iterator
     r = _over(a, b)
     yield Found(_label(reach, key, words), reach.metric, r.ratio, r.low, r.high, r.kind,
                 r.units, reach.claim.bounds, r.curve, r.parts,
-                tuple(pair for pair in key if pair[1] != ""))  # fmt: skip
+                tuple(pair for pair in key if pair[1] != ""), _doubts(reach, (a, b)))  # fmt: skip
+
+
+def _doubts(reach: Reach, cells: Iterable[Values]) -> tuple[str, ...]:
+    every = (text for c in cells for text in doubts_of(c.cell, c.median, reach.of.metric))
+    return tuple(dict.fromkeys(every))
 
 
 def _over(a: Values, b: Values) -> Ratio:
@@ -241,7 +248,7 @@ def _r(reach: Reach, key: Key, group: list[Values]) -> Iterator[Found]:
     curve = _student(c.pearson_low, c.pearson_high, c.attachments) if known else _nothing(c.pearson)
     yield Found(_label(reach, key, f"r with {compare.correlation}"), reach.metric, c.pearson,
                 c.pearson_low, c.pearson_high, kind, (c.attachments,), reach.claim.bounds,
-                curve)  # fmt: skip
+                curve, doubts=_doubts(reach, group))  # fmt: skip
 
 
 def _student(low: float, high: float, n: int) -> Curve:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ from fsmatrix.analysis.claims.judge import (
 )
 from fsmatrix.analysis.claims.scope import data_of
 from fsmatrix.analysis.claims.study import Claim, StudyFile
+from fsmatrix.analysis.doubts import listed
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.tests import ALPHA
 from fsmatrix.analysis.units import number
@@ -65,7 +66,17 @@ class Claims:
         first = f"{len(self.judged)} claims of {self.study.title}: {', '.join(parts)}."
         if self.tested:
             first += f" Corrected over {self.tested} claims (Holm), alpha {self.alpha:g}."
-        return [first, *self.remarks, *(sentence(one) for one in self.judged)]
+        lacking = self.lacking
+        all_lack = [f"Not in the data, for any claim: {', '.join(lacking)}."] if lacking else []
+        return [first, *self.remarks, *all_lack, *(sentence(one, lacking) for one in self.judged)]
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """Levels that no claim has in the data; none for a single claim."""
+        if len(self.judged) < 2:
+            return ()
+        first, *others = [one.scope.missing for one in self.judged]
+        return tuple(level for level in first if all(level in other for other in others))
 
     def table(self) -> pd.DataFrame:
         """One row per claim; low and high of the claimed range are with its slack."""
@@ -146,8 +157,11 @@ def _judged(
     )  # fmt: skip
 
 
-def sentence(one: Judged) -> str:
-    """A verdict in words, with what was claimed and what was measured."""
+def sentence(one: Judged, elsewhere: Collection[str] = ()) -> str:
+    """A verdict in words, with what was claimed and measured.
+
+    `elsewhere`: what is missing for all claims, which stands above them.
+    """
     claim = one.claim
     parts = [f"{claim.id}: {one.kind}."]
     parts.append(f"The study ({claim.place}): {claim.says.rstrip('.')} ({claim.number}).")
@@ -162,10 +176,24 @@ def sentence(one: Judged) -> str:
         parts.append(_parts(one))
     if one.more is not None:
         parts.append(f"To tell: {one.more.says}.")
-    if one.scope.missing:
-        parts.append(f"Not in the data: {', '.join(one.scope.missing)}.")
+    missing = [level for level in one.scope.missing if level not in elsewhere]
+    parts += [f"Not in the data: {', '.join(missing)}."] if missing else []
+    parts += _doubts(one)
     parts += [f"Note: {note}." for note in one.scope.notes]
     return " ".join(parts)
+
+
+def _doubts(one: Judged) -> list[str]:
+    """What is in doubt in the cells of a claim; its smallest and largest are named first."""
+    ordered = sorted(one.scope.cells, key=lambda cell: cell.value)
+    ordered = [*ordered[:1], *ordered[-1:], *ordered[1:-1]]
+    where: dict[str, list[str]] = {}
+    for cell in dict.fromkeys(ordered):
+        for doubt in cell.doubts:
+            where.setdefault(doubt, []).append(cell.label)
+    parts = [f"{doubt} in {len(names)} of {len(one.scope.cells)} cells ({listed(names)})"
+             for doubt, names in where.items()]  # fmt: skip
+    return [f"In doubt: {'; '.join(parts)}."] if parts else []
 
 
 def measured(one: Judged) -> str:
@@ -220,6 +248,7 @@ def row(one: Judged) -> dict[str, Any]:
         "median": float(np.median(values)) if values else None,
         "apparent": one.apparent, "p_holds": one.p.holds, "p_fails": one.p.fails,
         "more": one.more.more if one.more else None, "place": one.claim.place,
+        "in doubt": ", ".join(dict.fromkeys(d for c in one.scope.cells for d in c.doubts)),
     }  # fmt: skip
 
 
