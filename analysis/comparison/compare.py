@@ -92,8 +92,7 @@ def comparisons(
         raise ValueError(f"alpha must lie between 0 and 1, such as 0.05, not {alpha}")
     if metric != OWN:
         metric_of(ds, metric)
-    elif unit is not None:
-        raise ValueError(f"the unit {unit} needs a metric: each phase has its own")
+    matrices.unit_of(ds, metric or "bandwidth", unit)  # an own metric's unit is that of data
     of = table(ds, metric, (by,) if isinstance(by, str) else by, where)
     names = _chosen(of, sides)
     free = [n for n, may in (("engine", across_engines), ("cache", across_cache)) if may]
@@ -119,12 +118,13 @@ def comparisons(
         for number, (part, places) in enumerate(parts.items()):
             matches = tuple(one.matches[i] for i in places)
             kind = metric_of(ds, metric or part.metric)
+            asked = unit if kind.name == (metric or "bandwidth") else None
             varying = varying_names([match.levels for match in matches])
             ratios = [many[i][0] for i in places]
             mean, missing = whole_mean(of, matches, blocks, ratios, 1 - alpha)
             mine = replace(one, matches=matches, alone=() if number else one.alone)
             result.append(Comparison(
-                a=a, b=b, by=of.by, metric=kind, unit=_unit(ds, of, kind, matches, unit),
+                a=a, b=b, by=of.by, metric=kind, unit=_unit(ds, of, kind, matches, asked),
                 tolerance=tolerance, alpha=alpha, correction=correction,
                 family=said[0].cells if said else 0, part=part.words(list(parts)),
                 varying=tuple(varying),
@@ -254,12 +254,12 @@ def _remarks(
     ]
     same = common(found.matches)
     mixed = sorted({n for match in found.matches for n in match.differs})
-    said += [
-        f"In all cells, {name} differs: {level_text(name, x)} against {level_text(name, y)}."
-        for name, (x, y) in same.items()
-    ]
-    for name in [name for name in mixed if name not in same]:
+    for name in mixed:
         asked = " (as was asked for)" if name in (*free, *ignore) else ""
+        if name in same:
+            x, y = (level_text(name, level) for level in same[name])
+            said.append(f"In all cells, {name} differs{asked}: {x} against {y}.")
+            continue
         said.append(f"Cells differ in {name} between the sides{asked}.")
     for name in sides:
         failed, invalid = of.failed.get(name, 0), of.invalid.get(name, 0)
