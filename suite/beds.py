@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from fsmatrix.backends.base import Backend, Room
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.testbed.ceph import Bed, down, missing, up
 from fsmatrix.backends.testbed.options import BedOptions
+from fsmatrix.results.process import Process
 
-FOLDER = "bed"  # and host and pid of the conductor, in a target's state directory
+FOLDER = "bed"  # and whose it is (`folder`), in a target's state directory
+_OWNER = re.compile(r"(?P<boot>[0-9a-f-]{36})-(?P<pid>\d+)-(?P<start>\d+)", re.ASCII)
 # cluster factor -> option of the bed that makes its levels
 FACTORS: Mapping[str, str] = {"storage_nodes": "nodes", "interface": "interface"}
 PLAYED = (*FACTORS, "network")  # emulated, unless it is "none"
@@ -105,13 +106,20 @@ def refusal() -> str:
 
 
 def folder(room: Room) -> Path:
-    """Where this conductor's bed of a target is."""
-    return room.state / f"{FOLDER}-{os.uname().nodename}-{os.getpid()}"
+    """Where this conductor's bed of a target is: called by host, boot, pid and start."""
+    own = Process.of(os.getpid())
+    assert own is not None
+    owner = f"{own.boot_id}-{own.pid}-{own.start}"
+    return room.state / f"{FOLDER}-{os.uname().nodename}-{owner}"
 
 
 def down_all(state: Path) -> Iterator[str]:
     """Take down the beds that dead conductors left here; a sentence for each thing ended."""
-    for place in sorted(state.glob(f"*/{FOLDER}-{os.uname().nodename}-*")):
-        pid = place.name.rpartition("-")[2]
-        if pid.isdecimal() and not psutil.pid_exists(int(pid)):
+    begin = f"{FOLDER}-{os.uname().nodename}-"
+    for place in sorted(state.glob(f"*/{begin}*")):
+        owner = _OWNER.fullmatch(place.name.removeprefix(begin))
+        if owner is None:
+            continue
+        conductor = Process(int(owner["pid"]), int(owner["start"]), owner["boot"])
+        if not conductor.runs:
             yield from down(place)

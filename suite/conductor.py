@@ -199,7 +199,10 @@ class Conductor:
 
     def _session(self, attachment: Attachment, access: Access, todo: list[Job]) -> None:
         scratch = leftovers.Scratch.drawn(self.journals)
-        session = Session(self.launcher, attachment.geometry, self.stop, scratch=scratch)
+        session = Session(
+            self.launcher, attachment.geometry, self.stop, scratch=scratch,
+            in_job=self.settings.in_job,
+        )  # fmt: skip
         try:
             session.start()
             leftovers.remember(self.journals, session.pids, scratch)

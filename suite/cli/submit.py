@@ -68,6 +68,7 @@ def submit(
 
     Example: fsmatrix submit ceph.yaml -o out --set slurm.partition=io;  fsmatrix status out
     """
+    from fsmatrix.slurm.here import load
     from fsmatrix.slurm.submitting import Submitter
 
     changed = [*(sets or ())]
@@ -82,7 +83,7 @@ def submit(
     if made.agreements and here:
         text = "; ".join(made.agreements)
         raise refuse(Origin(made.source.file), "targets", f"must be agreed to first: {text}")
-    system = _scheduler(scheduler)
+    system = load(scheduler)
     if dry_run:
         _rehearse(made, place, system, as_json)
         return
@@ -130,12 +131,6 @@ def _plan(
     return build_plan(campaign, asked, here=here, choose_here=True), place
 
 
-def _scheduler(name: str) -> Scheduler:
-    from fsmatrix.slurm.scheduler import SCHEDULERS
-
-    return SCHEDULERS.load(name)()
-
-
 def _rehearse(plan: Plan, out: Path, scheduler: Scheduler, as_json: bool) -> None:
     from fsmatrix.slurm.submitting import Submitter
 
@@ -174,10 +169,11 @@ def status(directory: Directory, as_json: common.Json = False) -> None:
 
     Example: fsmatrix status out --json
     """
+    from fsmatrix.slurm.here import load
     from fsmatrix.slurm.status import status as look
 
     submission = _submission(directory)
-    found = look(directory, submission, _scheduler(submission.scheduler))
+    found = look(directory, submission, load(submission.scheduler))
     if as_json:
         common.print_json(as_data(found))
     else:
@@ -255,10 +251,11 @@ def cancel(directory: Directory, as_json: common.Json = False) -> None:
 
     Example: fsmatrix cancel out
     """
+    from fsmatrix.slurm.here import load
     from fsmatrix.slurm.submitting import queued_tokens
 
     submission = _submission(directory)
-    scheduler = _scheduler(submission.scheduler)
+    scheduler = load(submission.scheduler)
     ours = {
         token: job
         for token, job in queued_tokens(scheduler.mine()).items()
