@@ -71,7 +71,7 @@ class Submitter:
                     "goes on with it, `fsmatrix status` looks at it",
                 )
             queued = self.patiently(self.scheduler.mine)
-            made = self._submission(plan, speeds(store, plan.cases), before, directory)
+            made = self._submission(plan, speeds(store, plan), before, directory)
             _refuse_other_division(out, before, made, queued)
             partition = plan.settings.campaign.slurm.partition
             allowed = self.patiently(lambda: self.scheduler.longest(partition))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fsmatrix.backends.base import Space
+from fsmatrix.backends.pace import Pace
 from fsmatrix.results.case import digest
 from fsmatrix.suite import order
 from fsmatrix.suite.cases import Cases, Planned, expand
@@ -75,6 +76,10 @@ class Plan:
     def draw(self, block: int) -> str:
         """What the random choices of a block are made of, such as the hosts of its levels."""
         return f"{self.order_seed}/{block}"
+
+    def pace(self, planned: Planned) -> Pace:
+        """What is guessed of a case's target at its level."""
+        return self.members.pace(planned.case.target, planned.case.level)
 
     def target(self, name: str) -> TargetMember:
         """A target with its backend's class and options; KeyError if there is none."""
@@ -160,7 +165,7 @@ def build_plan(
     if here:
         machine.refuse(active.targets, {key.target for key in grouped})
     seed = _seed(settings, request)
-    cost = estimate(grouped, _repetitions(settings, request), campaign.order.block)
+    cost = estimate(grouped, _repetitions(settings, request), campaign.order.block, active.pace)
     problems = list(exceeded(settings, cost, _room(active) if here else {}))
     if problems:
         raise CampaignError(problems)

@@ -65,6 +65,7 @@ def run(
     """
     from fsmatrix.slurm.here import here
     from fsmatrix.suite.execute import Options, execute
+    from fsmatrix.suite.forecast import Forecast
 
     asked = replace(common.request(sets, only, shard, seed, blocks), skip_unusable=skip_unusable)
     made, out = _plan(campaign, out, resume, asked)
@@ -77,7 +78,7 @@ def run(
     # a part of a campaign repeats nothing that its `submit` has said
     for warning in made.warnings if mode != "json" and made.request.blocks is None else ():
         console.print(f"note: {warning}", highlight=False, markup=False, soft_wrap=True)
-    with listener(mode, made.estimate.runs, console) as tell:
+    with listener(mode, made.estimate.runs, console, Forecast.of(made)) as tell:
         place = here()
         summary = execute(made, out, Options(resume, retry_failed, place.batch), tell)
     whole = made.request.shard == (1, 1) and made.request.blocks is None

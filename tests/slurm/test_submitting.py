@@ -325,7 +325,7 @@ def test_times_are_learned_from_finished_runs(tmp_path: Path) -> None:
     first = submit(Paper(), out, plan)
     before = divide(plan, 1)
     carry_out(out, plan, next(iter(first.submitted)))  # 3 s each
-    speed = speeds(Store.open(out), plan.cases)
+    speed = speeds(Store.open(out), plan)
     assert set(speed) == {"io"}
     after = divide(plan, 1, speed)
     attach = [len(part.runs) * 3.0 for part in after]
