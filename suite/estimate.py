@@ -13,7 +13,7 @@ from typing import Any
 
 from fsmatrix.backends.base import Space
 from fsmatrix.backends.pace import Pace
-from fsmatrix.results.units import format_size
+from fsmatrix.results.units import format_size, plural
 from fsmatrix.suite.cases import Planned
 from fsmatrix.suite.matrix import footprint
 from fsmatrix.suite.order import Groups
@@ -156,6 +156,28 @@ def deciding(tests: int, alpha: float = ALPHA) -> int:
     while smallest_p(n) > alpha / max(tests, 1):
         n += 1
     return n
+
+
+def warnings(settings: Settings, impossible: int, tests: int) -> Iterator[str]:
+    """What a plan should say beside its numbers; `tests`: comparisons of the planned family."""
+    campaign = settings.campaign
+    if impossible:
+        cases = plural(impossible, "case")
+        yield f"left out as impossible: {cases} (see the matrix)"
+    blocks = -(-campaign.repetitions // campaign.order.block)
+    if blocks < campaign.order.attachments:
+        extent = "of medians need 6" if blocks > 1 else "and tests hold within one session only"
+        yield (
+            f"{plural(blocks, 'independent attachment')}; order.attachments asks for "
+            f"{campaign.order.attachments}: intervals {extent}"
+        )
+    needed = deciding(tests)
+    if tests and blocks < needed:
+        yield (
+            f"{plural(blocks, 'independent value')} per case cannot decide any of "
+            f"{plural(tests, 'comparison')} "
+            f"(intervals of medians, Holm, alpha 0.05): at least {needed} are needed"
+        )
 
 
 def _size(size: int) -> str:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from fsmatrix.suite.cli import common
@@ -143,15 +142,18 @@ def _rehearse(plan: Plan, out: Path, scheduler: Scheduler, as_json: bool) -> Non
 
 
 def _tell(console: Console, outcome: Outcome, out: Path) -> None:
-    parts = [f"{len(outcome.submitted)} jobs queued with {outcome.runs} runs"]
+    from fsmatrix.results.units import plural
+
+    jobs, runs = plural(len(outcome.submitted), "job"), plural(outcome.runs, "run")
+    parts = [f"{jobs} queued with {runs}"]
     if outcome.live:
-        parts.append(f"{len(outcome.live)} were queued before")
+        parts.append(f"queued before: {len(outcome.live)}")
     if outcome.complete:
-        parts.append(f"{outcome.complete} parts are done")
+        parts.append(f"done: {plural(outcome.complete, 'part')}")
     console.print(", ".join(parts), highlight=False)
     if outcome.missing:
         console.print(
-            f"not queued: {len(outcome.missing)} jobs ({outcome.why}); "
+            f"not queued: {plural(len(outcome.missing), 'job')} ({outcome.why}); "
             f"fsmatrix submit -o {out} --resume goes on",
             style="red", highlight=False, markup=False, soft_wrap=True,
         )  # fmt: skip
@@ -198,6 +200,10 @@ def as_data(found: Status) -> dict[str, Any]:
         "expected_end": found.expected.isoformat(timespec="seconds") if found.expected else None,
         "scheduler_says": found.scheduler_says,
         "collect": vars(found.collect) if found.collect else None,
+        "failures": [
+            {"run": run, "status": status, "reason": reason}
+            for run, status, reason in found.failures
+        ],
         "parts": [
             {
                 "part": part.part.key, "system": part.part.system, "nodes": part.part.nodes,
@@ -211,23 +217,29 @@ def as_data(found: Status) -> dict[str, Any]:
 
 
 def _show(console: Console, found: Status, directory: Path) -> None:
-    table = Table("part", "system", "nodes", "job", "state", "ok", "failed", "left", "", box=None)
+    from fsmatrix.analysis.report.table import printable
+
+    say = _sayer(console)
+    table = Table("part", "system", "nodes", "job", "state", "ok", "failed", "left", box=None)
     urgent = sorted(found.parts, key=lambda part: list(WORDS).index(part.word), reverse=True)
     shown = found.parts if len(found.parts) <= SHOWN_PARTS else urgent[:SHOWN_PARTS]
     for part in shown:
         table.add_row(
             part.part.key, part.part.system, str(part.part.nodes),
             part.job.job if part.job else "", f"[{WORDS[part.word] or 'default'}]{part.word}[/]",
-            str(part.ok), str(part.failed), str(part.rest), escape(part.says),
+            str(part.ok), str(part.failed), str(part.rest),
         )  # fmt: skip
     console.print(table)
+    for part in shown:
+        if part.says:  # whole, below the table: its columns would cut a sentence
+            say(printable(f"{part.part.key} {part.word}: {part.says}"))
     if len(found.parts) > len(shown):
         console.print(f"... and {len(found.parts) - len(shown)} more parts (--json has all)")
-    say = _sayer(console)
     say(
         f"{found.ok} runs ok, {found.failed} failed, {found.running} running, "
         f"{found.waiting} waiting"
     )
+    common.say_failures(console, found.failures)
     if found.scheduler_says:
         say(f"the batch system could not be asked: {found.scheduler_says}", "yellow")
     elif found.lost:
@@ -251,6 +263,7 @@ def cancel(directory: Directory, as_json: common.Json = False) -> None:
 
     Example: fsmatrix cancel out
     """
+    from fsmatrix.results.units import plural
     from fsmatrix.slurm.here import load
     from fsmatrix.slurm.submitting import queued_tokens
 
@@ -265,7 +278,7 @@ def cancel(directory: Directory, as_json: common.Json = False) -> None:
     if as_json:
         common.print_json({"directory": str(directory), "cancelled": sorted(ours.values())})
     else:
-        _sayer(common.console())(f"{len(ours)} jobs cancelled")
+        _sayer(common.console())(f"{plural(len(ours), 'job')} cancelled")
 
 
 def _sayer(console: Console) -> Any:

@@ -133,6 +133,22 @@ def test_outside_an_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "SLURM_OVERLAP" not in Mpirun(Probe(True)).environment()
 
 
+def test_an_srun_without_a_configuration_is_not_called_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tool = tmp_path / "srun"
+    tool.write_text("#!/bin/sh\necho 'srun: fatal: no configuration source' >&2\nexit 1\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = Srun.probe()
+    assert not found.ok
+    assert found.reason == (
+        f"{tool} does not answer as srun, it says: srun: fatal: no configuration source"
+    )
+    tool.unlink()
+    assert Srun.probe().reason == "no srun on PATH"
+
+
 def test_an_allocation_that_cannot_be_read_is_an_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ from fsmatrix.suite.plan import Request, build_plan
 from fsmatrix.suite.problems import CampaignError
 from fsmatrix.suite.settings import Source
 from fsmatrix.suite.workloads.fio.job import sections
+from tests.suite.running import fsmatrix
 
 CAMPAIGN = """\
 campaign: foreseen
@@ -105,3 +106,33 @@ def test_a_directory_in_memory_is_refused_unless_it_is_a_reference() -> None:
             build_plan(Source(usable), Request())
     finally:
         Path(place).rmdir()
+
+
+NODES = """\
+campaign: nodes
+targets:
+  here: {backend: directory, options: {path: "PATH"}}
+workloads:
+  io: {workload: pattern, options: {bytes_per_process: 1MiB}}
+factors:
+  nodes: [1, 3]
+repetitions: 1
+"""
+
+
+@pytest.mark.needs("mpirun")
+def test_too_few_nodes_are_refused_before_anything_is_made(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    campaign = tmp_path / "nodes.yaml"
+    campaign.write_text(NODES.replace("PATH", str(tmp_path / "data")))
+    done = fsmatrix("run", campaign, "-o", tmp_path / "out")
+    assert done.returncode == 2
+    assert f"{campaign}:7: factors.nodes: 3 client nodes are asked for" in done.stderr
+    assert not (tmp_path / "out").exists()
+    planned = fsmatrix("plan", campaign)
+    words = " ".join(planned.stdout.split())
+    assert (planned.returncode, "run would be refused here, submit not: 3 client" in words) == (
+        0, True,
+    )  # fmt: skip
+    assert "would be refused" not in fsmatrix("plan", campaign, "--elsewhere").stdout
+    assert "would be refused" not in fsmatrix("plan", campaign, "--only", "nodes=1").stdout
