@@ -23,7 +23,7 @@ _OWNER = re.compile(r"(?P<boot>[0-9a-f-]{36})-(?P<pid>\d+)-(?P<start>\d+)", re.A
 # cluster factor -> option of the bed that makes its levels
 FACTORS: Mapping[str, str] = {"storage_nodes": "nodes", "interface": "interface"}
 PLAYED = (*FACTORS, "network")  # emulated, unless it is "none"
-UP_SECONDS, OSD_SECONDS = 5.0, 1.0  # to bring a bed up and take it down, and for each OSD
+UP_SECONDS, OSD_SECONDS = 7.0, 1.0  # to bring a bed up and take it down, and for each OSD
 UNKNOWN = "testbed"  # stands for what only a bed that is up can tell
 # options of a backend on a cluster that is the suite's own, unless the user says otherwise
 OWN_CLUSTER: Mapping[str, Any] = {"drop_server_caches": True}

@@ -334,7 +334,7 @@ def test_a_refused_submission_leaves_nothing_unless_a_job_may_be_queued(tmp_path
         submit(Paper(deaf=1), out, patience=-1.0)
     assert out.exists(), "the job may be there"
     assert submit(Paper(), out, resume=True).submitted
-    with pytest.raises(StoreError, match="--resume"):
+    with pytest.raises(StoreError, match="is a store already"):
         submit(Paper(), out)
     assert submission.read(out) is not None
 
