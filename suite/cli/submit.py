@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from fsmatrix.suite.cli import common
@@ -220,7 +221,7 @@ def _show(console: Console, found: Status, directory: Path) -> None:
     from fsmatrix.analysis.report.table import printable
 
     say = _sayer(console)
-    table = Table("part", "system", "nodes", "job", "state", "ok", "failed", "left", box=None)
+    table = Table("part", "system", "nodes", "job", "state", "ok", "failed", "left", "", box=None)
     urgent = sorted(found.parts, key=lambda part: list(WORDS).index(part.word), reverse=True)
     shown = found.parts if len(found.parts) <= SHOWN_PARTS else urgent[:SHOWN_PARTS]
     for part in shown:
@@ -228,10 +229,11 @@ def _show(console: Console, found: Status, directory: Path) -> None:
             part.part.key, part.part.system, str(part.part.nodes),
             part.job.job if part.job else "", f"[{WORDS[part.word] or 'default'}]{part.word}[/]",
             str(part.ok), str(part.failed), str(part.rest),
+            escape(part.says) if " " not in part.says else "",
         )  # fmt: skip
     console.print(table)
     for part in shown:
-        if part.says:  # whole, below the table: its columns would cut a sentence
+        if " " in part.says:  # whole, below the table: its columns would cut a sentence
             say(printable(f"{part.part.key} {part.word}: {part.says}"))
     if len(found.parts) > len(shown):
         console.print(f"... and {len(found.parts) - len(shown)} more parts (--json has all)")
