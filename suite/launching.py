@@ -26,8 +26,6 @@ def choose_launcher(plan: Plan, batch: Batch) -> Launcher:
 
 def too_few_nodes(plan: Plan, batch: Batch) -> str:
     """Why `run` would refuse the plan in this place for its nodes (empty: it has them)."""
-    if plan.estimate.nodes <= 1:
-        return ""
     try:
         problem = short_of_nodes(plan, _usable(plan, batch))
     except LauncherError as error:

@@ -64,6 +64,8 @@ def plan(
 
 def _nodes(made: Plan) -> tuple[str, ...]:
     """What `run` would refuse in this place: a job of `submit` has its nodes."""
+    if made.estimate.nodes <= 1:
+        return ()
     from fsmatrix.slurm.here import here
     from fsmatrix.suite.launching import too_few_nodes
 
