@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.errors import BackendError as BackendError
 from fsmatrix.backends.journal import Journal
+from fsmatrix.backends.pace import Pace
 
 CacheMethod = Literal["auto", "drop_caches", "fadvise"]
 
@@ -97,6 +98,9 @@ class Room:
     progress: Callable[[str], None] = _quiet  # told what takes long
 
 
+MEMORY_TYPES = ("tmpfs", "ramfs")  # file systems without storage, whatever the backend
+
+
 class Backend(ABC):
     """One kind of storage.  Subclasses: one file each, one line in registry.BUILTIN."""
 
@@ -108,6 +112,7 @@ class Backend(ABC):
     driver: ClassVar[str] = "posix"
     bed_options: ClassVar[Mapping[str, str]] = {}  # option -> what a test bed tells for it
     reference: ClassVar[bool] = False  # memory: shown only on request, never ranked
+    pace: ClassVar[Pace] = Pace()
 
     def __init__(self, options: BackendOptions) -> None:
         self.options = options
@@ -126,6 +131,10 @@ class Backend(ABC):
         """Why it cannot be had here, now, with these rights and options (empty: it can)."""
         found = self.check()
         return self.refusal() if found.ok else found.reason
+
+    def memory(self) -> str:
+        """Type of the file system in memory that holds its files (empty: none, or not known)."""
+        return ""
 
     def keeps(self) -> int:
         """Bytes that it keeps in the campaign's state directory until the campaign ends."""

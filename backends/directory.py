@@ -15,6 +15,7 @@ from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends import clients, made, provenance, tree
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import (
+    MEMORY_TYPES,
     Backend,
     BackendOptions,
     CacheMethod,
@@ -91,6 +92,11 @@ class Directory(Backend):
             return place_refusal(expand(self._chosen.path)) or self._unexpected()
         except BackendError as error:
             return str(error)
+
+    def memory(self) -> str:
+        """tmpfs or ramfs, if the path is on one."""
+        fstype = mount_of(expand(self._chosen.path)).fstype
+        return fstype if fstype in MEMORY_TYPES else ""
 
     def _unexpected(self) -> str:
         path = expand(self._chosen.path)

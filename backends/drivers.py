@@ -23,6 +23,7 @@ class Driver:
     kinds: frozenset[str] = ALL_KINDS
     max_depth: int = 1
     depth_by: Literal["nobody", "library", "threads"] = "nobody"
+    native: bool = False  # the Python player does not have it
 
 
 DRIVERS: dict[str, Driver] = {
@@ -30,7 +31,7 @@ DRIVERS: dict[str, Driver] = {
     for driver in (
         Driver("posix"),
         Driver("null"),
-        Driver("rados", NO_DIRECTORIES, max_depth=1024, depth_by="library"),
-        Driver("cephfs", max_depth=128, depth_by="threads"),
+        Driver("rados", NO_DIRECTORIES, max_depth=1024, depth_by="library", native=True),
+        Driver("cephfs", max_depth=128, depth_by="threads", native=True),
     )
 }

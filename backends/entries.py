@@ -15,9 +15,9 @@ from typing import Any
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results import trust
+from fsmatrix.results.process import boot_id, start_of
 
 LIMIT = 64 << 20  # bytes of a journal
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _STORE = re.compile(r"[0-9a-f]{32}")
 _EVENTS = ("begin", "confirm", "end")
 # field of a `begin` -> its type
@@ -51,13 +51,13 @@ class Entry:
     def mine(self) -> bool:
         """Whether this very process wrote it: another shard may use the same journal."""
         same = self.pid == os.getpid() and self.boot_id == boot_id()
-        return same and self.process_start == process_start(self.pid)
+        return same and self.process_start == start_of(self.pid)
 
     @property
     def in_use(self) -> bool:
         """Whether it belongs to another process of this kernel that still runs."""
         same_kernel = self.boot_id == boot_id() and self.pid != os.getpid()
-        return same_kernel and self.process_start == process_start(self.pid)
+        return same_kernel and self.process_start == start_of(self.pid)
 
 
 @dataclass(frozen=True)
@@ -133,18 +133,3 @@ def _check(data: Mapping[str, Any]) -> None:
         raise BadLine("its pid or process_start is no number of a process")
     if not _STORE.fullmatch(data["store"]):
         raise BadLine("its field 'store' is no proof of a store")
-
-
-def boot_id() -> str:
-    """The kernel's id of this boot: two hosts with the same one are one kernel."""
-    return _BOOT_ID.read_text().strip()
-
-
-def process_start(pid: int) -> int:
-    """Start of a process in clock ticks after boot (proc(5) stat, field 22); 0 if it is gone."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0
-    fields = text.rpartition(")")[2].split()
-    return 0 if fields[0] in "ZX" else int(fields[19])

@@ -21,13 +21,12 @@ from typing import Any
 
 from fsmatrix.backends import entries
 from fsmatrix.backends.entries import Entry as Entry
-from fsmatrix.backends.entries import boot_id as boot_id
-from fsmatrix.backends.entries import process_start as _process_start
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.identity import Identity, identity
 from fsmatrix.backends.proof import PROOFS, Ground, LeftAlone, Named
 from fsmatrix.backends.undo import ORDER, UNDO
 from fsmatrix.results import trust
+from fsmatrix.results.process import boot_id, start_of
 
 SUFFIX = ".jsonl"
 ENDS_WITH_BOOT = ("mount", "cephfs-mount", "loop")
@@ -55,7 +54,7 @@ class Journal:
             host=socket.gethostname(),
             boot_id=boot_id(),
             pid=os.getpid(),
-            process_start=_process_start(os.getpid()),
+            process_start=start_of(os.getpid()),
             time=time.time(),
             store=self.identity.store,
             home=str(self.identity.folder),

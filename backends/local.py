@@ -30,10 +30,11 @@ from fsmatrix.backends.base import (
     Usable,
 )
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import Journal, boot_id
+from fsmatrix.backends.journal import Journal
 from fsmatrix.backends.made import DATA
 from fsmatrix.backends.provenance import path_of
 from fsmatrix.backends.system import devices, loopdev, mounts, packages, signature, tools
+from fsmatrix.results.process import boot_id
 from fsmatrix.results.units import PositiveSize
 
 MKFS_DEADLINE = 3600.0  # seconds: large devices without lazy initialisation

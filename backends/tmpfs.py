@@ -24,9 +24,10 @@ from fsmatrix.backends.base import (
     Usable,
 )
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import Journal, boot_id
+from fsmatrix.backends.journal import Journal
 from fsmatrix.backends.provenance import path_of
 from fsmatrix.backends.system.mounts import mount_of
+from fsmatrix.results.process import boot_id
 from fsmatrix.results.units import PositiveSize, format_size
 
 SHARED_MEMORY = "/dev/shm"

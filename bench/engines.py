@@ -29,9 +29,10 @@ from fsmatrix.results import metrics
 from fsmatrix.results.record import RunRecord
 from fsmatrix.results.store import Store
 from fsmatrix.results.units import parse_size
-from fsmatrix.suite.cli.progress import listener
+from fsmatrix.suite.cli.progress import Mode, listener
 from fsmatrix.suite.engines.find import Engines
 from fsmatrix.suite.execute import Options, execute
+from fsmatrix.suite.forecast import Forecast
 from fsmatrix.suite.plan import Request, build_plan
 from fsmatrix.suite.settings import Source
 
@@ -227,7 +228,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="fsmatrix-bench-") as folder:
         target = target_of(arguments, folder)
         plan = build_plan(Source(campaign(found, target, arguments), "engines"), Request(seed=1))
-        with listener("quiet" if arguments.json else "live", plan.estimate.runs, console) as tell:
+        mode: Mode = "quiet" if arguments.json else "live"
+        with listener(mode, plan.estimate.runs, console, Forecast.of(plan)) as tell:
             execute(plan, Path(folder) / "out", Options(), tell)
         rows = list(table(list(records(Path(folder) / "out"))))
     if arguments.json:

@@ -1,9 +1,9 @@
 """One writer per shard of a store: lock files that a crash does not leave standing.
 
 locks/shard-<k>-of-<n>.json, or shard-<k>-of-<n>-blocks-<a>-<b>.json for a part of its
-blocks, says who holds it.  Whether the holder lives is told by boot id,
-pid and the process's start time; of another machine only by its job.  Lock files appear
-whole (a hard link), which also holds on NFS.
+blocks, says who holds it.  Whether the holder lives is told by boot id, pid and the process's
+start time; of another machine only by the scheduler of its job.  Lock files appear whole (a
+hard link), which also holds on NFS.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from pathlib import Path
 from types import TracebackType
 
 from fsmatrix.results import trust
+from fsmatrix.results.currentjob import NO_JOB, CurrentJob
+from fsmatrix.results.process import Process, boot_id, start_of
 from fsmatrix.results.schema import ResultError, from_json
 
 FOLDER = "locks"
@@ -27,6 +29,7 @@ NAME = re.compile(r"shard-(\d+)-of-(\d+)(?:-blocks-(\d+)-(\d+))?\.json")
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 TRIES = 5
 LIMIT = 1 << 16  # bytes of a lock file
+JobEnded = Callable[[str, str], bool]  # (scheduler's name, job) -> it is known to have ended
 
 
 class LockedError(ResultError):
@@ -43,45 +46,50 @@ class Holder:
     boot_id: str
     namespace: str  # of pids: a pid means nothing in another one
     pid: int
-    started: str  # start time of the process in clock ticks since boot
+    started: int  # start of the process in clock ticks since boot
+    scheduler: str  # whose job it is part of; "" of none
     job: str
-    restart: int  # how often Slurm requeued the job
+    restart: int  # how often the scheduler queued the job again
     since: str
 
     @classmethod
-    def me(cls, k: int, n: int, job: str) -> Holder:
-        """This process."""
+    def me(cls, k: int, n: int, job: CurrentJob) -> Holder:
+        """This process, in its job."""
         pid = os.getpid()
         return cls(
             k=k,
             n=n,
             host=os.uname().nodename,
-            boot_id=_boot_id(),
+            boot_id=boot_id(),
             namespace=_namespace(),
             pid=pid,
-            started=_start_time(pid),
-            job=job,
-            restart=_restarts(),
+            started=start_of(pid),
+            scheduler=job.scheduler,
+            job=job.id,
+            restart=job.restarts,
             since=datetime.now(UTC).isoformat(timespec="seconds"),
         )
 
-    def gone(self, me: Holder, job_dead: Callable[[str], bool]) -> bool:
+    def gone(self, me: Holder, job_ended: JobEnded) -> bool:
         """Whether this holder is certainly dead, seen from `me`."""
         if self.boot_id == me.boot_id and self.namespace == me.namespace:
-            return _start_time(self.pid) != self.started
+            return not Process(self.pid, self.started, self.boot_id).runs
         if self.boot_id != me.boot_id and self.host == me.host:
             return True  # the machine was booted since
-        if self.job and self.job == me.job and self.restart < me.restart:
-            return True  # the same job, requeued
-        return bool(self.job) and job_dead(self.job)
+        if not self.job:
+            return False
+        if (self.scheduler, self.job) == (me.scheduler, me.job) and self.restart < me.restart:
+            return True  # the same job, queued again
+        return job_ended(self.scheduler, self.job)
 
 
 class ShardLock:
     """Context manager: the right to write shard `k` of `n` (1 <= k <= n) to a store.
 
     `blocks`: only these of its blocks; others of the same shard may be written by others.
-    `job` is the scheduler's id of this job, `job_dead` tells whether a job is known to have
-    ended.  LockedError if another process writes this shard, or divides the store otherwise.
+    `job` is the job that this process is part of, `job_ended` tells whether a scheduler (its
+    name) knows that a job has ended.  LockedError if another process writes this shard, or
+    divides the store otherwise.
     """
 
     def __init__(
@@ -89,8 +97,8 @@ class ShardLock:
         directory: Path | str,
         k: int = 1,
         n: int = 1,
-        job: str = "",
-        job_dead: Callable[[str], bool] = lambda job: False,  # noqa: ARG005
+        job: CurrentJob = NO_JOB,
+        job_ended: JobEnded = lambda _scheduler, _job: False,
         blocks: range | None = None,
     ) -> None:
         if not 1 <= k <= n:
@@ -99,7 +107,7 @@ class ShardLock:
         self.folder = self.directory / FOLDER
         part = "" if blocks is None else f"-blocks-{blocks.start}-{blocks.stop - 1}"
         self.path = self.folder / f"shard-{k}-of-{n}{part}.json"
-        self._k, self._n, self._job, self._job_dead = k, n, job, job_dead
+        self._k, self._n, self._job, self._job_ended = k, n, job, job_ended
         self._mine: Holder | None = None
 
     def __enter__(self) -> ShardLock:
@@ -178,13 +186,13 @@ class ShardLock:
             raise LockedError(
                 self.directory, f"the lock file {path} is damaged; if no run is live, remove it"
             )
-        if not holder.gone(me, self._job_dead):
+        if not holder.gone(me, self._job_ended):
             raise LockedError(self.directory, _refusal(holder, path, me, self.directory))
         _steal(path, holder)
 
 
 def _refusal(holder: Holder, path: Path, me: Holder, directory: Path) -> str:
-    job = f", job {holder.job}" if holder.job else ""
+    job = f", {holder.scheduler} job {holder.job}" if holder.job else ""
     shard = f", shard {holder.k}/{holder.n}" if holder.n > 1 or me.n > 1 else ""
     text = (
         f"another fsmatrix run (pid {holder.pid} on {holder.host} since {holder.since}"
@@ -260,24 +268,5 @@ def _read(path: Path) -> Holder | None:
     return Holder(**data)
 
 
-def _boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-
-
 def _namespace() -> str:
     return str(Path("/proc/self/ns/pid").readlink())
-
-
-def _restarts() -> int:
-    text = os.environ.get("SLURM_RESTART_COUNT", "0")
-    return int(text) if text.isdecimal() else 0
-
-
-def _start_time(pid: int) -> str:
-    """Clock ticks from boot to the start of a process; "" if there is none (or a zombie)."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-    state, *rest = text.rpartition(")")[2].split()
-    return "" if state in "ZX" else rest[18]

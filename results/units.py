@@ -58,6 +58,11 @@ def parse_size(value: object, minimum: int = 0) -> int:
     return int(size)
 
 
+def plural(count: int, noun: str) -> str:
+    """ "1 run", "2 runs"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def format_size(size: int, digits: int | None = None) -> str:
     """Exact and shortest text that `parse_size` reads back; with `digits`, rounded (KiB...)."""
     if size == 0:

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
 from fsmatrix.suite import order
-from fsmatrix.suite.cases import Planned
-from fsmatrix.suite.estimate import ATTACH_SECONDS, RUN_SECONDS, SESSION_SECONDS, run_seconds
+from fsmatrix.suite.estimate import attach_seconds, run_seconds
 from fsmatrix.suite.plan import Plan
 
 MOST_JOBS = 500  # more blocks per job than asked for beyond this
@@ -91,8 +90,11 @@ def _part(
         blocks.start * plan.settings.campaign.order.block,
         min(blocks.stop * plan.settings.campaign.order.block, plan.settings.campaign.repetitions),
     )
-    seconds = len(blocks) * len(groups) * (ATTACH_SECONDS + SESSION_SECONDS)
-    seconds += len(repetitions) * sum(_seconds(planned, speed) for planned in cases)
+    seconds = len(blocks) * sum(attach_seconds(g, plan.pace(g[0])) for g in groups.values())
+    seconds += len(repetitions) * sum(
+        run_seconds(planned, plan.pace(planned)) * speed.get(planned.entry, 1.0)
+        for planned in cases
+    )
     system = {plan.system(key.target) for key in groups}.pop()
     return Part(
         shard=k,
@@ -106,10 +108,6 @@ def _part(
         runs=tuple((p.case.case_id, repetition) for repetition in repetitions for p in cases),
         seconds=seconds,
     )
-
-
-def _seconds(planned: Planned, speed: Mapping[str, float]) -> float:
-    return (run_seconds(planned) + RUN_SECONDS) * speed.get(planned.entry, 1.0)
 
 
 def lanes(parts: list[Part], parallel: int) -> Iterator[tuple[Part, str]]:

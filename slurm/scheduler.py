@@ -1,7 +1,7 @@
 """The scheduler seam: what jobs are, and the few things that a batch system does with them.
 
 `script` is pure; the others talk to the batch system.  A scheduler is one file and one line in
-SCHEDULERS (docs/slurm.md shows another one in 40 lines).
+SCHEDULERS (docs/slurm.md shows another one).
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from fsmatrix.results.currentjob import NO_JOB, CurrentJob
 from fsmatrix.results.registry import Registry
+from fsmatrix.suite.launchers.allocation import Allocation
 
 State = Literal["waiting", "running", "ended"]
 
@@ -68,6 +70,22 @@ class Scheduler(ABC):
     """Subclasses: one file each, one line in SCHEDULERS."""
 
     name: ClassVar[str] = ""
+
+    def current(self, environ: Mapping[str, str]) -> CurrentJob:
+        """The job that a process of this environment is part of; NO_JOB outside of its jobs.
+
+        Each start of a job that was queued again has more `restarts` than the one before.
+        """
+        del environ
+        return NO_JOB
+
+    def nodes(self, environ: Mapping[str, str]) -> Allocation | None:
+        """The nodes of that job; None: the launcher knows them itself.
+
+        LauncherError if they cannot be read.
+        """
+        del environ
+        return None
 
     @abstractmethod
     def script(self, job: BatchJob) -> str:

@@ -11,6 +11,8 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from fsmatrix.results.currentjob import NO_JOB, CurrentJob
+from fsmatrix.slurm.nodes import allocation
 from fsmatrix.slurm.scheduler import (
     BatchJob,
     JobState,
@@ -20,6 +22,7 @@ from fsmatrix.slurm.scheduler import (
     State,
 )
 from fsmatrix.slurm.script import script_text
+from fsmatrix.suite.launchers.allocation import Allocation
 
 SECONDS = 60.0  # longest wait for one command
 AWAY = re.compile(
@@ -67,6 +70,16 @@ class Slurm(Scheduler):
     """The cluster that the environment names (SLURM_CONF, or the machine's own)."""
 
     name = "slurm"
+
+    def current(self, environ: Mapping[str, str]) -> CurrentJob:
+        restarts = environ.get("SLURM_RESTART_COUNT", "")
+        job = environ.get("SLURM_JOB_ID", "")
+        if not job:
+            return NO_JOB
+        return CurrentJob(self.name, job, int(restarts) if restarts.isdecimal() else 0)
+
+    def nodes(self, environ: Mapping[str, str]) -> Allocation | None:
+        return allocation(environ)
 
     def script(self, job: BatchJob) -> str:
         return script_text(job, job.log.replace("-%j.log", ".sh"))
@@ -146,8 +159,6 @@ class Slurm(Scheduler):
                     raise
 
     def requeue(self, job: str) -> None:
-        if not job:
-            raise SchedulerError("this is no Slurm job: there is nothing to queue again")
         _ask(["scontrol", "requeue", job])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -22,6 +22,7 @@ from fsmatrix.slurm.submission import COLLECT, Submission
 
 SEEN = "seen.json"  # statuses of stored runs: their files are not opened twice
 LOG_BYTES = 4096
+MOST_READ = 200  # failed runs whose reasons are read
 Word = Literal["done", "running", "waiting", "unknown", "stopped", "not submitted"]
 UNASKED = "UNKNOWN"  # what is said of jobs while the batch system does not answer
 
@@ -51,6 +52,7 @@ class Status:
     collect: JobState | None
     scheduler_says: str  # why the batch system could not be asked; "" it could
     expected: datetime | None  # local time; not before this; None if nothing is under way
+    failures: tuple[tuple[str, str, str], ...] = ()  # run id, status, reason; newest attempts
 
     @property
     def ok(self) -> int:
@@ -85,7 +87,25 @@ def status(out: Path, submission: Submission, scheduler: Scheduler) -> Status:
     known, says = _jobs(out, submission, scheduler)
     runs = stored(store)
     parts = tuple(_part(out, part, runs, known.get(part.key)) for part in submission.parts)
-    return Status(parts, known.get(COLLECT), says, expected(parts, datetime.now()))
+    end = expected(parts, datetime.now())
+    return Status(parts, known.get(COLLECT), says, end, tuple(_failures(store, parts, runs)))
+
+
+def _failures(
+    store: Store, parts: Iterable[PartStatus], runs: Mapping[tuple[str, int], str]
+) -> Iterator[tuple[str, str, str]]:
+    """Runs of these parts whose newest attempt failed, with their reasons: the first MOST_READ."""
+    mine = (run for part in parts if part.failed for run in part.part.runs)
+    bad = [run for run in mine if runs.get(run, "ok") != "ok"]
+    for case, repetition in bad[:MOST_READ]:
+        attempt = store.next_attempt(case, repetition) - 1
+        run_id = f"{case}-r{repetition:04d}-a{attempt}"
+        try:
+            record = store.read(run_id)
+        except (ResultError, KeyError) as error:  # removed or spoiled meanwhile
+            yield run_id, runs[case, repetition], str(error)
+            continue
+        yield run_id, record.status, record.error
 
 
 def stored(store: Store) -> dict[tuple[str, int], str]:

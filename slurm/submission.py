@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +22,7 @@ import filelock
 from fsmatrix.results import safefile
 from fsmatrix.results.hdf import write_whole
 from fsmatrix.results.schema import from_json
-from fsmatrix.results.store import StoreError
+from fsmatrix.results.store import CAMPAIGN, MARKER, RUNS, StoreError
 from fsmatrix.slurm.division import Part
 
 FOLDER = "slurm"
@@ -72,6 +72,26 @@ def alone(out: Path) -> Iterator[None]:
             yield
     except filelock.Timeout as error:
         raise StoreError(out, "another `fsmatrix submit` of it is at work") from error
+
+
+def tried(out: Path) -> bool:
+    """Whether a job's script was written: the batch system may have it."""
+    return any(folder(out).glob("*.sh"))
+
+
+def withdraw(out: Path) -> None:
+    """Remove a directory of which no job was queued; what `submit` did not write stays."""
+    own = (FILE, JOBS, ".lock")
+    for path in folder(out).glob("*") if folder(out).is_dir() else ():
+        if path.name in own or path.suffix == ".sh":
+            path.unlink()
+    (out / CAMPAIGN).unlink(missing_ok=True)
+    for place in (folder(out), out / RUNS):
+        with suppress(OSError):  # somebody has put something there
+            place.rmdir()
+    if out.is_dir() and {path.name for path in out.iterdir()} <= {MARKER}:
+        (out / MARKER).unlink(missing_ok=True)
+        out.rmdir()
 
 
 def new_token() -> str:

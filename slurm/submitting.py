@@ -23,6 +23,7 @@ from fsmatrix.slurm.submission import COLLECT, Submission
 from fsmatrix.slurm.timing import speeds
 from fsmatrix.suite.execute import open_store
 from fsmatrix.suite.plan import Plan
+from fsmatrix.suite.problems import CampaignError
 
 PATIENCE = 120.0  # seconds for a batch system that does not answer
 PAUSES = (1.0, 15.0)  # seconds between two tries, first and longest
@@ -57,10 +58,20 @@ class Submitter:
         """Queue what is not stored and not queued.
 
         StoreError or CampaignError, before anything is queued, if it cannot be done at all;
-        SchedulerError if the batch system refuses the first job.
+        SchedulerError if the batch system refuses the first job.  A directory that was made for
+        it is gone then, unless an answer was lost and a job may be queued.
         """
         if reason := self.scheduler.refusal(files.folder(out).absolute()):
             raise StoreError(out, f"no job could print there: {reason}")
+        new = not out.exists()
+        try:
+            return self._submit(plan, out, resume, directory)
+        except (CampaignError, StoreError, SchedulerError) as error:
+            if new and (not isinstance(error, SchedulerAway) or not files.tried(out)):
+                files.withdraw(out)
+            raise
+
+    def _submit(self, plan: Plan, out: Path, resume: bool, directory: Path) -> Outcome:
         store = open_store(plan, out, resume)
         with files.alone(out):
             before = files.read(out)
@@ -71,7 +82,7 @@ class Submitter:
                     "goes on with it, `fsmatrix status` looks at it",
                 )
             queued = self.patiently(self.scheduler.mine)
-            made = self._submission(plan, speeds(store, plan.cases), before, directory)
+            made = self._submission(plan, speeds(store, plan), before, directory)
             _refuse_other_division(out, before, made, queued)
             partition = plan.settings.campaign.slurm.partition
             allowed = self.patiently(lambda: self.scheduler.longest(partition))

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
 
 from fsmatrix.results.runfile import read_duration
 from fsmatrix.results.schema import ResultError
 from fsmatrix.results.store import Store
-from fsmatrix.suite.cases import Planned
-from fsmatrix.suite.estimate import RUN_SECONDS, run_seconds
+from fsmatrix.suite.estimate import run_seconds
+from fsmatrix.suite.plan import Plan
 
 LOOKED_AT = 200  # runs, evenly over all that are stored
 
 
-def speeds(store: Store, cases: Iterable[Planned]) -> dict[str, float]:
+def speeds(store: Store, plan: Plan) -> dict[str, float]:
     """Median of measured / estimated seconds of stored runs that are ok, by entry.
 
     Entries without such a run are absent.
     """
-    planned = {each.case.case_id: each for each in cases}
+    planned = {each.case.case_id: each for each in plan.cases}
     files = store.files()
     found: dict[str, list[float]] = {}
     for path in files[:: max(1, len(files) // LOOKED_AT)]:
@@ -31,6 +30,6 @@ def speeds(store: Store, cases: Iterable[Planned]) -> dict[str, float]:
         except ResultError:  # damaged: `collect` names it
             continue
         if seconds is not None:
-            guess = run_seconds(case) + RUN_SECONDS
+            guess = run_seconds(case, plan.pace(case))
             found.setdefault(case.entry, []).append(seconds / guess)
     return {entry: statistics.median(ratios) for entry, ratios in found.items()}

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from fsmatrix.backends.base import Backend, Room
+from fsmatrix.backends.ceph.redundancy import parse_redundancy
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.pace import Pace
 from fsmatrix.backends.testbed.ceph import Bed, down, missing, up
-from fsmatrix.backends.testbed.options import BedOptions
+from fsmatrix.backends.testbed.drives import limits_of
+from fsmatrix.backends.testbed.options import BedOptions, parse_rate
+from fsmatrix.results.process import Process
 
-FOLDER = "bed"  # and host and pid of the conductor, in a target's state directory
+FOLDER = "bed"  # and whose it is (`folder`), in a target's state directory
+_OWNER = re.compile(r"(?P<boot>[0-9a-f-]{36})-(?P<pid>\d+)-(?P<start>\d+)", re.ASCII)
 # cluster factor -> option of the bed that makes its levels
 FACTORS: Mapping[str, str] = {"storage_nodes": "nodes", "interface": "interface"}
 PLAYED = (*FACTORS, "network")  # emulated, unless it is "none"
+UP_SECONDS, OSD_SECONDS = 7.0, 1.0  # to bring a bed up and take it down, and for each OSD
 UNKNOWN = "testbed"  # stands for what only a bed that is up can tell
 # options of a backend on a cluster that is the suite's own, unless the user says otherwise
 OWN_CLUSTER: Mapping[str, Any] = {"drop_server_caches": True}
@@ -67,6 +72,22 @@ class BedPlan:
         known = self.attributes(level)
         return {name: "emulated" for name in PLAYED if known[name] != "none"}
 
+    def pace(self, level: Mapping[str, Any], pace: Pace) -> Pace:
+        """A backend's pace on the bed at a level: it is brought up for each attachment, and its
+        drives and its network may be slowed down.  BackendError as `attributes`.
+        """
+        bed = self.at(level)
+        rates = [pace.bandwidth]
+        if bed.interface != "none":
+            drive = limits_of(bed)
+            rates.append(min(drive.read_bytes, drive.write_bytes) * bed.osds)
+        if bits := parse_rate(bed.network):
+            rates.append(bits / 8 * bed.nodes)
+        redundancy = parse_redundancy(bed.redundancy)
+        written = redundancy.size / (redundancy.k or 1)  # bytes on OSDs for each of a client's
+        attach = pace.attach + UP_SECONDS + bed.osds * OSD_SECONDS
+        return replace(pace, attach=attach, bandwidth=min(rates) / written)
+
     def up(self, level: Mapping[str, Any], room: Room) -> Backend:
         """Bring the bed up; the backend that works on it.  BackendError if it does not come."""
         bed = up(self.at(level), folder(room))
@@ -105,13 +126,20 @@ def refusal() -> str:
 
 
 def folder(room: Room) -> Path:
-    """Where this conductor's bed of a target is."""
-    return room.state / f"{FOLDER}-{os.uname().nodename}-{os.getpid()}"
+    """Where this conductor's bed of a target is: called by host, boot, pid and start."""
+    own = Process.of(os.getpid())
+    assert own is not None
+    owner = f"{own.boot_id}-{own.pid}-{own.start}"
+    return room.state / f"{FOLDER}-{os.uname().nodename}-{owner}"
 
 
 def down_all(state: Path) -> Iterator[str]:
     """Take down the beds that dead conductors left here; a sentence for each thing ended."""
-    for place in sorted(state.glob(f"*/{FOLDER}-{os.uname().nodename}-*")):
-        pid = place.name.rpartition("-")[2]
-        if pid.isdecimal() and not psutil.pid_exists(int(pid)):
+    begin = f"{FOLDER}-{os.uname().nodename}-"
+    for place in sorted(state.glob(f"*/{begin}*")):
+        owner = _OWNER.fullmatch(place.name.removeprefix(begin))
+        if owner is None:
+            continue
+        conductor = Process(int(owner["pid"]), int(owner["start"]), owner["boot"])
+        if not conductor.runs:
             yield from down(place)

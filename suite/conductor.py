@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fsmatrix.backends.access import Access, PathAccess
-from fsmatrix.backends.base import Backend, Room
+from fsmatrix.backends.base import MEMORY_TYPES, Backend, Room
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import Journal, undo_pending
 from fsmatrix.backends.proof import Named
@@ -33,7 +33,6 @@ from fsmatrix.suite.session.client import Interrupted, Session, StopFlag
 from fsmatrix.suite.session.death import SessionError
 
 MOUNT_SECONDS = 120.0
-MEMORY_TYPES = ("tmpfs", "ramfs")  # file systems without storage, whatever the backend
 BARREN_SESSIONS = 3  # sessions in a row that give no run: the plot is given up
 
 
@@ -122,7 +121,8 @@ class Conductor:
         self.summary.skipped += there
         if there:
             text = f"{attachment.name}: {there} runs are stored already"
-            self.tell(Event("skipped", text, {"runs": there}))
+            facts = {"target": attachment.target, "runs": there, "attachments": int(not todo)}
+            self.tell(Event("skipped", text, facts))
         if not todo:
             return
         room = self._room(attachment)
@@ -132,7 +132,11 @@ class Conductor:
             Event(
                 "attach",
                 f"{attachment.name}: attach {attachment.target}",
-                {"attachment": attachment.name, "runs": len(todo)},
+                {
+                    "attachment": attachment.name,
+                    "target": attachment.target,
+                    "runs": len(todo),
+                },
             )
         )
         try:
@@ -199,7 +203,10 @@ class Conductor:
 
     def _session(self, attachment: Attachment, access: Access, todo: list[Job]) -> None:
         scratch = leftovers.Scratch.drawn(self.journals)
-        session = Session(self.launcher, attachment.geometry, self.stop, scratch=scratch)
+        session = Session(
+            self.launcher, attachment.geometry, self.stop, scratch=scratch,
+            in_job=self.settings.in_job,
+        )  # fmt: skip
         try:
             session.start()
             leftovers.remember(self.journals, session.pids, scratch)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from fsmatrix.backends.base import Space
-from fsmatrix.results.units import format_size
+from fsmatrix.backends.pace import Pace
+from fsmatrix.results.units import format_size, plural
 from fsmatrix.suite.cases import Planned
 from fsmatrix.suite.matrix import footprint
 from fsmatrix.suite.order import Groups
@@ -19,12 +21,9 @@ from fsmatrix.suite.problems import Problem
 from fsmatrix.suite.settings import Settings
 
 ALPHA = 0.05
-GUESSED_BANDWIDTH = 300e6  # bytes/s, where a workload does not know its time
-GUESSED_FILES = 2_000.0  # files/s
-SHORTEST = 0.25  # seconds of a run
-RUN_SECONDS = 0.2  # directories, caches and settling of one run
-SESSION_SECONDS = 3.0
-ATTACH_SECONDS = 3.0
+SHORTEST = 0.1  # seconds of a run's work
+SESSION_SECONDS = 1.5  # to start and end a world of ranks, and for each rank
+RANK_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -40,17 +39,26 @@ class Estimate:
     nodes: int  # most client nodes of a run
 
 
-def estimate(plan: Groups, repetitions: int, block: int) -> Estimate:
-    """Cost of a plan.  A run's files are removed before the next run starts."""
+def estimate(
+    plan: Groups,
+    repetitions: int,
+    block: int,
+    pace_of: Callable[[str, Mapping[str, Any]], Pace] = lambda _target, _level: Pace(),
+) -> Estimate:
+    """Cost of a plan.  A run's files are removed before the next run starts.
+
+    `pace_of`: what is guessed of a target at a level.
+    """
     blocks = math.ceil(repetitions / block)
-    seconds = blocks * len(plan) * (ATTACH_SECONDS + SESSION_SECONDS)
-    written, runs = 0, 0
+    seconds, written, runs = 0.0, 0, 0
     space: dict[str, int] = {}
     files: dict[str, int] = {}
     for key, cases in plan.items():
+        pace = pace_of(key.target, cases[0].case.level)
+        seconds += blocks * attach_seconds(cases, pace)
         for planned in cases:
             needs = footprint(planned)
-            seconds += repetitions * (run_seconds(planned) + RUN_SECONDS)
+            seconds += repetitions * run_seconds(planned, pace)
             written += repetitions * needs.written
             runs += repetitions
             space[key.target] = max(space.get(key.target, 0), needs.space)
@@ -59,12 +67,18 @@ def estimate(plan: Groups, repetitions: int, block: int) -> Estimate:
     return Estimate(runs, blocks * len(plan), seconds, space, files, written, nodes)
 
 
-def run_seconds(planned: Planned) -> float:
-    """Guess of the time of one run."""
+def attach_seconds(cases: Iterable[Planned], pace: Pace) -> float:
+    """Guess of what an attachment takes beside its runs: bringing up, session, taking down."""
+    ranks = max((planned.case.geometry.processes for planned in cases), default=0)
+    return pace.attach + SESSION_SECONDS + RANK_SECONDS * ranks
+
+
+def run_seconds(planned: Planned, pace: Pace) -> float:
+    """Guess of the time of one run, with what is made, settled and removed around its work."""
     needs = footprint(planned)
-    if needs.seconds is not None:
-        return needs.seconds + needs.written / GUESSED_BANDWIDTH
-    return max(SHORTEST, needs.written / GUESSED_BANDWIDTH + needs.files / GUESSED_FILES)
+    work = needs.files / pace.files + needs.written / pace.bandwidth
+    work += needs.seconds if needs.seconds is not None else needs.read / pace.bandwidth
+    return pace.run + max(SHORTEST, work)
 
 
 def exceeded(settings: Settings, cost: Estimate, room: Mapping[str, Space]) -> Iterator[Problem]:
@@ -142,6 +156,28 @@ def deciding(tests: int, alpha: float = ALPHA) -> int:
     while smallest_p(n) > alpha / max(tests, 1):
         n += 1
     return n
+
+
+def warnings(settings: Settings, impossible: int, tests: int) -> Iterator[str]:
+    """What a plan should say beside its numbers; `tests`: comparisons of the planned family."""
+    campaign = settings.campaign
+    if impossible:
+        cases = plural(impossible, "case")
+        yield f"left out as impossible: {cases} (see the matrix)"
+    blocks = -(-campaign.repetitions // campaign.order.block)
+    if blocks < campaign.order.attachments:
+        extent = "of medians need 6" if blocks > 1 else "and tests hold within one session only"
+        yield (
+            f"{plural(blocks, 'independent attachment')}; order.attachments asks for "
+            f"{campaign.order.attachments}: intervals {extent}"
+        )
+    needed = deciding(tests)
+    if tests and blocks < needed:
+        yield (
+            f"{plural(blocks, 'independent value')} per case cannot decide any of "
+            f"{plural(tests, 'comparison')} "
+            f"(intervals of medians, Holm, alpha 0.05): at least {needed} are needed"
+        )
 
 
 def _size(size: int) -> str:

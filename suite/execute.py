@@ -3,40 +3,37 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import select
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from fsmatrix.backends.proof import Named
 from fsmatrix.results import safefile, trust
+from fsmatrix.results.currentjob import CurrentJob
 from fsmatrix.results.hdf import write_whole
 from fsmatrix.results.lock import ShardLock
 from fsmatrix.results.schema import from_json
 from fsmatrix.results.store import CAMPAIGN, Store, StoreError
 from fsmatrix.suite import limits
+from fsmatrix.suite.batch import Batch
 from fsmatrix.suite.conductor import Attachment, Conductor
 from fsmatrix.suite.engines.find import Engines, first_version
 from fsmatrix.suite.events import Event, Listener
 from fsmatrix.suite.job import Job, Settings
 from fsmatrix.suite.keeper import Summary
-from fsmatrix.suite.launchers import agent, allocation
-from fsmatrix.suite.launchers.base import Launcher, LauncherError
+from fsmatrix.suite.launching import choose_launcher
 from fsmatrix.suite.order import Plot
 from fsmatrix.suite.plan import Plan, Request, build_plan
 from fsmatrix.suite.problems import CampaignError, Origin, refuse
-from fsmatrix.suite.registry import LAUNCHERS
 from fsmatrix.suite.session.client import StopFlag
 from fsmatrix.suite.settings import Source
 from fsmatrix.suite.site import quiet
 
 STORED = ("campaign", "seed", "fingerprint", "source", "request")  # what a resume needs
-# mpirun and mpiexec bring their MPI library and its PMI along; srun must guess which PMI fits
-AUTO_LAUNCHERS = ("mpirun", "mpiexec", "srun")
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,7 @@ class Options:
 
     resume: bool = False
     retry_failed: bool = False
-    job_dead: Callable[[str], bool] = lambda _job: False  # whether the scheduler knows it ended
+    batch: Batch = field(default_factory=Batch)  # whose job this is
 
 
 def open_store(plan: Plan, out: Path, resume: bool) -> Store:
@@ -116,15 +113,15 @@ def execute(plan: Plan, out: Path, options: Options, tell: Listener) -> Summary:
             tree.problem(("targets", names[0], "options"), f"(of {', '.join(names)}) {text}")
             for text, names in plan.agreements.items()
         )
-    launcher = choose_launcher(plan)
+    launcher = choose_launcher(plan, options.batch)
     store = open_store(plan, out, options.resume)
     k, n = plan.request.shard
-    job = os.environ.get("SLURM_JOB_ID", "")
-    lock = ShardLock(store.directory, k, n, job, options.job_dead, plan.request.blocks)
+    batch = options.batch
+    lock = ShardLock(store.directory, k, n, batch.job, batch.ended, plan.request.blocks)
     with lock, StopFlag() as stop:
         conductor = Conductor(
             store,
-            settings_of(plan, store.directory),
+            settings_of(plan, store.directory, batch),
             launcher,
             named_of(plan),
             stop,
@@ -133,7 +130,7 @@ def execute(plan: Plan, out: Path, options: Options, tell: Listener) -> Summary:
             lock.lost,
         )
         conductor.recover()
-        return conductor.run(attachments(plan, store, stop, tell))
+        return conductor.run(attachments(plan, store, stop, tell, batch.job))
 
 
 def rehearse(plan: Plan) -> Iterator[tuple[Plot, list[str]]]:
@@ -148,7 +145,7 @@ def rehearse(plan: Plan) -> Iterator[tuple[Plot, list[str]]]:
             yield plot, commands
 
 
-def settings_of(plan: Plan, out: Path) -> Settings:
+def settings_of(plan: Plan, out: Path, batch: Batch) -> Settings:
     """What holds for all runs of a campaign."""
     campaign, site = plan.settings.campaign, plan.settings.site
     return Settings(
@@ -159,6 +156,7 @@ def settings_of(plan: Plan, out: Path) -> Settings:
         bytes_limit=plan.settings.bytes_limit,
         refused=lambda path: site.forbidden(path) or site.unmounted(path),
         out=out,
+        in_job=bool(batch.job),
     )
 
 
@@ -172,37 +170,9 @@ def named_of(plan: Plan) -> Named:
     return Named(places["image"], places["device"])
 
 
-def choose_launcher(plan: Plan) -> Launcher:
-    """The launcher of all sessions; LauncherError that names the cure if there is none."""
-    section = plan.settings.campaign.launcher
-    name = section.name
-    single = all(planned.case.geometry.processes == 1 for planned in plan.cases)
-    if name == "auto":
-        name = plan.settings.site.site.mpi.launcher or ("local" if single else "auto")
-    names = AUTO_LAUNCHERS if name == "auto" else (name,)
-    probes = {each: LAUNCHERS.load(each).probe() for each in names}
-    usable = [each for each in names if probes[each].ok]
-    if not usable:
-        reasons = "; ".join(f"{each}: {probe.reason}" for each, probe in probes.items())
-        raise LauncherError(f"no launcher can be used here: {reasons}")
-    emulated = section.emulated_nodes
-    if emulated and (reason := agent.refusal()):
-        raise LauncherError(f"launcher.emulated_nodes: {reason}")
-    hosts = tuple(f"node{i + 1}" for i in range(emulated)) if emulated else section.hosts
-    kind = LAUNCHERS.load(usable[0])
-    given = allocation.current() if kind.needs_mpi and not emulated else None
-    if given is not None:
-        hosts = hosts or given.hosts
-    return kind(
-        found=probes[usable[0]],
-        hosts=tuple(hosts),
-        cpus=given.of(hosts) if given else (),
-        emulated=bool(emulated),
-        options=(*plan.settings.site.site.mpi.options, *section.options),
-    )
-
-
-def attachments(plan: Plan, store: Store, stop: StopFlag, tell: Listener) -> Iterator[Attachment]:
+def attachments(
+    plan: Plan, store: Store, stop: StopFlag, tell: Listener, batch_job: CurrentJob
+) -> Iterator[Attachment]:
     """The plan's plots in order, as the conductor wants them; waits in quiet hours."""
     engines = Engines(plan.settings.campaign.engines)
     for plot in plan.plots():
@@ -210,7 +180,10 @@ def attachments(plan: Plan, store: Store, stop: StopFlag, tell: Listener) -> Ite
         member = plan.target(plot.target)
         # a resumed plot is attached anew: its runs are of another attachment
         name = f"{plot.attachment}-{secrets.token_hex(3)}"
-        jobs = [_job(plan, store, plot, index, name, engines) for index in range(len(plot.runs))]
+        jobs = [
+            replace(_job(plan, store, plot, index, name, engines), batch_job=batch_job.id)
+            for index in range(len(plot.runs))
+        ]
         yield Attachment(
             name=name,
             block=plot.block,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,6 +30,7 @@ class Job:
     realised: Mapping[str, str] = field(default_factory=dict)  # factor -> hardware, emulated
     limits: Mapping[str, Any] = field(default_factory=dict)  # of suite/limits.py
     engine_before: str = ""  # the engine's version when the campaign began, if it was another
+    batch_job: str = ""  # id of the batch system's job that this is part of
 
     @property
     def name(self) -> str:
@@ -59,7 +59,7 @@ class Job:
             attempt=self.attempt,
             block=self.block,
             attachment=self.attachment,
-            job=os.environ.get("SLURM_JOB_ID", ""),
+            job=self.batch_job,
             engine=self.engine.name,
             engine_version=self.engine.version,
             coordinates=self.coordinates,
@@ -83,6 +83,7 @@ class Settings:
     implementation: str = "auto"  # of the player
     bytes_limit: int | None = None  # all runs together may write so much
     out: Path = field(default_factory=Path)
+    in_job: bool = False  # of a batch system
     refused: Callable[[str], str] = lambda _path: ""  # why a path must not be used
 
 

@@ -21,14 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from fsmatrix.backends import tree
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.identity import Identity, carries, identity
-from fsmatrix.backends.journal import boot_id
 from fsmatrix.results import trust
 from fsmatrix.results.hdf import write_whole
+from fsmatrix.results.process import Process, boot_id
 from fsmatrix.suite.session.programs import SCRATCH as PROGRAM_SCRATCH
 
 PATTERN = "session-*.json"
@@ -36,12 +34,9 @@ SCRATCH = "fsmatrix-session-"  # how the name of a session's folder begins
 MEMORY = Path("/dev/shm")
 WAIT_SECONDS = 10.0
 TRIES = 5
-SAME = 0.01  # seconds between two readings of one process's start time
 LIMIT = 16 << 20  # bytes of a note
 _NAME = re.compile(rf"{SCRATCH}[0-9a-f]{{16}}")
 _FIELDS = {"boot_id", "host", "store", "home", "conductor", "processes", "scratch"}
-
-Process = tuple[int, float]  # pid and start time: one process for sure
 
 
 @dataclass(frozen=True)
@@ -83,13 +78,13 @@ class Scratch:
 
 def remember(journals: Path, pids: Iterable[int], scratch: Scratch) -> None:
     """Write down the running session: its processes and its folders."""
-    noted = [found for pid in pids if (found := _known(pid)) is not None]
+    noted = [place for pid in pids if (place := _noted(pid)) is not None]
     facts = {
         "boot_id": boot_id(),
         "host": os.uname().nodename,
         "store": scratch.own.store,
         "home": str(scratch.own.folder),
-        "conductor": _known(os.getpid()),
+        "conductor": _noted(os.getpid()),
         "processes": noted,
         "scratch": [str(folder) for folder in scratch.folders],
     }
@@ -129,15 +124,17 @@ def end_leftovers(folder: Path) -> list[str]:
 
 
 def _end(path: Path, noted: Mapping[str, Any], own: Identity) -> list[str]:
-    said, same_boot = [], noted["boot_id"] == boot_id()
-    processes = [(int(pid), float(birth)) for pid, birth in noted["processes"]]
-    if same_boot and noted["conductor"] is not None and _runs(tuple(noted["conductor"])):
-        return []
-    if same_boot:
+    said, boot = [], noted["boot_id"]
+    processes = [Process(pid, start, boot) for pid, start in noted["processes"]]
+    if noted["conductor"] is not None:
+        pid, start = noted["conductor"]
+        if Process(pid, start, boot).runs:
+            return []
+    if boot == boot_id():
         said = [line for process in processes if (line := _kill(process, own.store))]
-        proven = [process for process in processes if not _runs(process) or _ours(process, own)]
+        proven = [each for each in processes if not each.runs or carries(each.pid, own.store)]
         _wait_for(proven)
-        remove_program_scratch(pid for pid, _ in proven)
+        remove_program_scratch(process.pid for process in proven)
     said += Scratch(tuple(map(Path, noted["scratch"])), own).remove()
     if not any(line.startswith("left alone") for line in said):
         path.unlink(missing_ok=True)
@@ -171,12 +168,8 @@ def _note(path: Path) -> dict[str, Any]:
 def _is_process(value: Any) -> bool:
     if not isinstance(value, list) or len(value) != 2:
         return False
-    pid, birth = value
-    return type(pid) is int and 0 < pid < 1 << 31 and type(birth) in (int, float)
-
-
-def _ours(process: Process, own: Identity) -> bool:
-    return carries(process[0], own.store)
+    pid, start = value
+    return type(pid) is int and type(start) is int and 0 < pid < 1 << 31 and start > 0
 
 
 def _kill(process: Process, store: str) -> str:
@@ -184,22 +177,17 @@ def _kill(process: Process, store: str) -> str:
 
     By a handle that is taken before the looks: a pid that is used again is never hit.
     """
-    pid = process[0]
-    try:
-        handle = os.pidfd_open(pid)
-    except OSError:
-        return ""
-    try:
-        if not _runs(process):
+    pid = process.pid
+    with process.held() as handle:
+        if handle is None:
             return ""
         if not carries(pid, store):
             return f"left alone: process {pid} does not carry the proof of this results directory"
-        signal.pidfd_send_signal(handle, signal.SIGKILL)
+        try:
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+        except ProcessLookupError:
+            return ""
         return f"ended process {pid} of a session that was left behind"
-    except ProcessLookupError:
-        return ""
-    finally:
-        os.close(handle)
 
 
 def remove_program_scratch(pids: Iterable[int]) -> None:
@@ -246,24 +234,12 @@ def _file(folder: Path) -> Path:
     return folder / PATTERN.replace("*", f"{os.uname().nodename}-{os.getpid()}")
 
 
-def _known(pid: int) -> Process | None:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return pid, psutil.Process(pid).create_time()
-    return None
+def _noted(pid: int) -> list[int] | None:
+    process = Process.of(pid)
+    return None if process is None else [process.pid, process.start]
 
 
 def _wait_for(processes: Iterable[Process]) -> None:
     deadline = time.monotonic() + WAIT_SECONDS
-    while time.monotonic() < deadline and any(_runs(process) for process in processes):
+    while time.monotonic() < deadline and any(process.runs for process in processes):
         time.sleep(0.05)
-
-
-def _runs(process: Process) -> bool:
-    """Whether this very process is there and no zombie."""
-    pid, birth = process
-    try:
-        found = psutil.Process(pid)
-        same = abs(found.create_time() - birth) < SAME
-        return same and bool(found.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from fsmatrix.backends import player
 from fsmatrix.backends.drivers import Driver
 from fsmatrix.results.case import canonical_json
 from fsmatrix.suite.cases import Planned
@@ -17,6 +19,7 @@ from fsmatrix.suite.problems import Problem
 from fsmatrix.suite.registry import Registries
 from fsmatrix.suite.settings import Settings
 from fsmatrix.suite.workloads.base import Footprint
+from fsmatrix.suite.yamlio import KeyPath
 
 # type of access -> (what a workload speaks, what a target gives, the way out)
 WORDS: Mapping[str, tuple[str, str, str]] = {
@@ -65,7 +68,7 @@ class Matrix:
             for reason in cell.reasons:
                 extent = f"{cell.impossible} of {cell.cases} cases"
                 message = f"{reason} ('impossible: skip' would leave out {extent})"
-                yield settings.tree.problem(("workloads", cell.entry), message)
+                yield settings.tree.problem(_place(settings, cell.entry, reason), message)
 
 
 class Judge:
@@ -97,6 +100,7 @@ class Judge:
         yield from _states(planned, target)
         if entry.engine == "player":
             yield from _driver(entry, target, footprint, self.registries.drivers)
+            yield from self._player(target)
         yield from self._engine(planned, entry, target)
         yield from self._launcher(planned)
         if planned.work is not None:
@@ -114,18 +118,33 @@ class Judge:
         if self.levels[key]:
             yield f"target {target.name}: {self.levels[key]}"
 
+    def _player(self, target: TargetMember) -> Iterator[str]:
+        """A driver that only the C player has, where it is not built."""
+        driver = self.registries.drivers.get(target.backend.driver)
+        if self.engines is None or driver is None or not driver.native:
+            return
+        if player.engine_name() != player.ENGINE_C:
+            yield (
+                f"target {target.name}: driver {driver.name} needs the C player, and only the "
+                "Python one is here: install a C compiler and install fsmatrix again"
+            )
+
     def _engine(self, planned: Planned, entry: EntryMember, target: TargetMember) -> Iterator[str]:
-        if self.engines is None or planned.work is None:
+        if planned.work is None:
+            return
+        access = target.backend.access_type.type
+        speaks = access in entry.workload.accesses
+        if speaks and (reason := planned.work.misfit(planned.case, access)):
+            yield reason
+            return
+        if self.engines is None:
             return
         try:
             engine = self.engines.get(entry.engine)
         except EngineError as error:
             yield f"engine {entry.engine}: {error}"
             return
-        access = target.backend.access_type.type
-        if access in entry.workload.accesses and (
-            reason := planned.work.unsupported(planned.case, access, engine)
-        ):
+        if speaks and (reason := planned.work.unsupported(planned.case, access, engine)):
             yield reason
 
     def _launcher(self, planned: Planned) -> Iterator[str]:
@@ -184,6 +203,16 @@ def matrix(
         for (entry, target), cell in cells.items()
     )
     return Matrix(made, tuple(possible), tuple(impossible))
+
+
+def _place(settings: Settings, entry: str, reason: str) -> KeyPath:
+    """Where the option stands that a reason begins with ("nrfiles: ..."), or else the entry."""
+    begin = re.match(r"(\w+):", reason)
+    name = begin[1] if begin else ""
+    for path in (("workloads", entry, "options", name), ("factors", name)):
+        if name and settings.tree.has(path):
+            return path
+    return ("workloads", entry)
 
 
 def footprint(planned: Planned) -> Footprint:

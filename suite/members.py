@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fsmatrix.backends.base import Backend, BackendOptions
+from fsmatrix.backends.base import Backend
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.pace import Pace
 from fsmatrix.backends.testbed.options import BedOptions
 from fsmatrix.results.registry import UnknownName
-from fsmatrix.suite import beds
-from fsmatrix.suite.beds import FACTORS, BedPlan, assumed, placeholders
+from fsmatrix.suite.beds import BedPlan, assumed, placeholders
 from fsmatrix.suite.campaign import Target, WorkloadEntry
 from fsmatrix.suite.campaign_check import validate
 from fsmatrix.suite.engines.find import Engines
 from fsmatrix.suite.problems import Problem, did_you_mean
 from fsmatrix.suite.registry import Lookup, Registries
 from fsmatrix.suite.settings import Settings
+from fsmatrix.suite.target import TargetMember as TargetMember
+from fsmatrix.suite.target import levels_of
 from fsmatrix.suite.workloads.base import Workload
 from fsmatrix.suite.yamlio import KeyPath, flatten
 
@@ -27,79 +27,6 @@ GEOMETRY = ("nodes", "processes_per_node", "threads")
 COORDINATES = frozenset(
     {*GEOMETRY, "processes", "cache", "device_state", "target", "backend", "engine", "workload"}
 )
-
-
-@dataclass(frozen=True)
-class TargetMember:
-    """A target, its backend's class and the checked options."""
-
-    name: str
-    target: Target
-    backend: type[Backend]
-    options: BackendOptions
-    bed: BedPlan | None = None
-
-    @property
-    def level_factors(self) -> frozenset[str]:
-        """Cluster factors that it can realise."""
-        own = self.backend(self.options).level_factors
-        return own | (FACTORS.keys() if self.bed else frozenset())
-
-    def told(self, level: Mapping[str, Any]) -> dict[str, Any]:
-        """Coordinates of the cluster that the backend's options and the bed tell.
-
-        BackendError if no bed can be at that level.
-        """
-        own = dict(self.backend(self.options).attributes())
-        return own | (self.bed.attributes(level) if self.bed else {})
-
-    def attributes(self, level: Mapping[str, Any]) -> dict[str, Any]:
-        """Coordinates of the cluster: what was declared, and `told`.  BackendError as `told`."""
-        return {**self.target.attributes, **self.told(level)}
-
-    def realised(self, level: Mapping[str, Any]) -> dict[str, str]:
-        """Coordinate -> hardware or emulated, as declared; on a bed the cluster is emulated.
-
-        BackendError as `told`.
-        """
-        return {**self.target.realised, **(self.bed.realised(level) if self.bed else {})}
-
-    @property
-    def reference(self) -> bool:
-        """Shown for orientation only: declared so, or a reference by nature (memory)."""
-        return self.target.reference or self.backend.reference
-
-    def refusal(self) -> str:
-        """Why it cannot be had on this machine, now, with these rights (empty: it can).
-
-        In the words of `fsmatrix check`, with the cure.
-        """
-        if self.bed is None:
-            return self.backend(self.options).unusable()
-        found = self.backend.check()
-        return beds.refusal() or ("" if found.ok else found.reason)
-
-    def told_names(self, factors: Mapping[str, Sequence[Any]]) -> set[str]:
-        """Coordinates of the cluster that bed or backend tell at any level."""
-        names: set[str] = set()
-        for level in _levels(self, factors):
-            with suppress(BackendError):  # no such bed: the matrix says so
-                names |= self.told(level).keys()
-        return names
-
-    def level_refusal(self, level: Mapping[str, Any]) -> str:
-        """Why a level cannot be made (empty: it can)."""
-        if self.bed is None:
-            return self.backend(self.options).level_refusal(level)
-        try:
-            self.bed.at(level)
-        except BackendError as error:
-            return str(error)
-        return ""
-
-    def agreement(self) -> str:
-        """What the user must still agree to before it is used (empty: nothing)."""
-        return "" if self.bed else self.backend(self.options).agreement()
 
 
 @dataclass(frozen=True)
@@ -119,6 +46,10 @@ class Members:
     targets: tuple[TargetMember, ...]
     entries: tuple[EntryMember, ...]
     problems: tuple[Problem, ...]
+
+    def pace(self, target: str, level: Mapping[str, Any]) -> Pace:
+        """What planning guesses of a target at a level.  KeyError if there is none."""
+        return {member.name: member for member in self.targets}[target].pace(level)
 
 
 def members(settings: Settings, registries: Registries) -> Members:
@@ -197,7 +128,7 @@ def _declared_problems(
     declared, factors = member.target, settings.campaign.factors
     names = {*declared.attributes, *member.level_factors}
     wrong: dict[KeyPath, str] = {}
-    for level in _levels(member, factors):
+    for level in levels_of(member, factors):
         try:
             told, made = member.told(level), member.realised(level)
         except BackendError:
@@ -216,13 +147,6 @@ def _declared_problems(
         wrong[(*where, "realised", key)] = f"{key!r} is no attribute of this target{hint}"
     for path, message in wrong.items():
         yield settings.tree.problem(path, message)
-
-
-def _levels(member: TargetMember, factors: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
-    """Combinations of the cluster factors' levels that this target gets."""
-    axes = {name: factors[name] for name in sorted(member.level_factors & factors.keys())}
-    for picks in itertools.product(*axes.values()):
-        yield dict(zip(axes, picks, strict=True))
 
 
 def _bed(

@@ -10,11 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from fsmatrix.backends.base import Space
+from fsmatrix.backends.pace import Pace
 from fsmatrix.results.case import digest
 from fsmatrix.suite import order
 from fsmatrix.suite.cases import Cases, Planned, expand
 from fsmatrix.suite.choice import Choice, LeftOut, Machine, choose, room
-from fsmatrix.suite.estimate import Estimate, comparisons, deciding, estimate, exceeded
+from fsmatrix.suite.estimate import (
+    Estimate,
+    comparisons,
+    deciding,
+    estimate,
+    exceeded,
+    warnings,
+)
 from fsmatrix.suite.factors import default_options
 from fsmatrix.suite.find import find
 from fsmatrix.suite.matrix import Matrix, matrix
@@ -75,6 +83,10 @@ class Plan:
     def draw(self, block: int) -> str:
         """What the random choices of a block are made of, such as the hosts of its levels."""
         return f"{self.order_seed}/{block}"
+
+    def pace(self, planned: Planned) -> Pace:
+        """What is guessed of a case's target at its level."""
+        return self.members.pace(planned.case.target, planned.case.level)
 
     def target(self, name: str) -> TargetMember:
         """A target with its backend's class and options; KeyError if there is none."""
@@ -160,7 +172,7 @@ def build_plan(
     if here:
         machine.refuse(active.targets, {key.target for key in grouped})
     seed = _seed(settings, request)
-    cost = estimate(grouped, _repetitions(settings, request), campaign.order.block)
+    cost = estimate(grouped, _repetitions(settings, request), campaign.order.block, active.pace)
     problems = list(exceeded(settings, cost, _room(active) if here else {}))
     if problems:
         raise CampaignError(problems)
@@ -182,7 +194,7 @@ def build_plan(
         deciding=deciding(tests),
         warnings=(
             *map(str, choice.left_out),
-            *_warnings(settings, judged, tests),
+            *warnings(settings, len(judged.impossible), tests),
             *(f"{', '.join(names)}: {text}" for text, names in agreements.items()),
         ),
         left_out=choice.left_out,
@@ -273,22 +285,3 @@ def _agreements(active: Members) -> dict[str, list[str]]:
         if text := target.agreement():
             found.setdefault(text, []).append(target.name)
     return found
-
-
-def _warnings(settings: Settings, judged: Matrix, tests: int) -> Iterator[str]:
-    campaign = settings.campaign
-    if judged.impossible:
-        yield f"{len(judged.impossible)} impossible cases are left out (see the matrix)"
-    blocks = -(-campaign.repetitions // campaign.order.block)
-    if blocks < campaign.order.attachments:
-        extent = "of medians need 6" if blocks > 1 else "and tests hold within one session only"
-        yield (
-            f"{blocks} independent attachments; order.attachments asks for "
-            f"{campaign.order.attachments}: intervals {extent}"
-        )
-    needed = deciding(tests)
-    if tests and blocks < needed:
-        yield (
-            f"{blocks} independent values per case cannot decide any of {tests} comparisons "
-            f"(intervals of medians, Holm, alpha 0.05): at least {needed} are needed"
-        )

@@ -20,9 +20,8 @@ OWN = {
         ("nodes", "ntasks", "ntasks-per-node", "nodelist-count"),
         "the campaign's geometry says it",
     ),
-    **dict.fromkeys(
-        ("job-name", "dependency", "comment"), "it keeps jobs of one storage system apart"
-    ),
+    **dict.fromkeys(("job-name", "dependency"), "it keeps jobs of one storage system apart"),
+    "comment": "a job whose submission was cut off is found again by it",
     **dict.fromkeys(
         ("output", "error", "open-mode", "chdir", "workdir"),
         "`fsmatrix status` must find what jobs print",

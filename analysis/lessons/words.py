@@ -18,6 +18,7 @@ from fsmatrix.analysis.stats.verdict import more
 from fsmatrix.analysis.study import Key, Values
 from fsmatrix.analysis.units import METRICS, SHORT_TITLES, UNITS, Level, Metric, brief, own_metric
 from fsmatrix.results.units import UnitError, parse_duration
+from fsmatrix.results.units import plural as plural
 
 Question = Literal["backend", "chunk", "processes", "nodes"]
 Sure = Literal["decided", "in part", "too few", "cannot be said", "not asked"]
@@ -153,11 +154,6 @@ def attachments(cells: Iterable[Values]) -> str:
     if counts[0] == counts[-1]:
         return plural(counts[0], "attachment")
     return f"{counts[0]} to {counts[-1]} attachments"
-
-
-def plural(count: int, noun: str) -> str:
-    """ "1 run", "2 runs"."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def names(found: Sequence[str], most: int = MOST_NAMES) -> str:

@@ -18,12 +18,14 @@ from fsmatrix.backends.ceph.login import Login
 from fsmatrix.backends.ceph.options import CephOptions
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.made import PREFIX
+from fsmatrix.backends.pace import Pace
 
 
 class Levelled(Backend):
     """Makes a level, and then works in the level's pool as if the options had named it."""
 
     pool_option: ClassVar[str]  # that names the pool
+    pace: ClassVar[Pace] = Pace(attach=3.0, run=0.5, bandwidth=120e6, files=500.0)
 
     @abstractmethod
     def _attach(self, room: Room) -> Access:

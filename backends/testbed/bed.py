@@ -23,11 +23,12 @@ from pydantic import BaseModel
 from fsmatrix.backends import tree, trusted
 from fsmatrix.backends.entries import read
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import Entry, boot_id, refuse_foreign
+from fsmatrix.backends.journal import Entry, refuse_foreign
 from fsmatrix.backends.system import mounts, packages, tools
 from fsmatrix.backends.testbed import daemons, process
 from fsmatrix.backends.testbed.home import Home, Kind, fresh_id
 from fsmatrix.backends.testbed.steps import Step, Steps
+from fsmatrix.results.process import boot_id
 
 LEFT = "left alone: "  # begins a sentence of what could not be undone
 _UNTOLD = ("complete", "id", "made")  # entries of bed.json that are not in a bed's status

@@ -16,6 +16,7 @@ from fsmatrix.backends.entries import Entry
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.identity import carries
 from fsmatrix.backends.system import tools
+from fsmatrix.results.process import stat
 
 GONE_WITHIN = 20.0  # seconds that a killed process gets to disappear
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -33,14 +34,16 @@ class Seen:
 
 def look(pid: int) -> Seen | None:
     """The process; None if there is none.  State Z: only its exit status is left."""
+    seen = stat(pid)
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
         argv = Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    fields = text.rpartition(")")[2].split()
+    if seen is None:
+        return None
+    state, start = seen
     words = tuple(os.fsdecode(word) for word in argv.removesuffix(b"\0").split(b"\0"))
-    return Seen(pid, int(fields[19]), fields[0], words)
+    return Seen(pid, start, state, words)
 
 
 def spawn(argv: Sequence[str], log: Path, proof: Mapping[str, str] | None = None) -> Seen:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -12,6 +12,9 @@ from rich.table import Table
 
 from fsmatrix.suite.cli import common
 from fsmatrix.suite.cli.common import console, print_json
+
+if TYPE_CHECKING:
+    from fsmatrix.suite.plan import Plan
 
 SHOWN_PLOTS = 12
 
@@ -53,10 +56,21 @@ def plan(
     _matrix(out, data)
     _size(out, data)
     _order(out, data)
-    for warning in data["warnings"]:
+    for warning in (*data["warnings"], *(() if elsewhere else _nodes(made))):
         out.print(f"[yellow]note:[/] {escape(warning)}")
     if explain:
         _explain(out, data)
+
+
+def _nodes(made: Plan) -> tuple[str, ...]:
+    """What `run` would refuse in this place: a job of `submit` has its nodes."""
+    if made.estimate.nodes <= 1:
+        return ()
+    from fsmatrix.slurm.here import here
+    from fsmatrix.suite.launching import too_few_nodes
+
+    reason = too_few_nodes(made, here().batch)
+    return (f"run would be refused here, submit not: {reason}",) if reason else ()
 
 
 def _matrix(out: Console, data: dict[str, Any]) -> None:
@@ -84,19 +98,21 @@ def _matrix(out: Console, data: dict[str, Any]) -> None:
 
 
 def _size(out: Console, data: dict[str, Any]) -> None:
-    from fsmatrix.results.units import format_size
+    from fsmatrix.results.units import format_size, plural
+    from fsmatrix.suite.forecast import spoken
 
     cost = data["estimate"]
     out.print(
-        f"{len(data['cases'])} cases x {data['repetitions']} repetitions = {cost['runs']} runs "
-        f"in {cost['attachments']} attachments; seed {data['seed']}"
+        f"{plural(len(data['cases']), 'case')} x {plural(data['repetitions'], 'repetition')} = "
+        f"{plural(cost['runs'], 'run')} in {plural(cost['attachments'], 'attachment')}; "
+        f"seed {data['seed']}"
     )
     space = ", ".join(
         f"{escape(name)} {format_size(size, 1)}" for name, size in cost["space"].items()
     )
     least = "at least " if data["timed"] else ""  # a fixed time writes what it can
     out.print(
-        f"about {cost['seconds'] / 60:.0f} min, space {space}, "
+        f"about {spoken(cost['seconds'])} (a guess until the first block has run), space {space}, "
         f"{least}{format_size(cost['written'], 1)} written in all"
     )
     if data["comparisons"]:

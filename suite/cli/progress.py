@@ -15,10 +15,10 @@ from rich.progress import (
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
 
 from fsmatrix.suite.events import Event
+from fsmatrix.suite.forecast import Forecast, spoken
 
 Mode = Literal["live", "quiet", "json"]
 LOUD = ("failed", "given_up", "warning", "recovered", "stopped", "waiting")
@@ -33,19 +33,19 @@ def is_loud(event: Event) -> bool:
 class LiveProgress:
     """A bar with the time left; what went wrong stays on the screen above it."""
 
-    def __init__(self, total: int, console: Console) -> None:
+    def __init__(self, total: int, console: Console, forecast: Forecast) -> None:
+        self._forecast = forecast
         self._bar = Progress(
             SpinnerColumn(),
             TextColumn("[bold]{task.fields[where]}"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[left]}"),
             TextColumn("{task.fields[trouble]}"),
             console=console,
         )
-        self._task = self._bar.add_task("runs", total=total, where="start", trouble="")
+        self._task = self._bar.add_task("runs", total=total, where="start", trouble="", left="")
         self._failed = 0
 
     def __enter__(self) -> LiveProgress:
@@ -56,6 +56,8 @@ class LiveProgress:
         self._bar.stop()
 
     def __call__(self, event: Event) -> None:
+        self._forecast(event)
+        self._bar.update(self._task, left=left(self._forecast))
         if is_loud(event):
             self._bar.console.print(
                 f"[yellow]{_word(event)}[/]: {escape(event.text)}", highlight=False
@@ -74,8 +76,9 @@ class LiveProgress:
 class QuietLog:
     """For batch logs: what went wrong, and one line for each attachment."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, forecast: Forecast) -> None:
         self._console = console
+        self._forecast = forecast
 
     def __enter__(self) -> QuietLog:
         return self
@@ -84,10 +87,13 @@ class QuietLog:
         """Nothing to end."""
 
     def __call__(self, event: Event) -> None:
+        self._forecast(event)
         if is_loud(event) or event.what == "attach":
+            more = f"; {left(self._forecast)}" if event.what == "attach" else ""
             self._console.print(
-                f"{_word(event)}: {event.text}", highlight=False, markup=False, soft_wrap=True
-            )
+                f"{_word(event)}: {event.text}{more}",
+                highlight=False, markup=False, soft_wrap=True,
+            )  # fmt: skip
 
 
 class JsonLog(QuietLog):
@@ -98,13 +104,20 @@ class JsonLog(QuietLog):
         sys.stdout.flush()
 
 
-def listener(mode: Mode, total: int, console: Console) -> LiveProgress | QuietLog:
+def listener(
+    mode: Mode, total: int, console: Console, forecast: Forecast
+) -> LiveProgress | QuietLog:
     """The listener of a mode."""
     if mode == "json":
-        return JsonLog(console)
+        return JsonLog(console, forecast)
     if mode == "quiet":
-        return QuietLog(console)
-    return LiveProgress(total, console)
+        return QuietLog(console, forecast)
+    return LiveProgress(total, console, forecast)
+
+
+def left(forecast: Forecast) -> str:
+    """What is left, in words."""
+    return f"about {spoken(forecast.seconds)} left"
 
 
 def _word(event: Event) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from fsmatrix.suite.cli.progress import Mode, listener
 from fsmatrix.suite.problems import Origin, refuse
 
 if TYPE_CHECKING:
+    from fsmatrix.slurm.here import Here
     from fsmatrix.suite.keeper import Summary
     from fsmatrix.suite.plan import Plan
     from fsmatrix.suite.request import Request
@@ -38,7 +38,7 @@ def run(
     requeue: Annotated[
         bool,
         typer.Option(
-            "--requeue", help="In a Slurm job that is warned of its limit: queue it again."
+            "--requeue", help="In a batch job that is warned of its limit: queue it again."
         ),
     ] = False,
     seed: common.Seed = None,
@@ -63,7 +63,9 @@ def run(
 
     Example: fsmatrix run quickstart -o out;  fsmatrix run -o out --resume
     """
+    from fsmatrix.slurm.here import here
     from fsmatrix.suite.execute import Options, execute
+    from fsmatrix.suite.forecast import Forecast
 
     asked = replace(common.request(sets, only, shard, seed, blocks), skip_unusable=skip_unusable)
     made, out = _plan(campaign, out, resume, asked)
@@ -76,14 +78,15 @@ def run(
     # a part of a campaign repeats nothing that its `submit` has said
     for warning in made.warnings if mode != "json" and made.request.blocks is None else ():
         console.print(f"note: {warning}", highlight=False, markup=False, soft_wrap=True)
-    with listener(mode, made.estimate.runs, console) as tell:
-        summary = execute(made, out, Options(resume, retry_failed, _job_dead), tell)
+    with listener(mode, made.estimate.runs, console, Forecast.of(made)) as tell:
+        place = here()
+        summary = execute(made, out, Options(resume, retry_failed, place.batch), tell)
     whole = made.request.shard == (1, 1) and made.request.blocks is None
     written = _finish(out, whole and report and not (summary.interrupted or summary.stopped))
     if mode != "json":
         _tell(console, summary, written, out)
     if requeue and summary.signal == signal.SIGUSR1:
-        _requeue(console, summary)
+        _requeue(console, summary, place)
     raise typer.Exit(_status(summary))
 
 
@@ -111,20 +114,11 @@ def _plan(
     return build_plan(campaign, asked, out=None if there else place), place
 
 
-def _job_dead(job: str) -> bool:
-    """Whether Slurm knows that a job has ended; asked only where its lock stands in the way."""
-    from fsmatrix.slurm.slurm import Slurm
-
-    return Slurm().ended(job)
-
-
-def _requeue(console: Console, summary: Summary) -> None:
+def _requeue(console: Console, summary: Summary, place: Here) -> None:
     """Queue this job again if it got on at all: one that never does must not go on for ever."""
-    from fsmatrix.slurm.slurm import Slurm
-
     if summary.ok or summary.failures:
-        console.print("queued again: the next start goes on from here")  # Slurm then ends us
-        Slurm().requeue(os.environ.get("SLURM_JOB_ID", ""))
+        console.print("queued again: the next start goes on from here")  # which may end us
+        place.requeue()
     else:
         console.print("not queued again: no run ended within the limit of the job")
 

@@ -68,6 +68,7 @@ def submit(
 
     Example: fsmatrix submit ceph.yaml -o out --set slurm.partition=io;  fsmatrix status out
     """
+    from fsmatrix.slurm.here import load
     from fsmatrix.slurm.submitting import Submitter
 
     changed = [*(sets or ())]
@@ -82,7 +83,7 @@ def submit(
     if made.agreements and here:
         text = "; ".join(made.agreements)
         raise refuse(Origin(made.source.file), "targets", f"must be agreed to first: {text}")
-    system = _scheduler(scheduler)
+    system = load(scheduler)
     if dry_run:
         _rehearse(made, place, system, as_json)
         return
@@ -130,12 +131,6 @@ def _plan(
     return build_plan(campaign, asked, here=here, choose_here=True), place
 
 
-def _scheduler(name: str) -> Scheduler:
-    from fsmatrix.slurm.scheduler import SCHEDULERS
-
-    return SCHEDULERS.load(name)()
-
-
 def _rehearse(plan: Plan, out: Path, scheduler: Scheduler, as_json: bool) -> None:
     from fsmatrix.slurm.submitting import Submitter
 
@@ -148,15 +143,18 @@ def _rehearse(plan: Plan, out: Path, scheduler: Scheduler, as_json: bool) -> Non
 
 
 def _tell(console: Console, outcome: Outcome, out: Path) -> None:
-    parts = [f"{len(outcome.submitted)} jobs queued with {outcome.runs} runs"]
+    from fsmatrix.results.units import plural
+
+    jobs, runs = plural(len(outcome.submitted), "job"), plural(outcome.runs, "run")
+    parts = [f"{jobs} queued with {runs}"]
     if outcome.live:
-        parts.append(f"{len(outcome.live)} were queued before")
+        parts.append(f"queued before: {len(outcome.live)}")
     if outcome.complete:
-        parts.append(f"{outcome.complete} parts are done")
+        parts.append(f"done: {plural(outcome.complete, 'part')}")
     console.print(", ".join(parts), highlight=False)
     if outcome.missing:
         console.print(
-            f"not queued: {len(outcome.missing)} jobs ({outcome.why}); "
+            f"not queued: {plural(len(outcome.missing), 'job')} ({outcome.why}); "
             f"fsmatrix submit -o {out} --resume goes on",
             style="red", highlight=False, markup=False, soft_wrap=True,
         )  # fmt: skip
@@ -174,10 +172,11 @@ def status(directory: Directory, as_json: common.Json = False) -> None:
 
     Example: fsmatrix status out --json
     """
+    from fsmatrix.slurm.here import load
     from fsmatrix.slurm.status import status as look
 
     submission = _submission(directory)
-    found = look(directory, submission, _scheduler(submission.scheduler))
+    found = look(directory, submission, load(submission.scheduler))
     if as_json:
         common.print_json(as_data(found))
     else:
@@ -202,6 +201,10 @@ def as_data(found: Status) -> dict[str, Any]:
         "expected_end": found.expected.isoformat(timespec="seconds") if found.expected else None,
         "scheduler_says": found.scheduler_says,
         "collect": vars(found.collect) if found.collect else None,
+        "failures": [
+            {"run": run, "status": status, "reason": reason}
+            for run, status, reason in found.failures
+        ],
         "parts": [
             {
                 "part": part.part.key, "system": part.part.system, "nodes": part.part.nodes,
@@ -215,6 +218,9 @@ def as_data(found: Status) -> dict[str, Any]:
 
 
 def _show(console: Console, found: Status, directory: Path) -> None:
+    from fsmatrix.analysis.report.table import printable
+
+    say = _sayer(console)
     table = Table("part", "system", "nodes", "job", "state", "ok", "failed", "left", "", box=None)
     urgent = sorted(found.parts, key=lambda part: list(WORDS).index(part.word), reverse=True)
     shown = found.parts if len(found.parts) <= SHOWN_PARTS else urgent[:SHOWN_PARTS]
@@ -222,16 +228,20 @@ def _show(console: Console, found: Status, directory: Path) -> None:
         table.add_row(
             part.part.key, part.part.system, str(part.part.nodes),
             part.job.job if part.job else "", f"[{WORDS[part.word] or 'default'}]{part.word}[/]",
-            str(part.ok), str(part.failed), str(part.rest), escape(part.says),
+            str(part.ok), str(part.failed), str(part.rest),
+            escape(part.says) if " " not in part.says else "",
         )  # fmt: skip
     console.print(table)
+    for part in shown:
+        if " " in part.says:  # whole, below the table: its columns would cut a sentence
+            say(printable(f"{part.part.key} {part.word}: {part.says}"))
     if len(found.parts) > len(shown):
         console.print(f"... and {len(found.parts) - len(shown)} more parts (--json has all)")
-    say = _sayer(console)
     say(
         f"{found.ok} runs ok, {found.failed} failed, {found.running} running, "
         f"{found.waiting} waiting"
     )
+    common.say_failures(console, found.failures)
     if found.scheduler_says:
         say(f"the batch system could not be asked: {found.scheduler_says}", "yellow")
     elif found.lost:
@@ -255,10 +265,12 @@ def cancel(directory: Directory, as_json: common.Json = False) -> None:
 
     Example: fsmatrix cancel out
     """
+    from fsmatrix.results.units import plural
+    from fsmatrix.slurm.here import load
     from fsmatrix.slurm.submitting import queued_tokens
 
     submission = _submission(directory)
-    scheduler = _scheduler(submission.scheduler)
+    scheduler = load(submission.scheduler)
     ours = {
         token: job
         for token, job in queued_tokens(scheduler.mine()).items()
@@ -268,7 +280,7 @@ def cancel(directory: Directory, as_json: common.Json = False) -> None:
     if as_json:
         common.print_json({"directory": str(directory), "cancelled": sorted(ours.values())})
     else:
-        _sayer(common.console())(f"{len(ours)} jobs cancelled")
+        _sayer(common.console())(f"{plural(len(ours), 'job')} cancelled")
 
 
 def _sayer(console: Console) -> Any:

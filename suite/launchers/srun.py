@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
 
 from fsmatrix.results.case import Geometry
-from fsmatrix.suite.launchers import allocation, library
+from fsmatrix.suite.launchers import library
 from fsmatrix.suite.launchers.base import (
     PROBE_SECONDS,
     Launcher,
     LauncherError,
     Probe,
     find_program,
+    why_missing,
 )
 from fsmatrix.suite.launchers.mpiexec import Mpiexec
 from fsmatrix.suite.launchers.mpirun import Mpirun
 
+OUTSIDE = "not inside a Slurm allocation: use fsmatrix submit, or sbatch or salloc"
 _BINDINGS = {"none": "none", "core": "cores", "socket": "sockets", "numa": "ldoms"}
 # PMI plugins that an MPI library may speak, best first
 _SPEAKS = {
@@ -36,9 +39,9 @@ class Srun(Launcher):
     def probe(cls) -> Probe:
         program, version = find_program(("srun",), r"slurm\S* (\d[\w.]*)")
         if not program:
-            return Probe(False, reason="no srun on PATH")
-        if not allocation.inside():
-            return Probe(False, program, version, reason=allocation.OUTSIDE)
+            return Probe(False, reason=why_missing(("srun",), "srun"))
+        if not os.environ.get("SLURM_JOB_ID") or not os.environ.get("SLURM_JOB_NODELIST"):
+            return Probe(False, program, version, reason=OUTSIDE)
         of_mpi = next(filter(None, (kind.probe().library for kind in (Mpirun, Mpiexec))), "")
         return Probe(True, program, version, library=of_mpi, offers=_plugins(program))
 

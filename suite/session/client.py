@@ -23,10 +23,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import psutil
-
-from fsmatrix.backends.journal import boot_id
 from fsmatrix.results.case import Geometry
+from fsmatrix.results.process import Process, boot_id
 from fsmatrix.suite.launchers.base import Launcher
 from fsmatrix.suite.leftovers import SCRATCH, Scratch, remove_program_scratch
 from fsmatrix.suite.session import loopback, wire
@@ -104,7 +102,9 @@ class Session:
         stop: StopFlag,
         start_seconds: float = START_SECONDS,
         scratch: Scratch | None = None,
+        in_job: bool = False,
     ) -> None:
+        """`in_job`: a batch system tells all processes of its job, this one too, to end."""
         self._scratch = scratch
         self._folder = _folder(scratch)
         self.launcher = replace(launcher, scratch=self._folder)
@@ -114,9 +114,10 @@ class Session:
         self.geometry = geometry
         self.stop = stop
         self._start_seconds = start_seconds
+        self._in_job = in_job
         self.hello: dict[str, Any] = {}
         self.launched: tuple[str, ...] = ()  # the launcher's own words, before the program's
-        self._births: dict[int, float] = {}  # pid -> start time, ranks of this kernel
+        self._ranks: list[Process] = []  # of this kernel
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
         self.alive = False
@@ -177,10 +178,8 @@ class Session:
                 f"MPI library of mpi4py ({self.hello['mpi']}){self._cure()}"
             )
         here = boot_id()
-        for rank in self.hello["ranks"]:
-            if rank["boot_id"] == here:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    self._births[rank["pid"]] = psutil.Process(rank["pid"]).create_time()
+        pids = [rank["pid"] for rank in self.hello["ranks"] if rank["boot_id"] == here]
+        self._ranks = [rank for pid in pids if (rank := Process.of(pid)) is not None]
         if self.only_here and self._process is not None:
             loopback.keep_local(self._process.pid)
 
@@ -222,16 +221,15 @@ class Session:
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(TERM_SECONDS)
-        for pid, birth in self._births.items():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                rank = psutil.Process(pid)
-                if rank.create_time() == birth:
-                    rank.kill()
+        for rank in self._ranks:
+            with rank.held() as handle, contextlib.suppress(ProcessLookupError):
+                if handle is not None:
+                    signal.pidfd_send_signal(handle, signal.SIGKILL)
         if process.poll() is None:
             process.kill()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(TERM_SECONDS)  # a call into a file system that hangs ends with that
-        remove_program_scratch(self._births)
+        remove_program_scratch(rank.pid for rank in self._ranks)
 
     # -- talk ------------------------------------------------------------------------------
     def everybody(self) -> list[int]:
@@ -246,7 +244,8 @@ class Session:
     @property
     def pids(self) -> list[int]:
         """Processes of this kernel: the launcher and the ranks."""
-        return [*([self._process.pid] if self._process else []), *self._births]
+        own = [self._process.pid] if self._process else []
+        return [*own, *(rank.pid for rank in self._ranks)]
 
     def members(self, geometry: Geometry) -> list[int]:
         """World ranks of a run, node after node: the same number on each of its nodes."""
@@ -376,8 +375,8 @@ class Session:
         return SessionDied(f"{died}{self._cure('if MPI did not start: ')}", **died.facts)
 
     def _is_stopped(self) -> bool:
-        """A batch system tells all processes of a job to end: this one may hear it last."""
-        if "SLURM_JOB_ID" in os.environ and not self.stop.at_once:
+        """Whether everything is being stopped: of all processes of a job this one may hear last."""
+        if self._in_job and not self.stop.at_once:
             select.select([self.stop], [], [], STOP_SECONDS)
         return self.stop.at_once
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fsmatrix.results.process import boot_id
 from fsmatrix.suite.session.comm import Comm
 
 
@@ -39,11 +40,6 @@ class Rank:
     def kernel(self) -> str:
         """One mount, one cache drop and one sampler per kernel and mount namespace."""
         return f"{self.boot_id}/{self.mounts}"
-
-
-def boot_id() -> str:
-    """Identity of this kernel since it booted."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def own_facts(comm: Comm) -> dict[str, Any]:

@@ -155,6 +155,11 @@ class Workload(ABC):
         del case
         return ""
 
+    def misfit(self, case: Case, access: str) -> str:
+        """Why this case cannot be run on that type of access, by any engine (empty: it can)."""
+        del case, access
+        return ""
+
     def explain(self, output: Output) -> str:
         """Why a program failed, in a sentence, from what it printed; empty if it is not clear."""
         del output
@@ -178,5 +183,6 @@ class Footprint:
     written: int
     files: int
     seconds: float | None = None  # of timed windows, where the time is fixed
+    read: int = 0  # bytes, also of a check
     kinds: frozenset[str] = frozenset()  # operation kinds that a driver must have
     depth: int = 1

@@ -202,6 +202,7 @@ class Pattern(Workload):
             written=written,
             files=geometry.processes if options.layout == "file-per-process" else 1,
             seconds=options.seconds if options.fixed == "time" else None,
+            read=space * ((options.operation == "read") + options.verify),
             kinds=frozenset(kinds),
             depth=options.iodepth,
         )

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from fsmatrix.backends import journal as module
 from fsmatrix.backends import made, tree
 from fsmatrix.backends.journal import Journal, undo_pending
+from fsmatrix.results.process import start_of
 
 TAG = "0123456789abcdef"
 
@@ -223,7 +224,7 @@ def test_living_process_is_left_alone(journal: Journal, folder: Path, place: Pat
     made_tree = made.make_tree(place, TAG, journal)
     child = subprocess.Popen(["sleep", "60"])
     try:
-        start = module._process_start(child.pid)
+        start = start_of(child.pid)
         rewrite(journal, pid=child.pid, process_start=start)
         assert undo_pending(folder) == []
         assert made_tree.is_dir()

@@ -8,12 +8,15 @@ import sys
 
 import pytest
 
+from fsmatrix.results.currentjob import NO_JOB, CurrentJob
 from fsmatrix.results.lock import Holder, LockedError, ShardLock
 from fsmatrix.results.store import Store
 
 HOLD = (
     "import sys; from fsmatrix.results.lock import ShardLock\n"
-    "with ShardLock(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), 'job9'):\n"
+    "from fsmatrix.results.currentjob import CurrentJob\n"
+    "job = CurrentJob('slurm', 'job9')\n"
+    "with ShardLock(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), job):\n"
     "    print('held', flush=True); sys.stdin.read()\n"
 )
 
@@ -46,10 +49,11 @@ def locks(out):
 
 
 def test_taken_and_given_back(out):
-    with ShardLock(out, 1, 2, job="77") as lock:
+    with ShardLock(out, 1, 2, CurrentJob("slurm", "77")) as lock:
         assert locks(out) == ["shard-1-of-2.json"]
         content = json.loads(lock.path.read_text())
-        assert (content["pid"], content["job"], content["k"]) == (os.getpid(), "77", 1)
+        names = ("pid", "scheduler", "job", "k")
+        assert [content[name] for name in names] == [os.getpid(), "slurm", "77", 1]
     assert locks(out) == []
     with ShardLock(out):
         pass
@@ -95,12 +99,12 @@ def test_a_killed_holder_is_not_in_the_way(out, k, n):
 def forge(out, **changes):
     """A lock file of a holder that differs from this process."""
     (out / "locks").mkdir(exist_ok=True)
-    content = {**vars(Holder.me(1, 1, "")), **changes}
+    content = {**vars(Holder.me(1, 1, NO_JOB)), **changes}
     (out / "locks" / "shard-1-of-1.json").write_text(json.dumps(content))
 
 
 def test_a_pid_that_was_given_to_another_process(out):
-    forge(out, started="1")
+    forge(out, started=1)
     with ShardLock(out):
         pass
 
@@ -120,19 +124,20 @@ def test_a_holder_that_cannot_be_seen_counts_as_live(out, change):
 
 
 def test_a_job_that_is_known_to_have_ended(out):
-    forge(out, host="far", boot_id="b", job="77")
-    with pytest.raises(LockedError):
-        ShardLock(out, job_dead=lambda job: job == "78").acquire()
-    with ShardLock(out, job_dead=lambda job: job == "77"):
+    forge(out, host="far", boot_id="b", scheduler="plain", job="77")
+    for other in (("plain", "78"), ("slurm", "77")):
+        with pytest.raises(LockedError, match="plain job 77"):
+            ShardLock(out, job_ended=lambda *asked, dead=other: asked == dead).acquire()
+    with ShardLock(out, job_ended=lambda *asked: asked == ("plain", "77")):
         pass
 
 
-def test_the_same_job_requeued(out, monkeypatch):
-    forge(out, host="far", boot_id="b", job="77", restart=0)
-    with pytest.raises(LockedError):
-        ShardLock(out, job="77").acquire()
-    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
-    with ShardLock(out, job="77"):
+def test_the_same_job_queued_again(out):
+    forge(out, host="far", boot_id="b", scheduler="plain", job="77", restart=0)
+    for job in (CurrentJob("plain", "77"), CurrentJob("slurm", "77", 1)):
+        with pytest.raises(LockedError):
+            ShardLock(out, job=job).acquire()
+    with ShardLock(out, job=CurrentJob("plain", "77", 1)):
         pass
 
 
@@ -169,7 +174,7 @@ def _compete(out, start, results):
 
 
 def test_only_one_of_many_gets_it(out):
-    forge(out, started="1")  # and a stale one is in the way
+    forge(out, started=1)  # and a stale one is in the way
     context = multiprocessing.get_context("fork")
     start, results = context.Barrier(9), context.Queue()
     processes = [context.Process(target=_compete, args=(out, start, results)) for _ in range(8)]

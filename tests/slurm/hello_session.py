@@ -7,6 +7,7 @@ what the program printed, or the error.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 from dataclasses import replace
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fsmatrix.results.case import Geometry
-from fsmatrix.suite.launchers import allocation
+from fsmatrix.slurm.slurm import Slurm
 from fsmatrix.suite.launchers.base import Launcher, LauncherError, Probe, find_library
 from fsmatrix.suite.registry import LAUNCHERS
 from fsmatrix.suite.session.client import Session, StopFlag
@@ -37,7 +38,7 @@ def _launcher(asked: dict[str, Any]) -> Launcher:
         found = Probe(True, asked["program"], asked["version"], library=library)
     if "library" in asked:
         found = replace(found, library=asked["library"])
-    given = allocation.current()
+    given = Slurm().nodes(os.environ)
     assert given is not None, "this is no allocation"
     return kind(found, given.hosts, options=tuple(asked.get("options", ())), cpus=given.cpus)
 

@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 
 from fsmatrix.results.case import Geometry
+from fsmatrix.slurm.nodes import allocation, counts
 from fsmatrix.slurm.testbed import BedOptions, SlurmBed, down, missing, up
-from fsmatrix.suite.launchers import allocation, library
-from fsmatrix.suite.launchers.allocation import Allocation, counts
+from fsmatrix.suite.launchers import library
+from fsmatrix.suite.launchers.allocation import Allocation
 from fsmatrix.suite.launchers.base import LauncherError, Probe, find_library
 from fsmatrix.suite.launchers.mpirun import Mpirun
-from fsmatrix.suite.launchers.srun import Srun, plugins
+from fsmatrix.suite.launchers.srun import OUTSIDE, Srun, plugins
 from tests import asking
 from tests.asking import OPEN_MPI_4
 
@@ -125,11 +126,27 @@ def test_cpus_of_some_hosts() -> None:
 def test_outside_an_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SLURM_JOB_ID", "SLURM_JOB_NODELIST"):
         monkeypatch.delenv(name, raising=False)
-    assert allocation.current() is None
+    assert allocation(os.environ) is None
     found = Srun.probe()
     assert not found.ok
-    assert found.reason in ("no srun on PATH", allocation.OUTSIDE)
+    assert found.reason == OUTSIDE or "srun" in found.reason
     assert "SLURM_OVERLAP" not in Mpirun(Probe(True)).environment()
+
+
+def test_an_srun_without_a_configuration_is_not_called_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tool = tmp_path / "srun"
+    tool.write_text("#!/bin/sh\necho 'srun: fatal: no configuration source' >&2\nexit 1\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = Srun.probe()
+    assert not found.ok
+    assert found.reason == (
+        f"{tool} does not answer as srun, it says: srun: fatal: no configuration source"
+    )
+    tool.unlink()
+    assert Srun.probe().reason == "no srun on PATH"
 
 
 def test_an_allocation_that_cannot_be_read_is_an_error(
@@ -138,12 +155,12 @@ def test_an_allocation_that_cannot_be_read_is_an_error(
     job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "node[1-2"}
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LauncherError, match=r"node\[1-2.*scontrol.*give launcher.hosts"):
-        allocation.current(job)
+        allocation(job)
     tool = tmp_path / "scontrol"
     tool.write_text("#!/bin/sh\necho 'Invalid hostlist' >&2\nexit 1\n")
     tool.chmod(0o755)
     with pytest.raises(LauncherError, match="Invalid hostlist"):
-        allocation.current(job)
+        allocation(job)
 
 
 @pytest.mark.parametrize(

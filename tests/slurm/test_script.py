@@ -82,9 +82,9 @@ def test_jobs_of_a_block_stand_together_one_system_and_node_count_each(
     ("setting", "value", "said"),
     [
         ("slurm__job-name", "x", "is not for settings: it keeps jobs of one storage system apart"),
+        ("slurm__comment", "x", "a job whose submission was cut off is found again by it"),
         ("slurm__ntasks_per_node", "4", "the campaign's geometry says it"),
         ("slurm__a b", "x", "is no option of sbatch"),
-        ("slurm__comment", "x", "it keeps jobs"),
         ("slurm__qos", '"a\\nb"', "must be one line of printable characters"),
         ("slurm__mail-user", '"a\\nb"', "must be one line of printable characters"),
         ("slurm__directives", '["#SBATCH --x"]', "write it as a key of this section"),

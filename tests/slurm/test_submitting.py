@@ -28,6 +28,7 @@ from fsmatrix.slurm.scheduler import (
 )
 from fsmatrix.slurm.submitting import Submitter
 from fsmatrix.suite.plan import Plan, Request, build_plan
+from fsmatrix.suite.problems import CampaignError
 from fsmatrix.suite.settings import Source
 from fsmatrix.suite.site import SiteFile
 from fsmatrix.suite.yamlio import Tree
@@ -318,6 +319,65 @@ def test_the_end_is_that_of_the_busiest_system(tmp_path: Path) -> None:
     assert abs((end - now) - timedelta(seconds=max(whole.values()))) < timedelta(seconds=1)
 
 
+def test_a_refused_submission_leaves_nothing_unless_a_job_may_be_queued(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(SchedulerError, match="submit limit"):
+        submit(Paper(room=0), out)
+    assert not out.exists()
+    with pytest.raises(CampaignError, match="too short"):
+        submit(Paper(), out, planned("slurm.time=10s"))
+    assert not out.exists()
+    with pytest.raises(SchedulerAway):
+        submit(Paper(away=1), out, patience=-1.0)
+    assert not out.exists(), "nothing was asked of it yet"
+    with pytest.raises(SchedulerAway):
+        submit(Paper(deaf=1), out, patience=-1.0)
+    assert out.exists(), "the job may be there"
+    assert submit(Paper(), out, resume=True).submitted
+    with pytest.raises(StoreError, match="is a store already"):
+        submit(Paper(), out)
+    assert submission.read(out) is not None
+
+
+def test_a_refused_submission_keeps_what_others_put_there(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+
+    class Slow(Paper):
+        def submit(self, script: Path, after: Sequence[str] = ()) -> str:
+            (out / "notes.txt").write_text("mine")
+            (out / "slurm" / "mine.txt").write_text("mine")
+            raise SchedulerError("refused")
+
+    with pytest.raises(SchedulerError, match="refused"):
+        submit(Slow(), out)
+    assert {path.name for path in out.rglob("*.txt")} == {"notes.txt", "mine.txt"}
+    assert submission.read(out) is None
+
+
+def test_failed_runs_are_named_with_their_reasons(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fsmatrix.suite.cli import submit as commands
+
+    monkeypatch.setenv("COLUMNS", "60")
+    out, plan, scheduler = tmp_path / "out", planned(), Paper()
+    first = submit(scheduler, out, plan)
+    key = next(iter(first.submitted))
+    carry_out(out, plan, key, status="failed", most=2)
+    job = first.submitted[key]
+    scheduler.jobs[job] = replace(scheduler.jobs[job], state="ended", said="FAILED")
+    made = submission.read(out)
+    assert made is not None
+    found = looking.status(out, made, scheduler)
+    assert len(found.failures) == 2
+    assert {status for _, status, _ in found.failures} == {"failed"}
+    assert len(commands.as_data(found)["failures"]) == 2
+    commands._show(commands.common.console(), found, out)
+    lines = capsys.readouterr().out.splitlines()
+    assert f"{key} stopped: FAILED: it left no log ({key}-{job}.log)" in lines, "whole, in one line"
+    assert any(line.startswith("failed 2 runs (") for line in lines)
+
+
 def test_times_are_learned_from_finished_runs(tmp_path: Path) -> None:
     from fsmatrix.slurm.timing import speeds
 
@@ -325,7 +385,7 @@ def test_times_are_learned_from_finished_runs(tmp_path: Path) -> None:
     first = submit(Paper(), out, plan)
     before = divide(plan, 1)
     carry_out(out, plan, next(iter(first.submitted)))  # 3 s each
-    speed = speeds(Store.open(out), plan.cases)
+    speed = speeds(Store.open(out), plan)
     assert set(speed) == {"io"}
     after = divide(plan, 1, speed)
     attach = [len(part.runs) * 3.0 for part in after]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -9,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from fsmatrix.backends.base import Room
 from fsmatrix.backends.directory import Directory
+from fsmatrix.backends.journal import Journal
+from fsmatrix.results.process import Process
 from fsmatrix.results.store import Store
+from fsmatrix.suite import beds
 from fsmatrix.suite.plan import Plan, Request, build_plan
 from fsmatrix.suite.problems import CampaignError
 from fsmatrix.suite.settings import Source
@@ -128,6 +133,26 @@ def test_a_bed_that_cannot_be_is_refused_by_plan(campaign: str, says: str) -> No
     with pytest.raises(CampaignError) as caught:
         planned(campaign)
     assert says in str(caught.value)
+
+
+def test_beds_of_dead_conductors_are_taken_down_also_if_their_pid_is_used_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    down: list[Path] = []
+    monkeypatch.setattr(beds, "down", lambda place: down.append(place) or [])
+    room = Room("rados", tmp_path / "rados", Journal(tmp_path / "j.jsonl"), "0" * 16)
+    own = beds.folder(room)
+    host, me = os.uname().nodename, Process.of(os.getpid())
+    assert me is not None
+    dead = [
+        own.with_name(f"bed-{host}-{me.boot_id}-{me.pid}-{me.start + 1}"),
+        own.with_name(f"bed-{host}-{'0' * 36}-{me.pid}-{me.start}"),
+    ]
+    others = [own, own.with_name(f"bed-{host}-somebody's"), own.with_name("bed-elsewhere-1-1")]
+    for place in (*dead, *others):
+        place.mkdir(parents=True)
+    assert list(beds.down_all(tmp_path)) == []
+    assert sorted(down) == sorted(dead)
 
 
 @pytest.mark.root

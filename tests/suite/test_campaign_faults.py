@@ -177,7 +177,7 @@ def test_shards_come_to_the_same_seed_by_themselves(tmp_path: Path, target: Path
 
 
 def test_a_directory_in_memory_is_found_out(tmp_path: Path) -> None:
-    """A directory target on tmpfs that nobody declared a reference: every run is invalid."""
+    """A directory target on tmpfs that nobody declared a reference is refused; one is marked."""
     place = Path("/dev/shm") / f"fsmatrix-test-{os.getpid()}"
     place.mkdir()
     try:
@@ -186,11 +186,18 @@ def test_a_directory_in_memory_is_found_out(tmp_path: Path) -> None:
             out = tmp_path / cache
             done = fsmatrix("run", campaign, "-o", out, "--quiet", "--no-report", "--set",
                             f"cache={cache}")  # fmt: skip
+            assert (done.returncode, out.exists()) == (2, False)
+            assert "targets.here: cannot be had here: its files would lie in memory (tmpfs)" in (
+                done.stderr
+            )
+            done = fsmatrix("run", campaign, "-o", out, "--quiet", "--no-report", "--set",
+                            f"cache={cache}", "--set", "targets.here.reference=true")  # fmt: skip
             assert done.returncode == 0, done.stderr
             store = Store.open(out)
+            assert any(store.ids())
             for run in store.ids():
                 found = {f.audit: f.severity for f in store.read(run).findings}
-                assert found["memory-reference"] == "invalid"
+                assert found["memory-reference"] == "info"
         assert os.listdir(place) == []
     finally:
         place.rmdir()

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 from fsmatrix.backends import tree
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.identity import identity
-from fsmatrix.backends.journal import boot_id
+from fsmatrix.results.process import boot_id, start_of
 from fsmatrix.suite import leftovers
 from fsmatrix.suite.leftovers import SCRATCH, Scratch, end_leftovers
 
@@ -43,15 +42,15 @@ def sleeper(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[bytes]]
 def note(journals: Path, **changes: Any) -> Path:
     facts = {
         "boot_id": boot_id(), "host": os.uname().nodename, "store": identity(journals).store,
-        "home": str(journals), "conductor": [2**22 - 1, 1.0], "processes": [], "scratch": [],
+        "home": str(journals), "conductor": [2**22 - 1, 1], "processes": [], "scratch": [],
     } | changes  # fmt: skip
     path = journals / "session-host-1.json"
     path.write_text(json.dumps(facts))
     return path
 
 
-def process_of(started: subprocess.Popen[bytes]) -> list[float]:
-    return [started.pid, psutil.Process(started.pid).create_time()]
+def process_of(started: subprocess.Popen[bytes]) -> list[int]:
+    return [started.pid, start_of(started.pid)]
 
 
 def test_foreign_process_is_not_killed(journals: Path, sleeper: subprocess.Popen[bytes]) -> None:
@@ -113,7 +112,7 @@ def test_folders_of_a_killed_conductor_go_whenever_it_was_killed(
         (scratch.folders[-1] / "segment").write_bytes(b"x" * 4096)
     (path,) = journals.glob("session-*.json")
     facts = json.loads(path.read_text())
-    path.write_text(json.dumps(facts | {"conductor": [2**22 - 1, 1.0]}))
+    path.write_text(json.dumps(facts | {"conductor": [2**22 - 1, 1]}))
     assert end_leftovers(journals) == []
     assert not any(folder.exists() for folder in scratch.folders)
     assert list(journals.glob("session-*")) == []

@@ -12,6 +12,7 @@ from rich.console import Console
 from fsmatrix.suite.cli.common import MOST_REASONS, say_failures
 from fsmatrix.suite.cli.progress import Mode, listener
 from fsmatrix.suite.events import Event
+from fsmatrix.suite.forecast import Forecast
 from tests.suite.running import fsmatrix
 
 
@@ -28,7 +29,7 @@ def printed(on: Console) -> list[str]:
 def test_a_reason_is_printed_once_and_a_run_that_failed_by_itself_too(mode: Mode) -> None:
     on = console()
     facts: dict[str, Any] = {"status": "failed", "findings": [], "begun": False}
-    with listener(mode, 5, on) as tell:
+    with listener(mode, 5, on, Forecast({})) as tell:
         for again in (False, True):
             about = {"target": "btrfs", "runs": 2, "again": again}
             tell(Event("given_up", "2 runs of btrfs: no mkfs", about))

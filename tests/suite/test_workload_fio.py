@@ -295,7 +295,8 @@ def test_what_the_engine_cannot_do() -> None:
     assert "needs rados access" in workload(ioengine="rados").unsupported(case, "path", OLD)
     assert "needs a path" in workload(ioengine="psync").unsupported(case, "rados", OLD)
     assert "needs rbdname" in workload(ioengine="rbd").unsupported(case, "rados", OLD)
-    assert "no multiple" in workload(size=MIB + 4096).unsupported(case, "rados", OLD)
+    assert "no multiple" in workload(size=MIB + 4096).misfit(case, "rados")
+    assert workload(size=MIB + 4096).misfit(case, "path") == ""
     assert workload(size=64 * MIB).unsupported(case, "rados", OLD) == ""
     assert "has no ioengine dfs" in workload().unsupported(case, "dfs", OLD)
 

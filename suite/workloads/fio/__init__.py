@@ -20,7 +20,7 @@ from fsmatrix.backends.access import Access
 from fsmatrix.results.case import Case
 from fsmatrix.results.formats.base import Note, Parsed, ParseError
 from fsmatrix.results.formats.fio.merge import merge
-from fsmatrix.results.formats.fio.options import LARGEST_OBJECT
+from fsmatrix.results.formats.fio.options import FEWEST_OBJECTS, LARGEST_OBJECT
 from fsmatrix.results.units import format_size
 from fsmatrix.suite.workloads.base import (
     Engine,
@@ -105,6 +105,7 @@ class Fio(Workload):
             written=written + (space if options.into_files else 0),
             files=files,
             seconds=seconds,
+            read=space if options.kinds == ("read",) else 0,
             depth=options.iodepth,
         )
 
@@ -121,6 +122,7 @@ class Fio(Workload):
 
     def unsupported(self, case: Case, access: str, engine: Engine) -> str:
         """Why this fio cannot do the case on that type of access (empty: it can)."""
+        del case
         options = self.options
         asked = {s.options.get("ioengine", "") for s in options.jobs} - {""}
         asked = asked or {engine_of(self.options, access)}
@@ -146,7 +148,13 @@ class Fio(Workload):
             return f"fio {engine.version} cannot read rados objects without making them first"
         if asked == {"rados"} and (options.fsync or options.fdatasync or options.end_fsync):
             return "fio's rados engine crashes at an fsync; what RADOS acknowledges is durable"
-        return self._sizes(case, "rados") if asked == {"rados"} else ""
+        return ""
+
+    def misfit(self, case: Case, access: str) -> str:
+        """What the audit `rados-phantom` always finds, and sizes that RADOS does not take."""
+        if self.options.job or engine_of(self.options, access) != "rados":
+            return ""
+        return self._objects(case) or self._sizes(case, "rados")
 
     # -- what cannot be --------------------------------------------------------------------
     def _counts(self, case: Case) -> str:
@@ -181,6 +189,15 @@ class Fio(Workload):
                 "and fio does not notice; use more nrfiles"
             )
         return ""
+
+    def _objects(self, case: Case) -> str:
+        files = files_of_job(self.options, case, "rados")
+        if files >= FEWEST_OBJECTS:
+            return ""
+        return (
+            f"nrfiles: {files} objects of a job load few OSDs, so that no such run is valid "
+            f"(rados-phantom); on RADOS give {FEWEST_OBJECTS} or more, or leave nrfiles out"
+        )
 
     def _alignment(self, case: Case) -> str:
         options = self.options

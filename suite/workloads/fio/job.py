@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from fsmatrix.results.formats.fio.job import size_of
+from fsmatrix.results.formats.fio.job import seconds_of, size_of
 from fsmatrix.suite.workloads.fio.free import FREE, OF_JOBS
 
 ENGINES_FOR_PATHS = (
@@ -230,6 +230,13 @@ def _check(section: Section) -> None:
             raise ValueError(f"{where}: {key} must be a positive number, not {value!r}")
     if not size_of(section.options.get("size", "")):
         raise ValueError(f"{where}: say size= in bytes, so that the space it needs is known")
+    runtime = seconds_of(section.options.get("runtime") or section.options.get("timeout") or "")
+    ramp = seconds_of(section.options.get("ramp_time", ""))
+    if runtime and ramp and ramp >= runtime:
+        raise ValueError(
+            f"{where}: ramp_time is {ramp:g} s, runtime {runtime:g} s: runtime must be longer, or "
+            "no such run is valid (window-in-ramp)"
+        )
     if section.rw not in {*_KINDS, "rw", "readwrite", "randrw"}:
         raise ValueError(f"{where}: rw={section.rw} is not one of read, write, rw, rand...")
 

@@ -118,6 +118,11 @@ class FioOptions(WorkloadOptions):
             raise ValueError("give fsync or fdatasync, not both")
         if self.ramp_time and not self.runtime:
             raise ValueError("ramp_time needs a runtime: fixed work could end inside the ramp")
+        if self.ramp_time and self.ramp_time >= self.runtime:
+            raise ValueError(
+                f"ramp_time is {self.ramp_time:g} s, runtime {self.runtime:g} s: runtime must be "
+                "longer, or no such run is valid (window-in-ramp)"
+            )
         return self
 
     @property

@@ -113,6 +113,7 @@ class Ior(Workload):
             written=space * (options.iterations if options.writes else 1),
             files=case.geometry.processes if options.file_per_process else 1,
             seconds=options.stonewall * timed if options.stonewall else None,
+            read=space * options.iterations if options.reads else 0,
         )
 
     def api(self, access: str) -> str:

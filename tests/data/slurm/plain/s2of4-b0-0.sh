@@ -8,7 +8,7 @@
 #SBATCH --nodes=4
 #SBATCH --ntasks-per-node=8
 #SBATCH --cpus-per-task=1
-#SBATCH --time=0-00:13:00
+#SBATCH --time=0-00:14:00
 #SBATCH --output=s2of4-b0-0-%j.log
 #SBATCH --open-mode=append
 #SBATCH --dependency=singleton

@@ -1,0 +1,57 @@
+"""What a plan says of its time, and what its run takes, on this machine.
+
+Example: python bench/estimates.py quickstart ceph-quickstart --set repetitions=1
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+from fsmatrix.suite.events import Event
+from fsmatrix.suite.execute import Options, execute
+from fsmatrix.suite.forecast import Forecast, spoken
+from fsmatrix.suite.plan import Request, build_plan
+
+
+def compared(campaign: str, sets: tuple[str, ...]) -> str:
+    """Said and taken of a campaign, and what was said to be left after the first block."""
+    with tempfile.TemporaryDirectory(prefix="fsmatrix-estimates-") as folder:
+        out = Path(folder) / "out"
+        plan = build_plan(campaign, Request(sets), out=out)
+        forecast, learned, blocks = Forecast.of(plan), (0.0, 0.0), set[str]()
+
+        def listen(event: Event) -> None:
+            nonlocal learned
+            forecast(event)
+            if event.what == "attach":
+                blocks.add(str(event.facts["attachment"]).partition("-")[0])
+                if len(blocks) == 2 and not learned[0]:
+                    learned = (time.monotonic(), forecast.seconds)
+
+        begin = time.monotonic()
+        execute(plan, out, Options(), listen)
+        end = time.monotonic()
+    said, taken = plan.estimate.seconds, end - begin
+    text = f"{campaign}: said {spoken(said)}, taken {spoken(taken)} ({taken / said:.2f} times)"
+    if learned[0]:
+        rest = end - learned[0]
+        text += f"; after the first block {spoken(learned[1])} left, taken {spoken(rest)} ("
+        text += f"{rest / learned[1]:.2f} times)"
+    return text
+
+
+def main() -> None:
+    """Print a line for each campaign."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("campaigns", nargs="+", help="ready campaigns, or files")
+    parser.add_argument("--set", action="append", default=[], help="change a setting")
+    arguments = parser.parse_args()
+    for campaign in arguments.campaigns:
+        print(compared(campaign, tuple(arguments.set)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
