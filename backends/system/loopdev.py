@@ -59,13 +59,33 @@ def direct_io(device: str) -> bool:
 
 
 def attached_to(inode: int, filesystem: int) -> list[Backing]:
-    """All loop devices whose file is that inode."""
+    """All loop devices whose file is that inode.
+
+    PermissionError if it lies behind one that this user may not open.
+    """
     found = []
     for folder in sorted(Path("/sys/block").glob("loop*/loop")):
-        behind = backing(f"/dev/{folder.parent.name}")
+        try:
+            behind = backing(f"/dev/{folder.parent.name}")
+        except PermissionError:
+            if _names(folder, inode, filesystem):
+                raise
+            continue
         if behind and (behind.inode, behind.filesystem) == (inode, filesystem):
             found.append(behind)
     return found
+
+
+def _names(folder: Path, inode: int, filesystem: int) -> bool:
+    """Whether the path that a loop device was attached by leads to that inode, or to none."""
+    try:
+        file = os.fsdecode((folder / "backing_file").read_bytes()).rstrip("\n")
+        there = os.stat(file)
+    except FileNotFoundError:
+        return False  # detached, or its file has another name now: not by this user, then
+    except PermissionError:
+        return False  # a folder that this user may not enter holds none of his files
+    return (there.st_ino, there.st_dev) == (inode, filesystem)
 
 
 def detach(behind: Backing) -> bool:

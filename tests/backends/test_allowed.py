@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -113,6 +114,8 @@ def test_what_is_listed_is_what_the_program_takes(
     assert list(chosen.mkfs_options) == words  # as they were: ids and plans stay
     if tools.find(kind.program) is None:  # type: ignore[attr-defined]
         pytest.skip(f"no {name}")
+    if name == "btrfs" and os.geteuid() != 0 and list(Path("/sys/block").glob("loop*/loop")):
+        pytest.skip("mkfs.btrfs looks into every loop device that is attached: needs root")
     image = tmp_path / "image"
     image.touch()
     identity = "8a4ee2a9-5f37-4dcb-bd8c-5aef1f7b1c37"

@@ -111,7 +111,7 @@ def test_killed_rank_fails_one_run_and_the_rest_goes_on(tmp_path: Path, target: 
 
 def test_stopped_rank_is_a_timeout(tmp_path: Path, target: Path) -> None:
     campaign = write_campaign(
-        tmp_path, target, repetitions=1, limit="6s", options="fixed: time, seconds: 2s"
+        tmp_path, target, repetitions=1, limit="15s", options="fixed: time, seconds: 2s"
     )
     out = tmp_path / "out"
     running = Running(campaign, "-o", out)

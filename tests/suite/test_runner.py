@@ -227,7 +227,7 @@ def test_threads_stop_at_a_fixed_time(runner: Runner) -> None:
                              fixed="time", seconds=0.3)  # fmt: skip
     record, _ = runner.run(job(Pattern(options), Geometry(1, 1, 2), repetition=3))
     assert record.status == "ok", record.error
-    assert window(record.phases[0]) >= 0.3
+    assert float(record.phases[0].end.max()) >= 0.3  # its first operation may start late
     assert int(record.phases[0].latency["close"].counts.sum()) == 1
 
 
