@@ -30,7 +30,7 @@ from fsmatrix.suite.order import Plot
 from fsmatrix.suite.plan import Plan, Request, build_plan
 from fsmatrix.suite.problems import CampaignError, Origin, refuse
 from fsmatrix.suite.registry import LAUNCHERS
-from fsmatrix.suite.session.client import StopFlag
+from fsmatrix.suite.session.stopping import StopFlag
 from fsmatrix.suite.settings import Source
 from fsmatrix.suite.site import quiet
 

@@ -25,7 +25,7 @@ import psutil
 
 from fsmatrix.backends import tree
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.identity import Identity, carries, identity
+from fsmatrix.backends.identity import Identity, carriers, carries, identity
 from fsmatrix.backends.journal import boot_id
 from fsmatrix.results import trust
 from fsmatrix.results.hdf import write_whole
@@ -62,6 +62,11 @@ class Scratch:
         remember(journals, (), made)
         return made
 
+    @property
+    def session(self) -> str:
+        """The name that all processes of the session carry (identity.py)."""
+        return self.folders[0].name
+
     def make(self) -> None:
         """Make and mark them; FileExistsError if somebody was quicker."""
         for folder in self.folders:
@@ -97,9 +102,29 @@ def remember(journals: Path, pids: Iterable[int], scratch: Scratch) -> None:
 
 
 def forget(journals: Path, scratch: Scratch) -> None:
-    """The session ended in good order; what could not be removed stays noted."""
-    if not scratch.remove():
+    """The session has ended; what could not be ended or removed stays noted."""
+    if not carriers(scratch.own.store, scratch.session) and not scratch.remove():
         _file(journals).unlink(missing_ok=True)
+
+
+def end_session(scratch: Scratch) -> list[str]:
+    """Kill all of a session that runs on this kernel; a sentence for each process.
+
+    Also workers that a program left when it died, whoever their parent is now.
+    """
+    return _end_carriers(scratch.own.store, scratch.session)
+
+
+def _end_carriers(store: str, session: str) -> list[str]:
+    said: dict[Process, str] = {}
+    deadline = time.monotonic() + WAIT_SECONDS
+    while left := [found for pid in carriers(store, session) if (found := _known(pid))]:
+        said |= {process: line for process in left if (line := _kill(process, store))}
+        _wait_for(left)
+        if time.monotonic() >= deadline:
+            stuck = {process: f"left alone: process {process[0]} hangs" for process in left}
+            return list((said | stuck).values())
+    return list(said.values())
 
 
 def end_leftovers(folder: Path) -> list[str]:
@@ -137,7 +162,10 @@ def _end(path: Path, noted: Mapping[str, Any], own: Identity) -> list[str]:
         said = [line for process in processes if (line := _kill(process, own.store))]
         proven = [process for process in processes if not _runs(process) or _ours(process, own)]
         _wait_for(proven)
-        remove_program_scratch(pid for pid, _ in proven)
+        for name in {Path(folder).name for folder in noted["scratch"]}:
+            said += _end_carriers(own.store, name)
+        starters = [*proven, *([tuple(noted["conductor"])] if noted["conductor"] else [])]
+        remove_program_scratch(pid for pid, _ in starters)
     said += Scratch(tuple(map(Path, noted["scratch"])), own).remove()
     if not any(line.startswith("left alone") for line in said):
         path.unlink(missing_ok=True)
@@ -205,6 +233,8 @@ def _kill(process: Process, store: str) -> str:
 def remove_program_scratch(pids: Iterable[int]) -> None:
     """Remove the folders of programs that killed ranks of this kernel had started."""
     for pid in pids:
+        if (process := _known(pid)) is not None and _runs(process):
+            continue  # another one by now: what bears this number may be its own
         for folder in Path(tempfile.gettempdir()).glob(f"{PROGRAM_SCRATCH}{pid}-*"):
             _remove_flat(folder)
 

@@ -18,8 +18,10 @@ from fsmatrix.results.case import Geometry
 from fsmatrix.suite.launchers.base import Launcher, Probe, find_library
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.registry import LAUNCHERS
-from fsmatrix.suite.session.client import Interrupted, Session, StopFlag
+from fsmatrix.suite.session.client import Session
 from fsmatrix.suite.session.death import DeadlinePassed, SessionDied, SessionError, explain_death
+from fsmatrix.suite.session.stopping import Interrupted, StopFlag
+from fsmatrix.suite.session.survey import addressed, members
 from fsmatrix.suite.workloads.base import Where
 from tests.asking import OPEN_MPI_4
 
@@ -43,7 +45,7 @@ def stop() -> Iterator[StopFlag]:
 
 def step(session: Session, geometry: Geometry, kind: str, what: dict[str, Any], **more: Any) -> Any:
     command = {
-        "do": "step", "to": session.members(geometry), "kind": kind, "what": what,
+        "do": "step", "to": members(session.hello["ranks"], geometry), "kind": kind, "what": what,
         "root": "/tmp", "access": {}, "nodes": geometry.nodes,
         "threads": geometry.threads, "seed": 1, "affinity": "none", "sample": False,
         "oversubscribed": True, "timeout": 30.0,
@@ -83,7 +85,7 @@ def test_steps_of_every_kind(
         for where, count in wheres:
             what = {"argv": ["sh", "-c", "uname -n; env | grep -c '^OMPI\\|^PMI' "]}
             what |= {"env": {}, "files": {}, "collect": ()}
-            to = session.addressed(where, geometry)
+            to = addressed(session.hello["ranks"], where, geometry)
             reply = step(session, geometry, "argv", what, where=where, to=to)
             outputs = reply.message["outputs"]
             assert len(outputs) == count
@@ -160,7 +162,7 @@ def test_a_stopped_rank_passes_the_deadline_and_is_ended(stop: StopFlag) -> None
         os.kill(session.hello["ranks"][1]["pid"], signal.SIGSTOP)
         command = {"do": "call", "to": [0, 1], "function": "x", "access": {}, "journal": "",
                    "arguments": {}}  # fmt: skip
-        with pytest.raises(DeadlinePassed, match="no answer within 1 s"):
+        with pytest.raises(DeadlinePassed, match="call: no answer within 1 s"):
             session.request(command, 1)
     finally:
         session.kill()
