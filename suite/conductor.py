@@ -34,7 +34,7 @@ from fsmatrix.suite.session.death import SessionError
 from fsmatrix.suite.session.stopping import Interrupted, StopFlag
 
 MOUNT_SECONDS = 120.0
-MEMORY_TYPES = ("tmpfs", "ramfs")  # file systems without storage, whatever the backend
+MEMORY_TYPES = ("tmpfs", "ramfs", "devtmpfs")  # file systems without storage, whatever the backend
 BARREN_SESSIONS = 3  # sessions in a row that give no run: the plot is given up
 
 

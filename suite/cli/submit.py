@@ -255,8 +255,10 @@ def cancel(directory: Directory, as_json: common.Json = False) -> None:
 
     Example: fsmatrix cancel out
     """
+    from fsmatrix.results import trust
     from fsmatrix.slurm.submitting import queued_tokens
 
+    trust.require(directory)
     submission = _submission(directory)
     scheduler = _scheduler(submission.scheduler)
     ours = {

@@ -153,6 +153,7 @@ def test_resume_ends_our_orphans_and_names_what_is_foreign(
         foreign.kill()
     done = fsmatrix("run", "-o", out, "--resume", "--quiet")
     assert done.returncode == 0, done.stderr
+    print(said, "SECOND", done.stderr)
     nothing_is_left(out)
 
 
