@@ -12,7 +12,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from fsmatrix.suite.cli import common
+from fsmatrix.suite.cli import common, terminal
 from fsmatrix.suite.problems import Origin, refuse
 
 if TYPE_CHECKING:
@@ -175,28 +175,24 @@ def drawn(results: Sequence[Any], out: Path) -> None:
 
     save = tables.save if out.suffix.lower() in tables.FORMATS else pictures.save
     for path in save(list(results), out):
-        typer.echo(str(path), err=True)
+        terminal.echo(str(path), err=True)
 
 
 def say(sentences: Sequence[str]) -> None:
     """Sentences, one a line."""
-    from fsmatrix.analysis.report.table import printable
-
-    console = common.console()
+    console = terminal.console()
     for line in sentences:
-        console.print(Text(printable(line)), soft_wrap=True)
+        console.print(Text(line), soft_wrap=True)
 
 
 def grid(columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> None:
     """A table that loses no column, however narrow the terminal is."""
-    from fsmatrix.analysis.report.table import printable
-
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in columns:
-        table.add_column(Text(printable(name)), no_wrap=True)
+        table.add_column(Text(name), no_wrap=True)
     for row in rows:
-        table.add_row(*(Text(printable(c)) if isinstance(c, str) else c for c in row))
-    console = common.console()
+        table.add_row(*(Text(c) if isinstance(c, str) else c for c in row))
+    console = terminal.console()
     wide = console.options.update(max_width=WIDEST)
     console.width = max(console.width, Measurement.get(console, wide, table).maximum)
     console.print(table, crop=False)

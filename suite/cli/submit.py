@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fsmatrix.suite.cli import common
+from fsmatrix.suite.cli import common, terminal
 from fsmatrix.suite.problems import Origin, refuse
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def submit(
     if dry_run:
         _rehearse(made, place, system, as_json)
         return
-    console = Console(stderr=True) if as_json else common.console()
+    console = terminal.console(stderr=True) if as_json else terminal.console()
     say = _sayer(console)
     for warning in made.warnings:
         say(f"note: {warning}")
@@ -144,7 +144,7 @@ def _rehearse(plan: Plan, out: Path, scheduler: Scheduler, as_json: bool) -> Non
         common.print_json([{"part": key, "script": text} for key, text in scripts])
         return
     for key, text in scripts:
-        print(f"### {key}\n{text}")
+        terminal.echo(f"### {key}\n{text}")
 
 
 def _tell(console: Console, outcome: Outcome, out: Path) -> None:
@@ -181,7 +181,7 @@ def status(directory: Directory, as_json: common.Json = False) -> None:
     if as_json:
         common.print_json(as_data(found))
     else:
-        _show(common.console(), found, directory)
+        _show(terminal.console(), found, directory)
     raise typer.Exit(SOME_MISSING if found.lost else 0)
 
 
@@ -270,7 +270,7 @@ def cancel(directory: Directory, as_json: common.Json = False) -> None:
     if as_json:
         common.print_json({"directory": str(directory), "cancelled": sorted(ours.values())})
     else:
-        _sayer(common.console())(f"{len(ours)} jobs cancelled")
+        _sayer(terminal.console())(f"{len(ours)} jobs cancelled")
 
 
 def _sayer(console: Console) -> Any:

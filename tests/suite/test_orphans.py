@@ -25,7 +25,9 @@ workloads:
   io: {{workload: fio, options: {{rw: write, bs: 64KiB, size: 1MiB, runtime: {runtime},
        rate_iops: 50}}}}
 factors: {{processes_per_node: [2]}}
-repetitions: 2
+repetitions: {repetitions}
+order: {{attachments: 2}}
+settle: {{timeout: 1s}}
 """
 on_loops = [
     pytest.mark.loop,
@@ -82,19 +84,20 @@ def main_and_workers(out: Path) -> tuple[psutil.Process, list[psutil.Process]]:
     return main, workers
 
 
-def campaign_in(folder: Path, backend: str, size: str, runtime: str = "30s") -> Path:
+def campaign_in(folder: Path, backend: str, size: str, runtime: str, repetitions: int = 1) -> Path:
     path = folder / "orphans.yaml"
-    path.write_text(CAMPAIGN.format(backend=backend, size=size, runtime=runtime))
+    text = CAMPAIGN.format(backend=backend, size=size, runtime=runtime, repetitions=repetitions)
+    path.write_text(text)
     return path
 
 
-def nothing_is_left(out: Path) -> None:
+def nothing_is_left(out: Path, said: str = "") -> None:
     """No process, mount, loop device or image."""
     assert fio_of(out) == []
     assert str(out) not in Path("/proc/self/mountinfo").read_text()
     loops = subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout
     assert str(out) not in loops
-    assert not list((out / "state").rglob("*.img"))
+    assert list((out / "state").rglob("*.img")) == [], said
 
 
 @pytest.mark.parametrize(("backend", "size"), [EXT4, XFS])
@@ -102,7 +105,7 @@ def test_a_killed_main_process_fails_its_run_and_the_campaign_goes_on(
     tmp_path: Path, out: Path, backend: str, size: str
 ) -> None:
     """As the kernel does when memory is short."""
-    running = Running(campaign_in(tmp_path, backend, size, "5s"), "-o", out)
+    running = Running(campaign_in(tmp_path, backend, size, "5s", 2), "-o", out)
     running.until("run")
     main, workers = main_and_workers(out)
     main.kill()
@@ -121,7 +124,7 @@ def test_a_killed_main_process_fails_its_run_and_the_campaign_goes_on(
 def test_a_stopped_main_process_does_not_outlive_an_interrupt(
     tmp_path: Path, out: Path, backend: str, size: str
 ) -> None:
-    running = Running(campaign_in(tmp_path, backend, size), "-o", out)
+    running = Running(campaign_in(tmp_path, backend, size, "30s"), "-o", out)
     running.until("run")
     main, _ = main_and_workers(out)
     main.suspend()
@@ -153,8 +156,7 @@ def test_resume_ends_our_orphans_and_names_what_is_foreign(
         foreign.kill()
     done = fsmatrix("run", "-o", out, "--resume", "--quiet")
     assert done.returncode == 0, done.stderr
-    print(said, "SECOND", done.stderr)
-    nothing_is_left(out)
+    nothing_is_left(out, said + done.stderr)
 
 
 @contextmanager
