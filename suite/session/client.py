@@ -9,7 +9,6 @@ processes that reported themselves (pid and start time).
 from __future__ import annotations
 
 import contextlib
-import os
 import select
 import shutil
 import socket
@@ -39,7 +38,6 @@ from fsmatrix.suite.session.wire import Arrays, ChannelClosed
 
 START_SECONDS = 120.0
 END_SECONDS = 10.0
-STOP_SECONDS = 2.0  # between the first and the last process of a job that hears of its end
 
 
 @dataclass(frozen=True)
@@ -278,19 +276,13 @@ class Session:
         """Why the session is gone; Interrupted if everything here is being stopped."""
         assert self._launched is not None
         self._launched.wait(END_SECONDS)
-        if not urgent and self._is_stopped():
+        if not urgent and self.stop.is_coming():
             return Interrupted()
         printed = "".join(map(self._launched.output, OUTPUTS))  # hydra speaks on stdout
         died = explain_death(printed, self._launched.poll(), self.hello.get("ranks", []))
         if self.hello or "rank" in died.facts:
             return died
         return SessionDied(f"{died}{self._cure('if MPI did not start: ')}", **died.facts)
-
-    def _is_stopped(self) -> bool:
-        """A batch system tells all processes of a job to end: this one may hear it last."""
-        if "SLURM_JOB_ID" in os.environ and not self.stop.at_once:
-            select.select([self.stop], [], [], STOP_SECONDS)
-        return self.stop.at_once
 
     def _cure(self, when: str = "") -> str:
         return f"; {when}{self.launcher.cure}" if self.launcher.cure else ""

@@ -46,7 +46,7 @@ def explain_death(
     launcher = _launcher_said(printed, ranks)
     if launcher is not None:
         return launcher
-    last = " | ".join(printed.strip().splitlines()[-5:]) or "no message"
+    last = " | ".join(printed.strip().splitlines()[-5:]) or "it printed nothing"
     if returncode is not None and returncode < 0:
         name = _signal_name(-returncode)
         return SessionDied(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 from typing import Any
 
 AT_ONCE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_SECONDS = 2.0  # between the first and the last process of a job that hears of its end
 
 
 class Interrupted(Exception):
@@ -45,3 +47,12 @@ class StopFlag:
     def at_once(self) -> bool:
         """SIGINT, SIGTERM and SIGHUP abandon the current run; SIGUSR1 lets it end."""
         return self.signal in AT_ONCE
+
+    def is_coming(self) -> bool:
+        """Whether this is being stopped, or is about to hear so.
+
+        A batch system tells all processes of a job to end: this one may hear it last.
+        """
+        if "SLURM_JOB_ID" in os.environ and not self.at_once:
+            select.select([self], [], [], STOP_SECONDS)
+        return self.at_once
