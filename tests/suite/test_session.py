@@ -250,10 +250,10 @@ def test_a_library_that_cannot_be_loaded_is_the_reason(stop: StopFlag) -> None:
 
 def test_last_words_need_no_disk() -> None:
     """They may tell that it is full."""
-    launched = Launched(("sh", "-c", "readlink /proc/$$/fd/1 >&2; seq 20000; exit 3"), {})
+    launched = Launched(("sh", "-c", "readlink /proc/$$/fd/2 >&2; seq 20000; exit 3"), {})
     assert launched.wait(60)
     assert launched.poll() == 3
-    assert launched.output("stderr") == "/memfd:stdout (deleted)\n"
+    assert launched.output("stderr") == "/memfd:stderr (deleted)\n"
     assert launched.output("stdout").endswith("\n19999\n20000\n")
     assert len(launched.output("stdout")) == 65536
     launched.close()
