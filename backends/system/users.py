@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fsmatrix.backends.system import mounts
@@ -20,6 +20,7 @@ class User:
     pid: int
     program: str
     path: str
+    cure: str = ""  # the command that ends the use; default kill
 
     def __str__(self) -> str:
         return f"pid {self.pid} ({self.program}) in {self.path}"
@@ -32,20 +33,21 @@ def of_place(place: Path | str) -> list[User]:
 
 
 def of_device(device: str) -> list[User]:
-    """Processes that have it open, and one of each mount namespace in which it is mounted."""
+    """Processes that have it open, and one of each other mount namespace that has it mounted."""
     facts = Path(device).stat()
     number = f"{os.major(facts.st_rdev)}:{os.minor(facts.st_rdev)}"
-    seen: dict[str, User] = {}
+    seen: dict[str, User | None] = {str(Path("/proc/self/ns/mnt").readlink()): None}
     for process in _processes():
         with contextlib.suppress(OSError):
             namespace = str((process / "ns/mnt").readlink())
-            if namespace in seen:
+            if namespace in seen or not (process / "cmdline").read_bytes():  # a kernel thread
                 continue
             text = os.fsdecode((process / "mountinfo").read_bytes())
             points = [m.point for m in mounts.parse_mountinfo(text) if m.device == number]
             if points:
-                seen[namespace] = _user(process, f"a mount namespace that has it at {points[0]}")
-    return [*of_place(device), *seen.values()]
+                user = _user(process, f"a mount namespace that has it at {points[0]}")
+                seen[namespace] = replace(user, cure=f"nsenter -t {user.pid} -m umount {points[0]}")
+    return [*of_place(device), *filter(None, seen.values())]
 
 
 def described(users: list[User]) -> str:
@@ -54,7 +56,9 @@ def described(users: list[User]) -> str:
         return "nobody that can be seen"
     named = ", ".join(map(str, users[:_MOST]))
     more = f" and {len(users) - _MOST} more" if len(users) > _MOST else ""
-    return f"{named}{more}; to end: kill {' '.join(str(user.pid) for user in users)}"
+    killed = [str(user.pid) for user in users if not user.cure]
+    cures = [f"kill {' '.join(killed)}"] if killed else []
+    return f"{named}{more}; to end: {'; '.join([*cures, *(u.cure for u in users if u.cure)])}"
 
 
 def _processes() -> Iterator[Path]:
