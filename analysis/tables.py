@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import fsmatrix
 from fsmatrix.analysis import units
 from fsmatrix.analysis.files import aside, numbered
-from fsmatrix.analysis.report.table import printable
+from fsmatrix.results.printable import printable
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -98,7 +98,7 @@ class Room:
     progress: Callable[[str], None] = _quiet  # told what takes long
 
 
-MEMORY_TYPES = ("tmpfs", "ramfs")  # file systems without storage, whatever the backend
+MEMORY_TYPES = ("tmpfs", "ramfs", "devtmpfs")  # file systems without storage, whatever the backend
 
 
 class Backend(ABC):

@@ -7,6 +7,7 @@ of a store has another place, so it is another store: nothing that the original 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ import re
 import secrets
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from fsmatrix.results import trust
 
 FILE = "identity.json"
 VARIABLE = "FSMATRIX_STORE"  # in the environment of what a store starts
+SESSION = "FSMATRIX_SESSION"  # and of what belongs to one session of it: its name
 LIMIT = 4096
 LOOKS = 20
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -42,7 +45,7 @@ class Identity:
     @property
     def environment(self) -> dict[str, str]:
         """For programs that may have to be ended by somebody else than who started them."""
-        return {VARIABLE: self.store}
+        return proof(self.store)
 
     def new_uuid(self) -> str:
         """Of a file system on a device: half of it is random, half says whose it is."""
@@ -70,18 +73,42 @@ def identity(folder: Path) -> Identity:
     return Identity(place, hashlib.sha256(text.encode()).hexdigest()[:32])
 
 
-def carries(pid: int, store: str) -> bool:
-    """Whether a process was started with that store's proof in its environment."""
-    wanted = f"{VARIABLE}={store}".encode()
+def proof(store: str, session: str = "") -> dict[str, str]:
+    """What the environment of a process of a store holds, and of one of its sessions."""
+    return {VARIABLE: store} | ({SESSION: session} if session else {})
+
+
+def carries(pid: int, store: str, session: str = "") -> bool:
+    """Whether a process was started with that proof in its environment."""
+    wanted = _as_bytes(proof(store, session))
     for _ in range(LOOKS):
         try:
             text = Path(f"/proc/{pid}/environ").read_bytes()
         except OSError:
             return False
         if text:
-            return wanted in text.split(b"\0")
+            return wanted <= set(text.split(b"\0"))
         time.sleep(0.01)  # in the middle of execve, or ending
     return False
+
+
+def carriers(store: str, session: str) -> list[int]:
+    """All processes of this kernel that carry the proof of a session; none that has ended.
+
+    Kernel threads and the dead have no environment.  One that is being started has none for a
+    moment: its parent has.
+    """
+    wanted = _as_bytes(proof(store, session))
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended, or is not ours to look at
+            if wanted <= set((folder / "environ").read_bytes().split(b"\0")):
+                found.append(int(folder.name))
+    return found
+
+
+def _as_bytes(variables: Mapping[str, str]) -> set[bytes]:
+    return {f"{name}={value}".encode() for name, value in variables.items()}
 
 
 def _read(folder: Path) -> str:

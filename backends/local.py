@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, cast
 from pydantic import field_validator, model_validator
 
 from fsmatrix.backends import cache as page_cache
-from fsmatrix.backends import loop, mounting, provenance
+from fsmatrix.backends import images, loop, mounting, provenance
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.allowed import Keys, Words
 from fsmatrix.backends.base import (
@@ -138,7 +138,7 @@ class LocalBackend(Backend):
     def state_refusal(self, folder: Path, size: int) -> str:
         """No room for the image there, or no direct I/O."""
         direct = self._chosen.direct_io == "required"
-        return loop.folder_refusal(folder, size, direct) if self.keeps() else ""
+        return images.folder_refusal(folder, size, direct) if self.keeps() else ""
 
     def provision(self, level: Mapping[str, Any], room: Room) -> PathAccess:
         """Attach the image (made once) or take the device, and format it."""
@@ -147,7 +147,7 @@ class LocalBackend(Backend):
         if self._chosen.device:
             device, image, identity = self._take_device(room)
         else:
-            entry = loop.image_for(room, self._chosen.size, self._chosen.image)
+            entry = images.image_for(room, self._chosen.size, self._chosen.image)
             image, identity = str(entry.facts["path"]), str(uuid.uuid4())
             device, _ = loop.attach(entry, room.journal, self._chosen.direct_io)
         try:
@@ -214,7 +214,7 @@ class LocalBackend(Backend):
         """Remove the image; erase our file system from a device."""
         ours = [entry for entry in room.journal.pending(target=room.target) if entry.mine]
         for entry in [entry for entry in ours if entry.kind == "image"]:
-            loop.remove_image(entry, room.journal)
+            images.remove_image(entry, room.journal)
         for entry in [entry for entry in ours if entry.kind == "device"]:
             reason = signature.in_use(entry.facts["device"])
             if reason:

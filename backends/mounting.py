@@ -13,7 +13,7 @@ from fsmatrix.backends.allowed import Form, Keys, plain
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal import Journal
 from fsmatrix.backends.made import DATA, new_folder
-from fsmatrix.backends.system import libc, mounts, rights, tools
+from fsmatrix.backends.system import libc, mounts, rights, tools, users
 
 ALWAYS = "nodev,nosuid"
 MOUNT_DEADLINE = 120.0  # seconds; a journal replay takes its time
@@ -124,8 +124,7 @@ def not_unmounted(point: Path, error: OSError) -> BackendError:
     """What to raise for the error of an unmount: who uses it, or the reason."""
     if error.errno != errno.EBUSY:
         return BackendError(f"{point} cannot be unmounted: {error.strerror}")
-    users = ", ".join(mounts.users_of(point)) or "nobody that can be seen"
-    return BackendError(f"{point} is still in use by {users}")
+    return BackendError(f"{point} is still in use by {users.described(users.of_place(point))}")
 
 
 def new_point(state: Path, journal: Journal) -> Path:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+from fsmatrix.results import trust
 
 
 def distrust(folder: Path, environ: Mapping[str, str] = os.environ) -> str:
@@ -42,19 +42,8 @@ def distrust(folder: Path, environ: Mapping[str, str] = os.environ) -> str:
             return f"{part} belongs to {_name(facts.st_uid)}, who could replace what is in it"
         if reason := _open(part, facts):
             return reason
-    return _not_ours(place) if os.path.lexists(place) else ""
-
-
-def _not_ours(place: Path) -> str:
-    """Why it is not a directory that only we can change (empty: it is)."""
-    facts = place.lstat()
-    if not stat.S_ISDIR(facts.st_mode):
-        return f"{place} is no directory"
-    if facts.st_uid != os.geteuid():
-        return f"{place} belongs to {_name(facts.st_uid)}, not to {_name(os.geteuid())}"
-    if facts.st_mode & _OTHERS:
-        return f"{place} can be written to by others (mode {facts.st_mode & 0o7777:o})"
-    return ""
+    flaw = trust.flaw(place, place.lstat(), folder=True) if os.path.lexists(place) else ""
+    return f"{place} {flaw}" if flaw else ""
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from fsmatrix.backends import daos_tool, tree
 from fsmatrix.backends.ceph import clients, levelstate, sessions, spaces, trees
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.proof import LeftAlone as LeftAlone
-from fsmatrix.backends.system import loopdev, mounts, signature
+from fsmatrix.backends.system import loopdev, mounts, signature, users
 
 Facts = Mapping[str, Any]
 
@@ -33,9 +33,14 @@ def undo_mount(facts: Facts, same_boot: bool) -> str:
     try:
         mounts.unmount(path)
     except OSError as error:
-        reason = "still in use" if error.errno == errno.EBUSY else error.strerror
-        raise LeftAlone(f"{path} cannot be unmounted: {reason}") from error
+        raise _not_unmounted(path, error) from error
     return f"unmounted {path}"
+
+
+def _not_unmounted(path: str, error: OSError) -> LeftAlone:
+    if error.errno != errno.EBUSY:
+        return LeftAlone(f"{path} cannot be unmounted: {error.strerror}")
+    return LeftAlone(f"{path} is still in use by {users.described(users.of_place(path))}")
 
 
 def undo_loop(facts: Facts, same_boot: bool) -> str:
@@ -47,7 +52,8 @@ def undo_loop(facts: Facts, same_boot: bool) -> str:
         if behind.device != (facts.get("device") or behind.device):
             continue
         if not loopdev.detach(behind):
-            raise LeftAlone(f"{behind.device} ({image}) is still in use")
+            who = users.described(users.of_device(behind.device))
+            raise LeftAlone(f"{behind.device} ({image}) is still in use by {who}")
         done.append(behind.device)
     return f"detached {', '.join(done)} from {image}" if done else ""
 
@@ -149,8 +155,7 @@ def undo_cephfs_mount(facts: Facts, same_boot: bool) -> str:
     try:
         in_order = clients.detach(path, client)
     except OSError as error:
-        reason = "still in use" if error.errno == errno.EBUSY else error.strerror
-        raise LeftAlone(f"{path} cannot be unmounted: {reason}") from error
+        raise _not_unmounted(str(path), error) from error
     if not in_order:
         sessions.farewell(facts)
     return f"unmounted {path}"

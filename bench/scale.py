@@ -42,7 +42,9 @@ from fsmatrix.suite.job import Job
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.runner import Runner
 from fsmatrix.suite.session import clock
-from fsmatrix.suite.session.client import Session, StopFlag
+from fsmatrix.suite.session.client import Session
+from fsmatrix.suite.session.stopping import StopFlag
+from fsmatrix.suite.session.survey import members
 from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
 
 RANK_PROGRAM = Path(__file__).with_name("scale_rank.py")
@@ -105,7 +107,7 @@ def session_of(geometry: Geometry) -> Iterator[Session]:
 def ask(session: Session, function: str, params: Mapping[str, Any]) -> list[Any]:
     """A function of the rank program in every rank; what the ranks answer."""
     command = {
-        "do": "step", "to": session.members(session.geometry), "kind": "function",
+        "do": "step", "to": members(session.hello["ranks"], session.geometry), "kind": "function",
         "what": {"function": f"__main__:{function}", "params": dict(params)}, "root": "/",
         "access": {}, "nodes": session.geometry.nodes, "threads": 1, "seed": 1,
         "affinity": "none", "sample": False, "oversubscribed": True, "timeout": SECONDS,

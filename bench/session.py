@@ -32,7 +32,8 @@ from fsmatrix.suite.engines.find import Engines
 from fsmatrix.suite.job import Job
 from fsmatrix.suite.keeper import Keeper, Summary
 from fsmatrix.suite.launchers.mpirun import Mpirun
-from fsmatrix.suite.session.client import Session, StopFlag
+from fsmatrix.suite.session.client import Session
+from fsmatrix.suite.session.stopping import StopFlag
 from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
 
 MIB = 1 << 20

@@ -16,9 +16,9 @@ from fsmatrix.results.schema import ResultError
 
 FOLDER_MODE = 0o755  # of what we make: passes the check below, whatever the umask is
 FILE_MODE = 0o644
-FOLDERS = ("journal", "state", "runs", "locks")  # of a store, where there are such
+FOLDERS = ("journal", "state", "runs", "locks", "slurm")  # of a store, where there are such
 NOTES = ("journal", "locks")  # whose files are acted on
-FILES = ("store.json", "campaign.json")
+FILES = ("store.json", "campaign.json", "slurm/submission.json", "slurm/submitted.jsonl")
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import filelock
 
-from fsmatrix.results import safefile
+from fsmatrix.results import safefile, trust
 from fsmatrix.results.hdf import write_whole
 from fsmatrix.results.schema import from_json
 from fsmatrix.results.store import CAMPAIGN, MARKER, RUNS, StoreError
@@ -65,8 +65,8 @@ def folder(out: Path) -> Path:
 
 @contextmanager
 def alone(out: Path) -> Iterator[None]:
-    """One `submit` at a time; StoreError if another is at work."""
-    folder(out).mkdir(exist_ok=True)
+    """One `submit` at a time; StoreError if another is at work, NotTrusted if not ours."""
+    trust.make_folder(folder(out))
     try:
         with filelock.FileLock(folder(out) / ".lock", timeout=0):
             yield
@@ -123,7 +123,9 @@ def write(out: Path, submission: Submission) -> None:
 def note(out: Path, key: str, job: str) -> None:
     """Write down that a job was taken; on the disk on return."""
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    with (folder(out) / JOBS).open("a", encoding="utf-8") as file:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(folder(out) / JOBS, flags, trust.FILE_MODE)
+    with os.fdopen(descriptor, "a", encoding="utf-8") as file:
         file.write(json.dumps({"key": key, "job": job, "at": at}) + "\n")
         file.flush()
         os.fsync(file.fileno())

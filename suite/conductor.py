@@ -29,8 +29,9 @@ from fsmatrix.suite.job import Job, Settings
 from fsmatrix.suite.keeper import Keeper, Summary
 from fsmatrix.suite.launchers.base import Launcher, LauncherError
 from fsmatrix.suite.runner import Runner
-from fsmatrix.suite.session.client import Interrupted, Session, StopFlag
+from fsmatrix.suite.session.client import Session
 from fsmatrix.suite.session.death import SessionError
+from fsmatrix.suite.session.stopping import Interrupted, StopFlag
 
 MOUNT_SECONDS = 120.0
 BARREN_SESSIONS = 3  # sessions in a row that give no run: the plot is given up

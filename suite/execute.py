@@ -29,7 +29,7 @@ from fsmatrix.suite.launching import choose_launcher
 from fsmatrix.suite.order import Plot
 from fsmatrix.suite.plan import Plan, Request, build_plan
 from fsmatrix.suite.problems import CampaignError, Origin, refuse
-from fsmatrix.suite.session.client import StopFlag
+from fsmatrix.suite.session.stopping import StopFlag
 from fsmatrix.suite.settings import Source
 from fsmatrix.suite.site import quiet
 

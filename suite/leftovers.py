@@ -23,7 +23,7 @@ from typing import Any
 
 from fsmatrix.backends import tree
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.identity import Identity, carries, identity
+from fsmatrix.backends.identity import Identity, carriers, carries, identity
 from fsmatrix.results import trust
 from fsmatrix.results.hdf import write_whole
 from fsmatrix.results.process import Process, boot_id
@@ -56,6 +56,11 @@ class Scratch:
         made = cls(tuple(parent / name for parent in parents), identity(journals))
         remember(journals, (), made)
         return made
+
+    @property
+    def session(self) -> str:
+        """The name that all processes of the session carry (identity.py)."""
+        return self.folders[0].name
 
     def make(self) -> None:
         """Make and mark them; FileExistsError if somebody was quicker."""
@@ -92,9 +97,29 @@ def remember(journals: Path, pids: Iterable[int], scratch: Scratch) -> None:
 
 
 def forget(journals: Path, scratch: Scratch) -> None:
-    """The session ended in good order; what could not be removed stays noted."""
-    if not scratch.remove():
+    """The session has ended; what could not be ended or removed stays noted."""
+    if not carriers(scratch.own.store, scratch.session) and not scratch.remove():
         _file(journals).unlink(missing_ok=True)
+
+
+def end_session(scratch: Scratch) -> list[str]:
+    """Kill all of a session that runs on this kernel; a sentence for each process.
+
+    Also workers that a program left when it died, whoever their parent is now.
+    """
+    return _end_carriers(scratch.own.store, scratch.session)
+
+
+def _end_carriers(store: str, session: str) -> list[str]:
+    said: dict[Process, str] = {}
+    deadline = time.monotonic() + WAIT_SECONDS
+    while left := [found for pid in carriers(store, session) if (found := Process.of(pid))]:
+        said |= {process: line for process in left if (line := _kill(process, store))}
+        _wait_for(left)
+        if time.monotonic() >= deadline:
+            stuck = {process: f"left alone: process {process.pid} hangs" for process in left}
+            return list((said | stuck).values())
+    return list(said.values())
 
 
 def end_leftovers(folder: Path) -> list[str]:
@@ -134,7 +159,12 @@ def _end(path: Path, noted: Mapping[str, Any], own: Identity) -> list[str]:
         said = [line for process in processes if (line := _kill(process, own.store))]
         proven = [each for each in processes if not each.runs or carries(each.pid, own.store)]
         _wait_for(proven)
-        remove_program_scratch(process.pid for process in proven)
+        for name in {Path(folder).name for folder in noted["scratch"]}:
+            said += _end_carriers(own.store, name)
+        starters = [process.pid for process in proven]
+        if noted["conductor"] is not None:
+            starters.append(noted["conductor"][0])
+        remove_program_scratch(starters)
     said += Scratch(tuple(map(Path, noted["scratch"])), own).remove()
     if not any(line.startswith("left alone") for line in said):
         path.unlink(missing_ok=True)
@@ -193,6 +223,8 @@ def _kill(process: Process, store: str) -> str:
 def remove_program_scratch(pids: Iterable[int]) -> None:
     """Remove the folders of programs that killed ranks of this kernel had started."""
     for pid in pids:
+        if Process.of(pid) is not None:
+            continue  # another one by now: what bears this number may be its own
         for folder in Path(tempfile.gettempdir()).glob(f"{PROGRAM_SCRATCH}{pid}-*"):
             _remove_flat(folder)
 

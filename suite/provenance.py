@@ -63,7 +63,7 @@ def gather(backend: Backend, access: Access, session: Session, target: str) -> d
             "options": list(launcher.options),
             "hosts": list(launcher.hosts),
             "binding": launcher.binding,
-            "words": list(session.launched),
+            "words": list(session.words),
         },
         "nodes": sorted({rank["host"] for rank in session.hello["ranks"]}),
         "target": {"name": target, "backend": backend.name, **backend.describe(access)},

@@ -16,11 +16,13 @@ from fsmatrix.suite.assemble import Gathered
 from fsmatrix.suite.job import Job, Settings, now
 from fsmatrix.suite.outputs import RunFailed
 from fsmatrix.suite.session import programs
-from fsmatrix.suite.session.client import Interrupted, Session
+from fsmatrix.suite.session.client import Session
 from fsmatrix.suite.session.death import DeadlinePassed, NodeError, SessionDied, SessionError
 from fsmatrix.suite.session.loopback import WhileStarting
 from fsmatrix.suite.session.programs import GRACE
 from fsmatrix.suite.session.programs import run as run_program
+from fsmatrix.suite.session.stopping import Interrupted
+from fsmatrix.suite.session.survey import addressed
 from fsmatrix.suite.surroundings import REST_SECONDS, Surroundings, left
 from fsmatrix.suite.workloads.base import Argv, Function, Output, Step, Stream
 
@@ -187,7 +189,7 @@ class Runner:
         geometry = job.case.geometry
         command = {
             "do": "step",
-            "to": self.session.addressed(step.where, geometry),
+            "to": addressed(self.session.hello["ranks"], step.where, geometry),
             "kind": kind,
             "what": what,
             "root": root,
@@ -202,7 +204,8 @@ class Runner:
         }
         # a program that passes the deadline is ended by its leader, which then answers
         rest = 2 * GRACE + REST_SECONDS if kind == "argv" else 0.0
-        reply = self.session.request(command, left(deadline) + rest)
+        late = f"{step.name}: no answer within {self.around.limit}"
+        reply = self.session.request(command, left(deadline) + rest, late=late)
         if len(reply.message["ranks"]) >= len(gathered.ranks):
             gathered.ranks = tuple(reply.message["ranks"])
         if step.role == "timed":

@@ -21,7 +21,7 @@ from fsmatrix.suite.job import Job, Settings
 from fsmatrix.suite.limits import with_links
 from fsmatrix.suite.outputs import RunFailed
 from fsmatrix.suite.session.client import Session
-from fsmatrix.suite.session.survey import disagreements
+from fsmatrix.suite.session.survey import disagreements, members
 from fsmatrix.suite.workloads.base import Step
 
 HEALTH_SECONDS = 30.0
@@ -48,13 +48,19 @@ class Surroundings:
         self.settings = settings
         self.provenance = provenance
 
+    @property
+    def limit(self) -> str:
+        """What a run's deadline comes from."""
+        return f"limits.time_per_run ({self.settings.time_per_run:g} s)"
+
     def world(self, job: Job, gathered: Gathered) -> None:
         """Who takes part, and whether the results lie on the system under test.
 
         RunFailed if the ranks of this geometry are not there, node by node.
         """
         geometry = job.case.geometry
-        ranks = [self.session.hello["ranks"][i] for i in self.session.members(geometry)]
+        world = self.session.hello["ranks"]
+        ranks = [world[i] for i in members(world, geometry)]
         gathered.evidence["world"] = world_of(geometry, ranks)
         on_target = False
         if isinstance(self.access, PathAccess):
@@ -135,6 +141,7 @@ class Surroundings:
             self.access.to_json(),
             self.journal,
             timeout + left(deadline),
+            limit=f"settle.timeout ({timeout:g} s) and what was left of {self.limit}",
             timeout=timeout,
         )
         values = [answer["value"] for answer in answers]
@@ -151,6 +158,7 @@ class Surroundings:
             self.access.to_json(),
             self.journal,
             left(deadline),
+            limit=self.limit,
             state="warm" if self.provenance["memory"] else job.case.cache,
             files=files,
             method=self._cache_method(job),

@@ -67,7 +67,7 @@ def legend(summary: Summary) -> Text:
         lines.append(f"{summary.invalid_runs} invalid runs are not in the medians")
     if summary.references and not summary.references_shown:
         lines.append(f"reference left out: {', '.join(summary.references)}")
-    return Text(printable("\n".join(lines)), style="dim")
+    return Text("\n".join(lines), style="dim")
 
 
 def _named(cell: Cell, summary: Summary) -> str:
@@ -77,24 +77,19 @@ def _named(cell: Cell, summary: Summary) -> str:
     )  # fmt: skip
 
 
-def printable(text: str) -> str:
-    """`text` without control characters: names and messages may come from anywhere."""
-    return "".join(c if c.isprintable() or c in "\n\u202f" else "\ufffd" for c in text)
-
-
 def _table(pivot: Pivot, part: Part, targets: Sequence[str]) -> Table:
     title = f"{pivot.title} in {part.unit}, {pivot.better}"
     if part.conditions:
         title += f" ({part.conditions})"
-    result = Table(title=Text(printable(title), style="bold"), title_justify="left", box=None,
+    result = Table(title=Text(title, style="bold"), title_justify="left", box=None,
                    header_style="bold", pad_edge=False)  # fmt: skip
     for index, name in enumerate(part.factors):
         widest = max(len(line.levels[index]) for line in part.lines)
-        result.add_column(Text(printable(name)), overflow="fold", min_width=widest)
+        result.add_column(Text(name), overflow="fold", min_width=widest)
     for target in targets:
-        result.add_column(Text(printable(target)), justify="right", no_wrap=True)
+        result.add_column(Text(target), justify="right", no_wrap=True)
     for line in part.lines:
-        levels = [Text(printable(level)) for level in line.levels]
+        levels = [Text(level) for level in line.levels]
         result.add_row(*levels, *(_entry(entry) for entry in line.entries))
     return result
 
@@ -103,7 +98,7 @@ def _entry(entry: Entry | None) -> Text:
     if entry is None:
         return Text("")
     if entry.absent:
-        return Text(printable(entry.absent), style="red" if "failed" in entry.absent else "dim")
+        return Text(entry.absent, style="red" if "failed" in entry.absent else "dim")
     found = " ~" * entry.far + {"warning": " !", "invalid": " !!"}.get(entry.severity, "")
     text = Text(f"{entry.median}{entry.mark}", style="bold" if entry.clear else "")
     text.append(found, style="yellow")

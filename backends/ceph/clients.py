@@ -22,6 +22,7 @@ from typing import IO, Any
 from fsmatrix.backends.ceph.login import NO_WAIT, TIMEOUT, Login
 from fsmatrix.backends.deadline import Overdue, within
 from fsmatrix.backends.errors import BackendError, ToolError
+from fsmatrix.backends.identity import SESSION
 from fsmatrix.backends.system import libc, mounts, tools
 
 FUSE = "fuse.ceph-fuse"
@@ -110,8 +111,9 @@ def start_fuse(argv: Sequence[str], point: Path) -> int:
     """Start ceph-fuse and wait until it is mounted; returns its pid.
 
     ToolError with its own words if it fails, or is not there within MOUNT_DEADLINE; it is
-    ended then.
+    ended then.  It outlives the session that mounts.
     """
+    environment = {name: text for name, text in os.environ.items() if name != SESSION}
     with tempfile.TemporaryFile() as words:
         process = subprocess.Popen(
             argv,
@@ -120,6 +122,7 @@ def start_fuse(argv: Sequence[str], point: Path) -> int:
             stderr=words,
             start_new_session=True,
             cwd="/",
+            env=environment,
         )
         _children[process.pid] = process
         deadline = time.monotonic() + MOUNT_DEADLINE

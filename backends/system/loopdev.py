@@ -80,7 +80,7 @@ def _names(folder: Path, inode: int, filesystem: int) -> bool:
     """Whether the path that a loop device was attached by leads to that inode, or to none."""
     try:
         file = os.fsdecode((folder / "backing_file").read_bytes()).rstrip("\n")
-        there = os.stat(file)
+        there = Path(file).stat()
     except FileNotFoundError:
         return False  # detached, or its file has another name now: not by this user, then
     except PermissionError:

@@ -134,26 +134,6 @@ def mounted_below(folder: Path | str) -> list[Mount]:
     return [mount for mount in mounts() if f"{mount.point}/".startswith(prefix)]
 
 
-def users_of(point: Path | str) -> list[str]:
-    """Processes with a working directory or an open file below `point`: "pid 12 (fio)"."""
-    prefix = f"{str(point).rstrip('/')}/"
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it ended, or is not ours to look at
-            links = [process / "cwd", process / "root", *(process / "fd").iterdir()]
-            if any(f"{_target(link)}/".startswith(prefix) for link in links):
-                name = (process / "comm").read_text().strip()
-                found.append(f"pid {process.name} ({name})")
-    return found
-
-
-def _target(link: Path) -> str:
-    try:
-        return str(link.readlink())
-    except FileNotFoundError:  # closed since
-        return ""
-
-
 def unmount(point: Path | str) -> None:
     """Detach what is mounted at `point`; a busy one is tried again for PATIENCE seconds.
 

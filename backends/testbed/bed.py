@@ -180,7 +180,6 @@ class BaseBed(ABC, Generic[OptionsT]):
 
     @classmethod
     def _take_down(cls, home: Home) -> list[str]:
-        home.require_ours()
         written = read(home.journal.path)
         refuse_foreign(written.entries, home.journal.identity)
         if written.faults:

@@ -99,7 +99,6 @@ class Home:
         try:
             self.folder.mkdir(trust.FOLDER_MODE, parents=True, exist_ok=True)
             self.refuse_distrusted()
-            self.require_ours()
             if any(self.folder.iterdir()):
                 raise BackendError(
                     f"{self.folder} is not empty: a test bed needs its own directory"
@@ -111,11 +110,6 @@ class Home:
             raise BackendError(f"{self.folder} is no directory") from error
         for name in self.kind.folders:
             (self.folder / name).mkdir()
-
-    def require_ours(self) -> None:
-        """BackendError if others could have written what is to be undone."""
-        if reason := trust.flaw(self.folder, self.folder.lstat(), folder=True):
-            raise BackendError(f"{self.folder}: {reason}")
 
     def foreign(self) -> list[str]:
         """Entries of the directory that a bed does not make."""

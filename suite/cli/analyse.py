@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from fsmatrix.suite.cli import common
+from fsmatrix.suite.cli import common, terminal
 from fsmatrix.suite.problems import Origin, refuse
 
 if TYPE_CHECKING:
@@ -185,16 +185,14 @@ def drawn(results: Sequence[Any], out: Path) -> None:
 
     save = tables.save if out.suffix.lower() in tables.FORMATS else pictures.save
     for path in save(list(results), out):
-        typer.echo(str(path), err=True)
+        terminal.echo(str(path), err=True)
 
 
 def say(sentences: Sequence[str]) -> None:
     """Sentences, one a line."""
-    from fsmatrix.analysis.report.table import printable
-
-    console = common.console()
+    console = terminal.console()
     for line in sentences:
-        console.print(Text(printable(line)), soft_wrap=True)
+        console.print(Text(line), soft_wrap=True)
 
 
 def grid(
@@ -206,11 +204,9 @@ def grid(
     Where a row would be wider than ROW and the terminal, headings are wrapped, then the first
     `fold` columns, down to NARROW.  A table that then is too wide is printed if it `must`.
     """
-    from fsmatrix.analysis.report.table import printable
-
-    texts = [[Text(printable(c)) if isinstance(c, str) else c for c in row] for row in rows]
-    heads = [printable(name) for name in columns]
-    console = common.console()
+    texts = [[Text(c) if isinstance(c, str) else c for c in row] for row in rows]
+    heads = list(columns)
+    console = terminal.console()
     room = max(ROW, console.width if console.is_terminal else 0)
     widths = _widths(heads, texts, room)
     if sum(widths) + GAP * len(widths) > room and not must:

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from fsmatrix.suite.cli import common
+from fsmatrix.suite.cli import common, terminal
 
 if TYPE_CHECKING:
     from fsmatrix.results.bundle import Bundle
@@ -48,7 +47,7 @@ def bundle(
     from fsmatrix.results.store import Store
 
     target = out or Path(_default(Store.open(results), anonymise))
-    console = Console(stderr=True)
+    console = terminal.console(stderr=True)
     with Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         console=console, transient=True, disable=as_json,
@@ -80,21 +79,21 @@ def _default(store: Store, anonymise: bool) -> str:
 
 def _say(made: Bundle) -> None:
     runs = made.runs
-    typer.echo(
+    terminal.echo(
         f"{made.path}: {made.files} files, {made.size} bytes; {runs['total']} runs, "
         f"{runs['ok']} ok, {runs['failed']} failed, {runs['timeout']} past their deadline, "
         f"{runs['invalid']} invalid"
     )
     if made.replaced:
         told = ", ".join(f"{count} {kind}" for kind, count in made.replaced.items())
-        typer.echo(f"replaced (different names): {told}")
+        terminal.echo(f"replaced (different names): {told}")
     for word, kind in sorted(made.ordinary.items()):
-        typer.echo(
+        terminal.echo(
             f"note: {kind} {word!r} is like an ordinary word or number: kept where it stands "
             "alone outside the fields that hold such names",
             err=True,
         )
     for file, reason in made.left_out[:SHOWN]:
-        typer.echo(f"left out: {file}: {reason}", err=True)
+        terminal.echo(f"left out: {file}: {reason}", err=True)
     if len(made.left_out) > SHOWN:
-        typer.echo(f"... and {len(made.left_out) - SHOWN} more files (see README.md)", err=True)
+        terminal.echo(f"... and {len(made.left_out) - SHOWN} more files (see README.md)", err=True)

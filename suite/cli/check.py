@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from rich.markup import escape
 from rich.table import Table
 
-from fsmatrix.suite.cli import common
+from fsmatrix.suite.cli import common, terminal
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def check(as_json: common.Json = False) -> None:
             escape(item.version if item.ok else item.reason),
         )
         last = item.kind
-    common.console().print(table)
+    terminal.console().print(table)
 
 
 def _backends() -> Iterator[Item]:

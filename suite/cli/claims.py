@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsmatrix.suite.cli import common
+from fsmatrix.suite.cli import common, terminal
 from fsmatrix.suite.problems import CampaignError, Origin, did_you_mean, refuse
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ def claims(
     Example: fsmatrix claims ssd-cluster out
     """
     from fsmatrix.analysis.claims.claims import claims as tested
-    from fsmatrix.analysis.report.table import printable
 
     common.calm()
     found_study = read_study(study)
@@ -51,9 +50,9 @@ def claims(
     if as_json:
         common.print_json(found.to_dict())
         return
-    console = common.console()
+    console = terminal.console()
     for line in found.says:
-        console.print(printable(f"{line}\n"), highlight=False, markup=False, soft_wrap=True)
+        console.print(f"{line}\n", highlight=False, markup=False, soft_wrap=True)
 
 
 def read_study(name: str) -> StudyFile:

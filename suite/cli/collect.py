@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fsmatrix.suite.cli import common
+from fsmatrix.suite.cli import common, terminal
 
 
 def collect(
@@ -24,7 +24,7 @@ def collect(
     from fsmatrix.results.store import Store
 
     store = Store.open(directory)
-    console = common.console()
+    console = terminal.console()
     with Progress(console=console, transient=True, disable=as_json) as bar:
         task = bar.add_task("merging", total=len(store.files()))
         merged = store.merge(out, lambda seen: bar.update(task, completed=seen))

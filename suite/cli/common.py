@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from fsmatrix.suite.cli import terminal
 from fsmatrix.suite.problems import Origin, refuse
 
 if TYPE_CHECKING:
@@ -61,11 +62,6 @@ def calm() -> None:
     threadpool_limits(1, user_api="blas")
 
 
-def console() -> Console:
-    """Standard output for people."""
-    return Console()
-
-
 def request(
     sets: list[str] | None,
     only: list[str] | None,
@@ -98,15 +94,13 @@ def _shard(text: str) -> tuple[int, int]:
 
 def say_failures(console: Console, failures: Sequence[tuple[str, str, str]]) -> None:
     """Runs that failed (run id, status, reason), by reason, the most frequent first."""
-    from fsmatrix.analysis.report.table import printable
-
     groups: dict[tuple[str, str], list[str]] = {}
     for run, status, reason in failures:
         groups.setdefault((status, reason), []).append(run)
     ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
     for (status, reason), runs in ordered[:MOST_REASONS]:
         which = runs[0] if len(runs) == 1 else f"{len(runs)} runs ({runs[0]}, ...)"
-        line = printable(f"{status} {which}: {' '.join(reason.split())}")
+        line = f"{status} {which}: {' '.join(reason.split())}"
         console.print(line, style="red", highlight=False, markup=False, soft_wrap=True)
     rest = ordered[MOST_REASONS:]
     if rest:
@@ -151,7 +145,7 @@ def _merged_elsewhere(store: Store, error: OSError) -> Path:
     """Merge into a temporary folder that goes with this process."""
     folder = tempfile.TemporaryDirectory(prefix="fsmatrix-merge-")
     atexit.register(folder.cleanup)
-    Console(stderr=True).print(
+    terminal.console(stderr=True).print(
         f"note: {store.directory} cannot be written ({error.strerror}); merged aside",
         highlight=False, markup=False,
     )  # fmt: skip

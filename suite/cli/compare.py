@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 import typer
 from rich.text import Text
 
-from fsmatrix.suite.cli import acceptance, analyse, common
+from fsmatrix.suite.cli import acceptance, analyse, common, terminal
 from fsmatrix.suite.problems import Origin, refuse
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _accepted(found: Acceptance, out: Path | None, as_json: bool) -> None:
         common.print_json(found.to_dict())
     else:
         analyse.say(found.says)
-        typer.echo()
+        terminal.echo("")
         _print_all(found.comparisons)
     if out:
         analyse.drawn([found], out)
@@ -152,7 +152,7 @@ def _accepted(found: Acceptance, out: Path | None, as_json: bool) -> None:
 def _print_all(found: Sequence[Comparison]) -> None:
     for number, one in enumerate(found):
         if number:
-            typer.echo()
+            terminal.echo("")
         _print(one)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fsmatrix.suite.cli import common
+from fsmatrix.suite.cli import common, terminal
 from fsmatrix.suite.problems import Origin, refuse
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def import_(
         raise refuse(Origin(f"-o {out}"), "", f"{out.absolute().parent} is no directory")
     labels, formats = labeller(sets or (), pattern), Formats.all()
     found = find(paths, formats.summaries, out)
-    console = common.console()
+    console = terminal.console()
     with Progress(console=console, transient=True, disable=as_json) as bar:
         task = bar.add_task("importing", total=len(found))
         outcome = Import(out, labels, formats).run(
@@ -103,10 +103,8 @@ def _say(console: Console, outcome: Outcome, out: Path, dry: bool) -> None:
 
 
 def _list(console: Console, title: str, pairs: list[tuple[str, str]], style: str) -> None:
-    from fsmatrix.analysis.report.table import printable
-
     for file, reason in pairs[:MOST_SHOWN]:
-        text = printable(f"{title}: {file}: {reason}")
+        text = f"{title}: {file}: {reason}"
         console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
     if len(pairs) > MOST_SHOWN:
         console.print(f"{title}: {len(pairs) - MOST_SHOWN} more (--json lists all)", style=style)

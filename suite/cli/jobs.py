@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from fsmatrix.suite.cli.common import Json, console, print_json
+from fsmatrix.suite.cli import terminal
+from fsmatrix.suite.cli.common import Json, print_json
 
 
 def jobs(
@@ -24,7 +25,7 @@ def jobs(
 
     if name is not None:
         source: Source = find(name)
-        typer.echo(source.text, nl=False)
+        terminal.echo(source.text.removesuffix("\n"))
         return
     rows = []
     for job, text in sorted(ready().items()):
@@ -36,4 +37,4 @@ def jobs(
     table = Table("campaign", "what it does", box=None)
     for row in rows:
         table.add_row(row["name"], row["description"])
-    console().print(table)
+    terminal.console().print(table)

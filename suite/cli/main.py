@@ -1,101 +1,77 @@
-"""The command line.  Each command is a module; they are imported when they are called."""
+"""The command `fsmatrix` as a process: its streams, its interruption, its exit status.
+
+Nothing else is imported until Ctrl-C is taken care of: the commands take a moment to load.
+"""
 
 from __future__ import annotations
 
+import io
+import os
+import signal
 import sys
-from typing import Annotated
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
 
-import typer
-
-import fsmatrix
-from fsmatrix.suite.cli import (
-    bundle,
-    check,
-    claims,
-    collect,
-    compare,
-    history,
-    import_,
-    jobs,
-    lessons,
-    plan,
-    questions,
-    report,
-    run,
-    show,
-    studies,
-    submit,
-    testbed,
-)
-
+OUTPUT = "standard output"
+FAILED = 1
 BAD_INPUT = 2
-
-app = typer.Typer(
-    name="fsmatrix",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    help="Compares file systems: plans, runs and reports benchmark campaigns.\n\n"
-    "Start with: [bold]fsmatrix check[/], then [bold]fsmatrix run quickstart -o out[/].",
-)
-app.command("check")(check.check)
-app.command("jobs")(jobs.jobs)
-app.command("plan")(plan.plan)
-app.command("run")(run.run)
-app.command("submit")(submit.submit)
-app.command("status")(submit.status)
-app.command("cancel")(submit.cancel)
-app.command("show")(show.show)
-app.command("collect")(collect.collect)
-app.command("import")(import_.import_)
-app.command("report")(report.report)
-app.command("bundle")(bundle.bundle)
-app.command("compare")(compare.compare)
-app.command("claims")(claims.claims)
-app.command("history")(history.history)
-app.command("lessons")(lessons.lessons)
-app.command("bars")(studies.bars)
-app.command("scalability")(studies.scalability)
-app.command("models")(studies.models)
-app.command("correlation")(studies.correlation)
-app.command("bottleneck")(studies.bottleneck)
-app.command("effects")(questions.effects)
-app.command("curves")(questions.curves)
-app.command("speedup")(questions.speedup)
-app.command("predict")(questions.predict)
-app.command("traffic")(questions.traffic)
-app.command("cpu")(questions.cpu)
-app.command("adapters")(questions.adapters)
-app.command("variability")(studies.variability)
-app.command("repetitions")(studies.repetitions)
-app.add_typer(testbed.app, name="testbed")
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"fsmatrix {fsmatrix.__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    del version
-
-
-def _say(message: str) -> None:
-    from rich.console import Console
-
-    Console(stderr=True, soft_wrap=True).print(
-        f"error: {message}", style="red", highlight=False, markup=False
-    )
+INTERRUPTED = 130
 
 
 def main() -> None:
     """Run the command; bad input is a message and status 2, never a traceback."""
+    sys.stdout = _named(sys.stdout)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a locale may have no sign for "µ"
+    with _left_at_once():
+        from fsmatrix.suite.cli.app import app
+    sys.exit(_status(app))
+
+
+class _Output(io.FileIO):
+    """Standard output whose errors say that it is this which cannot be written."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = OUTPUT
+            raise
+
+
+def _named(stream: TextIO) -> TextIO:
+    """Standard output with such errors; one that does not write to a file stays as it is."""
+    if type(stream) is not io.TextIOWrapper:
+        return stream
+    buffered = isinstance(stream.buffer, io.BufferedWriter)  # not with PYTHONUNBUFFERED
+    if not buffered and not isinstance(stream.buffer, io.FileIO):
+        return stream
+    stream.flush()
+    output: Any = _Output(stream.fileno(), "w", closefd=False)
+    return io.TextIOWrapper(
+        io.BufferedWriter(output) if buffered else output,
+        encoding=stream.encoding,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
+
+
+@contextmanager
+def _left_at_once() -> Iterator[None]:
+    """Ctrl-C ends this process, which has done nothing yet; where it is ignored it stays so."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(INTERRUPTED))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _status(app: Callable[[], None]) -> int | str | None:
+    """The exit status of a command that printed all it had to say, or said why not."""
     from fsmatrix.backends.errors import BackendError
     from fsmatrix.results.schema import ResultError
     from fsmatrix.slurm.scheduler import SchedulerError
@@ -107,17 +83,41 @@ def main() -> None:
         CampaignError, ResultError, LauncherError, BackendError, EngineError, SchedulerError
     )  # fmt: skip
     try:
-        app()
+        try:
+            app()
+        except SystemExit as end:
+            sys.stdout.flush()
+            return end.code
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except refused as error:
-        _say(str(error))
-        sys.exit(BAD_INPUT)
+        return _refusal(str(error))
     except BrokenPipeError:
-        sys.exit(1)  # the reader of our output went away
+        _discard_output()
+        return FAILED  # the reader of our output went away
     except OSError as error:
         if error.filename is None:
             raise  # no file that a user could look at
-        _say(f"{error.filename}: {error.strerror}")
-        sys.exit(BAD_INPUT)
+        if error.filename == OUTPUT:
+            _discard_output()
+        return _refusal(f"{error.filename}: {error.strerror}")
+    return None
+
+
+def _discard_output() -> None:
+    """What is left in the buffer goes nowhere, or Python complains about it at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def _refusal(message: str) -> int:
+    from fsmatrix.suite.cli import terminal
+
+    terminal.console(stderr=True).print(
+        f"error: {message}", style="red", highlight=False, markup=False, soft_wrap=True
+    )
+    return BAD_INPUT
 
 
 if __name__ == "__main__":

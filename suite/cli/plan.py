@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fsmatrix.suite.cli import common
-from fsmatrix.suite.cli.common import console, print_json
+from fsmatrix.suite.cli import common, terminal
+from fsmatrix.suite.cli.common import print_json
 
 if TYPE_CHECKING:
     from fsmatrix.suite.plan import Plan
@@ -51,7 +51,7 @@ def plan(
         print_json(made.to_json())
         return
     data = made.to_json()
-    out = console()
+    out = terminal.console()
     out.print(f"[bold]{escape(data['campaign'])}[/]  {escape(data['description'])}")
     _matrix(out, data)
     _size(out, data)

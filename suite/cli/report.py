@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsmatrix.suite.cli import analyse, common
+from fsmatrix.suite.cli import analyse, common, terminal
 from fsmatrix.suite.cli.claims import read_study
 from fsmatrix.suite.problems import Origin, refuse
 
@@ -64,7 +64,7 @@ def report(
     merged = common.campaign_file(results)
     folder = results if results.is_dir() else results.parent
     with analyse.bad_input([str(results)]):
-        typer.echo(str(write_report(merged, out or folder / "report.html", reference, studies)))
+        terminal.echo(str(write_report(merged, out or folder / "report.html", reference, studies)))
         if drawn or tabled:
             _export(merged, drawn, tabled)
 
@@ -94,6 +94,6 @@ def _export(merged: Path, drawn: Wanted | None, tabled: Wanted | None) -> None:
 
     found = export(open_campaign(merged), drawn, tabled)
     for path in found.files:
-        typer.echo(str(path))
+        terminal.echo(str(path))
     for name, why in found.missing:
-        typer.echo(f"not made: {name}: {why}", err=True)
+        terminal.echo(f"not made: {name}: {why}", err=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from fsmatrix.suite.cli import common
+from fsmatrix.suite.cli import common, terminal
 from fsmatrix.suite.cli.progress import Mode, listener
 from fsmatrix.suite.problems import Origin, refuse
 
@@ -72,7 +72,7 @@ def run(
     if dry_run:
         _rehearse(made, as_json)
         return
-    console = Console(stderr=True) if as_json or quiet else common.console()
+    console = terminal.console(stderr=True) if as_json or quiet else terminal.console()
     # a bar that moves is for terminals: into a file it would be nothing until the end
     mode: Mode = "json" if as_json else "live" if console.is_terminal and not quiet else "quiet"
     # a part of a campaign repeats nothing that its `submit` has said
@@ -136,8 +136,8 @@ def _rehearse(plan: Plan, as_json: bool) -> None:
         return
     for plot, commands in told:
         level = "".join(f", {name}={value}" for name, value in plot.level.items())
-        print(f"# block {plot.block}: target {plot.target}{level}")
-        print("\n".join(commands) or "# nothing")
+        terminal.echo(f"# block {plot.block}: target {plot.target}{level}")
+        terminal.echo("\n".join(commands) or "# nothing")
 
 
 def _status(summary: Summary) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.measure import Measurement
 
-from fsmatrix.suite.cli import analyse, common
+from fsmatrix.suite.cli import analyse, common, terminal
 from fsmatrix.suite.problems import Origin, did_you_mean, refuse
 
 WIDEST = 10_000  # columns of characters that a table may need
@@ -43,7 +43,7 @@ def show(
     if as_json:
         common.print_json(summary.to_dict())
         return
-    console = common.console()
+    console = terminal.console()
     data = rows(dataset)
     failed = data.where(data["status"] != "ok")
     common.say_failures(

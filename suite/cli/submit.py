@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fsmatrix.suite.cli import common
+from fsmatrix.suite.cli import common, terminal
 from fsmatrix.suite.problems import Origin, refuse
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def submit(
     if dry_run:
         _rehearse(made, place, system, as_json)
         return
-    console = Console(stderr=True) if as_json else common.console()
+    console = terminal.console(stderr=True) if as_json else terminal.console()
     say = _sayer(console)
     for warning in made.warnings:
         say(f"note: {warning}")
@@ -139,7 +139,7 @@ def _rehearse(plan: Plan, out: Path, scheduler: Scheduler, as_json: bool) -> Non
         common.print_json([{"part": key, "script": text} for key, text in scripts])
         return
     for key, text in scripts:
-        print(f"### {key}\n{text}")
+        terminal.echo(f"### {key}\n{text}")
 
 
 def _tell(console: Console, outcome: Outcome, out: Path) -> None:
@@ -180,7 +180,7 @@ def status(directory: Directory, as_json: common.Json = False) -> None:
     if as_json:
         common.print_json(as_data(found))
     else:
-        _show(common.console(), found, directory)
+        _show(terminal.console(), found, directory)
     raise typer.Exit(SOME_MISSING if found.lost else 0)
 
 
@@ -218,7 +218,6 @@ def as_data(found: Status) -> dict[str, Any]:
 
 
 def _show(console: Console, found: Status, directory: Path) -> None:
-    from fsmatrix.analysis.report.table import printable
 
     say = _sayer(console)
     table = Table("part", "system", "nodes", "job", "state", "ok", "failed", "left", "", box=None)
@@ -234,7 +233,7 @@ def _show(console: Console, found: Status, directory: Path) -> None:
     console.print(table)
     for part in shown:
         if " " in part.says:  # whole, below the table: its columns would cut a sentence
-            say(printable(f"{part.part.key} {part.word}: {part.says}"))
+            say(f"{part.part.key} {part.word}: {part.says}")
     if len(found.parts) > len(shown):
         console.print(f"... and {len(found.parts) - len(shown)} more parts (--json has all)")
     say(
@@ -265,10 +264,12 @@ def cancel(directory: Directory, as_json: common.Json = False) -> None:
 
     Example: fsmatrix cancel out
     """
+    from fsmatrix.results import trust
     from fsmatrix.results.units import plural
     from fsmatrix.slurm.here import load
     from fsmatrix.slurm.submitting import queued_tokens
 
+    trust.require(directory)
     submission = _submission(directory)
     scheduler = load(submission.scheduler)
     ours = {
@@ -280,7 +281,7 @@ def cancel(directory: Directory, as_json: common.Json = False) -> None:
     if as_json:
         common.print_json({"directory": str(directory), "cancelled": sorted(ours.values())})
     else:
-        _sayer(common.console())(f"{plural(len(ours), 'job')} cancelled")
+        _sayer(terminal.console())(f"{plural(len(ours), 'job')} cancelled")
 
 
 def _sayer(console: Console) -> Any:

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from fsmatrix.suite.cli import common, testbed_up
+from fsmatrix.suite.cli import common, terminal, testbed_up
 from fsmatrix.suite.cli.testbed_up import DEFAULTS
 
 NOT_AS_ASKED = 1  # status of `status` (not up) and of `down` (something was left alone)
@@ -48,7 +48,7 @@ def status(directory: Directory = None, as_json: common.Json = False) -> None:
         common.print_json(beds[0] if directory else {"beds": beds})
     else:
         for found in beds:
-            _say_status(common.console(), found)
+            _say_status(terminal.console(), found)
     there = [found["state"] for found in beds if found["state"] != "none"]
     if not there or set(there) != {"up"}:
         raise typer.Exit(NOT_AS_ASKED)
@@ -71,7 +71,7 @@ def down(directory: Directory = None, as_json: common.Json = False) -> None:
         beds.append({"directory": str(place), "done": said, "left_alone": left_alone(said)})
         if not as_json:
             for line in said or [f"{place}: no test bed"]:
-                common.console().print(line, highlight=False, markup=False, soft_wrap=True)
+                terminal.console().print(line, highlight=False, markup=False, soft_wrap=True)
     if as_json:
         common.print_json(beds[0] if directory else {"beds": beds})
     if any(bed["left_alone"] for bed in beds):

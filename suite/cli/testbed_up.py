@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from rich.console import Console
 
-from fsmatrix.suite.cli import common
+from fsmatrix.suite.cli import common, terminal
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -126,7 +126,7 @@ def _bring_up(
         *lines(bed),
         f"take it down:  fsmatrix testbed down --directory {bed.directory}",
     ):
-        common.console().print(line, highlight=False, markup=False, soft_wrap=True)
+        terminal.console().print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _checked(kind: type[BaseModel], given: dict[str, Any]) -> BaseModel:
@@ -151,7 +151,7 @@ def _told(as_json: bool) -> Iterator[tuple[Callable[[str], None], Callable[[Step
     def end(number: int, _: object) -> None:
         raise SystemExit(128 + number)
 
-    console = Console(stderr=True) if as_json else common.console()
+    console = terminal.console(stderr=True) if as_json else terminal.console()
     before = signal.signal(signal.SIGTERM, end)
     try:
         with console.status("") as spinner:

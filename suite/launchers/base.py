@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from fsmatrix.backends.identity import VARIABLE
+from fsmatrix.backends import identity
 from fsmatrix.results.case import Geometry
 
 PROBE_SECONDS = 20
@@ -81,7 +81,7 @@ class Launcher(ABC):
     @property
     def proof(self) -> dict[str, str]:
         """For the environment of everything that is started (backends/identity.py)."""
-        return {VARIABLE: self.store} if self.store else {}
+        return identity.proof(self.store, Path(self.scratch).name) if self.store else {}
 
     @property
     def cure(self) -> str:

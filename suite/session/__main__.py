@@ -10,14 +10,18 @@ from __future__ import annotations
 import json
 import os
 import platform
-import socket
 import sys
 import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from fsmatrix.suite.session.wire import ERROR_MARK, ChannelClosed
+from fsmatrix.suite.session import wire
+
+if TYPE_CHECKING:
+    from fsmatrix.suite.session.comm import Comm
 
 
-def _world_comm(solo: bool) -> tuple[object, str]:
+def _world_comm(solo: bool) -> tuple[Comm, str]:
     from fsmatrix.suite.session.comm import MpiComm, SoloComm
 
     if solo:
@@ -35,26 +39,23 @@ def _world_comm(solo: bool) -> tuple[object, str]:
 def main() -> None:
     """Serve commands until the conductor closes its channel."""
     channel = sys.argv[sys.argv.index("--channel") + 1]
-    comm, library = _world_comm("--solo" in sys.argv)
-    from fsmatrix.suite.session.serve import Server
-
+    known: dict[str, Any] = {"host": platform.node()}
     try:
-        conductor = None
-        if comm.rank == 0:  # type: ignore[attr-defined]
-            conductor = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            conductor.connect(channel)
-        Server(comm, conductor, library).serve()  # type: ignore[arg-type]
-    except ChannelClosed:
+        comm, library = _world_comm("--solo" in sys.argv)
+        known["rank"] = comm.rank
+        from fsmatrix.suite.session.serve import Server
+
+        conductor = None if comm.rank else wire.connect(Path(channel))
+        Server(comm, conductor, library).serve()
+    except wire.ChannelClosed:
         sys.stdout.flush()
-        os._exit(0 if comm.rank else 70)  # type: ignore[attr-defined]
+        os._exit(0 if known["rank"] else 70)
     except BaseException as error:  # noqa: BLE001 - told to the conductor, then it ends
-        facts = {
-            "rank": comm.rank,  # type: ignore[attr-defined]
-            "host": platform.node(),
+        facts = known | {
             "error": f"{type(error).__name__}: {error}",
             "traceback": traceback.format_exc(),
         }
-        print(ERROR_MARK + json.dumps(facts), file=sys.stderr, flush=True)
+        print(wire.ERROR_MARK + json.dumps(facts), file=sys.stderr, flush=True)
         os._exit(71)
 
 

@@ -9,12 +9,9 @@ processes that reported themselves (pid and start time).
 from __future__ import annotations
 
 import contextlib
-import os
 import select
 import shutil
-import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from fsmatrix.results.case import Geometry
-from fsmatrix.results.process import Process, boot_id
+from fsmatrix.results.process import boot_id
 from fsmatrix.suite.launchers.base import Launcher
-from fsmatrix.suite.leftovers import SCRATCH, Scratch, remove_program_scratch
+from fsmatrix.suite.leftovers import SCRATCH, Scratch, end_session, remove_program_scratch
 from fsmatrix.suite.session import loopback, wire
 from fsmatrix.suite.session.death import (
     DeadlinePassed,
@@ -35,58 +32,17 @@ from fsmatrix.suite.session.death import (
     SessionError,
     explain_death,
 )
-from fsmatrix.suite.session.programs import clean_environment
+from fsmatrix.suite.session.launched import OUTPUTS, Launched
+from fsmatrix.suite.session.stopping import Interrupted, StopFlag
 from fsmatrix.suite.session.wire import Arrays, ChannelClosed
-from fsmatrix.suite.workloads.base import Where
 
 START_SECONDS = 120.0
 END_SECONDS = 10.0
-STOP_SECONDS = 2.0  # between the first and the last process of a job that hears of its end
-AT_ONCE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-TERM_SECONDS = 5.0
-KEPT_STDERR = 65536
-
-
-class Interrupted(Exception):
-    """The user or the batch system asked to stop."""
-
-
-class StopFlag:
-    """Signals become a number and a byte in a pipe; nothing is raised inside a handler."""
-
-    def __init__(self) -> None:
-        self.signal = 0
-        self._read, self._write = os.pipe()
-        os.set_blocking(self._write, False)
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> StopFlag:
-        for number in (*AT_ONCE, signal.SIGUSR1):
-            self._before[number] = signal.signal(number, self._handle)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _handle(self, number: int, _frame: object) -> None:
-        self.signal = number
-        with contextlib.suppress(BlockingIOError):
-            os.write(self._write, b"!")
-
-    def fileno(self) -> int:
-        """For select."""
-        return self._read
-
-    @property
-    def at_once(self) -> bool:
-        """SIGINT, SIGTERM and SIGHUP abandon the current run; SIGUSR1 lets it end."""
-        return self.signal in AT_ONCE
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What a session answered."""
+    """A session's answer."""
 
     message: dict[str, Any]
     arrays: Arrays
@@ -116,9 +72,8 @@ class Session:
         self._start_seconds = start_seconds
         self._in_job = in_job
         self.hello: dict[str, Any] = {}
-        self.launched: tuple[str, ...] = ()  # the launcher's own words, before the program's
-        self._ranks: list[Process] = []  # of this kernel
-        self._process: subprocess.Popen[bytes] | None = None
+        self.words: tuple[str, ...] = ()  # the launcher's own, before the program's
+        self._launched: Launched | None = None
         self._channel: socket.socket | None = None
         self.alive = False
 
@@ -126,27 +81,18 @@ class Session:
     def start(self) -> None:
         """Start the world and wait for its hello; SessionError if it does not come up."""
         self.launcher.prepare()
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        address = str(Path(self._folder) / "channel")
-        listener.bind(address)
-        listener.listen(1)
-        argv = [sys.executable, "-P", "-m", "fsmatrix.suite.session", "--channel", address]
+        address = Path(self._folder) / "channel"
+        listener = wire.listener(address)
+        argv = [sys.executable, "-P", "-m", "fsmatrix.suite.session", "--channel", str(address)]
         if not self.launcher.needs_mpi:
             argv.append("--solo")
         env = self.launcher.environment() | self.launcher.proof
         command = self.launcher.command(argv, self.geometry, env)
         own = command[: len(command) - len(argv)]
-        self.launched = tuple(map(self._told, own))
-        self._process = subprocess.Popen(
-            command,
-            env=clean_environment(env),
-            stdin=subprocess.DEVNULL,
-            stdout=self._capture("stdout"),
-            stderr=self._capture("stderr"),
-            start_new_session=True,
-        )
-        self.alive = True
+        self.words = tuple(map(self._constant, own))
         try:
+            self._launched = Launched(command, env)
+            self.alive = True
             self._accept(listener)
         except BaseException:
             self.kill()
@@ -154,22 +100,21 @@ class Session:
         finally:
             listener.close()
 
-    def _told(self, word: str) -> str:
+    def _constant(self, word: str) -> str:
         """A word of the launcher, without what is drawn for each session or store."""
-        known = {self.launcher.memory: "$MEMORY", self._folder: "$SCRATCH"}
-        known[self.launcher.store] = "$STORE"
-        for drawn, name in known.items():
+        names = {self.launcher.memory: "$MEMORY", self._folder: "$SCRATCH"}
+        names |= {self.launcher.store: "$STORE", Path(self._folder).name: "$SESSION"}
+        for drawn, name in names.items():
             word = word.replace(drawn, name) if drawn else word
         return word
 
-    def _capture(self, name: str) -> int:
-        return os.open(Path(self._folder) / name, os.O_CREAT | os.O_WRONLY, 0o600)
-
     def _accept(self, listener: socket.socket) -> None:
+        assert self._launched is not None
         deadline = time.monotonic() + self._start_seconds
-        self._wait(listener, deadline, "the session did not start")
+        late = f"the session did not start within {self._start_seconds:g} s"
+        self._wait(listener, deadline, late)
         self._channel, _ = listener.accept()
-        self.hello = self._receive(deadline, "the session did not start").message
+        self.hello = self._receive(deadline, late).message
         asked, got = self.geometry.processes, len(self.hello["ranks"])
         if asked != got:
             raise SessionError(
@@ -177,11 +122,9 @@ class Session:
                 f"{self.launcher.name!r} ({self.launcher.found.program}) does not belong to the "
                 f"MPI library of mpi4py ({self.hello['mpi']}){self._cure()}"
             )
-        here = boot_id()
-        pids = [rank["pid"] for rank in self.hello["ranks"] if rank["boot_id"] == here]
-        self._ranks = [rank for pid in pids if (rank := Process.of(pid)) is not None]
-        if self.only_here and self._process is not None:
-            loopback.keep_local(self._process.pid)
+        self._launched.meet(self.hello["ranks"])
+        if self.only_here:
+            loopback.keep_local(self._launched.pid)
 
     @property
     def only_here(self) -> bool:
@@ -191,45 +134,36 @@ class Session:
         return alone and self.launcher.stays_here(self.geometry)
 
     def close(self) -> None:
-        """End in good order, or by force; removes the session's folder."""
+        """End in good order, or by force, with all that is left; removes the session's folder."""
         if self.alive:
-            try:
+            with contextlib.suppress(SessionError):
                 self.request({"do": "quit", "to": self.everybody()}, END_SECONDS, urgent=True)
-                assert self._process is not None
-                self._process.wait(END_SECONDS)
-                self.alive = False
-            except (SessionError, subprocess.TimeoutExpired):
-                self.kill()
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+                assert self._launched is not None
+                self.alive = not self._launched.wait(END_SECONDS)
+        if self.alive:
+            self.kill()
+        self._hang_up()
+        if self._scratch is not None:
+            end_session(self._scratch)
+        remove_program_scratch(self.pids)
+        if self._launched is not None:
+            self._launched.close()
         if self._scratch is not None:
             self._scratch.remove()
         else:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def kill(self) -> None:
-        """End everything that this session started, by pid."""
+        """End the launcher and the ranks, by pid; what they started goes with `close`."""
         self.alive = False
+        self._hang_up()
+        if self._launched is not None:
+            self._launched.kill()
+
+    def _hang_up(self) -> None:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
-        process = self._process
-        if process is None:
-            return
-        if process.poll() is None:
-            process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(TERM_SECONDS)
-        for rank in self._ranks:
-            with rank.held() as handle, contextlib.suppress(ProcessLookupError):
-                if handle is not None:
-                    signal.pidfd_send_signal(handle, signal.SIGKILL)
-        if process.poll() is None:
-            process.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(TERM_SECONDS)  # a call into a file system that hangs ends with that
-        remove_program_scratch(rank.pid for rank in self._ranks)
 
     # -- talk ------------------------------------------------------------------------------
     def everybody(self) -> list[int]:
@@ -244,36 +178,17 @@ class Session:
     @property
     def pids(self) -> list[int]:
         """Processes of this kernel: the launcher and the ranks."""
-        own = [self._process.pid] if self._process else []
-        return [*own, *(rank.pid for rank in self._ranks)]
+        return [] if self._launched is None else self._launched.pids
 
-    def members(self, geometry: Geometry) -> list[int]:
-        """World ranks of a run, node after node: the same number on each of its nodes."""
-        ranks = sorted(self.hello["ranks"], key=lambda rank: (rank["node"], rank["node_rank"]))
-        return [
-            rank["rank"]
-            for rank in ranks
-            if rank["node"] < geometry.nodes and rank["node_rank"] < geometry.processes_per_node
-        ]
-
-    def addressed(self, where: Where, geometry: Geometry) -> list[int]:
-        """Who carries a step out: every rank, one on each node, or rank 0.
-
-        The others sleep on: nothing runs beside a program.
-        """
-        members = self.members(geometry)
-        if where == "rank":
-            return members
-        ranks = self.hello["ranks"]
-        leaders = [rank for rank in members if ranks[rank]["node_rank"] == 0]
-        return leaders if where == "node" else leaders[:1]
-
-    def request(self, command: Mapping[str, Any], seconds: float, urgent: bool = False) -> Reply:
+    def request(
+        self, command: Mapping[str, Any], seconds: float, urgent: bool = False, late: str = ""
+    ) -> Reply:
         """Send a command and wait for its answer.
 
-        DeadlinePassed after `seconds`, SessionDied with the reason if the session ended,
-        Interrupted when the user wants to stop at once (not if `urgent`).  After each of them
-        the session is ended: its late answer would be taken for that of the next command.
+        DeadlinePassed (`late`: which limit, of what) after `seconds`, SessionDied with the reason
+        if the session ended, Interrupted when the user wants to stop at once (not if `urgent`).
+        After each of them the session is ended: its late answer would be taken for that of the
+        next command.
         """
         if self._channel is None:
             raise SessionDied("the session has ended")
@@ -283,7 +198,8 @@ class Session:
             raise self._death(urgent) from error
         deadline = time.monotonic() + seconds
         try:
-            return self._receive(deadline, f"no answer within {seconds:g} s", urgent)
+            late = late or f"{command['do']}: no answer within {seconds:g} s"
+            return self._receive(deadline, late, urgent)
         except (SessionError, Interrupted):
             self.kill()
             raise
@@ -296,9 +212,13 @@ class Session:
         seconds: float,
         urgent: bool = False,
         only_first: bool = False,
+        limit: str = "",
         **arguments: Any,
     ) -> list[dict[str, Any]]:
-        """A backend's node-side method on every kernel (or one); NodeError with what failed."""
+        """A backend's node-side method on every kernel (or one); NodeError with what failed.
+
+        `limit` names what `seconds` are the rest of.
+        """
         reply = self.request(
             {
                 "do": "call",
@@ -310,6 +230,7 @@ class Session:
             },
             seconds,
             urgent,
+            f"{function}: no answer within {limit or f'{seconds:g} s'}",
         )
         return self.checked(reply, function)
 
@@ -337,7 +258,7 @@ class Session:
 
     def _wait(self, sock: socket.socket, deadline: float, late: str, urgent: bool = False) -> None:
         """Until `sock` can be read; sleeps, except for a look at the launcher now and then."""
-        assert self._process is not None
+        assert self._launched is not None
         watched: Sequence[Any] = [sock] if urgent else [sock, self.stop]
         while True:
             if self.stop.at_once and not urgent:
@@ -350,35 +271,21 @@ class Session:
                 return
             if ready:
                 watched = [sock]  # a signal that lets the run end
-            if self._process.poll() is not None and not select.select([sock], [], [], 0.2)[0]:
+            if self._launched.poll() is not None and not select.select([sock], [], [], 0.2)[0]:
                 raise self._death(urgent)
 
     # -- what its end tells ------------------------------------------------------------------
-    def output(self, name: str) -> str:
-        """The last 64 KiB of what the session printed on "stdout" or "stderr"."""
-        with (Path(self._folder) / name).open("rb") as stream:
-            stream.seek(0, os.SEEK_END)
-            stream.seek(max(stream.tell() - KEPT_STDERR, 0))
-            return stream.read().decode(errors="replace")
-
     def _death(self, urgent: bool) -> SessionDied | Interrupted:
         """Why the session is gone; Interrupted if everything here is being stopped."""
-        assert self._process is not None
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(END_SECONDS)
-        if not urgent and self._is_stopped():
+        assert self._launched is not None
+        self._launched.wait(END_SECONDS)
+        if not urgent and self.stop.is_coming(self._in_job):
             return Interrupted()
-        text = self.output("stdout") + self.output("stderr")  # hydra speaks on stdout
-        died = explain_death(text, self._process.poll(), self.hello.get("ranks", []))
+        printed = "".join(map(self._launched.output, OUTPUTS))  # hydra speaks on stdout
+        died = explain_death(printed, self._launched.poll(), self.hello.get("ranks", []))
         if self.hello or "rank" in died.facts:
             return died
         return SessionDied(f"{died}{self._cure('if MPI did not start: ')}", **died.facts)
-
-    def _is_stopped(self) -> bool:
-        """Whether everything is being stopped: of all processes of a job this one may hear last."""
-        if self._in_job and not self.stop.at_once:
-            select.select([self.stop], [], [], STOP_SECONDS)
-        return self.stop.at_once
 
     def _cure(self, when: str = "") -> str:
         return f"; {when}{self.launcher.cure}" if self.launcher.cure else ""

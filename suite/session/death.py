@@ -41,13 +41,12 @@ def explain_death(
     for line in printed.splitlines():
         if line.startswith(ERROR_MARK):
             facts = json.loads(line[len(ERROR_MARK) :])
-            return SessionDied(
-                f"rank {facts['rank']} on {facts['host']} raised {facts['error']}", **facts
-            )
+            which = f"rank {facts['rank']}" if "rank" in facts else "a rank that MPI did not start"
+            return SessionDied(f"{which} on {facts['host']} raised {facts['error']}", **facts)
     launcher = _launcher_said(printed, ranks)
     if launcher is not None:
         return launcher
-    last = " | ".join(printed.strip().splitlines()[-5:]) or "no message"
+    last = " | ".join(printed.strip().splitlines()[-5:]) or "it printed nothing"
     if returncode is not None and returncode < 0:
         name = _signal_name(-returncode)
         return SessionDied(

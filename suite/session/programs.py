@@ -1,8 +1,8 @@
 """Programs that a step starts: full CPU set, an environment without MPI, a deadline.
 
 subprocess starts children by vfork and exec here (no preexec_fn), which is safe in an MPI
-process.  A program gets a process group of its own, so that its children end with it, and
-ends when the process that started it is killed (setpriv, where the system has it).
+process.  A program ends with everything that it has started (orphans.py), however it ends, and
+when the process that started it is killed (setpriv, where the system has it).
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
+from fsmatrix.suite.session import orphans
+
 GRACE = 3.0
 LOOK = 0.2  # seconds between two questions to `stop`
 DRAIN = 1.0  # seconds to wait for output that a program's children hold open after its end
 KEPT = 16 << 20  # bytes kept of the beginning, and as many of the end, of one output
-_RUNNING: list[subprocess.Popen[bytes]] = []  # that this process has started and not waited for
+_RUNNING: dict[subprocess.Popen[bytes], str] = {}  # started and not waited for: their marks
 SCRATCH = "fsmatrix-program-"  # and the pid of who started it
 # What MPI libraries and process managers put into the environment of their ranks.
 MPI_PREFIXES = (
@@ -147,13 +149,25 @@ def _run(
     env: Mapping[str, str] | None,
     stop: Callable[[], bool] | None,
 ) -> Finished:
+    with orphans.adopting():
+        return _adopting(argv, cwd, timeout, env, stop)
+
+
+def _adopting(
+    argv: Sequence[str],
+    cwd: str,
+    timeout: float,
+    env: Mapping[str, str] | None,
+    stop: Callable[[], bool] | None,
+) -> Finished:
     began = time.time()
     wrapper = _until_we_die() if shutil.which(argv[0]) else ()  # else it is Popen that says why
+    mark = orphans.new_mark()
     try:
         process = subprocess.Popen(
             [*wrapper, *argv],
             cwd=cwd,
-            env=clean_environment({"LC_ALL": "C", **(env or {})}),
+            env=clean_environment({"LC_ALL": "C", **(env or {}), orphans.PROGRAM: mark}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -163,7 +177,7 @@ def _run(
     except OSError as error:
         reason = _why_not_started(argv[0], error)
         return Finished(127, "", f"{argv[0]}: {reason}", began, time.time())
-    _RUNNING.append(process)
+    _RUNNING[process] = mark
     assert process.stdout is not None
     assert process.stderr is not None
     with process.stdout, process.stderr, _watched(process) as ended:
@@ -175,7 +189,8 @@ def _run(
             end_group(process, ended, pipes)
         moment = time.time()
         returncode = process.wait()
-        _RUNNING.remove(process)
+        orphans.end(mark)
+        del _RUNNING[process]
         _drain(pipes)
     out, err = (pipe.text for pipe in pipes)
     dropped = sum(pipe.dropped for pipe in pipes)
@@ -193,15 +208,11 @@ def _why_not_started(program: str, error: OSError) -> str:
 
 
 def end_group(process: subprocess.Popen[bytes], ended: int, pipes: Sequence[Pipe]) -> None:
-    """End a program that we started as a group leader, and all below it, kindly first.
+    """End a program that we started as a group leader, kindly first, with its group.
 
-    Some programs (fio) put their workers into sessions of their own: these are ended by pid.
+    A stopped one does not hear the first signal.  Workers in sessions of their own (fio) are
+    ended by who waits for the program (orphans.py).
     """
-    import psutil  # not in every rank: only here
-
-    below: list[psutil.Process] = []
-    with contextlib.suppress(psutil.NoSuchProcess):
-        below = psutil.Process(process.pid).children(recursive=True)
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -209,9 +220,6 @@ def end_group(process: subprocess.Popen[bytes], ended: int, pipes: Sequence[Pipe
             break
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)  # children that outlived their leader
-    for worker in below:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            worker.kill()  # psutil compares the start time: never another process of that pid
 
 
 def running() -> list[int]:
@@ -220,19 +228,13 @@ def running() -> list[int]:
 
 
 def end_running() -> None:
-    """End the program that runs now with all below it, at once: this process is ending.
-
-    It is stopped first, so that it starts nothing more while its workers are looked for.
-    """
-    import psutil
-
-    for process in list(_RUNNING):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            program = psutil.Process(process.pid)
-            program.suspend()
-            for one in [*program.children(recursive=True), program]:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    one.kill()
+    """End the program that runs now with all below it, at once: this process is ending."""
+    for process, mark in list(_RUNNING.items()):
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()  # it starts nothing more
+        with contextlib.suppress(subprocess.TimeoutExpired):  # it hangs in the kernel
+            process.wait(GRACE)
+        orphans.end(mark)
 
 
 @cache

@@ -14,10 +14,14 @@ import platform
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fsmatrix.results.process import boot_id
 from fsmatrix.suite.session.comm import Comm
+
+if TYPE_CHECKING:
+    from fsmatrix.results.case import Geometry
+    from fsmatrix.suite.workloads.base import Where
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,30 @@ def plain_name(host: str) -> str:
     """A host name without its domain; an address stays whole."""
     first = host.partition(".")[0]
     return host if first.isdecimal() or not first else first
+
+
+def members(ranks: Iterable[Mapping[str, Any]], geometry: Geometry) -> list[int]:
+    """World ranks of a run, node after node: the same number on each of its nodes.
+
+    `ranks` are as the session's hello gives them: `Rank` as dictionaries.
+    """
+    return [
+        rank["rank"]
+        for rank in sorted(ranks, key=lambda rank: (rank["node"], rank["node_rank"]))
+        if rank["node"] < geometry.nodes and rank["node_rank"] < geometry.processes_per_node
+    ]
+
+
+def addressed(ranks: Sequence[Mapping[str, Any]], where: Where, geometry: Geometry) -> list[int]:
+    """Who carries a step of a run out: every rank, one on each node, or rank 0.
+
+    The others sleep on: nothing runs beside a program.
+    """
+    all_ranks = members(ranks, geometry)
+    if where == "rank":
+        return all_ranks
+    leaders = [rank for rank in all_ranks if ranks[rank]["node_rank"] == 0]
+    return leaders if where == "node" else leaders[:1]
 
 
 def disagreements(ranks: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -7,9 +7,12 @@ arrays' raw bytes one after the other.  Nothing is pickled: a frame can hold no 
 from __future__ import annotations
 
 import json
+import os
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +27,33 @@ ERROR_MARK = "fsmatrix-rank-error "  # on stderr: JSON of what a rank raised
 
 class ChannelClosed(ConnectionError):
     """The other side is gone."""
+
+
+def listener(address: Path, backlog: int = 1) -> socket.socket:
+    """A socket that listens at a path of any length (sun_path has room for 107 bytes)."""
+    with _short(address) as name:
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listening.bind(name)
+    listening.listen(backlog)
+    return listening
+
+
+def connect(address: Path) -> socket.socket:
+    """A socket that is connected to such a listener."""
+    with _short(address) as name:
+        connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connected.connect(name)
+    return connected
+
+
+@contextmanager
+def _short(address: Path) -> Iterator[str]:
+    """The same place, by a descriptor of its folder."""
+    folder = os.open(address.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{address.name}"
+    finally:
+        os.close(folder)
 
 
 def pack(message: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]] | None = None) -> bytes:

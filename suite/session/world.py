@@ -58,11 +58,9 @@ class World:
         listener = None
         address = ""
         if self.is_leader and len(own) > 1:
-            folder = tempfile.TemporaryDirectory(prefix="fsmatrix-")
+            folder = tempfile.TemporaryDirectory(prefix=f"{programs.SCRATCH}{os.getpid()}-")
             address = str(Path(folder.name) / "leader")
-            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            listener.bind(address)
-            listener.listen(len(own))
+            listener = wire.listener(Path(address), len(own))
         addresses = self.comm.bcast(self.comm.gather(address))
         leader = own[0]
         if listener is not None and folder is not None:
@@ -73,8 +71,7 @@ class World:
             listener.close()
             folder.cleanup()
         elif not self.is_leader:
-            self._up = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self._up.connect(addresses[leader])
+            self._up = wire.connect(Path(addresses[leader]))
             wire.send(self._up, {"rank": self.me.rank})
 
     def next_command(self) -> dict[str, Any]:

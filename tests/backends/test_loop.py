@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends import loop
+from fsmatrix.backends import images, loop
 from fsmatrix.backends.base import Room
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import Journal, undo_pending
@@ -60,7 +60,7 @@ def test_image_is_allocated_and_written_everywhere(room: Room) -> None:
     said: list[str] = []
     room = Room(room.target, room.state, room.journal, room.tag, progress=said.append)
     size = 41 * MIB + 4096
-    entry = loop.image_for(room, size)
+    entry = images.image_for(room, size)
     path = Path(entry.facts["path"])
     facts = path.stat()
     assert facts.st_size == size
@@ -75,20 +75,20 @@ def test_image_is_allocated_and_written_everywhere(room: Room) -> None:
 
 
 def test_image_is_used_again_until_it_is_not_whole(room: Room) -> None:
-    first = loop.image_for(room, MIB)
-    assert loop.image_for(room, MIB) == first
+    first = images.image_for(room, MIB)
+    assert images.image_for(room, MIB) == first
     with open(first.facts["path"], "r+b") as file:  # noqa: PTH123
         file.truncate(MIB // 2)
-    second = loop.image_for(room, MIB)
+    second = images.image_for(room, MIB)
     assert second.facts["path"] != first.facts["path"]
     assert not Path(first.facts["path"]).exists()
 
 
 def test_image_of_another_process_is_not_taken(room: Room) -> None:
-    first = loop.image_for(room, MIB)
+    first = images.image_for(room, MIB)
     text = room.journal.path.read_text()
     room.journal.path.write_text(text.replace(f'"pid": {os.getpid()}', '"pid": 4194303'))
-    assert loop.image_for(room, MIB).facts["path"] != first.facts["path"]
+    assert images.image_for(room, MIB).facts["path"] != first.facts["path"]
 
 
 def test_existing_file_is_never_an_image(room: Room, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_existing_file_is_never_an_image(room: Room, tmp_path: Path) -> None:
         if path != mine:
             path.symlink_to(tmp_path / "nowhere")
         with pytest.raises(BackendError, match="was not made by this campaign"):
-            loop.image_for(room, MIB, str(path))
+            images.image_for(room, MIB, str(path))
     assert mine.read_text() == "keep"
     assert room.journal.pending() == []
 
@@ -107,33 +107,33 @@ def test_somebody_quicker_keeps_his_file(
     room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "x.img"
-    real = loop._fill
+    real = images._fill
 
     def fill(*arguments: object) -> None:
         path.write_text("keep")
         real(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(loop, "_fill", fill)
+    monkeypatch.setattr(images, "_fill", fill)
     with pytest.raises(BackendError, match="cannot be made: File exists"):
-        loop.image_for(room, MIB, str(path))
+        images.image_for(room, MIB, str(path))
     assert path.read_text() == "keep"
     assert room.journal.pending() == []
 
 
 def test_no_room_for_an_image(room: Room) -> None:
     with pytest.raises(BackendError, match=r"needs 1EiB .* free"):
-        loop.image_for(room, 1 << 60)
+        images.image_for(room, 1 << 60)
     assert list(room.state.iterdir()) == []
 
 
 def test_image_in_a_missing_directory(room: Room, tmp_path: Path) -> None:
     with pytest.raises(BackendError, match="does not exist"):
-        loop.image_for(room, MIB, str(tmp_path / "no/x.img"))
+        images.image_for(room, MIB, str(tmp_path / "no/x.img"))
 
 
 @pytest.mark.loop
 def test_attach_is_direct_and_detach_frees(room: Room) -> None:
-    image = loop.image_for(room, 8 * MIB)
+    image = images.image_for(room, 8 * MIB)
     device, direct = loop.attach(image, room.journal, "required")
     assert direct
     assert Path(f"/sys/block/{Path(device).name}/loop/dio").read_text().strip() == "1"
@@ -148,7 +148,7 @@ def test_attach_is_direct_and_detach_frees(room: Room) -> None:
 
 @pytest.mark.loop
 def test_refused_direct_io(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    image = loop.image_for(room, 8 * MIB)
+    image = images.image_for(room, 8 * MIB)
     monkeypatch.setattr(loopdev, "direct_io", lambda *_: False)
     with pytest.raises(BackendError, match="refuses direct I/O"):
         loop.attach(image, room.journal, "required")
@@ -162,7 +162,7 @@ def test_refused_direct_io(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.loop
 def test_zeroed_ranges_become_written_again(room: Room) -> None:
-    image = loop.image_for(room, 16 * MIB)
+    image = images.image_for(room, 16 * MIB)
     path = image.facts["path"]
     device, _ = loop.attach(image, room.journal, "required")
     for kind in ("--zero-range", "--punch-hole"):
@@ -188,7 +188,7 @@ def test_only_our_own_loop_devices_are_detached(room: Room, tmp_path: Path) -> N
     argv = ["losetup", "--find", "--show", str(theirs)]
     their_device = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
     try:
-        image = loop.image_for(room, 8 * MIB)
+        image = images.image_for(room, 8 * MIB)
         device, _ = loop.attach(image, room.journal, "required")
         done = undo_pending(tmp_path / "journals")
         assert f"detached {device} from {image.facts['path']}" in done
@@ -208,12 +208,12 @@ def test_only_our_own_loop_devices_are_detached(room: Room, tmp_path: Path) -> N
 
 @pytest.mark.loop
 def test_image_in_use_by_somebody_stays(room: Room, tmp_path: Path) -> None:
-    image = loop.image_for(room, 8 * MIB)
+    image = images.image_for(room, 8 * MIB)
     argv = ["losetup", "--find", "--show", image.facts["path"]]
     device = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
     try:
         assert "still attached" in undo_pending(tmp_path / "journals")[0]
         with pytest.raises(BackendError, match="still attached"):
-            loop.remove_image(image, room.journal)
+            images.remove_image(image, room.journal)
     finally:
         subprocess.run(["losetup", "--detach", device], check=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends import loop, mounting
+from fsmatrix.backends import images, mounting
 from fsmatrix.backends.registry import BACKENDS
 from fsmatrix.backends.system import mounts, packages, tools
 from fsmatrix.backends.tmpfs import Tmpfs
@@ -136,8 +136,8 @@ def test_the_root_of_a_chroot_that_is_no_mount_point_has_a_mount(tmp_path: Path)
 
 def test_room_for_images_is_asked_without_leaving_anything(tmp_path: Path) -> None:
     deep = tmp_path / "not" / "made" / "yet"
-    assert loop.folder_refusal(deep, 1 << 20, direct=False) == ""
-    reason = loop.folder_refusal(deep, 1 << 60, direct=False)
+    assert images.folder_refusal(deep, 1 << 20, direct=False) == ""
+    reason = images.folder_refusal(deep, 1 << 60, direct=False)
     assert reason.startswith("images need ")
     assert f"{tmp_path} has " in reason
     assert list(tmp_path.iterdir()) == []
@@ -154,8 +154,8 @@ def test_images_that_need_direct_io_are_refused_where_there_is_none(
         return real(path, flags, *more)
 
     monkeypatch.setattr(os, "open", without_direct)
-    assert "does no direct I/O" in loop.folder_refusal(tmp_path, 1, direct=True)
-    assert loop.folder_refusal(tmp_path, 1, direct=False) == ""
+    assert "does no direct I/O" in images.folder_refusal(tmp_path, 1, direct=True)
+    assert images.folder_refusal(tmp_path, 1, direct=False) == ""
     assert list(tmp_path.iterdir()) == []
 
 

@@ -12,7 +12,7 @@ import pytest
 import typer.main
 
 from fsmatrix.results.schema import CAMPAIGN_FORMAT
-from fsmatrix.suite.cli.main import app
+from fsmatrix.suite.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

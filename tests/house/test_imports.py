@@ -25,7 +25,12 @@ RANK_MODULES = (
     "backends/twin.py",
     "backends/content.py",
 )
-CONDUCTOR_SIDE = {"client.py", "death.py", "loopback.py"}  # of suite/session, not imported by ranks
+CONDUCTOR_SIDE = {
+    "client.py",
+    "death.py",
+    "launched.py",
+    "loopback.py",
+}  # of suite/session, not imported by ranks
 HEAVY = {"pydantic", "h5py", "xarray", "scipy", "ruamel", "rich", "typer", "psutil"}
 
 

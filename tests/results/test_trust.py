@@ -53,6 +53,9 @@ def out(made: Path, tmp_path: Path) -> Path:
     """A store to be spoilt.  It is finished: its journal names nothing."""
     place = tmp_path / "out"
     shutil.copytree(made, place, symlinks=True)
+    (place / "slurm").mkdir(0o755)
+    for name in ("submission.json", "submitted.jsonl"):
+        trust.create(place / "slurm" / name, b"")
     return place
 
 
@@ -88,11 +91,13 @@ def _queue(path: Path) -> None:
 
 SPOILED = [
     *((name, _widen) for name in ("", "journal", "state", "runs", "locks", "campaign.json")),
+    *((f"slurm{name}", _widen) for name in ("", "/submission.json", "/submitted.jsonl")),
     *((name, _link) for name in ("journal", "state", "runs", "store.json")),
     *((name, _queue) for name in ("journal", "campaign.json")),
     pytest.param("", _give_away, marks=needs_root),
     pytest.param("journal", _give_away, marks=needs_root),
     pytest.param("campaign.json", _give_away, marks=needs_root),
+    pytest.param("slurm", _give_away, marks=needs_root),
 ]
 
 

@@ -18,9 +18,10 @@ from fsmatrix.results.case import Geometry
 from fsmatrix.slurm.slurm import Slurm
 from fsmatrix.suite.launchers.base import Launcher, LauncherError, Probe, find_library
 from fsmatrix.suite.registry import LAUNCHERS
-from fsmatrix.suite.session.client import Session, StopFlag
+from fsmatrix.suite.session.client import Session
 from fsmatrix.suite.session.death import SessionError
 from fsmatrix.suite.session.programs import run
+from fsmatrix.suite.session.stopping import StopFlag
 
 PATIENCE = 60.0  # seconds
 # Seconds of the program's life.  Open MPI 5.0.11's mpirun may hang, or end with status 1, if a

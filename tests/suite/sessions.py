@@ -14,7 +14,8 @@ from fsmatrix.results.case import Geometry
 from fsmatrix.suite.job import Settings
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.runner import Runner
-from fsmatrix.suite.session.client import START_SECONDS, Session, StopFlag
+from fsmatrix.suite.session.client import START_SECONDS, Session
+from fsmatrix.suite.session.stopping import StopFlag
 from tests import asking
 
 

@@ -24,7 +24,8 @@ from fsmatrix.suite.launchers.base import Probe, find_library
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.launchers.srun import Srun
 from fsmatrix.suite.session import loopback, programs
-from fsmatrix.suite.session.client import Session, StopFlag
+from fsmatrix.suite.session.client import Session
+from fsmatrix.suite.session.stopping import StopFlag
 from tests.suite.test_session import EMULATED, function, launcher
 
 pytestmark = pytest.mark.skipif(shutil.which("ss") is None, reason="no ss: install iproute2")

@@ -110,10 +110,24 @@ def test_the_deadline_ends_the_whole_group(tmp_path: Path) -> None:
     assert gone(int((tmp_path / "child").read_text()))
 
 
-def test_a_child_that_holds_the_pipe_does_not_hold_the_run(tmp_path: Path) -> None:
-    done = run(("sh", "-c", "sleep 60 & echo $! > child; echo told"), str(tmp_path), 50)
-    os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
-    assert (done.returncode, done.stdout, done.timed_out) == (0, "told\n", False)
+@pytest.mark.parametrize("own", ["", "setsid "], ids=["its group", "a session of its own"])
+def test_a_program_ends_with_what_it_started(tmp_path: Path, own: str) -> None:
+    """Nor does a child that holds the pipe hold the run."""
+    script = f"{own}sh -c 'echo $$ > child; exec sleep 60' & "
+    script += "while ! [ -s child ]; do sleep 0.01; done; echo done"
+    done = run(("sh", "-c", script), str(tmp_path), 50)
+    assert (done.returncode, done.stdout, done.timed_out) == (0, "done\n", False)
+    assert not psutil.pid_exists(int((tmp_path / "child").read_text()))
+
+
+def test_other_children_are_left_alone(tmp_path: Path) -> None:
+    """Also one that dies meanwhile: its status is for who started it."""
+    with subprocess.Popen(["sh", "-c", "sleep 0.2; exit 7"]) as brief:
+        with subprocess.Popen(["sleep", "60"]) as other:
+            assert run(("sleep", "0.5"), str(tmp_path), 50).returncode == 0
+            assert other.poll() is None
+            other.kill()
+        assert brief.wait() == 7
 
 
 def test_stop_ends_it_before_the_deadline() -> None:

@@ -25,7 +25,8 @@ from fsmatrix.suite.job import Job, Settings, judged
 from fsmatrix.suite.launchers.local import Local
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.runner import Runner
-from fsmatrix.suite.session.client import Interrupted, Session, StopFlag
+from fsmatrix.suite.session.client import Session
+from fsmatrix.suite.session.stopping import Interrupted, StopFlag
 from fsmatrix.suite.workloads.base import (
     Argv,
     Engine,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,10 +19,14 @@ from fsmatrix.results.case import Geometry
 from fsmatrix.suite.launchers.base import Launcher, Probe, find_library
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.registry import LAUNCHERS
-from fsmatrix.suite.session.client import Interrupted, Session, StopFlag
+from fsmatrix.suite.session.client import Session
 from fsmatrix.suite.session.death import DeadlinePassed, SessionDied, SessionError, explain_death
+from fsmatrix.suite.session.launched import Launched
+from fsmatrix.suite.session.stopping import Interrupted, StopFlag
+from fsmatrix.suite.session.survey import addressed, members
 from fsmatrix.suite.workloads.base import Where
 from tests.asking import OPEN_MPI_4
+from tests.suite.sessions import started
 
 PROBE = "fsmatrix.suite.session.probe:where"
 EMULATED = {"hosts": ("one", "two"), "emulated": True}
@@ -43,7 +48,7 @@ def stop() -> Iterator[StopFlag]:
 
 def step(session: Session, geometry: Geometry, kind: str, what: dict[str, Any], **more: Any) -> Any:
     command = {
-        "do": "step", "to": session.members(geometry), "kind": kind, "what": what,
+        "do": "step", "to": members(session.hello["ranks"], geometry), "kind": kind, "what": what,
         "root": "/tmp", "access": {}, "nodes": geometry.nodes,
         "threads": geometry.threads, "seed": 1, "affinity": "none", "sample": False,
         "oversubscribed": True, "timeout": 30.0,
@@ -83,7 +88,7 @@ def test_steps_of_every_kind(
         for where, count in wheres:
             what = {"argv": ["sh", "-c", "uname -n; env | grep -c '^OMPI\\|^PMI' "]}
             what |= {"env": {}, "files": {}, "collect": ()}
-            to = session.addressed(where, geometry)
+            to = addressed(session.hello["ranks"], where, geometry)
             reply = step(session, geometry, "argv", what, where=where, to=to)
             outputs = reply.message["outputs"]
             assert len(outputs) == count
@@ -160,7 +165,7 @@ def test_a_stopped_rank_passes_the_deadline_and_is_ended(stop: StopFlag) -> None
         os.kill(session.hello["ranks"][1]["pid"], signal.SIGSTOP)
         command = {"do": "call", "to": [0, 1], "function": "x", "access": {}, "journal": "",
                    "arguments": {}}  # fmt: skip
-        with pytest.raises(DeadlinePassed, match="no answer within 1 s"):
+        with pytest.raises(DeadlinePassed, match="call: no answer within 1 s"):
             session.request(command, 1)
     finally:
         session.kill()
@@ -229,6 +234,43 @@ def test_the_folder_of_a_session_is_removed(stop: StopFlag) -> None:
     assert folder.exists()
     session.close()
     assert not folder.exists()
+
+
+def test_a_library_that_cannot_be_loaded_is_the_reason(stop: StopFlag) -> None:
+    found = replace(Mpirun.probe(), library="/nonexistent/libmpi.so.40")
+    if not found.ok:
+        pytest.skip(found.reason)
+    session = Session(Mpirun(found), Geometry(1, 2), stop, 60)
+    try:
+        with pytest.raises(SessionDied, match=r"cannot load MPI library\s+/nonexistent"):
+            session.start()
+    finally:
+        session.close()
+
+
+def test_last_words_need_no_disk() -> None:
+    """They may tell that it is full."""
+    launched = Launched(("sh", "-c", "readlink /proc/$$/fd/2 >&2; seq 20000; exit 3"), {})
+    assert launched.wait(60)
+    assert launched.poll() == 3
+    assert launched.output("stderr") == "/memfd:stderr (deleted)\n"
+    assert launched.output("stdout").endswith("\n19999\n20000\n")
+    assert len(launched.output("stdout")) == 65536
+    launched.close()
+
+
+@pytest.mark.needs("mpirun")
+def test_a_long_folder_for_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: StopFlag
+) -> None:
+    """Longer than an address of a Unix socket can be (107 bytes)."""
+    place = tmp_path / ("x" * 100) / ("y" * 60)
+    place.mkdir(parents=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    monkeypatch.setenv("TMPDIR", str(place))
+    with started(Geometry(1, 2)) as session:
+        assert len(session.hello["ranks"]) == 2
+    assert list(place.iterdir()) == []
 
 
 def test_explain_death_reads_a_rank_s_own_words() -> None:

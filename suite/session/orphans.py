@@ -1,0 +1,95 @@
+"""Processes that outlive the program that started them: adopted, found again, and ended.
+
+Who starts a program is its subreaper as long as it runs (prctl(2), PR_SET_CHILD_SUBREAPER): what
+the program leaves becomes a child of ours, whatever session or group it is in, instead of init's.
+A mark in the environment, drawn for each program, tells it from our other children.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fsmatrix.backends.system.libc import libc
+
+if TYPE_CHECKING:
+    import psutil
+
+PROGRAM = "FSMATRIX_PROGRAM"  # in the environment of a program: the mark
+PATIENCE = 5.0  # seconds in which killed processes disappear
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+_PR_GET_CHILD_SUBREAPER = 37
+
+
+def new_mark() -> str:
+    """For the environment of one program."""
+    return secrets.token_hex(8)
+
+
+@contextlib.contextmanager
+def adopting() -> Iterator[None]:
+    """Orphans below this process become its children meanwhile, not init's."""
+    before = ctypes.c_int()
+    libc().prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
+    libc().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        libc().prctl(_PR_SET_CHILD_SUBREAPER, before.value, 0, 0, 0)
+
+
+def end(mark: str) -> list[int]:
+    """Kill what a program that has ended left to this process; the pids that cannot be killed.
+
+    What a killed one leaves is adopted in its turn, so it is looked until there is nothing.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while left := _adopted(mark):
+        for process in left:
+            process.kill()  # psutil compares the start time: never another process of that pid
+        _gone(left, deadline)
+        if time.monotonic() >= deadline:
+            return [process.pid for process in left]
+    return []
+
+
+def _adopted(mark: str) -> list[psutil.Process]:
+    """Our children that carry the mark and have not ended."""
+    if not _has_children():
+        return []
+    import psutil  # not in every rank: only here
+
+    wanted = f"{PROGRAM}={mark}".encode()
+    return [child for child in psutil.Process().children() if wanted in _environment(child.pid)]
+
+
+def _has_children() -> bool:
+    """One call, where looking at all processes costs a busy node milliseconds."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _environment(pid: int) -> list[bytes]:
+    """Empty if the process has ended, or is not ours to look at."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def _gone(processes: list[psutil.Process], deadline: float) -> None:
+    """Wait for killed children, and take their exit status."""
+    import psutil
+
+    for process in processes:
+        with contextlib.suppress(psutil.TimeoutExpired):
+            process.wait(max(deadline - time.monotonic(), 0.0))
