@@ -97,6 +97,7 @@ def _say(message: str) -> None:
 def main() -> None:
     """Run the command; bad input is a message and status 2, never a traceback."""
     from fsmatrix.backends.errors import BackendError
+    from fsmatrix.results.registry import BrokenEntry, UnknownName
     from fsmatrix.results.schema import ResultError
     from fsmatrix.slurm.scheduler import SchedulerError
     from fsmatrix.suite.engines.base import EngineError
@@ -104,7 +105,8 @@ def main() -> None:
     from fsmatrix.suite.problems import CampaignError
 
     refused = (
-        CampaignError, ResultError, LauncherError, BackendError, EngineError, SchedulerError
+        CampaignError, ResultError, LauncherError, BackendError, EngineError, SchedulerError,
+        UnknownName, BrokenEntry,
     )  # fmt: skip
     try:
         app()
