@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from fsmatrix.suite.cli import common
+from fsmatrix.suite.cli import common, completion
 
 if TYPE_CHECKING:
     from fsmatrix.results.bundle import Bundle
@@ -20,7 +20,12 @@ SHOWN = 20
 
 
 def bundle(
-    results: Annotated[Path, typer.Argument(metavar="OUT", help="A results directory.")],
+    results: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUT", help="A results directory.", autocompletion=completion.results
+        ),
+    ],
     out: Annotated[
         Path | None,
         typer.Option("-o", "--out", help="Archive to write: NAME.tar.gz. Default: the campaign's."),

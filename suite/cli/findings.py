@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from fsmatrix.suite.cli import analyse, common
+from fsmatrix.suite.cli import analyse, common, completion
 
 if TYPE_CHECKING:
     from fsmatrix.analysis.findings import FindingGroup, Findings
@@ -20,7 +20,11 @@ def findings(
     files: analyse.Files,
     audit: Annotated[
         list[str] | None,
-        typer.Option("--audit", help="Only this audit's, with all cells and runs (repeatable)."),
+        typer.Option(
+            "--audit",
+            help="Only this audit's, with all cells and runs (repeatable).",
+            autocompletion=completion.audits,
+        ),
     ] = None,
     where: analyse.Wheres = None,
     out: analyse.Out = None,

@@ -7,11 +7,15 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from fsmatrix.suite.cli import completion
 from fsmatrix.suite.cli.common import Json, console, print_json
 
 
 def jobs(
-    name: Annotated[str | None, typer.Argument(help="Print the text of this one.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Print the text of this one.", autocompletion=completion.ready),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List the ready campaigns, or print one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from fsmatrix.suite.cli import (
     claims,
     collect,
     compare,
+    completion,
     findings,
     history,
     import_,
@@ -111,7 +113,10 @@ def main() -> None:
         UnknownName, BrokenEntry,
     )  # fmt: skip
     try:
-        app()
+        if completion.VARIABLE in os.environ:
+            completion.complete(app)
+        else:
+            app()
     except refused as error:
         _say(str(error))
         sys.exit(BAD_INPUT)
