@@ -1,6 +1,7 @@
 """Which analyses there are, what each needs, and how it is called: for report and figures.
 
-The names are those of the commands.  A new analysis is one module and one line here.
+The names are those of the commands.  A new analysis is one module and one line here, or in
+another package an `Analysis` and an entry point of the group `fsmatrix.analyses`.
 """
 
 from __future__ import annotations
@@ -8,13 +9,14 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from fsmatrix.analysis.load import Rows
 from fsmatrix.analysis.studies import flash, pagecache
 from fsmatrix.analysis.study import ROLES
+from fsmatrix.results.registry import Registry
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -27,18 +29,19 @@ class Analysis:
     """A function `Dataset -> Result`, and what it needs of a campaign."""
 
     title: str
-    place: str  # module:function
+    place: str  # module:function, below `package`
     needs: Mapping[str, int] = field(default_factory=dict)  # role -> least number of its levels
     options: Mapping[str, Any] = field(default_factory=dict)
     factors: tuple[str, ...] = ()  # one of them must have several levels
     metric: str = ""  # a column that must have values
     drawn: bool = True  # whether the report draws it too (models take seconds a page)
     command: str = ""  # of fsmatrix, if it is not the name
+    package: str = "fsmatrix.analysis"
 
     def run(self, ds: xr.Dataset) -> Result:
         """The result; ValueError for what the data does not allow."""
         module, _, name = self.place.partition(":")
-        function = getattr(importlib.import_module(f"fsmatrix.analysis.{module}"), name)
+        function = getattr(importlib.import_module(f"{self.package}.{module}"), name)
         result: Result = function(ds, **self.options)
         return result
 
@@ -99,8 +102,17 @@ EVERY: dict[str, Analysis] = LESSONS | STUDIES | VARIATION | {
     )
 }  # fmt: skip
 
+# of other packages; values are instances of Analysis
+OUTSIDE: Registry[Any] = Registry("fsmatrix.analyses", {}, "analysis")
 
-def possible(data: Rows, among: Mapping[str, Analysis] = EVERY) -> dict[str, Analysis]:
+
+def outside() -> dict[str, Analysis]:
+    """The analyses of other packages; BrokenEntry if one cannot be loaded."""
+    names = [name for name in OUTSIDE.names() if name not in EVERY]
+    return {name: cast("Analysis", OUTSIDE.load(name)) for name in names}
+
+
+def possible(data: Rows, among: Mapping[str, Analysis]) -> dict[str, Analysis]:
     """Those that a campaign has the factors for."""
     levels = {role: _levels(data, names) for role, names in ROLES.items()}
     return {

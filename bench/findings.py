@@ -1,9 +1,9 @@
 """How often each audit speaks on this machine, and what the quantities behind them are.
 
 Runs a campaign, or reads a results directory, and prints for each audit the share of runs and of
-cells (all factors, one target, one phase) that carry it, and quantiles of what the thresholds of
-docs/audits.md are compared with.  Run it in a quiet hour: then what it prints is how often an audit
-speaks although nothing is wrong.
+cells (all factors, one target, one phase) that carry it, counted as `fsmatrix findings` does, and
+quantiles of what the thresholds of docs/audits.md are compared with.  Run it in a quiet hour: then
+what it prints is how often an audit speaks although nothing is wrong.
 
 Example: python bench/findings.py --campaign quickstart;  python bench/findings.py demo-out
 """
@@ -15,10 +15,13 @@ import json
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from fsmatrix.analysis.findings import findings
+from fsmatrix.analysis.load import open_campaign
 from fsmatrix.results.audits import audit_run
 from fsmatrix.results.audits.base import window
 from fsmatrix.results.record import RunRecord
@@ -26,7 +29,6 @@ from fsmatrix.results.runfile import read_run
 from fsmatrix.results.store import Store
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 1.0)
-CONCERN = ("warning", "invalid")
 
 
 def carried_out(campaign: str, folder: Path) -> Path:
@@ -68,39 +70,34 @@ def main() -> None:
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="fsmatrix-findings-", dir=Path.cwd()) as folder:
         out = chosen.results or carried_out(chosen.campaign, Path(folder))
-        show(out)
+        show(out, Path(folder) / "judged")
 
 
-def show(out: Path) -> None:
-    """Print the tables of a results directory."""
-    runs: dict[tuple[str, str], int] = defaultdict(int)
-    cells: dict[tuple[str, str], set[str]] = defaultdict(set)
-    every: set[str] = set()
-    concerned: set[str] = set()
+def show(out: Path, judged: Path) -> None:
+    """Print the tables of a results directory, judged anew by the audits of today.
+
+    `judged`: where its records go with these findings.
+    """
     values: dict[str, list[float]] = defaultdict(list)
-    count = 0
-    for path in Store.open(out).files():
-        record = read_run(path)
-        count += 1
-        every.add(record.case_id)
-        for kind in {(found.audit, found.severity) for found in audit_run(record)}:
-            runs[kind] += 1
-            cells[kind].add(record.case_id)
-            if kind[1] in CONCERN:
-                concerned.add(record.case_id)
-        for name, value in quantities(record):
-            values[name].append(value)
-    share = len(concerned) / len(every)
-    print(
-        f"{count} runs in {len(every)} cells; {len(concerned)} cells ({share:.0%}) carry a warning"
-    )
+
+    def anew() -> Iterator[RunRecord]:
+        for path in Store.open(out).files():
+            record = read_run(path)
+            for name, value in quantities(record):
+                values[name].append(value)
+            yield replace(record, findings=audit_run(record))
+
+    store = Store.create(judged)
+    store.append(anew())
+    found = findings(open_campaign(store.merge()))
+    print("\n".join(found.says))
     print(f"{'audit':28}{'severity':10}{'runs':>8}{'cells':>8}")
-    for (audit, severity), number in sorted(runs.items(), key=lambda item: -item[1]):
-        share = len(cells[audit, severity]) / len(every)
-        print(f"{audit:28}{severity:10}{number / count:8.1%}{share:8.1%}")
+    for group in found.groups:
+        runs, cells = group.runs / found.runs, len(group.cells) / found.cells
+        print(f"{group.audit:28}{group.severity:10}{runs:8.1%}{cells:8.1%}")
     print(f"{'quantity':40}" + "".join(f"{f'{q:.0%}':>10}" for q in QUANTILES))
-    for name, found in values.items():
-        print(f"{name:40}" + "".join(f"{value:10.3g}" for value in np.quantile(found, QUANTILES)))
+    for name, seen in values.items():
+        print(f"{name:40}" + "".join(f"{value:10.3g}" for value in np.quantile(seen, QUANTILES)))
 
 
 if __name__ == "__main__":

@@ -106,6 +106,11 @@ class Runner:
             raise RunFailed(
                 f"the output of {job.engine.name} cannot be used: {problem}"
             ) from problem
+        if not (parsed.phases or parsed.failure):
+            raise RunFailed(
+                f"nothing was measured: the workload {job.case.workload} made no phase of what "
+                'its steps gave (CONTRIBUTING.md, "A workload")'
+            )
         if parsed.engine:
             gathered.evidence["engine"] = outputs.engine_evidence(parsed, job.engine)
         return parsed

@@ -75,8 +75,7 @@ def table(ds: xr.Dataset, metric: str, by: Sequence[str], where: Levels | None =
     factors = factor_columns(ds, data.factors)
     names = tuple(_known(name, factors) for name in by)
     kept = summary.current(data) & ~references(data)
-    for name, level in (where or {}).items():
-        kept &= _at(factors[_known(name, factors)], level)
+    kept &= at_levels(factors, where or {}, len(data))
     invalid, failed = kept & summary.invalid(data), kept & (data["status"] != "ok")
     metrics, values = own_values(data)
     if metric != OWN:
@@ -129,6 +128,14 @@ def own_values(data: Rows) -> tuple[npt.NDArray[np.str_], npt.NDArray[np.float64
     bandwidth, rate = (summary.values_of(data, name) for name in ("bandwidth", "iops"))
     metrics = np.where(np.isnan(bandwidth) & ~np.isnan(rate), "iops", metrics)
     return metrics, np.where(metrics == "iops", rate, bandwidth)
+
+
+def at_levels(factors: Mapping[str, Axis], where: Levels, size: int) -> Mask:
+    """Rows of these levels, shape [row]; ValueError for an unknown factor or level."""
+    kept = np.ones(size, dtype=bool)
+    for name, level in where.items():
+        kept &= _at(factors[_known(name, factors)], level)
+    return kept
 
 
 def _known(name: str, factors: Mapping[str, Axis]) -> str:

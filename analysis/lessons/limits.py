@@ -10,10 +10,10 @@ import xarray as xr
 
 from fsmatrix.analysis.bottleneck import usage
 from fsmatrix.analysis.doubts import far_said
+from fsmatrix.analysis.findings import finding_groups
 from fsmatrix.analysis.lessons.words import Bound, cell_metric, constant, names, plural
 from fsmatrix.analysis.load import rows
 from fsmatrix.analysis.medians import SMALLEST
-from fsmatrix.analysis.report.troubles import finding_groups
 from fsmatrix.analysis.study import Study, Values
 from fsmatrix.analysis.summary import Summary
 from fsmatrix.analysis.units import factor_title

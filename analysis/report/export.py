@@ -66,7 +66,7 @@ def results(ds: xr.Dataset) -> Iterator[tuple[str, Any]]:
     targets = [name for name in summary.targets if name not in summary.references]
     for metric in sections.metrics_of(summary) if len(targets) > 1 else ():
         yield from _compared(ds, metric, targets)
-    for name, one in catalogue.possible(rows(ds)).items():
+    for name, one in catalogue.possible(rows(ds), catalogue.EVERY | catalogue.outside()).items():
         try:
             yield name, one.run(ds)
         except ValueError as error:

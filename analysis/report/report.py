@@ -21,6 +21,7 @@ import fsmatrix
 from fsmatrix.analysis import load, provenance
 from fsmatrix.analysis.claims import files as claims_files
 from fsmatrix.analysis.claims.study import StudyFile
+from fsmatrix.analysis.findings import finding_groups
 from fsmatrix.analysis.lessons.lessons import Lessons, lessons
 from fsmatrix.analysis.panels import WIDTH
 from fsmatrix.analysis.report import pivot, sections, troubles
@@ -91,7 +92,7 @@ def context(
         "failed_unlisted": sum(len(group.run_ids) for group in failed[MOST_FAILED:]),
         "left_out": load.left_out(ds),
         "absent": provenance.absent(plan),
-        "findings": troubles.finding_groups(ds, data),
+        "findings": finding_groups(ds, data),
         "compared": _compared(summary),
         "measured": provenance.measured(ds, data, summary),
         "targets": provenance.targets(ds, data, summary),

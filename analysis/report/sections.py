@@ -78,8 +78,9 @@ def sections(
     made = [Section("lessons", "Lessons", tuple(_lessons(found)) if found else ())]
     made += [Section("comparison", "Comparison", tuple(_comparison(ds, summary)))]
     if len(data) <= MOST_RUNS:
+        factors = catalogue.STUDIES | catalogue.outside()
         made += [
-            Section("studies", "Studies of factors", tuple(_of(ds, data, catalogue.STUDIES))),
+            Section("studies", "Studies of factors", tuple(_of(ds, data, factors))),
             Section("variation", "Variation", tuple(_of(ds, data, catalogue.VARIATION))),
             Section("claims", "Claims of studies", tuple(_claims(ds, studies))),
         ]
@@ -186,6 +187,9 @@ def _of(ds: xr.Dataset, data: Rows, among: Mapping[str, Analysis]) -> Iterator[B
             continue
         says, command = result.says, one.command or name
         more = [f"{len(says) - MOST_SENTENCES} more lines."] if len(says) > MOST_SENTENCES else []
-        draws = f"`fsmatrix {command} FILE --out figure.pdf` draws it."
+        drawing = f"{command} FILE --out figure.pdf"
+        if name not in catalogue.EVERY:  # another package's: it has no command
+            drawing = "report FILE --figures DIR"
+        draws = f"`fsmatrix {drawing}` draws it."
         images, notes = _pictured(result) if one.drawn else ((), ())
         yield Block(one.title, (*says[:MOST_SENTENCES], *more, *notes, draws), images)

@@ -1,15 +1,13 @@
-"""Failed runs and findings of a campaign, as a report lists them."""
+"""Failed runs of a campaign, as a report lists them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import xarray as xr
 
 from fsmatrix.analysis.load import Rows, runs_of
-from fsmatrix.analysis.summary import RANK, Summary
+from fsmatrix.analysis.summary import Summary
 from fsmatrix.analysis.units import labelled
 
 
@@ -24,19 +22,6 @@ class FailedRuns:
     run_ids: tuple[str, ...]
     blocks: tuple[int, ...]
     repeated: int  # how many of them have a later attempt
-
-
-@dataclass(frozen=True)
-class FindingGroup:
-    """One audit's findings of one severity."""
-
-    audit: str
-    severity: str
-    runs: int
-    targets: tuple[str, ...]
-    messages: tuple[str, ...]  # different ones, the most frequent first
-    more_messages: int
-    advice: str
 
 
 @dataclass(frozen=True)
@@ -89,35 +74,3 @@ def failed_runs(data: Rows, summary: Summary) -> list[FailedRuns]:
         )
         for key, members in sorted(cases.items())
     ]
-
-
-def finding_groups(ds: xr.Dataset, data: Rows, most_messages: int = 3) -> list[FindingGroup]:
-    """Findings by audit and severity, the worst first."""
-    if "finding_run" not in ds or ds.sizes.get("finding", 0) == 0:
-        return []
-    text = {
-        name: ds[f"finding_{name}"].values.astype(str)
-        for name in ("audit", "severity", "message", "advice")
-    }
-    row = ds["finding_run"].values
-    result = []
-    for audit, severity in sorted(set(zip(text["audit"], text["severity"], strict=True))):
-        mine = (text["audit"] == audit) & (text["severity"] == severity)
-        messages = _frequent(text["message"][mine])
-        result.append(
-            FindingGroup(
-                audit=str(audit),
-                severity=str(severity),
-                runs=int(np.unique(data["run_id"][row[mine]]).size),
-                targets=tuple(sorted({str(t) for t in data.factor("target")[row[mine]]})),
-                messages=tuple(messages[:most_messages]),
-                more_messages=max(len(messages) - most_messages, 0),
-                advice=next(iter(_frequent(text["advice"][mine])), ""),
-            )
-        )
-    return sorted(result, key=lambda group: (-RANK.get(group.severity, 0), -group.runs))
-
-
-def _frequent(texts: Sequence[str] | np.ndarray[tuple[int, ...], np.dtype[np.str_]]) -> list[str]:
-    values, number = np.unique(np.asarray(texts), return_counts=True)
-    return [str(values[i]) for i in np.argsort(-number, kind="stable")]

@@ -1,6 +1,6 @@
 """The formats that import knows, recognised by content; a module is loaded when first asked.
 
-Each module of MODULES exports `FORMATS: tuple[Format, ...]`.  A directory that IO500 wrote
+A name is that of a family, and stands for a `tuple[Format, ...]`.  A directory that IO500 wrote
 is one run: `io500.parse_directory` is given the texts of all its files.
 """
 
@@ -10,19 +10,23 @@ import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 from fsmatrix.results.formats.base import Format, Parsed
+from fsmatrix.results.registry import Registry
 
 # the most specific first: what IO500 prints holds what IOR prints, and not the other way
-MODULES: dict[str, str] = {
-    name: f"fsmatrix.results.formats.{name}"
+BUILTIN: dict[str, str] = {
+    name: f"fsmatrix.results.formats.{name}:FORMATS"
     for name in ("io500", "elbencho", "fio", "mdtest", "ior", "dbench")
 }
+# values are tuples of Format
+FORMATS: Registry[Any] = Registry("fsmatrix.formats", BUILTIN, "format")
 
 
 @dataclass(frozen=True)
 class Known:
-    """A format and the family (a name of MODULES) that it belongs to."""
+    """A format and the family (a name of FORMATS) that it belongs to."""
 
     family: str
     format: Format
@@ -44,18 +48,22 @@ class DirectoryFormat:
 
 @functools.cache
 def formats() -> tuple[Known, ...]:
-    """All formats in the order in which they are tried."""
+    """All formats in the order in which they are tried; those of other packages come last.
+
+    BrokenEntry if another package's cannot be loaded.
+    """
+    outside = [name for name in FORMATS.names() if name not in BUILTIN]
     return tuple(
         Known(name, one)
-        for name, module in MODULES.items()
-        for one in importlib.import_module(module).FORMATS
+        for name in (*BUILTIN, *outside)
+        for one in cast("tuple[Format, ...]", FORMATS.load(name))
     )
 
 
 @functools.cache
 def directory_formats() -> tuple[DirectoryFormat, ...]:
     """All directories that are one run."""
-    io500 = importlib.import_module(MODULES["io500"])
+    io500 = importlib.import_module("fsmatrix.results.formats.io500")
     return tuple(
         DirectoryFormat(
             "io500 directory", ("result_summary.txt", "result.txt"), one, io500.parse_directory

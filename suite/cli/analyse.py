@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from fsmatrix.suite.cli import common, terminal
+from fsmatrix.suite.cli import common, completion, terminal
 from fsmatrix.suite.problems import Origin, refuse
 
 if TYPE_CHECKING:
@@ -34,15 +34,25 @@ Files = Annotated[
         metavar="FILES...",
         help="Results directories, campaign.h5 files, or published:NAME.",
         show_default=False,
+        autocompletion=completion.results,
     ),
 ]
-MetricName = Annotated[str, typer.Option("--metric", help="bandwidth, iops, latency_p99, ...")]
+MetricName = Annotated[
+    str,
+    typer.Option(
+        "--metric", help="bandwidth, iops, latency_p99, ...", autocompletion=completion.metrics
+    ),
+]
 UnitName = Annotated[
     str | None, typer.Option("--unit", help="Unit to show: MiB/s, Mb/s, ms, ... (as fits).")
 ]
 Wheres = Annotated[
     list[str] | None,
-    typer.Option("--where", help="Only runs of this level: pattern=seq-read (repeatable)."),
+    typer.Option(
+        "--where",
+        help="Only runs of this level: pattern=seq-read (repeatable).",
+        autocompletion=completion.levels,
+    ),
 ]
 Tolerance = Annotated[
     str, typer.Option("--tolerance", help="A difference that does not matter: 5% or 0.05.")

@@ -13,6 +13,7 @@ from fsmatrix.suite.cli import (
     claims,
     collect,
     compare,
+    findings,
     history,
     import_,
     jobs,
@@ -44,6 +45,7 @@ app.command("submit")(submit.submit)
 app.command("status")(submit.status)
 app.command("cancel")(submit.cancel)
 app.command("show")(show.show)
+app.command("findings")(findings.findings)
 app.command("collect")(collect.collect)
 app.command("import")(import_.import_)
 app.command("report")(report.report)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from fsmatrix.suite.cli import common, terminal
+from fsmatrix.suite.cli import common, completion, terminal
 
 if TYPE_CHECKING:
     from fsmatrix.results.bundle import Bundle
@@ -19,7 +19,12 @@ SHOWN = 20
 
 
 def bundle(
-    results: Annotated[Path, typer.Argument(metavar="OUT", help="A results directory.")],
+    results: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUT", help="A results directory.", autocompletion=completion.results
+        ),
+    ],
     out: Annotated[
         Path | None,
         typer.Option("-o", "--out", help="Archive to write: NAME.tar.gz. Default: the campaign's."),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsmatrix.suite.cli import common, terminal
+from fsmatrix.suite.cli import common, completion, terminal
 from fsmatrix.suite.problems import CampaignError, Origin, did_you_mean, refuse
 
 if TYPE_CHECKING:
@@ -18,11 +18,18 @@ if TYPE_CHECKING:
 
 def claims(
     study: Annotated[
-        str, typer.Argument(help="A study that comes with fsmatrix, or its YAML file.")
+        str,
+        typer.Argument(
+            help="A study that comes with fsmatrix, or its YAML file.",
+            autocompletion=completion.studies,
+        ),
     ],
     results: Annotated[
         str,
-        typer.Argument(help="A results directory, a campaign.h5, or published:<name>."),
+        typer.Argument(
+            help="A results directory, a campaign.h5, or published:<name>.",
+            autocompletion=completion.results,
+        ),
     ],
     figure: Annotated[
         Path | None, typer.Option("--figure", help="Draw into this file (PNG, PDF, SVG).")

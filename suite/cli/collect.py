@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
-from fsmatrix.suite.cli import common, terminal
+from fsmatrix.suite.cli import common, completion, terminal
 
 
 def collect(
-    directory: Annotated[Path, typer.Argument(help="A results directory.")],
+    directory: Annotated[
+        Path, typer.Argument(help="A results directory.", autocompletion=completion.results)
+    ],
     out: Annotated[Path | None, typer.Option("-o", "--out", help="File to write.")] = None,
     as_json: common.Json = False,
 ) -> None:

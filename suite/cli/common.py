@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from fsmatrix.suite.cli import terminal
+from fsmatrix.suite.cli import completion, terminal
 from fsmatrix.suite.problems import Origin, refuse
 
 if TYPE_CHECKING:
@@ -22,11 +22,18 @@ if TYPE_CHECKING:
     from fsmatrix.suite.request import Request
 
 Campaign = Annotated[
-    str, typer.Argument(help="A campaign's YAML file, or the name of a ready one.")
+    str,
+    typer.Argument(
+        help="A campaign's YAML file, or the name of a ready one.",
+        autocompletion=completion.campaigns,
+    ),
 ]
 CampaignToResume = Annotated[
     str | None,
-    typer.Argument(help="A campaign's YAML file or a ready one's name; not needed to resume."),
+    typer.Argument(
+        help="A campaign's YAML file or a ready one's name; not needed to resume.",
+        autocompletion=completion.campaigns,
+    ),
 ]
 Out = Annotated[Path | None, typer.Option("-o", "--out", help="Results directory.")]
 RetryFailed = Annotated[
@@ -38,7 +45,11 @@ Sets = Annotated[
 ]
 Only = Annotated[
     list[str] | None,
-    typer.Option("--only", help="Only these cases: target=xfs,chunk=4KiB (repeatable)."),
+    typer.Option(
+        "--only",
+        help="Only these cases: target=xfs,chunk=4KiB (repeatable).",
+        autocompletion=completion.levels,
+    ),
 ]
 Shard = Annotated[str, typer.Option("--shard", help="Part k of N, as k/N.")]
 Blocks = Annotated[
@@ -51,7 +62,10 @@ SkipUnusable = Annotated[
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the order and of the data.")]
 MOST_REASONS = 9  # lines about failed runs; one more says how many others there are
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
-Results = Annotated[Path, typer.Argument(help="A results directory or a campaign.h5.")]
+Results = Annotated[
+    Path,
+    typer.Argument(help="A results directory or a campaign.h5.", autocompletion=completion.results),
+]
 
 
 def calm() -> None:

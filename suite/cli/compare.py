@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 import typer
 from rich.text import Text
 
-from fsmatrix.suite.cli import acceptance, analyse, common, terminal
+from fsmatrix.suite.cli import acceptance, analyse, common, completion, terminal
 from fsmatrix.suite.problems import Origin, refuse
 
 if TYPE_CHECKING:
@@ -36,11 +36,17 @@ def compare(
             "--by",
             help="What is compared: target, any factor, several as target+trial, or campaign. "
             "Default: campaign for several files, target for one.",
+            autocompletion=completion.factors_joined,
         ),
     ] = None,
     sides: Annotated[
         str | None,
-        typer.Option("--levels", "--targets", help="Only these: xfs,ext4.  Default: every pair."),
+        typer.Option(
+            "--levels",
+            "--targets",
+            help="Only these: xfs,ext4.  Default: every pair.",
+            autocompletion=completion.sides,
+        ),
     ] = None,
     metric: Annotated[
         str,
@@ -61,6 +67,7 @@ def compare(
             "--ignore",
             help="A factor that may differ between the cells of a pair; work_id: options that "
             "are no factor (repeatable).",
+            autocompletion=completion.factors,
         ),
     ] = None,
     across_engines: Annotated[
@@ -76,6 +83,7 @@ def compare(
             metavar="OLD",
             help="A campaign (file or directory) that all FILES are compared with.",
             rich_help_panel=acceptance.TESTS,
+            autocompletion=completion.results,
         ),
     ] = None,
     fail_if: acceptance.FailIf = None,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fsmatrix.suite.cli import acceptance, analyse, common
+from fsmatrix.suite.cli import acceptance, analyse, common, completion
 from fsmatrix.suite.cli.compare import corrected
 
 
@@ -14,7 +14,12 @@ def history(
     files: analyse.Files,
     metric: analyse.MetricName = "bandwidth",
     by: Annotated[
-        str, typer.Option("--by", help="The factor whose levels are lines of one panel.")
+        str,
+        typer.Option(
+            "--by",
+            help="The factor whose levels are lines of one panel.",
+            autocompletion=completion.factors,
+        ),
     ] = "target",
     as_given: Annotated[
         bool, typer.Option("--as-given", help="In the order of FILES, not of their start times.")

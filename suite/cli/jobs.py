@@ -7,12 +7,15 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from fsmatrix.suite.cli import terminal
+from fsmatrix.suite.cli import completion, terminal
 from fsmatrix.suite.cli.common import Json, print_json
 
 
 def jobs(
-    name: Annotated[str | None, typer.Argument(help="Print the text of this one.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Print the text of this one.", autocompletion=completion.ready),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List the ready campaigns, or print one.

@@ -73,18 +73,24 @@ def _left_at_once() -> Iterator[None]:
 def _status(app: Callable[[], None]) -> int | str | None:
     """The exit status of a command that printed all it had to say, or said why not."""
     from fsmatrix.backends.errors import BackendError
+    from fsmatrix.results.registry import BrokenEntry, UnknownName
     from fsmatrix.results.schema import ResultError
     from fsmatrix.slurm.scheduler import SchedulerError
+    from fsmatrix.suite.cli import completion
     from fsmatrix.suite.engines.base import EngineError
     from fsmatrix.suite.launchers.base import LauncherError
     from fsmatrix.suite.problems import CampaignError
 
     refused = (
-        CampaignError, ResultError, LauncherError, BackendError, EngineError, SchedulerError
+        CampaignError, ResultError, LauncherError, BackendError, EngineError, SchedulerError,
+        UnknownName, BrokenEntry,
     )  # fmt: skip
     try:
         try:
-            app()
+            if completion.VARIABLE in os.environ:
+                completion.complete(app)
+            else:
+                app()
         except SystemExit as end:
             sys.stdout.flush()
             return end.code

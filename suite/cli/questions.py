@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsmatrix.suite.cli import analyse, common, studies
+from fsmatrix.suite.cli import analyse, common, completion, studies
 from fsmatrix.suite.problems import Origin, refuse
 
 if TYPE_CHECKING:
@@ -21,7 +21,11 @@ def effects(
     metric: analyse.MetricName = "bandwidth",
     factor: Annotated[
         list[str] | None,
-        typer.Option("--factor", help="Only these (repeatable).  Default: all that vary."),
+        typer.Option(
+            "--factor",
+            help="Only these (repeatable).  Default: all that vary.",
+            autocompletion=completion.factors,
+        ),
     ] = None,
     order: Annotated[int, typer.Option("--order", help="Of the largest interaction: 1 to 3.")] = 2,
     where: analyse.Wheres = None,
@@ -42,12 +46,21 @@ def effects(
 def curves(
     files: analyse.Files,
     along: Annotated[
-        str, typer.Option("--along", help="A numeric factor: processes, page_size, warehouses...")
+        str,
+        typer.Option(
+            "--along",
+            help="A numeric factor: processes, page_size, warehouses...",
+            autocompletion=completion.factors,
+        ),
     ],
     metric: analyse.MetricName = "bandwidth",
     panel: Annotated[
         list[str] | None,
-        typer.Option("--panel", help="A factor whose levels get panels of their own (repeatable)."),
+        typer.Option(
+            "--panel",
+            help="A factor whose levels get panels of their own (repeatable).",
+            autocompletion=completion.factors,
+        ),
     ] = None,
     unit: analyse.UnitName = None,
     where: analyse.Wheres = None,
@@ -79,7 +92,11 @@ def predict(
     ] = None,
     measured: Annotated[
         str | None,
-        typer.Option("--measured", help="A campaign that is held against the predictions."),
+        typer.Option(
+            "--measured",
+            help="A campaign that is held against the predictions.",
+            autocompletion=completion.results,
+        ),
     ] = None,
     metric: analyse.MetricName = "bandwidth",
     unit: analyse.UnitName = None,
@@ -123,11 +140,29 @@ def cpu(
 
 def speedup(
     files: analyse.Files,
-    of: Annotated[str, typer.Option("--of", help="The level that should be faster.")],
-    over: Annotated[str, typer.Option("--over", help="The level that it is compared with.")],
-    by: Annotated[str, typer.Option("--by", help="What they are levels of.")] = "target",
+    of: Annotated[
+        str,
+        typer.Option(
+            "--of", help="The level that should be faster.", autocompletion=completion.sides
+        ),
+    ],
+    over: Annotated[
+        str,
+        typer.Option(
+            "--over", help="The level that it is compared with.", autocompletion=completion.sides
+        ),
+    ],
+    by: Annotated[
+        str,
+        typer.Option("--by", help="What they are levels of.", autocompletion=completion.factors),
+    ] = "target",
     along: Annotated[
-        str, typer.Option("--along", help="The numeric factor that the speed-up may change with.")
+        str,
+        typer.Option(
+            "--along",
+            help="The numeric factor that the speed-up may change with.",
+            autocompletion=completion.factors,
+        ),
     ] = "memory",
     metric: analyse.MetricName = "bandwidth",
     where: analyse.Wheres = None,

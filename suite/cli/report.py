@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsmatrix.suite.cli import analyse, common, terminal
+from fsmatrix.suite.cli import analyse, common, completion, terminal
 from fsmatrix.suite.cli.claims import read_study
 from fsmatrix.suite.problems import Origin, refuse
 
@@ -26,7 +26,8 @@ def report(
     ] = False,
     study: Annotated[
         list[str] | None,
-        typer.Option("--study", help="Judge its claims too: a name or a YAML file (repeatable)."),
+        typer.Option("--study", help="Judge its claims too: a name or a YAML file (repeatable).",
+                     autocompletion=completion.studies),
     ] = None,
     figures: Annotated[
         Path | None,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.measure import Measurement
 
-from fsmatrix.suite.cli import analyse, common, terminal
+from fsmatrix.suite.cli import analyse, common, completion, terminal
 from fsmatrix.suite.problems import Origin, did_you_mean, refuse
 
 WIDEST = 10_000  # columns of characters that a table may need
@@ -17,7 +17,11 @@ def show(
     results: common.Results,
     metric: Annotated[
         list[str] | None,
-        typer.Option("--metric", help="bandwidth, iops, latency_p99, ... (repeatable)."),
+        typer.Option(
+            "--metric",
+            help="bandwidth, iops, latency_p99, ... (repeatable).",
+            autocompletion=completion.metrics,
+        ),
     ] = None,
     reference: Annotated[
         bool, typer.Option("--reference", help="Show the declared references too.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast, get_args
 
 import typer
 
-from fsmatrix.suite.cli import analyse, common
+from fsmatrix.suite.cli import analyse, common, completion
 from fsmatrix.suite.problems import Origin, refuse
 
 if TYPE_CHECKING:
@@ -78,7 +78,10 @@ def models(
 def correlation(
     files: analyse.Files,
     metric: Annotated[
-        list[str] | None, typer.Option("--metric", help="bandwidth, iops, ... (repeatable).")
+        list[str] | None,
+        typer.Option(
+            "--metric", help="bandwidth, iops, ... (repeatable).", autocompletion=completion.metrics
+        ),
     ] = None,
     coding: Annotated[
         str, typer.Option("--coding", help="Of the chunk size: raw or log2; it changes r.")

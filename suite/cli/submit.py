@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fsmatrix.suite.cli import common, terminal
+from fsmatrix.suite.cli import common, completion, terminal
 from fsmatrix.suite.problems import Origin, refuse
 
 if TYPE_CHECKING:
@@ -31,7 +31,12 @@ WORDS = {
     "not submitted": "yellow",
 }
 
-Directory = Annotated[Path, typer.Argument(help="The results directory that was submitted.")]
+Directory = Annotated[
+    Path,
+    typer.Argument(
+        help="The results directory that was submitted.", autocompletion=completion.results
+    ),
+]
 
 
 def submit(

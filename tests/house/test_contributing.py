@@ -1,57 +1,58 @@
-"""CONTRIBUTING's worked examples are real: each block runs, and what it defines works."""
+"""CONTRIBUTING's examples are whole (tests/suite/test_other_packages.py runs them)."""
 
 from __future__ import annotations
 
+import ast
 import re
-from pathlib import Path
-from typing import Any
+import tomllib
 
-import pytest
+from fsmatrix.analysis.catalogue import OUTSIDE
+from fsmatrix.backends.registry import BACKENDS
+from fsmatrix.results.formats.registry import FORMATS
+from fsmatrix.results.registry import Registry
+from fsmatrix.slurm.scheduler import SCHEDULERS
+from fsmatrix.suite.registry import ENGINES, LAUNCHERS, WORKLOADS
+from tests.suite import acme
 
-from fsmatrix.backends.access import PathAccess
-from fsmatrix.results.case import Case, Geometry
-from fsmatrix.suite.launchers.base import Probe
-from fsmatrix.suite.workloads.base import Engine
-
-TEXT = (Path(__file__).resolve().parents[2] / "CONTRIBUTING.md").read_text()
-
-
-def example(title: str) -> dict[str, Any]:
-    """The names that the first Python block below a heading defines."""
-    section = TEXT.split(f"## {title}\n")[1]
-    block = re.search(r"```python\n(.*?)```", section, re.DOTALL)
-    assert block is not None
-    names: dict[str, Any] = {"__name__": "example"}
-    exec(compile(block.group(1), title, "exec", dont_inherit=True), names)
-    return names
+TEXT = acme.PAGE.read_text()
+REGISTRIES = (BACKENDS, WORKLOADS, ENGINES, FORMATS, LAUNCHERS, SCHEDULERS, OUTSIDE)
+GROUPS = {registry.group for registry in REGISTRIES}
 
 
-def test_backend() -> None:
-    scratch = example("A backend")["Scratch"]
-    assert scratch.check().ok
-    assert "/scratch" in scratch(scratch.Options()).refusal()
+def registries() -> set[str]:
+    """The groups of all registries, from the text of the packages."""
+    found: set[str] = set()
+    for package in ("analysis", "backends", "results", "slurm", "suite"):
+        for path in (acme.ROOT / package).rglob("*.py"):
+            found |= set(re.findall(r'"(fsmatrix\.[a-z]+)", (?:\{|BUILTIN)', path.read_text()))
+            found |= set(re.findall(r'Registry\(\s+"(fsmatrix\.[a-z]+)"', path.read_text()))
+    return found
 
 
-def test_workload() -> None:
-    kind = example("A workload")["Dd"]
-    work = kind(kind.Options(bytes_per_node="1MiB"))
-    case = Case("t", "dd", geometry=Geometry(3))
-    (step,) = work.steps(case, PathAccess("directory", "t"), Engine("dd", ""))
-    assert step.where == "node"
-    assert f"bs={1 << 20}" in step.what.argv
-    assert work.footprint(case).written == 3 << 20
+def test_every_registry_has_a_row_and_an_example() -> None:
+    assert registries() == GROUPS
+    rows = set(re.findall(r"^\| [a-z ]+ \| .*\| `(fsmatrix\.[a-z]+)` \|", TEXT, re.MULTILINE))
+    package = tomllib.loads(acme.blocks()["pyproject.toml"])
+    assert rows == GROUPS == set(package["project"]["entry-points"])
 
 
-def test_launcher() -> None:
-    launcher = example("A launcher")["Jsrun"](Probe(True, "jsrun"))
-    command = launcher.command(["x"], Geometry(2, 4), {"A": "b"})
-    assert command == ["jsrun", "-n", "8", "-E", "A=b", "x"]
+def test_every_file_in_the_table_is_there() -> None:
+    rows = re.findall(r"^\| [a-z ]+ \| `([\w/]+)` \| `([\w/.]+)`", TEXT, re.MULTILINE)
+    assert len(rows) > len(GROUPS)
+    for folder, line in rows:
+        assert (acme.ROOT / folder).is_dir()
+        assert line == "AUDITS" or (acme.ROOT / line).is_file()
 
 
-def test_analysis() -> None:
-    assert callable(example("An analysis")["slowest"])
+def test_every_block_of_python_is_a_file_or_the_audit() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    kept = [text for name, text in acme.blocks().items() if name.endswith(".py") and text]
+    assert len(blocks) == len(kept)  # of which one is in docs/slurm.md, and the audit is no file
+    for text in blocks:
+        ast.parse(text)
 
 
-@pytest.mark.parametrize("line", re.findall(r'`("[a-z]+": "fsmatrix\.[^`]+)`', TEXT))
-def test_registry_lines_have_the_registries_form(line: str) -> None:
+def test_a_registry_line_has_the_registries_form() -> None:
+    (line,) = re.findall(r'`("[a-z]+": "fsmatrix\.[^`]+)`', TEXT)
     assert re.fullmatch(r'"\w+": "fsmatrix\.[\w.]+:\w+"', line)
+    assert isinstance(WORKLOADS, Registry)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -165,6 +168,39 @@ def _share(path: Path) -> None:
 def nested_json(file: h5py.File, path: Path) -> None:
     name = "environment" if "environment" in file.attrs else "factors"
     file.attrs[name] = "[" * 50_000
+
+
+def read_with_little(folder: Path, read: str, memory: int, seconds: int = 60) -> str:
+    """What a process says that reads every crafted file, copies of `folder`/whole.h5.
+
+    `read`: "module:function" of a path; it must refuse each.  The process may have `memory` bytes
+    of address space and `seconds`, and must not have grown by 128 MiB in the end.
+    """
+    whole = (folder / "whole.h5").read_bytes()
+    for number, (how, _) in enumerate(HDF5.values()):
+        path = folder / f"{number}.h5"
+        path.write_bytes(whole)
+        craft(path, how)
+    module, _, function = read.partition(":")
+    program = (
+        "import resource, signal, sys; from pathlib import Path\n"
+        f"from {module} import {function} as read\n"
+        "from fsmatrix.results.schema import ResultError\n"
+        f"resource.setrlimit(resource.RLIMIT_AS, ({memory}, {memory})); signal.alarm({seconds})\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "for path in Path(sys.argv[1]).glob('[0-9]*.h5'):\n"
+        "    try: read(path); print(path, 'was read')\n"
+        "    except ResultError as error: print(error.reason)\n"
+        "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program, str(folder)],
+        capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "was read" not in done.stdout
+    assert int(done.stdout.splitlines()[-1]) < 128  # MiB
+    return done.stdout
 
 
 HDF5: dict[str, tuple[Craft, str]] = {

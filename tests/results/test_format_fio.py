@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -218,11 +219,39 @@ def test_rados_phantoms(options: dict[str, str], words: str) -> None:
 
 def test_reads_that_verify_are_no_part_of_a_write() -> None:
     data = raw("3.42-dfs-randrw.json")
-    data["jobs"][0]["job options"]["rw"] = "randwrite"
+    data["jobs"][0]["job options"] |= {"rw": "randwrite", "verify": "crc32c"}
     (run,) = parse(json.dumps(data), "made")
     assert [p.name for p in run.phases] == ["write"]
     assert int(run.phases[0].operations[0]) == 528
     assert "verify-reads" in keys(run)
+
+
+@pytest.mark.needs("fio")
+def test_groups_as_fio_makes_them(tmp_path: Path) -> None:
+    """docs/import.md, "Groups of fio": a run per group, its workers or their sum, never a guess."""
+    common = ["--directory=.", "--size=1m", "--bs=64k", "--ioengine=psync"]
+    writer, reader = ["--name=writer", "--rw=write"], ["--name=reader", "--rw=randread"]
+
+    def fio(*words: str) -> list[tuple[dict[str, int], int | None, bool]]:
+        done = subprocess.run(
+            ["fio", "--output-format=json", *words], cwd=tmp_path, capture_output=True, text=True,
+            check=True,
+        )  # fmt: skip
+        return [
+            ({p.name: p.bytes.size for p in run.phases}, run.processes,
+             "group-reporting" in keys(run))
+            for run in parse(done.stdout, "fio")
+        ]  # fmt: skip
+
+    assert fio(*common, *writer, "--numjobs=2") == [({"write": 2}, 2, False)]
+    grouped = [*common, "--group_reporting"]
+    assert fio(*grouped, *writer, "--numjobs=2") == [({"write": 1}, None, True)]
+    assert fio(*common, *writer, *common, *reader) == [({"write": 1, "read": 1}, 2, False)]
+    # one entry, under the first job's name and with the last one's options
+    assert fio(*grouped, *writer, *grouped, *reader) == [({"mixed": 1}, None, True)]
+    assert fio(*grouped, *reader, *grouped, *writer) == [({"mixed": 1}, None, True)]
+    apart = fio(*common, *writer, *common, *reader, "--stonewall")
+    assert apart == [({"write": 1}, 1, False), ({"read": 1}, 1, False)]
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,7 @@ def test_a_target_without_space_is_refused(
         (["report", "/no/such/dir"], "does not exist"),
         (["show", "/etc/passwd"], "passwd"),
         (["jobs", "nothing"], "nothing"),
+        (["submit", "smoke", "--scheduler", "nosuch"], "unknown scheduler"),
     ],
 )
 def test_bad_words_are_refused(

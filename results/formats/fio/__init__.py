@@ -33,6 +33,8 @@ from fsmatrix.results.formats.fio.phase import phase_of
 
 MOST_NOTES = 20
 _SAID = re.compile(r"^(?:fio|note|warning):? ?[^\n]+", re.M | re.I)
+# what a job of this kind does not do: then the output is that of several jobs
+OTHER = {"read": "write", "randread": "write", "write": "read", "randwrite": "read"}
 EARLY = 0.98  # of the asked runtime; below it a time_based job ended early
 
 
@@ -225,6 +227,12 @@ def _merged_by_fio(jobs: Sequence[Job]) -> str:
             return (
                 f"job {job.name}: {seen[job.name]} of numjobs={asked} in the output: "
                 "merged by group_reporting, or missing"
+            )
+        rw = (job.options.get("rw") or job.options.get("readwrite") or "").partition(":")[0]
+        other = OTHER.get(rw)
+        if other in [direction.kind for direction in job.directions]:
+            return (
+                f"job {job.name}: rw={rw}, with {other}s: several jobs, merged by group_reporting"
             )
     return ""
 

@@ -85,7 +85,8 @@ def job_of(data: Mapping[str, Any], number: int, common: Mapping[str, Any]) -> J
     options = {**common, **(own if isinstance(own, Mapping) else {})}
     asked = str(options.get("rw") or options.get("readwrite") or "").partition(":")[0]
     moved = tuple(d for d in directions if d.operations or d.bytes)
-    work = tuple(d for d in moved if d.kind == "write") if asked in _WRITES else moved
+    verifies = asked in _WRITES and options.get("verify", "0") not in {"0", "null"}
+    work = tuple(d for d in moved if d.kind == "write") if verifies else moved
     return Job(
         name=str(data.get("jobname", "")),
         number=number,
