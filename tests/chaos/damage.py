@@ -35,7 +35,6 @@ KINDS = (
     "hostile campaign.h5",
 )
 DOCUMENTS = ("store.json", "campaign.json", "engines.json", "journal/identity.json")
-_FULL: dict[Path, Path] = {}  # a worker's folder -> a complete store, which is copied
 
 
 def scenario(place: Place, kind: str, rng: random.Random) -> Outcome:
@@ -141,17 +140,15 @@ def _note(place: Place, rng: random.Random) -> None:
 
 # -- files of a store that is complete -----------------------------------------------------------
 def _complete(place: Place) -> None:
-    """A store of a whole campaign, made once and copied."""
-    workers = place.folder.parent
-    if workers not in _FULL:
-        with Place(workers / "whole") as first:
-            kills.write(first, "directory")
-            if kills.start(first, random.Random(0)).wait() != 0:
-                raise SystemExit("a campaign that nothing hit failed")
-            shutil.copytree(first.store, workers / "complete")
-        _FULL[workers] = workers / "complete"
-    shutil.copytree(_FULL[workers], place.store)
+    """A store of a whole campaign: made once, then copied to the same place."""
+    kept = place.folder.parent / "complete"
     kills.write(place, "directory")
+    if kept.exists():
+        shutil.copytree(kept, place.store)
+    elif kills.start(place, random.Random(0)).wait() == 0:
+        shutil.copytree(place.store, kept)
+    else:
+        raise SystemExit("a campaign that nothing hit failed")
 
 
 def _documents(store: Path, rng: random.Random) -> None:

@@ -16,7 +16,7 @@ HEAD = """campaign: chaos
 seed: 7
 order: {attachments: 2, block: 1}
 settle: {timeout: 1s}
-limits: {time_per_run: 30s}
+limits: {time_per_run: 15s}
 geometry: {processes_per_node: 2}
 """
 PATTERN = "{workload: pattern, options: {bytes_per_process: 1MiB, chunk: 64KiB, %s}}"
@@ -42,7 +42,7 @@ CAMPAIGNS: dict[str, tuple[str, int]] = {
 PARTS = ("conductor", "launcher", "rank", "fio", "fio worker", "helper")
 HOW = ("KILL", "TERM", "INT", "STOP")
 KINDS = [f"SIG{how} to {part}" for part in PARTS for how in HOW]
-MOST = 6  # kills of a scenario
+MOST = 12  # kills of a scenario
 HIT_WITHIN = 0.7  # the part of a campaign's time in which it is hit
 _SECONDS: dict[str, float] = {}  # campaign -> wall time of one that nothing hit
 
@@ -115,5 +115,5 @@ def _hit(
         if pid is None:
             break
         struck += victims.strike(how, pid, rng)
-        seconds /= 2  # a campaign that goes on is hit again before it is through
+        seconds = max(seconds / 2, 0.5)  # one that goes on is hit again before it is through
     return struck
