@@ -33,7 +33,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--hours", type=float, default=0.0, help="end after so many hours")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--only", default="", help="kinds of faults that hold this text")
+    parser.add_argument("--only", default="", help="kinds of faults that match this expression")
     parser.add_argument("--scenario", type=int, help="this one alone, of the seed")
     parser.add_argument("--out", type=Path, default=Path("chaos.jsonl"), help="one line for each")
     parser.add_argument("--place", type=Path, help="where the campaigns run")

@@ -29,6 +29,12 @@ CAMPAIGNS: dict[str, tuple[str, int]] = {
         f"workloads: {{io: {PATTERN % WINDOW}}}\n"
         "factors: {pattern: [seq-write, rand-read]}\nrepetitions: 2\n", 4,
     ),
+    "solo": (  # no MPI: the conductor starts the rank itself
+        HEAD.replace("node: 2", "node: 1")
+        + "targets: {here: {backend: directory, options: {path: TARGET}}}\n"
+        f"workloads: {{io: {PATTERN % WINDOW}}}\n"
+        "factors: {pattern: [seq-write, rand-read]}\nrepetitions: 2\n", 4,
+    ),
     "image": (
         HEAD + "targets: {image: {backend: ext4, options: {size: 96MiB}}}\n"
         f"workloads: {{io: {PATTERN % WINDOW}}}\n"
@@ -80,7 +86,8 @@ def kill(place: Place, kind: str, rng: random.Random) -> Outcome:
     """One to MOST kills of one kind, then everything as it must be."""
     how, part = kind.removeprefix("SIG").split(" to ")
     outcome = Outcome(kind)
-    name = "fio" if "fio" in part else rng.choice(["directory", "image", "image", "fio"])
+    fit = {"fio": ["fio"], "fio worker": ["fio"], "launcher": ["directory", "image", "fio"]}
+    name = rng.choice(fit.get(part, ["solo", "solo", "directory", "image", "fio"]))
     seconds = typical(place.folder.parent / "typical", name)
     runs = write(place, name)
     wanted = rng.randint(1, MOST)
