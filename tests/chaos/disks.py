@@ -62,7 +62,7 @@ def _reason(outcome: Outcome, command: Command) -> None:
     """What ended badly must say why."""
     said = command.err
     if command.status in (1, 2) and not any(
-        text in said for text in ("No space left", "ENOSPC", "space", "free")
+        text in said for text in ("No space left", "ENOSPC", "statfs gives", "free")
     ):
         outcome.wrong.append(f"the full disk is not named: {' | '.join(said.splitlines()[-3:])}")
 
