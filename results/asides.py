@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _NAME = re.compile(r"\.(?P<what>.+)\.(?P<pid>[1-9]\d{0,9})(\.tmp|\.[0-9a-f]{8})?")
@@ -17,6 +18,17 @@ _NAME = re.compile(r"\.(?P<what>.+)\.(?P<pid>[1-9]\d{0,9})(\.tmp|\.[0-9a-f]{8})?
 def beside(path: Path, end: str = ".tmp") -> Path:
     """Where this process writes what is to become `path`."""
     return path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}{end}")
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """An OSError of a write says which file it was: the system names it only where it opens it."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def remove_abandoned(folders: Iterable[Path]) -> list[Path]:

@@ -226,16 +226,17 @@ def write_whole(path: Path, data: bytes) -> None:
     """
     aside = asides.beside(path)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with os.fdopen(os.open(aside, flags, 0o644), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    except OSError:
-        aside.unlink(missing_ok=True)
-        raise
-    sync_directory(path.parent)
+    with asides.naming(path):
+        try:
+            with os.fdopen(os.open(aside, flags, 0o644), "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            aside.replace(path)
+        except OSError:
+            aside.unlink(missing_ok=True)
+            raise
+        sync_directory(path.parent)
 
 
 def sync_directory(directory: Path) -> None:

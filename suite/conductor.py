@@ -195,7 +195,7 @@ class Conductor:
                 before = len(todo)
                 try:
                     self._session(attachment, access, todo)
-                except (SessionError, LauncherError) as error:
+                except (SessionError, LauncherError, OSError) as error:
                     reason = str(error)
                     self.tell(Event("warning", f"the session ended: {reason}"))
                 barren = 0 if len(todo) < before else barren + 1

@@ -47,6 +47,7 @@ def _full(place: Place, where: Path, outcome: Outcome, rng: random.Random) -> No
     _do("mount", "-t", "tmpfs", "-o", f"size={size},mode=755", "chaos", str(where))
     if where != place.store:  # the foreign things in it are hidden
         (where / "theirs").write_text("not yours\n")
+    if where == place.target:
         (where / "empty").mkdir()
     outcome.faults = 1
     command = kills.start(place, rng)

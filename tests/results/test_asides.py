@@ -6,9 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from fsmatrix.results import asides
+import pytest
+
+from fsmatrix.backends.journal import Journal
+from fsmatrix.results import asides, trust
+from fsmatrix.results.hdf import write_whole
 from fsmatrix.results.store import Store
 
 KILLED = """
@@ -63,3 +68,26 @@ def test_a_folder_that_is_a_link_is_not_entered(tmp_path: Path) -> None:
 def test_writers_name_what_they_write_aside(tmp_path: Path) -> None:
     name = f".x.h5.{os.uname().nodename}.{os.getpid()}.tmp"
     assert asides.beside(tmp_path / "x.h5") == tmp_path / name
+
+
+@pytest.mark.root
+def test_a_full_disk_is_named_by_the_file_that_did_not_fit(tmp_path: Path) -> None:
+    """write(2) and fsync(2) name no file; without a name an error ends in a traceback."""
+    place = tmp_path / "small"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "test", str(place)], check=True)
+    try:
+        journal = Journal(place / "journal" / "x.jsonl")
+        entry = journal.begin("folder", path="x")
+        (place / "full").write_bytes(bytes(44 << 10))
+        writers: dict[Path, Callable[[Path], object]] = {
+            place / "whole": lambda path: write_whole(path, bytes(32 << 10)),
+            place / "new": lambda path: trust.create(path, bytes(32 << 10)),
+            journal.path: lambda _: journal.confirm(entry, much="x" * (32 << 10)),
+        }
+        for path, write in writers.items():
+            with pytest.raises(OSError, match="No space left") as caught:
+                write(path)
+            assert caught.value.filename == str(path)
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
