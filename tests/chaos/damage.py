@@ -12,10 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
-
-from fsmatrix.backends import entries, identity
+from fsmatrix.backends import identity
 from fsmatrix.results import hdf
+from fsmatrix.results.process import boot_id, start_of
 from tests.chaos import kills, victims
 from tests.chaos.checks import Outcome
 from tests.chaos.place import Place
@@ -120,7 +119,7 @@ def _forged(place: Place, rng: random.Random) -> None:
     for kind, facts in rng.sample(names, rng.randint(1, len(names))):
         line = {
             "event": "begin", "id": rng.randbytes(8).hex(), "kind": kind, "facts": facts,
-            "host": socket.gethostname(), "boot_id": entries.boot_id(), "pid": 4194000,
+            "host": socket.gethostname(), "boot_id": boot_id(), "pid": 4194000,
             "process_start": 1, "time": time.time(), "store": own.store, "home": str(own.folder),
         }  # fmt: skip
         with _journal(place).open("a") as journal:
@@ -130,11 +129,11 @@ def _forged(place: Place, rng: random.Random) -> None:
 def _note(place: Place, rng: random.Random) -> None:
     """A session's note that names a foreign process and foreign folders."""
     own = identity.identity(place.store / "journal")
-    born = psutil.Process(place.sleeper).create_time()
+    born = start_of(place.sleeper)
     note = {
-        "boot_id": entries.boot_id(), "host": os.uname().nodename, "store": own.store,
-        "home": str(own.folder), "conductor": rng.choice([None, [4194000, 1.0]]),
-        "processes": [[place.sleeper, born], [1, 1.0]],
+        "boot_id": boot_id(), "host": os.uname().nodename, "store": own.store,
+        "home": str(own.folder), "conductor": rng.choice([None, [4194000, 1]]),
+        "processes": [[place.sleeper, born], [1, 1]],
         "scratch": [str(place.target), str(place.theirs), "fsmatrix-session-", "/"],
     }  # fmt: skip
     (place.store / "journal" / "session-elsewhere-1.json").write_text(json.dumps(note))

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from fsmatrix.backends import entries
 from fsmatrix.backends.system.mounts import Mount, mounts
+from fsmatrix.results.process import start_of
 from tests.chaos.commands import reap
 
 WORDS = "not yours\n"
@@ -97,7 +98,7 @@ class Place:
             wrong.append("a foreign tmpfs was unmounted")
         if self.device not in self.loops() or self.image.read_bytes() != bytes(THEIRS):
             wrong.append("a foreign loop device was touched")
-        if entries.process_start(self.sleeper) == 0:
+        if start_of(self.sleeper) == 0:
             wrong.append("a foreign process was ended")
         return wrong
 
@@ -154,7 +155,7 @@ def _text(path: Path) -> str:
 def _processes() -> Iterator[int]:
     """Every process of this namespace but the first and its forks that are gone."""
     for name in os.listdir("/proc"):
-        if name.isdecimal() and int(name) != os.getpid() and entries.process_start(int(name)):
+        if name.isdecimal() and int(name) != os.getpid() and start_of(int(name)):
             yield int(name)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsmatrix.backends import entries
+from fsmatrix.results.process import start_of
 
 LAUNCHERS = ("mpirun", "prterun", "orterun", "mpiexec")
 SESSION = "fsmatrix.suite.session"
@@ -102,13 +102,13 @@ def wait_for(
 
 def strike(how: str, pid: int, rng: random.Random) -> bool:
     """Send it; whether the process was there.  STOP is followed by CONT after a while."""
-    born = entries.process_start(pid)
+    born = start_of(pid)
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
         return False
     try:
-        if born == 0 or entries.process_start(pid) != born:
+        if born == 0 or start_of(pid) != born:
             return False
         signal.pidfd_send_signal(handle, signal.Signals[f"SIG{how}"])
         if how == "STOP":
