@@ -18,7 +18,7 @@ WAITING := tests/slurm tests/situations
 ORDER := $(if $(filter 1,$(SHUFFLE)),,-p no:randomly)
 
 .NOTPARALLEL:
-.PHONY: demo test lint bench docs clean demo-packages test-packages
+.PHONY: demo test lint bench docs chaos clean demo-packages test-packages
 
 # SYSTEM=0 leaves the machine's packages as they are.
 demo: $(if $(filter 0,$(SYSTEM)),,demo-packages) $(VENV)/demo-ready
@@ -46,6 +46,11 @@ bench: $(VENV)/test-ready
 	$(BIN)/python -P bench/scale.py
 	$(BIN)/python -P bench/submission.py
 	$(BIN)/python -P bench/findings.py
+
+# HOURS=1, KILLS=50, SEED=<number>: faults of all kinds to real campaigns (docs/reliability.md; root).
+chaos: $(VENV)/test-ready
+	$(BIN)/python -m tests.chaos $(if $(HOURS),--hours $(HOURS)) $(if $(KILLS),--kills $(KILLS)) \
+	  $(if $(SEED),--seed $(SEED)) $(CHAOS)
 
 docs: $(VENV)/test-ready
 	$(BIN)/python -P docs/make_api.py $(API)

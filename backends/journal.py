@@ -25,7 +25,7 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.identity import Identity, identity
 from fsmatrix.backends.proof import PROOFS, Ground, LeftAlone, Named
 from fsmatrix.backends.undo import ORDER, UNDO
-from fsmatrix.results import trust
+from fsmatrix.results import asides, trust
 from fsmatrix.results.process import boot_id, start_of
 
 SUFFIX = ".jsonl"
@@ -98,8 +98,11 @@ class Journal:
             size = os.fstat(descriptor).st_size
             torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
             text = ("\n" if torn else "") + json.dumps(line, default=str) + "\n"
-            os.write(descriptor, text.encode())
-            os.fsync(descriptor)
+            with asides.naming(self.path):
+                data = text.encode()
+                while data:  # a disk that fills takes a part first, without an error
+                    data = data[os.write(descriptor, data) :]
+                os.fsync(descriptor)
         finally:
             os.close(descriptor)
         if fresh:

@@ -18,7 +18,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from fsmatrix.results import hdfcheck, safefile
+from fsmatrix.results import asides, hdfcheck, safefile
 from fsmatrix.results.schema import (
     SCHEMA_VERSION,
     DamagedFileError,
@@ -224,18 +224,19 @@ def write_whole(path: Path, data: bytes) -> None:
     Others may not write it, whatever the umask is.
     OSError as the system gives it (ENOSPC, EACCES...); what was written aside is removed.
     """
-    aside = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}.tmp")
+    aside = asides.beside(path)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with os.fdopen(os.open(aside, flags, 0o644), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    except OSError:
-        aside.unlink(missing_ok=True)
-        raise
-    sync_directory(path.parent)
+    with asides.naming(path):
+        try:
+            with os.fdopen(os.open(aside, flags, 0o644), "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            aside.replace(path)
+        except OSError:
+            aside.unlink(missing_ok=True)
+            raise
+        sync_directory(path.parent)
 
 
 def sync_directory(directory: Path) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
 import h5py
 
-from fsmatrix.results import hdf, recordcheck
+from fsmatrix.results import asides, hdf, recordcheck
 from fsmatrix.results.campaignfile import CampaignWriter, entry_of
 from fsmatrix.results.schema import ResultError
 from fsmatrix.results.sink import Sink
@@ -54,7 +53,7 @@ def writing(target: Path) -> Iterator[CampaignWriter]:
 
     If the block raises, nothing appears.  OSError as the system gives it.
     """
-    aside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    aside = asides.beside(target)
     try:
         with closing(Sink(aside)) as sink:
             with h5py.File(sink, "w", libver=hdf.LIBVER, rdcc_nbytes=CACHE) as file:

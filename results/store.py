@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fsmatrix.results import freshness, runfile, safefile, trust
+from fsmatrix.results import asides, freshness, runfile, safefile, trust
 from fsmatrix.results.hdf import sync_directory
 from fsmatrix.results.merge import Progress, merge_files
 from fsmatrix.results.record import RunRecord
@@ -174,6 +174,13 @@ class Store:
                 found.append((path, error.reason))
         return found
 
+    def remove_abandoned(self) -> list[Path]:
+        """Remove what killed processes of this host were writing aside; what it was."""
+        inside = [path for path in self.directory.iterdir() if path.is_dir()]
+        runs = [path for path in self.runs.iterdir() if path.is_dir()]
+        folders = [path for path in [*inside, *runs] if not path.is_symlink()]
+        return asides.remove_abandoned([self.directory, *folders])
+
     # -- resume ----------------------------------------------------------------------------
     def attempts(self, case_id: str, repetition: int) -> list[int]:
         """Numbers of the stored attempts, ascending; damaged ones too."""
@@ -258,7 +265,7 @@ def _write_marker(path: Path) -> None:
     """The marker, once: the first of several shards makes it."""
     created = datetime.now(UTC).isoformat(timespec="seconds")
     text = json.dumps({"format": STORE_FORMAT, "schema": SCHEMA_VERSION, "created": created})
-    aside = path / f".{MARKER}.{os.uname().nodename}.{os.getpid()}"
+    aside = asides.beside(path / MARKER, end="")
     trust.create(aside, f"{text}\n".encode(), replace=True)
     aside.replace(path / MARKER)
 

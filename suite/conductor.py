@@ -19,6 +19,7 @@ from fsmatrix.backends.base import MEMORY_TYPES, Backend, Room
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import Journal, undo_pending
 from fsmatrix.backends.proof import Named
+from fsmatrix.backends.system import workfolder
 from fsmatrix.results import trust
 from fsmatrix.results.case import Geometry
 from fsmatrix.results.store import Store, StoreError
@@ -93,6 +94,8 @@ class Conductor:
         trust.require(self.store.directory)
         ended = leftovers.end_leftovers(self.journals)
         ended += undo_pending(self.journals, self.named)
+        gone = [*self.store.remove_abandoned(), *workfolder.sweep()]
+        ended += [f"removed {path}, which a killed process had made" for path in gone]
         for sentence in [*ended, *down_all(self.store.directory / "state")]:
             self.tell(Event("recovered", sentence))
 
@@ -193,7 +196,7 @@ class Conductor:
                 before = len(todo)
                 try:
                     self._session(attachment, access, todo)
-                except (SessionError, LauncherError) as error:
+                except (SessionError, LauncherError, OSError) as error:
                     reason = str(error)
                     self.tell(Event("warning", f"the session ended: {reason}"))
                 barren = 0 if len(todo) < before else barren + 1

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import errno
-import tempfile
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from fsmatrix.backends.ceph import limits, placement
@@ -15,6 +13,7 @@ from fsmatrix.backends.ceph.errors import CephError
 from fsmatrix.backends.ceph.librados import Cluster
 from fsmatrix.backends.ceph.login import Login
 from fsmatrix.backends.errors import ToolError
+from fsmatrix.backends.system.workfolder import work_folder
 
 CLEAN_SECONDS = 120.0  # for a new pool's placement groups
 SERVE_SECONDS = 60.0  # for one call: a read lease is 16 s with Ceph's defaults
@@ -96,8 +95,8 @@ def even_out(cluster: Cluster, pool: str, size: int) -> int | str:
     if release < UPMAP_CLIENT:
         return f"not balanced: clients older than {UPMAP_CLIENT} are allowed ({release})"
     try:
-        with tempfile.TemporaryDirectory(prefix="fsmatrix-") as folder:
-            return placement.balance(cluster, [pool], Path(folder))
+        with work_folder() as folder:
+            return placement.balance(cluster, [pool], folder)
     except ToolError as error:
         return f"not balanced: {error}"
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from fsmatrix.backends.errors import ToolError
+from fsmatrix.backends.system.workfolder import work_folder
 
 DEADLINE = 10.0  # seconds, unless the caller knows better
 _GRACE = 1.0  # seconds that a killed program gets to disappear
-_WORKPLACE = "fsmatrix-tool-"  # begins the name of the empty folder that a program runs in
 _SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
@@ -61,16 +62,16 @@ def run(argv: Sequence[str], deadline: float = DEADLINE, check: bool = True) -> 
     program = find(argv[0])
     if program is None:
         raise ToolError(f"{argv[0]} is not installed (not on PATH)")
-    try:
-        workplace = tempfile.TemporaryDirectory(prefix=_WORKPLACE, ignore_cleanup_errors=True)
-    except OSError as error:
-        raise ToolError(f"{argv[0]} cannot be run: no folder for it: {error}") from error
-    with workplace as folder:
+    with contextlib.ExitStack() as end:
+        try:
+            folder = end.enter_context(work_folder())
+        except OSError as error:
+            raise ToolError(f"{argv[0]} cannot be run: no folder for it: {error}") from error
         return _run((program, *argv[1:]), argv, deadline, check, folder)
 
 
 def _run(
-    command: Sequence[str], argv: Sequence[str], deadline: float, check: bool, folder: str
+    command: Sequence[str], argv: Sequence[str], deadline: float, check: bool, folder: Path
 ) -> Ran:
     with_c_locale = {**os.environ, "LC_ALL": "C"}
     process = subprocess.Popen(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import math
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from fsmatrix.backends.system.workfolder import work_folder
 from fsmatrix.suite.cli import completion, terminal
 from fsmatrix.suite.problems import Origin, refuse
 
@@ -157,10 +158,11 @@ def campaign_file(results: Path) -> Path:
 
 def _merged_elsewhere(store: Store, error: OSError) -> Path:
     """Merge into a temporary folder that goes with this process."""
-    folder = tempfile.TemporaryDirectory(prefix="fsmatrix-merge-")
-    atexit.register(folder.cleanup)
+    end = contextlib.ExitStack()
+    folder = end.enter_context(work_folder())
+    atexit.register(end.close)
     terminal.console(stderr=True).print(
         f"note: {store.directory} cannot be written ({error.strerror}); merged aside",
         highlight=False, markup=False,
     )  # fmt: skip
-    return store.merge(Path(folder.name) / "campaign.h5")
+    return store.merge(folder / "campaign.h5")

@@ -47,3 +47,19 @@ def test_the_lists_are_those_of_the_code() -> None:
     assert set(re.findall(r"--[\w-]+", dbench)) == {
         option for option in DBENCH.options if option.startswith("--")
     }
+
+
+def test_the_threat_model_names_every_input_and_its_tests() -> None:
+    model = TEXT.partition("### What each kind of input can do")[2].partition("\n## ")[0]
+    inputs = (
+        "campaign YAML", "site file", "user settings", "results directory", "journal", "run file",
+        "campaign file", "bundle", "output of a benchmark", "test bed's directory", "environment",
+        "plugin",
+    )  # fmt: skip
+    for name in inputs:
+        (line,) = [row for row in model.splitlines() if row.startswith(f"| {name}")]
+        cells = line.strip("| ").split(" | ")
+        assert len(cells) == 5, name
+        paths = re.findall(r"tests/[\w/]+\.py", cells[-1])
+        assert paths, name
+        assert all((ROOT / path).exists() for path in paths), name

@@ -217,8 +217,11 @@ def test_torn_files_of_a_crash_do_not_stop_a_resume(tmp_path: Path, target: Path
     campaign, out = write_campaign(tmp_path, target, repetitions=1), tmp_path / "out"
     assert fsmatrix("run", campaign, "-o", out, "--quiet", "--no-report").returncode == 0
     (out / "journal" / "session-elsewhere-1.json").write_text('{"boot_id": "x", "proc')
+    half = out / "runs" / f".x.h5.{os.uname().nodename}.4194304.tmp"  # of no process: pid_max
+    half.write_text("half a run file")
     again = fsmatrix("run", "-o", out, "--resume", "--quiet", "--no-report")
     assert again.returncode == 0, again.stderr
+    assert not half.exists()
     text = (out / "campaign.json").read_text()
     (out / "campaign.json").write_text(text[:100])
     torn = fsmatrix("run", "-o", out, "--resume")
