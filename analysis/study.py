@@ -153,7 +153,12 @@ class Study:
 
     @property
     def remarks(self) -> list[str]:
-        """What must stand beside every result of this campaign."""
+        """What must stand beside every result of all cells of this campaign."""
+        return self.setting + self.doubts()
+
+    @property
+    def setting(self) -> list[str]:
+        """What must stand beside every result, of whichever cells."""
         said = [f"Only {self.describe(self.only)}."] if self.only else []
         said += [f"{text}." for text in (self.cluster.setting,) if text]
         said += [self.cluster.explanation] if self.cluster.explanation else []
@@ -164,7 +169,7 @@ class Study:
             "their effects cannot be told apart."
             for factor, role in self.confounded.items()
         ]
-        return said + self.doubts()
+        return said
 
 
 def study(

@@ -159,7 +159,7 @@ def installations(
         remarks += [f"{words}: {name} in {number} cells." for name, number in doubts.items()]
     return Installations(
         _name(of), _name(over), metric, scope.cells, tuple(found),
-        (*remarks, *data.studies[metric].remarks),
+        (*remarks, *data.studies[metric].setting),
     )  # fmt: skip
 
 

@@ -11,12 +11,12 @@ import pytest
 import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from fsmatrix.analysis import load, summary, units
 from fsmatrix.analysis.report import layout
 from fsmatrix.results import schema
 from fsmatrix.results.record import Finding, RunRecord
+from fsmatrix.suite.cli.terminal import Terminal
 
 from . import campaigns
 
@@ -155,7 +155,7 @@ def test_table_in_the_terminal(tmp_path: Path) -> None:
     records = [one("[bold]x\x1b[31m", b, findings=(bad,)) for b in range(3)]
     records += [one("xfs", b, status="failed", phases=(), error="EIO") for b in range(2)]
     out = io.StringIO()
-    Console(file=out, width=200, force_terminal=False).print(
+    Terminal(file=out, width=200, force_terminal=False).print(
         summary.summarise(dataset(tmp_path, records)).table()
     )
     text = out.getvalue()

@@ -238,5 +238,6 @@ def test_the_finding_of_a_busy_client_is_evidence_too() -> None:
     ds = campaign()
     rows = np.arange(ds.sizes["run"])
     ds = ds.assign(finding_run=("finding", rows),
-                   finding_audit=("finding", np.full(rows.size, usage.CPU_AUDIT)))  # fmt: skip
+                   finding_audit=("finding", np.full(rows.size, usage.CPU_AUDIT)),
+                   finding_severity=("finding", np.full(rows.size, "warning")))  # fmt: skip
     assert of(bottleneck(ds), "chunk", processes=16).cause == "client CPU"

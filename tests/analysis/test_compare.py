@@ -276,9 +276,14 @@ def test_both_sides_with_both_engines_are_compared_engine_by_engine() -> None:
     def both(row: Row) -> Row:
         return row | {"engine": "fio" if row["block"] % 2 else "player-c"}
 
-    found = compare(made({"a": 1.5, "b": 1.0}, blocks=24, change=both), "a", "b")
-    assert len(found.cells) == 8
-    assert {cell.levels["engine"] for cell in found.cells} == {"fio", "player-c"}
+    ds = made({"a": 1.5, "b": 1.0}, blocks=24, change=both)
+    found = comparisons(ds, sides=("a", "b"))
+    assert [{cell.levels["engine"] for cell in one.cells} for one in found] == [
+        {"fio"}, {"player-c"},
+    ]  # fmt: skip
+    assert [len(one.cells) for one in found] == [4, 4]
+    with pytest.raises(ValueError, match="have fio, player-c: never in one comparison"):
+        compare(ds, "a", "b")
 
 
 def test_device_states_are_not_compared_silently() -> None:
