@@ -8,7 +8,7 @@ attachments, and how sure it is.  Everything comes from valid runs by the analys
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from fsmatrix.analysis.lessons.chunk import Setting, chunk_lessons
 from fsmatrix.analysis.lessons.lines import counted, lines
 from fsmatrix.analysis.lessons.nodes import node_lessons
 from fsmatrix.analysis.lessons.processes import process_lessons
+from fsmatrix.analysis.lessons.ranking import ranked
 from fsmatrix.analysis.lessons.words import TITLES, Bound, Lesson, Question, rate_text
 from fsmatrix.analysis.load import rows
 from fsmatrix.analysis.medians import Median, of_independent
@@ -178,19 +179,29 @@ def lessons(
     of = _study(ds, only, name)
     whole = summary.summarise(ds)
     targets = [str(name) for name in of.levels("target", of.valued)]
-    found, refused = backend_lessons(ds, targets, OWN, _by_factor(ds, only), tolerance, alpha)
+    found, refused = _targets(ds, of, targets, _by_factor(ds, only), tolerance, alpha)
     latencies: dict[int, Median] = {}
     if of.metric.name == "bandwidth":
         latencies = {id(cell): cell.cell.metrics[name] for cell in of.cells}
         found += chunk_lessons(Setting(of, latency_bound, latencies, tolerance, alpha))
         found += process_lessons(of, ds, only)
-        found += node_lessons(ds, bandwidth, only)
+        found += node_lessons(of, ds, bandwidth, only)
     limits = evidence.limits(of, whole, ds, latency_bound)
     return Lessons(
         lessons=tuple(found), limits=(*refused, *limits),
         excluded=tuple(evidence.excluded(of, ds)), study=of, bound=latency_bound,
         bandwidth=bandwidth, tolerance=tolerance, alpha=alpha, latencies=latencies,
     )  # fmt: skip
+
+
+def _targets(
+    ds: xr.Dataset, of: Study, targets: Sequence[str], where: Mapping[str, Level],
+    tolerance: float, alpha: float,
+) -> tuple[list[Lesson], list[str]]:  # fmt: skip
+    """Every pair of targets; of many their order."""
+    if len(targets) > summary.MOST_TARGETS:
+        return ranked(of, targets), []
+    return backend_lessons(ds, targets, OWN, where, tolerance, alpha)
 
 
 def _study(ds: xr.Dataset, where: Mapping[str, Level], latency: str) -> Study:

@@ -74,14 +74,14 @@ def sections(
 
     `found`: its lessons; `studies`: whose claims are judged.
     """
-    data = rows(ds)
+    data, drawn = rows(ds), not summary.many_targets
     made = [Section("lessons", "Lessons", tuple(_lessons(found)) if found else ())]
     made += [Section("comparison", "Comparison", tuple(_comparison(ds, summary)))]
     if len(data) <= MOST_RUNS:
         factors = catalogue.STUDIES | catalogue.outside()
         made += [
-            Section("studies", "Studies of factors", tuple(_of(ds, data, factors))),
-            Section("variation", "Variation", tuple(_of(ds, data, catalogue.VARIATION))),
+            Section("studies", "Studies of factors", tuple(_of(ds, data, factors, drawn))),
+            Section("variation", "Variation", tuple(_of(ds, data, catalogue.VARIATION, drawn))),
             Section("claims", "Claims of studies", tuple(_claims(ds, studies))),
         ]
     return tuple(section for section in made if section.blocks)
@@ -177,8 +177,10 @@ def _pictured(result: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return (), (f"Not drawn: {error}.",)
 
 
-def _of(ds: xr.Dataset, data: Rows, among: Mapping[str, Analysis]) -> Iterator[Block]:
-    """What the campaign has the factors for."""
+def _of(
+    ds: xr.Dataset, data: Rows, among: Mapping[str, Analysis], drawn: bool
+) -> Iterator[Block]:
+    """What the campaign has the factors for; `drawn`: with its pictures (a panel per target)."""
     for name, one in catalogue.possible(data, among).items():
         try:
             result = one.run(ds)
@@ -191,5 +193,5 @@ def _of(ds: xr.Dataset, data: Rows, among: Mapping[str, Analysis]) -> Iterator[B
         if name not in catalogue.EVERY:  # another package's: it has no command
             drawing = "report FILE --figures DIR"
         draws = f"`fsmatrix {drawing}` draws it."
-        images, notes = _pictured(result) if one.drawn else ((), ())
+        images, notes = _pictured(result) if one.drawn and drawn else ((), ())
         yield Block(one.title, (*says[:MOST_SENTENCES], *more, *notes, draws), images)
