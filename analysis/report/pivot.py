@@ -16,7 +16,6 @@ from fsmatrix.analysis.report.layout import Group, groups
 from fsmatrix.analysis.summary import Cell, Summary, sort_key
 from fsmatrix.analysis.units import MARKS, METRICS, Level, Metric, Unit, level_text
 
-
 MEDIAN = "median"  # the column of all targets, where they are too many for one each
 
 

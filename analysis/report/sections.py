@@ -177,9 +177,7 @@ def _pictured(result: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return (), (f"Not drawn: {error}.",)
 
 
-def _of(
-    ds: xr.Dataset, data: Rows, among: Mapping[str, Analysis], drawn: bool
-) -> Iterator[Block]:
+def _of(ds: xr.Dataset, data: Rows, among: Mapping[str, Analysis], drawn: bool) -> Iterator[Block]:
     """What the campaign has the factors for; `drawn`: with its pictures (a panel per target)."""
     for name, one in catalogue.possible(data, among).items():
         try:
