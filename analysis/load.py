@@ -19,6 +19,7 @@ from xarray.backends import H5NetCDFStore
 
 from fsmatrix.analysis import columns
 from fsmatrix.analysis.columns import Columns
+from fsmatrix.analysis.steps import step
 from fsmatrix.results import campaignopen, schema
 from fsmatrix.results.hdf import HDF5_ERRORS
 
@@ -76,6 +77,7 @@ def open_campaign(paths: Paths, lazy: bool | None = None) -> xr.Dataset:
     listed = [paths] if isinstance(paths, str | Path) else list(paths)
     if not listed:
         raise ValueError("no campaign file given")
+    step(f"reading {', '.join(Path(path).name for path in listed)}")
     datasets = [_opened(path, lazy) for path in listed]
     return datasets[0] if len(datasets) == 1 else join(datasets)
 

@@ -29,6 +29,7 @@ from fsmatrix.analysis.load import rows
 from fsmatrix.analysis.medians import Median, of_independent
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.tests import ALPHA
+from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.study import ROLES, Study, study
 from fsmatrix.analysis.units import OWN, Level
 
@@ -176,13 +177,16 @@ def lessons(
         raise ValueError(f"a bandwidth must be positive and finite, not {bandwidth}")
     only = dict(where or {})
     name = latency_bound.metric if latency_bound else "latency_p99"
+    step("lessons: medians of every cell")
     of = _study(ds, only, name)
     whole = summary.summarise(ds)
     targets = [str(name) for name in of.levels("target", of.valued)]
+    step(f"lessons: {len(targets)} targets")
     found, refused = _targets(ds, of, targets, _by_factor(ds, only), tolerance, alpha)
     latencies: dict[int, Median] = {}
     if of.metric.name == "bandwidth":
         latencies = {id(cell): cell.cell.metrics[name] for cell in of.cells}
+        step("lessons: chunk sizes, processes, storage nodes")
         found += chunk_lessons(Setting(of, latency_bound, latencies, tolerance, alpha))
         found += process_lessons(of, ds, only)
         found += node_lessons(of, ds, bandwidth, only)

@@ -17,6 +17,7 @@ from fsmatrix.analysis.comparison.compare import comparisons
 from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.lessons.lessons import Lessons
 from fsmatrix.analysis.load import Rows, rows
+from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.summary import Summary
 from fsmatrix.analysis.units import METRICS, OWN, brief, text
 
@@ -124,6 +125,7 @@ def _comparison(ds: xr.Dataset, summary: Summary) -> Iterator[Block]:
         return
     drawn = False
     for metric in metrics_of(summary):
+        step(f"report: {len(pairs)} pairs of targets, {metric}")
         try:
             found: Sequence[Comparison] = comparisons(ds, metric, sides=targets)
         except ValueError as error:
@@ -180,6 +182,7 @@ def _pictured(result: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def _of(ds: xr.Dataset, data: Rows, among: Mapping[str, Analysis], drawn: bool) -> Iterator[Block]:
     """What the campaign has the factors for; `drawn`: with its pictures (a panel per target)."""
     for name, one in catalogue.possible(data, among).items():
+        step(f"report: {name}")
         try:
             result = one.run(ds)
         except ValueError as error:
