@@ -182,6 +182,25 @@ def test_an_old_summary_is_judged_by_its_own_digits() -> None:
     assert "the printed score (bandwidth)" in note.message
 
 
+def test_some_of_2018_printed_the_square_of_the_score() -> None:
+    bandwidth_, rate_ = 0.391092, 35.3879
+    head = old_summary().split("[SCORE]")[0]
+    text = f"{head}[SCORE] Bandwidth {bandwidth_} GB/s : IOPS {rate_} kiops : TOTAL "
+    text += f"{bandwidth_ * rate_:.5f}\n"
+    (run,) = io500.parse(text, "x")
+    assert notes(run, "contradiction") == []
+    assert run.facts["scores"]["total"] == pytest.approx((bandwidth_ * rate_) ** 0.5)
+
+
+def test_an_output_without_a_window_leaves_the_rate_to_the_summary() -> None:
+    """IOR 3.1 printed no times in seconds that are read here: the summary's rate is kept."""
+    files = FILES | {"ior-easy-write.txt": FILES["ior-easy-write.txt"].replace("write ", "wrote ")}
+    run = io500.parse_directory(files, "x")
+    assert rate(phases(run)["ior-easy-write"]) == pytest.approx(0.220641, rel=1e-5)
+    assert "ior-easy-write" in {note.phase for note in notes(run, "derived-amount")}
+    assert notes(run, "contradiction") == []
+
+
 def test_an_old_summary_that_was_cut_is_a_failed_run() -> None:
     text = old_summary().split("[SCORE]")[0]
     assert "no line [SCORE ]" in io500.parse(text, "x")[0].failure

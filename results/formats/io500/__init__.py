@@ -9,6 +9,7 @@ operations are then rate x time, which leaves the rate as printed, and marked so
 from __future__ import annotations
 
 import configparser
+import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -26,7 +27,7 @@ from fsmatrix.results.formats.io500.text import (
     read_result,
     read_summary,
 )
-from fsmatrix.results.metrics import bandwidth, iops
+from fsmatrix.results.metrics import bandwidth, iops, window
 from fsmatrix.results.record import Phase
 
 SUMMARY, RESULT, CONFIG = "result_summary.txt", "result.txt", "config.ini"
@@ -160,7 +161,7 @@ class _Run:
                 self.notes.append(replace(note, phase=entry.name))
         if program == "mdtest" and name == "create" and len(found) == 1:
             self.made[rest.rpartition("-")[0]] = int(found[0].operations.sum())
-        return found[0] if len(found) == 1 else None
+        return found[0] if len(found) == 1 and math.isfinite(window(found[0])) else None
 
     def _file(self, phase: str, suffix: str) -> str:
         """The text of a file of a phase; until 2020 they had underscores in their names."""

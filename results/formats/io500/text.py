@@ -6,6 +6,7 @@ decimals, and "GB/s" for what are GiB/s (IOR's MiB/s divided by 1024; later it p
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -148,9 +149,10 @@ def read_summary(text: str, source: str) -> Summary:
             invalid, *numbers = old_score.groups()
             if all(numbers):
                 bandwidth, rate, total = map(float, numbers)
-                found.add_scores(
-                    Scores(bandwidth, rate, total, bool(invalid), OLD_PRECISION), number
-                )
+                if abs(total - bandwidth * rate) <= 4 * OLD_PRECISION * total:
+                    total = math.sqrt(bandwidth * rate)  # some of 2018 printed the square
+                scores = Scores(bandwidth, rate, total, bool(invalid), OLD_PRECISION)
+                found.add_scores(scores, number)
         elif version := _VERSION.fullmatch(line):
             found.version, found.mode = version.groups()
         elif _COMMAS.match(line):
