@@ -37,7 +37,6 @@ class Waiting(logging.Handler):
     def __enter__(self) -> Waiting:
         LOGGER.addHandler(self)
         LOGGER.setLevel(logging.INFO)
-        LOGGER.propagate = False
         self._timer.start()
         return self
 
