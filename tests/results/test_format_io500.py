@@ -192,13 +192,39 @@ def test_some_of_2018_printed_the_square_of_the_score() -> None:
     assert run.facts["scores"]["total"] == pytest.approx((bandwidth_ * rate_) ** 0.5)
 
 
-def test_an_output_without_a_window_leaves_the_rate_to_the_summary() -> None:
-    """IOR 3.1 printed no times in seconds that are read here: the summary's rate is kept."""
-    files = FILES | {"ior-easy-write.txt": FILES["ior-easy-write.txt"].replace("write ", "wrote ")}
+OLD_IOR = """IOR-3.1.0: MPI Coordinated Test of Parallel I/O
+
+Began: Fri Nov  9 10:00:00 2018
+Command line used: /opt/ior/bin/ior -w -C -Q 1 -k -e -t 1m -b 1m -F -s 100 -o /mnt/scratch/file
+Machine: Linux node1
+
+access    bw(MiB/s)  block(KiB) xfer(KiB)  open(s)    wr/rd(s)   close(s)   total(s)   iter
+------    ---------  ---------- ---------  --------   --------   --------   --------   ----
+write     226        1024       1024       0.010982   1.76       0.000996   1.77     0
+
+Max Write: 225.94 MiB/sec (236.91 MB/sec)
+
+Finished: Fri Nov  9 10:00:03 2018
+"""
+
+
+def test_an_ior_that_is_too_old_to_be_read_leaves_the_rate_to_the_summary() -> None:
+    """Seen: the run failed for damaged results, and 0 bytes in 0 s contradicted the summary."""
+    files = {"result_summary.txt": old_summary(), "ior_easy_write.txt": OLD_IOR}
     run = io500.parse_directory(files, "x")
-    assert rate(phases(run)["ior-easy-write"]) == pytest.approx(0.220641, rel=1e-5)
+    assert run.failure == ""
+    assert rate(phases(run)["ior-easy-write"]) == pytest.approx(0.221, rel=1e-5)
     assert "ior-easy-write" in {note.phase for note in notes(run, "derived-amount")}
+    assert any("IOR 3.1.0, which is not read" in note.message for note in notes(run, "recovered"))
     assert notes(run, "contradiction") == []
+
+
+def test_a_newer_ior_with_damaged_results_is_a_failed_run_as_before() -> None:
+    files = {
+        "result_summary.txt": old_summary(),
+        "ior_easy_write.txt": OLD_IOR.replace("IOR-3.1.0", "IOR-3.3.0"),
+    }
+    assert "ior-easy-write: " in io500.parse_directory(files, "x").failure
 
 
 def test_an_old_summary_that_was_cut_is_a_failed_run() -> None:

@@ -9,7 +9,6 @@ operations are then rate x time, which leaves the rate as printed, and marked so
 from __future__ import annotations
 
 import configparser
-import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -36,6 +35,7 @@ HALF_DIGIT = 5e-7  # of scores as they are printed now: six decimals
 SAME = 2e-3  # relative: IOR prints times with six decimals and fast ones are short
 MDTEST_PHASES = {"write": "create", "stat": "stat", "read": "read", "delete": "remove"}
 CUT = "the output is cut"  # IO500 closes IOR's output before its end: that is usual there
+UNREAD = ("3.0", "3.1")  # versions of IOR whose text is not always understood (3.2 and newer are)
 HARMLESS = (CUT, mdtest.NO_RESULT)  # the summary has the rate of what mdtest's text does not tell
 
 
@@ -152,16 +152,20 @@ class _Run:
             self.notes.append(Note("recovered", str(error)[:300], 0, entry.name))
             return None
         run = runs[0]
+        found = [one for one in run.phases if one.name == name and window(one) > 0]
+        if program == "ior" and run.version.startswith(UNREAD) and len(found) != 1:
+            text = f"{entry.name}.txt is of IOR {run.version}, which is not read: the summary is"
+            self.notes.append(Note("recovered", text, 0, entry.name))
+            return None
         if run.failure and not run.failure.startswith(HARMLESS):
             self.failures.append(f"{entry.name}: {run.failure}")
         self.nodes, self.processes = run.nodes or self.nodes, run.processes or self.processes
-        found = [phase for phase in run.phases if phase.name == name]
         for note in run.notes:
             if note.phase in ("", name):
                 self.notes.append(replace(note, phase=entry.name))
         if program == "mdtest" and name == "create" and len(found) == 1:
             self.made[rest.rpartition("-")[0]] = int(found[0].operations.sum())
-        return found[0] if len(found) == 1 and math.isfinite(window(found[0])) else None
+        return found[0] if len(found) == 1 else None
 
     def _file(self, phase: str, suffix: str) -> str:
         """The text of a file of a phase; until 2020 they had underscores in their names."""
