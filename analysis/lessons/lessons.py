@@ -211,7 +211,7 @@ def _targets(
 def _study(ds: xr.Dataset, where: Mapping[str, Level], latency: str) -> Study:
     """By bandwidth; by operations per second where nothing moved bytes (metadata)."""
     try:
-        return study(ds, "bandwidth", where, (latency,))
+        return study(ds, "bandwidth", where, (latency, "iops"))
     except ValueError as error:
         try:
             return study(ds, "iops", where)

@@ -11,19 +11,32 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, measured, names, plural
+from fsmatrix.analysis.lessons.words import (
+    UNDECIDED,
+    Lesson,
+    cell_metric,
+    measured,
+    names,
+    plural,
+)
+from fsmatrix.analysis.medians import Median, of_independent
 from fsmatrix.analysis.study import ROLES, Key, Study, Values
-from fsmatrix.analysis.units import Level, factor_title, labelled
+from fsmatrix.analysis.units import METRICS, Level, factor_title, labelled
 
 MOST_SHOWN = 5  # targets of a ranking in its sentence; all of them are in its cells
+NOTHING = of_independent([])
 APART = "cache"  # states are never in one ranking
 
 
 def ranked(of: Study, targets: Sequence[str]) -> list[Lesson]:
-    """One lesson for each pattern: its targets, the largest median of each first."""
-    several = {n for n in ("workload", "phase", "engine", APART) if len(of.levels(n, of.valued)) > 1}
+    """One lesson for each pattern: its targets, the largest median of each first.
+
+    Of each phase's own metric, where the cells of the study hold it.
+    """
+    valued = [cell for cell in of.cells if _own(cell).kind != "none"]
+    several = {n for n in ("workload", "phase", "engine", APART) if len(of.levels(n, valued)) > 1}
     groups: dict[Key, list[Values]] = defaultdict(list)
-    for cell in of.valued:
+    for cell in valued:
         groups[pattern_of(cell.cell.levels, several) + _apart(cell, several)].append(cell)
     pairs = len(targets) * (len(targets) - 1) // 2
     why = f"{len(targets)} targets are {pairs} pairs: `fsmatrix compare FILE --targets A,B` " \
@@ -45,6 +58,11 @@ def pattern_of(levels: Mapping[str, Level], several: set[str]) -> Key:
     return tuple(key)
 
 
+def _own(cell: Values) -> Median:
+    """The median by which a cell is judged; none if it was not measured."""
+    return cell.cell.metrics.get(cell_metric(cell), NOTHING)
+
+
 def _apart(cell: Values, several: set[str]) -> Key:
     return ((APART, cell.level(APART)),) if APART in several else ()
 
@@ -53,10 +71,11 @@ def _lesson(of: Study, key: Key, cells: Sequence[Values], why: str) -> Lesson:
     best: dict[str, Values] = {}
     for cell in cells:
         known = best.get(cell.cell.target)
-        if known is None or cell.median.median > known.median.median:
+        if known is None or _own(cell).median > _own(known).median:
             best[cell.cell.target] = cell
-    order = sorted(best, key=lambda name: -best[name].median.median)
-    shown = [f"{name} {measured(best[name].median, of.metric)}" for name in order]
+    order = sorted(best, key=lambda name: -_own(best[name]).median)
+    metric = METRICS[cell_metric(cells[0])]
+    shown = [f"{name} {measured(_own(best[name]), metric)}" for name in order]
     answer = f"a ranking of {plural(len(order), 'target')} by the largest median of each, no " \
              f"comparison: {', '.join(shown[:MOST_SHOWN])}"  # fmt: skip
     if len(order) > MOST_SHOWN:

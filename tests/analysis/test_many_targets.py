@@ -80,6 +80,22 @@ def test_a_ranking_says_in_what_its_targets_differ() -> None:
     assert "nodes" in lessons(ds).lessons[0].answer.split("they differ in")[1]
 
 
+def test_each_phase_is_ranked_by_its_own_metric() -> None:
+    """Metadata has no bandwidth, and its order is another one here."""
+    ds = campaign(20)
+    stat = ds["pattern"].values == "rand-read"
+    ds["phase"].values[:] = np.where(stat, "stat", ds["phase"].values)
+    rates = np.array([1000.0 - int(str(name)[1:]) for name in ds["target"].values])
+    ds = ds.assign(iops=("run", np.where(stat, rates, 1.0)))
+    ds["bandwidth"].values[stat] = np.nan
+    found = {dict(one.levels)["pattern"]: one for one in lessons(ds).lessons
+             if one.question == "backend"}  # fmt: skip
+    assert found["seq-read"].cells[0].startswith("t019 ")
+    assert "MiB/s" in found["seq-read"].cells[0]
+    assert found["rand-read"].cells[0].startswith("t000 1000 ")
+    assert "MiB/s" not in found["rand-read"].cells[0]
+
+
 def test_engines_are_never_in_one_ranking() -> None:
     ds = campaign(20, engine=lambda target, _: "ior" if target < "t010" else "fio")
     backend = [one for one in lessons(ds).lessons if one.question == "backend"]
