@@ -223,11 +223,7 @@ def by_size(level: Level) -> tuple[bool, float, str]:
 
 
 def same(level: Level, wanted: Level) -> bool:
-    """Whether a level is the wanted one: equal texts, or equal numbers.
-
-    A factor whose levels are texts may have one that reads as a number ("2025" beside "unknown"):
-    it is wanted by the same text, since "3.1" and "3.10" are two levels.
-    """
+    """Whether a level is the wanted one; a text that reads as a number by its own text ("3.10")."""
     if isinstance(level, str):
         return level == (wanted if isinstance(wanted, str) else units.written(wanted))
     return not isinstance(wanted, str) and float(level) == float(wanted)
