@@ -70,8 +70,8 @@ def _missing(level: Level) -> bool:
 
 def _follows(codes: npt.NDArray[np.int64], owner: npt.NDArray[np.int64]) -> bool:
     """Whether each owner has one code only."""
-    pairs = np.unique(np.stack([owner, codes]), axis=1)
-    return int(pairs.shape[1]) == int(np.unique(owner).size)
+    pairs, owners = (combined(columns, owner.size)[0] for columns in ([owner, codes], [owner]))
+    return pairs.size == owners.size
 
 
 def groups(columns: Iterable[Array], length: int) -> npt.NDArray[np.int64]:

@@ -19,11 +19,11 @@ from xarray.backends import H5NetCDFStore
 
 from fsmatrix.analysis import columns
 from fsmatrix.analysis.columns import Columns
+from fsmatrix.analysis.steps import step
 from fsmatrix.results import campaignopen, schema
 from fsmatrix.results.hdf import HDF5_ERRORS
 
-FILE_NAME = "campaign.h5"
-PUBLISHED = "published:"  # and the name of a table of results/published, instead of a path
+FILE_NAME, PUBLISHED = "campaign.h5", "published:"  # the latter and a table of results/published
 LARGE = 64 << 20  # bytes of a file that is read only as far as it is looked at
 RAGGED = ("worker", "latency", "interval", "finding")
 INDEXES = {"environment_index": "environment", "case_index": "case", "latency_kind": "kind"}
@@ -76,8 +76,9 @@ def open_campaign(paths: Paths, lazy: bool | None = None) -> xr.Dataset:
     listed = [paths] if isinstance(paths, str | Path) else list(paths)
     if not listed:
         raise ValueError("no campaign file given")
-    datasets = [_opened(path, lazy) for path in listed]
-    return datasets[0] if len(datasets) == 1 else join(datasets)
+    step(f"reading {', '.join(Path(path).name for path in listed)}")
+    found = [_opened(path, lazy) for path in listed]
+    return found[0] if len(found) == 1 else join(found)
 
 
 def rows(ds: xr.Dataset) -> Rows:

@@ -228,10 +228,10 @@ def by_size(level: Level) -> tuple[bool, float, str]:
 
 
 def same(level: Level, wanted: Level) -> bool:
-    """Whether two levels are one: equal texts, or equal numbers."""
-    if isinstance(level, str) or isinstance(wanted, str):
-        return level == wanted
-    return float(level) == float(wanted)
+    """Whether a level is the wanted one; a text that reads as a number by its own text ("3.10")."""
+    if isinstance(level, str):
+        return level == (wanted if isinstance(wanted, str) else units.written(wanted))
+    return not isinstance(wanted, str) and float(level) == float(wanted)
 
 
 def _factor(role: str) -> str:
@@ -289,13 +289,17 @@ def _varying(
     """(roles and factors of several levels, factors that follow a role)."""
     valued = [cell for cell in cells if cell.values.size]
     named = {factor for factors in ROLES.values() for factor in factors}
-    several = [name for name in ROLES if len({cell.level(name) for cell in valued}) > 1]
     others = [name for name in summarised.varying if name not in named]
-    others += [] if _follows(valued, "phase", "pattern") else ["phase"]
+    column = {
+        name: [cell.level(name) for cell in valued]
+        for name in dict.fromkeys((*ROLES, *others, "phase"))
+    }
+    several = [name for name in ROLES if len(set(column[name])) > 1]
+    others += [] if _follows(column["phase"], column["pattern"]) else ["phase"]
     confounded: dict[str, str] = {}
     for name in others:
-        owner = next((role for role in several if _follows(valued, name, role)), "")
-        if len({cell.level(name) for cell in valued}) > 1:
+        owner = next((role for role in several if _follows(column[name], column[role])), "")
+        if len(set(column[name])) > 1:
             if owner and name not in ("target", "phase", "engine", "cache", "workload"):
                 confounded[name] = owner
             else:
@@ -303,6 +307,6 @@ def _varying(
     return tuple(several), confounded
 
 
-def _follows(cells: Sequence[Values], name: str, owner: str) -> bool:
-    pairs = {(cell.level(owner), cell.level(name)) for cell in cells}
-    return len(pairs) == len({pair[0] for pair in pairs})
+def _follows(levels: Sequence[Level], owner: Sequence[Level]) -> bool:
+    """Whether cells of one level of the owner have one level."""
+    return len(set(zip(owner, levels, strict=True))) == len(set(owner))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
 NOT_FACTORS = ("reference",)
+MOST_TARGETS = 12  # that stand beside each other, or are compared in pairs (66); more are ranked
 RANK: dict[str, int] = {"": 0, **{severity: i for i, severity in enumerate(SEVERITIES, 1)}}
 
 
@@ -76,6 +77,11 @@ class Summary:
     def targets(self) -> tuple[str, ...]:
         """Targets of the cells, sorted."""
         return tuple(sorted({cell.target for cell in self.cells}))
+
+    @property
+    def many_targets(self) -> bool:
+        """Whether there are too many to stand beside each other."""
+        return len(self.targets) > MOST_TARGETS
 
     def to_dict(self) -> list[dict[str, Any]]:
         """One flat dict per cell; values in SI units, NaN where there is no value."""

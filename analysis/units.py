@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
+
+from fsmatrix.results.units import parse_size
 
 Quantity = Literal["bandwidth", "rate", "time"]
 Level = str | int | float
@@ -176,3 +179,30 @@ def labelled(factor: str, level: Level) -> str:
         noun = {"nodes": "client node", "threads": "thread"}[factor]
         return f"{shown} {noun}{'' if shown == '1' else 's'}"
     return f"{factor_title(factor)} {shown}"
+
+
+class Written(float):
+    """A number that somebody wrote, with the text: "3.10" is 3.1, and the text level "3.10"."""
+
+    text: str
+
+    def __new__(cls, value: float, text: str) -> Written:
+        """`value` as `text` gives it."""
+        number = super().__new__(cls, value)
+        number.text = text
+        return number
+
+
+def written(level: float) -> str:
+    """A number as a text level has it: as it was written, or in the shortest form."""
+    return level.text if isinstance(level, Written) else f"{level:.15g}"
+
+
+def wanted_level(text: str) -> Level:
+    """What somebody wrote for a level: a number, a size in bytes, or a text."""
+    for read in (float, parse_size):
+        with contextlib.suppress(ValueError):
+            number = float(read(text))
+            if math.isfinite(number):
+                return Written(number, text)
+    return text

@@ -41,7 +41,7 @@ def entries(runs: int) -> Iterator[Entry]:
     every = cells()
     environment = to_json({"kernel": "6.1.0", "machine": {"cores": 2}})
     session = rng.lognormal(0, 0.03, (len(every), BLOCKS))
-    phases = {name: [_phase(name, rng) for _ in range(64)] for name in ("read", "write")}
+    phases = {name: [phase_of(name, rng) for _ in range(64)] for name in ("read", "write")}
     for number, (target, pattern, chunk, processes, nodes) in enumerate(every):
         count = runs // len(every) + (number < runs % len(every))
         case = Case(
@@ -63,7 +63,7 @@ def entries(runs: int) -> Iterator[Entry]:
         }  # fmt: skip
         yield from (
             Entry(
-                [_row(texts, phases[name][i % 64], i, int(block[i]), float(bandwidth[i]), chunk,
+                [one_row(texts, phases[name][i % 64], i, int(block[i]), float(bandwidth[i]), chunk,
                       f"{target}-n{nodes}-b{block[i]}")],
                 levels, environment, case.canonical,
             )
@@ -71,9 +71,10 @@ def entries(runs: int) -> Iterator[Entry]:
         )  # fmt: skip
 
 
-def _row(
+def one_row(
     texts: dict[str, str], phase: Phase, i: int, block: int, speed: float, chunk: int, place: str
 ) -> Row:
+    """The row of run `i` of a case, in an attachment `place`; `speed` in bytes per second."""
     failed, noted = i % 101 == 7, i % 53 == 3
     mean = chunk / speed
     numbers = {name: 0.0 if kind[0] == "i8" else float("nan") for name, kind in NUMBERS.items()}
@@ -96,7 +97,7 @@ def _row(
     return Row(numbers, dict.fromkeys(TEXTS, "") | texts | own, phase, [FINDING] if noted else [])
 
 
-def _phase(name: str, rng: np.random.Generator) -> Phase:
+def phase_of(name: str, rng: np.random.Generator) -> Phase:
     """Four workers, latencies, a series of ten intervals: what lies beside the columns."""
     nanoseconds = rng.lognormal(11, 0.3, 500).astype(np.int64)
     counts = np.bincount(histogram.bin_of(nanoseconds), minlength=histogram.BINS)

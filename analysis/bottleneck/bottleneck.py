@@ -196,19 +196,21 @@ def bottleneck(
     threshold: float = STOPPED,
     where: Mapping[str, Level] | None = None,
     unit: Unit | None = None,
+    known: Study | None = None,
 ) -> Bottleneck:
     """Verdicts from a campaign; `store`: the directory of its run files, for their evidence.
 
     `limits`: "network" and "device" in bytes per second, of all together.  Without a network
     limit the factor `network` ("1Gbit" for each storage node's link) gives one; device shares are
-    the busy time, or the rate where a limit is given.  ValueError where no run has a bandwidth,
+    the busy time, or the rate where a limit is given.  `known`: the study of bandwidth of `ds` and
+    `where`, if it is there already.  ValueError where no run has a bandwidth,
     for other limits, and if neither chunk size nor processes vary.
     """
     if unknown := set(limits or {}) - {"network", "device"}:
         raise ValueError(f"limits are of network and device, not of {', '.join(sorted(unknown))}")
     if not threshold > 0:
         raise ValueError(f"the threshold of growth must be positive, not {threshold}")
-    of = study(ds, "bandwidth", where)
+    of = known or study(ds, "bandwidth", where)
     if not any(axis in of.varying for axis in AXES):
         raise ValueError("neither chunk size nor processes vary: nothing can stop growing")
     found = usage.of_campaign(ds)

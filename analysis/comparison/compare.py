@@ -44,6 +44,7 @@ from fsmatrix.analysis.stats.verdict import Verdict, verdicts
 from fsmatrix.analysis.units import METRICS, OWN, Level, Metric, Unit, level_text
 
 TOLERANCE = 0.05
+MOST_PAIRS = 300  # of sides that nobody named: 25 sides
 
 
 def compare(
@@ -99,6 +100,11 @@ def comparisons(
     pairs = list(itertools.combinations(names, 2))
     if baseline:
         pairs = [(name, baseline) for name in names if name != baseline]
+    elif len(pairs) > MOST_PAIRS and not sides:
+        raise ValueError(
+            f"{units.factor_title(' and '.join(of.by))} has {len(names)} levels, {len(pairs)} "
+            f"pairs: name those to compare (--levels {names[0]},{names[1]})"
+        )
     found = [matched(of, a, b, free, ignore) for a, b in pairs]
     groups = [units_of(of, one.matches) for one in found]
     ready = [

@@ -16,7 +16,7 @@ from fsmatrix.analysis.columns import Codes, coded, combined
 from fsmatrix.analysis.factors import Mask
 from fsmatrix.analysis.load import Rows, join, rows, runs_of
 from fsmatrix.analysis.matrices import references
-from fsmatrix.analysis.units import OWN, Level, level_text, own_metric
+from fsmatrix.analysis.units import OWN, Level, level_text, own_metric, written
 
 CAMPAIGN = "campaign"  # the factor that tells files apart
 ALIASES = {"cluster": "target", "system": "target"}  # where no factor has that name
@@ -146,9 +146,9 @@ def _known(name: str, factors: Mapping[str, Axis]) -> str:
 
 
 def _at(axis: Axis, level: Level) -> Mask:
-    wanted = (f"{level:g}" if isinstance(level, float) else str(level)).replace(" ", "")
+    wanted = (written(level) if isinstance(level, float) else str(level)).replace(" ", "")
     fits = [
-        own == level
+        (not isinstance(own, str) and own == level)
         or wanted in (str(own).replace(" ", ""), level_text(axis.name, own).replace(" ", ""))
         for own in axis.levels
     ]

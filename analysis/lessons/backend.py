@@ -15,6 +15,7 @@ import xarray as xr
 from fsmatrix.analysis.comparison.compare import comparisons
 from fsmatrix.analysis.comparison.result import Compared, Comparison
 from fsmatrix.analysis.lessons.overall import overall
+from fsmatrix.analysis.lessons.ranking import pattern_of
 from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, Sure, names, plural, times
 from fsmatrix.analysis.stats import tests
 from fsmatrix.analysis.stats.intervals import Ratio
@@ -65,7 +66,7 @@ def backend_lessons(
     for one in found:
         mine: dict[Key, list[Compared]] = defaultdict(list)
         for cell in one.cells:
-            mine[_pattern(cell, several)].append(cell)
+            mine[pattern_of(cell.levels, several)].append(cell)
         for key, cells in mine.items():
             groups[key].append(Duel(one.a, one.b, one, tuple(cells)))
     ordered = sorted(groups, key=lambda key: [str(level) for _, level in key])
@@ -99,20 +100,6 @@ def _compared(
 def _varying(cells: Sequence[Compared]) -> set[str]:
     every = {name for cell in cells for name in cell.levels}
     return {n for n in every if len({cell.levels.get(n, "") for cell in cells}) > 1}
-
-
-def _pattern(cell: Compared, several: set[str]) -> Key:
-    """Workload and pattern where they vary; the phase where that is not the pattern."""
-    levels = cell.levels
-    pattern = next((n for n in ROLES["pattern"] if levels.get(n, "") != ""), "")
-    key: list[tuple[str, Level]] = []
-    key += [(name, levels[name]) for name in ("workload", "engine") if name in several]
-    if pattern:
-        key.append((pattern, levels[pattern]))
-    phase = levels.get("phase", "")
-    if phase != "" and pattern != "phase" and str(phase) not in str(levels.get(pattern, "")):
-        key.append(("phase", phase))
-    return tuple(key)
 
 
 def _lesson(key: Key, duels: Sequence[Duel]) -> Lesson:

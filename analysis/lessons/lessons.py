@@ -8,7 +8,7 @@ attachments, and how sure it is.  Everything comes from valid runs by the analys
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +23,13 @@ from fsmatrix.analysis.lessons.chunk import Setting, chunk_lessons
 from fsmatrix.analysis.lessons.lines import counted, lines
 from fsmatrix.analysis.lessons.nodes import node_lessons
 from fsmatrix.analysis.lessons.processes import process_lessons
+from fsmatrix.analysis.lessons.ranking import ranked
 from fsmatrix.analysis.lessons.words import TITLES, Bound, Lesson, Question, rate_text
 from fsmatrix.analysis.load import rows
 from fsmatrix.analysis.medians import Median, of_independent
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.tests import ALPHA
+from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.study import ROLES, Study, study
 from fsmatrix.analysis.units import OWN, Level
 
@@ -175,16 +177,19 @@ def lessons(
         raise ValueError(f"a bandwidth must be positive and finite, not {bandwidth}")
     only = dict(where or {})
     name = latency_bound.metric if latency_bound else "latency_p99"
+    step("lessons: medians of every cell")
     of = _study(ds, only, name)
     whole = summary.summarise(ds)
     targets = [str(name) for name in of.levels("target", of.valued)]
-    found, refused = backend_lessons(ds, targets, OWN, _by_factor(ds, only), tolerance, alpha)
+    step(f"lessons: {len(targets)} targets")
+    found, refused = _targets(ds, of, targets, _by_factor(ds, only), tolerance, alpha)
     latencies: dict[int, Median] = {}
     if of.metric.name == "bandwidth":
         latencies = {id(cell): cell.cell.metrics[name] for cell in of.cells}
+        step("lessons: chunk sizes, processes, storage nodes")
         found += chunk_lessons(Setting(of, latency_bound, latencies, tolerance, alpha))
         found += process_lessons(of, ds, only)
-        found += node_lessons(ds, bandwidth, only)
+        found += node_lessons(of, ds, bandwidth, only)
     limits = evidence.limits(of, whole, ds, latency_bound)
     return Lessons(
         lessons=tuple(found), limits=(*refused, *limits),
@@ -193,10 +198,20 @@ def lessons(
     )  # fmt: skip
 
 
+def _targets(
+    ds: xr.Dataset, of: Study, targets: Sequence[str], where: Mapping[str, Level],
+    tolerance: float, alpha: float,
+) -> tuple[list[Lesson], list[str]]:  # fmt: skip
+    """Every pair of targets; of many their order."""
+    if len(targets) > summary.MOST_TARGETS:
+        return ranked(of, targets), []
+    return backend_lessons(ds, targets, OWN, where, tolerance, alpha)
+
+
 def _study(ds: xr.Dataset, where: Mapping[str, Level], latency: str) -> Study:
     """By bandwidth; by operations per second where nothing moved bytes (metadata)."""
     try:
-        return study(ds, "bandwidth", where, (latency,))
+        return study(ds, "bandwidth", where, (latency, "iops"))
     except ValueError as error:
         try:
             return study(ds, "iops", where)

@@ -25,7 +25,7 @@ from fsmatrix.analysis.lessons.words import (
 from fsmatrix.analysis.medians import SMALLEST
 from fsmatrix.analysis.scalability import scalability as scaling
 from fsmatrix.analysis.scalability.laws import FEWEST_LEVELS, Law
-from fsmatrix.analysis.study import Values
+from fsmatrix.analysis.study import Study, Values
 from fsmatrix.analysis.units import METRICS, Level
 
 NODES = scaling.NODES
@@ -67,11 +67,11 @@ class _Found:
 
 
 def node_lessons(
-    ds: xr.Dataset, bandwidth: float | None, where: Mapping[str, Level]
+    of: Study, ds: xr.Dataset, bandwidth: float | None, where: Mapping[str, Level]
 ) -> list[Lesson]:
     """One lesson for each series over storage nodes; without a bandwidth how much it grows."""
     try:
-        found = scaling.scalability(ds, "bandwidth", where=where)
+        found = scaling.scalability(ds, "bandwidth", where=where, known=of)
     except ValueError as error:
         return [Lesson("nodes", "", (), "cannot be said", str(error), "cannot be said")]
     if bandwidth is None:

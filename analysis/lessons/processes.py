@@ -31,7 +31,7 @@ def process_lessons(of: Study, ds: xr.Dataset, where: Mapping[str, Level]) -> li
         why = f"one level ({known[0]})" if known else "no number of processes was recorded"
         return [Lesson("processes", "", (), "cannot be said", f"{why}: nothing can grow",
                        "cannot be said")]  # fmt: skip
-    found = bottlenecks.bottleneck(ds, where=where)
+    found = bottlenecks.bottleneck(ds, where=where, known=of)
     series = found.study.series("processes")
     lessons = []
     for verdict in found.verdicts:

@@ -49,7 +49,12 @@ def colours(summary: Summary) -> dict[str, str]:
 
 
 def charts(summary: Summary, metrics: Sequence[str] = tuple(METRICS)) -> list[Chart]:
-    """Charts of the given metrics, in their order; none for a metric without values."""
+    """Charts of the given metrics, in their order; none for a metric without values.
+
+    None of many targets: colours would repeat, and panels hold one bar each.
+    """
+    if summary.many_targets:
+        return []
     grouped = groups(summary)
     return [
         chart

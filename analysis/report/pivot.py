@@ -1,4 +1,8 @@
-"""Tables of medians: one row per combination of levels, one column per target."""
+"""Tables of medians: one row per combination of levels, one column per target.
+
+Of more targets than fit beside each other (`Summary.many_targets`) the target is one more level of
+a row, and there is one column: rows x targets would grow with their square, and be empty.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,8 @@ from fsmatrix.analysis.report.charts import NOT_MEASURED, why_absent
 from fsmatrix.analysis.report.layout import Group, groups
 from fsmatrix.analysis.summary import Cell, Summary, sort_key
 from fsmatrix.analysis.units import MARKS, METRICS, Level, Metric, Unit, level_text
+
+MEDIAN = "median"  # the column of all targets, where they are too many for one each
 
 
 @dataclass(frozen=True)
@@ -30,7 +36,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Line:
-    """One row: levels, and an entry (or none) per target."""
+    """One row: levels, and an entry (or none) per column."""
 
     levels: tuple[str, ...]
     entries: tuple[Entry | None, ...]
@@ -43,6 +49,7 @@ class Part:
     conditions: str
     unit: str
     factors: tuple[str, ...]
+    columns: tuple[str, ...]  # targets; MEDIAN alone where the target is a factor
     lines: tuple[Line, ...]
 
 
@@ -62,7 +69,7 @@ def pivots(summary: Summary) -> list[Pivot]:
     result = []
     for metric in METRICS.values():
         parts = tuple(
-            _part(group, summary.targets, metric)
+            _part(group, () if summary.many_targets else summary.targets, metric)
             for group in grouped
             if any(cell.metrics[metric.name].runs for cell in group.cells)
         )
@@ -73,20 +80,23 @@ def pivots(summary: Summary) -> list[Pivot]:
 
 
 def _part(group: Group, targets: Sequence[str], metric: Metric) -> Part:
-    factors = group.layout.factors
+    factors = (*group.layout.factors, *(() if targets else ("target",)))
     unit = units.fitting(metric.quantity, [c.metrics[metric.name].median for c in group.cells])
     lines: dict[tuple[Level, ...], dict[str, Cell]] = {}
     for cell in sorted(group.cells, key=lambda cell: sort_key(cell, factors)):
         key = tuple(_same(cell.levels[name]) for name in factors)
         row = lines.setdefault(key, {})
-        if cell.target in row:
+        column = cell.target if targets else MEDIAN
+        if column in row:
             raise AssertionError(f"two cells of {cell.target} in one row: {key} of {factors}")
-        row[cell.target] = cell
-    made = (_line(row, factors, targets, metric, unit) for row in lines.values())
+        row[column] = cell
+    columns = tuple(targets) or (MEDIAN,)
+    made = (_line(row, factors, columns, metric, unit) for row in lines.values())
     return Part(
         conditions=group.title,
         unit=unit.label,
         factors=tuple(group.cluster.title(name) for name in factors),
+        columns=columns,
         lines=tuple(line for line in made if _says_something(line)),
     )
 
@@ -102,7 +112,7 @@ def _same(level: Level) -> Level:
 
 
 def _line(
-    row: dict[str, Cell], factors: Sequence[str], targets: Sequence[str], metric: Metric, unit: Unit
+    row: dict[str, Cell], factors: Sequence[str], columns: Sequence[str], metric: Metric, unit: Unit
 ) -> Line:
     some = next(iter(row.values()))
     medians = {target: cell.metrics[metric.name] for target, cell in row.items()}
@@ -112,7 +122,7 @@ def _line(
             _entry(row[target], metric, unit, _clear(target, medians, metric.more_is_better))
             if target in row
             else None
-            for target in targets
+            for target in columns
         ),
     )
 

@@ -27,6 +27,7 @@ from fsmatrix.analysis.panels import WIDTH
 from fsmatrix.analysis.report import pivot, sections, troubles
 from fsmatrix.analysis.report.charts import Chart, charts, colours
 from fsmatrix.analysis.report.layout import groups
+from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.summary import Summary, summarise
 from fsmatrix.analysis.units import METRICS, SHORT_TITLES
 
@@ -76,12 +77,14 @@ def context(
     ds: xr.Dataset, include_reference: bool = False, studies: Sequence[StudyFile] = ()
 ) -> dict[str, Any]:
     """What the template shows."""
+    step("report: medians of every cell")
     data = load.rows(ds)
     summary = summarise(ds, include_reference=include_reference)
     failed = troubles.failed_runs(data, summary)
     plan = load.campaign_json(ds)
     columns, metrics, cells = pivot.cell_table(summary)
     found = _lessons(ds)
+    step("report: tables and charts")
     judged = {study.study: study for study in (*_own_studies(_title(plan)), *studies)}
     return {
         "title": _title(plan),

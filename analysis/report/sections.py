@@ -17,6 +17,7 @@ from fsmatrix.analysis.comparison.compare import comparisons
 from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.lessons.lessons import Lessons
 from fsmatrix.analysis.load import Rows, rows
+from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.summary import Summary
 from fsmatrix.analysis.units import METRICS, OWN, brief, text
 
@@ -74,14 +75,14 @@ def sections(
 
     `found`: its lessons; `studies`: whose claims are judged.
     """
-    data = rows(ds)
+    data, drawn = rows(ds), not summary.many_targets
     made = [Section("lessons", "Lessons", tuple(_lessons(found)) if found else ())]
     made += [Section("comparison", "Comparison", tuple(_comparison(ds, summary)))]
     if len(data) <= MOST_RUNS:
         factors = catalogue.STUDIES | catalogue.outside()
         made += [
-            Section("studies", "Studies of factors", tuple(_of(ds, data, factors))),
-            Section("variation", "Variation", tuple(_of(ds, data, catalogue.VARIATION))),
+            Section("studies", "Studies of factors", tuple(_of(ds, data, factors, drawn))),
+            Section("variation", "Variation", tuple(_of(ds, data, catalogue.VARIATION, drawn))),
             Section("claims", "Claims of studies", tuple(_claims(ds, studies))),
         ]
     return tuple(section for section in made if section.blocks)
@@ -124,6 +125,7 @@ def _comparison(ds: xr.Dataset, summary: Summary) -> Iterator[Block]:
         return
     drawn = False
     for metric in metrics_of(summary):
+        step(f"report: {len(pairs)} pairs of targets, {metric}")
         try:
             found: Sequence[Comparison] = comparisons(ds, metric, sides=targets)
         except ValueError as error:
@@ -177,9 +179,10 @@ def _pictured(result: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return (), (f"Not drawn: {error}.",)
 
 
-def _of(ds: xr.Dataset, data: Rows, among: Mapping[str, Analysis]) -> Iterator[Block]:
-    """What the campaign has the factors for."""
+def _of(ds: xr.Dataset, data: Rows, among: Mapping[str, Analysis], drawn: bool) -> Iterator[Block]:
+    """What the campaign has the factors for; `drawn`: with its pictures (a panel per target)."""
     for name, one in catalogue.possible(data, among).items():
+        step(f"report: {name}")
         try:
             result = one.run(ds)
         except ValueError as error:
@@ -191,5 +194,5 @@ def _of(ds: xr.Dataset, data: Rows, among: Mapping[str, Analysis]) -> Iterator[B
         if name not in catalogue.EVERY:  # another package's: it has no command
             drawing = "report FILE --figures DIR"
         draws = f"`fsmatrix {drawing}` draws it."
-        images, notes = _pictured(result) if one.drawn else ((), ())
+        images, notes = _pictured(result) if one.drawn and drawn else ((), ())
         yield Block(one.title, (*says[:MOST_SENTENCES], *more, *notes, draws), images)

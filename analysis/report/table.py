@@ -22,7 +22,7 @@ def tables(summary: Summary, metrics: Sequence[str]) -> Iterator[Table]:
     for name in metrics:
         if name in by_name:
             for part in by_name[name].parts:
-                yield _table(by_name[name], part, summary.targets)
+                yield _table(by_name[name], part)
 
 
 def usual_tables(summary: Summary) -> Iterator[Table]:
@@ -39,7 +39,7 @@ def usual_tables(summary: Summary) -> Iterator[Table]:
             elif name == "iops":
                 lines = [line for line in lines if (part.conditions, line.levels) not in moved]
             if lines:
-                yield _table(by_name[name], replace(part, lines=tuple(lines)), summary.targets)
+                yield _table(by_name[name], replace(part, lines=tuple(lines)))
 
 
 def legend(summary: Summary) -> Text:
@@ -77,7 +77,7 @@ def _named(cell: Cell, summary: Summary) -> str:
     )  # fmt: skip
 
 
-def _table(pivot: Pivot, part: Part, targets: Sequence[str]) -> Table:
+def _table(pivot: Pivot, part: Part) -> Table:
     title = f"{pivot.title} in {part.unit}, {pivot.better}"
     if part.conditions:
         title += f" ({part.conditions})"
@@ -86,8 +86,8 @@ def _table(pivot: Pivot, part: Part, targets: Sequence[str]) -> Table:
     for index, name in enumerate(part.factors):
         widest = max(len(line.levels[index]) for line in part.lines)
         result.add_column(Text(name), overflow="fold", min_width=widest)
-    for target in targets:
-        result.add_column(Text(target), justify="right", no_wrap=True)
+    for name in part.columns:
+        result.add_column(Text(name), justify="right", no_wrap=True)
     for line in part.lines:
         levels = [Text(level) for level in line.levels]
         result.add_row(*levels, *(_entry(entry) for entry in line.entries))

@@ -6,7 +6,7 @@ an `Audit` in its module's AUDITS.
 
 from __future__ import annotations
 
-from fsmatrix.results.audits import cluster, engines, health, machine, storage, timing
+from fsmatrix.results.audits import cluster, engines, health, machine, patterns, storage, timing
 from fsmatrix.results.audits.base import Audit
 from fsmatrix.results.record import SEVERITIES, Finding, RunRecord
 
@@ -14,6 +14,7 @@ RUN_AUDITS: dict[str, Audit] = {
     audit.name: audit
     for audit in (
         *storage.AUDITS,
+        *patterns.AUDITS,
         *timing.AUDITS,
         *machine.AUDITS,
         *health.AUDITS,

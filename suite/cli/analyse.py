@@ -109,18 +109,14 @@ def _path(name: str) -> str | Path:
 
 def levels(wheres: Sequence[str] | None) -> dict[str, Level]:
     """--where factor=level as factor -> level; a number as a number, a size in bytes."""
-    from fsmatrix.results.units import parse_size
+    from fsmatrix.analysis.units import wanted_level
 
     found: dict[str, Level] = {}
     for text in wheres or ():
         name, equals, value = text.partition("=")
         if not (name and equals and value):
             raise refuse(Origin(f"--where {text}"), "", "must be factor=level")
-        found[name] = value
-        for read in (float, parse_size):
-            with contextlib.suppress(ValueError):
-                found[name] = read(value)
-                break
+        found[name] = wanted_level(value)
     return found
 
 

@@ -28,6 +28,14 @@ from fsmatrix.suite.cli import (
     terminal,
     testbed,
 )
+from fsmatrix.suite.cli.waiting import waiting
+
+# commands that read whole campaigns and have no progress of their own
+WAITED_FOR = frozenset({
+    "show", "findings", "collect", "report", "bundle", "compare", "claims", "history", "lessons",
+    "bars", "scalability", "models", "correlation", "bottleneck", "effects", "curves", "speedup",
+    "predict", "traffic", "cpu", "adapters", "variability", "repetitions",
+})  # fmt: skip
 
 app = typer.Typer(
     name="fsmatrix",
@@ -79,8 +87,12 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     del version
+    name = context.invoked_subcommand or ""
+    if name in WAITED_FOR:
+        context.with_resource(waiting(f"{name}: reading"))

@@ -110,6 +110,15 @@ def in_jobs(parallel: str) -> RunRecord:
 
 
 TRIALS = {
+    "random-faster-than-sequential": Trial(
+        "warning",
+        [lambda: record(phase("ior-easy-read"), phase("ior-rnd4K-easy-read", seconds=1.8))],
+        [
+            lambda: record(phase("ior-easy-read"), phase("ior-rnd4K-easy-read", seconds=1.83)),
+            lambda: record(phase("ior-hard-read"), phase("ior-rnd4K-easy-read", seconds=1.0)),
+            lambda: record(phase("ior-rnd4K-easy-read")),
+        ],
+    ),
     "read-served-by-servers": Trial(
         "warning",
         [lambda: read_with(network_received_bytes=400 * MB, server_device_read_bytes=359 * MB)],

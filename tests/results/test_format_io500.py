@@ -113,6 +113,125 @@ def test_two_files_that_differ_are_a_contradiction() -> None:
     assert any("result.txt says 0.450678" in n.message for n in notes(run, "contradiction"))
 
 
+# -- until 2020 ----------------------------------------------------------------------------------
+def old_summary(unit: str = "GB/s") -> str:
+    """As the script of 2018 to 2020 printed it: three decimals, underscores, GB/s for GiB/s."""
+    lines, kinds = [], {"GiB/s": ("BW", unit), "kIOPS": ("IOPS", "kiops")}
+    for number, phase in enumerate((p for p in whole().phases if p.facts["scored"]), 1):
+        kind, shown = kinds[phase.facts["unit"]]
+        name = phase.name.replace("-", "_")
+        lines.append(
+            f"[RESULT] {kind:<4} phase {number:<2} {name:>22} {phase.facts['score']:>20.3f} {shown}"
+            f" : time {phase.facts['seconds_of_all']:6.2f} seconds"
+        )
+    again = whole().facts["scores"]
+    lines.append(
+        f"[SCORE] Bandwidth {again['bandwidth']:.6g} {unit} : IOPS {again['rate']:.6g} kiops"
+        f" : TOTAL {again['total']:.6g}"
+    )
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("unit", ["GB/s", "GiB/s"])
+def test_a_summary_of_2018_to_2020(unit: str) -> None:
+    text = old_summary(unit)
+    assert io500.recognises(text)
+    (run,) = io500.parse(text, "result_summary.txt")
+    now = {p.name: p for p in whole().phases if p.facts["scored"]}
+    assert phases(run).keys() == now.keys()
+    for name, phase in phases(run).items():
+        assert rate(phase) == pytest.approx(now[name].facts["score"], abs=5.1e-4)
+    assert run.failure == ""
+    assert notes(run, "contradiction") == []
+    assert {note.phase for note in notes(run, "derived-amount")} == set(phases(run))
+
+
+def test_files_with_underscores_belong_to_a_summary_of_2018_to_2020() -> None:
+    files = {"result_summary.txt": old_summary()}
+    files |= {
+        name.replace("-", "_"): text
+        for name, text in FILES.items()
+        if name.startswith(("ior", "mdtest")) and name.endswith(".txt")
+    }
+    run = io500.parse_directory(files, "run")
+    found, own = phases(run), phases(whole())
+    assert (run.nodes, run.processes) == (1, 2)
+    assert found["ior-easy-write"].bytes.sum() == own["ior-easy-write"].bytes.sum()
+    for name in ("write", "stat", "delete"):  # by -x: as many as were created
+        assert found[f"mdtest-easy-{name}"].operations.sum() == 2 * 42211
+        assert rate(found[f"mdtest-easy-{name}"]) == pytest.approx(
+            own[f"mdtest-easy-{name}"].facts["score"], rel=2e-3
+        )
+    derived = {note.phase for note in notes(run, "derived-amount")}
+    assert "find" in derived
+    assert "ior-easy-write" not in derived
+
+
+def test_what_an_old_summary_calls_invalid_is_noted() -> None:
+    text = old_summary().replace("[RESULT] IOPS phase 2 ", "[RESULT-invalid] IOPS phase 2 ", 1)
+    text = text.replace("[SCORE]", "[SCORE-invalid]")
+    (run,) = io500.parse(text, "x")
+    said = {note.message for note in notes(run, "invalid-run")}
+    assert said == {"IO500 calls its score invalid", "IO500 calls mdtest-easy-write invalid"}
+
+
+def test_an_old_summary_is_judged_by_its_own_digits() -> None:
+    other = old_summary().replace("[SCORE] Bandwidth 0.391", "[SCORE] Bandwidth 0.491")
+    assert other != old_summary()
+    (note,) = notes(io500.parse(other, "x")[0], "contradiction")
+    assert "the printed score (bandwidth)" in note.message
+
+
+def test_some_of_2018_printed_the_square_of_the_score() -> None:
+    bandwidth_, rate_ = 0.391092, 35.3879
+    head = old_summary().split("[SCORE]")[0]
+    text = f"{head}[SCORE] Bandwidth {bandwidth_} GB/s : IOPS {rate_} kiops : TOTAL "
+    text += f"{bandwidth_ * rate_:.5f}\n"
+    (run,) = io500.parse(text, "x")
+    assert notes(run, "contradiction") == []
+    assert run.facts["scores"]["total"] == pytest.approx((bandwidth_ * rate_) ** 0.5)
+
+
+OLD_IOR = """IOR-3.1.0: MPI Coordinated Test of Parallel I/O
+
+Began: Fri Nov  9 10:00:00 2018
+Command line used: /opt/ior/bin/ior -w -C -Q 1 -k -e -t 1m -b 1m -F -s 100 -o /mnt/scratch/file
+Machine: Linux node1
+
+access    bw(MiB/s)  block(KiB) xfer(KiB)  open(s)    wr/rd(s)   close(s)   total(s)   iter
+------    ---------  ---------- ---------  --------   --------   --------   --------   ----
+write     226        1024       1024       0.010982   1.76       0.000996   1.77     0
+
+Max Write: 225.94 MiB/sec (236.91 MB/sec)
+
+Finished: Fri Nov  9 10:00:03 2018
+"""
+
+
+def test_an_ior_that_is_too_old_to_be_read_leaves_the_rate_to_the_summary() -> None:
+    """Seen: the run failed for damaged results, and 0 bytes in 0 s contradicted the summary."""
+    files = {"result_summary.txt": old_summary(), "ior_easy_write.txt": OLD_IOR}
+    run = io500.parse_directory(files, "x")
+    assert run.failure == ""
+    assert rate(phases(run)["ior-easy-write"]) == pytest.approx(0.221, rel=1e-5)
+    assert "ior-easy-write" in {note.phase for note in notes(run, "derived-amount")}
+    assert any("IOR 3.1.0, which is not read" in note.message for note in notes(run, "recovered"))
+    assert notes(run, "contradiction") == []
+
+
+def test_a_newer_ior_with_damaged_results_is_a_failed_run_as_before() -> None:
+    files = {
+        "result_summary.txt": old_summary(),
+        "ior_easy_write.txt": OLD_IOR.replace("IOR-3.1.0", "IOR-3.3.0"),
+    }
+    assert "ior-easy-write: " in io500.parse_directory(files, "x").failure
+
+
+def test_an_old_summary_that_was_cut_is_a_failed_run() -> None:
+    text = old_summary().split("[SCORE]")[0]
+    assert "no line [SCORE ]" in io500.parse(text, "x")[0].failure
+
+
 # -- less than a directory -----------------------------------------------------------------------
 def test_result_alone_knows_files_but_not_bytes() -> None:
     (run,) = io500.parse(RESULT, "result.txt")
@@ -173,7 +292,7 @@ def test_recognised(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[RESULT] BW phase 1 ior_easy_write 24.5 GB/s : time 345.02 seconds\n",
+    ["", "[RESULT] BW phase 1 ior_easy_write 24.5 MB/s : time 345.02 seconds\n",
      FILES["ior-easy-write.txt"], FILES["mdtest-easy-write.txt"], FILES["config.ini"]],
 )  # fmt: skip
 def test_not_recognised(text: str) -> None:

@@ -182,6 +182,34 @@ def test_files_found_by_a_later_invocation_are_known_from_the_file_of_ranks_only
     assert known.failure == ""
 
 
+def test_files_found_by_a_later_invocation_are_those_that_the_run_before_created() -> None:
+    made = int(phases(only("split-create"))["create"].operations.sum())
+    (run,) = mdtest.parse_with_ranks(TEXTS["split-stat"], "", "x", made)
+    assert phases(run)["stat"].operations.tolist() == [made]
+    assert iops(phases(run)["stat"]) == pytest.approx(121329.304, abs=0.0005)
+    (note,) = [note for note in run.notes if note.key == "derived-amount"]
+    assert (note.phase, f"{made} files" in note.message) == ("stat", True)
+
+
+def test_rate_and_time_give_the_files_that_only_the_status_file_tells() -> None:
+    """-P prints both: the rate stays the printed one, the number follows from its digits."""
+    head, rows = TEXTS["split-stat"].split("SUMMARY rate (in ops/sec)")
+    assert "'-T'" in head
+    time = rows.split("-- finished")[0].replace("121329.304", f"{'0.032':>10}")
+    time = "SUMMARY time (in ms/op)" + time
+    text = head.replace("'-T'", "'-T' '-P'") + "SUMMARY rate (in ops/sec)"
+    text += rows.replace("-- finished", time + "-- finished")
+    alone = mdtest.parse(text, "x")[0]
+    assert alone.phases == ()  # 0.032 s has too few digits
+    longer = text.replace("0.032", "2.032")
+    (run,) = mdtest.parse(longer, "x")
+    stat = phases(run)["stat"]
+    assert stat.operations.tolist() == [round(121329.304 * 2.032)]
+    assert iops(stat) == pytest.approx(121329.304, rel=1e-6)
+    assert [note.phase for note in run.notes if note.key == "derived-amount"] == ["stat"]
+    assert run.failure == ""
+
+
 def test_a_damaged_file_of_ranks_is_not_used() -> None:
     run = only("stonewall", RANKS["stonewall"].replace("all,", "al,"))
     assert phases(run)["create"].operations.tolist() == [2 * 509]

@@ -1,7 +1,12 @@
-"""What IO500 writes about a run: result_summary.txt and result.txt, line by line."""
+"""What IO500 writes about a run: result_summary.txt and result.txt, line by line.
+
+Until 2020 a shell script (io-500-dev) wrote the summary: underscores in the names of phases, three
+decimals, and "GB/s" for what are GiB/s (IOR's MiB/s divided by 1024; later it prints "GiB/s").
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,11 +25,24 @@ _SCORE = re.compile(
     rf"\[SCORE ?\] Bandwidth {_VALUE} GiB/s : IOPS {_VALUE} kiops : TOTAL {_VALUE}{_INVALID}",
     re.ASCII,
 )
+_OLD_PHASE = re.compile(
+    r"\[RESULT(-invalid)?\] +(?:BW|IOPS) +phase +\d{1,2} +([a-z_]{1,40}) +"
+    rf"{_VALUE} (GB/s|GiB/s|kiops) *: time +{_VALUE} seconds",
+    re.ASCII,
+)
+_OLD_VALUE = r"(\d{0,18}(?:\.\d{1,9})?)"  # six significant digits, as bc prints them
+_OLD_SCORE = re.compile(
+    rf"\[SCORE(-invalid)?\] +Bandwidth +{_OLD_VALUE} (?:GB/s|GiB/s) : IOPS +{_OLD_VALUE} kiops"
+    rf" : TOTAL +{_OLD_VALUE}",
+    re.ASCII,
+)
 _VERSION = re.compile(r"IO500 version (\S{1,80}) \((\w{1,20})\)")
 _SECTION = re.compile(r"\[([A-Za-z0-9-]{1,40})\]", re.ASCII)
 _PAIR = re.compile(r"([A-Za-z][\w-]{0,40}) *= (.*)", re.ASCII)
 _COMMAS = re.compile(r"^\[(RESULT|SCORE ?|      )\].* \d+,\d+ ", re.ASCII)
+_SCORED = re.compile(rf"(\d{{1,18}}\.\d{{6}}){_INVALID}", re.ASCII)  # "%f": fewer digits are a cut
 _PRINTED = re.compile(rf"{_VALUE}{_INVALID}", re.ASCII)
+OLD_PRECISION = 1e-5  # of scores with six significant digits
 NO_PHASES = frozenset({"run", "SCORE", "SCOREX"})
 _ANNOUNCED = ("ERROR INVALID", "score-is-invalid")
 
@@ -40,6 +58,7 @@ class Entry:
     scored: bool
     invalid: bool
     line: int
+    half_digit: float = 5e-7  # of the last digit of `score`
 
 
 @dataclass(frozen=True)
@@ -50,6 +69,7 @@ class Scores:
     rate: float
     total: float
     invalid: bool
+    precision: float = 0.0  # relative, beyond six decimals
 
 
 @dataclass
@@ -85,7 +105,11 @@ class Summary:
 
 def is_summary(text: str) -> bool:
     """result_summary.txt, or what IO500 prints."""
-    return any(_PHASE.fullmatch(line) for _, line in _lines(text) if line.startswith("["))
+    return any(
+        _PHASE.fullmatch(line) or _OLD_PHASE.fullmatch(line)
+        for _, line in _lines(text)
+        if line.startswith("[")
+    )
 
 
 def is_result(text: str) -> bool:
@@ -119,6 +143,16 @@ def read_summary(text: str, source: str) -> Summary:
             bandwidth, rate, total, invalid = score_line.groups()
             scores = Scores(float(bandwidth), float(rate), float(total), bool(invalid))
             found.add_scores(scores, number)
+        elif old := _OLD_PHASE.fullmatch(line):
+            found.add(_old_entry(old, number))
+        elif old_score := _OLD_SCORE.fullmatch(line):
+            invalid, *numbers = old_score.groups()
+            if all(numbers):
+                bandwidth, rate, total = map(float, numbers)
+                if abs(total - bandwidth * rate) <= 4 * OLD_PRECISION * total:
+                    total = math.sqrt(bandwidth * rate)  # some of 2018 printed the square
+                scores = Scores(bandwidth, rate, total, bool(invalid), OLD_PRECISION)
+                found.add_scores(scores, number)
         elif version := _VERSION.fullmatch(line):
             found.version, found.mode = version.groups()
         elif _COMMAS.match(line):
@@ -126,6 +160,15 @@ def read_summary(text: str, source: str) -> Summary:
         elif any(word in line for word in _ANNOUNCED):
             found.invalid.append((line.strip()[:300], number, ""))
     return found
+
+
+def _old_entry(match: re.Match[str], line: int) -> Entry:
+    mark, name, score, unit, seconds = match.groups()
+    ours = name.replace("_", "-")
+    return Entry(
+        ours, float(score), "kIOPS" if unit == "kiops" else "GiB/s", float(seconds), ours in PHASES,
+        bool(mark), line, half_digit=5 / 10 ** (len(score.partition(".")[2]) + 1),
+    )  # fmt: skip
 
 
 def read_result(text: str) -> Summary:
@@ -158,7 +201,7 @@ def _entries(found: Summary, places: dict[str, int]) -> None:
     if run.get("procs", "").isdecimal():
         found.processes = int(run["procs"][:18])
     for name, values in found.details.items():
-        score = _PRINTED.fullmatch(values.get("score", ""))
+        score = _SCORED.fullmatch(values.get("score", ""))
         seconds = _PRINTED.fullmatch(values.get("t_delta", ""))
         if score is None or name in found.torn or name in NO_PHASES:
             continue

@@ -19,6 +19,7 @@ from fsmatrix.results.record import Phase
 MOST_NOTES = 20
 LONGEST = 400  # characters of the line that gives the version
 EMPTY_READ = "Read bytes is 0"
+NO_RESULT = "the output has no result that can be used"
 NO_BYTES = "no bytes are read (-e): files are only opened and closed"
 RECORDED = frozenset(  # options that say what was done: in the words of the workload
     {
@@ -67,8 +68,10 @@ def parse(text: str, source: str) -> list[Parsed]:
     return parse_with_ranks(text, "", source)
 
 
-def parse_with_ranks(text: str, ranks: str, source: str) -> list[Parsed]:
+def parse_with_ranks(text: str, ranks: str, source: str, made: int | None = None) -> list[Parsed]:
     """As `parse`; `ranks` is the text of its `--saveRankPerformanceDetails`, if there is one.
+
+    `made`: files that another run of mdtest created for this one, all tasks together.
 
     It is used where the text has one run of one iteration: it then gives windows with more
     digits and the operations and times of each rank.
@@ -77,7 +80,7 @@ def parse_with_ranks(text: str, ranks: str, source: str) -> list[Parsed]:
     if not runs:
         raise ParseError(source, 0, 'not an output of mdtest: no line "mdtest-... was launched"')
     single = len(runs) == 1 and len(runs[0].tests) == 1
-    found = [one for run in runs for one in _results(run, ranks if single else "")]
+    found = [one for run in runs for one in _results(run, ranks if single else "", made)]
     if all(run.command_error for run in runs):
         raise ParseError(source, runs[0].command_line, _damaged(runs[0]))
     return found
@@ -87,7 +90,7 @@ def _damaged(run: Run) -> str:
     return f"the command line is damaged, so that it is unknown what was done: {run.command_error}"
 
 
-def _results(run: Run, ranks: str) -> Iterator[Parsed]:
+def _results(run: Run, ranks: str, made: int | None) -> Iterator[Parsed]:
     whole = Parsed(
         engine="mdtest",
         version=run.version,
@@ -103,11 +106,11 @@ def _results(run: Run, ranks: str) -> Iterator[Parsed]:
         yield replace(whole, failure=_failure(run, None, ()))
         return
     for test in run.tests:
-        yield _result(run, test, ranks, whole)
+        yield _result(run, test, ranks, whole, made)
 
 
-def _result(run: Run, test: Test, ranks: str, whole: Parsed) -> Parsed:
-    phases, notes = _phases(run, test, ranks)
+def _result(run: Run, test: Test, ranks: str, whole: Parsed, made: int | None) -> Parsed:
+    phases, notes = _phases(run, test, ranks, made)
     swept = len(run.tests) > 1 or "first" in run.options if run.options else False
     if test.tasks != run.tasks and not swept:
         text = f"mdtest was launched with {run.tasks} tasks and worked with {test.tasks}"
@@ -122,7 +125,9 @@ def _result(run: Run, test: Test, ranks: str, whole: Parsed) -> Parsed:
     )
 
 
-def _phases(run: Run, test: Test, text: str) -> tuple[tuple[Phase, ...], tuple[Note, ...]]:
+def _phases(
+    run: Run, test: Test, text: str, before: int | None
+) -> tuple[tuple[Phase, ...], tuple[Note, ...]]:
     """Nothing where it is unknown what was done, or whose results these are."""
     if run.command_error or run.options is None or run.mixed:
         return (), ()
@@ -139,7 +144,7 @@ def _phases(run: Run, test: Test, text: str) -> tuple[tuple[Phase, ...], tuple[N
         Tree.of(run.options)
     except ValueError as error:
         return (), (Note("left-out", str(error), run.command_line),)
-    made = Phases(run, test, ranks, notes)
+    made = Phases(run, test, ranks, notes, before)
     phases = made.all()
     read = any(phase.name == "read" and not phase.bytes.any() for phase in phases)
     if read and not any(EMPTY_READ in one.text for one in run.troubles.values()):
@@ -164,7 +169,7 @@ def _failure(run: Run, test: Test | None, phases: Sequence[Phase]) -> str:
     if not run.finished and last:
         return 'the output is cut: it has no line "-- finished at"'
     if test is None or not phases:
-        return "the output has no result that can be used"
+        return NO_RESULT
     serious = [one for one in run.troubles.values() if not _harmless(one)]
     if serious:
         return f"mdtest went on after {run.counts[serious[0].kind]} errors: {serious[0].text}"

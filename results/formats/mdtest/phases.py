@@ -18,6 +18,13 @@ import numpy as np
 
 from fsmatrix.results.formats.base import Note, totals
 from fsmatrix.results.formats.mdtest.argv import Tree
+from fsmatrix.results.formats.mdtest.derived import (
+    COARSE_TIME,
+    Unknown,
+    creating,
+    derived,
+    status_lost,
+)
 from fsmatrix.results.formats.mdtest.ranks import Ranks
 from fsmatrix.results.formats.mdtest.text import (
     HALF_DIGIT,
@@ -36,7 +43,6 @@ FILES = frozenset({"create", "stat", "read", "remove"})
 WINDOW = "from the barrier before the phase to the barrier after it; files are opened and closed"
 LARGEST_RATE = 1e12  # operations per second that nothing does
 FINE_TIME = 0.5  # seconds: above it the digits of a printed time are good to 0.1 %
-COARSE_TIME = 0.05  # below it they are not good to 1 %
 ERRORS: dict[str, tuple[str, ...]] = {  # phase -> what mdtest says that it was unable to
     "mkdir-tree": ("create tree directory",),
     "mkdir": ("create directory",),
@@ -49,10 +55,6 @@ ERRORS: dict[str, tuple[str, ...]] = {  # phase -> what mdtest says that it was 
 }
 
 
-class Unknown(Exception):
-    """A number cannot be known; the text says why."""
-
-
 @dataclass
 class Phases:
     """The phases of one test, and what was odd about them."""
@@ -61,6 +63,7 @@ class Phases:
     test: Test
     ranks: Ranks | None = None
     notes: list[Note] = field(default_factory=list)
+    made: int | None = None  # files that another run created for this one, of all tasks
 
     def all(self) -> tuple[Phase, ...]:
         """Every phase that was run and is understood, in mdtest's order."""
@@ -133,6 +136,11 @@ class Phases:
             if name == "rename-directories" and self._counted_in_vain():
                 raise Unknown("mdtest counts renames that this back end or a single item has not")
             return self.test.count, self.test.count
+        if status_lost(self.run, self.ranks):
+            rate, time = self._row("rate", name), self._row("time", name)
+            count, how = derived(self.made, rate, time, self.iterations)
+            self.notes.append(Note("derived-amount", how, self.test.line, name))
+            return count, count
         each = self._items(tree)
         done = each if name == "remove" and self.test.kind == "file" else each * tasks
         return each * tasks, done
@@ -149,10 +157,7 @@ class Phases:
         if self.test.kind != "file" and planned * tasks != self.test.count:
             raise Unknown(f"{self.test.count} items are no multiple of {tasks} tasks")
         known = self.ranks.items if self.ranks else None
-        selected = any(
-            options.get(only) for only in ("stat_only", "read_only", "remove_only", "rename")
-        )
-        creates = bool(options.get("create_only")) or not selected
+        creates = creating(options)
         told: set[int] = set()
         if creates and options.get("stonewall"):
             told = self.test.continued
@@ -162,9 +167,6 @@ class Phases:
                 raise Unknown("a line that may tell how far the stonewall let it come is damaged")
         elif not creates and options.get("stonewall_status"):
             told = self.run.status_items
-            lost = any("stonewall status file" in one.text for one in self.run.troubles.values())
-            if not told and known is None and not lost:
-                raise Unknown("how many files there are stands in the stonewall status file (-x)")
         elif known is not None:
             told = {planned}
         if len(told | ({known} if known is not None else set())) > 1:

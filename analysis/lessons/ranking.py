@@ -1,0 +1,97 @@
+"""Many targets: for each pattern their order by the largest median, and no verdict.
+
+Pairs grow with the square of the targets, and a family of tests that large decides nothing: n
+targets are n(n-1)/2 pairs, over whose cells every p would have to be corrected.  A ranking
+costs one look at each cell.  It is no comparison, since its targets need not have done the same
+work; in what they differ is said, and `compare` compares those that are named.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from fsmatrix.analysis.lessons.words import (
+    UNDECIDED,
+    Lesson,
+    cell_metric,
+    measured,
+    names,
+    plural,
+)
+from fsmatrix.analysis.medians import Median, of_independent
+from fsmatrix.analysis.study import ROLES, Key, Study, Values
+from fsmatrix.analysis.units import METRICS, Level, factor_title, labelled
+
+MOST_SHOWN = 5  # targets of a ranking in its sentence; all of them are in its cells
+NOTHING = of_independent([])
+APART = "cache"  # states are never in one ranking
+
+
+def ranked(of: Study, targets: Sequence[str]) -> list[Lesson]:
+    """One lesson for each pattern: its targets, the largest median of each first.
+
+    Of each phase's own metric, where the cells of the study hold it.
+    """
+    valued = [cell for cell in of.cells if _own(cell).kind != "none"]
+    several = {n for n in ("workload", "phase", "engine", APART) if len(of.levels(n, valued)) > 1}
+    groups: dict[Key, list[Values]] = defaultdict(list)
+    for cell in valued:
+        groups[pattern_of(cell.cell.levels, several) + _apart(cell, several)].append(cell)
+    pairs = len(targets) * (len(targets) - 1) // 2
+    why = f"{len(targets)} targets are {pairs} pairs: `fsmatrix compare FILE --targets A,B` " \
+          "compares those that are named"  # fmt: skip
+    ordered = sorted(groups, key=lambda key: [str(level) for _, level in key])
+    return [_lesson(of, key, groups[key], why) for key in ordered]
+
+
+def pattern_of(levels: Mapping[str, Level], several: set[str]) -> Key:
+    """Workload, engine and pattern where they vary; the phase where that is not the pattern."""
+    pattern = next((n for n in ROLES["pattern"] if levels.get(n, "") != ""), "")
+    key: list[tuple[str, Level]] = []
+    key += [(name, levels[name]) for name in ("workload", "engine") if name in several]
+    if pattern:
+        key.append((pattern, levels[pattern]))
+    phase = levels.get("phase", "")
+    if phase != "" and pattern != "phase" and str(phase) not in str(levels.get(pattern, "")):
+        key.append(("phase", phase))
+    return tuple(key)
+
+
+def _own(cell: Values) -> Median:
+    """The median by which a cell is judged; none if it was not measured."""
+    return cell.cell.metrics.get(cell_metric(cell), NOTHING)
+
+
+def _apart(cell: Values, several: set[str]) -> Key:
+    return ((APART, cell.level(APART)),) if APART in several else ()
+
+
+def _lesson(of: Study, key: Key, cells: Sequence[Values], why: str) -> Lesson:
+    best: dict[str, Values] = {}
+    for cell in cells:
+        known = best.get(cell.cell.target)
+        if known is None or _own(cell).median > _own(known).median:
+            best[cell.cell.target] = cell
+    order = sorted(best, key=lambda name: -_own(best[name]).median)
+    metric = METRICS[cell_metric(cells[0])]
+    shown = [f"{name} {measured(_own(best[name]), metric)}" for name in order]
+    answer = f"a ranking of {plural(len(order), 'target')} by the largest median of each, no " \
+             f"comparison: {', '.join(shown[:MOST_SHOWN])}"  # fmt: skip
+    if len(order) > MOST_SHOWN:
+        answer += f", ..., {shown[-1]}"
+    differs = _differing(of, list(best.values()), key)
+    if differs:
+        answer += f"; they differ in {names(differs)} too"
+    return Lesson("backend", ", ".join(labelled(n, v) for n, v in key), key, UNDECIDED, answer,
+                  "too few", why, (), tuple(shown))  # fmt: skip
+
+
+def _differing(of: Study, cells: Sequence[Values], key: Key) -> list[str]:
+    """Factors beside the target in which the cells of a ranking differ."""
+    ranked_by = {name for name, _ in key} | {"target", "pattern"}
+    return [
+        of.title(name) if name in ROLES else factor_title(name)
+        for name in of.varying
+        if name not in ranked_by and len({cell.level(name) for cell in cells}) > 1
+    ]

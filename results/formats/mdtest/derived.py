@@ -1,0 +1,51 @@
+"""How many files a phase of mdtest met, where only a file that is not here tells it.
+
+With `-x` mdtest writes how many files the stonewall let it create into a status file, and later
+invocations that stat, read or remove them read it there: their own output may not repeat it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fsmatrix.results.formats.mdtest.ranks import Ranks
+from fsmatrix.results.formats.mdtest.text import Row, Run
+
+SELECTING = ("stat_only", "read_only", "remove_only", "rename")  # phases that create nothing
+COARSE_TIME = 0.05  # seconds: below it the digits of a printed time are not good to 1 %
+
+
+class Unknown(Exception):
+    """A number cannot be known; the text says why."""
+
+
+def creating(options: Mapping[str, Any]) -> bool:
+    """Whether mdtest creates the files that it works on."""
+    return bool(options.get("create_only")) or not any(options.get(one) for one in SELECTING)
+
+
+def status_lost(run: Run, ranks: Ranks | None) -> bool:
+    """Whether the number of files stands in the stonewall status file alone."""
+    options = run.options or {}
+    if creating(options) or not options.get("stonewall_status") or run.status_items:
+        return False
+    if ranks is not None and ranks.items is not None:
+        return False
+    return not any("stonewall status file" in one.text for one in run.troubles.values())
+
+
+def derived(
+    made: int | None, rate: Row | None, time: Row | None, iterations: int
+) -> tuple[int, str]:
+    """(files of all tasks, how that is known); Unknown without either source.
+
+    `made`: files that the run before created; else the rate (per second) times the time (-P,
+    seconds), whose digits make it inexact: the rate stays the printed one.
+    """
+    if made:
+        return made, f"{made} files, as many as were created by the run before"
+    if rate and time and iterations == 1 and time.mean >= COARSE_TIME:
+        count = max(1, round(rate.mean * time.mean))
+        return count, f"{count} files are the printed rate x the printed time; the rate is exact"
+    raise Unknown("how many files there are stands in the stonewall status file (-x)")
