@@ -138,22 +138,17 @@ def comparisons(cases: Iterable[Planned]) -> int:
 
 
 def smallest_p(n: int) -> float:
-    """Smallest p of a comparison of n with n independent values (analysis/stats/intervals.py).
+    """Smallest p of a comparison over n blocks, alone or with others (stats/signflips.py).
 
-    2 / 2^n: the interval of a median of n values, by order statistics, covers at most 1 - 2 / 2^n
-    (Hettmansperger and Sheather 1986, doi:10.1016/0167-7152(86)90021-0).
+    2 / 2^n: all signs of the blocks' differences are alike, or all are the other way round.
     """
     return min(1.0, 2.0 ** (1 - n))
 
 
-def deciding(tests: int, alpha: float = ALPHA) -> int:
-    """Fewest independent values per side at which Holm's correction can reject at all.
-
-    Holm's first step compares the smallest p of `tests` with alpha / tests
-    (Holm 1979, Scandinavian Journal of Statistics 6, 65-70).
-    """
+def deciding(alpha: float = ALPHA) -> int:
+    """Fewest blocks at which a comparison of targets can be decided, however many there are."""
     n = 1
-    while smallest_p(n) > alpha / max(tests, 1):
+    while smallest_p(n) > alpha:
         n += 1
     return n
 
@@ -171,12 +166,11 @@ def warnings(settings: Settings, impossible: int, tests: int) -> Iterator[str]:
             f"{plural(blocks, 'independent attachment')}; order.attachments asks for "
             f"{campaign.order.attachments}: intervals {extent}"
         )
-    needed = deciding(tests)
+    needed = deciding()
     if tests and blocks < needed:
         yield (
-            f"{plural(blocks, 'independent value')} per case cannot decide any of "
-            f"{plural(tests, 'comparison')} "
-            f"(intervals of medians, Holm, alpha 0.05): at least {needed} are needed"
+            f"{plural(blocks, 'block')} cannot decide any of "
+            f"{plural(tests, 'comparison')} of targets at 5 %: at least {needed} are needed"
         )
 
 

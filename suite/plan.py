@@ -191,7 +191,7 @@ def build_plan(
         estimate=cost,
         excluded=cases.excluded,
         comparisons=tests,
-        deciding=deciding(tests),
+        deciding=deciding(),
         warnings=(
             *map(str, choice.left_out),
             *warnings(settings, len(judged.impossible), tests),

@@ -206,10 +206,12 @@ def acceptance(
 ) -> Acceptance:  # fmt: skip
     """Every other campaign of `ds` (`rows.together`), or `only` these, against `baseline`.
 
-    Options as in `compare.comparisons`.  ValueError as there, for words that cannot be allowed,
+    Options as in `compare.comparisons`; campaigns share no blocks, so Holm stands for max-t.
+    ValueError as there, for words that cannot be allowed,
     and for a baseline without a run that counts.
     """
     _check(conditions, allow)
+    correction = "holm" if correction == "max-t" else correction
     of = table(ds, metric, (CAMPAIGN,), where)
     with_values = {str(of.sides.levels[code]) for code in set(of.sides.codes.tolist())}
     if baseline not in with_values:

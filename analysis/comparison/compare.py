@@ -33,9 +33,14 @@ from fsmatrix.analysis.comparison.checks import (
 from fsmatrix.analysis.comparison.parts import parts_of
 from fsmatrix.analysis.comparison.result import Compared, Comparison
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, Levels, Table, table
-from fsmatrix.analysis.comparison.whole import factor_effects, units_of, whole_mean
+from fsmatrix.analysis.comparison.whole import (
+    differences_of,
+    factor_effects,
+    units_of,
+    whole_mean,
+)
 from fsmatrix.analysis.load import rows
-from fsmatrix.analysis.medians import of_runs, per_attachment
+from fsmatrix.analysis.medians import Floats, of_runs, per_attachment
 from fsmatrix.analysis.stats import tests
 from fsmatrix.analysis.stats.intervals import Ratio, ratio
 from fsmatrix.analysis.stats.runs import Runs, runs
@@ -70,7 +75,7 @@ def comparisons(
     baseline: str = "",
     tolerance: float = TOLERANCE,
     alpha: float = ALPHA,
-    correction: Correction = "holm",
+    correction: Correction = "max-t",
     unit: str | None = None,
     where: Levels | None = None,
     across_engines: bool = False,
@@ -81,6 +86,9 @@ def comparisons(
 
     A pair has a comparison of its own for each engine, and for data and metadata, so that no mean
     mixes them; by default each phase is compared in its own metric (`units.own_metric`).
+
+    `correction`: max-t where both sides of every cell share blocks; otherwise Holm takes its place.
+
     `baseline`: one of the sides; only the pairs of every other one with it, as b.
     `by`: a factor, or several (their combinations are sides: "ice-lake / 2").  `tolerance`: the
     share that is no difference that matters.  `ignore`: factors in which the cells of a pair may
@@ -111,9 +119,15 @@ def comparisons(
         [_ratio(of, match, unit, 1 - alpha) for match in one.matches]
         for one, unit in zip(found, groups, strict=True)
     ]
+    ratios = [r for many in ready for r, *_ in many]
+    differences: Floats | None = None
+    if correction == "max-t" and all(r.design == "paired by block" for r in ratios):
+        differences = differences_of(of, [one.matches for one in found])
+    elif correction == "max-t":
+        correction = "holm"
     judged = iter(verdicts(
-        [r for many in ready for r, *_ in many], tolerance, alpha, correction,
-        metric == OWN or metric_of(ds, metric).more_is_better,
+        ratios, tolerance, alpha, correction,
+        metric == OWN or metric_of(ds, metric).more_is_better, differences,
     ))  # fmt: skip
     result = []
     for (a, b), one, blocks, many in zip(pairs, found, groups, ready, strict=True):

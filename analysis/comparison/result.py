@@ -157,15 +157,19 @@ class Comparison:
             for name in ends
         ]
 
+    @property
+    def fewest(self) -> int:
+        """Attachments of each side that can decide a cell at all."""
+        return tests.fewest(self.family if self.correction == "holm" else 1, self.alpha)
+
     def _more(self) -> list[str]:
         undecided = [c.verdict for c in self.cells if c.kind == "too few"]
         needed = [v.needed.needed for v in undecided if v.needed and v.needed.needed]
         if not undecided or not needed:
             return []
-        least = tests.fewest(self.family if self.correction == "holm" else 1, self.alpha)
+        least = self.fewest
         have = min(min(v.interval.units) for v in undecided)
-        never = f"; with {have} none of {self.family} cells can be decided, {least} can" \
-            if have < least else ""  # fmt: skip
+        never = f"; with {have} no cell can be decided, {least} can" if have < least else ""
         fewest, most = max(min(needed), least), max(*needed, least)
         span = str(fewest) if fewest == most else f"{fewest} to {most}"
         return [f"To decide, undecided cells would take {span} attachments each{never}."]

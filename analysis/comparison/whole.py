@@ -46,6 +46,20 @@ def whole_mean(
     return found, ""
 
 
+def differences_of(of: Table, pairs: Sequence[Sequence[Match]]) -> Floats:
+    """Log ratios [block, cell] of the cells of all pairs of sides, in their order; NaN: not both.
+
+    Blocks that share an attachment are one.
+    """
+    unit = units_of(of, [match for matches in pairs for match in matches])
+    columns = []
+    for matches in pairs:
+        a, b = (_matrix(of, unit, [getattr(m, side) for m in matches]) for side in ("a", "b"))
+        columns.append(a - b)
+    found: Floats = pd.concat(columns, axis=1).to_numpy(dtype=np.float64)
+    return found
+
+
 def units_of(of: Table, matches: Sequence[Match]) -> Codes:
     """For each row of the table the number of its group of blocks that share attachments."""
     use = np.unique(np.concatenate([where for m in matches for where in (m.a, m.b)]))

@@ -17,7 +17,6 @@ from fsmatrix.analysis.comparison.result import Compared, Comparison
 from fsmatrix.analysis.lessons.overall import overall
 from fsmatrix.analysis.lessons.ranking import pattern_of
 from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, Sure, names, plural, times
-from fsmatrix.analysis.stats import tests
 from fsmatrix.analysis.stats.intervals import Ratio
 from fsmatrix.analysis.study import ROLES, Key
 from fsmatrix.analysis.units import Level, brief, labelled
@@ -242,11 +241,11 @@ def _open_words(duels: Sequence[Duel]) -> str:
         return f"one value per cell in {single} of {count}: how much is noise is not known"
     whole = duels[0].whole
     have = min(min(cell.ratio.units) for cell in open_)
-    least = tests.fewest(whole.family, whole.alpha)
+    least = whole.fewest
     wanted = [n.needed for cell in open_ if (n := cell.verdict.needed) and n.needed]
     said = f"{len(open_)} of {plural(count, 'cell')} open with {plural(have, 'attachment')}"
     if have < least:
-        said += f"; at least {least} can decide one of {whole.family}"
+        said += f"; at least {least} can decide one"
     if wanted:
         low, high = max(min(wanted), least), max(*wanted, least)
         said += f"; they would take {low if low == high else f'{low} to {high}'} each"

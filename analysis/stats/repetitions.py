@@ -21,6 +21,7 @@ from scipy import stats
 from fsmatrix.analysis import medians
 from fsmatrix.analysis.medians import LEVEL, Floats
 
+ALPHA = 0.05
 FEWEST = 5  # attachments: below, their spread is not known well enough to plan with
 MOST = 1000  # attachments that are still a plan
 SAMPLES = 200
@@ -136,6 +137,26 @@ def for_parts(
     spread = _first(half_widths(drawn, level), tried, target)
     low, high = np.quantile(spread, [(1 - RANGE) / 2, (1 + RANGE) / 2], method="nearest")
     numbers = [None if number > MOST else int(number) for number in (needed, low, high)]
+    return Repetitions(have, numbers[0], numbers[1], numbers[2], known=True)
+
+
+def for_typical(differences: Floats, target: float, share: float, seed: int = 0) -> Repetitions:
+    """Blocks until the half width of a t interval of the mean is at most `target`.
+
+    `differences`: log ratios, shape [block]; `share`: 1 - the level of that interval.
+    """
+    have = differences.size
+    least = smallest(1 - ALPHA)
+    if have < FEWEST:
+        return Repetitions(have, least, None, None, known=False)
+    random = np.random.default_rng(seed)
+    drawn = differences[random.integers(0, have, (SAMPLES, have))]
+    tried = np.arange(least, MOST + 1)
+    factor = stats.t.isf(share / 2, tried - 1) / np.sqrt(tried)
+    spread = np.array([differences.std(ddof=1), *drawn.std(axis=1, ddof=1)])
+    first = _first(factor * spread[:, np.newaxis], tried.tolist(), target)
+    low, high = np.quantile(first[1:], [(1 - RANGE) / 2, (1 + RANGE) / 2], method="nearest")
+    numbers = [None if number > MOST else int(number) for number in (first[0], low, high)]
     return Repetitions(have, numbers[0], numbers[1], numbers[2], known=True)
 
 

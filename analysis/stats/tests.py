@@ -17,7 +17,7 @@ from scipy import stats
 
 from fsmatrix.analysis.medians import LEVEL, Floats
 
-Correction = Literal["holm", "benjamini-hochberg", "none"]
+Correction = Literal["max-t", "holm", "benjamini-hochberg", "none"]  # the first needs blocks
 MOST_EXACT = 50  # values on a side, without ties; more are approximated
 MOST_PERMUTATIONS = 20_000
 ALPHA = 0.05
@@ -145,8 +145,11 @@ def correct(p: Sequence[float] | Floats, method: Correction = "holm") -> Floats:
     """p corrected for all cells, same shape; NaN (not tested) stays and does not count.
 
     Holm bounds the chance of any false claim, Benjamini-Hochberg the share of false claims.
+    ValueError for max-t, which needs the values of the blocks: `signflips.max_t`.
     (statsmodels' multipletests gives the same, but collects garbage at each call: 50 ms.)
     """
+    if method == "max-t":
+        raise ValueError("p alone cannot be corrected by max-t")
     raw = np.asarray(p, dtype=np.float64)
     corrected = raw.copy()
     known = ~np.isnan(raw)

@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fsmatrix.analysis.stats import repetitions, tests
+from fsmatrix.analysis.medians import Floats
+from fsmatrix.analysis.stats import repetitions, signflips, tests
 from fsmatrix.analysis.stats.intervals import Ratio
 from fsmatrix.analysis.stats.repetitions import Repetitions
 from fsmatrix.analysis.stats.tests import ALPHA, Correction
@@ -54,6 +55,7 @@ class Verdict:
     interval: Ratio
     p: float
     p_equal: float
+    p_median: float  # of order statistics, by Holm: that the medians differ, whatever the shapes
     raw_p: float
     raw_p_equal: float
     x: float
@@ -65,7 +67,9 @@ class Verdict:
     @functools.cached_property
     def needed(self) -> Repetitions | None:
         """With `too few`: how many attachments it would take; None without any scatter known."""
-        return more(self.interval, self.x, self.share) if self.kind == "too few" else None
+        if self.kind != "too few":
+            return None
+        return more(self.interval, self.x, self.share, typical=self.correction == "max-t")
 
     @property
     def says(self) -> str:
@@ -103,53 +107,60 @@ def verdicts(
     alpha: float = ALPHA,
     correction: Correction = "holm",
     more_is_faster: bool = True,
+    differences: Floats | None = None,
 ) -> list[Verdict]:
     """A verdict on each cell of one comparison, corrected over all of them.
 
     The claims of a difference and those of equivalence are two families, each at alpha.
+    `differences`: log ratios, shape [block, cell], which `max-t` needs (ValueError without).
     """
     if not x > 0:
         raise ValueError(f"the tolerance must be positive, such as 0.05, not {x}")
     raw = np.array([cell.p for cell in cells])
-    raw_equal = np.array([cell.p_equal(x) for cell in cells])
-    p, p_equal = tests.correct(raw, correction), tests.correct(raw_equal, correction)
     count = max(int(np.count_nonzero(~np.isnan(raw))), 1)
-    tested = count if correction != "none" else 1
-    found = []
-    for i, cell in enumerate(cells):
-        one, equal = float(p[i]), float(p_equal[i])
-        kind = judge(cell, one, equal, x, alpha, more_is_faster)
-        found.append(
-            Verdict(
-                kind=kind,
-                interval=cell,
-                p=one,
-                p_equal=equal,
-                raw_p=float(raw[i]),
-                raw_p_equal=float(raw_equal[i]),
-                x=x,
-                alpha=alpha,
-                cells=tested,
-                correction=correction,
-                share=alpha / tested,
-            )
+    share = alpha / (count if correction != "none" else 1)
+    if correction == "max-t":
+        if differences is None:
+            raise ValueError("max-t needs the differences of every block")
+        together = signflips.max_t(differences, alpha)
+        p, share = together.p, together.share
+        raw_equal = signflips.equivalent(differences, float(np.log1p(x)))
+        p_equal = tests.correct(raw_equal)
+    else:
+        raw_equal = np.array([cell.p_equal(x) for cell in cells])
+        p, p_equal = tests.correct(raw, correction), tests.correct(raw_equal, correction)
+    p_median = tests.correct(raw)
+    return [
+        Verdict(
+            kind=judge(cell, float(p[i]), float(p_equal[i]), x, alpha, more_is_faster),
+            interval=cell, p=float(p[i]), p_equal=float(p_equal[i]), p_median=float(p_median[i]),
+            raw_p=float(raw[i]), raw_p_equal=float(raw_equal[i]), x=x, alpha=alpha,
+            cells=count if correction != "none" else 1, correction=correction, share=share,
         )
-    return found
+        for i, cell in enumerate(cells)
+    ]  # fmt: skip
 
 
-def more(cell: Ratio, x: float, alpha: float) -> Repetitions | None:
+def more(cell: Ratio, x: float, alpha: float, *, typical: bool = False) -> Repetitions | None:
     """Attachments until one or the other verdict is expected, if ratio and spread stay so.
 
     The half width must fall below the distance of the log ratio from 0 (a difference), or
     below that from the tolerance (equivalence, at 1 - 2 alpha); whichever comes first.
-    `alpha` is the share of this one cell.  None within one session.
+    `alpha` is the share of this one cell.  `typical`: by the mean of the blocks' log ratios,
+    otherwise by medians.  None within one session.
     """
     if min(cell.units) < 2:
         return None
-    distance = abs(float(np.log(cell.ratio)))
-    differs = repetitions.for_parts(cell.parts, distance, 1 - alpha)
-    level = max(1 - 2 * alpha, cell.level)
-    equal = repetitions.for_parts(cell.parts, float(np.log1p(x)) - distance, level)
+    (values, *_) = cell.parts
+    distance = abs(float(np.mean(values) if typical else np.log(cell.ratio)))
+    room = float(np.log1p(x)) - distance
+    if typical:
+        differs = repetitions.for_typical(values, distance, alpha)
+        equal = repetitions.for_typical(values, room, 2 * alpha)
+    else:
+        differs = repetitions.for_parts(cell.parts, distance, 1 - alpha)
+        level = max(1 - 2 * alpha, cell.level)
+        equal = repetitions.for_parts(cell.parts, room, level)
     if not differs.known:
         return differs
     options = [r for r in (differs, equal) if r.needed is not None]

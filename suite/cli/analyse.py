@@ -59,7 +59,7 @@ Tolerance = Annotated[
 ]
 Alpha = Annotated[float, typer.Option("--alpha", help="Chance of a false claim over all cells.")]
 CorrectionName = Annotated[
-    str, typer.Option("--correction", help="Of p: holm, benjamini-hochberg or none.")
+    str, typer.Option("--correction", help="Of p: max-t, holm, benjamini-hochberg or none.")
 ]
 Out = Annotated[
     Path | None,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fsmatrix.analysis.comparison.result import Compared, Comparison
     from fsmatrix.analysis.medians import Median
 
-Correction = Literal["holm", "benjamini-hochberg", "none"]
+Correction = Literal["max-t", "holm", "benjamini-hochberg", "none"]
 STYLE = {"faster": "green", "slower": "red", "no difference": "cyan", "too few": "dim",
          "single": "dim", "no data": "dim"}  # fmt: skip
 SYMBOL = {"faster": "▲", "slower": "▼", "no difference": "=", "too few": "?", "single": "×",
@@ -59,7 +59,7 @@ def compare(
     unit: analyse.UnitName = None,
     tolerance: analyse.Tolerance = "5%",
     alpha: analyse.Alpha = 0.05,
-    correction: analyse.CorrectionName = "holm",
+    correction: analyse.CorrectionName = "max-t",
     where: analyse.Wheres = None,
     ignore: Annotated[
         list[str] | None,

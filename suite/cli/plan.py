@@ -118,8 +118,7 @@ def _size(out: Console, data: dict[str, Any]) -> None:
     if data["comparisons"]:
         out.print(
             f"{data['comparisons']} comparisons between targets: at least "
-            f"{data['deciding_repetitions']} independent values are needed to decide any of them "
-            "(intervals of medians, Holm, 5 %)"
+            f"{data['deciding_repetitions']} blocks are needed to decide any of them at 5 %"
         )
 
 

@@ -275,16 +275,16 @@ def test_false_winners_are_rare() -> None:
 
 
 def test_all_cells_together_decide_where_single_cells_do_not() -> None:
-    """Seven attachments, 8 cells: none of the cells can be decided, their mean can."""
+    """A small difference in 8 cells: none of the cells can be decided, their mean can."""
     slow = {"b": dict.fromkeys(("seq-read", "rand-read"), 2e8), "a": dict.fromkeys(
-        ("seq-read", "rand-read"), 3e8)}  # fmt: skip
+        ("seq-read", "rand-read"), 2.075e8)}  # fmt: skip
     made = lessons(targets(slow, attachments=7, sizes=(4 * KIB, 16 * KIB, 64 * KIB, MIB)))
     (whole,) = [one for one in made.lessons if one.where == "all cells together"]
     assert (whole.choice, whole.sure) == (("a",), "decided")
     assert [one.choice for one in made.lessons if one.levels and one.question == "backend"] == [
         (), ()]  # fmt: skip
     ratio = float(whole.answer.split("gives ")[1].split()[0])
-    assert ratio == pytest.approx(1.5, rel=0.05)
+    assert ratio == pytest.approx(1.04, rel=0.03)
     assert "a over all cells together" in made.answer
 
 
@@ -294,5 +294,5 @@ def test_too_few_attachments_name_no_winner_and_how_many_it_takes() -> None:
         assert one.choice == ()
     one = of(made, "backend", pattern="seq-read")
     assert one.sure == "too few"
-    assert "at least 7 can decide one of 2" in one.why
+    assert "at least 6 can decide one" in one.why
     assert made.answer.startswith("No target is shown to be the better one")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from fsmatrix.analysis.stats.signflips import max_t
 from fsmatrix.suite.estimate import deciding, smallest_p
 from tests.suite.planning_stubs import HEAD, planned, problems
 
@@ -110,19 +112,15 @@ def test_the_estimate_counts_every_run() -> None:
     assert plan.estimate.seconds > 0
 
 
-def test_the_smallest_p_is_that_of_the_comparison() -> None:
-    from fsmatrix.analysis.stats import tests
-
+def test_the_fewest_blocks_that_decide_are_those_of_the_comparison() -> None:
     for n in range(2, 12):
         assert smallest_p(n) == pytest.approx(binomtest(0, n).pvalue)
-    for number in (1, 2, 6, 48, 96, 1000):
-        assert deciding(number) == tests.fewest(number)
-
-
-@pytest.mark.parametrize(("tests", "needed"), [(1, 6), (2, 7), (6, 8), (48, 11), (96, 12)])
-def test_the_fewest_repetitions_that_decide(tests: int, needed: int) -> None:
-    assert deciding(tests) == needed
-    assert smallest_p(needed) <= 0.05 / tests < smallest_p(needed - 1)
+    fewest = deciding()
+    for cells in (1, 48):
+        apart = np.full((fewest, cells), 1.0) + np.arange(fewest)[:, np.newaxis] / 100
+        assert max_t(apart, 0.05).p == pytest.approx(smallest_p(fewest))
+        assert np.all(max_t(apart[1:], 0.05).p > 0.05)
+    assert smallest_p(fewest) <= 0.05 < smallest_p(fewest - 1)
 
 
 def test_too_few_attachments_are_warned_about() -> None:
