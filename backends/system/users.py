@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,7 +47,8 @@ def of_device(device: str) -> list[User]:
             points = [m.point for m in mounts.parse_mountinfo(text) if m.device == number]
             if points:
                 user = _user(process, f"a mount namespace that has it at {points[0]}")
-                seen[namespace] = replace(user, cure=f"nsenter -t {user.pid} -m umount {points[0]}")
+                cure = f"nsenter -t {user.pid} -m umount {shlex.quote(points[0])}"
+                seen[namespace] = replace(user, cure=cure)
     return [*of_place(device), *filter(None, seen.values())]
 
 
