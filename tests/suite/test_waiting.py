@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from fsmatrix.analysis.steps import LOGGER, step
-from fsmatrix.suite.cli import main, waiting
+from fsmatrix.suite.cli import app, waiting
 from fsmatrix.suite.cli.waiting import Waiting
 
 PATIENCE = 60.0  # seconds until a test gives up
@@ -60,4 +60,4 @@ def test_in_a_terminal_it_is_one_line_that_goes(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_every_command_that_is_waited_for_exists() -> None:
-    assert {command.name for command in main.app.registered_commands} >= main.WAITED_FOR
+    assert {command.name for command in app.app.registered_commands} >= app.WAITED_FOR
