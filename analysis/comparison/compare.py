@@ -129,7 +129,7 @@ def comparisons(
         ratios, tolerance, alpha, correction,
         metric == OWN or metric_of(ds, metric).more_is_better, differences,
     ))  # fmt: skip
-    result = []
+    result, first = [], 0  # column of a pair's differences
     for (a, b), one, blocks, many in zip(pairs, found, groups, ready, strict=True):
         said = [next(judged) for _ in many]
         state = checked(of, one.matches)
@@ -143,6 +143,7 @@ def comparisons(
             ratios = [many[i][0] for i in places]
             mean, missing = whole_mean(of, matches, blocks, ratios, 1 - alpha)
             mine = replace(one, matches=matches, alone=() if number else one.alone)
+            columns = first + np.array(places)
             result.append(Comparison(
                 a=a, b=b, by=of.by, metric=kind, unit=_unit(ds, of, kind, matches, asked),
                 tolerance=tolerance, alpha=alpha, correction=correction,
@@ -151,6 +152,7 @@ def comparisons(
                 cells=_cells(of, mine, (a, b), [many[i] for i in places],
                              [said[i] for i in places], varying, [doubts[i] for i in places]),
                 mean=mean, mean_missing=missing,
+                differences=None if differences is None else differences[:, columns],
                 effects=factor_effects(of, matches, (a, b), varying),
                 spreads=spreads_of(
                     state.at(places), [named(m, varying, common(matches)) for m in matches], (a, b)
@@ -158,6 +160,7 @@ def comparisons(
                 alone=mine.alone,
                 remarks=_remarks(of, mine, (a, b), free, ignore, len(pairs)),
             ))  # fmt: skip
+        first += len(many)
     return tuple(result)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from fsmatrix.analysis.comparison.cells import Alone
 from fsmatrix.analysis.comparison.checks import Spread
 from fsmatrix.analysis.comparison.rows import Levels
-from fsmatrix.analysis.medians import Median
+from fsmatrix.analysis.medians import Floats, Median
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats import tests
 from fsmatrix.analysis.stats.effects import Effects
@@ -83,6 +83,7 @@ class Comparison:
     cells: tuple[Compared, ...]
     mean: GeometricMean | None
     mean_missing: str  # why there is no mean with an interval
+    differences: Floats | None  # log ratios [block, cell], of the same blocks in all comparisons
     effects: Effects
     spreads: tuple[Spread, ...]
     alone: tuple[Alone, ...]

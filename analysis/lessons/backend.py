@@ -89,8 +89,9 @@ def _compared(
     pairs = list(itertools.combinations(targets, 2))
     for a, b in pairs:
         try:
-            found += comparisons(ds, metric, sides=(a, b), where=where, tolerance=tolerance,
-                                 alpha=alpha / len(pairs))  # fmt: skip
+            alone = comparisons(ds, metric, sides=(a, b), where=where, tolerance=tolerance,
+                                alpha=alpha / len(pairs))  # fmt: skip
+            found += [replace(one, differences=None) for one in alone]  # not the others' blocks
         except ValueError as error:
             refused.append(f"{a} and {b} cannot be compared: {error}")
     return found, refused

@@ -1,15 +1,18 @@
 """Targets over all cells together: one test for each pair, where single cells decide nothing yet.
 
 The geometric mean of the cells' ratios and its interval are those of `compare`; p is corrected over
-the pairs (Holm).  It says nothing about any single pattern.
+the pairs.  It says nothing about any single pattern.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, Sure, plural, times
+from fsmatrix.analysis.stats import signflips
 from fsmatrix.analysis.stats.tests import correct
 from fsmatrix.analysis.stats.verdict import Kind, judge
 
@@ -49,8 +52,14 @@ def _of_part(found: Sequence[Comparison], targets: Sequence[str], part: str) -> 
 
 
 def _kinds(known: Sequence[Comparison]) -> list[Kind]:
+    """Verdicts on the geometric means, corrected over the pairs: max-T where blocks are shared."""
     means = [one.mean.mean for one in known if one.mean]
-    p = correct([mean.p for mean in means])
+    (alpha,) = {one.alpha for one in known}
+    columns = [one.differences.mean(axis=1) for one in known if one.differences is not None]
+    if len(columns) == len(known):
+        p = signflips.max_t(np.column_stack(columns), alpha).p
+    else:
+        p = correct([mean.p for mean in means])
     equal = correct([m.p_equal(one.tolerance) for m, one in zip(means, known, strict=True)])
     return [
         judge(mean, float(p[i]), float(equal[i]), one.tolerance, one.alpha,

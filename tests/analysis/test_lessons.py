@@ -288,6 +288,18 @@ def test_all_cells_together_decide_where_single_cells_do_not() -> None:
     assert "a over all cells together" in made.answer
 
 
+def test_six_blocks_tell_the_best_of_three_over_all_cells_together() -> None:
+    """Holm over three pairs would need seven: max-T over the means takes the blocks together."""
+    three = {name: dict.fromkeys(("seq-read", "rand-read"), rate)
+             for name, rate in (("a", 3e8), ("b", 2e8), ("c", 2e8))}  # fmt: skip
+    made = lessons(targets(three, attachments=6, sizes=(4 * KIB, MIB)))
+    (whole,) = [one for one in made.lessons if one.where == "all cells together"]
+    assert (whole.choice, whole.sure) == (("a",), "decided")
+    fewer = lessons(targets(three, attachments=5, sizes=(4 * KIB, MIB)))
+    (whole,) = [one for one in fewer.lessons if one.where == "all cells together"]
+    assert (whole.choice, whole.sure) == ((), "too few")
+
+
 def test_too_few_attachments_name_no_winner_and_how_many_it_takes() -> None:
     made = lessons(targets(FAST, attachments=5))
     for one in made.lessons:
