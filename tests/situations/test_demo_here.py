@@ -13,7 +13,10 @@ import pytest
 
 from tests.situations.checkout import PATTERNS, Done, copy_to, demo, folder
 
-pytestmark = pytest.mark.needs("loops")  # only who has rights can take them away
+pytestmark = [  # only who has rights can take them away
+    pytest.mark.needs("loops"),
+    pytest.mark.timeout(1200),
+]
 DIRECTORIES = {"home", "temporary", "memory"}
 
 

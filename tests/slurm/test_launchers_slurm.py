@@ -219,7 +219,8 @@ def hello(bed: SlurmBed, tmp_path: Path) -> Hello:
         job = bed.run(*words, str(script)).stdout.strip()
         deadline = time.monotonic() + PATIENCE
         while not re.search(
-            "JobState=(COMPL|FAIL|CANC)", bed.run("scontrol", "show", "job", job).stdout
+            "JobState=(COMPLETED|FAILED|CANCELLED)",  # not COMPLETING: its nodes are not free yet
+            bed.run("scontrol", "show", "job", job).stdout,
         ):
             assert time.monotonic() < deadline, "the job does not end"
             time.sleep(0.1)
