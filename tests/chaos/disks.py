@@ -54,7 +54,10 @@ def _full(place: Place, where: Path, outcome: Outcome, rng: random.Random) -> No
     outcome.hit(command)
     _reason(outcome, command)
     _do("mount", "-o", f"remount,size={ENOUGH}", str(where))
-    outcome.resume(place, "--no-report", "--retry-failed")
+    if place.store.exists():
+        outcome.resume(place, "--no-report", "--retry-failed")
+    else:  # refused before anything was made
+        outcome.hit(kills.start(place, rng))
     outcome.wrong += place.touched() + place.left(where) + checks.runs_of(place.store, runs)
     outcome.look(place)
 
