@@ -31,6 +31,7 @@ from fsmatrix.suite.session.death import (
     SessionDied,
     SessionError,
     explain_death,
+    full_disk,
 )
 from fsmatrix.suite.session.launched import OUTPUTS, Launched
 from fsmatrix.suite.session.stopping import Interrupted, StopFlag
@@ -285,7 +286,8 @@ class Session:
         died = explain_death(printed, self._launched.poll(), self.hello.get("ranks", []))
         if self.hello or "rank" in died.facts:
             return died
-        return SessionDied(f"{died}{self._cure('if MPI did not start: ')}", **died.facts)
+        why = full_disk(tempfile.gettempdir()) or self._cure("if MPI did not start: ")
+        return SessionDied(f"{died}{why}", **died.facts)
 
     def _cure(self, when: str = "") -> str:
         return f"; {when}{self.launcher.cure}" if self.launcher.cure else ""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shutil
 import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fsmatrix.suite.session.wire import ERROR_MARK
+
+ROOM = 8 << 20  # bytes that the folders and shared memory of a session may want in TMPDIR
 
 
 class SessionError(Exception):
@@ -53,6 +56,14 @@ def explain_death(
             f"the session was ended by signal {-returncode} ({name}): {last}", signal=-returncode
         )
     return SessionDied(f"the session ended with status {returncode}: {last}")
+
+
+def full_disk(folder: str) -> str:
+    """That a folder's disk has no room for an MPI library's files, which it may not say itself."""
+    free = shutil.disk_usage(folder).free
+    if free >= ROOM:
+        return ""
+    return f"; {folder} has {free} bytes free (TMPDIR): No space left for MPI's own files"
 
 
 def _launcher_said(printed: str, ranks: Sequence[Mapping[str, Any]]) -> SessionDied | None:

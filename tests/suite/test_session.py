@@ -259,6 +259,25 @@ def test_last_words_need_no_disk() -> None:
     launched.close()
 
 
+@pytest.mark.needs("loops", "mpirun")  # to mount a small one
+def test_a_full_folder_for_temporary_files_is_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: StopFlag
+) -> None:
+    """Open MPI dies there of SIGBUS, or says nothing of it."""
+    place = tmp_path / "t"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k", "full", str(place)], check=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    monkeypatch.setenv("TMPDIR", str(place))
+    session = Session(launcher("mpirun"), Geometry(1, 2), stop, 60)
+    try:
+        with pytest.raises(SessionDied, match=f"{place} has .* bytes free .*No space left"):
+            session.start()
+    finally:
+        session.close()
+        subprocess.run(["umount", str(place)], check=True)
+
+
 @pytest.mark.needs("mpirun")
 def test_a_long_folder_for_temporary_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: StopFlag
