@@ -25,7 +25,7 @@ NAME = 500  # characters of a name: columns of strings are as wide as the longes
 LEVEL = 1 << 16  # characters of a level: options of a program may be one
 HOSTS = 1 << 18  # characters of all host names: 10,000 nodes
 FACTORS = 500  # each is a column; campaigns have some twenty
-PHASES = 10_000  # a run has one to some hundred (IO500: 12)
+PHASES = 10_000  # a run has one to some hundred (IO500: 13)
 ANONYMISED = "anonymised"  # in `environment`: the case's names were replaced, its ids stayed
 NOT_WORK = ("target", "level", "device_state")  # of a case
 # what rows and columns make of contents that are not what they should be

@@ -11,6 +11,7 @@ from fsmatrix.results.record import RunRecord
 # random reads -> sequential reads of the same files, in the same run
 RANDOM_READS: Mapping[str, str] = {
     "ior-rnd4K-easy-read": "ior-easy-read",  # IO500's own names, of an import
+    "read-ior-rnd4K-easy": "read-ior-easy",  # of the workload io500
 }
 # A device, a network and a client do no better with small random blocks than with large
 # sequential ones; two measurements of one rate differ, a tenth is the noise of a good system.

@@ -17,10 +17,12 @@ CURE = (
     "or build https://github.com/hpc/ior"
 )
 RANKS_CSV = "saveRankPerformanceDetailsCSV"
+RANDOM_OFFSETS = "option:random-offsets"  # -z -z; other versions refuse it or shuffle
 _APIS = re.compile(r"-a=\w+ +API for I/O \[([\w|-]+)\]", re.ASCII)
 _MODULE = re.compile(r"^Module (\w+)\s*$", re.MULTILINE)
 _LONG = re.compile(r"^ *(?:-\w, *)?--([\w.-]+)", re.MULTILINE)
 _SHORT = re.compile(r"^  -(\w)[ ,=]", re.MULTILINE)
+_RANDOM = re.compile(r"^  -z .*\btwice for random\b", re.MULTILINE)  # since December 2024
 _DIRECTIVE = re.compile(r"^ *-O (\w+)=", re.MULTILINE)
 # options whose presence differs between versions and builds, and matters here
 _TOLD = re.compile(r"(?:dfs|rados|cephfs)\.[\w.]+|posix\.odirect|dryRun|random-offset-seed")
@@ -31,7 +33,8 @@ def read(answers: Sequence[str]) -> tuple[str, frozenset[str]]:
 
     Features: `api:POSIX`, `api:DFS`...; `api:?` where the build does not tell them all (3.3.0
     prints its list from memory that is already gone); `option:dfs.group`..., `option:B` (O_DIRECT
-    before 3.3), `option:ranks-csv` (times of each rank), `packet:random`.
+    before 3.3), `option:ranks-csv` (times of each rank), `packet:random`,
+    `option:random-offsets` (drawn ones, not a shuffle).
     """
     text = "\n".join(answers)
     match = BANNER.search(text)
@@ -66,6 +69,8 @@ def _features(text: str) -> frozenset[str]:
         found.add("option:ranks-csv")
     if "stoneWallingStatusFile" in directives:
         found.add("option:stonewall-status-file")
+    if _RANDOM.search(text):
+        found.add(RANDOM_OFFSETS)
     if "|random|" in text:
         found.add("packet:random")
     return frozenset(found)

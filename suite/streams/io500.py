@@ -54,9 +54,10 @@ def write_data(params: Mapping[str, Any], place: Place) -> Chunks:
 
 
 def read_data(params: Mapping[str, Any], place: Place) -> Chunks:
-    """Read what survey found: {"task": of pattern, "what": its name there}."""
+    """Read what survey found: {"task": of pattern, "what": its name there}; whole chunks."""
     size = _found[place.seed][params["what"]]
-    yield from pattern.generate({**params["task"], "bytes": size}, place)
+    whole = size - size % params["task"]["chunk"]
+    yield from pattern.generate({**params["task"], "bytes": whole}, place)
 
 
 # -- files -------------------------------------------------------------------------------------

@@ -112,7 +112,10 @@ def in_jobs(parallel: str) -> RunRecord:
 TRIALS = {
     "random-faster-than-sequential": Trial(
         "warning",
-        [lambda: record(phase("ior-easy-read"), phase("ior-rnd4K-easy-read", seconds=1.8))],
+        [
+            lambda: record(phase("ior-easy-read"), phase("ior-rnd4K-easy-read", seconds=1.8)),
+            lambda: record(phase("read-ior-easy"), phase("read-ior-rnd4K-easy", seconds=1.8)),
+        ],
         [
             lambda: record(phase("ior-easy-read"), phase("ior-rnd4K-easy-read", seconds=1.83)),
             lambda: record(phase("ior-hard-read"), phase("ior-rnd4K-easy-read", seconds=1.0)),

@@ -11,7 +11,7 @@ from fsmatrix.suite.workloads.io500 import Io500, Io500Options
 
 ACCESS = PathAccess("directory", "t")
 PLAYER = Engine("player-c", "1")
-IOR_FEATURES = {"option:stonewall-status-file", "option:ranks-csv"}
+IOR_FEATURES = {"option:stonewall-status-file", "option:ranks-csv", "option:random-offsets"}
 MDTEST_OPTIONS = ("x", "W", "Y", "X", "P", "saveRankPerformanceDetails")
 PAIR = Engine(
     "ior+mdtest",
@@ -25,8 +25,9 @@ PAIR = Engine(
 IN_ORDER = [
     "write-ior-easy", "create-mdtest-easy", "write-ior-hard", "create-mdtest-hard", "find",
     "read-ior-easy", "stat-mdtest-easy", "read-ior-hard", "stat-mdtest-hard",
-    "remove-mdtest-easy", "read-mdtest-hard", "remove-mdtest-hard",
+    "remove-mdtest-easy", "read-mdtest-hard", "remove-mdtest-hard", "read-ior-rnd4K-easy",
 ]  # fmt: skip
+RANDOM = IN_ORDER[-1]
 SMALL = {
     "ior_easy_transfer_size": "64KiB",
     "ior_easy_block_size": "512KiB",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,22 @@ from pydantic import ValidationError
 
 from fsmatrix.backends.ops import Chunk, Kind, Place
 from fsmatrix.backends.player import PlayerResult, open_player
+from fsmatrix.results.audits.patterns import RANDOM_READS
 from fsmatrix.results.case import Case
 from fsmatrix.results.formats.io500.score import PHASES as SCORED
 from fsmatrix.suite.streams import io500 as streams
 from fsmatrix.suite.workloads.base import Engine, Function, Step, Stream
 from fsmatrix.suite.workloads.io500 import Io500
 from fsmatrix.suite.workloads.io500.phases import PHASES
-from tests.suite.io500_workload import ACCESS, IN_ORDER, PAIR, PLAYER, case_of, workload
+from tests.suite.io500_workload import (
+    ACCESS,
+    IN_ORDER,
+    PAIR,
+    PLAYER,
+    RANDOM,
+    case_of,
+    workload,
+)
 
 
 def place(case: Case, rank: int) -> Place:
@@ -99,6 +109,8 @@ def files(root: Path) -> list[Path]:
 def test_options_are_judged() -> None:
     with pytest.raises(ValidationError, match="must be a multiple of ior_easy_transfer_size"):
         workload(ior_easy_block_size="100KiB")
+    with pytest.raises(ValidationError, match="1KiB is below 4KiB, one random read"):
+        workload(ior_easy_transfer_size="1KiB", ior_easy_block_size="1KiB")
     with pytest.raises(ValidationError, match="stonewall"):
         workload(stonewall=0)
     with pytest.raises(ValidationError, match="phases"):
@@ -123,18 +135,19 @@ def test_phases_are_those_of_io500_in_its_order(engine: Engine) -> None:
     assert [step.name for step in timed] == IN_ORDER
     looks = {step.name for step in timed if step.reads}
     assert looks == {name for name in IN_ORDER if name.startswith(("read", "stat", "find"))}
-    assert {phase.io500 for phase in PHASES} == set(SCORED)
+    assert {phase.io500 for phase in PHASES if phase.name != RANDOM} == set(SCORED)
     names = [step.name for step in steps]
     assert (
         names.index("create-mdtest-easy") < names.index("timestamp") < names.index("write-ior-hard")
     )
 
 
-def test_only_writing_stops_at_the_stonewall() -> None:
+def test_only_writing_and_random_reads_stop_at_the_stonewall() -> None:
     steps = workload(stonewall=7).steps(case_of(), ACCESS, PLAYER)
     walls = {step.name: step.what.seconds for step in steps if isinstance(step.what, Stream)}
     assert {name for name, seconds in walls.items() if seconds} == {
-        phase.name for phase in PHASES if phase.writes
+        *(name for name in IN_ORDER if name.startswith(("write", "create"))),
+        RANDOM,
     }
     assert set(walls.values()) == {0.0, 7.0}
 
@@ -167,6 +180,8 @@ def test_later_phases_meet_exactly_what_there_is(geometry: tuple[int, int], tmp_
     found = {"ior-easy": 5 << 16, "ior-hard": 4 * 47008, "mdtest-easy": 9, "mdtest-hard": 99}
     assert results["survey"] == [found] * ranks
     assert sum(r.bytes for r in results["read-ior-easy"]) == ranks * found["ior-easy"]
+    assert [r.bytes for r in results[RANDOM]] == [found["ior-easy"]] * ranks
+    assert [int(r.counts[Kind.READ].sum()) for r in results[RANDOM]] == [5 << 4] * ranks
     assert sum(r.bytes for r in results["read-ior-hard"]) == ranks * found["ior-hard"]
     assert sum(r.bytes for r in results["read-mdtest-hard"]) == ranks * 99 * 3901
     for name, count in (("stat-mdtest-easy", 9), ("stat-mdtest-hard", 99)):
@@ -177,6 +192,52 @@ def test_later_phases_meet_exactly_what_there_is(geometry: tuple[int, int], tmp_
     expected = sum("01" in name for name in names)
     assert sum(answer["found"] for answer in results["find"]) == expected
     assert streams.STAMP in left
+
+
+def random_chunks(size: int, stop_after: int) -> list[Chunk]:
+    """Chunks of the random reads of a file of that many bytes; the time is over after so many."""
+    steps = {step.name: step for step in workload().steps(case_of(), ACCESS, PLAYER)}
+    what = steps[RANDOM].what
+    assert isinstance(what, Stream)
+    streams._found[9] = {"ior-easy": size}
+    generator = streams.read_data(what.params, place(case_of(), 0))
+    chunks: list[Chunk] = []
+    chunk: Chunk | None = next(generator)
+    while chunk is not None:
+        chunks.append(chunk)
+        chunk = _next(generator, len(chunks) == stop_after)
+    return chunks
+
+
+@pytest.mark.parametrize("rest", [0, 1, 4095])
+def test_random_reads_meet_each_whole_block_once_in_no_order(rest: int) -> None:
+    opening, data, closing = random_chunks(300 * 4096 + rest, 0)
+    assert opening.names == [b"data.00000000"]
+    assert list(opening.ops["kind"]) == [Kind.OPEN]
+    assert set(data.ops["kind"]) == {Kind.READ}
+    assert set(data.ops["size"]) == {4096}
+    offsets = [int(offset) for offset in data.ops["offset"]]
+    assert sorted(offsets) == [4096 * block for block in range(300)]
+    follow = sum(after - before == 4096 for before, after in pairwise(offsets))
+    assert follow < 30
+    assert list(closing.ops["kind"]) == [Kind.CLOSE]
+
+
+def test_random_reads_end_at_the_stonewall_and_close_their_file() -> None:
+    many = random_chunks(1 << 30, 2)  # the opening, and one chunk of eight
+    assert [list(set(chunk.ops["kind"])) for chunk in many] == [
+        [Kind.OPEN], [Kind.READ], [Kind.CLOSE],
+    ]  # fmt: skip
+    assert len(many[1].ops) < 1 << 18
+
+
+def test_the_audit_of_random_reads_knows_the_phases_of_the_workload() -> None:
+    names = {phase.name: phase for phase in PHASES}
+    (ours,) = [name for name in RANDOM_READS if name in names]
+    assert ours == RANDOM
+    assert names[RANDOM_READS[ours]].home == names[ours].home == "ior-easy"
+    both = {names[ours].io500: names[RANDOM_READS[ours]].io500}
+    assert both.items() <= RANDOM_READS.items()
 
 
 def test_a_wrong_byte_is_found_by_the_verifying_reads(tmp_path: Path) -> None:

@@ -17,7 +17,15 @@ from fsmatrix.results.formats.base import ParseError, totals
 from fsmatrix.results.formats.io500.score import BANDWIDTHS, RATES, score
 from fsmatrix.results.formats.io500.score import PHASES as SCORED
 from fsmatrix.suite.workloads.base import Argv, Engine, Output
-from tests.suite.io500_workload import ACCESS, IN_ORDER, PAIR, PLAYER, case_of, workload
+from tests.suite.io500_workload import (
+    ACCESS,
+    IN_ORDER,
+    PAIR,
+    PLAYER,
+    RANDOM,
+    case_of,
+    workload,
+)
 
 DATA = Path(__file__).parents[1] / "data" / "io500_workload"
 
@@ -102,6 +110,37 @@ def test_a_played_run_has_a_score_and_says_that_it_is_no_submission() -> None:
     json.dumps(run.facts, allow_nan=False)
 
 
+def with_random(outputs: list[Output], seconds: float, moved: int, errors: int = 0) -> Any:
+    """The run's facts["io500"] if the random reads, which come last, were these."""
+    assert outputs[-1].step == RANDOM
+    phase = totals(RANDOM, seconds, moved, moved // 4096, errors)
+    last = replace(outputs[-1], phase=phase)
+    return workload().parse(case_of(), [*outputs[:-1], last]).facts["io500"]
+
+
+@pytest.mark.parametrize(("seconds", "moved"), [(301.0, 1 << 20), (2.0, 1 << 40)])
+def test_random_reads_have_no_part_in_the_score(seconds: float, moved: int) -> None:
+    outputs = played_outputs(400.0)
+    without = workload().parse(case_of(), outputs[:-1]).facts["io500"]
+    assert without["score"] > 0
+    facts = with_random(outputs, seconds, moved)
+    scores = ("bandwidth_score_gib_s", "rate_score_kiops", "score", "why_not", "valid")
+    assert [facts[key] for key in scores] == [without[key] for key in scores]
+    value = facts["phases"].pop("ior-rnd4K-easy-read")
+    assert value == pytest.approx(moved / seconds / (1 << 30))
+    assert facts["phases"] == without["phases"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "played", "shift"),
+    [(1, False, "none"), (2, False, "none"), (3, False, "2 nodes"), (3, True, "node")],
+)
+def test_whose_data_random_reads_meet(nodes: int, played: bool, shift: str) -> None:
+    outputs = played_outputs() if played else recorded()[-1:]
+    run = workload(stonewall=1).parse(case_of(nodes=nodes, processes_per_node=2), outputs)
+    assert run.phases[-1].facts["shift"] == shift
+
+
 @pytest.mark.parametrize("count", range(13))
 def test_a_run_that_broke_off_has_no_score(count: int) -> None:
     run = workload(stonewall=300).parse(case_of(), played_outputs(400.0)[:count])
@@ -150,6 +189,13 @@ def test_real_outputs_give_every_phase_and_a_score() -> None:
     assert list(found) == IN_ORDER
     assert found["write-ior-easy"].bytes.sum() == found["read-ior-easy"].bytes.sum() == 528482304
     assert found["read-ior-hard"].bytes.sum() == 282048000
+    random = found[RANDOM]
+    assert random.operations.tolist() == [50742, 50742]  # worn out to the busiest
+    assert random.bytes.sum() == 2 * 50742 * 4096
+    assert metrics.bandwidth(random) / (1 << 20) == pytest.approx(321.60, rel=1e-3)
+    assert random.facts["stonewall_seconds"] == 1.0
+    assert "synced" not in random.facts
+    assert not [note for note in run.notes if note.key == "left-out"]
     for name in ("create", "stat", "remove"):
         assert found[f"{name}-mdtest-easy"].operations.sum() == 2300
         assert found[f"{name}-mdtest-hard"].operations.sum() == 8088
@@ -199,14 +245,21 @@ def test_arguments_are_those_of_io500() -> None:
         assert argv[0] == f"/opt/ior/bin/{program}"
         line = " ".join(argv)
         home = name.partition("-")[2]
-        assert f"{{path}}/{home}.stonewall" in line
-        assert (" -D 30 " in line or " -W 30 " in line) == name.startswith(("write", "create"))
+        assert (f"{{path}}/{home}.stonewall" in line) == (name != RANDOM)
+        walled = name.startswith(("write", "create")) or name == RANDOM
+        assert (" -D 30 " in line or " -W 30 " in line) == walled
     easy, hard = " ".join(found["write-ior-easy"]), " ".join(found["write-ior-hard"])
     assert "-F -t 65536 -b 524288 -w -D 30 -O stoneWallingWearOut=1" in easy
     assert "-t 47008 -b 47008 -s 7 -w -D 30 -O stoneWallingWearOut=1" in hard
     assert " -F " not in hard
     assert all(" -C -Q 1 -g " in line and " -k -e " in line for line in (easy, hard))
     assert " -r -R" in " ".join(found["read-ior-hard"])
+    random = " ".join(found[RANDOM])
+    assert "-a POSIX -C -Q 2 -g " in random
+    assert "-F -t 4096 -b 4096 -s 10000000 -r -z -z -D 30 -O stoneWallingWearOut=1" in random
+    assert " -R" not in random
+    place = [argv[argv.index("-o") + 1] for argv in (found["write-ior-easy"], found[RANDOM])]
+    assert place[0] == place[1]
     files = " ".join(found["create-mdtest-easy"])
     assert "-n 11 -u -L -C -Y -W 30" in files
     assert "-n 102 -t -w 3901 -e 3901 -E -X" in " ".join(found["read-mdtest-hard"])
@@ -219,6 +272,23 @@ def test_what_is_written_and_read_has_one_signature_per_case() -> None:
     assert len(signature) == 1
     assert int(signature.pop()) < 1 << 31
     assert one.keys() == other.keys()
+
+
+def test_an_ior_without_random_offsets_does_the_rest_and_says_so() -> None:
+    """IOR 4.0 would end with an error: -z -z is a shuffle there, of a block of one transfer."""
+    old = replace(PAIR, features=PAIR.features - {"option:random-offsets"})
+    case = case_of(processes_per_node=2)
+    assert workload().unsupported(case, "path", old) == ""
+    timed = [s.name for s in workload().steps(case, ACCESS, old) if s.role == "timed"]
+    assert timed == IN_ORDER[:-1]
+    work = workload(stonewall=1)
+    run = work.parse(case, [one for one in recorded() if one.step != RANDOM])
+    assert [phase.name for phase in run.phases] == IN_ORDER[:-1]
+    (note,) = [note for note in run.notes if note.key == "left-out"]
+    assert "ior-rnd4K-easy-read" in note.message
+    whole = work.parse(case, recorded())
+    assert run.facts["io500"]["score"] == whole.facts["io500"]["score"]
+    assert run.facts["io500"]["why_not"] == whole.facts["io500"]["why_not"]
 
 
 def test_builds_that_lack_an_option_are_refused() -> None:

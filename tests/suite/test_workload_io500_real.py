@@ -95,6 +95,9 @@ def run_on(runner: Runner, engine: Engine) -> Any:
     assert not any(phase.errors.sum() for phase in record.phases)
     assert found["read-ior-easy"].bytes.sum() == found["write-ior-easy"].bytes.sum() == 1 << 20
     assert found["read-ior-hard"].bytes.sum() == 2 * 7 * 47008
+    reads = found["read-ior-rnd4K-easy"]
+    assert reads.bytes.sum() == reads.operations.sum() * 4096 > 0
+    assert reads.facts["stonewall_seconds"] == 1.0
     made = int(found["create-mdtest-easy"].operations.sum())
     met = int(found["stat-mdtest-easy"].operations.sum())
     assert 0 < made <= met <= made + 2
@@ -110,6 +113,8 @@ def run_on(runner: Runner, engine: Engine) -> Any:
 def test_the_player_does_it_on_a_session(runner: Runner) -> None:
     record = run_on(runner, Engines({}).get("player"))
     assert record.evidence["engine"]["name"] == "player"
+    random = next(p for p in record.phases if p.name == "read-ior-rnd4K-easy")
+    assert random.operations.tolist() == [128, 128]  # every block of 512 KiB, none twice
     notes = [note["message"] for note in record.evidence["engine"]["notes"]]
     assert any("built-in player" in note for note in notes)
 

@@ -46,6 +46,7 @@ def test_probe_of_real_releases(release: str, version: str) -> None:
     assert ("option:posix.odirect" in engine.features) is (release != "3.2.1")
     assert ("option:ranks-csv" in engine.features) is release.startswith("4.")
     assert "option:stonewall-status-file" in engine.features
+    assert ("option:random-offsets" in engine.features) is (release == "4.1")
 
 
 def test_probe_reads_modules_and_their_options() -> None:

@@ -2,10 +2,12 @@
 
 Twelve phases in IO500's order: large sequential and small interleaved transfers (ior-easy,
 ior-hard), empty files in directories of each process's own and files of 3901 bytes in one
-directory of all (mdtest-easy, mdtest-hard), and find.  The writing phases stop at the
-stonewall; then every process does as much as the busiest has done.  IOR and mdtest do it
-where they are, with the io500 program's own arguments; the built-in player elsewhere.
-Neither is a submission to the IO500 list: that is made by the io500 program itself.
+directory of all (mdtest-easy, mdtest-hard), and find; and at the end, outside the score, 4 KiB
+reads at random offsets of ior-easy's files (ior-rnd4K-easy-read).  The writing phases and the
+random reads stop at the stonewall; then every process does as much as the busiest has done.
+IOR and mdtest do it where they are, with the io500 program's own arguments; the built-in player
+elsewhere, whose random reads meet no block twice.  Neither is a submission to the IO500 list:
+that is made by the io500 program itself.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from fsmatrix.backends.access import Access
 from fsmatrix.results import metrics
 from fsmatrix.results.case import Case
 from fsmatrix.results.formats.base import Note, Parsed
-from fsmatrix.results.formats.io500.score import BANDWIDTHS, GIB, KILO, score
+from fsmatrix.results.formats.io500.score import GIB, KILO, score
+from fsmatrix.results.formats.io500.score import PHASES as SCORED
 from fsmatrix.results.formats.ior import failure_of
 from fsmatrix.results.record import Phase
 from fsmatrix.suite.engines.ior_mdtest import NAME as PROGRAMS
@@ -30,15 +33,22 @@ from fsmatrix.suite.workloads.io500.phases import (
     OFFICIAL_STONEWALL,
     PHASES,
     Io500Options,
+    PhaseOf,
     shift_of,
 )
 from fsmatrix.suite.workloads.io500.player import of_items, player_steps
-from fsmatrix.suite.workloads.io500.programs import lacking, parsed, program_steps
+from fsmatrix.suite.workloads.io500.programs import RANDOM_NODES, lacking, parsed, program_steps
 
 __all__ = ["Io500", "Io500Options"]
 
 PLAYER = "player"
 TEN_NODES = 10  # client nodes of a list of its own
+NO_RANDOM = Note(
+    "left-out",
+    "ior-rnd4K-easy-read, which has no part in the score, was not run: it needs an ior that reads "
+    "at random offsets (-z -z, since December 2024)",
+)
+_SCORED_IN_ORDER = tuple(one.io500 for one in PHASES if one.io500 in SCORED)
 FIND = "a walk in Python in every process: the first three levels are listed by all"
 KINDS = frozenset({"create", "open", "write", "read", "fsync", "close", "stat", "unlink"})
 
@@ -128,14 +138,17 @@ class Io500(Workload):
 
     def _programs(self, case: Case, outputs: Sequence[Output]) -> list[Parsed]:
         printed = [one for one in outputs if one.step in BY_NAME and one.step != "find"]
-        return [parsed(case, output, self.options) for output in printed]
+        runs = [parsed(case, output, self.options) for output in printed]
+        if printed and printed[-1].step == PHASES[-2].name:  # all but the random reads
+            runs[-1] = replace(runs[-1], notes=(*runs[-1].notes, NO_RANDOM))
+        return runs
 
     def _told(self, case: Case, phase: Phase, played: bool) -> Phase:
         """The phase with IO500's name for it, and whose data it met."""
         which = BY_NAME[phase.name]
         facts: dict[str, Any] = {"io500_phase": which.io500}
         if which.kind != "find" and not which.writes:
-            facts["shift"] = _shift(case, which.home, which.kind, played)
+            facts["shift"] = _shift(case, which, played)
         if played and which.kind in ("write", "create"):
             facts["synced"] = which.kind == "write"
             facts["window"] = "open to close"
@@ -180,7 +193,7 @@ class Io500(Workload):
             if phase.errors.sum():
                 reasons.append(f"{int(phase.errors.sum())} errors in {BY_NAME[phase.name].io500}")
         reasons += _unequal(phases)
-        missing = [one.io500 for one in PHASES if not values.get(one.io500, 0.0) > 0]
+        missing = [one for one in _SCORED_IN_ORDER if not values.get(one, 0.0) > 0]
         if missing:
             reasons.append(f"no value of {', '.join(missing)}")
         if any(phase.name == "find" and not phase.facts["found"] for phase in phases):
@@ -200,6 +213,8 @@ def _unequal(phases: Sequence[Phase]) -> list[str]:
         first = found.get(f"{'write' if which.home.startswith('ior') else 'create'}-{which.home}")
         if first is None or first is phase:
             continue
+        if which.random:
+            continue  # it reads what it has the time for
         data = which.home.startswith("ior")
         made, met = (int((one.bytes if data else one.operations).sum()) for one in (first, phase))
         if not made <= met <= made + (0 if data else first.operations.size):
@@ -210,18 +225,21 @@ def _unequal(phases: Sequence[Phase]) -> list[str]:
 
 def _value(phase: Phase) -> float:
     """GiB/s or thousands of operations per second, by the kind of phase."""
-    if BY_NAME[phase.name].io500 in BANDWIDTHS:
+    if BY_NAME[phase.name].home.startswith("ior"):
         return metrics.bandwidth(phase) / GIB
     return metrics.iops(phase) / KILO
 
 
-def _shift(case: Case, home: str, kind: str, played: bool) -> str:
+def _shift(case: Case, which: PhaseOf, played: bool) -> str:
     """Whose data or files a phase meets that looks at them or removes them."""
     if played:
         return shift_of(case.geometry)
-    if home.startswith("ior"):  # -C -Q 1 shifts by a node, which on a single one is nothing
-        return "node" if case.geometry.nodes > 1 else "none"
-    phase = {"stat": 1, "read": 2, "remove": 3}[kind]  # -N 1 shifts by so many ranks
+    nodes = case.geometry.nodes
+    if which.random:
+        return "none" if RANDOM_NODES % nodes == 0 else f"{RANDOM_NODES} nodes"
+    if which.home.startswith("ior"):  # -C -Q 1 shifts by a node, which on a single one is nothing
+        return "node" if nodes > 1 else "none"
+    phase = {"stat": 1, "read": 2, "remove": 3}[which.kind]  # -N 1 shifts by so many ranks
     ranks = phase % case.geometry.processes
     return ("none", "rank")[ranks] if ranks < 2 else f"{ranks} ranks"
 

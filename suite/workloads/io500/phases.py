@@ -15,6 +15,8 @@ from fsmatrix.suite.workloads.base import Function, Step, WorkloadOptions
 OFFICIAL_STONEWALL = 300  # seconds; the rules know no other
 HARD_TRANSFER = 47008  # bytes of an operation of ior-hard
 HARD_FILE = 3901  # bytes of a file of mdtest-hard
+RANDOM_TRANSFER = 4096  # bytes of an operation of ior-rnd4K-easy-read
+RANDOM = "rnd4K-"  # in the names of that phase, which reads the files of ior-easy
 STREAMS = "fsmatrix.suite.streams.io500"
 MIB = 1 << 20
 GIB = 1 << 30
@@ -27,7 +29,7 @@ class PhaseOf:
 
     io500: str
     name: str
-    writes: bool = False  # stops at the stonewall
+    writes: bool = False  # makes what later phases meet, until the stonewall
     looks: bool = False  # the declared cache state is made before it
 
     @property
@@ -38,7 +40,17 @@ class PhaseOf:
     @property
     def home(self) -> str:
         """ior-easy, ior-hard, mdtest-easy, mdtest-hard; empty for find."""
-        return self.name.partition("-")[2]
+        return self.name.partition("-")[2].replace(RANDOM, "")
+
+    @property
+    def random(self) -> bool:
+        """Reads at random offsets of what is there, and has no part in the score."""
+        return RANDOM in self.name
+
+    @property
+    def stops(self) -> bool:
+        """Whether the stonewall ends it."""
+        return self.writes or self.random
 
 
 # in IO500's order
@@ -55,6 +67,7 @@ PHASES = (
     PhaseOf("mdtest-easy-delete", "remove-mdtest-easy"),
     PhaseOf("mdtest-hard-read", "read-mdtest-hard", looks=True),
     PhaseOf("mdtest-hard-delete", "remove-mdtest-hard"),
+    PhaseOf("ior-rnd4K-easy-read", "read-ior-rnd4K-easy", looks=True),
 )
 BY_NAME = {phase.name: phase for phase in PHASES}
 
@@ -64,7 +77,8 @@ class Io500Options(WorkloadOptions):
 
     stonewall: Annotated[int, Field(ge=1, le=86_400)] = Field(
         default=OFFICIAL_STONEWALL,
-        description="seconds after which a writing phase stops; only 300 keeps the rules",
+        description="seconds after which the writing phases and the random reads stop; only 300 "
+        "keeps the rules",
     )
     ior_easy_transfer_size: PositiveSize = Field(
         default=2 * MIB, description="bytes of one operation of ior-easy"
@@ -89,6 +103,11 @@ class Io500Options(WorkloadOptions):
             raise ValueError(
                 f"ior_easy_block_size {format_size(self.ior_easy_block_size)} must be a multiple "
                 f"of ior_easy_transfer_size {format_size(self.ior_easy_transfer_size)}"
+            )
+        if self.ior_easy_block_size < RANDOM_TRANSFER:
+            raise ValueError(
+                f"ior_easy_block_size {format_size(self.ior_easy_block_size)} is below "
+                f"{format_size(RANDOM_TRANSFER)}, one random read of ior-rnd4K-easy-read"
             )
         if self.ior_easy_transfer_size > MAX_OP_BYTES:
             raise ValueError("ior_easy_transfer_size is above the largest operation, 1GiB")

@@ -14,6 +14,7 @@ from fsmatrix.suite.workloads.io500.phases import (
     HARD_FILE,
     HARD_TRANSFER,
     PHASES,
+    RANDOM_TRANSFER,
     STREAMS,
     Io500Options,
     PhaseOf,
@@ -91,10 +92,15 @@ class _Half:
         return function("survey", "survey", data=data, items=items)
 
     def data(self, phase: PhaseOf) -> pattern.Task:
-        """What an ior phase writes or reads; reads stop at what survey found."""
+        """What an ior phase writes or reads; reads stop at what survey found.
+
+        Random reads meet each block at most once: no block is found in a cache for having been
+        drawn twice.  They are not verified, as little as IO500's are.
+        """
         options = self.options
         easy = phase.home == "ior-easy"
-        chunk = options.ior_easy_transfer_size if easy else HARD_TRANSFER
+        written = options.ior_easy_transfer_size if easy else HARD_TRANSFER
+        chunk = RANDOM_TRANSFER if phase.random else written
         reads = phase.kind == "read"
         return pattern.Task(
             step=phase.name,
@@ -102,10 +108,11 @@ class _Half:
             layout="file-per-process" if easy else "shared-strided",
             chunk=chunk,
             bytes=options.ior_easy_block_size if easy else options.ior_hard_segments * chunk,
+            random="permutation" if phase.random else "",
             shift=self.shift if reads else "none",
             fsync="none" if reads else "end",
             create=not reads,
-            verify=reads,
+            verify=reads and not phase.random,
         )
 
     def files(self, phase: PhaseOf) -> metadata.Task:
@@ -132,7 +139,7 @@ class _Half:
             params = {"task": params, "what": phase.home}
         maker = "read_data" if phase.looks else "write_data"
         stream = Stream(
-            f"{STREAMS}:{maker}", params, slots=1, max_op_bytes=task.chunk, verify=phase.looks
+            f"{STREAMS}:{maker}", params, slots=1, max_op_bytes=task.chunk, verify=task.verify
         )
         return self._bounded(phase, stream)
 
@@ -150,6 +157,6 @@ class _Half:
         return self._bounded(phase, stream)
 
     def _bounded(self, phase: PhaseOf, stream: Stream) -> Stream:
-        if not phase.writes:
+        if not phase.stops:
             return stream
         return replace(stream, seconds=float(self.options.stonewall), wear_out=UNBOUNDED)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from fsmatrix.results.case import Case
 from fsmatrix.results.formats.base import Note, Parsed, ParseError
-from fsmatrix.suite.engines.ior import RANKS_CSV
+from fsmatrix.suite.engines.ior import RANDOM_OFFSETS, RANKS_CSV
 from fsmatrix.suite.engines.ior_mdtest import FEATURE, mdtest_of
 from fsmatrix.suite.engines.mdtest import RANKS_CSV as MDTEST_RANKS_CSV
 from fsmatrix.suite.workloads.base import Argv, Engine, Output, Step
@@ -20,6 +20,7 @@ from fsmatrix.suite.workloads.io500.phases import (
     HARD_FILE,
     HARD_TRANSFER,
     PHASES,
+    RANDOM_TRANSFER,
     Io500Options,
     PhaseOf,
     find_step,
@@ -32,6 +33,9 @@ from fsmatrix.suite.workloads.mdtest.argv import RANKS as MDTEST_RANKS
 from fsmatrix.suite.workloads.mdtest.options import MdtestOptions
 
 RANKS_FEATURE = "ranks-csv"  # of IOR: it writes the times of each rank
+RANDOM_READS = 10_000_000  # of each process at most: -s of IO500's phase_ior_rnd4k_easy_read.c
+RANDOM_NODES = 2  # -Q there: neither the node that wrote a file nor the one that has read it
+EASY_FILE = "{path}/ior-easy/ior_file_easy"
 HOMES = ("ior-easy", "ior-hard", "mdtest-easy", "mdtest-hard")
 NEEDED = {  # feature -> what is missing without it
     "option:stonewall-status-file": "ior cannot hand on how much it wrote",
@@ -53,12 +57,14 @@ def lacking(engine: Engine) -> str:
 
 
 def program_steps(options: Io500Options, case: Case, engine: Engine) -> list[Step]:
-    """All steps of one run, in IO500's order."""
+    """All steps of one run, in IO500's order; random reads where this build of IOR has them."""
     half = _Half(options, str(int(case.case_id[:7], 16)), engine)
     steps = [function("directories", "make_directories", shared=list(HOMES), own=[])]
     for phase in PHASES:
         if phase.name == "write-ior-hard":
             steps.append(function("timestamp", "stamp"))
+        if phase.random and RANDOM_OFFSETS not in engine.features:
+            continue
         if phase.name == "find":
             steps.append(find_step())
         else:
@@ -82,8 +88,10 @@ def parsed(case: Case, output: Output, options: Io500Options) -> Parsed:
     if not found and not run.failure:
         raise ParseError(phase.name, 0, f"its output has no phase {phase.kind}")
     facts: dict[str, object] = {}
+    if phase.stops:
+        facts["stonewall_seconds"] = float(options.stonewall)
     if phase.writes:
-        facts |= {"stonewall_seconds": float(options.stonewall), "synced": True}  # -e, -Y
+        facts["synced"] = True  # -e, -Y
     return replace(
         run,
         phases=tuple(replace(one, name=phase.name, facts={**one.facts, **facts}) for one in found),
@@ -129,17 +137,24 @@ class _Half:
     def _ior(self, phase: PhaseOf) -> tuple[str, ...]:
         options = self.options
         status = ("-O", f"stoneWallingStatusFile={{path}}/{phase.home}.stonewall")
-        argv = [self.engine.program, "-a", "POSIX", "-C", "-Q", "1", "-g", "-G", self.signature]
-        argv += ["-k", "-e", *status]
+        wall = ("-D", str(options.stonewall), "-O", "stoneWallingWearOut=1")
+        nodes = str(RANDOM_NODES if phase.random else 1)
+        argv = [self.engine.program, "-a", "POSIX", "-C", "-Q", nodes, "-g", "-G", self.signature]
+        argv += ["-k", "-e"]
+        if phase.random:
+            size = str(RANDOM_TRANSFER)
+            argv += ["-o", EASY_FILE, "-F", "-t", size, "-b", size, "-s", str(RANDOM_READS)]
+            return (*argv, "-r", "-z", "-z", *wall)
+        argv += status
         if phase.home == "ior-easy":
-            argv += ["-o", "{path}/ior-easy/ior_file_easy", "-F"]
+            argv += ["-o", EASY_FILE, "-F"]
             argv += ["-t", str(options.ior_easy_transfer_size)]
             argv += ["-b", str(options.ior_easy_block_size)]
         else:
             argv += ["-o", "{path}/ior-hard/file", "-t", str(HARD_TRANSFER)]
             argv += ["-b", str(HARD_TRANSFER), "-s", str(options.ior_hard_segments)]
         if phase.writes:
-            return (*argv, "-w", "-D", str(options.stonewall), "-O", "stoneWallingWearOut=1")
+            return (*argv, "-w", *wall)
         return (*argv, "-r", "-R")
 
     def _mdtest(self, phase: PhaseOf) -> tuple[str, ...]:
