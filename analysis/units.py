@@ -53,7 +53,7 @@ def own_metric(engine: str, phase: str) -> str:
     Also of small random data: at one size of operation both have the same ratios, and a curve
     over sizes needs one metric.
     """
-    metadata = engine in METADATA_ENGINES or phase in METADATA or phase.startswith("mdtest-")
+    metadata = engine in METADATA_ENGINES or phase in METADATA or "mdtest-" in phase
     return "iops" if metadata else "bandwidth"
 
 

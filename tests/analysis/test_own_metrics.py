@@ -51,6 +51,9 @@ def mixed() -> xr.Dataset:
         ("io500", "ior-hard-write", "bandwidth"),
         ("io500", "ior-rnd4K-easy-read", "bandwidth"),
         ("io500", "mdtest-hard-read", "iops"),
+        ("player-c", "read-mdtest-hard", "iops"),  # of the suite's own io500
+        ("ior+mdtest", "create-mdtest-easy", "iops"),
+        ("player-c", "read-ior-hard", "bandwidth"),
         ("io500", "find", "iops"),
         ("mdtest", "read", "iops"),  # opens small files one after another
         ("mdtest", "create", "iops"),
