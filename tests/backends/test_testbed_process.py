@@ -19,6 +19,9 @@ PATIENCE = 60.0  # seconds; a bound for a machine under load
 def sleeper(tmp_path: Path) -> Iterator[tuple[Seen, list[str]]]:
     argv = ["sleep", "300"]
     seen = process.spawn(argv, tmp_path / "log")
+    deadline = time.monotonic() + PATIENCE  # the kernel shows a command line a moment after exec
+    while (now := process.look(seen.pid)) and now.argv == ("",) and time.monotonic() < deadline:
+        time.sleep(0.01)
     yield seen, argv
     process.end([{"role": "sleeper", "argv": argv, "pid": seen.pid, "start": seen.start}])
 
