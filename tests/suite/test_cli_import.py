@@ -140,10 +140,13 @@ def ran(place: Path) -> dict[str, tuple[int, str]]:
     return results
 
 
-@pytest.mark.parametrize(
-    "line",
-    [pytest.param(x, marks=pytest.mark.needs("fio") if of_fio(x) else ()) for x in examples()],
-)
+LINES = [
+    pytest.param(line, marks=pytest.mark.needs("fio") if of_fio(line) else ())
+    for line in examples()
+]
+
+
+@pytest.mark.parametrize("line", LINES)
 def test_examples_in_the_documents_run(line: str, ran: dict[str, tuple[int, str]]) -> None:
     status, printed = ran[line]
     assert status == 0, printed
