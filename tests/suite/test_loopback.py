@@ -24,8 +24,7 @@ from fsmatrix.suite.launchers.base import Probe, find_library
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.launchers.srun import Srun
 from fsmatrix.suite.session import loopback, programs
-from fsmatrix.suite.session.client import Session
-from fsmatrix.suite.session.stopping import StopFlag
+from fsmatrix.suite.session.client import Session, StopFlag
 from tests.suite.test_session import EMULATED, function, launcher
 
 pytestmark = pytest.mark.skipif(shutil.which("ss") is None, reason="no ss: install iproute2")
@@ -91,7 +90,7 @@ def four(**fields: Any) -> Mpirun:
 def test_an_mpi_program_is_kept_local_while_it_starts() -> None:
     """As IOR and mdtest are started: by the conductor, not by a rank."""
     made = launcher("mpirun")
-    code = "from mpi4py import MPI; import time; MPI.COMM_WORLD.allgather(0); time.sleep(12)"
+    code = "from mpi4py import MPI; import time; MPI.COMM_WORLD.allgather(0); time.sleep(6)"
     argv = made.command([sys.executable, "-c", code], Geometry(1, 2), {})
     ended: list[programs.Finished] = []
     watch = loopback.WhileStarting(lambda: False, programs.running)
@@ -102,7 +101,7 @@ def test_an_mpi_program_is_kept_local_while_it_starts() -> None:
     )  # fmt: skip
     thread.start()
     try:
-        deadline = time.monotonic() + 11
+        deadline = time.monotonic() + 5
         found: list[str] = []
         while time.monotonic() < deadline:
             found = [one for pid in programs.running() for one in listeners(pid)]

@@ -7,20 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from fsmatrix.suite.cli.common import MOST_REASONS, say_failures
 from fsmatrix.suite.cli.progress import Mode, listener
+from fsmatrix.suite.cli.terminal import Terminal
 from fsmatrix.suite.events import Event
 from fsmatrix.suite.forecast import Forecast
 from tests.suite.running import fsmatrix
 
 
-def console() -> Console:
-    return Console(file=io.StringIO(), width=200)
+def console() -> Terminal:
+    return Terminal(file=io.StringIO(), width=200)
 
 
-def printed(on: Console) -> list[str]:
+def printed(on: Terminal) -> list[str]:
     assert isinstance(on.file, io.StringIO)
     return on.file.getvalue().splitlines()
 

@@ -77,7 +77,7 @@ def test_every_run_is_ok_and_stored(typed: tuple[Path, dict[str, str]]) -> None:
 def test_commands_say_what_the_page_promises(typed: tuple[Path, dict[str, str]]) -> None:
     _, printed = typed
     plan = said(printed, "fsmatrix plan")
-    assert "at least 8 independent values are needed" in plan
+    assert "at least 6 blocks are needed" in plan
     assert "cannot decide" not in plan
     assert "chunk size" in said(printed, "fsmatrix effects")
     assert "p99" in said(printed, "--latency")
