@@ -21,8 +21,9 @@ from tests.suite.running import DEADLINE
 pytestmark = [pytest.mark.root, pytest.mark.loop, pytest.mark.needs("ext4", "mpirun", "fio")]
 
 PLANTED = """
-import json, random, subprocess, sys
+import json, random, subprocess, sys, time
 from pathlib import Path
+from fsmatrix.results.process import start_of
 from tests.chaos import place
 from tests.chaos.victims import strike
 
@@ -44,6 +45,9 @@ with place.Place(Path(sys.argv[1]) / "here") as here:
     subprocess.run(["umount", str(here.theirs)])
     subprocess.run(["losetup", "--detach", here.device])
     strike("KILL", here.sleeper, random.Random(1))
+    until = time.monotonic() + 60
+    while start_of(here.sleeper) and time.monotonic() < until:
+        time.sleep(0.01)  # a killed process is there for a moment
     print(json.dumps([clean, found, here.touched()]))
 """
 
