@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "FSMATRIX_PROGRAM"  # in the environment of a program: the mark
 PATIENCE = 5.0  # seconds in which killed processes disappear
+GRACE = 2.0  # seconds for what a program left to end by itself, as the daemons of a launcher do
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _PR_GET_CHILD_SUBREAPER = 37
 
@@ -44,11 +45,15 @@ def adopting() -> Iterator[None]:
         libc().prctl(_PR_SET_CHILD_SUBREAPER, before.value, 0, 0, 0)
 
 
-def end(mark: str) -> list[int]:
+def end(mark: str, grace: float = 0.0) -> list[int]:
     """Kill what a program that has ended left to this process; the pids that cannot be killed.
 
-    What a killed one leaves is adopted in its turn, so it is looked until there is nothing.
+    `grace`: seconds in which they may end by themselves: a launcher's daemon that is killed while
+    it cleans up leaves what the next one of that node stumbles over.  What a killed one leaves is
+    adopted in its turn, so it is looked until there is nothing.
     """
+    if grace and (left := _adopted(mark)):
+        _gone(left, time.monotonic() + grace)
     deadline = time.monotonic() + PATIENCE
     while left := _adopted(mark):
         for process in left:

@@ -189,7 +189,7 @@ def _adopting(
             end_group(process, ended, pipes)
         moment = time.time()
         returncode = process.wait()
-        orphans.end(mark)
+        orphans.end(mark, orphans.GRACE if in_time else 0.0)
         del _RUNNING[process]
         _drain(pipes)
     out, err = (pipe.text for pipe in pipes)

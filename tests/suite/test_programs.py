@@ -110,6 +110,14 @@ def test_the_deadline_ends_the_whole_group(tmp_path: Path) -> None:
     assert gone(int((tmp_path / "child").read_text()))
 
 
+def test_what_a_program_leaves_may_end_by_itself_first(tmp_path: Path) -> None:
+    """As the daemons of a launcher: killed while they clean up, the next ones do not start."""
+    clean = tmp_path / "clean"
+    done = run(["sh", "-c", f"setsid sh -c 'sleep 0.5; touch {clean}' >/dev/null 2>&1 &"], "/", 60)
+    assert done.returncode == 0
+    assert clean.exists()
+
+
 @pytest.mark.parametrize("own", ["", "setsid "], ids=["its group", "a session of its own"])
 def test_a_program_ends_with_what_it_started(tmp_path: Path, own: str) -> None:
     """Nor does a child that holds the pipe hold the run."""
