@@ -23,7 +23,7 @@ MOST_NAMED = 3  # cells that a sentence names
 
 
 def audits_of(
-    ds: xr.Dataset, kept: Codes, group_of: Codes, severity: str = ""
+    ds: xr.Dataset, kept: Codes, group_of: Codes, severities: Sequence[str] = ()
 ) -> dict[int, set[str]]:
     """Group of the kept rows -> names of the audits that found something (so grave) there."""
     found: dict[int, set[str]] = {}
@@ -32,8 +32,9 @@ def audits_of(
         group[kept] = group_of
         names, audits = coded(ds["finding_audit"].values)
         groups = group[ds["finding_run"].values]
-        if severity:
-            groups = np.where(plain(ds["finding_severity"].values) == severity, groups, -1)
+        if severities:
+            grave = np.isin(plain(ds["finding_severity"].values), severities)
+            groups = np.where(grave, groups, -1)
         for row in combined([groups + 1, audits], groups.size)[0].tolist():
             if groups[row] >= 0:
                 found.setdefault(int(groups[row]), set()).add(str(names[audits[row]]))

@@ -122,7 +122,7 @@ def summarise(
     kept = np.flatnonzero(shown & current(every))
     audits = audits_of(ds, kept, group)
     counted = ~invalid(data) & (data["status"] == "ok")
-    warned = audits_of(ds, kept[counted], group[counted], "warning")
+    warned = audits_of(ds, kept[counted], group[counted], ("warning",))
     cells = _cells(data, few, group, audits, warned, include_invalid, attributes, metrics)
     return Summary(
         cells=tuple(sorted(cells, key=lambda cell: sort_key(cell, varying))),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,7 +17,6 @@ from fsmatrix.analysis.stats import dip, tests, variability
 from fsmatrix.analysis.stats.runs import Runs
 from fsmatrix.analysis.units import Level, brief, labelled
 
-NOTABLE = ("warning", "invalid")  # severities of findings that raise a doubt
 SURE = 0.01  # corrected p below which a difference of spread, a drift or modes are said
 
 
@@ -128,10 +126,9 @@ def doubts_of(
         for what, p in measures
         for side, many in zip(sides, (found.a, found.b), strict=True)
     }
-    findings = _findings(of)
     result = []
     for i, (match, (a, b)) in enumerate(zip(matches, pairs, strict=True)):
-        said = _one_sided(of, findings, match, sides)
+        said = _one_sided(of, match, sides)
         if spread[i] < SURE:
             x, y = (100 * float(np.std(side.logs, ddof=1)) for side in (a, b))
             said.append(f"spread between attachments differs ({brief(x, 2)} % and {brief(y, 2)} %)")
@@ -146,23 +143,10 @@ def _spread_p(a: Runs, b: Runs) -> float:
     return variability.equal_spread(logs) if min(map(len, logs)) >= SMALLEST else math.nan
 
 
-def _findings(of: Table) -> dict[int, set[str]]:
-    """Row of the campaign -> audits that found something notable."""
-    found: dict[int, set[str]] = defaultdict(set)
-    if "finding_run" not in of.ds or not of.ds.sizes.get("finding", 0):
-        return found
-    severity = plain(of.ds["finding_severity"].values)
-    notable = np.flatnonzero(np.isin(severity, NOTABLE))
-    audits = plain(of.ds["finding_audit"].values)[notable].tolist()
-    for row, audit in zip(of.ds["finding_run"].values[notable].tolist(), audits, strict=True):
-        found[int(row)].add(str(audit))
-    return found
-
-
-def _warned(of: Table, findings: dict[int, set[str]], match: Match) -> tuple[set[str], set[str]]:
+def _warned(of: Table, match: Match) -> tuple[set[str], set[str]]:
     """Audits whose findings concern runs of either side."""
     first, second = (
-        {audit for row in of.index[where].tolist() for audit in findings.get(row, ())}
+        {audit for row in of.index[where].tolist() for audit in of.notable.get(row, ())}
         for where in (match.a, match.b)
     )
     return first, second
@@ -170,16 +154,13 @@ def _warned(of: Table, findings: dict[int, set[str]], match: Match) -> tuple[set
 
 def shared(of: Table, matches: Sequence[Match]) -> list[tuple[bool, bool, tuple[str, ...]]]:
     """For each cell: whether audits warn of a, of b, and which warn of both."""
-    findings = _findings(of)
-    sides = [_warned(of, findings, match) for match in matches]
+    sides = [_warned(of, match) for match in matches]
     return [(bool(a), bool(b), tuple(sorted(a & b))) for a, b in sides]
 
 
-def _one_sided(
-    of: Table, findings: dict[int, set[str]], match: Match, sides: tuple[str, str]
-) -> list[str]:
+def _one_sided(of: Table, match: Match, sides: tuple[str, str]) -> list[str]:
     """Audits whose findings concern one side's runs only."""
-    audits = _warned(of, findings, match)
+    audits = _warned(of, match)
     return [
         f"{audit} in {sides[i]} only" for i in (0, 1) for audit in sorted(audits[i] - audits[1 - i])
     ]

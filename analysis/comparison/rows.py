@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,12 +14,14 @@ import xarray as xr
 from fsmatrix.analysis import summary
 from fsmatrix.analysis.axes import Axis, factor_columns
 from fsmatrix.analysis.columns import Codes, coded, combined
+from fsmatrix.analysis.doubts import audits_of
 from fsmatrix.analysis.factors import Mask
 from fsmatrix.analysis.load import Rows, join, rows, runs_of
 from fsmatrix.analysis.matrices import references
 from fsmatrix.analysis.units import OWN, Level, level_text, own_metric, written
 
 CAMPAIGN = "campaign"  # the factor that tells files apart
+NOTABLE = ("warning", "invalid")  # severities of findings that raise a doubt
 ALIASES = {"cluster": "target", "system": "target"}  # where no factor has that name
 
 Levels = Mapping[str, Level]
@@ -64,6 +67,12 @@ class Table:
     order: npt.NDArray[np.float64]  # rises with time
     failed: Mapping[str, int]  # side -> runs
     invalid: Mapping[str, int]
+
+    @functools.cached_property
+    def notable(self) -> Mapping[int, set[str]]:
+        """Row of the campaign -> audits that found something notable."""
+        every = np.arange(self.ds.sizes["run"])
+        return audits_of(self.ds, every, every, NOTABLE)
 
 
 def table(ds: xr.Dataset, metric: str, by: Sequence[str], where: Levels | None = None) -> Table:

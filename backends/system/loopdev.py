@@ -77,14 +77,15 @@ def attached_to(inode: int, filesystem: int) -> list[Backing]:
 
 
 def _names(folder: Path, inode: int, filesystem: int) -> bool:
-    """Whether the path that a loop device was attached by leads to that inode, or to none."""
+    """Whether the path that a loop device was attached by leads to that inode.
+
+    Not if it is gone, or in a folder that this user may not enter: none of his files is there.
+    """
     try:
         file = os.fsdecode((folder / "backing_file").read_bytes()).rstrip("\n")
         there = Path(file).stat()
-    except FileNotFoundError:
-        return False  # detached, or its file has another name now: not by this user, then
-    except PermissionError:
-        return False  # a folder that this user may not enter holds none of his files
+    except (FileNotFoundError, PermissionError):
+        return False
     return (there.st_ino, there.st_dev) == (inode, filesystem)
 
 

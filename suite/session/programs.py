@@ -142,18 +142,8 @@ def _collected(done: Finished, folder: Path, patterns: Sequence[str]) -> Finishe
     return replace(done, files=found, dropped=dropped)
 
 
+@orphans.adopting()
 def _run(
-    argv: Sequence[str],
-    cwd: str,
-    timeout: float,
-    env: Mapping[str, str] | None,
-    stop: Callable[[], bool] | None,
-) -> Finished:
-    with orphans.adopting():
-        return _adopting(argv, cwd, timeout, env, stop)
-
-
-def _adopting(
     argv: Sequence[str],
     cwd: str,
     timeout: float,
