@@ -20,14 +20,24 @@ INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command; bad input is a message and status 2, never a traceback."""
+    """Be the command, and nothing else in this process."""
+    _leave_at_once(signal.getsignal(signal.SIGINT))
+    sys.exit(command())
+
+
+def command() -> int | str | None:
+    """Run the command: its status.  Bad input is a message and status 2, never a traceback.
+
+    Only while it runs is Ctrl-C a KeyboardInterrupt, which ends what it has begun; before, and
+    after in a process that is nothing else (`main`), there is nothing to end.
+    """
     sys.stdout = _named(sys.stdout)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a locale may have no sign for "µ"
-    with _left_at_once():
-        from fsmatrix.suite.cli.app import app
-    sys.exit(_status(app))
+    from fsmatrix.suite.cli.app import app
+
+    return _status(app)
 
 
 class _Output(io.FileIO):
@@ -58,12 +68,18 @@ def _named(stream: TextIO) -> TextIO:
     )
 
 
-@contextmanager
-def _left_at_once() -> Iterator[None]:
-    """Ctrl-C ends this process, which has done nothing yet; where it is ignored it stays so."""
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:
+def _leave_at_once(handler: Any) -> None:
+    """Ctrl-C ends this process from now on; where it is ignored it stays so."""
+    if handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(INTERRUPTED))
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C is a KeyboardInterrupt meanwhile, unless it is ignored."""
+    before = signal.getsignal(signal.SIGINT)
+    if callable(before):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     finally:
@@ -86,14 +102,15 @@ def _status(app: Callable[[], None]) -> int | str | None:
         UnknownName, BrokenEntry,
     )  # fmt: skip
     try:
-        try:
-            if completion.VARIABLE in os.environ:
-                completion.complete(app)
-            else:
-                app()
-        except SystemExit as end:
-            sys.stdout.flush()
-            return end.code
+        with _interruptible():
+            try:
+                if completion.VARIABLE in os.environ:
+                    completion.complete(app)
+                else:
+                    app()
+            except SystemExit as end:
+                sys.stdout.flush()
+                return end.code
     except KeyboardInterrupt:
         return INTERRUPTED
     except refused as error:

@@ -28,9 +28,7 @@ def call(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
     """Status of a command in this process."""
     monkeypatch.setattr(sys, "argv", ["fsmatrix", *map(str, words)])
     monkeypatch.setenv("COLUMNS", "200")
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    return int(ended.value.code or 0)
+    return int(cli.command() or 0)
 
 
 @pytest.fixture

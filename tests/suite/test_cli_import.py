@@ -34,9 +34,7 @@ PAGE = ROOT / "docs" / "import.md"
 def call(monkeypatch: pytest.MonkeyPatch, *words: object, columns: int = 200) -> int:
     monkeypatch.setattr(sys, "argv", ["fsmatrix", *map(str, words)])
     monkeypatch.setenv("COLUMNS", str(columns))
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    return int(ended.value.code or 0)
+    return int(cli.command() or 0)
 
 
 @pytest.fixture

@@ -92,3 +92,22 @@ def test_an_interrupt_while_it_loads_is_silent(tmp_path: Path, module: str) -> N
         process.send_signal(signal.SIGINT)
         assert process.stderr.read() == b""
     assert process.returncode == 130
+
+
+def test_an_interrupt_while_it_ends_is_silent(tmp_path: Path) -> None:
+    """What is registered last runs first at the end: it says so, and takes its time."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import atexit, time\n"
+        "atexit.register(lambda: (print('here', flush=True), time.sleep(60)))\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    with subprocess.Popen(
+        [*FSMATRIX, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        while process.stdout.readline() != b"here\n":
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read() == b""
+    assert process.returncode == 130
