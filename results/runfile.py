@@ -67,6 +67,13 @@ def read_status(path: Path) -> str:
         return str(file.attrs["status"])
 
 
+def read_outline(path: Path) -> tuple[str, str, float]:
+    """`status`, `started` (UTC, ISO 8601) and `duration` (s) alone.  ResultError as `read_run`."""
+    with hdf.reading(Path(path), RUN_FORMAT) as file:
+        status, started = (decode_text(file.attrs[name]) for name in ("status", "started"))
+        return status, started, float(file.attrs["duration"])
+
+
 def read_duration(path: Path) -> float | None:
     """Seconds of wall time of a run that is ok, else None.  ResultError as `read_run`."""
     with hdf.reading(Path(path), RUN_FORMAT) as file:

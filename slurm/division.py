@@ -16,6 +16,7 @@ from fsmatrix.suite.estimate import attach_seconds, run_seconds
 from fsmatrix.suite.plan import Plan
 
 MOST_JOBS = 500  # more blocks per job than asked for beyond this
+JOB_SECONDS = 5.0  # from a job's start to its first attachment: Python, the checks, the store
 SHARED = "storage"  # names the system of targets that name none
 
 
@@ -90,7 +91,9 @@ def _part(
         blocks.start * plan.settings.campaign.order.block,
         min(blocks.stop * plan.settings.campaign.order.block, plan.settings.campaign.repetitions),
     )
-    seconds = len(blocks) * sum(attach_seconds(g, plan.pace(g[0])) for g in groups.values())
+    seconds = JOB_SECONDS + len(blocks) * sum(
+        attach_seconds(g, plan.pace(g[0])) for g in groups.values()
+    )
     seconds += len(repetitions) * sum(
         run_seconds(planned, plan.pace(planned)) * speed.get(planned.entry, 1.0)
         for planned in cases

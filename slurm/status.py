@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,16 +11,14 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
-from fsmatrix.results import safefile
-from fsmatrix.results.hdf import write_whole
-from fsmatrix.results.schema import ResultError, from_json
-from fsmatrix.results.store import NAME, Store
+from fsmatrix.results.schema import ResultError
+from fsmatrix.results.store import Store
 from fsmatrix.slurm import submission as files
-from fsmatrix.slurm.division import Part
+from fsmatrix.slurm.division import JOB_SECONDS, Part
 from fsmatrix.slurm.scheduler import JobState, Scheduler, SchedulerError
+from fsmatrix.slurm.stored import Stored, stored
 from fsmatrix.slurm.submission import COLLECT, Submission
 
-SEEN = "seen.json"  # statuses of stored runs: their files are not opened twice
 LOG_BYTES = 4096
 MOST_READ = 200  # failed runs whose reasons are read
 Word = Literal["done", "running", "waiting", "unknown", "stopped", "not submitted"]
@@ -87,54 +85,25 @@ def status(out: Path, submission: Submission, scheduler: Scheduler) -> Status:
     known, says = _jobs(out, submission, scheduler)
     runs = stored(store)
     parts = tuple(_part(out, part, runs, known.get(part.key)) for part in submission.parts)
-    end = expected(parts, datetime.now())
+    end = expected(parts, datetime.now(), speed(parts, runs))
     return Status(parts, known.get(COLLECT), says, end, tuple(_failures(store, parts, runs)))
 
 
 def _failures(
-    store: Store, parts: Iterable[PartStatus], runs: Mapping[tuple[str, int], str]
+    store: Store, parts: Iterable[PartStatus], runs: Mapping[tuple[str, int], Stored]
 ) -> Iterator[tuple[str, str, str]]:
     """Runs of these parts whose newest attempt failed, with their reasons: the first MOST_READ."""
     mine = (run for part in parts if part.failed for run in part.part.runs)
-    bad = [run for run in mine if runs.get(run, "ok") != "ok"]
+    bad = [run for run in mine if run in runs and runs[run].status != "ok"]
     for case, repetition in bad[:MOST_READ]:
         attempt = store.next_attempt(case, repetition) - 1
         run_id = f"{case}-r{repetition:04d}-a{attempt}"
         try:
             record = store.read(run_id)
         except (ResultError, KeyError) as error:  # removed or spoiled meanwhile
-            yield run_id, runs[case, repetition], str(error)
+            yield run_id, runs[case, repetition].status, str(error)
             continue
         yield run_id, record.status, record.error
-
-
-def stored(store: Store) -> dict[tuple[str, int], str]:
-    """(case id, repetition) -> status of the newest attempt, of all runs that can be read."""
-    cache = files.folder(store.directory) / SEEN
-    try:
-        before: dict[str, str] = from_json(safefile.read_text(cache))
-    except (FileNotFoundError, ValueError):
-        before = {}
-    seen: dict[str, str] = {}
-    found: dict[tuple[str, int], str] = {}
-    for run_id in store.ids():  # attempts of a run follow each other
-        try:
-            seen[run_id] = before.get(run_id) or store.status(run_id)
-        except (ResultError, KeyError):  # damaged: it does not count, as on resume
-            continue
-        match = NAME.fullmatch(run_id)
-        assert match is not None
-        found[match["case"], int(match["repetition"])] = seen[run_id]
-    if seen.keys() != before.keys():
-        _remember(cache, seen)
-    return found
-
-
-def _remember(cache: Path, seen: Mapping[str, str]) -> None:
-    try:
-        write_whole(cache, json.dumps(seen).encode())
-    except OSError:  # somebody else's directory, or a full one: it is only a cache
-        return
 
 
 def _jobs(
@@ -162,10 +131,10 @@ def _jobs(
 
 
 def _part(
-    out: Path, part: Part, runs: Mapping[tuple[str, int], str], job: JobState | None
+    out: Path, part: Part, runs: Mapping[tuple[str, int], Stored], job: JobState | None
 ) -> PartStatus:
-    counts = Counter(runs.get(run) for run in part.runs)
-    ok, there = counts["ok"], len(part.runs) - counts[None]
+    counts = Counter(runs[run].status for run in part.runs if run in runs)
+    ok, there = counts["ok"], counts.total()
     word: Word
     if job is not None and job.state != "ended":
         word = "running" if job.state == "running" else "waiting"
@@ -194,15 +163,32 @@ def last_line(out: Path, key: str, job: str) -> str:
     return printed[-1] if printed else f"it printed nothing ({path.name})"
 
 
-def expected(parts: Iterable[PartStatus], now: datetime) -> datetime | None:
+def speed(parts: Iterable[PartStatus], runs: Mapping[tuple[str, int], Stored]) -> float:
+    """Seconds that parts took / seconds that were estimated: the median, 1 if none is known.
+
+    From the begin of a part's first stored run to the end of its last: parts of two and more.
+    """
+    ratios = []
+    for status in parts:
+        known = (runs[run] for run in status.part.runs if run in runs)
+        times = [each for each in known if math.isfinite(each.end)]
+        took = max((t.end for t in times), default=0) - min((t.begin for t in times), default=0)
+        share = len(times) / max(len(status.part.runs), 1)
+        guess = (status.part.seconds - JOB_SECONDS) * share
+        if len(times) > 1 and guess > 0 and took > 0:
+            ratios.append(took / guess)
+    return statistics.median(ratios) if ratios else 1.0
+
+
+def expected(parts: Iterable[PartStatus], now: datetime, speed: float) -> datetime | None:
     """When the last part will end, if each lane of jobs went on without waiting for nodes.
 
-    Estimated seconds that are left, added up over the jobs of one storage system.
+    Estimated seconds that are left x `speed`, added up over the jobs of one storage system.
     """
     seconds: dict[str, float] = {}
     for part in parts:
         if part.word in ("running", "waiting"):
-            left = part.part.seconds * part.rest / max(len(part.part.runs), 1)
+            left = part.part.seconds * speed * part.rest / max(len(part.part.runs), 1)
             seconds[part.part.system] = seconds.get(part.part.system, 0.0) + left
     if not seconds:
         return None

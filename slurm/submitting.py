@@ -18,7 +18,7 @@ from fsmatrix.slurm import submission as files
 from fsmatrix.slurm.division import divide, lanes, left
 from fsmatrix.slurm.jobs import batch_job, check, collect_job
 from fsmatrix.slurm.scheduler import BatchJob, JobState, Scheduler, SchedulerAway, SchedulerError
-from fsmatrix.slurm.status import stored
+from fsmatrix.slurm.stored import stored
 from fsmatrix.slurm.submission import COLLECT, Submission
 from fsmatrix.slurm.timing import speeds
 from fsmatrix.suite.execute import open_store
@@ -132,7 +132,7 @@ class Submitter:
         outcome = Outcome()
         alive = live_tokens(queued)
         # as Store.done, which the conductor asks, but of all runs at once
-        done = {run for run, status in stored(store).items() if settles(status, self.retry_failed)}
+        done = {run for run, at in stored(store).items() if settles(at.status, self.retry_failed)}
         for number, part in enumerate(made.parts):
             token = made.token_of(part.key)
             if token in alive:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -17,8 +17,8 @@ import pytest
 from fsmatrix.results.record import RunRecord
 from fsmatrix.results.store import Store, StoreError
 from fsmatrix.slurm import status as looking
-from fsmatrix.slurm import submission, submitting
-from fsmatrix.slurm.division import divide, left
+from fsmatrix.slurm import stored, submission, submitting
+from fsmatrix.slurm.division import JOB_SECONDS, divide, left
 from fsmatrix.slurm.scheduler import (
     BatchJob,
     JobState,
@@ -108,20 +108,25 @@ def submit(scheduler: Paper, out: Path, plan: Plan | None = None, resume: bool =
     return submitter.submit(plan or planned(), out, resume, Path("/home/me"))
 
 
-def carry_out(out: Path, plan: Plan, key: str, status: str = "ok", most: int = 10**9) -> None:
-    """What the job of a part would store."""
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def carry_out(
+    out: Path, plan: Plan, key: str, status: str = "ok", most: int = 10**9, each: float = 3.0
+) -> None:
+    """What the job of a part would store; `each`: seconds from one run's begin to the next's."""
     store = Store.open(out)
-    cases = {each.case.case_id: each for each in plan.cases}
+    cases = {case.case.case_id: case for case in plan.cases}
     made = submission.read(out)
     assert made is not None
     part = next(part for part in made.parts if part.key == key)
-    for case_id, repetition in part.runs[:most]:
+    for number, (case_id, repetition) in enumerate(part.runs[:most]):
         case = cases[case_id].case
         record = RunRecord(
             case=case.canonical, case_id=case_id, work_id=case.work_id, repetition=repetition,
             attempt=store.next_attempt(case_id, repetition), block=0, attachment="a", session="s",
-            job="1", engine="player", engine_version="1", coordinates={}, duration=3.0,
-            started="2026-01-01T00:00:00.000+00:00", status=status,
+            job="1", engine="player", engine_version="1", coordinates={}, duration=each,
+            started=(BEGIN + timedelta(seconds=number * each)).isoformat(), status=status,
             error="" if status == "ok" else "it broke",
         )  # fmt: skip
         store.write(record)
@@ -141,7 +146,9 @@ def test_every_run_is_in_one_part_and_parts_hold_one_system_and_node_count() -> 
     assert len({tuple(order) for order in orders}) > 1  # not the same one in each block
     fewer = divide(plan, 2)
     assert [part.blocks for part in fewer] == [(0, 1)] * 4 + [(2, 2)] * 4
-    assert sum(part.seconds for part in fewer) == pytest.approx(sum(p.seconds for p in parts))
+    started = JOB_SECONDS * (len(parts) - len(fewer))
+    both = (sum(part.seconds for part in division) for division in (fewer, parts))
+    assert next(both) + started == pytest.approx(next(both))
 
 
 def test_many_blocks_share_jobs() -> None:
@@ -279,9 +286,9 @@ def test_status_counts_runs_and_expects_an_end(tmp_path: Path) -> None:
     assert found.expected > datetime.now()
     by_key = {part.part.key: part for part in found.parts}
     assert (by_key[key].word, by_key[key].says) == ("running", "n1")
-    seen = (submission.folder(out) / looking.SEEN).stat().st_mtime_ns
+    seen = (submission.folder(out) / stored.SEEN).stat().st_mtime_ns
     assert looking.status(out, _submission(out), scheduler).ok == 2
-    assert (submission.folder(out) / looking.SEEN).stat().st_mtime_ns == seen
+    assert (submission.folder(out) / stored.SEEN).stat().st_mtime_ns == seen
 
 
 def test_a_batch_system_that_does_not_answer_leaves_the_runs_to_be_seen(tmp_path: Path) -> None:
@@ -315,9 +322,26 @@ def test_the_end_is_that_of_the_busiest_system(tmp_path: Path) -> None:
     whole: dict[str, float] = {}
     for part in parts:
         whole[part.part.system] = whole.get(part.part.system, 0.0) + part.part.seconds
-    end = looking.expected(parts, now)
+    end = looking.expected(parts, now, 1.0)
     assert end is not None
     assert abs((end - now) - timedelta(seconds=max(whole.values()))) < timedelta(seconds=1)
+
+
+def test_the_end_is_learned_from_the_parts_that_ran(tmp_path: Path) -> None:
+    scheduler, out, plan = Paper(), tmp_path / "out", planned()
+    key = next(iter(submit(scheduler, out, plan).submitted))
+    part = next(p for p in _submission(out).parts if p.key == key)
+    each = 4 * (part.seconds - JOB_SECONDS) / len(part.runs)  # four times as long as estimated
+    carry_out(out, plan, key, each=each)
+    found = looking.status(out, _submission(out), scheduler)
+    left: dict[str, float] = {}
+    for status in found.parts:
+        if status.rest:
+            left[status.part.system] = left.get(status.part.system, 0) + 4 * status.part.seconds
+    assert found.expected is not None
+    measured = (found.expected - datetime.now()).total_seconds()
+    assert measured == pytest.approx(max(left.values()), abs=60)
+    assert max(left.values()) > 4 * 60
 
 
 def test_a_refused_submission_leaves_nothing_unless_a_job_may_be_queued(tmp_path: Path) -> None:
