@@ -172,8 +172,8 @@ def _add(parts: Sequence[Latencies]) -> Latencies:
     return Latencies(
         counts=np.sum([part.counts for part in parts], axis=0, dtype=np.int64),
         total_ns=np.sum([part.total_ns for part in parts], axis=0, dtype=np.int64),
-        min_ns=np.min([part.min_ns for part in parts], axis=0),
-        max_ns=np.max([part.max_ns for part in parts], axis=0),
+        min_ns=np.array([part.min_ns for part in parts]).min(axis=0),
+        max_ns=np.array([part.max_ns for part in parts]).max(axis=0),
     )
 
 

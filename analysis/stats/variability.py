@@ -160,7 +160,7 @@ def components(parts: list[Floats]) -> tuple[float, float, float, float]:
         between = 0.0 if same else math.sqrt(outer * (k - 1) / (n - (sizes @ sizes) / n))
         return between, 0.0, math.nan if same else 1.0, 1.0 if same else 0.0
     size = (n - (sizes @ sizes) / n) / (k - 1)
-    variance = max((outer - inner) / size, 0.0)
+    variance = max(float((outer - inner) / size), 0.0)
     p = float(stats.f.sf(outer / inner, k - 1, n - k))
     return math.sqrt(variance), math.sqrt(inner), variance / (variance + inner), p
 

@@ -397,10 +397,11 @@ repetitions: 2
 
 def test_a_copied_store_leaves_the_originals_trees_alone(tmp_path: Path, target: Path) -> None:
     """While the original runs, and after it was killed; the original cleans up itself."""
-    campaign = write_campaign(tmp_path, target, options="fixed: time, seconds: 1s")
+    campaign = write_campaign(tmp_path, target, options="fixed: time, seconds: 3s")
     out, copy = tmp_path / "out", tmp_path / "out2"
     running = Running(campaign, "-o", out)
     running.until("run")
+    running.process.send_signal(signal.SIGSTOP)  # it lives, and does not end before it is killed
     subprocess.run(["cp", "-a", str(out), str(copy)], check=True)
     (live,) = target.glob("fsmatrix-*")
     assert fsmatrix("run", "-o", copy, "--resume").returncode == 2
