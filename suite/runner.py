@@ -272,7 +272,10 @@ class Runner:
         def at_once() -> bool:
             return stop.at_once
 
-        return WhileStarting(at_once, programs.running) if self.session.only_here else at_once
+        # a daemon of an emulated node calls its launcher by any address, also a link-local one,
+        # and what is sent to that does not come over `lo`
+        local = self.session.only_here and not self.session.launcher.emulated
+        return WhileStarting(at_once, programs.running) if local else at_once
 
     def _answers(
         self, job: Job, step: Step, answers: Sequence[Mapping[str, Any]], gathered: Gathered

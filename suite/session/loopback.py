@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import ipaddress
+import math
 import os
 import socket
 import sys
@@ -23,16 +24,21 @@ import psutil
 
 _PIDFD_GETFD = 438  # the same number on every architecture
 _LISTENS = "0A"  # /proc/net/tcp: state TCP_LISTEN
-STARTING = 2.0  # seconds in which an MPI program opens its sockets
+STARTING = 2.0  # seconds without a new socket after which an MPI program has opened them all
 
 
-def keep_local(pid: int) -> list[str]:
-    """Bind what a process and all below it listen on to `lo`; what could not be, in words."""
+def keep_local(pid: int, done: set[str] | None = None) -> list[str]:
+    """Bind what a process and all below it listen on to `lo`; what could not be, in words.
+
+    `done`: inodes of sockets that are bound already; those of new ones are added.
+    """
     failed = []
+    known = set() if done is None else done
     for process in _family(pid):
         try:
-            wide = dict(_wide(process))
+            wide = {inode: address for inode, address in _wide(process) if inode not in known}
             for descriptor, inode in _sockets(process, wide):
+                known.add(inode)
                 try:
                     _bind(process, descriptor)
                 except OSError as error:
@@ -43,16 +49,24 @@ def keep_local(pid: int) -> list[str]:
 
 
 class WhileStarting:
-    """Asked again and again while a program runs: keeps it local, and says whether to end it."""
+    """Asked again and again while a program runs: keeps it local, and says whether to end it.
+
+    It stops looking STARTING seconds after the last new socket, and never before the first one:
+    on a busy machine a launcher takes its time.
+    """
 
     def __init__(self, ends: Callable[[], bool], pids: Callable[[], Iterable[int]]) -> None:
         self._ends, self._pids = ends, pids
-        self._until = time.monotonic() + STARTING
+        self._bound: set[str] = set()
+        self._until = math.inf
 
     def __call__(self) -> bool:
         if time.monotonic() < self._until:
+            before = len(self._bound)
             for pid in self._pids():
-                keep_local(pid)
+                keep_local(pid, self._bound)
+            if len(self._bound) > before:
+                self._until = time.monotonic() + STARTING
         return self._ends()
 
 

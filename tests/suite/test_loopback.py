@@ -90,7 +90,7 @@ def four(**fields: Any) -> Mpirun:
 def test_an_mpi_program_is_kept_local_while_it_starts() -> None:
     """As IOR and mdtest are started: by the conductor, not by a rank."""
     made = launcher("mpirun")
-    code = "from mpi4py import MPI; import time; MPI.COMM_WORLD.allgather(0); time.sleep(6)"
+    code = "from mpi4py import MPI; import time; MPI.COMM_WORLD.allgather(0); time.sleep(12)"
     argv = made.command([sys.executable, "-c", code], Geometry(1, 2), {})
     ended: list[programs.Finished] = []
     watch = loopback.WhileStarting(lambda: False, programs.running)
@@ -101,7 +101,7 @@ def test_an_mpi_program_is_kept_local_while_it_starts() -> None:
     )  # fmt: skip
     thread.start()
     try:
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 11
         found: list[str] = []
         while time.monotonic() < deadline:
             found = [one for pid in programs.running() for one in listeners(pid)]
