@@ -14,14 +14,19 @@ from fsmatrix.analysis.units import Level
 
 MOST_LINES = 8  # of one question, one a lesson; more are grouped by answer
 OWN_WORDS = ("interface", "pattern", "chunk", "target", "workload", "phase")
-STATES: dict[Sure, str] = {"too few": "undecided"}
+STATES: dict[Sure, str] = {
+    "decided": "proven", "in part": "proven in part", "too few": "not yet proven",
+    "cannot be said": "without data", "not asked": "not asked",
+}  # fmt: skip
 
 
 def counted(mine: Sequence[Lesson]) -> str:
     """How many lessons are how sure."""
+    if len(mine) == 1:
+        return f"{STATES[mine[0].sure]}."
     counts = Counter(one.sure for one in mine)
     order: tuple[Sure, ...] = get_args(Sure)
-    return ", ".join(f"{counts[s]} {STATES.get(s, s)}" for s in order if counts[s]) + "."
+    return ", ".join(f"{counts[s]} {STATES[s]}" for s in order if counts[s]) + "."
 
 
 def lines(mine: Sequence[Lesson], of: Study) -> list[str]:
@@ -88,4 +93,4 @@ def _described(name: str, levels: Sequence[Level], of: Study) -> str:
 
 
 def _state(sure: Sure) -> str:
-    return f"[{STATES.get(sure, sure)}] " if sure in ("too few", "in part") else ""
+    return f"[{STATES[sure]}] " if sure in ("too few", "in part") else ""
