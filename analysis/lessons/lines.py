@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import get_args
 
 from fsmatrix.analysis import units
@@ -32,12 +33,20 @@ def counted(mine: Sequence[Lesson]) -> str:
 def lines(mine: Sequence[Lesson], of: Study) -> list[str]:
     """Each lesson, or one line for all that have one answer and are as sure of it."""
     if len(mine) <= MOST_LINES:
-        return [_state(one.sure) + one.says for one in mine]
+        return _each(mine)
     groups: dict[tuple[str, Sure], list[Lesson]] = {}
     for one in mine:
         groups.setdefault((one.short, one.sure), []).append(one)
     ordered = sorted(groups.values(), key=lambda some: -len(some))
     return [_group(some, mine, of) for some in ordered]
+
+
+def _each(mine: Sequence[Lesson]) -> list[str]:
+    """A line for each; doubts that all of them share once, above."""
+    every = [d for d in mine[0].doubts if len(mine) > 1 and all(d in one.doubts for one in mine)]
+    start = [f"In doubt, all of them: {', '.join(every)}."] if every else []
+    own = [replace(one, doubts=tuple(d for d in one.doubts if d not in every)) for one in mine]
+    return start + [_state(one.sure) + one.says for one in own]
 
 
 def _group(some: Sequence[Lesson], mine: Sequence[Lesson], of: Study) -> str:

@@ -60,7 +60,8 @@ def _processes(
                   f"{attachments(cells)}; to {next_.after:g} {_percent(next_)}")  # fmt: skip
         why = f"at the limit: {verdict.cause}" if verdict.full else _why(verdict)
         if late:
-            why = f"it may end before: from {steps[place - 1].before:g} {_percent(steps[place - 1])}; {why}"
+            step = steps[place - 1]
+            why = f"it may end before: from {step.before:g} {_percent(step)}; {why}"
         return Lesson("processes", of.describe(verdict.key), verdict.key, short, answer,
                       "in part" if late else "decided", why, (at.number("processes"),),
                       tuple(shown), doubts_of(cells), at.median)  # fmt: skip
