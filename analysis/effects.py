@@ -30,10 +30,6 @@ ORDERS = (1, 2, 3)
 LEAST_P = 1e-12  # below it says nothing more
 
 
-def _p(value: float) -> str:
-    return f"p = {value:.2g}" if value >= LEAST_P else f"p < {LEAST_P:g}"
-
-
 @dataclass(frozen=True)
 class Influences:
     """Effects of a campaign's factors on one metric."""
@@ -77,10 +73,7 @@ class Influences:
             size = "it changes what the single factors do"
         elif not math.isfinite(effect.span):
             size = "how large cannot be told: combinations are missing"
-        return (
-            f"{self.title(effect.term)} has an effect ({size}; {effect.share:.0%} of what other "
-            f"terms leave; {_p(effect.p_holm)} corrected, {effect.stratum})"
-        )
+        return f"{self.title(effect.term)} has an effect ({size})"
 
     def title(self, term: str) -> str:
         """A term in words: "chunk size x pattern"."""

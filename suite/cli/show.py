@@ -10,11 +10,6 @@ from rich.measure import Measurement
 from fsmatrix.suite.cli import analyse, common, completion, terminal
 from fsmatrix.suite.problems import Origin, did_you_mean, refuse
 
-LEGEND = {
-    "interval": "[ ]: 95 % sure that the median lies in there",
-    "range": "*: fewer than 6 attachments and their range, nothing can be proven of it",
-    "one session": "†: one attachment, how another would differ is not known",
-}
 WIDEST = 10_000  # columns of characters that a table may need
 
 
@@ -64,6 +59,3 @@ def show(
     needed = needs.minimum if console.is_terminal else needs.maximum
     console.width = max(console.width, needed)
     console.print(tables, crop=False)
-    kinds = {median.kind for cell in summary.cells for median in cell.metrics.values()}
-    shown = "; ".join(text for kind, text in LEGEND.items() if kind in kinds)
-    analyse.say([f"{shown}."] if shown else [])
