@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 MOST_DRAWN = 20  # terms in the figure, the largest
 MOST_COLUMNS = 600  # of the design: least squares take a time of columns squared
 ORDERS = (1, 2, 3)
-LEAST_P = 1e-12  # below it says nothing more
 
 
 @dataclass(frozen=True)
