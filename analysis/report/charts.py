@@ -224,8 +224,8 @@ def _remarks(cells: Sequence[Cell], page: Page, empty: Sequence[Key]) -> tuple[s
     if "interval" in kinds:
         lines.append("Whiskers: 95 % sure that the median lies in there.")
     if "range" in kinds:
-        lines.append("Whiskers of medians with *: range of fewer than 6 attachments; nothing can be "
-                     "proven of it; pointing at a bar shows how sure it is.")  # fmt: skip
+        lines.append("Whiskers of medians with *: range of fewer than 6 attachments; nothing can "
+                     "be proven of it; pointing at a bar shows how sure it is.")  # fmt: skip
     if "one session" in kinds:
         lines.append(
             "Whiskers of medians with †: one attachment; how another would differ is not known."
