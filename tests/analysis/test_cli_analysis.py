@@ -94,7 +94,7 @@ def test_compare_prints_every_cell_and_the_mean(
     rows = [line for line in lines if re.search(r"\[[\d.]+–[\d.]+\]", line)]
     assert len(rows) == 32
     assert len({tuple(row.split()[:5]) for row in rows}) == 32  # pattern, chunk, processes
-    assert any("eometric mean over 32 cells" in line for line in lines)
+    assert any("Over all 32 cells (geometric mean) xfs is " in line for line in lines)
 
 
 def test_compare_two_campaigns(
