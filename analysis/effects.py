@@ -27,11 +27,6 @@ if TYPE_CHECKING:
 MOST_DRAWN = 20  # terms in the figure, the largest
 MOST_COLUMNS = 600  # of the design: least squares take a time of columns squared
 ORDERS = (1, 2, 3)
-LEAST_P = 1e-12  # below it says nothing more
-
-
-def _p(value: float) -> str:
-    return f"p = {value:.2g}" if value >= LEAST_P else f"p < {LEAST_P:g}"
 
 
 @dataclass(frozen=True)
@@ -77,10 +72,7 @@ class Influences:
             size = "it changes what the single factors do"
         elif not math.isfinite(effect.span):
             size = "how large cannot be told: combinations are missing"
-        return (
-            f"{self.title(effect.term)} has an effect ({size}; {effect.share:.0%} of what other "
-            f"terms leave; {_p(effect.p_holm)} corrected, {effect.stratum})"
-        )
+        return f"{self.title(effect.term)} has an effect ({size})"
 
     def title(self, term: str) -> str:
         """A term in words: "chunk size x pattern"."""

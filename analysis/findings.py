@@ -62,7 +62,7 @@ class Findings:
             return [f"{what}: the audits found nothing."]
         share = self.concerned / self.cells
         return [
-            f"{what}; {self.concerned} cells ({share:.0%}) carry a warning or have invalid runs."
+            f"{what}; of {self.concerned} cells ({share:.0%}) audits warn, or runs do not count."
         ]
 
     def table(self) -> pd.DataFrame:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from fsmatrix.analysis.acceptance.changes import Change
 from fsmatrix.analysis.comparison.lost import Lost
-from fsmatrix.analysis.comparison.result import WORDS
 from fsmatrix.analysis.comparison.rows import Levels
+from fsmatrix.analysis.comparison.words import KINDS
 from fsmatrix.analysis.medians import Median
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.tests import Correction
@@ -133,7 +133,7 @@ class History:
         x = f"{100 * self.tolerance:.3g} %"
         return "; ".join(
             f"{word.format(x=x)} in {counts[kind]} of {len(steps)}"
-            for kind, word in WORDS.items()
+            for kind, word in KINDS.items()
             if counts[kind]
         )
 

@@ -142,16 +142,15 @@ def _notes(of: Comparison, cells: Sequence[Compared]) -> list[str]:
     notes = [f"Shaded: differences of at most {100 * of.tolerance:.3g} %."]
     if any(math.isfinite(cell.ratio.low) for cell in cells):
         notes[0] += (
-            f" A line is the {100 * (1 - of.alpha):.3g} % interval of the ratio over attachments, "
-            "not corrected for the number of cells; verdicts are "
-            + ("not either." if of.correction == "none" else f"({of.correction}, {of.family}).")
+            f" Lines: {100 * (1 - of.alpha):.3g} % sure, each cell for itself; verdicts are "
+            + ("too." if of.correction == "none" else f"over {of.family} cells together.")
         )
     if any(not cell.ratio.decides and math.isfinite(cell.ratio.low) for cell in cells):
-        notes.append("Dotted: the range of few attachments, which decides nothing.")
+        notes.append("Dotted: too few blocks to prove anything.")
     if any(cell.doubts for cell in cells):
         notes.append("!: in doubt, see the text.")
     if of.mean is None:
-        notes.append(f"Geometric mean without an interval: {of.mean_missing}.")
+        notes.append(f"How sure the geometric mean is cannot be said: {of.mean_missing}.")
     if of.alone:
-        notes.append(f"{len(of.alone)} cells have no partner and are not shown.")
+        notes.append(f"{len(of.alone)} cells that only one side has are not shown.")
     return notes

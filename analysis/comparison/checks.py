@@ -34,10 +34,10 @@ class Spread:
     def says(self) -> str:
         """It in a sentence."""
         if not self.cells:
-            return f"Variation of {self.side}: not known, one run per cell."
+            return f"How much runs of {self.side} vary is not known: one run per cell."
         where = f" ({self.worst_cell})" if self.worst_cell else ""
         return (
-            f"Variation of {self.side}: {brief(self.typical, 2)} % in the typical cell, "
+            f"Runs of {self.side} vary by {brief(self.typical, 2)} % in the typical cell, by "
             f"{brief(self.worst, 2)} % in the worst{where}."
         )
 
@@ -117,9 +117,9 @@ def doubts_of(
     """
     spread = tests.correct([_spread_p(a, b) for a, b in pairs])
     measures: tuple[tuple[str, Callable[[State], float]], ...] = (
-        ("drifts over its attachments", lambda v: v.drift),
-        ("has two modes", lambda v: v.modes),
-        ("has a trend inside attachments", lambda v: v.inside),
+        ("becomes steadily faster or slower from block to block", lambda v: v.drift),
+        ("has two typical speeds", lambda v: v.modes),
+        ("becomes steadily faster or slower while attached", lambda v: v.inside),
     )
     corrected = {
         (what, side): tests.correct([p(v) for v in many])
@@ -131,7 +131,8 @@ def doubts_of(
         said = _one_sided(of, match, sides)
         if spread[i] < SURE:
             x, y = (100 * float(np.std(side.logs, ddof=1)) for side in (a, b))
-            said.append(f"spread between attachments differs ({brief(x, 2)} % and {brief(y, 2)} %)")
+            said.append(f"{sides[0]} varies by {brief(x, 2)} % between attachments, {sides[1]} by "
+                        f"{brief(y, 2)} %")  # fmt: skip
         said += [f"{side} {what}" for (what, side), p in corrected.items() if p[i] < SURE]
         result.append(tuple(said))
     return result

@@ -47,6 +47,7 @@ from fsmatrix.analysis.stats.runs import Runs, runs
 from fsmatrix.analysis.stats.tests import ALPHA, Correction
 from fsmatrix.analysis.stats.verdict import Verdict, verdicts
 from fsmatrix.analysis.units import METRICS, OWN, Level, Metric, Unit, level_text
+from fsmatrix.results.units import plural
 
 TOLERANCE = 0.05
 MOST_PAIRS = 300  # of sides that nobody named: 25 sides
@@ -158,7 +159,7 @@ def comparisons(
                     state.at(places), [named(m, varying, common(matches)) for m in matches], (a, b)
                 ),
                 alone=mine.alone,
-                remarks=_remarks(of, mine, (a, b), free, ignore, len(pairs)),
+                remarks=_remarks(of, mine, (a, b), free, ignore),
             ))  # fmt: skip
         first += len(many)
     return tuple(result)
@@ -267,7 +268,7 @@ def sortable(level: Level) -> tuple[int, float, str]:
 
 def _remarks(
     of: Table, found: Matched, sides: tuple[str, str], free: Sequence[str],
-    ignore: Sequence[str], pairs: int,
+    ignore: Sequence[str],
 ) -> tuple[str, ...]:  # fmt: skip
     """What must stand beside the comparison."""
     said = [
@@ -285,11 +286,9 @@ def _remarks(
             continue
         said.append(f"Cells differ in {name} between the sides{asked}.")
     for name in sides:
-        failed, invalid = of.failed.get(name, 0), of.invalid.get(name, 0)
-        if failed or invalid:
-            said.append(f"{name}: {failed} failed and {invalid} invalid runs are not in it.")
-    if pairs > 1:
-        said.append(f"p is corrected over the cells of all {pairs} comparisons.")
+        left = {"failed run": of.failed.get(name, 0), "invalid run": of.invalid.get(name, 0)}
+        if counted := [plural(number, what) for what, number in left.items() if number]:
+            said.append(f"Left out of {name}: {' and '.join(counted)}.")
     data = rows(of.ds)
     if "target" in data.factors:
         columns = {name: data.factor(name) for name in data.factors}
@@ -297,5 +296,5 @@ def _remarks(
         said += [f"{units.factor_title(n)}{how}." for n, how in emulated.items()]
         said += [cluster.EMULATED] if emulated else []
     if CAMPAIGN in of.by:
-        said.append("Blocks of different campaigns are not paired.")
+        said.append("Two campaigns share no block: it takes more blocks than within one.")
     return (*said, *versions(of, found.matches, sides))

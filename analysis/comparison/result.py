@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fsmatrix.analysis.comparison import words
 from fsmatrix.analysis.comparison.cells import Alone
 from fsmatrix.analysis.comparison.checks import Spread
 from fsmatrix.analysis.comparison.rows import Levels
@@ -20,16 +21,11 @@ from fsmatrix.analysis.stats.intervals import GeometricMean, Ratio
 from fsmatrix.analysis.stats.tests import Correction
 from fsmatrix.analysis.stats.verdict import Kind, Verdict, judge
 from fsmatrix.analysis.units import Level, Metric, Unit, brief, labelled
+from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
-
-SINGLE = "one value per cell: nothing can be tested"
-WORDS = {
-    "faster": "faster", "slower": "slower", "no difference": "no difference larger than {x}",
-    "too few": "too few repetitions to tell", "single": SINGLE, "no data": "no data",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -63,7 +59,7 @@ class Compared:
     @property
     def says(self) -> str:
         """The verdict in a sentence."""
-        return f"{SINGLE} (ratio {brief(self.ratio.ratio)})" if self.kind == "single" \
+        return f"{words.SINGLE} (ratio {brief(self.ratio.ratio)})" if self.kind == "single" \
             else self.verdict.says  # fmt: skip
 
 
@@ -98,38 +94,23 @@ class Comparison:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Kind of verdict -> cells, those of `WORDS` in order."""
+        """Kind of verdict -> cells, those of `words.KINDS` in order."""
         found = Counter(cell.kind for cell in self.cells)
-        return {kind: found[kind] for kind in WORDS if found[kind]}
+        return {kind: found[kind] for kind in words.KINDS if found[kind]}
 
     def word(self, kind: str) -> str:
         """A kind of verdict in words."""
-        return WORDS[kind].format(x=f"{100 * self.tolerance:.3g} %")
+        return words.KINDS[kind].format(x=f"{100 * self.tolerance:.3g} %")
 
     @property
     def says(self) -> list[str]:
         """The answer first, then how sure, then what it does not cover."""
-        count = len(self.cells)
-        found = [f"{self.word(kind)} in {n} of {count}" for kind, n in self.counts.items()]
-        if self.counts == {"single": count}:
-            found = [f"{SINGLE} ({count} cells)"]
-        said = [f"{self.a} against {self.b}, {self.title.lower()}: {'; '.join(found)}."]
-        said.append(self._mean())
-        said += self._extremes() + self._more()
-        said += self._doubts() + self._both() + self._alone()
+        said = [words.headline(self), words.mean(self)]
+        said += words.extremes(self) + self._more()
+        said += words.doubts(self) + self._both() + self._alone()
         said += [spread.says for spread in self.spreads]
-        said += [f"{line}." for line in self.effect_lines]
+        said += self.effect_lines
         return said + list(self.remarks)
-
-    def _mean(self) -> str:
-        direction = "more" if self.metric.more_is_better else "less"
-        said = f"({self.a} over {self.b}; {direction} is better)"
-        if self.mean is not None:
-            whole = self.word(self.mean_kind)
-            return f"{self.mean.says[0].upper()}{self.mean.says[1:]} {said}: {whole}."
-        count = sum(cell.ratio.ratio > 0 for cell in self.cells)
-        return (f"Geometric mean over {count} cells: ratio {brief(self.mean_ratio, 4)} {said}, no "
-                f"interval: {self.mean_missing}.")  # fmt: skip
 
     @property
     def mean_kind(self) -> Kind:
@@ -146,18 +127,6 @@ class Comparison:
         logs = [math.log(cell.ratio.ratio) for cell in self.cells if cell.ratio.ratio > 0]
         return math.exp(float(np.mean(logs))) if logs else math.nan
 
-    def _extremes(self) -> list[str]:
-        decided = [c for c in self.cells if c.kind in ("faster", "slower")]
-        if not decided:
-            return []
-        apart = sorted(decided, key=lambda c: c.ratio.ratio)
-        ends = dict.fromkeys((apart[-1].named, apart[0].named))
-        by_name = {c.named: c for c in apart}
-        return [
-            f"{by_name[name].named or 'the only cell'}: {by_name[name].verdict.says}."
-            for name in ends
-        ]
-
     @property
     def fewest(self) -> int:
         """Attachments of each side that can decide a cell at all."""
@@ -170,23 +139,10 @@ class Comparison:
             return []
         least = self.fewest
         have = min(min(v.interval.units) for v in undecided)
-        never = f"; with {have} no cell can be decided, {least} can" if have < least else ""
+        never = f"; {have} prove nothing, {least} can" if have < least else ""
         fewest, most = max(min(needed), least), max(*needed, least)
         span = str(fewest) if fewest == most else f"{fewest} to {most}"
-        return [f"To decide, undecided cells would take {span} attachments each{never}."]
-
-    def _doubts(self) -> list[str]:
-        where: dict[str, list[str]] = {}
-        for cell in self.cells:
-            for doubt in cell.doubts:
-                where.setdefault(doubt, []).append(cell.named)
-        count = len(self.cells)
-        return [
-            f"In doubt: {doubt}: "
-            + ("all cells" if len(names) == count else f"{len(names)} of {count} cells, {names[0]}")
-            + f"{' and others' * (1 < len(names) < count)}."
-            for doubt, names in where.items()
-        ]
+        return [f"To prove the others would take {span} attachments each{never}."]
 
     def _both(self) -> list[str]:
         count = Counter(audit for cell in self.cells for audit in cell.both)
@@ -205,20 +161,15 @@ class Comparison:
                 if level not in {cell.levels.get(name, level) for cell in self.cells}
             ]
             why = ", ".join(own[:6]) or next(iter(mine))[1]
-            said.append(f"Not compared, without a partner: {len(mine)} cells of {side} ({why}).")
+            said.append(f"Not compared: {plural(len(mine), 'cell')} of {side} ({why}).")
         return said
 
     @property
     def effect_lines(self) -> list[str]:
-        """Effects that are shown, and doubts about them."""
-        shown = [
-            f"Effect of {e.says}"
-            + ("" if math.isnan(e.p_ranks) else f"; by aligned ranks p = {e.p_ranks:.2g}")
-            for e in self.effects.effects
-            if e.p_holm <= self.alpha
-        ]
+        """What else matters, and doubts about that."""
+        shown = words.effects(self)
         doubtful = [
-            f"Residuals {r.stratum} are not as the F test wants them: trust the ranks"
+            f"Residuals {r.stratum} are not as the F test wants them: trust the ranks."
             for r in self.effects.residuals
             if r.suspicious and shown
         ]

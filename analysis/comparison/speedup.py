@@ -67,7 +67,9 @@ class Speedup:
     def _said(self, point: Point) -> str:
         value, low, high = self.times(point.cell)
         where = f"{described(point.key)}, " if point.key else ""
-        sure = f" [{brief(low)}, {brief(high)}]" if point.cell.ratio.decides else "; no interval"
+        ratio = point.cell.ratio
+        sure = (f" ({100 * ratio.level:.3g} % sure: {brief(low)} to {brief(high)})"
+                if ratio.decides else "")  # fmt: skip
         doubts = f" (in doubt: {'; '.join(point.cell.doubts)})" if point.cell.doubts else ""
         return (
             f"{where}{self._level(point.level)}: {self.of} is {brief(value)} times as fast as "
@@ -107,7 +109,7 @@ class Speedup:
         """A line for each key, whiskers where there is an interval."""
         from fsmatrix.analysis import drawing
 
-        notes = ["Ratio of medians; whiskers: 95 % intervals. Hollow: no interval."]
+        notes = ["Ratio of medians; whiskers: 95 % sure. Hollow: too few blocks to prove anything."]
         figure, axes = drawing.frame(
             1, 1, title=f"{self.of} over {self.over}, {self.comparison.metric.title.lower()}",
             notes=[*notes, *self.comparison.remarks], width=4.5,

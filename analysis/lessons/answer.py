@@ -47,28 +47,38 @@ def _choice(mine: Sequence[Lesson], of: Study) -> list[str]:
     """Which target, by pattern."""
     if all(one.sure == "cannot be said" for one in mine):
         return [f"{one.answer[0].upper()}{one.answer[1:]}." for one in mine[:1]]
-    parts = [f"{one.short} over {one.where} ({one.answer})" for one in mine
-             if one.where.startswith(TOGETHER) and one.choice]  # fmt: skip
+    parts = [_together(one) for one in mine if one.where.startswith(TOGETHER) and one.choice]
     mine = [one for one in mine if not one.where.startswith(TOGETHER)]
     for short, some in _by_answer(mine).items():
         sure = [one for one in some if one.sure == "decided"]
         partly = [one for one in some if one.sure == "in part"]
-        for group, how in ((sure, ""), (partly, " (in part)")):
-            if group and short == "no difference":
-                parts.append(f"no difference that matters in {_patterns(group)}{how}")
-            elif group and short == "depends":
-                parts.append(f"it depends on the cell in {_patterns(group)}{how}")
-            elif group:
-                parts.append(f"{short} for {_patterns(group)}{how}")
-    open_ = [one for one in mine if one.sure == "too few"]
-    if open_ and not parts:
-        first = f"No target is shown to be the better one in {_patterns(open_)}"
-        why = sorted({one.why for one in open_ if one.why}, key=len)
-        return [f"{first} ({open_[0].why})." if len(why) == 1 else f"{first}."]
-    if open_:
-        parts.append(f"undecided for {_patterns(open_)}")
-    text = "; ".join(parts)
-    return [f"By {_metrics(of)}: {text}."]
+        for group, how in ((sure, ""), (partly, " (in part: not each pair is proven)")):
+            if group:
+                parts.append(f"{_winner(short)} in {_patterns(group)}{how}")
+    rest = [one for one in mine if one.sure == "too few"]
+    if rest and not parts:
+        first = f"No target is proven to be faster in {_patterns(rest)}"
+        ways = {one.answer for one in rest}
+        said = f"{first} ({rest[0].answer})" if len(ways) == 1 else first
+        why = {one.why for one in rest}
+        return [f"{said}: {rest[0].why}." if len(why) == 1 and rest[0].why else f"{said}."]
+    if rest:
+        parts.append(f"not yet proven in {_patterns(rest)}")
+    return [f"By {_metrics(of)}: {'; '.join(parts)}."]
+
+
+def _together(one: Lesson) -> str:
+    """What holds over all cells."""
+    if one.short == "no difference":
+        return f"over {one.where} no difference that matters"
+    return f"over {one.where} {one.answer}"
+
+
+def _winner(short: str) -> str:
+    """An answer as the start of a sentence."""
+    return {"no difference": "no difference that matters", "depends": "it depends on the cell"}.get(
+        short, f"{short} is the fastest"
+    )
 
 
 def _metrics(of: Study) -> str:
@@ -107,10 +117,10 @@ def _sure(lessons: Sequence[Lesson], of: Study) -> str:
     counts = Counter(one.sure for one in asked)
     low, high = least_attachments(of.valued)
     each = plural(low, "attachment") if low == high else f"{low} to {high} attachments"
-    parts = [f"{counts['decided']} of {plural(len(asked), 'answer')} decided"]
+    said = f"{counts['decided']} of {plural(len(asked), 'answer')} proven"
     if counts["in part"]:
-        parts.append(f"{counts['in part']} in part")
-    said = f"{', '.join(parts)}, with {each} per cell"
+        said += f", {counts['in part']} in part"
+    said += f", from {each} per cell"
     if of.cluster.emulated:
         made_up = ", ".join(factor_title(n) + (how if how != EMULATED else "")
                             for n, how in of.cluster.emulated.items())  # fmt: skip

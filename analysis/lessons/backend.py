@@ -14,12 +14,14 @@ import xarray as xr
 
 from fsmatrix.analysis.comparison.compare import comparisons
 from fsmatrix.analysis.comparison.result import Compared, Comparison
+from fsmatrix.analysis.comparison.words import ahead
 from fsmatrix.analysis.lessons.overall import overall
 from fsmatrix.analysis.lessons.ranking import pattern_of
-from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, Sure, names, plural, times
+from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, Sure, few, names, plural, times
 from fsmatrix.analysis.stats.intervals import Ratio
+from fsmatrix.analysis.stats.words import inverted
 from fsmatrix.analysis.study import ROLES, Key
-from fsmatrix.analysis.units import Level, brief, labelled
+from fsmatrix.analysis.units import Level, labelled
 
 OPEN = ("too few", "single", "no data")  # verdicts that tell nothing
 
@@ -121,7 +123,7 @@ def _lesson(key: Key, duels: Sequence[Duel]) -> Lesson:
         answer = f"{front[0]}, {_beats(front[0], duels)}"
     elif front:
         short, choice = " or ".join(front), tuple(front)
-        answer = f"{' or '.join(front)}, {_between(front, duels)}; {_others(front, duels)}"
+        answer = f"{' or '.join(front)} ({_between(front, duels)}); {_others(front, duels)}"
     else:
         short = "depends"
         answer = f"it depends: {_both_ways(duels)}"
@@ -138,7 +140,8 @@ def _beats(name: str, duels: Sequence[Duel]) -> str:
             wins = d.wins(name)
             alike = sum(cell.kind == "no difference" for cell in d.cells)
             rest = f", no difference in {alike}" if alike else ""
-            cells = f"{len(wins)} of {plural(len(d.cells), 'cell')}{rest}"
+            every = len(wins) == len(d.cells) > 1
+            cells = f"{'all ' if every else f'{len(wins)} of '}{plural(len(d.cells), 'cell')}{rest}"
             said.append(f"{_better(d)} than {d.other(name)} in {cells}: {_span(d, name, wins)}")
     return "; ".join(said)
 
@@ -161,10 +164,7 @@ def _span(d: Duel, name: str, cells: Sequence[Compared]) -> str:
 
 def _factor(d: Duel, name: str, cell: Compared) -> Ratio:
     """The ratio as `name` over its rival."""
-    found = cell.ratio
-    if name == d.a:
-        return found
-    return replace(found, ratio=1 / found.ratio, low=1 / found.high, high=1 / found.low)
+    return cell.ratio if name == d.a else inverted(cell.ratio)
 
 
 def _named(cell: Compared, varying: set[str]) -> str:
@@ -181,20 +181,14 @@ def _no_winner(duels: Sequence[Duel]) -> str:
     said = []
     for d in duels:
         alike = sum(cell.kind == "no difference" for cell in d.cells)
+        same = f"{d.a} and {d.b}: no difference larger than {tolerance:.3g} % in"
         if alike == len(d.cells):
-            said.append(f"{d.a} and {d.b}: no difference larger than {tolerance:.3g} % in "
-                        f"{plural(alike, 'cell')}")  # fmt: skip
+            said.append(f"{same} {plural(alike, 'cell')}")
             continue
-        ratios = sorted(cell.ratio.ratio for cell in d.cells)
-        larger = sum(r > 1 for r in ratios)
-        span = (
-            f"{brief(ratios[0])} to {brief(ratios[-1])}"
-            if len(ratios) > 1
-            else f"{brief(ratios[0])}"
-        )
-        said.append(f"{d.a} over {d.b}: {span} times, above 1 in {larger} of {len(ratios)} cells")
-    start = "" if all("no difference" in one for one in said) else "bare ratios: "
-    return start + "; ".join(said)
+        rest = [cell for cell in d.cells if cell.kind != "no difference"]
+        found = ahead(d.a, d.b, rest, d.whole.metric.more_is_better, against=True)
+        said.append(f"{same} {alike} of {len(d.cells)}; {found}" if alike else found)
+    return "; ".join(said)
 
 
 def _between(front: Sequence[str], duels: Sequence[Duel]) -> str:
@@ -204,7 +198,11 @@ def _between(front: Sequence[str], duels: Sequence[Duel]) -> str:
         return "which nobody is shown to beat"
     if all(cell.kind == "no difference" for d in inner for cell in d.cells):
         return f"no difference larger than {100 * inner[0].whole.tolerance:.3g} % between them"
-    return "not told apart"
+    cells = [cell for d in inner for cell in d.cells if cell.kind != "no difference"]
+    if len(inner) > 1:
+        return f"not yet proven which of them in {plural(len(cells), 'cell')}"
+    (d,) = inner
+    return ahead(d.a, d.b, cells, d.whole.metric.more_is_better, against=True)
 
 
 def _others(front: Sequence[str], duels: Sequence[Duel]) -> str:
@@ -235,22 +233,22 @@ def _open_words(duels: Sequence[Duel]) -> str:
     count = sum(len(d.cells) for d in duels)
     open_ = [cell for d in duels for cell in d.undecided]
     if not open_:
-        family = duels[0].whole.family
-        return f"p corrected over {family} cells" if family > 1 else ""
+        return ""
     single = sum(cell.kind == "single" for cell in open_)
     if single == len(open_):
-        return f"one value per cell in {single} of {count}: how much is noise is not known"
+        return f"one value per cell in {single} of {count}: chance cannot be excluded"
     whole = duels[0].whole
     have = min(min(cell.ratio.units) for cell in open_)
     least = whole.fewest
     wanted = [n.needed for cell in open_ if (n := cell.verdict.needed) and n.needed]
-    said = f"{len(open_)} of {plural(count, 'cell')} open with {plural(have, 'attachment')}"
-    if have < least:
-        said += f"; at least {least} can decide one"
+    parts = [f"{len(open_)} of {plural(count, 'cell')} not yet proven"] * (len(open_) < count)
     if wanted:
         low, high = max(min(wanted), least), max(*wanted, least)
-        said += f"; they would take {low if low == high else f'{low} to {high}'} each"
-    return said
+        takes = f"{low}" if low == high else f"{low} to {high}"
+        parts.append(f"to prove takes about {takes} attachments each, {have} are there")
+    elif have < least:
+        parts.append(few(have, least))
+    return "; ".join(parts)
 
 
 def _stands_on(duels: Sequence[Duel]) -> list[str]:

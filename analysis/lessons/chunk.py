@@ -17,6 +17,7 @@ from fsmatrix.analysis.lessons.words import (
     Sure,
     attachments,
     doubts_of,
+    few,
     measured,
     names,
     share_of,
@@ -92,7 +93,7 @@ def _bounded(s: Setting, cells: Sequence[Values], bound: Bound) -> _Found:
               and c.median.median > best.median.median]  # fmt: skip
     why = [unsure] if unsure else []
     for cell in rivals:
-        why.append(f"{_size(s, cell)} is faster and may do too ({_latency(s, cell, bound)})")
+        why.append(f"{_size(s, cell)} is faster and may keep it too ({_latency(s, cell, bound)})")
     if losers:
         cell = max(losers, key=lambda c: c.median.median)
         why.append(f"{_size(s, cell)} gives {times(ratio_of(cell, best))} times that and misses "
@@ -114,8 +115,8 @@ def _none_met(
     if not open_ and not blank:
         return _Found((), "none", f"no chunk size keeps {bound.says}: {said}, "
                       f"{attachments(c for c, _ in known)}", "decided")  # fmt: skip
-    few = [m for _, m in known if not m.decides]
-    why = f"{attachments(open_)}, at least 6 can decide it" if few and open_ else ""
+    weak = [m for _, m in known if not m.decides]
+    why = few(min(c.median.independent for c in open_)) if weak and open_ else ""
     if blank:
         lacking = f"no {bound.name} of {names([_size(s, c) for c in blank])}"
         why = f"{why}; {lacking}" if why else lacking
@@ -157,7 +158,7 @@ def _growth(s: Setting, cells: Sequence[Values]) -> _Found:
     begin = cells[earlier[0]]
     _, r = states[earlier[-1]]
     return _Found((cell,), f"{_size(s, cell)} at the latest", answer, "in part",
-                  f"whether {_size(s, begin)} is enough is open: "
+                  f"{_size(s, begin)} may be enough: "
                   f"{too_few(r, s.tolerance, share) if r else ''}")  # fmt: skip
 
 
@@ -175,8 +176,8 @@ def _at_the_end(
                       f"measured: {number}", "decided",
                       f"still grows there: {said}; larger ones were not measured")  # fmt: skip
     cell, r = open_[-1]
-    why = f"whether {_size(s, cell)} is enough: {too_few(r, s.tolerance, share)}"
-    return _Found((), UNDECIDED, f"where growth ends is open: {said}, "
+    why = f"{_size(s, cell)} may be enough: {too_few(r, s.tolerance, share)}"
+    return _Found((), UNDECIDED, f"where growth ends is not yet proven: {said}, "
                   f"{attachments(cells)}", "too few", why)  # fmt: skip
 
 

@@ -97,12 +97,11 @@ class Lessons:
             said += [f"  {line}" for line in group.lines]
         said += ["What the data cannot say:"] if self.limits else []
         said += [f"  {text}." for text in self.limits]
-        said += [f"In no answer: {text}." for text in self.excluded]
-        if any(one.sure in ("decided", "in part") for one in self.lessons):
-            said.append(
-                "Verdicts between targets are corrected over all their cells; the other "
-                "answers rest on intervals of 95 % each, not for all together."
-            )
+        said.append(
+            "In brackets: 95 % sure that the value lies in there. How this was tested: targets "
+            "over all cells together, other answers each for itself; docs/statistics.md. p: "
+            "fsmatrix compare --json."
+        )
         return said
 
     def table(self) -> pd.DataFrame:

@@ -80,10 +80,9 @@ def _attachments(of: Study) -> list[str]:
     if alone == total:
         single = max(cell.median.runs for cell in of.valued) == 1
         what = "one value per cell" if single else "one attachment per cell"
-        return [f"{what}: nothing about how another attachment would differ; no answer is decided "
-                f"below {SMALLEST}"]  # fmt: skip
-    return [f"{few} of {plural(total, 'cell')} with fewer than {SMALLEST} attachments: ranges, no "
-            "verdict"]  # fmt: skip
+        return [f"{what}: chance cannot be told from a difference; {SMALLEST} attachments can"]
+    return [f"{few} of {plural(total, 'cell')} with fewer than {SMALLEST} attachments: nothing can "
+            "be proven of them"]  # fmt: skip
 
 
 def _emulated(of: Study) -> list[str]:
@@ -160,7 +159,7 @@ def _findings(of: Study) -> list[str]:
     if not found:
         return []
     shown = ", ".join(f"{audit} in {number}" for audit, number in found.most_common())
-    return [f"warnings in {len(of.valued)} cells: {shown}"]
+    return [f"of {len(of.valued)} cells audits warn: {shown}"]
 
 
 def _far(of: Study) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import get_args
 
 from fsmatrix.analysis import units
@@ -14,25 +15,38 @@ from fsmatrix.analysis.units import Level
 
 MOST_LINES = 8  # of one question, one a lesson; more are grouped by answer
 OWN_WORDS = ("interface", "pattern", "chunk", "target", "workload", "phase")
-STATES: dict[Sure, str] = {"too few": "undecided"}
+STATES: dict[Sure, str] = {
+    "decided": "proven", "in part": "proven in part", "too few": "not yet proven",
+    "cannot be said": "without data", "not asked": "not asked",
+}  # fmt: skip
 
 
 def counted(mine: Sequence[Lesson]) -> str:
     """How many lessons are how sure."""
+    if len(mine) == 1:
+        return f"{STATES[mine[0].sure]}."
     counts = Counter(one.sure for one in mine)
     order: tuple[Sure, ...] = get_args(Sure)
-    return ", ".join(f"{counts[s]} {STATES.get(s, s)}" for s in order if counts[s]) + "."
+    return ", ".join(f"{counts[s]} {STATES[s]}" for s in order if counts[s]) + "."
 
 
 def lines(mine: Sequence[Lesson], of: Study) -> list[str]:
     """Each lesson, or one line for all that have one answer and are as sure of it."""
     if len(mine) <= MOST_LINES:
-        return [_state(one.sure) + one.says for one in mine]
+        return _each(mine)
     groups: dict[tuple[str, Sure], list[Lesson]] = {}
     for one in mine:
         groups.setdefault((one.short, one.sure), []).append(one)
     ordered = sorted(groups.values(), key=lambda some: -len(some))
     return [_group(some, mine, of) for some in ordered]
+
+
+def _each(mine: Sequence[Lesson]) -> list[str]:
+    """A line for each; doubts that all of them share once, above."""
+    every = [d for d in mine[0].doubts if len(mine) > 1 and all(d in one.doubts for one in mine)]
+    start = [f"In doubt, all of them: {', '.join(every)}."] if every else []
+    own = [replace(one, doubts=tuple(d for d in one.doubts if d not in every)) for one in mine]
+    return start + [_state(one.sure) + one.says for one in own]
 
 
 def _group(some: Sequence[Lesson], mine: Sequence[Lesson], of: Study) -> str:
@@ -88,4 +102,4 @@ def _described(name: str, levels: Sequence[Level], of: Study) -> str:
 
 
 def _state(sure: Sure) -> str:
-    return f"[{STATES.get(sure, sure)}] " if sure in ("too few", "in part") else ""
+    return f"[{STATES[sure]}] " if sure in ("too few", "in part") else ""

@@ -19,6 +19,7 @@ from fsmatrix.analysis.lessons.words import (
     Sure,
     attachments,
     doubts_of,
+    few,
     measured,
     plural,
 )
@@ -119,7 +120,7 @@ def _reached(one: _Series, place: int) -> _Found:
     if place == 0:
         short, why = f"{shown} or fewer", "fewer were not measured"
     elif open_:
-        why = f"whether {one.shown[open_[0]]} would do is open: {one.number(open_[0])}"
+        why = f"{one.shown[open_[0]]} may do: {one.number(open_[0])}"
     else:
         why = f"{one.shown[place - 1]} do not: {one.number(place - 1)}"
         if one.line.steps[place].nodes - one.line.steps[place - 1].nodes > 1:
@@ -127,7 +128,7 @@ def _reached(one: _Series, place: int) -> _Found:
     later = [i for i in range(place + 1, len(one.cells)) if not one.reaches(i)]
     if later:
         sure = "in part"
-        why += f"; yet {one.shown[later[0]]} are not shown to: {one.number(later[0])}"
+        why += f"; yet {one.shown[later[0]]} are not proven to: {one.number(later[0])}"
     return _Found(short, answer, sure, why, place)
 
 
@@ -137,18 +138,18 @@ def _missed(one: _Series) -> _Found:
              f"{attachments(one.cells)}"  # fmt: skip
     beyond = _model(one)
     if not beyond:
-        few = len(one.cells) < FEWEST_LEVELS
-        why = f"that takes {FEWEST_LEVELS} numbers of nodes" if few else one.line.why_no_laws
+        lacking = len(one.cells) < FEWEST_LEVELS
+        why = f"that takes {FEWEST_LEVELS} numbers of nodes" if lacking else one.line.why_no_laws
         beyond = f", and no law was fitted to extrapolate ({why})"
     return _Found(f"not reached at {one.shown[-1]}", answer, "decided",
                   f"more were not measured{beyond}")  # fmt: skip
 
 
 def _open(one: _Series, near: int) -> _Found:
-    answer = f"no number of nodes is shown to reach it; {one.shown[near]}: {one.number(near)}, " \
+    answer = f"no number of nodes is proven to reach it; {one.shown[near]}: {one.number(near)}, " \
              f"{attachments(one.cells)}"  # fmt: skip
-    few = one.cells[near].median.independent < SMALLEST
-    why = f"at least {SMALLEST} attachments can decide it" if few else "more attachments narrow it"
+    have = one.cells[near].median.independent
+    why = few(have) if have < SMALLEST else "more attachments narrow it"
     return _Found(UNDECIDED, answer, "too few", why)
 
 

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from fsmatrix.analysis.comparison.result import Comparison
-from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, Sure, plural, times
+from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, Sure, plural
 from fsmatrix.analysis.stats import signflips
 from fsmatrix.analysis.stats.tests import correct
 from fsmatrix.analysis.stats.verdict import Kind, judge
+from fsmatrix.analysis.stats.words import inverted, not_proven, whole
 
 TOGETHER = "all cells together"
 
@@ -44,8 +45,9 @@ def _of_part(found: Sequence[Comparison], targets: Sequence[str], part: str) -> 
     short = best or ("no difference" if alike else UNDECIDED)
     return [Lesson(
         "backend", TOGETHER + (f" of {part}" if part else ""), (), short,
-        "; ".join(_said(one, kind) for one, kind in zip(known, kinds, strict=True)),
-        sure, f"geometric means; p corrected over {plural(len(known), 'pair')}",
+        _first(best, known) if best
+        else "; ".join(_said(one, kind) for one, kind in zip(known, kinds, strict=True)),
+        sure, "",
         (best,) if best else tuple(targets) if alike else (),
         tuple(f"{one.a} against {one.b}: {plural(len(one.cells), 'cell')}" for one in known),
     )]  # fmt: skip
@@ -68,7 +70,25 @@ def _kinds(known: Sequence[Comparison]) -> list[Kind]:
     ]  # fmt: skip
 
 
+def _first(best: str, known: Sequence[Comparison]) -> str:
+    """By how much the best one is ahead of each other."""
+    said = []
+    for one in known:
+        if best in (one.a, one.b) and one.mean is not None:
+            found = one.mean.mean if best == one.a else inverted(one.mean.mean)
+            other = one.b if best == one.a else one.a
+            said.append(whole(found, one.metric.more_is_better, f" than {other}"))
+    return f"{best}, {'; '.join(said)}"
+
+
 def _said(one: Comparison, kind: Kind) -> str:
+    """Who is ahead over all cells, by how much, how sure."""
     assert one.mean is not None
-    number = f"{times(one.mean.mean)} times {one.b} over {plural(len(one.cells), 'cell')}"
-    return f"{one.a} gives {number}: {one.word(kind)}"
+    found, better = one.mean.mean, one.metric.more_is_better
+    a, b = one.a, one.b
+    if (found.ratio < 1) == better:
+        a, b, found = b, a, inverted(found)
+    said = f"{a} is {whole(found, better, f' than {b}')}"
+    if kind == "no difference":
+        return f"{said}: {one.word(kind)}"
+    return f"{said}: {not_proven(found, 'all cells together')}" if kind == "too few" else said

@@ -14,8 +14,8 @@ from fsmatrix.analysis.lessons.words import (
     Sure,
     attachments,
     doubts_of,
+    few,
     measured,
-    plural,
 )
 from fsmatrix.analysis.medians import SMALLEST
 from fsmatrix.analysis.study import Study, Values
@@ -60,7 +60,8 @@ def _processes(
                   f"{attachments(cells)}; to {next_.after:g} {_percent(next_)}")  # fmt: skip
         why = f"at the limit: {verdict.cause}" if verdict.full else _why(verdict)
         if late:
-            why = f"from {steps[place - 1].before:g} {_percent(steps[place - 1])}, open; {why}"
+            step = steps[place - 1]
+            why = f"it may end before: from {step.before:g} {_percent(step)}; {why}"
         return Lesson("processes", of.describe(verdict.key), verdict.key, short, answer,
                       "in part" if late else "decided", why, (at.number("processes"),),
                       tuple(shown), doubts_of(cells), at.median)  # fmt: skip
@@ -81,12 +82,12 @@ def _no_end(
         why = "more processes were not measured"
     else:
         short = UNDECIDED
-        answer = (f"whether growth ends before {shown[-1]} is open: {number}; from "
+        answer = (f"growth may end before {shown[-1]}: {number}; from "
                   f"{last.before:g} {_percent(last)}")  # fmt: skip
         fewest = min(cell.median.independent for cell in cells[-2:])
-        why = f"an end is growth below {found.threshold:.0%} per doubling"
+        why = f"an end would be growth below {found.threshold:.0%} per doubling"
         if fewest < SMALLEST:
-            why = f"{plural(fewest, 'attachment')}, at least {SMALLEST} can decide it"
+            why = few(fewest)
     return Lesson("processes", found.study.describe(verdict.key), verdict.key, short, answer, sure,
                   why, (), tuple(shown), doubts)  # fmt: skip
 

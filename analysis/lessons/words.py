@@ -11,7 +11,7 @@ from typing import Literal
 from fsmatrix.analysis import units
 from fsmatrix.analysis.doubts import doubts_of as cell_doubts
 from fsmatrix.analysis.matrices import DECIMAL
-from fsmatrix.analysis.medians import Floats, Median
+from fsmatrix.analysis.medians import SMALLEST, Floats, Median
 from fsmatrix.analysis.stats import repetitions
 from fsmatrix.analysis.stats.intervals import Ratio
 from fsmatrix.analysis.stats.verdict import more
@@ -29,7 +29,7 @@ TITLES: dict[Question, str] = {
     "nodes": "Storage nodes for a bandwidth",
 }
 MOST_NAMES = 3
-UNDECIDED = "not decided"  # `short` of what is open
+UNDECIDED = "not yet proven"  # `short` of what is open
 LATENCIES = {
     name.removeprefix("latency_").replace("_", "."): name
     for name, metric in METRICS.items()
@@ -133,7 +133,7 @@ def measured(median: Median, metric: Metric) -> str:
     if median.runs == 1:
         return f"{middle} {unit.label} (one value)"
     if median.kind == "one session":
-        return f"{middle} {unit.label} (within one session)"
+        return f"{middle} {unit.label} (one attachment)"
     if median.kind == "range":
         return f"{middle} {unit.label} (range {low} to {high})"
     return f"{middle} {unit.label} [{low}, {high}]"
@@ -162,6 +162,11 @@ def names(found: Sequence[str], most: int = MOST_NAMES) -> str:
     return f"{shown}; and {len(found) - most} more" if len(found) > most else shown
 
 
+def few(have: int, least: int = SMALLEST) -> str:
+    """That so many attachments prove nothing, and how many can."""
+    return f"{plural(have, 'attachment')} prove{'s' * (have == 1)} nothing, {least} can"
+
+
 def share_of(alpha: float, rivals: int) -> float:
     """Two-sided alpha of each of `rivals` comparisons with the best one.
 
@@ -178,13 +183,14 @@ def too_few(found: Ratio, tolerance: float, share: float) -> str:
     least = repetitions.smallest(1 - share)
     have = min(found.units)
     if have < least:
-        return f"{plural(have, 'attachment')}, at least {least} can decide it"
+        return few(have, least)
     needed = more(found, tolerance, share)
     if needed is None:
-        return "how many would tell is not known"
+        return "how many attachments would tell is not known"
     if needed.more == 0:
         return (
-            f"the interval reaches the limit of {100 * tolerance:.3g} %, and more may not part them"
+            f"the difference is about the {100 * tolerance:.3g} % that do not matter: more "
+            "attachments may not tell either"
         )
     return f"to tell: {needed.says}"
 

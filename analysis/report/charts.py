@@ -222,13 +222,13 @@ def _remarks(cells: Sequence[Cell], page: Page, empty: Sequence[Key]) -> tuple[s
     kinds = {median.kind for median in medians}
     lines = []
     if "interval" in kinds:
-        lines.append("Whiskers: interval of the median with a coverage of at least 95 %.")
+        lines.append("Whiskers: 95 % sure that the median lies in there.")
     if "range" in kinds:
-        lines.append("Whiskers of medians with *: range of fewer than 6 independent values, no "
-                     "verdict; pointing at a bar shows the coverage.")  # fmt: skip
+        lines.append("Whiskers of medians with *: range of fewer than 6 attachments; nothing can "
+                     "be proven of it; pointing at a bar shows how sure it is.")  # fmt: skip
     if "one session" in kinds:
         lines.append(
-            "Whiskers of medians with †: one attachment, they hold within one session only."
+            "Whiskers of medians with †: one attachment; how another would differ is not known."
         )
     if any(cell.worst_finding in ("warning", "invalid") for cell in cells):
         lines.append("Hatched: a finding of severity warning (lines) or invalid (crossed).")

@@ -164,7 +164,7 @@ def _compared(one: Comparison, draw: bool) -> Block:
         says=tuple(one.says),
         images=_pictured(one)[0] if draw else (),
         columns=("cell", f"{one.a}, {one.unit.label}", f"{one.b}, {one.unit.label}",
-                 f"ratio {one.a} / {one.b}", "p, corrected", "verdict", "in doubt"),
+                 f"ratio {one.a} / {one.b}", "verdict", "in doubt"),
         lines=tuple(lines[:MOST_LINES]),
         more_lines=max(len(lines) - MOST_LINES, 0),
         opened=draw,

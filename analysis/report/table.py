@@ -47,11 +47,11 @@ def legend(summary: Summary) -> Text:
     kinds = {median.kind for cell in summary.cells for median in cell.metrics.values()}
     lines = [text for text in (summary.cluster.setting, summary.cluster.explanation) if text]
     if "interval" in kinds:
-        lines.append("[–]: 95 % interval of the median over attachments")
+        lines.append("[–]: 95 % sure that the median lies in there")
     if "range" in kinds:
-        lines.append("*: fewer than 6 attachments: the range, no verdict")
+        lines.append("*: fewer than 6 attachments: the range, nothing can be proven of it")
     if "one session" in kinds:
-        lines.append("†: within one session only")
+        lines.append("†: one attachment, how another would differ is not known")
     named = [(_named(cell, summary), cell) for cell in summary.cells]
     if any(cell.worst_finding in ("warning", "invalid") for cell in summary.cells):
         lines.append("!, !!: runs with findings of severity warning, invalid (see the report)")

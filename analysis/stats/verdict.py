@@ -10,11 +10,10 @@ from typing import Any, Literal
 import numpy as np
 
 from fsmatrix.analysis.medians import Floats
-from fsmatrix.analysis.stats import repetitions, signflips, tests
+from fsmatrix.analysis.stats import repetitions, signflips, tests, words
 from fsmatrix.analysis.stats.intervals import Ratio
 from fsmatrix.analysis.stats.repetitions import Repetitions
 from fsmatrix.analysis.stats.tests import ALPHA, Correction
-from fsmatrix.analysis.units import brief
 
 Kind = Literal["faster", "slower", "no difference", "too few", "no data"]
 
@@ -63,6 +62,7 @@ class Verdict:
     cells: int
     correction: Correction
     share: float  # of alpha that this cell has in the worst case
+    more_is_faster: bool = True  # False for times
 
     @functools.cached_property
     def needed(self) -> Repetitions | None:
@@ -73,26 +73,31 @@ class Verdict:
 
     @property
     def says(self) -> str:
-        """The verdict in a sentence."""
+        """The verdict in a sentence, of a as against b."""
         found = self.interval
         if self.kind == "no data":
             return "no data on one side"
-        span = f"ratio {brief(found.ratio)} ({brief(found.low)} to {brief(found.high)})"
+        ahead = words.whole(found, self.more_is_faster)
         if self.kind == "no difference":
-            return f"no difference larger than {100 * self.x:.3g} %: {span}"
-        if self.kind != "too few":
-            return f"{self.kind}: {span}, p = {self.p:.2g}"
+            return f"no difference larger than {100 * self.x:.3g} %: {ahead}"
         if found.kind == "one session":
-            return (
-                f"too few repetitions to tell: ratio {brief(found.ratio)} within one session only"
-            )
+            return f"{ahead} in one attachment: others may differ"
+        if self.kind != "too few":
+            return ahead
+        return f"{ahead}; {words.not_proven(found, 'this cell')}{self._missing}"
+
+    @property
+    def _missing(self) -> str:
+        """What it would take; "" if that is not known."""
+        have, unit = min(self.interval.units), words.unit(self.interval)
         family = self.cells if self.correction == "holm" else 1
         least = tests.fewest(family, self.alpha)
-        why = f"too few repetitions to tell: {span}"
-        if min(found.units) < least:
-            which = "comparison" if family == 1 else f"of {family} comparisons"
-            why += f"; {min(found.units)} can never decide one {which}, {least} can"
-        return f"{why}; {self.needed.says}" if self.needed else why
+        said = ""
+        if have < least and family > 1:
+            said = f"; {have} {unit} cannot prove one of {family} cells, {least} can"
+        elif have < least and not words.every_time(self.interval):
+            said = f"; {have} {unit} prove nothing, {least} can"
+        return f"{said}; to tell: {self.needed.says}" if self.needed else said
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings."""
@@ -136,6 +141,7 @@ def verdicts(
             interval=cell, p=float(p[i]), p_equal=float(p_equal[i]), p_median=float(p_median[i]),
             raw_p=float(raw[i]), raw_p_equal=float(raw_equal[i]), x=x, alpha=alpha,
             cells=count if correction != "none" else 1, correction=correction, share=share,
+            more_is_faster=more_is_faster,
         )
         for i, cell in enumerate(cells)
     ]  # fmt: skip

@@ -23,9 +23,16 @@ STYLE = {"faster": "green", "slower": "red", "no difference": "cyan", "too few":
 SYMBOL = {"faster": "▲", "slower": "▼", "no difference": "=", "too few": "?", "single": "×",
           "no data": "×"}  # fmt: skip
 
-SHORT = {"single": "one value", "no difference": "no difference"}
-LEGEND = ("p: corrected; *: a range, no verdict; †: one session or one value; !: findings of "
-          "severity warning; (!): in doubt, see below; more: --json, --out x.csv")  # fmt: skip
+SHORT = {"single": "one value", "too few": "not proven"}
+LEGEND = {
+    "[": "[ ]: {sure} % sure that the ratio lies in there",
+    "*": "*: too few blocks, less sure",
+    "†": "†: one attachment or one value",
+    "▲": "▲ ▼: proven",
+    "?": "?: may be chance",
+    " !": "!: an audit warns",
+    "(!)": "(!): in doubt, see below",
+}
 
 
 def compare(
@@ -93,7 +100,7 @@ def compare(
 ) -> None:
     """Compare targets, levels of a factor, or campaigns, cell by cell.
 
-    A verdict needs 6 attachments or more; fewer give ratios and no verdict.
+    It takes 6 blocks or more to prove that one is faster; fewer show by how much it was.
 
     Example: fsmatrix compare out --targets xfs,ext4 --metric latency_p99 --out ratios.png
 
@@ -158,20 +165,32 @@ def _accepted(found: Acceptance, out: Path | None, as_json: bool) -> None:
 
 
 def _print_all(found: Sequence[Comparison]) -> None:
-    for number, one in enumerate(found):
-        if number:
-            terminal.echo("")
-        _print(one)
+    """Each, and once what they share."""
+    from fsmatrix.analysis.comparison.words import tested
+
+    if not found:
+        return
+    already: set[str] = set()
+    signs: set[str] = set()
+    for one in found:
+        signs |= _print(one, already)
+        terminal.echo("")
+    shown = "; ".join(text for sign, text in LEGEND.items() if sign in signs)
+    analyse.say([shown.format(sure=f"{100 * (1 - found[0].alpha):.3g}"), tested(found)])
 
 
-def _print(one: Comparison) -> None:
-    """The answer, the rows, what stands beside them."""
+def _print(one: Comparison, already: set[str]) -> set[str]:
+    """The answer, the rows, what stands beside them if not `already` said; the rows' signs."""
     analyse.say(one.says[:1])
     for spans in (True, False):  # without the medians' intervals if a row would not fit
         columns, rows = _rows(one, spans)
         if analyse.grid(columns, rows, fold=_labels(one), must=not spans):
             break
-    analyse.say([LEGEND, *one.says[1:]])
+    beside = [line for line in one.says[1:] if line not in already]
+    analyse.say(beside)
+    already.update(beside)
+    texts = [str(cell).replace("▼", "▲") for row in rows for cell in row[-4:]]
+    return {sign for sign in LEGEND if any(sign in text for text in texts)}
 
 
 def _labels(one: Comparison) -> int:
@@ -185,7 +204,7 @@ def _rows(one: Comparison, spans: bool) -> tuple[list[str], list[list[str | Text
     apart = any(cell.apart for cell in one.cells)
     columns = [factor_title(name) for name in one.varying] or ["cell"]
     columns += ["differs"] * apart
-    columns += [f"{one.a}, {one.unit.label}", f"{one.b}, {one.unit.label}", "ratio", "p", "verdict"]
+    columns += [f"{one.a}, {one.unit.label}", f"{one.b}, {one.unit.label}", "ratio", "verdict"]
     rows: list[list[str | Text]] = []
     for cell in one.cells:
         style = STYLE[cell.kind]
@@ -197,8 +216,7 @@ def _rows(one: Comparison, spans: bool) -> tuple[list[str], list[list[str | Text
         row += [cell.apart] * apart
         row += [_median(m, one, spans) + " !" * w for m, w in zip((cell.a, cell.b), cell.warned,
                 strict=True)]  # fmt: skip
-        p = cell.verdict.p
-        rows.append([*row, _ratio(cell), "" if p != p else f"{p:.2g}", Text(verdict, style=style)])
+        rows.append([*row, _ratio(cell), Text(verdict, style=style)])
     return columns, rows
 
 

@@ -33,7 +33,7 @@ def test_the_command_prints_text_json_and_a_picture(
 ) -> None:  # fmt: skip
     assert call(monkeypatch, campaign, "--where", "pattern=seq-read") == 0
     said = capsys.readouterr().out
-    assert "xfs for seq-read" in said
+    assert "xfs is the fastest in seq-read" in said
     assert "invalid runs (read-served-by-cache)" in said
     picture = tmp_path / "lessons.png"
     words = ("--latency", "p99 < 20ms", "--bandwidth", "500MB/s", "--json", "--out", picture)

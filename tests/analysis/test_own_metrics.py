@@ -104,7 +104,7 @@ def test_rows_of_compare_fit_100_columns_and_say_what_they_share_once(
     ds = ds.assign(test_file=("run", column))
     ds.attrs["factors"] = ds.attrs["factors"].replace("{", '{"test_file": "test_file", ', 1)
     for one in comparisons(ds):
-        command._print(one)
+        command._print(one, set())
     out = capsys.readouterr().out
     rows = [line for line in out.splitlines() if "▲" in line or "▼" in line]
     assert len(rows) == len(WORK)

@@ -1,0 +1,138 @@
+"""The sentences of a comparison, for somebody who knows no statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fsmatrix.analysis.stats import words
+from fsmatrix.analysis.units import brief, factor_title
+from fsmatrix.results.units import plural
+
+if TYPE_CHECKING:
+    from fsmatrix.analysis.comparison.result import Compared, Comparison
+
+SINGLE = "one value per cell: chance cannot be told from a difference"
+KINDS = {
+    "faster": "faster", "slower": "slower", "no difference": "no difference larger than {x}",
+    "too few": "not yet proven", "single": SINGLE, "no data": "no data",
+}  # fmt: skip
+CORRECTIONS = {
+    "max-t": "by max-T over sign flips of blocks", "holm": "by Holm's correction",
+    "benjamini-hochberg": "by Benjamini and Hochberg's correction", "none": "each for itself",
+}  # fmt: skip
+
+
+def headline(of: Comparison) -> str:
+    """Who is faster in how many cells."""
+    count, kinds = len(of.cells), of.counts
+    said: list[str] = []
+    start = f"{of.a} against {of.b}, {of.title.lower()}:"
+    if kinds == {"single": count}:
+        return f"{start} {SINGLE} ({plural(count, 'cell')})."
+    for kind, number in kinds.items():
+        who = {"faster": f"{of.a} is faster", "slower": f"{of.b} is faster"}
+        where = f"{number} of {plural(count, 'cell')}" if not said else str(number)
+        said.append(f"{who.get(kind, of.word(kind))} in {where}")
+        if kind == "too few":
+            cells = [cell for cell in of.cells if cell.kind == kind]
+            said[-1] += f" ({ahead(of.a, of.b, cells, of.metric.more_is_better)})"
+    return f"{start} {'; '.join(said)}."
+
+
+def ahead(
+    a: str, b: str, cells: Sequence[Compared], more_is_better: bool = True, *,
+    against: bool = False,
+) -> str:  # fmt: skip
+    """Who leads in cells that prove nothing: "a is ahead in 3 of 4 by -1 to +10 %; may be chance".
+
+    The larger number is ahead of rates, the smaller one of times.  `against`: the other is named.
+    """
+    ratios = [c.ratio.ratio if more_is_better else 1 / c.ratio.ratio for c in cells]
+    wins = sum(ratio > 1 for ratio in ratios)
+    name, other = a, b
+    if 2 * wins < len(ratios):
+        name, other, wins = b, a, len(ratios) - wins
+        ratios = [1 / ratio for ratio in ratios]
+    every = "both" if wins == 2 else f"all {wins}"
+    which = every if wins == len(cells) else f"{wins} of {len(cells)}"
+    by = words.span(min(ratios), max(ratios))
+    which += " cells" * against
+    where = f"in {which} by {by}" if len(cells) > 1 else f"by {by}"
+    start = f"{name} is ahead{f' of {other}' if against else ''}"
+    if wins < len(cells) or not all(words.every_time(cell.ratio) for cell in cells):
+        return f"{start} {where}; {words.CHANCE}"
+    most = max((cell.ratio for cell in cells), key=lambda ratio: min(ratio.units))
+    what = "these cells" if len(cells) > 1 else "this cell"
+    return f"{start} {where}, each time; {words.not_proven(most, what)}"
+
+
+def mean(of: Comparison) -> str:
+    """The geometric mean over all cells, as who is faster over all of them."""
+    start = f"Over all {plural(len(of.cells), 'cell')} (geometric mean) {of.a} is"
+    better, than = of.metric.more_is_better, f" than {of.b}"
+    if of.mean is None:
+        by = words.lead(of.mean_ratio, better)
+        than = than.replace(" than ", " as ") if by.startswith("equal") else than
+        return (f"{start} {by}{than} (ratio {brief(of.mean_ratio, 4)}); how sure that is cannot be "
+                f"said: {of.mean_missing}.")  # fmt: skip
+    found = of.mean.mean
+    verdict = {"too few": words.not_proven(found, "all cells together"),
+               "no difference": of.word("no difference")}.get(of.mean_kind, "proven")  # fmt: skip
+    said = f"{start} {words.whole(found, better, than)}; {verdict}."
+    if of.mean.left_out:
+        one = words.unit(found).removesuffix("s")
+        said += f" Left out: {plural(of.mean.left_out, one)} without all cells."
+    return said
+
+
+def extremes(of: Comparison) -> list[str]:
+    """The proven cells of the largest and of the smallest ratio."""
+    apart = sorted((c for c in of.cells if c.kind in ("faster", "slower")),
+                   key=lambda cell: cell.ratio.ratio)  # fmt: skip
+    ends = dict.fromkeys(cell.named for cell in (*apart[-1:], *apart[:1]))
+    by_name = {cell.named: cell for cell in apart}
+    return [f"{by_name[name].named or 'The only cell'}: {of.a} is {by_name[name].verdict.says}."
+            for name in ends]  # fmt: skip
+
+
+def doubts(of: Comparison) -> list[str]:
+    """What the cells' numbers hang on."""
+    where: dict[str, list[str]] = {}
+    for cell in of.cells:
+        for doubt in cell.doubts:
+            where.setdefault(doubt, []).append(cell.named)
+    count = len(of.cells)
+    parts = []
+    for doubt, names in sorted(where.items(), key=lambda item: -len(item[1])):
+        some = f"{len(names)} of {count} cells, {names[0]}{' and others' * (len(names) > 1)}"
+        parts.append(f"{doubt} ({'all cells' if len(names) == count else some})")
+    return [f"In doubt: {'; '.join(parts)}."] if parts else []
+
+
+def effects(of: Comparison) -> list[str]:
+    """What else the numbers hang on: factors, and factors on which the comparison itself does."""
+    found = [e for e in of.effects.effects if e.p_holm <= of.alpha]
+    side = " and ".join(of.by)
+    mine = {side, *(e.term for e in found if ":" in e.term)}
+    alone = [f"{factor_title(e.term)}{_up_to(e.span)}" for e in found if e.term not in mine]
+    others = [name for e in found if ":" in e.term for name in [e.term.split(":")]]
+    by = [factor_title(n) for names in others if side in names for n in names if n != side]
+    said = [f"What matters beside {side}: {', '.join(alone)}."] if alone else []
+    if by:
+        said.append(f"How {of.a} and {of.b} compare depends on {', '.join(by)}.")
+    return said
+
+
+def _up_to(span: float) -> str:
+    return f" (up to {brief(span, 2)} times)" if span == span else ""
+
+
+def tested(found: Sequence[Comparison]) -> str:
+    """How verdicts were found and where their p are, once for comparisons made together."""
+    one = found[0]
+    if all(cell.kind == "single" for one in found for cell in one.cells):
+        return "Nothing was tested: it takes several blocks."
+    cells = f"over {plural(one.family, 'cell')} together " if one.correction != "none" else ""
+    return (f"How this was tested: {cells}{CORRECTIONS[one.correction]}, at "
+            f"{100 * one.alpha:.3g} %; docs/statistics.md. p and intervals: --json.")  # fmt: skip

@@ -1,0 +1,118 @@
+"""How a ratio is said to somebody who knows no statistics: by how much, how often, how sure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from fsmatrix.analysis.medians import SMALLEST
+from fsmatrix.analysis.stats.intervals import Ratio
+from fsmatrix.analysis.units import brief
+
+TIMES = 2.0  # a ratio from here on is said as times, below it in per cent
+NONE = 0.0005  # a share that is said as none
+CHANCE = "may be chance"
+
+
+def lead(ratio: float, more_is_faster: bool = True) -> str:
+    """By how much a is ahead of b, or behind: "20 times faster", "7 % slower", "30 % lower"."""
+    if abs(ratio - 1) < NONE:
+        return "equally fast" if more_is_faster else "equal"
+    up, down = ("faster", "slower") if more_is_faster else ("higher", "lower")
+    word = up if ratio > 1 else down
+    if max(ratio, 1 / ratio) >= TIMES:
+        return f"{brief(max(ratio, 1 / ratio))} times {word}"
+    return f"{_percent(ratio)} % {word}"
+
+
+def span(low: float, high: float) -> str:
+    """From one ratio to another: "-1 to +10 %", or "0.9 to 20 times" where one is large."""
+    if min(low, 1 / high) <= 1 / TIMES:
+        shown = [brief(low), brief(high)]
+        return f"{shown[0]} times" if shown[0] == shown[1] else f"{' to '.join(shown)} times"
+    shown = [_signed(ratio) for ratio in (low, high)]
+    return f"{shown[0]} %" if shown[0] == shown[1] else f"{' to '.join(shown)} %"
+
+
+def _signed(ratio: float) -> str:
+    if abs(ratio - 1) < NONE:
+        return "0"
+    return f"{'+' if ratio > 1 else '-'}{_percent(ratio)}"
+
+
+def _percent(ratio: float) -> str:
+    """How far a ratio is from 1, to a tenth below 10 %."""
+    percent = 100 * abs(ratio - 1)
+    return f"{percent:.{1 if percent < 9.95 else 0}f}".removesuffix(".0")
+
+
+def inverted(found: Ratio) -> Ratio:
+    """The ratio b / a."""
+    parts = found.parts[::-1] if len(found.parts) > 1 else (-found.parts[0],)
+    return replace(found, ratio=1 / found.ratio, low=1 / found.high, high=1 / found.low,
+                   units=found.units[::-1], parts=parts)  # fmt: skip
+
+
+def unit(found: Ratio) -> str:
+    """What counts as one independent value: blocks, or attachments."""
+    return "blocks" if found.design == "paired by block" else "attachments"
+
+
+def agreeing(found: Ratio) -> tuple[int, int]:
+    """(blocks whose ratio is on the same side of 1 as the whole, all blocks); (0, 0) unpaired."""
+    if found.design != "paired by block":
+        return 0, 0
+    (logs,) = found.parts
+    return int(np.count_nonzero(np.sign(logs) == np.sign(math.log(found.ratio)))), logs.size
+
+
+def every_time(found: Ratio) -> bool:
+    """Whether all blocks agree; unpaired, whether all values of one side exceed the other's."""
+    if found.design == "paired by block":
+        same, count = agreeing(found)
+        return same == count > 1
+    a, b = found.parts
+    if min(a.size, b.size) < 2:
+        return False
+    return bool(a.min() > b.max() or a.max() < b.min())
+
+
+def how_often(found: Ratio) -> str:
+    """In how many blocks it is so, with a blank before: " in all 6 blocks"; or ""."""
+    same, count = agreeing(found)
+    if count < 2:
+        return ""
+    return f" in all {count} blocks" if same == count else f" in {same} of {count} blocks"
+
+
+def sure(found: Ratio) -> str:
+    """How sure a ratio is: "95 % sure: 1.3 to 1.5", of few values "only 75 % sure: ...", or ""."""
+    if math.isnan(found.low):
+        return ""
+    share = f"{100 * found.level:.3g}" if found.decides else f"only {100 * found.coverage:.3g}"
+    return f"{share} % sure: {brief(found.low)} to {brief(found.high)}"
+
+
+def whole(found: Ratio, more_is_faster: bool = True, than: str = "") -> str:
+    """By how much, how often, how sure: "7 % faster in 5 of 6 blocks (ratio 1.07, 95 % ...)".
+
+    `than`: against what, in words, such as " than xfs".
+    """
+    by = lead(found.ratio, more_is_faster)
+    if by.startswith("equal"):
+        than = than.replace(" than ", " as ")
+    ratio = [] if found.ratio >= TIMES else [f"ratio {brief(found.ratio)}"]
+    beside = ", ".join([*ratio, *([text] if (text := sure(found)) else [])])
+    return f"{by}{than}{how_often(found)}" + (f" ({beside})" if beside else "")
+
+
+def not_proven(found: Ratio, what: str) -> str:
+    """Why a difference in `what` ("this cell") is not proven."""
+    if not every_time(found):
+        return CHANCE
+    have = min(found.units)
+    if have < SMALLEST:
+        return f"{have} {unit(found)} prove nothing, {SMALLEST} can"
+    return f"for {what} alone not yet proven"
