@@ -9,14 +9,14 @@ operations are then rate x time, which leaves the rate as printed, and marked so
 from __future__ import annotations
 
 import configparser
-import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from fsmatrix.results.formats import ior, mdtest
 from fsmatrix.results.formats.base import Format, Note, Parsed, ParseError, totals
-from fsmatrix.results.formats.io500.score import BANDWIDTHS, GIB, KILO, RATES
+from fsmatrix.results.formats.io500.check import PARTS, differences, recomputed
+from fsmatrix.results.formats.io500.score import GIB, KILO
 from fsmatrix.results.formats.io500.text import (
     Entry,
     Scores,
@@ -31,7 +31,6 @@ from fsmatrix.results.record import Phase
 
 SUMMARY, RESULT, CONFIG = "result_summary.txt", "result.txt", "config.ini"
 MOST_NOTES = 60
-HALF_DIGIT = 5e-7  # of scores as they are printed now: six decimals
 SAME = 2e-3  # relative: IOR prints times with six decimals and fast ones are short
 MDTEST_PHASES = {"write": "create", "stat": "stat", "read": "read", "delete": "remove"}
 CUT = "the output is cut"  # IO500 closes IOR's output before its end: that is usual there
@@ -113,7 +112,8 @@ class _Run:
             text = f"{SUMMARY} says {entry.score} {entry.unit}, {RESULT} says {other.score}"
             self._contradiction(entry, text)
             return None
-        phase = self._own(entry) or self._detailed(entry) or self._derived(entry)
+        own = self._own(entry)
+        phase = own or self._detailed(entry) or self._derived(entry)
         if phase is None:
             return None
         rate = bandwidth(phase) / GIB if entry.unit == "GiB/s" else iops(phase) / KILO
@@ -127,6 +127,7 @@ class _Run:
             "unit": entry.unit,
             "scored": entry.scored,
             "seconds_of_all": entry.seconds,
+            "own_output": own is not None,
         }
         return replace(phase, name=entry.name, facts=facts)
 
@@ -206,15 +207,6 @@ class _Run:
         return totals(entry.name, seconds, operations=amount)
 
     # -- the run as a whole ----------------------------------------------------------------
-    def recomputed(self) -> Scores:
-        """By IO500's rule: geometric means over what is above zero."""
-        means = []
-        for names in (BANDWIDTHS, RATES):
-            known = [self.entries[name].score for name in names if name in self.entries]
-            positive = [score for score in known if score > 0]
-            means.append(statistics.geometric_mean(positive) if positive else 0.0)
-        return Scores(means[0], means[1], (means[0] * means[1]) ** 0.5, invalid=False)
-
     def judged(self, scores: Scores | None) -> list[Note]:
         """Notes on the score and on what makes the run invalid."""
         notes = [
@@ -230,13 +222,12 @@ class _Run:
             return notes
         if scores.invalid:
             notes.insert(0, Note("invalid-run", "IO500 calls its score invalid"))
-        again = self.recomputed()
-        digits = sum(e.half_digit / e.score for e in self.entries.values() if e.score > 0)
-        for name in ("bandwidth", "rate", "total"):
-            printed, own = getattr(scores, name), getattr(again, name)
-            if abs(printed - own) > printed * (digits + scores.precision) + 2 * HALF_DIGIT:
-                text = f"the printed score ({name}) is {printed}, its phases give {own:.6f}"
-                notes.insert(0, Note("contradiction", text))
+        for one in differences(self.entries, scores):
+            text = (
+                f"the printed score ({one.part}) is {one.printed}, "
+                f"its phases give {one.recomputed:.6f}"
+            )
+            notes.insert(0, Note("contradiction", text))
         return notes
 
     def failure(self, scores: Scores | None, phases: tuple[Phase, ...]) -> str:
@@ -251,12 +242,12 @@ class _Run:
         """Scores, printed and recomputed, mode, and the configuration."""
         facts: dict[str, Any] = {"mode": self.summary.mode or self.result.mode}
         if scores is not None:
-            names = ("bandwidth", "rate", "total", "invalid")
-            facts["scores"] = {name: getattr(scores, name) for name in names}
-            again = self.recomputed()
-            facts["scores_recomputed"] = {
-                name: getattr(again, name) for name in ("bandwidth", "rate", "total")
+            facts["scores"] = {
+                name: getattr(scores, name) for name in (*PARTS, "invalid", "product")
             }
+            again = recomputed(self.entries)
+            facts["scores_recomputed"] = {name: getattr(again, name) for name in PARTS}
+            facts["scores_differ"] = [asdict(one) for one in differences(self.entries, scores)]
         if config := _configuration(self.files.get(CONFIG, "")):
             facts["configuration"] = config
         return facts

@@ -26,6 +26,8 @@ RATES = (
     "find",
 )
 PHASES = (*BANDWIDTHS, *RATES)
+RANDOM_READ = "ior-rnd4K-easy-read"  # since 2024; no part of the score
+_KINDS = {"create": "write", "remove": "delete"}  # of the workload `io500` -> IO500's word
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,18 @@ class Score:
     bandwidth: float | None  # GiB/s
     rate: float | None  # thousands of operations per second
     total: float | None
+
+
+def phase_of(name: str) -> str:
+    """IO500's name of a phase that it or the workload `io500` calls `name`; empty if none.
+
+    The workload puts the kind first: create-mdtest-easy is mdtest-easy-write.
+    """
+    kind, _, home = name.partition("-")
+    for one in (name, f"{home}-{_KINDS.get(kind, kind)}"):
+        if one in PHASES or one == RANDOM_READ:
+            return one
+    return ""
 
 
 def score(values: Mapping[str, float]) -> Score:

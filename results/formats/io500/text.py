@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fsmatrix.results.formats.base import ParseError
@@ -42,6 +42,7 @@ _PAIR = re.compile(r"([A-Za-z][\w-]{0,40}) *= (.*)", re.ASCII)
 _COMMAS = re.compile(r"^\[(RESULT|SCORE ?|      )\].* \d+,\d+ ", re.ASCII)
 _SCORED = re.compile(rf"(\d{{1,18}}\.\d{{6}}){_INVALID}", re.ASCII)  # "%f": fewer digits are a cut
 _PRINTED = re.compile(rf"{_VALUE}{_INVALID}", re.ASCII)
+DECIMALS = 6  # of scores as they are printed now
 OLD_PRECISION = 1e-5  # of scores with six significant digits
 NO_PHASES = frozenset({"run", "SCORE", "SCOREX"})
 _ANNOUNCED = ("ERROR INVALID", "score-is-invalid")
@@ -70,6 +71,7 @@ class Scores:
     total: float
     invalid: bool
     precision: float = 0.0  # relative, beyond six decimals
+    product: bool = False  # the product of both was printed as the total, which is its root
 
 
 @dataclass
@@ -140,19 +142,14 @@ def read_summary(text: str, source: str) -> Summary:
             )
             found.add(entry)
         elif score_line := _SCORE.fullmatch(line):
-            bandwidth, rate, total, invalid = score_line.groups()
-            scores = Scores(float(bandwidth), float(rate), float(total), bool(invalid))
-            found.add_scores(scores, number)
+            *numbers, invalid = score_line.groups()
+            found.add_scores(_scores(numbers, bool(invalid)), number)
         elif old := _OLD_PHASE.fullmatch(line):
             found.add(_old_entry(old, number))
         elif old_score := _OLD_SCORE.fullmatch(line):
             invalid, *numbers = old_score.groups()
             if all(numbers):
-                bandwidth, rate, total = map(float, numbers)
-                if abs(total - bandwidth * rate) <= 4 * OLD_PRECISION * total:
-                    total = math.sqrt(bandwidth * rate)  # some of 2018 printed the square
-                scores = Scores(bandwidth, rate, total, bool(invalid), OLD_PRECISION)
-                found.add_scores(scores, number)
+                found.add_scores(_scores(numbers, bool(invalid)), number)
         elif version := _VERSION.fullmatch(line):
             found.version, found.mode = version.groups()
         elif _COMMAS.match(line):
@@ -160,6 +157,16 @@ def read_summary(text: str, source: str) -> Summary:
         elif any(word in line for word in _ANNOUNCED):
             found.invalid.append((line.strip()[:300], number, ""))
     return found
+
+
+def _scores(numbers: Sequence[str], invalid: bool) -> Scores:
+    """Bandwidth, rate and total as they were printed: with six decimals, or six digits."""
+    bandwidth, rate, total = map(float, numbers)
+    exact = all(len(number.partition(".")[2]) >= DECIMALS for number in numbers)
+    product = not exact and abs(total - bandwidth * rate) <= 4 * OLD_PRECISION * total
+    if product:
+        total = math.sqrt(bandwidth * rate)  # some of 2018 printed the square
+    return Scores(bandwidth, rate, total, invalid, 0.0 if exact else OLD_PRECISION, product)
 
 
 def _old_entry(match: re.Match[str], line: int) -> Entry:

@@ -1,0 +1,1 @@
+"""What a collection of IO500 submissions says: scores checked, families, phases, one's own run."""

@@ -1,0 +1,66 @@
+"""What a collection prints, against what its own parts give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fsmatrix.results.formats.io500.check import PARTS
+from fsmatrix.results.formats.io500.collected import Collected
+
+
+@dataclass(frozen=True)
+class ScoreDiffers:
+    """A printed score that the printed phases do not give."""
+
+    file: str
+    part: str  # bandwidth (GiB/s), rate (thousands per second), total
+    printed: float
+    recomputed: float
+
+
+@dataclass(frozen=True)
+class PhaseDiffers:
+    """A printed phase that the outputs beside it contradict."""
+
+    file: str
+    phase: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Checks:
+    """Of every different result: scores recomputed, phases held against their outputs."""
+
+    results: int
+    without_score: tuple[str, ...]  # files
+    scores: int  # printed values: three of each result
+    scores_differ: tuple[ScoreDiffers, ...]
+    products: tuple[str, ...]  # files in which the total is the product of both, not its root
+    phases: int  # of which IOR's or mdtest's own output is there and was understood
+    phases_differ: tuple[PhaseDiffers, ...]
+
+
+def checks(results: Iterable[Collected]) -> Checks:
+    """Of results that are each another text."""
+    every = list(results)
+    scored = [run for run in every if "scores" in run.parsed.facts]
+    differ = [
+        ScoreDiffers(run.file, **one) for run in scored for one in run.parsed.facts["scores_differ"]
+    ]
+    contradicted = [
+        PhaseDiffers(run.file, note.phase, note.message)
+        for run in every
+        for note in run.parsed.notes
+        if note.key == "contradiction" and note.phase
+    ]
+    agree = sum(bool(phase.facts["own_output"]) for run in every for phase in run.parsed.phases)
+    return Checks(
+        results=len(every),
+        without_score=tuple(run.file for run in every if run not in scored),
+        scores=len(PARTS) * len(scored),
+        scores_differ=tuple(differ),
+        products=tuple(run.file for run in scored if run.parsed.facts["scores"]["product"]),
+        phases=agree + len(contradicted),
+        phases_differ=tuple(contradicted),
+    )

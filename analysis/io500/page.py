@@ -1,0 +1,64 @@
+"""The study `io500` as one HTML file that opens offline.  Nothing of a submission is trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import jinja2
+
+import fsmatrix
+from fsmatrix.analysis import pictures
+from fsmatrix.analysis.files import aside
+from fsmatrix.analysis.io500 import grids
+from fsmatrix.analysis.io500.study import Io500Study
+from fsmatrix.analysis.io500.words import CAVEAT
+from fsmatrix.analysis.steps import step
+from fsmatrix.analysis.units import MISSING, number
+
+TEMPLATES = Path(__file__).parents[1] / "report" / "templates"
+TEMPLATE = "io500.html.j2"
+SUFFIX = ".html"
+
+
+def write(study: Io500Study, out: Path) -> Path:
+    """Write the page, aside and renamed.  OSError as the system gives it."""
+    with aside(out) as part:
+        part.write_text(render(study), encoding="utf-8", errors="replace")
+    return out
+
+
+def render(study: Io500Study) -> str:
+    """The page as text."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True,
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    step("io500: the page")
+    return environment.get_template(TEMPLATE).render(
+        study=study,
+        caveat=CAVEAT,
+        says=[line for line in study.says if line != CAVEAT],
+        systems=len({one.system for one in study.submissions}),
+        images=list(_images(study)),
+        grids=[*grids.grids(study), grids.ratios(study)],
+        number=_number,
+        version=fsmatrix.__version__,
+        written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    )
+
+
+def _images(study: Io500Study) -> Iterator[tuple[str, str]]:
+    """(what it shows, its address); an empty address and the reason where nothing is drawn."""
+    for page in range(study.pages):
+        try:
+            figure = study.figure(page)
+        except ValueError as error:
+            yield f"Not drawn: {error}.", ""
+            continue
+        yield figure.get_suptitle(), pictures.data_uri(figure)
+
+
+def _number(value: float | None) -> str:
+    return MISSING if value is None else number(value)

@@ -1,0 +1,117 @@
+"""What a submission to IO500 says of itself: its place in the collection, and its own form.
+
+The collection (github.com/IO500/submission-data) is
+institution/system/file system/year/submission-N/...  The form was lines `io500_info_...=` in the
+script that ran it or in what that printed, later system-information.txt of such lines, or
+system-information.json.  Where nothing was filled in there is nothing here, never a guess.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+_FILES = re.compile(
+    r"system-information\.(txt|json)|.{1,80}\.sh|io500\.cfg|io-500-summary\..{1,60}\.txt"
+)
+_LINE = re.compile(
+    r"^[ \t]*(?:echo[ \t]+)?[\"']?io500_info_([A-Za-z_-]{1,60})=[ \t\"'\\]*([^\"'\\#\n]{0,300})",
+    re.MULTILINE,
+)
+_SUBMISSION = re.compile(r"submission-\d{1,9}")
+_YEAR = re.compile(r"(?:19|20)\d\d")
+_EMPTY = frozenset({"", "xxx"})
+# what names the file system, the most telling first; the form of 2018 had a name misspelt
+_FILE_SYSTEM = (
+    "filesystem_type", "filesystem", "filesysem", "filesystem_name", "filesystem_version",
+    "filesystem_vendor", "storage_vendor",
+)  # fmt: skip
+_NODES = ("client_nodes", "num_client_nodes", "number_clientNodes")
+_OF_STORAGE = ("type", "name", "version", "vendor")  # of StorageSystem in the JSON
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run lies in a collection; empty or None where its path does not tell."""
+
+    submission: str  # the path down to submission-N; of a run outside of any, its own path
+    system: str  # institution/system
+    filesystem: str
+    year: int | None
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What the form says."""
+
+    filesystem: tuple[str, ...] = ()  # texts that name it, the most telling first
+    nodes: int | None = None  # client nodes
+
+
+def place_of(path: str) -> Place:
+    """Of a path below the root of a collection; the innermost submission-N counts."""
+    parts = PurePosixPath(path).parts
+    at = next((i for i in reversed(range(len(parts))) if _SUBMISSION.fullmatch(parts[i])), None)
+    if at is None:
+        return Place(path, path, "", None)
+    before = list(parts[:at])
+    year = int(before.pop()) if before and _YEAR.fullmatch(before[-1]) else None
+    filesystem = before.pop().strip() if before else ""
+    name = "/".join(parts[: at + 1])
+    return Place(name, "/".join(before) or name, filesystem, year)
+
+
+def is_form(name: str) -> bool:
+    """Whether a file of this name may hold the form."""
+    return _FILES.fullmatch(name) is not None
+
+
+def declared(texts: Iterable[str]) -> Declared:
+    """What the forms of a submission say; of several answers the first that was filled in."""
+    answers: dict[str, list[str]] = {}
+    for text in texts:
+        pairs = _of_json(text) if text.lstrip().startswith("{") else _of_lines(text)
+        for key, value in pairs:
+            if value.strip() not in _EMPTY:
+                answers.setdefault(key, []).append(value.strip())
+    names = dict.fromkeys(name for key in _FILE_SYSTEM for name in answers.get(key, ()))
+    counts = [value for key in _NODES for value in answers.get(key, ()) if _whole(value)]
+    return Declared(tuple(names), int(counts[0]) if counts else None)
+
+
+def _whole(value: str) -> bool:
+    return re.fullmatch(r"[1-9][0-9]{0,7}", value) is not None
+
+
+def _of_lines(text: str) -> Iterator[tuple[str, str]]:
+    for match in _LINE.finditer(text):
+        yield match[1], match[2]
+
+
+def _of_json(text: str) -> Iterator[tuple[str, str]]:
+    """The site's form: objects of a type, attributes and children; nothing if it is damaged."""
+    try:
+        tree = json.loads(text)
+    except (ValueError, RecursionError):
+        return
+    waiting: list[Any] = [tree]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, list):
+            waiting += one
+        elif isinstance(one, dict):
+            waiting += one.values()
+            given = one.get("att")
+            if isinstance(given, dict):
+                yield from _attributes(str(one.get("type")), given)
+
+
+def _attributes(kind: str, given: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    names = _OF_STORAGE if kind == "StorageSystem" else _NODES if kind == "information" else ()
+    for name in names:
+        if isinstance(value := given.get(name), str):
+            yield (f"filesystem_{name}" if kind == "StorageSystem" else name), value
