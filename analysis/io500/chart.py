@@ -108,7 +108,7 @@ def correlations(study: Io500Study) -> Figure:
     figure, axes = drawing.frame(
         1, 2, title="How phases go together (Spearman's r)", width=5.2, height=4.4,
         notes=["Left: all submissions. Right: ten client nodes, one submission of each "
-               "system. Grey: too few.", CAVEAT],
+               "system. Grey: too few have both.", CAVEAT],
     )  # fmt: skip
     left, right = axes[0]
     _heat(left, study.pairs, kept, "r", kept)

@@ -11,15 +11,15 @@ import jinja2
 import fsmatrix
 from fsmatrix.analysis import pictures
 from fsmatrix.analysis.files import aside
-from fsmatrix.analysis.io500 import grids
+from fsmatrix.analysis.io500 import grids, words
 from fsmatrix.analysis.io500.study import Io500Study
-from fsmatrix.analysis.io500.words import CAVEAT
 from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.units import MISSING, number
 
 TEMPLATES = Path(__file__).parents[1] / "report" / "templates"
 TEMPLATE = "io500.html.j2"
 SUFFIX = ".html"
+DETAIL = "  "  # before lines that are lists of files: the page has those below
 
 
 def write(study: Io500Study, out: Path) -> Path:
@@ -38,8 +38,9 @@ def render(study: Io500Study) -> str:
     step("io500: the page")
     return environment.get_template(TEMPLATE).render(
         study=study,
-        caveat=CAVEAT,
-        says=[line for line in study.says if line != CAVEAT],
+        caveat=words.CAVEAT,
+        says=[line for line in study.facts if not line.startswith(DETAIL)],
+        together=list(words.correlated(study.pairs)),
         systems=len({one.system for one in study.submissions}),
         images=list(_images(study)),
         grids=[*grids.grids(study), grids.ratios(study)],

@@ -23,6 +23,7 @@ from fsmatrix.results.formats.io500.score import (
     score,
 )
 
+NO_SUBMISSION = "not-a-submission"  # the audit
 SCORES = {"score": "", "bandwidth score": "GiB/s", "metadata score": "kIOPS"}
 
 
@@ -48,6 +49,7 @@ class Standing:
     engine: str
     nodes: int
     size: str  # class of client nodes
+    by_rules: bool  # nothing says that the list would not accept it
     places: tuple[Place, ...]
 
 
@@ -100,6 +102,7 @@ def _standing(
         engine=str(levels.get("engine", "")),
         nodes=int(nodes),
         size=size,
+        by_rules=not any(NO_SUBMISSION in cell.findings for cell in cells),
         places=tuple(_places(values, peers)),
     )
 

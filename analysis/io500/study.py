@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ALL = "all"
+# of SCORES; the words of the workload io500's own facts
+JSON_NAMES = {
+    "bandwidth score, GiB/s": "bandwidth_score_gib_s", "metadata score, kIOPS": "rate_score_kiops",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -51,12 +55,19 @@ class Io500Study:
         """What it is, the checks, the families, the phases; one's own run."""
         return [
             words.CAVEAT,
-            words.counted(self.submissions, self.places, self.checks, self.left_out),
-            *words.checked(self.checks),
-            *words.lost(self.without, self.unread),
+            *self.facts,
             *words.ratios(self.ratios),
             *words.correlated(self.pairs),
             *(line for one in self.standings for line in words.standing(one)),
+        ]
+
+    @property
+    def facts(self) -> list[str]:
+        """What was read, and what is wrong with it."""
+        return [
+            words.counted(self.submissions, self.places, self.checks, self.left_out),
+            *words.checked(self.checks),
+            *words.lost(self.without, self.unread),
         ]
 
     def table(self) -> pd.DataFrame:
@@ -114,7 +125,9 @@ class Io500Study:
 
 def _row(row: Row, names: Sequence[str]) -> dict[str, Any]:
     key: Mapping[str, str] = dict(zip(names, row.key, strict=True))
-    return {**key, **{name: value for name, value in vars(row).items() if name != "key"}}
+    facts = {name: value for name, value in vars(row).items() if name not in ("key", "ranges")}
+    described = {JSON_NAMES.get(k, k.replace(" ", "_")): one for k, one in row.ranges.items()}
+    return {**key, **facts, **described}
 
 
 def io500(collection: Collection, directory: str, mine: xr.Dataset | None = None) -> Io500Study:

@@ -142,11 +142,14 @@ def _spread(what: str, found: Sequence[tuple[float, Pair]]) -> str:
 def standing(one: Standing) -> Iterator[str]:
     """One's own run: the score if there is one, then every phase."""
     peers = max((place.submissions for place in one.places), default=0)
+    noun = "client node" if one.size == "1" else "client nodes"
     yield (
-        f"{one.name}: {_count(one.nodes, 'client node')}, by {one.engine}, among {peers} "
-        f"submissions with {one.size} client nodes"
+        f"{one.name}: {_count(one.nodes, 'client node')}, by {one.engine}, among "
+        f"{_count(peers, 'submission')} with {one.size} {noun}"
         + (f" (few: a place among {peers} says little)." if peers < FEW_PEERS else ".")
     )
+    if not one.by_rules:
+        yield "  IO500's rules would not accept it (fsmatrix findings says why): take it as a hint."
     for place in one.places:
         yield f"  {placed(place)}"
 
