@@ -74,3 +74,18 @@ def submission(root: Path, place: str, text: str, nodes: int | None = 10, **told
         told["client_nodes"] = nodes
     (root / place / "system-information.txt").write_text(form(**told))
     return folder
+
+
+def with_outputs(root: Path, place: str, note: str = "") -> Path:
+    """The real run of tests/data/io500, as if it had been valid, with IOR's and mdtest's outputs.
+
+    It has one client node.  `note` makes it another text.
+    """
+    folder = root / place / "results"
+    folder.mkdir(parents=True)
+    for path in DATA.glob("*.txt"):
+        if path.name.startswith(("ior-", "mdtest-")):
+            (folder / path.name).write_text(path.read_text())
+    text = (DATA / "result_summary.txt").read_text().replace(" [INVALID]", "")
+    (folder / "result_summary.txt").write_text(text + note)
+    return folder
