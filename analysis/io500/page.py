@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -42,23 +41,12 @@ def render(study: Io500Study) -> str:
         says=[line for line in study.facts if not line.startswith(DETAIL)],
         together=list(words.correlated(study.pairs)),
         systems=len({one.system for one in study.submissions}),
-        images=list(_images(study)),
+        images=[(one.get_suptitle(), pictures.data_uri(one)) for one in pictures.figures(study)],
         grids=[*grids.grids(study), grids.ratios(study)],
         number=_number,
         version=fsmatrix.__version__,
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
-
-
-def _images(study: Io500Study) -> Iterator[tuple[str, str]]:
-    """(what it shows, its address); an empty address and the reason where nothing is drawn."""
-    for page in range(study.pages):
-        try:
-            figure = study.figure(page)
-        except ValueError as error:
-            yield f"Not drawn: {error}.", ""
-            continue
-        yield figure.get_suptitle(), pictures.data_uri(figure)
 
 
 def _number(value: float | None) -> str:

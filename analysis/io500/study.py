@@ -87,17 +87,16 @@ class Io500Study:
 
     @property
     def pages(self) -> int:
-        """Figures: scores over client nodes, hard over easy, correlations."""
-        return 3
+        """Figures: scores over client nodes, hard over easy, and correlations if there are any."""
+        return 3 if any(one.r is not None for one in self.pairs) else 2
 
     def figure(self, page: int = 0) -> Figure:
-        """One of the pages; ValueError for another number, or where nothing can be drawn."""
+        """One of the pages; ValueError for another number."""
         from fsmatrix.analysis.io500 import chart
 
-        made = (chart.over_nodes, chart.hard_against_easy, chart.correlations)
-        if not 0 <= page < len(made):
-            raise ValueError(f"there are pages 0 to {len(made) - 1}, not {page}")
-        return made[page](self)
+        if not 0 <= page < self.pages:
+            raise ValueError(f"there are pages 0 to {self.pages - 1}, not {page}")
+        return (chart.over_nodes, chart.hard_against_easy, chart.correlations)[page](self)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able; every submission, every pair of phases, everything that does not count."""

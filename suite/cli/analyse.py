@@ -138,13 +138,16 @@ def unit(ds: xr.Dataset, metric: str, name: str | None) -> Unit | None:
     return unit_of(ds, metric, name) if name else None
 
 
-def picture(out: Path | None) -> None:
-    """Refuse a file that no picture or table can be written to, before anything is computed."""
+def picture(out: Path | None, *more: str) -> None:
+    """Refuse a file that no picture or table can be written to, before anything is computed.
+
+    `more`: suffixes of what else the command writes.
+    """
     from fsmatrix.analysis import pictures, tables
 
     if out is None:
         return
-    known = (*pictures.FORMATS, *tables.FORMATS)
+    known = (*more, *pictures.FORMATS, *tables.FORMATS)
     if out.suffix.lower() not in known:
         raise refuse(Origin(f"--out {out}"), "", f"must end in {', '.join(known)}")
     if not out.parent.is_dir():

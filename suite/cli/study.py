@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fsmatrix.suite.cli import analyse, common, completion, terminal
-from fsmatrix.suite.problems import Origin, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,8 +57,7 @@ def io500(
     from fsmatrix.analysis.io500.study import io500 as study
     from fsmatrix.suite.collection import collection
 
-    page = out is not None and out.suffix.lower() == SUFFIX
-    _writable(out, page)
+    analyse.picture(out, SUFFIX)
     campaign = _opened(mine) if mine is not None else None
     found = collection(directory, _steps())
     with analyse.bad_input([str(directory), *([mine] if mine else [])]):
@@ -68,17 +66,10 @@ def io500(
         common.print_json(result.to_dict())
     else:
         _show(result)
-    if page and out is not None:
+    if out is not None and out.suffix.lower() == SUFFIX:
         terminal.echo(str(write(result, out)), err=True)
     elif out is not None:
         analyse.drawn([result], out)
-
-
-def _writable(out: Path | None, page: bool) -> None:
-    if not page:
-        analyse.picture(out)
-    elif out is not None and not out.parent.is_dir():
-        raise refuse(Origin(f"--out {out}"), "", f"no directory {out.parent}")
 
 
 def _opened(mine: str) -> xr.Dataset:
