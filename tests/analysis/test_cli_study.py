@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fsmatrix.analysis.io500.study import io500
 from fsmatrix.analysis.load import open_campaign
+from fsmatrix.results.case import Geometry
+from fsmatrix.results.formats.io500.score import GIB
 from fsmatrix.suite.collection import collection
+from tests.analysis.campaigns import phase, record, write
 from tests.analysis.commands import call
 from tests.io500_submissions import DATA, scores, submission, summary, values
 
@@ -190,3 +195,31 @@ def test_bad_input(
     assert call(monkeypatch, "study", "io500", *words) == 2
     assert why in capsys.readouterr().err
     assert sorted(path.name for path in root.parent.iterdir()) == ["all", "empty"]
+
+
+# -- a store of one's own ------------------------------------------------------------------------
+def test_a_campaign_of_the_workload_stands_by_its_medians(root: Path, tmp_path: Path) -> None:
+    """Its phases have names of its own; each number of client nodes stands in its class."""
+    rng = np.random.default_rng(1)
+    records = []
+    for nodes in (10, 64):
+        for block, factor in enumerate((1.5, 2.5, 9.0)):
+            easy = factor * values()["ior-easy-write"] * GIB
+            made = replace(
+                phase("create-mdtest-hard", 1.0, 1, 1, rng, operations=5000),
+                end=np.array([1.0 / factor]),
+            )
+            records.append(record(
+                phases=(phase("write-ior-easy", easy, 1 << 20, 1, rng), made), block=block,
+                coordinates={"nodes": nodes}, workload="io500", geometry=Geometry(nodes=nodes),
+            ))  # fmt: skip
+    found = io500(collection(root), "x", open_campaign(write(tmp_path / "campaign.h5", records)))
+    places = {(x.nodes, y.what): y for x in found.standings for y in x.places}
+    assert set(places) == {
+        (nodes, name) for nodes in (10, 64) for name in ("ior-easy-write", "mdtest-hard-write")
+    }
+    easy_, hard = places[10, "ior-easy-write"], places[10, "mdtest-hard-write"]
+    assert (easy_.below, easy_.submissions) == (2, 4)
+    assert easy_.value == pytest.approx(2.5 * values()["ior-easy-write"], rel=1e-3)
+    assert hard.value == pytest.approx(12.5)
+    assert (places[64, "ior-easy-write"].below, places[64, "ior-easy-write"].submissions) == (0, 1)
