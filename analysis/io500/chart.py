@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 GREY = "#b8bec5"
 SPREAD = 0.16  # of a family's points beside its line
+SIDEWAYS = 0.025  # of the client nodes, from family to family
 MOST = 9  # families with a colour; the others are grey
 
 
@@ -35,7 +36,12 @@ def shown(study: Io500Study) -> list[str]:
 def over_nodes(study: Io500Study) -> Figure:
     """A point per submission: its score over its client nodes."""
     figure, axes = drawing.frame(
-        1, 1, title="IO500 score over client nodes", notes=[CAVEAT], width=7.6, height=4.2
+        1,
+        1,
+        title="IO500 score over client nodes",
+        width=7.6,
+        height=4.2,
+        notes=["Families with the same number of client nodes stand beside each other.", CAVEAT],
     )
     ax, names = axes[0][0], shown(study)
     for place, name in [(-1, ""), *enumerate(names)]:
@@ -47,7 +53,7 @@ def over_nodes(study: Io500Study) -> Figure:
         ]  # fmt: skip
         if points:
             ax.scatter(
-                [nodes for nodes, _ in points], [total for _, total in points],
+                _beside([nodes for nodes, _ in points], place), [total for _, total in points],
                 s=16, alpha=0.8, linewidths=0,
                 marker=MARKERS[place % len(MARKERS)] if name else "o",
                 color=drawing.colour(place) if name else GREY,
@@ -62,6 +68,11 @@ def over_nodes(study: Io500Study) -> Figure:
     ax.set_ylabel("score (geometric mean of GiB/s and kIOPS)", fontsize=SMALL)
     drawing.legend(figure, axes)
     return figure
+
+
+def _beside(nodes: list[int], place: int) -> list[float]:
+    """A little to the left or right by family, that families at one number are seen."""
+    return [count * (1 + SIDEWAYS * (place - MOST / 2)) for count in nodes]
 
 
 def hard_against_easy(study: Io500Study) -> Figure:

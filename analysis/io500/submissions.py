@@ -97,7 +97,7 @@ def _own(places: Sequence[Collected], left: list[LeftOut]) -> list[Collected]:
     whole = [run for run in texts if _outputs(run)] or texts
     if len(whole) > 1:
         why = f"one of {len(texts)} results in this submission: which is its own is not told"
-        left += [LeftOut(run.file, why) for run in texts]
+        left += [LeftOut(run.file, why) for run in places]
         return []
     mine = whole[0]
     for run in places:

@@ -35,9 +35,9 @@ def counted(
     size = f", with {_span(nodes)} client nodes" if nodes else ""
     why = "; ".join(f"{count} {text}" for text, count in reasons(left).most_common())
     return (
-        f"{_count(len(submissions), 'submission')} of {_count(systems, 'system')} count{when}{size}"
-        f". {_count(places, 'place')} hold results, {found.results} of them different"
-        + (f"; {len(left)} do not count: {why}." if left else ".")
+        f"Counted: {_count(len(submissions), 'submission')} of {_count(systems, 'system')}"
+        f"{when}{size}. Places with results: {places}, {found.results} of them different"
+        + (f"; not counted: {len(left)} ({why})." if left else ".")
     )
 
 
@@ -69,8 +69,8 @@ def checked(found: Checks) -> Iterator[str]:
         yield f"All {what} are what their phases give, to the digits that are printed."
     if found.products:
         yield (
-            f"{_count(len(found.products), 'result')} print the product of both scores as the "
-            f"total, whose root is taken: {', '.join(found.products[:MOST_FILES])}."
+            "The product of both scores was printed as the total, whose root is taken, in "
+            f"{_count(len(found.products), 'result')}: {', '.join(found.products[:MOST_FILES])}."
         )
     if found.without_score:
         yield f"Without a score: {', '.join(found.without_score[:MOST_FILES])}."

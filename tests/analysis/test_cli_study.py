@@ -50,7 +50,7 @@ def test_the_terminal_has_sentences_and_families(
     assert call(monkeypatch, "study", "io500", root) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("Different hardware: descriptive only.")
-    assert lines[1].startswith("5 submissions of 5 systems count, 2023 to 2024, with 10 to 64")
+    assert lines[1].startswith("Counted: 5 submissions of 5 systems, 2023 to 2024, with 10 to 64")
     assert "All 15 printed scores" in lines[2]
     assert any(line.split()[:4] == ["Ceph", "4", "4", "2024"] for line in lines)
     assert any(line.startswith("Score by client nodes") for line in lines)
