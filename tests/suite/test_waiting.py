@@ -60,4 +60,5 @@ def test_in_a_terminal_it_is_one_line_that_goes(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_every_command_that_is_waited_for_exists() -> None:
-    assert {command.name for command in app.app.registered_commands} >= app.WAITED_FOR
+    every = (*app.app.registered_commands, *app.app.registered_groups)
+    assert {one.name for one in every} >= app.WAITED_FOR
