@@ -223,3 +223,15 @@ def test_a_campaign_of_the_workload_stands_by_its_medians(root: Path, tmp_path: 
     assert easy_.value == pytest.approx(2.5 * values()["ior-easy-write"], rel=1e-3)
     assert hard.value == pytest.approx(12.5)
     assert (places[64, "ior-easy-write"].below, places[64, "ior-easy-write"].submissions) == (0, 1)
+
+
+def test_names_cannot_command_a_terminal(root: Path, monkeypatch: Patch, capsys: Any) -> None:
+    """Nor can a name that is no UTF-8 end the command."""
+    for number, name in enumerate(("\x1b[31mred", "\udcff")):
+        place = f"Uni/{name}/CephFS/2024/submission-8{number}"
+        submission(root, place, summary(values(7), printed=(1.0, 1.0, 1.0 + number)), 10)
+    assert call(monkeypatch, "study", "io500", root, "-o", root.parent / "x.html") == 0
+    printed = capsys.readouterr().out
+    assert "submission-80/results/result_summary.txt: bandwidth printed 1" in printed
+    assert "submission-81/results/result_summary.txt: bandwidth printed 1" in printed
+    assert not {"\x1b", "\udcff"} & set(printed)
