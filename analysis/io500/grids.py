@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fsmatrix.analysis.io500.ranges import SCORES, Range, Row
 from fsmatrix.analysis.io500.study import Io500Study
 from fsmatrix.analysis.io500.submissions import CLASSES, NO_CLASS
+from fsmatrix.analysis.io500.words import MARK
 from fsmatrix.analysis.units import MISSING, number
 
 MEASURE = "score"  # that is shown by year and by client nodes
@@ -34,15 +35,15 @@ def grids(study: Io500Study, fewest: int = 1, ranges: bool = True) -> list[Grid]
 
     return [
         _families(study, fewest),
-        _crossed(f"Score by year, {what}", study.years, names, years, text),
-        _crossed(f"Score by client nodes, {what}", study.sizes, names, sizes, text),
+        _crossed(f"Score by year, {what}; {MARK}", study.years, names, years, text),
+        _crossed(f"Score by client nodes, {what}; {MARK}", study.sizes, names, sizes, text),
     ]
 
 
 def _families(study: Io500Study, fewest: int) -> Grid:
     head = ("family", "submissions", "systems", "years", "client nodes")
     return Grid(
-        "Families: median [smallest–largest]",
+        f"Families, median [smallest–largest]; {MARK}",
         (*head, *SCORES),
         tuple(
             (row.key[0], str(row.submissions), str(row.systems), _ends(row.years),
@@ -57,7 +58,7 @@ def ratios(study: Io500Study, fewest: int = 1) -> Grid:
     chosen = [row for row in study.ratios if row.submissions >= fewest]
     names = tuple(chosen[0].ranges) if chosen else ()
     return Grid(
-        "Hard over easy, median [smallest–largest] (submissions)",
+        f"Hard over easy, median [smallest–largest] (submissions); {MARK}",
         ("family", *names),
         tuple((row.key[0], *(_range(row.ranges[name], True) for name in names)) for row in chosen),
     )

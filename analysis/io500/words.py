@@ -15,8 +15,9 @@ from fsmatrix.analysis.io500.submissions import BESIDE, SAME, LeftOut, Submissio
 from fsmatrix.analysis.units import brief
 from fsmatrix.results.formats.io500.score import PHASES
 
+MARK = "different hardware: descriptive only"
 CAVEAT = (
-    "Different hardware: descriptive only. Every submission chose its own machines, size and "
+    f"{MARK.capitalize()}. Every submission chose its own machines, size and "
     "tuning: this says what was submitted, not which file system is faster."
 )
 ENOUGH = 5  # submissions of a family that sentences and small tables name
