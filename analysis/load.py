@@ -25,7 +25,8 @@ from fsmatrix.results.hdf import HDF5_ERRORS
 
 FILE_NAME, PUBLISHED = "campaign.h5", "published:"  # the latter and a table of results/published
 LARGE = 64 << 20  # bytes of a file that is read only as far as it is looked at
-RAGGED = ("worker", "latency", "interval", "finding")
+RAGGED = ("worker", "latency", "interval", "iteration", "finding")
+SIZES = {f"{dim}_{part}" for dim in RAGGED for part in ("first", "size")}
 INDEXES = {"environment_index": "environment", "case_index": "case", "latency_kind": "kind"}
 OF_A_RUN = ("case_index", "repetition", "attempt")  # together they are a run
 NEEDED = (
@@ -235,7 +236,7 @@ def _joined(
     sizes = [ds.sizes.get(dim, 0) for ds, _ in parts]
     filled = [(ds, size) for (ds, _), size in zip(parts, sizes, strict=True) if size]
     found = [ds.variables[name] for ds, _ in filled if name in ds.variables] or [model]
-    gaps = len(found) < len(filled)
+    gaps = len(found) < len(filled) and name not in SIZES  # no rows in files of before
     textual = any(columns.is_text(variable) for variable in found)
     kinds = [object] if textual else [v.dtype for v in found] + [np.dtype(float)] * gaps
     dtype = np.result_type(*kinds)

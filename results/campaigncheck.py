@@ -9,7 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from fsmatrix.results import histogram
+from fsmatrix.results import histogram, iterations
 from fsmatrix.results.campaignspec import NUMBERS, RAGGED, TEXTS
 from fsmatrix.results.hdfsource import Source
 from fsmatrix.results.recordcheck import STATES
@@ -51,6 +51,7 @@ def _misfits(file: h5py.File) -> Iterator[str]:
             yield f"the variables of {dim} are not of one length"
         if sizes and f"{dim}_first" in names:
             yield from _parts(file, dim, sizes.pop())
+    yield from _iterations(file)
     for name, of in INDEXES.items():
         if name in names and of in names:
             yield from _within(file[name], 0, file[of].size)
@@ -107,6 +108,24 @@ def _parts(file: h5py.File, dim: str, size: int) -> Iterator[str]:
         if ((first[at : at + SPAN] + numbers) > size).any() or total > size:
             yield f"{dim}_first and {dim}_size lead beyond its end"
             return
+
+
+def _iterations(file: h5py.File) -> Iterator[str]:
+    """Those that are there have all columns, of numbers that can be measured."""
+    names = [f"iteration_{part}" for part in ("run", "first", "size")]
+    there = [name in file for name in (*names, *iterations.VARIABLES)]
+    if any(there) and not all(there):
+        yield "it has iterations without all of their columns"
+        return
+    for name, (kind, _, _) in iterations.VARIABLES.items() if any(there) else ():
+        variable = file[name]
+        if variable.dtype.kind != kind[0]:
+            yield f"{name} is of another type"
+            return
+        for at in range(0, variable.size, SPAN):
+            if iterations.impossible(variable[at : at + SPAN]):
+                yield f"{name} holds what cannot be measured"
+                return
 
 
 def _within(variable: h5py.Dataset, low: int, high: int) -> Iterator[str]:

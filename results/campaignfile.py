@@ -12,7 +12,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from fsmatrix.results import histogram
+from fsmatrix.results import histogram, iterations
 from fsmatrix.results.campaignspec import (
     FINDING_TEXTS,
     NUMBERS,
@@ -164,6 +164,7 @@ class CampaignWriter:
         )
         self.ragged["latency"].add(self.rows, self._latencies(row))
         self.ragged["interval"].add(self.rows, _series(row))
+        self.ragged["iteration"].add(self.rows, _iterations(row))
         self.ragged["finding"].add(self.rows, _findings(row))
 
     def _latencies(self, row: Row) -> dict[str, Any]:
@@ -249,6 +250,11 @@ def _series(row: Row) -> dict[str, Any]:
         name: values if values is not None else np.zeros(sizes[0], dtype=np.int64)
         for name, values in given.items()
     }
+
+
+def _iterations(row: Row) -> dict[str, Any]:
+    told = iterations.filled(row.phase.iterations) if row.phase else {}
+    return {iterations.PREFIX + name: column for name, column in told.items()}
 
 
 def _findings(row: Row) -> dict[str, Any]:

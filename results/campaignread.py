@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from fsmatrix.results import histogram
+from fsmatrix.results import histogram, iterations
 from fsmatrix.results.campaignfile import Entry, Level
 from fsmatrix.results.campaignopen import reading
 from fsmatrix.results.campaignspec import FINDING_TEXTS, NUMBERS, RAGGED, TEXTS
@@ -135,6 +135,8 @@ class _Reader:
         return Row(numbers, texts, phase, self._findings(row))
 
     def _ragged(self, dim: str, row: int) -> dict[str, npt.NDArray[Any]]:
+        if f"{dim}_first" not in self._columns:
+            return {}  # files of before have no iterations
         first = self._columns[f"{dim}_first"].value(row)
         end = first + self._columns[f"{dim}_size"].value(row)
         if end == first:
@@ -155,6 +157,10 @@ class _Reader:
             interval=numbers["interval_width"],
             interval_bytes=series.get("interval_bytes"),
             interval_operations=series.get("interval_operations"),
+            iterations={
+                name.removeprefix(iterations.PREFIX): column
+                for name, column in self._ragged("iteration", row).items()
+            },
             began=numbers["began"],
             clock_uncertainty=numbers["clock_uncertainty"],
         )

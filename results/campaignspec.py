@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fsmatrix.results import iterations
 from fsmatrix.results.hdf import TEXT
 from fsmatrix.results.usage import COLUMNS
 
@@ -71,6 +72,7 @@ RAGGED: dict[str, dict[str, tuple[Any, str, str]]] = {
         "interval_bytes": ("i8", "B", "bytes of all workers in this interval"),
         "interval_operations": ("i8", "1", "operations of all workers in this interval"),
     },
+    "iteration": dict(iterations.VARIABLES),
     "finding": {
         "finding_audit": (TEXT, "", "name of the audit"),
         "finding_version": ("i8", "1", "version of the audit"),

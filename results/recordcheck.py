@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from fsmatrix.results import phases, runfile
+from fsmatrix.results import iterations, phases, runfile
 from fsmatrix.results.case import ID_LENGTH, digest
 from fsmatrix.results.record import SEVERITIES, Phase, RunRecord, Status
 from fsmatrix.results.schema import ResultError, from_json
@@ -144,6 +144,9 @@ def _phase(phase: Phase) -> Iterator[str]:
         numbers = (latency.total, latency.minimum, latency.maximum)
         if (latency.counts < 0).any() or any(math.isinf(n) or n < 0 for n in numbers):
             yield f"{name}: latencies of {kind[:80]!r} are negative or infinite"
+    for column, values in phase.iterations.items():
+        if iterations.impossible(values):
+            yield f"{name}: {column} of an iteration is negative or infinite"
     if not isinstance(phase.facts, dict) or not isinstance(phase.errors_by_errno, dict):
         yield f"{name}: facts or errors_by_errno is no mapping"
 

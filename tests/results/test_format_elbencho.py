@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fsmatrix.results import iterations
 from fsmatrix.results.formats import elbencho
 from fsmatrix.results.formats.base import Parsed, ParseError
 from fsmatrix.results.metrics import bandwidth, iops, window
@@ -80,9 +81,8 @@ def test_another_command_is_another_run_and_iterations_are_nested() -> None:
     assert plain.facts == {"label": "my test"}
     assert [phase.name for phase in mixed.phases] == ["mixed"]
     (read,) = iterated.phases
-    parts = read.facts["iterations"]
-    assert [part["bytes"] for part in parts] == [40 * MIB, 40 * MIB]
-    assert window(read) == pytest.approx(sum(part["seconds"] for part in parts))
+    assert read.iterations["bytes"].tolist() == [40 * MIB, 40 * MIB]
+    assert window(read) == pytest.approx(read.iterations["seconds"].sum())
     assert read.bytes.sum() == 80 * MIB
 
 
@@ -149,7 +149,7 @@ PARTS = {  # single iterations, where the others were lost
     (phase.name, part["bytes"], part["operations"], part["seconds"])
     for run in elbencho.parse(FILE, "")
     for phase in run.phases
-    for part in phase.facts.get("iterations", ())
+    for part in iterations.rows_of(phase.iterations)
 }
 
 
@@ -164,4 +164,4 @@ def test_damage_gives_runs_or_an_error_and_no_new_number(text: str, data: st.Dat
     for run in runs:
         for phase in run.phases:
             assert np.isfinite(window(phase))
-            assert "iterations" in phase.facts or signature(phase) in WHOLE | PARTS
+            assert phase.iterations or signature(phase) in WHOLE | PARTS

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from fsmatrix.results import iterations
 from fsmatrix.results.formats import ior
 from fsmatrix.results.metrics import bandwidth, window
 from tests.results.ior_outputs import GOOD, MIB, keys, only, phase, runs, text_of
@@ -20,7 +21,7 @@ def test_real_outputs_are_understood(name: str) -> None:
         assert "contradiction" not in keys(run)
         assert run.phases
         for made in run.phases:
-            parts = made.facts["iterations"]
+            parts = iterations.rows_of(made.iterations)
             assert len(parts) == run.options.get("iterations", len(parts))
             assert made.bytes.sum() == sum(part["bytes"] for part in parts)
             assert window(made) == pytest.approx(sum(part["seconds"] for part in parts))
@@ -28,7 +29,7 @@ def test_real_outputs_are_understood(name: str) -> None:
             assert not made.latency
             for part in parts:
                 # as IOR prints it: 2 decimals, none from 3600; 4 in JSON and CSV
-                printed = part["bandwidth_mib"]
+                printed = part["bandwidth"] / MIB
                 half = 0.5 if printed >= 3600 and name.endswith(".txt") else 0.005
                 half *= 1 + 1e-6  # floating point
                 assert part["bytes"] / part["seconds"] / MIB == pytest.approx(printed, abs=half)
@@ -64,11 +65,15 @@ def test_text_of_3_3() -> None:
     assert write.facts["synced"] is True
     # bytes / total of the three lines
     assert window(write) == pytest.approx(0.297029 + 0.061879 + 0.048206, abs=2e-6)
-    first = write.facts["iterations"][0]
-    assert first["open_seconds"] == 0.008169
-    assert first["transfer_seconds"] == 0.296923
-    assert first["close_seconds"] == 0.262745
-    assert first["latency_rank0"] == 0.010784
+    assert write.iterations["number"].tolist() == [0, 1, 2]
+    assert write.iterations["open"].tolist() == [0.008169, 0.012114, 0.017281]
+    assert write.iterations["transfer"].tolist() == [0.296923, 0.061829, 0.048145]
+    assert write.iterations["close"].tolist() == [0.262745, 0.016308, 0.009218]
+    assert write.iterations["bandwidth"].tolist() == [107.73 * MIB, 517.14 * MIB, 663.82 * MIB]
+    assert write.iterations["iops"].tolist() == [107.77, 517.55, 664.66]
+    assert write.iterations["block"].tolist() == [8 * MIB] * 3
+    assert write.iterations["transfer_size"].tolist() == [MIB] * 3
+    assert write.iterations["latency_rank0"][0] == 0.010784
     assert run.facts["remove_seconds"] == [0.000204, 0.000142, 0.000644]
     assert run.facts["file_system"]["size"] == "1.9 GiB"
     assert run.facts["machine"] == "Linux node1"
@@ -83,17 +88,17 @@ def test_all_formats_give_the_same_words() -> None:
 
 def test_iterations_are_nested_and_the_rate_is_total_by_total() -> None:
     read = phase(only("ior-posix-fpp.json"), "read")
-    rates = [part["bandwidth_mib"] for part in read.facts["iterations"]]
-    assert rates == [5198.2079, 6970.1770, 2473.9911]
+    rates = read.iterations["bandwidth"] / MIB
+    assert rates.tolist() == [5198.2079, 6970.1770, 2473.9911]
     assert bandwidth(read) / MIB == pytest.approx(3 / sum(1 / rate for rate in rates), rel=1e-6)
 
 
 def test_window_is_as_fine_as_the_finer_of_rate_and_time() -> None:
     """JSON prints 0.0123 s and 5198.2079 MiB/s: the rate has five digits more."""
     read = phase(only("ior-posix-fpp.json"), "read")
-    assert read.facts["iterations"][0]["seconds"] == pytest.approx(64 / 5198.2079, rel=1e-7)
+    assert read.iterations["seconds"][0] == pytest.approx(64 / 5198.2079, rel=1e-7)
     text = phase(only("ior-3.3.0-fpp.txt"), "read")
-    assert text.facts["iterations"][0]["seconds"] == pytest.approx(0.007301, abs=5e-7)
+    assert text.iterations["seconds"][0] == pytest.approx(0.007301, abs=5e-7)
 
 
 # -- stonewalling ----------------------------------------------------------------------------
@@ -111,20 +116,17 @@ def test_window_is_as_fine_as_the_finer_of_rate_and_time() -> None:
 def test_stonewalling_counts_what_was_moved(name: str, write: list[int], read: list[int]) -> None:
     run = only(name)
     for access, expected in (("write", write), ("read", read)):
-        parts = phase(run, access).facts["iterations"]
-        assert [part["bytes"] for part in parts] == expected
-        assert [part["operations"] for part in parts] == [n // 65536 for n in expected]
+        made = phase(run, access)
+        assert made.iterations["bytes"].tolist() == expected
+        assert made.iterations["operations"].tolist() == [n // 65536 for n in expected]
 
 
 def test_stonewalling_facts() -> None:
     write = phase(only("ior-4.1-wearout.txt"), "write")
     assert write.facts["stonewall_seconds"] == 1.0
     assert write.facts["wear_out"] is True
-    assert write.facts["iterations"][0]["stonewall"] == {
-        "pairs_min": 3486,
-        "pairs_max": 3506,
-        "seconds": 1.0,
-    }
+    told = [write.iterations[name][0] for name in ("pairs_min", "pairs_max", "stonewall_seconds")]
+    assert told == [3486, 3506, 1.0]
     assert phase(only("ior-4.1-stonewall.txt"), "write").facts["wear_out"] is False
 
 
@@ -135,10 +137,11 @@ def test_json_without_its_messages_has_the_bytes_as_well_as_rate_and_time_tell()
         for number in re.findall(r"bytes moved = (\d+)", text_of("ior-4.1-wearout.stdout"))
     ]
     run = only("ior-4.1-wearout.json")
-    write, read = (phase(run, name).facts["iterations"] for name in ("write", "read"))
-    assert [part["bytes"] for part in write] == moved[0::2]
-    for part, true in zip(read, moved[1::2], strict=True):
-        assert part["bytes_exact"] is False
+    write, read = (phase(run, name).iterations for name in ("write", "read"))
+    assert write["bytes"].tolist() == moved[0::2]
+    assert "bytes_exact" not in write
+    for part, true in zip(iterations.rows_of(read), moved[1::2], strict=True):
+        assert part["bytes_exact"] == 0
         assert part["bytes"] == pytest.approx(true, rel=2e-3)
         assert part["bytes"] % 65536 == 0
     assert [note.phase for note in run.notes if note.key == "recovered"] == ["read", "read"]
@@ -180,19 +183,19 @@ def test_what_the_latency_column_is() -> None:
     """4.0 divides by all transfers of a block, 4.1 by those that rank 0 did (DESIGN 8)."""
     (note,) = [n for n in only("ior-4.0.0-wearout.txt").notes if n.key == "minimum-latency"]
     assert "stonewalling" in note.message
-    part = phase(only("ior-4.0.0-wearout.txt"), "write").facts["iterations"][0]
-    assert part["latency_rank0"] == pytest.approx(1.0 / ((1 << 30) / 65536), rel=0.01)
-    part = phase(only("ior-4.1-wearout.txt"), "write").facts["iterations"][0]
-    assert part["latency_rank0"] == pytest.approx(1.0 / 3506, rel=0.01)
+    part = phase(only("ior-4.0.0-wearout.txt"), "write").iterations
+    assert part["latency_rank0"][0] == pytest.approx(1.0 / ((1 << 30) / 65536), rel=0.01)
+    part = phase(only("ior-4.1-wearout.txt"), "write").iterations
+    assert part["latency_rank0"][0] == pytest.approx(1.0 / 3506, rel=0.01)
     assert "minimum-latency" not in keys(only("ior-3.2.1-fpp.txt"))  # has no such column
 
 
 def test_the_latency_is_rank_0s_and_not_the_minimum() -> None:
     """Shown by the times of the ranks: iteration 0 of read, 16 transfers each."""
     times = [t for t in ior.parse_ranks(text_of("ior-4.1-ranks.csv"), "r") if t.access == "read"]
-    part = phase(only("ior-4.1-ranks.txt"), "read").facts["iterations"][0]
-    assert part["latency_rank0"] == pytest.approx(times[0].transfer[0] / 16, abs=5e-7)
-    assert times[0].transfer.min() / 16 < 0.6 * part["latency_rank0"]
+    latency = phase(only("ior-4.1-ranks.txt"), "read").iterations["latency_rank0"][0]
+    assert latency == pytest.approx(times[0].transfer[0] / 16, abs=5e-7)
+    assert times[0].transfer.min() / 16 < 0.6 * latency
 
 
 def test_verification_inside_the_window_is_a_fact() -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fsmatrix.results import iterations
 from fsmatrix.results.formats import ior
 from fsmatrix.results.formats.base import Parsed, ParseError
 from fsmatrix.results.metrics import window
@@ -114,16 +115,16 @@ def test_decimal_commas_are_refused(name: str) -> None:
 def test_impossible_numbers_are_no_results(value: str) -> None:
     text = text_of("ior-3.3.0-fpp.txt").replace("107.73     107.77", f"{value}     107.77", 1)
     (run,) = ior.parse(text, "x")
-    assert [part["iteration"] for part in phase(run, "write").facts["iterations"]] == [1, 2]
+    assert phase(run, "write").iterations["number"].tolist() == [1, 2]
     assert "write has 2 of 3 iterations" in run.failure
-    assert len(phase(run, "read").facts["iterations"]) == 3
+    assert iterations.size(phase(run, "read").iterations) == 3
 
 
 @pytest.mark.parametrize("value", ["NaN", "inf", '"inf"', "-5.0", "", "1.2.3"])
 def test_impossible_numbers_in_json(value: str) -> None:
     text = text_of("ior-posix-fpp.json").replace('"bwMiB": 277.0346', f'"bwMiB": {value}')
     (run,) = ior.parse(text, "x")
-    assert len(phase(run, "write").facts["iterations"]) == 2
+    assert iterations.size(phase(run, "write").iterations) == 2
     assert "write has 2 of 3 iterations" in run.failure
 
 
@@ -135,7 +136,7 @@ def test_numbers_that_contradict_each_other(name: str, old: str, new: str) -> No
     (run,) = ior.parse(text_of(name).replace(old, new, 1), name)
     assert "contradiction" in keys(run)
     assert "damaged" in run.failure
-    assert len(phase(run, "write").facts["iterations"]) == 2
+    assert iterations.size(phase(run, "write").iterations) == 2
 
 
 def test_two_worlds_in_one_text_never_become_one_number() -> None:
@@ -165,8 +166,8 @@ def test_windows_line_ends_and_foreign_lines() -> None:
         for line in lines
     )
     (run,) = ior.parse(noisy, name)
-    assert [p.facts["iterations"] for p in run.phases] == [
-        p.facts["iterations"] for p in whole.phases
+    assert [iterations.rows_of(p.iterations) for p in run.phases] == [
+        iterations.rows_of(p.iterations) for p in whole.phases
     ]
     assert (run.failure, run.options) == ("", whole.options)
 
@@ -184,9 +185,9 @@ def test_warnings_are_kept_once_and_at_most_twenty() -> None:
 def facts_seen(run: Parsed) -> set[tuple[Any, ...]]:
     """What a result claims of each iteration."""
     return {
-        (p.name, part["bytes"], part["operations"], part["bandwidth_mib"])
+        (p.name, part["bytes"], part["operations"], part["bandwidth"])
         for p in run.phases
-        for part in p.facts["iterations"]
+        for part in iterations.rows_of(p.iterations)
     }
 
 
@@ -290,4 +291,4 @@ def test_much_foreign_output_is_no_obstacle() -> None:
     junk += ["write 1.0 2.0"] * 20_000 + ["WARNING: something else"] * 20_000
     head, tail = text_of("ior-3.3.0-fpp.txt").split("Results:", 1)
     (run,) = ior.parse(head + "Results:\n" + "\n".join(junk) + tail, "x")
-    assert [p.facts["iterations"][2]["bandwidth_mib"] for p in run.phases] == [663.82, 6344.0]
+    assert [p.iterations["bandwidth"][2] / MIB for p in run.phases] == [663.82, 6344.0]

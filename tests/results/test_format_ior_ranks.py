@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fsmatrix.results import iterations
 from fsmatrix.results.formats import ior
 from fsmatrix.results.formats.base import Note, ParseError
 from fsmatrix.results.formats.ior.as_csv import RankTimes
@@ -52,10 +53,10 @@ def test_damaged_times_of_ranks(data: st.DataObject) -> None:
 
 
 def single(seconds: float = 1.0) -> Phase:
-    part = {"iteration": 0, "bytes": 8 * MIB, "operations": 8, "seconds": seconds}
+    part = {"bytes": 8 * MIB, "operations": 8, "seconds": seconds}
     return Phase(
         "write", np.zeros(1), np.array([seconds]), np.array([8 * MIB]), np.array([8]),
-        np.array([0]), facts={"iterations": [part], "window": "open to close"},
+        np.array([0]), facts={"window": "open to close"}, iterations=iterations.columns([part]),
     )  # fmt: skip
 
 
@@ -69,7 +70,7 @@ def test_ranks_make_arrays_and_leave_the_window() -> None:
     assert made.bytes.tolist() == [4 * MIB, 4 * MIB]
     assert made.end.tolist() == pytest.approx([0.51, 1.0])
     assert bandwidth(made) == bandwidth(single())
-    assert made.facts["iterations"][0]["slowest_rank"] == 1
+    assert made.iterations["slowest_rank"].tolist() == [1]
 
 
 def test_a_clock_that_is_being_corrected_contradicts_nothing() -> None:
@@ -85,7 +86,7 @@ def test_a_clock_that_is_being_corrected_contradicts_nothing() -> None:
 def test_ranks_whose_shares_are_not_known_stay_totals() -> None:
     made, notes = with_ranks(single(), times_of(0.5, 0.99), 2, even=False)
     assert (made.bytes.tolist(), notes) == ([8 * MIB], ())
-    assert made.facts["iterations"][0]["rank_seconds"]["maximum"] == 0.99
+    assert made.iterations["rank_max"].tolist() == [0.99]
 
 
 @pytest.mark.parametrize(
@@ -94,6 +95,7 @@ def test_ranks_whose_shares_are_not_known_stay_totals() -> None:
 def test_ranks_that_do_not_fit_are_not_used(times: list[RankTimes], key: str) -> None:
     made, notes = with_ranks(single(), times, 2, even=True)
     assert made.facts == single().facts
+    assert made.iterations == single().iterations
     assert [note.key for note in notes] == [key]
     assert isinstance(notes[0], Note)
 
@@ -101,5 +103,6 @@ def test_ranks_that_do_not_fit_are_not_used(times: list[RankTimes], key: str) ->
 def test_invocations_are_joined() -> None:
     made = join([single(1.0), single(3.0)])
     assert bandwidth(made) == 4 * MIB
-    assert [part["iteration"] for part in made.facts["iterations"]] == [0, 1]
+    assert made.iterations["number"].tolist() == [0, 1]
+    assert made.iterations["seconds"].tolist() == [1.0, 3.0]
     assert (made.bytes.tolist(), made.operations.tolist()) == ([16 * MIB], [16])

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from fsmatrix.results.formats import mdtest
 from fsmatrix.results.formats.base import Parsed, ParseError
 from fsmatrix.results.formats.mdtest.argv import Tree, parse_arguments, parse_command
-from fsmatrix.results.formats.mdtest.phases import each_rate
+from fsmatrix.results.formats.mdtest.derived import each_rate
 from fsmatrix.results.formats.mdtest.ranks import read_ranks
 from fsmatrix.results.formats.mdtest.text import Row
 from fsmatrix.results.metrics import iops, window
@@ -46,7 +46,7 @@ def keys(run: Parsed) -> set[str]:
 
 
 def seconds(run: Parsed, name: str) -> list[float]:
-    return [part["seconds"] for part in phases(run)[name].facts["iterations"]]
+    return list(phases(run)[name].iterations["seconds"])
 
 
 # -- what the real outputs tell ----------------------------------------------------------------

@@ -134,7 +134,7 @@ def test_ior_apart_and_together(runs: Runs, nodes: int) -> None:
         for phase in record.phases:
             assert phase.bytes.sum() == iterations * 2 * nodes * 2 * MIB
             assert phase.operations.sum() == iterations * 2 * nodes * 8
-            assert len(phase.facts["iterations"]) == iterations
+            assert len(phase.iterations["seconds"]) == iterations
         assert record.phases[0].facts["synced"] is True
     assert [("-w" in argv, "-r" in argv) for argv in apart.argv] == [(True, False), (False, True)]
     assert [("-w" in argv, "-r" in argv) for argv in together.argv] == [(True, True)]

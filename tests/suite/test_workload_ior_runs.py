@@ -9,9 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fsmatrix.backends.access import PathAccess
+from fsmatrix.results import iterations
 from fsmatrix.results.case import Case
 from fsmatrix.results.formats.base import Parsed, ParseError
 from fsmatrix.results.metrics import bandwidth, window
@@ -46,7 +48,7 @@ def test_a_run_of_three_iterations() -> None:
     assert [p.name for p in run.phases] == ["write", "read"]
     for made in run.phases:
         assert made.bytes.tolist() == [96 * MIB]
-        assert [part["slowest_rank"] for part in made.facts["iterations"]]
+        assert np.isfinite(made.iterations["slowest_rank"]).all()
     assert {note.key for note in run.notes} == {"reorder-shifts-nothing", "minimum-latency"}
 
 
@@ -58,7 +60,7 @@ def test_invocations_add_up_and_are_nested() -> None:
     run = parsed(output(), output(), case=TWO, **options)
     assert run.failure == ""
     made = run.phases[0]
-    assert [part["iteration"] for part in made.facts["iterations"]] == list(range(6))
+    assert made.iterations["number"].tolist() == list(range(6))
     once = parsed(output()).phases[0]
     assert window(made) == pytest.approx(2 * window(once))
     assert bandwidth(made) == pytest.approx(bandwidth(once))
@@ -111,7 +113,7 @@ def test_a_cut_output_fails_and_keeps_what_is_whole() -> None:
     text = text_of("ior-4.1-ranks.txt")
     run = parsed(replace(output(), stdout=text[: text.index("read      5365")]))
     assert "the output is cut" in run.failure
-    assert [len(made.facts["iterations"]) for made in run.phases] == [3, 2]
+    assert [iterations.size(made.iterations) for made in run.phases] == [3, 2]
 
 
 def test_a_damaged_file_of_ranks_is_left_out_and_noted() -> None:
@@ -119,7 +121,7 @@ def test_a_damaged_file_of_ranks_is_left_out_and_noted() -> None:
     cut = replace(made, files={"ranks.csv": made.files["ranks.csv"][:-30]})
     run = parsed(cut)
     assert run.failure == ""
-    assert "slowest_rank" not in run.phases[0].facts["iterations"][0]
+    assert "slowest_rank" not in run.phases[0].iterations
     assert "file of ranks is not used" in " ".join(n.message for n in run.notes)
 
 

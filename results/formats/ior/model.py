@@ -103,7 +103,7 @@ class Row:
     iteration: int | None = None  # from 0; None where it is not printed
     line: int = 0
     moved: int | None = None  # bytes, from IOR's own warning; None = as expected
-    stonewall: Mapping[str, Any] = field(default_factory=dict)
+    stonewall: Mapping[str, float] = field(default_factory=dict)  # columns of iterations
     wrong: int = 0  # wrong data found by a check
     tasks: int | None = None  # CSV
 
@@ -264,7 +264,7 @@ class Log:
                 self._pending["stonewall"] = {
                     "pairs_min": least,
                     "pairs_max": most,
-                    "seconds": reached.value,
+                    "stonewall_seconds": reached.value,
                 }
         return match is not None
 

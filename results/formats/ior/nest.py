@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from fsmatrix.results import iterations
 from fsmatrix.results.formats.base import Note, totals
 from fsmatrix.results.formats.ior.as_csv import RankTimes
 from fsmatrix.results.metrics import window
@@ -28,18 +28,16 @@ def join(phases: Sequence[Phase]) -> Phase:
     """
     if len(phases) == 1:
         return phases[0]
-    parts: list[dict[str, Any]] = []
-    for phase in phases:
-        parts += (dict(part) for part in phase.facts["iterations"])
-    for index, part in enumerate(parts):
-        part["iteration"] = index
+    rows = [row for phase in phases for row in iterations.rows_of(phase.iterations)]
+    numbered = [{**row, "number": index} for index, row in enumerate(rows)]
     return totals(
         phases[0].name,
         sum(window(phase) for phase in phases),
         sum(int(phase.bytes.sum()) for phase in phases),
         sum(int(phase.operations.sum()) for phase in phases),
         sum(int(phase.errors.sum()) for phase in phases),
-        facts={**phases[0].facts, "iterations": parts},
+        facts=phases[0].facts,
+        iterations=iterations.columns(numbered),
     )
 
 
@@ -53,7 +51,7 @@ def with_ranks(
     to begin together (a barrier is before).  What the window is longer than the longest rank
     is added to each end, so that the window stays exactly IOR's.
     """
-    parts = [dict(part) for part in phase.facts["iterations"]]
+    parts = iterations.rows_of(phase.iterations)
     if len(times) != len(parts) or any(len(t.seconds) != processes for t in times):
         text = f"the file of ranks does not hold {processes} ranks of {len(parts)} iterations"
         return phase, (Note("recovered", f"{text}: it is not used", 0, phase.name),)
@@ -63,12 +61,10 @@ def with_ranks(
             text = f"a rank took {longest:.6g} s of a window of {part['seconds']:.6g} s"
             return phase, (Note("contradiction", text, 0, phase.name),)
         part["slowest_rank"] = int(ranks.seconds.argmax())
-        part["rank_seconds"] = {
-            "minimum": float(ranks.seconds.min()),
-            "median": float(np.median(ranks.seconds)),
-            "maximum": longest,
-        }
-    phase = replace(phase, facts={**phase.facts, "iterations": parts})
+        part["rank_min"] = float(ranks.seconds.min())
+        part["rank_median"] = float(np.median(ranks.seconds))
+        part["rank_max"] = longest
+    phase = replace(phase, iterations=iterations.columns(parts))
     return _per_rank(phase, times, processes, even), ()
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fsmatrix.results import iterations
 from fsmatrix.results.formats.base import Note, Parsed, ParseError, totals
 from fsmatrix.results.formats.ior.failure import failure_of
-from fsmatrix.results.formats.ior.model import Output, Row, Test
+from fsmatrix.results.formats.ior.model import KIB, MIB, Output, Row, Test
 from fsmatrix.results.formats.ior.rows import LARGEST, Iteration, counted, merge, transfer_size
 from fsmatrix.results.record import Phase
 
@@ -22,8 +23,8 @@ OPTIONS = (
     "operations",
 )  # fmt: skip
 LATENCY = (
-    "IOR's column Latency is no minimum and no mean over all: {what}. It is kept in the facts of "
-    "each iteration as latency_rank0 and used nowhere"
+    "IOR's column Latency is no minimum and no mean over all: {what}. It is kept of each iteration "
+    "as latency_rank0 and used nowhere"
 )
 
 
@@ -103,9 +104,11 @@ def nested(name: str, kept: Sequence[Iteration], known: Mapping[str, Any], sourc
     bytes_ = sum(part.bytes for part in kept)
     if bytes_ > LARGEST:
         raise ParseError(source, kept[0].row.line, f"{name}: an impossible number of bytes")
-    damaged = any(part.row.iteration is None for part in kept)
-    parts = [facts_of(part, known, index if damaged else None) for index, part in enumerate(kept)]
-    facts: dict[str, Any] = {"iterations": parts, "window": "open to close"}
+    numbers = [part.row.iteration for part in kept]
+    if None in numbers:  # JSON has none
+        numbers = list(range(len(kept)))
+    rows = [{**printed(p, known), "number": n or 0} for p, n in zip(kept, numbers, strict=True)]
+    facts: dict[str, Any] = {"window": "open to close"}
     if known.get("stonewall"):
         facts["stonewall_seconds"] = float(known["stonewall"])
         facts["wear_out"] = bool(known.get("stonewall_wear_out"))
@@ -120,6 +123,7 @@ def nested(name: str, kept: Sequence[Iteration], known: Mapping[str, Any], sourc
         sum(operations(part, known) for part in kept),
         sum(part.row.wrong for part in kept),
         facts=facts,
+        iterations=iterations.columns(rows),
     )
 
 
@@ -129,28 +133,25 @@ def operations(part: Iteration, known: Mapping[str, Any]) -> int:
     return part.bytes // size if size > 0 else 0
 
 
-def facts_of(part: Iteration, known: Mapping[str, Any], index: int | None) -> dict[str, Any]:
-    """JSON-able facts of an iteration; times in seconds, as IOR printed them."""
+def printed(part: Iteration, known: Mapping[str, Any]) -> dict[str, float]:
+    """An iteration as column -> value (iterations.COLUMNS), in SI units."""
     row = part.row
-    facts: dict[str, Any] = {
-        "iteration": row.iteration if index is None else index,
+    told: dict[str, float] = {
         "bytes": part.bytes,
         "operations": operations(part, known),
         "seconds": part.window,
-        "bandwidth_mib": row.numbers["bandwidth"].value,
+        "bandwidth": row.numbers["bandwidth"].value * MIB,
+        "block": row.numbers["block"].value * KIB,
+        "transfer_size": transfer_size(row, known),
+        **row.stonewall,
     }
-    for name in ("open", "transfer", "close"):
-        if name in row.numbers:
-            facts[f"{name}_seconds"] = row.numbers[name].value
-    if "iops" in row.numbers:
-        facts["iops_printed"] = row.numbers["iops"].value
-    if "latency" in row.numbers:
-        facts["latency_rank0"] = row.numbers["latency"].value
-    if row.stonewall:
-        facts["stonewall"] = dict(row.stonewall)
+    same = {"open": "open", "transfer": "transfer", "close": "close", "iops": "iops"}
+    for printed_as, name in {**same, "latency": "latency_rank0"}.items():
+        if printed_as in row.numbers:
+            told[name] = row.numbers[printed_as].value
     if not part.exact:
-        facts["bytes_exact"] = False
-    return facts
+        told["bytes_exact"] = 0
+    return told
 
 
 # -- what is said about it -------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fsmatrix.results import iterations
 from fsmatrix.results.formats.base import Format, Note, Parsed, ParseError, totals
 from fsmatrix.results.formats.mdtest.argv import Tree
 from fsmatrix.results.formats.mdtest.phases import Phases
@@ -222,15 +223,8 @@ def joined(parts: Sequence[Phase]) -> Phase:
     if len(parts) == 1:
         return parts[0]
     seconds = [float(part.end.max() - part.start.min()) for part in parts]
-    iterations = [
-        {
-            "seconds": window,
-            "operations": int(part.operations.sum()),
-            "bytes": int(part.bytes.sum()),
-        }
-        for part, window in zip(parts, seconds, strict=True)
-    ]
-    facts = {**parts[0].facts, "iterations": iterations, "number_of_iterations": len(parts)}
+    rows = [_iteration(part, window) for part, window in zip(parts, seconds, strict=True)]
+    facts = {**parts[0].facts, "number_of_iterations": len(parts)}
     first = parts[0]
     if len({part.start.size for part in parts}) > 1:
         return totals(
@@ -240,6 +234,7 @@ def joined(parts: Sequence[Phase]) -> Phase:
             sum(int(part.operations.sum()) for part in parts),
             sum(int(part.errors.sum()) for part in parts),
             facts=facts,
+            iterations=iterations.columns(rows),
         )
     ranks = first.start.size
     return replace(
@@ -252,7 +247,15 @@ def joined(parts: Sequence[Phase]) -> Phase:
         io_start=None,
         io_end=None,
         facts=facts,
+        iterations=iterations.columns(rows),
     )
+
+
+def _iteration(part: Phase, seconds: float) -> dict[str, float]:
+    """A phase of one iteration as column -> value; its rate as it was printed, if it was."""
+    done = {"operations": int(part.operations.sum()), "bytes": int(part.bytes.sum())}
+    rates = part.iterations.get("iops", np.empty(0)).tolist()
+    return {**done, "seconds": seconds, **({"iops": rates[0]} if len(rates) == 1 else {})}
 
 
 FORMATS: tuple[Format, ...] = (Format("mdtest-text", recognises, parse),)

@@ -1,4 +1,4 @@
-"""How many files a phase of mdtest met, where only a file that is not here tells it.
+"""What follows from what mdtest printed: how many files a phase met, the rate of each iteration.
 
 With `-x` mdtest writes how many files the stonewall let it create into a status file, and later
 invocations that stat, read or remove them read it there: their own output may not repeat it.
@@ -6,6 +6,7 @@ invocations that stat, read or remove them read it there: their own output may n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -49,3 +50,24 @@ def derived(
         count = max(1, round(rate.mean * time.mean))
         return count, f"{count} files are the printed rate x the printed time; the rate is exact"
     raise Unknown("how many files there are stands in the stonewall status file (-x)")
+
+
+def each_rate(row: Row, iterations: int) -> tuple[float, ...]:
+    """The rates of up to three iterations, the largest first; empty if they do not follow.
+
+    One: the smallest, of the slowest rank.  Three: the third is what the mean leaves, if the
+    printed standard deviation (4.x: of a sample, 3.2: of a population) says so too.
+    """
+    if iterations == 1:
+        return (row.minimum,)
+    if iterations == 2:
+        return (row.maximum, row.minimum)
+    if iterations != 3:
+        return ()
+    third = 3 * row.mean - row.maximum - row.minimum
+    rates = (row.maximum, third, row.minimum)
+    squares = sum((one - row.mean) ** 2 for one in rates)
+    tolerance = 0.01 + 1e-6 * row.maximum
+    fits = any(abs(math.sqrt(squares / n) - row.deviation) <= tolerance for n in (2, 3))
+    inside = row.minimum - 0.005 <= third <= row.maximum + 0.005
+    return rates if fits and inside and third > 0 else ()

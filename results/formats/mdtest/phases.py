@@ -9,13 +9,13 @@ heading of 4.1 says ("ms/op").
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from fsmatrix.results import iterations
 from fsmatrix.results.formats.base import Note, totals
 from fsmatrix.results.formats.mdtest.argv import Tree
 from fsmatrix.results.formats.mdtest.derived import (
@@ -23,6 +23,7 @@ from fsmatrix.results.formats.mdtest.derived import (
     Unknown,
     creating,
     derived,
+    each_rate,
     status_lost,
 )
 from fsmatrix.results.formats.mdtest.ranks import Ranks
@@ -237,13 +238,21 @@ class Phases:
             facts["counted"] = counted  # by mdtest, for its own rate
         if count > 1:
             facts["number_of_iterations"] = count
-            if window.each:
-                facts["iterations"] = [
-                    {"seconds": one, "operations": done, "bytes": done * each}
-                    for one in window.each
-                ]
         operations = max(0, done * count - errors)
-        whole = totals(name, window.total, operations * each, operations, errors, facts=facts)
+        known = not errors or count == 1  # whose errors they are is not told
+        rows = [
+            {
+                "seconds": one,
+                "operations": operations // count,
+                "bytes": operations // count * each,
+                "iops": counted / one,
+            }
+            for one in (window.each if known else ())
+        ]
+        whole = totals(
+            name, window.total, operations * each, operations, errors,
+            facts=facts, iterations=iterations.columns(rows),
+        )  # fmt: skip
         if self.ranks is None or count > 1 or errors or name not in self.ranks.finished:
             return whole
         return self._with_ranks(whole, each, self.ranks.finished[name])
@@ -267,6 +276,7 @@ class Phases:
             io_start=np.zeros(ranks),
             io_end=seconds,
             facts=whole.facts,
+            iterations=whole.iterations,
         )
 
 
@@ -276,24 +286,3 @@ class Window:
 
     total: float
     each: tuple[float, ...] = ()
-
-
-def each_rate(row: Row, iterations: int) -> tuple[float, ...]:
-    """The rates of up to three iterations, the largest first; empty if they do not follow.
-
-    One: the smallest, of the slowest rank.  Three: the third is what the mean leaves, if the
-    printed standard deviation (4.x: of a sample, 3.2: of a population) says so too.
-    """
-    if iterations == 1:
-        return (row.minimum,)
-    if iterations == 2:
-        return (row.maximum, row.minimum)
-    if iterations != 3:
-        return ()
-    third = 3 * row.mean - row.maximum - row.minimum
-    rates = (row.maximum, third, row.minimum)
-    squares = sum((one - row.mean) ** 2 for one in rates)
-    tolerance = 0.01 + 1e-6 * row.maximum
-    fits = any(abs(math.sqrt(squares / n) - row.deviation) <= tolerance for n in (2, 3))
-    inside = row.minimum - 0.005 <= third <= row.maximum + 0.005
-    return rates if fits and inside and third > 0 else ()

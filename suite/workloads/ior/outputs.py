@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fsmatrix.results import iterations
 from fsmatrix.results.formats.base import Note, Parsed, ParseError
 from fsmatrix.results.formats.ior import failure_of, parse, parse_ranks
 from fsmatrix.results.formats.ior.nest import join, with_ranks
@@ -118,13 +119,13 @@ def _missing(expected: Expected, phases: Sequence[Phase], failed: bool) -> list[
     problems = []
     found = {phase.name: phase for phase in phases}
     for name in expected.phases:
-        parts = found[name].facts["iterations"] if name in found else []
+        parts = iterations.rows_of(found[name].iterations) if name in found else []
         if len(parts) != expected.iterations and not failed:
             problems.append(f"{name} has {len(parts)} of {expected.iterations} iterations")
         wrong = [part for part in parts if expected.bytes not in (None, part["bytes"])]
         if wrong:
             problems.append(
-                f"{name}, iteration {wrong[0]['iteration']}: moved {wrong[0]['bytes']} of "
+                f"{name}, iteration {wrong[0]['number']}: moved {wrong[0]['bytes']} of "
                 f"{expected.bytes} bytes"
             )
     return problems
