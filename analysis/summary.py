@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from fsmatrix.analysis import cluster
+from fsmatrix.analysis import cluster, iterations
 from fsmatrix.analysis.cluster import Cluster
 from fsmatrix.analysis.columns import Codes, combined
 from fsmatrix.analysis.doubts import audits_of
@@ -42,6 +42,7 @@ class Cell:
     findings: tuple[str, ...]  # audits, by name
     metrics: Mapping[str, Median]
     doubts: tuple[str, ...] = ()  # audits that warn of runs that the medians are of, by name
+    own: iterations.OwnSummary | None = None  # what the engine says of its iterations in these runs
 
     @property
     def target(self) -> str:
@@ -123,7 +124,8 @@ def summarise(
     audits = audits_of(ds, kept, group)
     counted = ~invalid(data) & (data["status"] == "ok")
     warned = audits_of(ds, kept[counted], group[counted], ("warning",))
-    cells = _cells(data, few, group, audits, warned, include_invalid, attributes, metrics)
+    own = iterations.of_cells(ds, kept[counted], group[counted])
+    cells = _cells(data, few, group, audits, warned, own, include_invalid, attributes, metrics)
     return Summary(
         cells=tuple(sorted(cells, key=lambda cell: sort_key(cell, varying))),
         varying=varying,
@@ -178,6 +180,7 @@ def _cells(
     group_of: Codes,
     audits: Mapping[int, set[str]],
     warned: Mapping[int, set[str]],
+    own: Mapping[int, iterations.OwnSummary],
     include_invalid: bool,
     of_targets: Sequence[str],
     metrics: Collection[str],
@@ -220,6 +223,7 @@ def _cells(
                 findings=tuple(sorted(audits.get(group, ()))),
                 metrics=measured[group].metrics,
                 doubts=tuple(sorted(warned.get(group, ()))),
+                own=own.get(group),
             )
             for name in names
         ]

@@ -32,6 +32,9 @@ def show(
 
     Example: fsmatrix show out --metric bandwidth --metric latency_p99
     """
+    from rich.console import Group
+
+    from fsmatrix.analysis import iterations
     from fsmatrix.analysis.load import open_campaign, rows
     from fsmatrix.analysis.summary import summarise
     from fsmatrix.analysis.units import METRICS
@@ -45,7 +48,7 @@ def show(
     with analyse.bad_input([str(results)]):
         summary = summarise(dataset, include_reference=reference)
     if as_json:
-        common.print_json(summary.to_dict())
+        common.print_json(iterations.with_values(dataset, summary))
         return
     console = terminal.console()
     data = rows(dataset)
@@ -53,7 +56,7 @@ def show(
     common.say_failures(
         console, list(zip(failed["run_id"], failed["status"], failed["error"], strict=True))
     )
-    tables = summary.table(metric or ())
+    tables = Group(summary.table(metric or ()), iterations.tables(summary))
     # rich leaves out columns that do not fit, from the right: the numbers
     needs = Measurement.get(console, console.options.update(max_width=WIDEST), tables)
     needed = needs.minimum if console.is_terminal else needs.maximum
