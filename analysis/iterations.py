@@ -1,13 +1,12 @@
 """What IOR and mdtest say of their own iterations, beside our number.
 
-Both take the rate of each iteration and print the largest, the smallest, the mean and the standard
-deviation of these rates (IOR: bw_values of ior-output.c, deviation with / n; mdtest: its SUMMARY,
-from 4.0 on with / (n - 1)).  Our number is all that was moved over all the time.
+Both take the rate of each iteration and print the largest, the smallest, the mean and the
+standard deviation of these rates.  Our number is all that was done over all the time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis import units
-from fsmatrix.analysis.columns import Codes
+from fsmatrix.analysis.columns import Array, Codes
 from fsmatrix.analysis.units import METRICS, own_metric
 from fsmatrix.results import iterations
 
@@ -25,103 +24,113 @@ if TYPE_CHECKING:
 
     from fsmatrix.analysis.summary import Cell, Summary
 
-ENGINES = {"ior": "IOR", "mdtest": "mdtest"}  # that print a summary over their iterations
+NAMES = {"ior": "IOR"}  # of engines that call themselves otherwise
+COUNT = iterations.OWN + "iterations"
 ROUNDED = 0.01  # of a rate, at most: what printed digits leave open
 DONE = {"bandwidth": "bytes", "iops": "operations"}
 
 
 @dataclass(frozen=True)
 class OwnSummary:
-    """The engine's summary over the iterations of the runs of a cell; rates in SI units."""
+    """What the engine says of the iterations in the runs of a cell: medians over the runs."""
 
     engine: str
     metric: str  # bandwidth or iops
     runs: int
-    iterations: int
-    maximum: float
+    iterations: float  # of one run
+    maximum: float  # SI units, as the following
     minimum: float
     mean: float
-    deviation: float
-    counted: float  # what its rates count, as a share of what was done
-    places: Codes  # rows along `iteration`
+    stddev: float
+    counted: float  # what its rates count, as a share of what was done; NaN if not known
+    rows: Codes  # along `run`
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers, without the iterations."""
-        names = ("metric", "runs", "iterations", "maximum", "minimum", "mean", "deviation",
-                 "counted")  # fmt: skip
-        return {name: getattr(self, name) for name in names}
+        """The numbers."""
+        return {name: value for name, value in vars(self).items() if name != "rows"}
 
 
 def of_cells(ds: xr.Dataset, kept: Codes, group_of: Codes) -> dict[int, OwnSummary]:
     """Group -> what its engine says of the iterations of its rows `kept`, [row along `run`].
 
-    Only of groups in which a run has several; nothing of files that hold no iterations.
+    Only of groups in which a run has several; nothing of files of before.
     """
-    if not ds.sizes.get("iteration", 0) or "iteration_run" not in ds:
+    if COUNT not in ds:
         return {}
-    owner = np.full(ds.sizes["run"], -1, dtype=np.int64)
-    owner[kept] = group_of
-    row = ds["iteration_run"].values
-    group = owner[row]
-    places = np.flatnonzero(group >= 0)
-    places = places[np.argsort(group[places], kind="stable")]
-    cuts = np.flatnonzero(np.diff(group[places])) + 1
+    several = ds[COUNT].values[kept] > 1
+    rows, group = kept[several], group_of[several]
+    if not rows.size:
+        return {}
+    names = ("engine", "phase", *iterations.OWN_VARIABLES)
+    told = {name: ds[name].values[rows] for name in names} | {"counted": _counted(ds, rows)}
+    order = np.argsort(group, kind="stable")
     found = {}
-    for mine in np.split(places, cuts):
-        runs = np.unique(row[mine])
-        if runs.size < mine.size:
-            own = _summary(ds, mine, runs)
-            if own is not None:
-                found[int(group[mine[0]])] = own
+    for mine in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
+        own = _summary({name: column[mine] for name, column in told.items()}, rows[mine])
+        if own is not None:
+            found[int(group[mine[0]])] = own
     return found
 
 
-def _summary(ds: xr.Dataset, places: Codes, runs: Codes) -> OwnSummary | None:
-    first = int(runs[0])
-    engine, version, phase = (
-        str(ds[name].values[first]) for name in ("engine", "engine_version", "phase")
-    )
-    if engine not in ENGINES:
+def _summary(told: Mapping[str, Array], rows: Codes) -> OwnSummary | None:
+    engine = str(told["engine"][0])
+    metric = own_metric(engine, str(told["phase"][0]))
+    median = {name: float(np.median(told[name])) for name in (*iterations.OWN_VARIABLES, "counted")}
+    rates = {
+        field: median[f"{iterations.OWN}{metric}_{name}"]
+        for field, name in (
+            ("maximum", "max"), ("minimum", "min"), ("mean", "mean"), ("stddev", "stddev"),
+        )
+    }  # fmt: skip
+    if np.isnan(list(rates.values())).any():
         return None
-    metric = own_metric(engine, phase)
-    seconds, done = (
-        ds[iterations.PREFIX + name].values[places] for name in ("seconds", DONE[metric])
-    )
-    printed = ds[iterations.PREFIX + metric].values[places]
-    rates = np.where(np.isnan(printed), done / seconds, printed)
-    sample = engine == "mdtest" and not version.startswith("3.2")
     return OwnSummary(
-        engine=engine, metric=metric, runs=runs.size, iterations=places.size,
-        maximum=float(rates.max()), minimum=float(rates.min()), mean=float(rates.mean()),
-        deviation=float(rates.std(ddof=int(sample))),
-        counted=float((rates * seconds).sum() / done.sum()), places=places,
+        engine=engine, metric=metric, runs=rows.size, iterations=median[COUNT],
+        counted=median["counted"], rows=rows, **rates,
     )  # fmt: skip
+
+
+def _counted(ds: xr.Dataset, rows: Codes) -> Array:
+    """Operations that the printed rates count / those that were done, of each row; NaN: unknown."""
+    printed, seconds, done = (
+        ds[iterations.PREFIX + name].values for name in ("iops", "seconds", "operations")
+    )
+    shares = []
+    for place in _places(ds, rows):
+        all_done = done[place].sum()
+        counted = (printed[place] * seconds[place]).sum()
+        shares.append(counted / all_done if all_done else np.nan)
+    return np.array(shares)
+
+
+def _places(ds: xr.Dataset, rows: Codes) -> list[slice]:
+    """The iterations of each of these rows along `run`, along `iteration`."""
+    first, size = (ds[f"iteration_{part}"].values[rows].tolist() for part in ("first", "size"))
+    return [slice(one, one + many) for one, many in zip(first, size, strict=True)]
 
 
 def with_values(ds: xr.Dataset, summary: Summary) -> list[dict[str, Any]]:
     """`Summary.to_dict`, and in each cell `own_summary` and `iterations`: one dict for each.
 
-    Both are empty of cells without a summary of their own.
+    Both are empty of cells whose engine sums nothing up.
     """
     return [
         flat | {
             "own_summary": cell.own.to_dict() if cell.own else {},
-            "iterations": _values(ds, cell.own.places) if cell.own else [],
+            "iterations": _values(ds, cell.own.rows) if cell.own else [],
         }
         for flat, cell in zip(summary.to_dict(), summary.cells, strict=True)
     ]  # fmt: skip
 
 
-def _values(ds: xr.Dataset, places: Codes) -> list[dict[str, Any]]:
-    runs = ds["run_id"].values[ds["iteration_run"].values[places]].tolist()
-    columns = {
-        name: ds[iterations.PREFIX + name].values[places].tolist() for name in iterations.COLUMNS
-    }
-    told = [
-        {name: column[index] for name, column in columns.items() if column[index] == column[index]}
-        for index in range(places.size)
+def _values(ds: xr.Dataset, rows: Codes) -> list[dict[str, Any]]:
+    columns = {name: ds[iterations.PREFIX + name] for name in iterations.COLUMNS}
+    runs = ds["run_id"].values[rows].tolist()
+    return [
+        {"run_id": str(run)} | one
+        for run, place in zip(runs, _places(ds, rows), strict=True)
+        for one in iterations.rows_of({n: column[place].values for n, column in columns.items()})
     ]
-    return [{"run_id": str(run)} | values for run, values in zip(runs, told, strict=True)]
 
 
 # -- in the terminal -------------------------------------------------------------------------
@@ -143,10 +152,10 @@ def tables(summary: Summary) -> Group:
 
 def why(engine: str, metric: str) -> str:
     """Why our number is another one than the engine's."""
-    name = ENGINES[engine]
+    name = NAMES.get(engine, engine)
     return (
-        f"ours: all {DONE[metric]} / all the time of a run's iterations (of several runs, the "
-        f"median). {name}'s mean is the plain mean of its iterations' rates: a slow iteration "
+        f"ours: all {DONE[metric]} / all the time of a run's iterations (of several runs, "
+        f"medians). {name}'s mean is the plain mean of its iterations' rates: a slow iteration "
         f"counts no more than a fast one, although it took longer. {name}'s maximum is its best "
         "iteration alone. Iterations share one mount and its caches: they are no repetitions."
     )
@@ -157,7 +166,9 @@ def miscounted(cells: Sequence[Cell]) -> list[str]:
     shares = {
         str(cell.levels["phase"]): cell.own.counted
         for cell in cells
-        if cell.own is not None and abs(cell.own.counted - 1) > ROUNDED
+        if cell.own is not None
+        and cell.own.metric == "iops"
+        and abs(cell.own.counted - 1) > ROUNDED
     }
     if not shares:
         return []
@@ -172,7 +183,9 @@ def _table(engine: str, metric: str, cells: Sequence[Cell], summary: Summary) ->
     quantity = METRICS[metric].quantity
     ours = [cell.metrics[metric].median for cell in cells]
     unit = units.fitting(quantity, ours)
-    title = f"{ENGINES[engine]}'s own summary of its iterations in {unit.label}, beside ours"
+    title = (
+        f"{NAMES.get(engine, engine)}'s own summary of its iterations in {unit.label}, beside ours"
+    )
     table = Table(title=Text(title, style="bold"), title_justify="left", box=None,
                   header_style="bold", pad_edge=False)  # fmt: skip
     varying = [name for name in summary.varying if name != "phase"]
@@ -191,6 +204,6 @@ def _table(engine: str, metric: str, cells: Sequence[Cell], summary: Summary) ->
 
 
 def _numbers(own: OwnSummary, unit: units.Unit) -> list[str]:
-    count = f"{own.iterations} in {own.runs} runs" if own.runs > 1 else str(own.iterations)
-    values = (own.maximum, own.minimum, own.mean, own.deviation)
+    count = f"{own.iterations:g}" + (f" x {own.runs} runs" if own.runs > 1 else "")
+    values = (own.maximum, own.minimum, own.mean, own.stddev)
     return [count, *(units.text(value, unit) for value in values)]

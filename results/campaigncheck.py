@@ -111,13 +111,15 @@ def _parts(file: h5py.File, dim: str, size: int) -> Iterator[str]:
 
 
 def _iterations(file: h5py.File) -> Iterator[str]:
-    """Those that are there have all columns, of numbers that can be measured."""
+    """Those that are there have all columns, and what is said of them can be measured."""
     names = [f"iteration_{part}" for part in ("run", "first", "size")]
     there = [name in file for name in (*names, *iterations.VARIABLES)]
     if any(there) and not all(there):
         yield "it has iterations without all of their columns"
         return
-    for name, (kind, _, _) in iterations.VARIABLES.items() if any(there) else ():
+    kinds = {name: kind for name, (kind, _, _) in iterations.VARIABLES.items() if any(there)}
+    kinds |= {name: "f8" for name in iterations.OWN_VARIABLES if name in file}
+    for name, kind in kinds.items():
         variable = file[name]
         if variable.dtype.kind != kind[0]:
             yield f"{name} is of another type"

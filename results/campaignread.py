@@ -157,10 +157,12 @@ class _Reader:
             interval=numbers["interval_width"],
             interval_bytes=series.get("interval_bytes"),
             interval_operations=series.get("interval_operations"),
-            iterations={
-                name.removeprefix(iterations.PREFIX): column
-                for name, column in self._ragged("iteration", row).items()
-            },
+            iterations=iterations.told(
+                {
+                    name.removeprefix(iterations.PREFIX): column
+                    for name, column in self._ragged("iteration", row).items()
+                }
+            ),
             began=numbers["began"],
             clock_uncertainty=numbers["clock_uncertainty"],
         )

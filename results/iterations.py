@@ -40,8 +40,22 @@ COLUMNS: dict[str, tuple[str, str, str]] = {
     "rank_max": ("f8", "s", "time of the slowest rank"),
     "bytes_exact": ("f8", "1", "0 = the bytes are rate x time only"),
 }
+# name -> (unit, meaning): what an engine says of its iterations in sum
+SUMMARY: dict[str, tuple[str, str]] = {
+    "iterations": ("1", "iterations that the engine's own summary is of"),
+    "bandwidth_max": ("B s-1", "largest bandwidth of an iteration, as the engine sums up"),
+    "bandwidth_min": ("B s-1", "smallest bandwidth of an iteration, as the engine sums up"),
+    "bandwidth_mean": ("B s-1", "mean of the iterations' bandwidths, as the engine sums up"),
+    "bandwidth_stddev": ("B s-1", "standard deviation of these bandwidths, as the engine's"),
+    "iops_max": ("s-1", "largest rate of operations of an iteration, as the engine sums up"),
+    "iops_min": ("s-1", "smallest rate of operations of an iteration, as the engine sums up"),
+    "iops_mean": ("s-1", "mean of the iterations' rates of operations, as the engine sums up"),
+    "iops_stddev": ("s-1", "standard deviation of these rates, as the engine's"),
+}
+OWN = "own_"  # of its variables in files
 NEEDED = ("number", "seconds", "bytes", "operations")
 PREFIX = "iteration_"  # of their variables in files
+OWN_VARIABLES = {OWN + name: column for name, column in SUMMARY.items()}
 VARIABLES = {PREFIX + name: column for name, column in COLUMNS.items()}
 
 # facts["iterations"] of run files of before -> column; the last two held mappings
@@ -98,8 +112,38 @@ def filled(told: Columns) -> dict[str, Column]:
     return {name: told.get(name, missing) for name in COLUMNS}
 
 
-def misfit(told: Columns) -> str:
-    """Why these cannot be the iterations of a phase; empty if they can."""
+def told(all_of_them: Columns) -> dict[str, Column]:
+    """Inverse of `filled`: without columns that are NaN throughout; empty without iterations."""
+    return {
+        name: column.copy()
+        for name, column in all_of_them.items()
+        if column.size and not (column != column).all()
+    }
+
+
+def summary(
+    rows: Sequence[Mapping[str, float]], metric: str, sample: bool = False
+) -> dict[str, float]:
+    """SUMMARY of iterations by their column `metric` (bandwidth, iops); empty if one has none.
+
+    The deviation is of a population (/ n, as IOR has it), or of a `sample` (/ (n - 1)).
+    """
+    if not rows or not all(metric in row for row in rows):
+        return {}
+    values = np.array([row[metric] for row in rows], dtype=np.float64)
+    return {
+        "iterations": len(values),
+        f"{metric}_max": float(values.max()),
+        f"{metric}_min": float(values.min()),
+        f"{metric}_mean": float(values.mean()),
+        f"{metric}_stddev": float(values.std(ddof=int(sample and len(values) > 1))),
+    }
+
+
+def misfit(told: Columns, own: Mapping[str, float]) -> str:
+    """Why these cannot be the iterations of a phase and their summary; empty if they can."""
+    if unknown := sorted(own.keys() - SUMMARY.keys()):
+        return f"a summary of iterations has no {unknown[0][:80]!r}"
     if unknown := sorted(told.keys() - COLUMNS.keys()):
         return f"iterations have no column {unknown[0][:80]!r}"
     if told and (missing := [name for name in NEEDED if name not in told]):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fsmatrix.results import histogram, iterations
+from fsmatrix.results import histogram, iterationfile, iterations
 from fsmatrix.results.hdf import Group
 from fsmatrix.results.hdfsource import Source
 from fsmatrix.results.record import Floats, Integers, Latency, Phase
@@ -49,10 +49,6 @@ LATENCY = {
     "minimum": ("latency_min", "smallest latency"),
     "maximum": ("latency_max", "largest latency"),
 }
-# variables of whole numbers
-WHOLE = {*COUNTS, *SERIES} | {
-    name for name, (kind, _, _) in iterations.VARIABLES.items() if kind == "i8"
-}
 PHASE_JSON = ("errors_by_errno", "facts")
 FILL = -1
 MOST_LATENCIES = 1 << 15  # phases x kinds; each becomes 15 kB
@@ -76,7 +72,7 @@ def check(path: Path, phases: Sequence[Phase]) -> None:
             raise InvalidRecordError(
                 path, f"phase {phase.name!r}: interval series of shapes {sorted(lengths)}"
             )
-        if reason := iterations.misfit(phase.iterations):
+        if reason := iterations.misfit(phase.iterations, phase.summary):
             raise InvalidRecordError(path, f"phase {phase.name!r}: {reason}")
         for kind, latency in phase.latency.items():
             if np.shape(latency.counts) != (histogram.BINS,):
@@ -110,7 +106,7 @@ def write(root: Group, phases: Sequence[Phase]) -> None:
         column_json = [to_json(getattr(phase, name)) for phase in phases]
         root.variable(name, column_json, ["phase"], {"long_name": f"{name} (JSON)"})
     _write_series(root, phases)
-    _write_iterations(root, phases)
+    iterationfile.write(root, phases)
     _write_latency(root, phases)
 
 
@@ -130,21 +126,6 @@ def _write_series(root: Group, phases: Sequence[Phase]) -> None:
         _table(root, name, rows, "interval", {"units": unit, "long_name": meaning})
 
 
-def _write_iterations(root: Group, phases: Sequence[Phase]) -> None:
-    if not any(phase.iterations for phase in phases):
-        return
-    lengths = [iterations.size(phase.iterations) for phase in phases]
-    root.dimension("iteration", max(1, *lengths))
-    root.variable(
-        "iterations", integers(lengths), ["phase"],
-        {"units": "1", "long_name": "number of iterations"},
-    )  # fmt: skip
-    for name, (_, unit, meaning) in iterations.COLUMNS.items():
-        rows = [phase.iterations.get(name) for phase in phases]
-        stored = iterations.PREFIX + name
-        _table(root, stored, rows, "iteration", {"units": unit, "long_name": meaning})
-
-
 def _table(
     root: Group, name: str, rows: Sequence[Any], dim: str, attributes: Mapping[str, Any]
 ) -> None:
@@ -153,7 +134,7 @@ def _table(
     if not given.any():
         return
     size = root.size(dim)
-    whole = name in WHOLE
+    whole = name in COUNTS or name in SERIES
     extra: dict[str, Any] = {"_FillValue": np.int64(FILL) if whole else np.float64(NAN)}
     if not given.all():
         extra["given"] = given
@@ -213,25 +194,11 @@ def read(root: Source) -> tuple[Phase, ...]:
     for name in PHASE_JSON:
         columns[name] = [from_json(text) for text in root.texts(name)]
     columns["latency"] = _read_latency(root, len(names))
-    columns["iterations"] = _read_iterations(root, columns)
-    return tuple(
+    phases = [
         Phase(**{field: values[row] for field, values in columns.items()})
         for row in range(len(names))
-    )
-
-
-def _read_iterations(root: Source, columns: dict[str, Any]) -> list[dict[str, Any]]:
-    """Of files of before from the facts, which lose them."""
-    if "iterations" not in root:
-        pairs = [iterations.of_facts(facts) for facts in columns["facts"]]
-        columns["facts"] = [facts for facts, _ in pairs]
-        return [found for _, found in pairs]
-    sizes = root.array("iterations")
-    told = {name: _rows(root, iterations.PREFIX + name, sizes) for name in iterations.COLUMNS}
-    return [
-        {name: rows[row] for name, rows in told.items() if rows[row] is not None}
-        for row in range(len(sizes))
     ]
+    return iterationfile.read(root, phases)
 
 
 def _rows(root: Source, name: str, sizes: Integers) -> Sequence[npt.NDArray[Any] | None]:

@@ -53,6 +53,7 @@ class Phase:
     interval_bytes: Integers | None = None  # [interval], all workers
     interval_operations: Integers | None = None
     iterations: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)  # iterations.COLUMNS
+    summary: Mapping[str, float] = field(default_factory=dict)  # engine's own: iterations.SUMMARY
     began: float = 0.0  # Unix time of the agreed start
     clock_uncertainty: float = 0.0  # largest uncertainty of a worker's clock offset, seconds
     errors_by_errno: Mapping[str, int] = field(default_factory=dict)  # "ENOSPC" -> count

@@ -147,6 +147,8 @@ def _phase(phase: Phase) -> Iterator[str]:
     for column, values in phase.iterations.items():
         if iterations.impossible(values):
             yield f"{name}: {column} of an iteration is negative or infinite"
+    if any(math.isinf(value) or value < 0 for value in phase.summary.values()):
+        yield f"{name}: a summary of iterations is negative or infinite"
     if not isinstance(phase.facts, dict) or not isinstance(phase.errors_by_errno, dict):
         yield f"{name}: facts or errors_by_errno is no mapping"
 

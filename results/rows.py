@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fsmatrix.results import histogram, metrics, usage
+from fsmatrix.results import histogram, iterations, metrics, usage
 from fsmatrix.results.case import Case
 from fsmatrix.results.record import SEVERITIES, Finding, Integers, Phase, RunRecord
 from fsmatrix.results.schema import to_json
@@ -132,6 +132,7 @@ def _numbers(record: RunRecord, phase: Phase, kinds: Sequence[str]) -> dict[str,
         "workers": len(phase.start),
         "clock_uncertainty": phase.clock_uncertainty,
         "interval_width": phase.interval,
+        **{iterations.OWN + name: value for name, value in phase.summary.items()},
         **used(record, phase),
         **_latencies(phase, kinds),
     }

@@ -13,11 +13,14 @@ import h5py
 import numpy as np
 from h5py import h5d, h5p, h5s, h5t
 
-from fsmatrix.results import hdf, histogram
+from fsmatrix.results import hdf, histogram, iterations
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.record import Finding, Latency, Monitor, Phase, RunRecord
 
 SECRET = "external secret"
+ITERATIONS = iterations.columns(
+    [{"seconds": 0.5, "bytes": 512, "operations": 1, "open": 0.1, "bandwidth": 1024.0}] * 2
+)
 GIB = 1 << 30
 Craft = Callable[[h5py.File, Path], None]
 
@@ -30,6 +33,7 @@ def record(target: str = "xfs", repetition: int = 0, **changes: object) -> RunRe
     phase = Phase(
         "read", 0 * two, two, count, count, 0 * count, 0 * two, two, 0 * two,
         {"read": Latency(counts, 1.0, 0.001, 0.001)}, 0.5, count, count, 1000.0,
+        iterations=ITERATIONS, summary={"iterations": 2, "bandwidth_max": 1024.0},
     )  # fmt: skip
     values = {
         "case": case.canonical, "case_id": case.case_id, "work_id": case.work_id,

@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -192,6 +193,22 @@ MISFITS = {
         "negative or infinite",
     ),
     "name": (phase(name="x" * 1000), "name that is too long"),
+    "iteration": (
+        phase(iterations={**hostile.ITERATIONS, "open": -0.5 * TWO}),
+        "open of an iteration is negative or infinite",
+    ),
+    "iterations": (
+        phase(iterations={**hostile.ITERATIONS, "bandwidth": np.inf * TWO}),
+        "bandwidth of an iteration is negative or infinite",
+    ),
+    "count": (
+        phase(iterations={**hostile.ITERATIONS, "bytes": -TWO}),
+        "bytes of an iteration is negative or infinite",
+    ),
+    "summary": (
+        phase(summary={"bandwidth_max": -1.0}),
+        "a summary of iterations is negative or infinite",
+    ),
 }
 
 
@@ -212,6 +229,40 @@ def test_sizes_that_do_not_fit(store: Store) -> None:
         del file["bytes"]
         file["bytes"] = np.ones((1, 1), dtype=np.int64)
     assert "bytes has shape" in left_out(store)[path.name]
+
+
+def instead(name: str, new: object) -> Callable[[h5py.File], None]:
+    def change(file: h5py.File) -> None:
+        del file[name]
+        if new is not None:
+            file[name] = new
+
+    return change
+
+
+ITERATIONS = {
+    "more than there are": (instead("iterations", [1 << 40]), "more or fewer than their phases"),
+    "fewer than there are": (instead("iterations", [1]), "more or fewer than their phases"),
+    "negative": (instead("iterations", [-2]), "more or fewer than their phases"),
+    "of two phases": (instead("iterations", [1, 1]), "longer|shorter|damaged"),
+    "short": (instead("iteration_open", [0.5]), "more or fewer than their phases"),
+    "square": (instead("iteration_open", np.ones((2, 2))), "more or fewer than their phases"),
+    "words": (instead("iteration_open", [b"a", b"b"]), "damaged|another type"),
+    "halves": (instead("iteration_bytes", [0.5, 0.5]), "another type"),
+    "without bytes": (instead("iteration_bytes", None), "iterations without bytes"),
+    "a short summary": (instead("own_iterations", np.ones(0)), "damaged"),
+}
+
+
+@pytest.mark.parametrize("name", ITERATIONS)
+def test_iterations_that_do_not_fit(store: Store, name: str) -> None:
+    how, reason = ITERATIONS[name]
+    path = store.write(record("bad"))
+    with h5py.File(path, "r+") as file:
+        how(file)
+    found = left_out(store)
+    assert found.keys() == {path.name}
+    assert re.search(reason, found[path.name]), found
 
 
 def test_texts_longer_than_their_bytes(store: Store) -> None:

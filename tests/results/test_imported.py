@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from fsmatrix.results import campaignread, merge
+from fsmatrix.results import campaignread, iterations, merge
 from fsmatrix.results.campaignfile import CampaignWriter
 from fsmatrix.results.case import Case
 from fsmatrix.results.formats.base import Format, Note, Parsed, totals
@@ -207,6 +207,10 @@ def rich() -> list[RunRecord]:
             "read": Latency(counts, 1.0, 0.1, 0.2), "open": Latency(counts * 2, 1.0, 0.1, 0.2),
         },
         interval=0.5, interval_bytes=np.array([1, 2, 3, 4]), began=5.0, clock_uncertainty=0.25,
+        iterations=iterations.columns(
+            [{"seconds": s, "bytes": 3, "operations": 7, "close": 0.5} for s in (1.0, 2.0)]
+        ),
+        summary={"iterations": 2, "iops_max": 5.5},
     )  # fmt: skip
     finding = Finding("x", 2, "warning", "json:é\0", "do", "read")
     base = replace(one(target="a"), block=3, texts={})

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fsmatrix.results import histogram
+from fsmatrix.results import histogram, iterations
 from fsmatrix.results.record import Finding, Latency, Monitor, Phase, RunRecord
 from fsmatrix.results.runfile import read_run, read_status, replace_findings, write_run
 from fsmatrix.results.schema import InvalidRecordError, ResultError
@@ -43,6 +43,31 @@ def latencies(draw):
 
 
 @st.composite
+def repeated(draw):
+    """Iterations: the columns that must be there, and some others with a value at least."""
+    size = draw(st.integers(0, 4))
+    if not size:
+        return {}
+    others = [name for name in iterations.COLUMNS if name not in iterations.NEEDED]
+    chosen = draw(st.sets(st.sampled_from(others), max_size=3))
+    elements = st.floats(0, 1e9)
+    return {
+        name: draw(
+            int_array(size)
+            if iterations.COLUMNS[name][0] == "i8"
+            else hnp.arrays(np.float64, size, elements=elements)
+        )
+        for name in iterations.COLUMNS
+        if name in (*iterations.NEEDED, *chosen)
+    }
+
+
+summaries = st.dictionaries(
+    st.sampled_from(sorted(iterations.SUMMARY)), st.floats(0, 1e12), max_size=3
+)
+
+
+@st.composite
 def phases(draw):
     ranks, steps = draw(st.integers(0, 4)), draw(st.integers(0, 4))
     times, counts, series = float_array(ranks), int_array(ranks), int_array(steps)
@@ -64,6 +89,8 @@ def phases(draw):
         clock_uncertainty=draw(floats),
         errors_by_errno=draw(st.dictionaries(text, st.integers(), max_size=2)),
         facts=draw(mappings),
+        iterations=draw(repeated()),
+        summary=draw(summaries),
     )
 
 

@@ -38,6 +38,7 @@ def join(phases: Sequence[Phase]) -> Phase:
         sum(int(phase.errors.sum()) for phase in phases),
         facts=phases[0].facts,
         iterations=iterations.columns(numbered),
+        summary=iterations.summary(rows, "bandwidth"),
     )
 
 

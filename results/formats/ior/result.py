@@ -124,6 +124,7 @@ def nested(name: str, kept: Sequence[Iteration], known: Mapping[str, Any], sourc
         sum(part.row.wrong for part in kept),
         facts=facts,
         iterations=iterations.columns(rows),
+        summary=iterations.summary(rows, "bandwidth"),  # bw_values of ior-output.c
     )
 
 

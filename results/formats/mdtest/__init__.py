@@ -225,6 +225,7 @@ def joined(parts: Sequence[Phase]) -> Phase:
     seconds = [float(part.end.max() - part.start.min()) for part in parts]
     rows = [_iteration(part, window) for part, window in zip(parts, seconds, strict=True)]
     facts = {**parts[0].facts, "number_of_iterations": len(parts)}
+    own = iterations.summary(rows, "iops", sample=True)
     first = parts[0]
     if len({part.start.size for part in parts}) > 1:
         return totals(
@@ -235,6 +236,7 @@ def joined(parts: Sequence[Phase]) -> Phase:
             sum(int(part.errors.sum()) for part in parts),
             facts=facts,
             iterations=iterations.columns(rows),
+            summary=own,
         )
     ranks = first.start.size
     return replace(
@@ -248,6 +250,7 @@ def joined(parts: Sequence[Phase]) -> Phase:
         io_end=None,
         facts=facts,
         iterations=iterations.columns(rows),
+        summary=own,
     )
 
 

@@ -251,11 +251,21 @@ class Phases:
         ]
         whole = totals(
             name, window.total, operations * each, operations, errors,
-            facts=facts, iterations=iterations.columns(rows),
+            facts=facts, iterations=iterations.columns(rows), summary=self._summary(name),
         )  # fmt: skip
         if self.ranks is None or count > 1 or errors or name not in self.ranks.finished:
             return whole
         return self._with_ranks(whole, each, self.ranks.finished[name])
+
+    def _summary(self, name: str) -> dict[str, float]:
+        """What is printed of its rates over the iterations; empty where only times are (-Z)."""
+        rate = self._row("rate", name)
+        if rate is None:
+            return {}
+        return {
+            "iterations": self.iterations, "iops_max": rate.maximum, "iops_min": rate.minimum,
+            "iops_mean": rate.mean, "iops_stddev": rate.deviation,
+        }  # fmt: skip
 
     def _with_ranks(self, whole: Phase, each: int, finished: list[tuple[int, float]]) -> Phase:
         """Arrays [rank]; `io_end`: when the last operation of the rank was over."""
@@ -277,6 +287,7 @@ class Phases:
             io_end=seconds,
             facts=whole.facts,
             iterations=whole.iterations,
+            summary=whole.summary,
         )
 
 
