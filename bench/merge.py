@@ -1,6 +1,7 @@
 """Merge N synthetic run files and print seconds, peak memory, and both per run.
 
 Example: python bench/merge.py --runs 10000
+With iterations, as IOR's `-i 10` gives them: python bench/merge.py --runs 10000 --iterations 10
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fsmatrix.results import histogram
+from fsmatrix.results import histogram, iterations
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.record import Finding, Latency, Phase, RunRecord
 from fsmatrix.results.store import Store
@@ -23,8 +24,22 @@ TARGETS = ("xfs", "ext4", "btrfs", "cephfs")
 SIZES = (4096, 65536, 1 << 20)
 
 
-def phase(name: str, ranks: int, chunk: int, random: np.random.Generator) -> Phase:
-    """A phase with latencies of two kinds and a series of ten intervals."""
+def repeated(count: int, chunk: int, random: np.random.Generator) -> list[dict[str, float]]:
+    """Iterations with the columns that IOR prints."""
+    seconds = 0.4 + random.random((count, 4)) / 10
+    return [
+        {
+            "seconds": total, "bytes": chunk * 1000, "operations": 1000, "open": opened,
+            "transfer": moved, "close": closed, "block": chunk * 500.0, "transfer_size": chunk,
+            "bandwidth": chunk * 1000 / total, "iops": 1000 / moved, "latency_rank0": moved / 500,
+        }
+        for total, opened, moved, closed in seconds.tolist()
+    ]  # fmt: skip
+
+
+def phase(name: str, ranks: int, chunk: int, random: np.random.Generator, count: int = 0) -> Phase:
+    """A phase with latencies of two kinds, a series of ten intervals and `count` iterations."""
+    iterated = repeated(count, chunk, random)
     operations = random.integers(200, 2000, ranks)
     latency = {}
     for kind in (name, "close"):
@@ -51,10 +66,14 @@ def phase(name: str, ranks: int, chunk: int, random: np.random.Generator) -> Pha
         interval_operations=random.integers(0, 1 << 12, 10),
         began=1.7e9,
         clock_uncertainty=2e-6,
+        iterations=iterations.columns(iterated),
+        summary=iterations.summary(iterated, "bandwidth"),
     )
 
 
-def record(index: int, ranks: int = 4, names: tuple[str, ...] = ("write", "read")) -> RunRecord:
+def record(
+    index: int, ranks: int = 4, names: tuple[str, ...] = ("write", "read"), count: int = 0
+) -> RunRecord:
     """The synthetic run number `index`."""
     random = np.random.default_rng(index)
     chunk = SIZES[index // len(TARGETS) % len(SIZES)]
@@ -84,16 +103,16 @@ def record(index: int, ranks: int = 4, names: tuple[str, ...] = ("write", "read"
         coordinates={"target": case.target, "chunk_size": chunk, "processes_per_node": ranks},
         environment={"kernel": "6.1.0", "target": case.target},
         ranks=tuple({"host": "node1", "rank": rank} for rank in range(ranks)),
-        phases=() if failed else tuple(phase(name, ranks, chunk, random) for name in names),
+        phases=() if failed else tuple(phase(name, ranks, chunk, random, count) for name in names),
         findings=(Finding("too-short", 1, "warning", "window below 1 s"),) if index % 10 else (),
     )
 
 
-def measure(runs: int, directory: Path) -> dict[str, float]:
+def measure(runs: int, directory: Path, count: int) -> dict[str, float]:
     """Write and merge; seconds, bytes and peak memory."""
     store = Store.create(directory / "store")
     began = time.perf_counter()
-    store.append(record(index) for index in range(runs))
+    store.append(record(index, count=count) for index in range(runs))
     written = time.perf_counter()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     cpu = time.process_time()
@@ -121,10 +140,11 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10000)
+    parser.add_argument("--iterations", type=int, default=0, help="of each phase")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="fsmatrix-bench-") as directory:
-        result = measure(options.runs, Path(directory))
+        result = measure(options.runs, Path(directory), options.iterations)
     if options.json:
         print(json.dumps(result))
         return

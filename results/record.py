@@ -52,12 +52,12 @@ class Phase:
     interval: float = 0.0  # width of one interval of the series, seconds; 0 = no series
     interval_bytes: Integers | None = None  # [interval], all workers
     interval_operations: Integers | None = None
-    iterations: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)  # iterations.COLUMNS
-    summary: Mapping[str, float] = field(default_factory=dict)  # engine's own: iterations.SUMMARY
     began: float = 0.0  # Unix time of the agreed start
     clock_uncertainty: float = 0.0  # largest uncertainty of a worker's clock offset, seconds
     errors_by_errno: Mapping[str, int] = field(default_factory=dict)  # "ENOSPC" -> count
     facts: Mapping[str, Any] = field(default_factory=dict)  # JSON-able: stonewall, wear-out, ...
+    iterations: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)  # iterations.COLUMNS
+    summary: Mapping[str, float] = field(default_factory=dict)  # engine's own: iterations.SUMMARY
 
 
 @dataclass(frozen=True)

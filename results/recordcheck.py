@@ -144,6 +144,8 @@ def _phase(phase: Phase) -> Iterator[str]:
         numbers = (latency.total, latency.minimum, latency.maximum)
         if (latency.counts < 0).any() or any(math.isinf(n) or n < 0 for n in numbers):
             yield f"{name}: latencies of {kind[:80]!r} are negative or infinite"
+    if reason := iterations.misfit(phase.iterations, phase.summary):
+        yield f"{name}: {reason}"
     for column, values in phase.iterations.items():
         if iterations.impossible(values):
             yield f"{name}: {column} of an iteration is negative or infinite"

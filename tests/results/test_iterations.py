@@ -1,4 +1,4 @@
-"""Iterations in files: those of before are read as they were, and what carries runs carries them."""
+"""Iterations in files: those of before are read, and what carries runs carries them."""
 
 from __future__ import annotations
 
