@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 
 from fsmatrix.results import histogram, iterations
-from fsmatrix.results.campaignspec import NUMBERS, RAGGED, TEXTS
+from fsmatrix.results.campaignspec import LATER, NUMBERS, RAGGED, TEXTS
 from fsmatrix.results.hdfsource import Source
 from fsmatrix.results.recordcheck import STATES
 from fsmatrix.results.schema import DamagedFileError, from_json
@@ -51,7 +51,7 @@ def _misfits(file: h5py.File) -> Iterator[str]:
             yield f"the variables of {dim} are not of one length"
         if sizes and f"{dim}_first" in names:
             yield from _parts(file, dim, sizes.pop())
-    yield from _iterations(file)
+    yield from _values(file)
     for name, of in INDEXES.items():
         if name in names and of in names:
             yield from _within(file[name], 0, file[of].size)
@@ -110,15 +110,16 @@ def _parts(file: h5py.File, dim: str, size: int) -> Iterator[str]:
             return
 
 
-def _iterations(file: h5py.File) -> Iterator[str]:
-    """Those that are there have all columns, and what is said of them can be measured."""
+def _values(file: h5py.File) -> Iterator[str]:
+    """Iterations have all their columns; they and what else came later can be measured."""
     names = [f"iteration_{part}" for part in ("run", "first", "size")]
     there = [name in file for name in (*names, *iterations.VARIABLES)]
     if any(there) and not all(there):
         yield "it has iterations without all of their columns"
         return
     kinds = {name: kind for name, (kind, _, _) in iterations.VARIABLES.items() if any(there)}
-    kinds |= {name: "f8" for name in iterations.OWN_VARIABLES if name in file}
+    later = (*iterations.OWN_VARIABLES, *LATER)
+    kinds |= {name: "f8" for name in later if name in file}
     for name, kind in kinds.items():
         variable = file[name]
         if variable.dtype.kind != kind[0]:

@@ -246,8 +246,9 @@ def _series(row: Row) -> dict[str, Any]:
     sizes = [len(values) for values in given.values() if values is not None]
     if not sizes:
         return {}
+    missing = {"i8": np.zeros(sizes[0], dtype=np.int64), "f8": np.full(sizes[0], np.nan)}
     return {
-        name: values if values is not None else np.zeros(sizes[0], dtype=np.int64)
+        name: values if values is not None else missing[RAGGED["interval"][name][0]]
         for name, values in given.items()
     }
 

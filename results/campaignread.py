@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fsmatrix.results import histogram, iterations
 from fsmatrix.results.campaignfile import Entry, Level
 from fsmatrix.results.campaignopen import reading
-from fsmatrix.results.campaignspec import FINDING_TEXTS, NUMBERS, RAGGED, TEXTS
+from fsmatrix.results.campaignspec import FINDING_TEXTS, LATER, NUMBERS, RAGGED, TEXTS
 from fsmatrix.results.hdf import HDF5_ERRORS
 from fsmatrix.results.record import Finding, Integers, Latency, Phase
 from fsmatrix.results.rows import Row
@@ -141,7 +141,8 @@ class _Reader:
         end = first + self._columns[f"{dim}_size"].value(row)
         if end == first:
             return {}
-        return {name: self._columns[name].part(first, end) for name in RAGGED[dim]}
+        names = [name for name in RAGGED[dim] if name not in LATER or name in self._columns]
+        return {name: self._columns[name].part(first, end) for name in names}
 
     def _phase(self, row: int, name: str, numbers: Mapping[str, float]) -> Phase:
         workers, series = self._ragged("worker", row), self._ragged("interval", row)
@@ -157,6 +158,7 @@ class _Reader:
             interval=numbers["interval_width"],
             interval_bytes=series.get("interval_bytes"),
             interval_operations=series.get("interval_operations"),
+            interval_latency_max=series.get("interval_latency_max"),
             iterations=iterations.told(
                 {
                     name.removeprefix(iterations.PREFIX): column

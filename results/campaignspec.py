@@ -71,6 +71,7 @@ RAGGED: dict[str, dict[str, tuple[Any, str, str]]] = {
     "interval": {
         "interval_bytes": ("i8", "B", "bytes of all workers in this interval"),
         "interval_operations": ("i8", "1", "operations of all workers in this interval"),
+        "interval_latency_max": ("f8", "s", "largest latency of an operation in this interval"),
     },
     "iteration": dict(iterations.VARIABLES),
     "finding": {
@@ -82,6 +83,7 @@ RAGGED: dict[str, dict[str, tuple[Any, str, str]]] = {
         "finding_advice": (TEXT, "", "what to do"),
     },
 }
+LATER = frozenset({"interval_latency_max"})  # came to a dimension that was there
 FINDING_TEXTS = ("audit", "severity", "message", "phase", "advice")
 
 

@@ -37,7 +37,8 @@ def first_finisher_rate(phase: Phase) -> float:
     """Bytes per second until the first worker finished: what all had moved by then.
 
     Bytes moved by then come from the interval series, linear within an interval.  With one
-    worker it is the bandwidth; NaN without a series, and NaN if no bytes were moved.
+    worker it is the bandwidth; NaN without a series that reaches until then, and NaN if no bytes
+    were moved.
     """
     if phase.start.size == 0 or not phase.bytes.any():
         return float("nan")
@@ -48,5 +49,7 @@ def first_finisher_rate(phase: Phase) -> float:
     first = float(np.min(phase.end))
     seconds = first - float(np.min(phase.start))
     edges = np.arange(phase.interval_bytes.size + 1) * phase.interval
+    if first > edges[-1] * (1 + 1e-9):
+        return float("nan")
     moved = np.interp(first, edges, np.append(0, np.cumsum(phase.interval_bytes)))
     return float(moved) / seconds if seconds > 0 else float("nan")

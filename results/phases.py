@@ -39,6 +39,9 @@ SERIES = {
     "interval_bytes": ("B", "bytes of all workers in this interval"),
     "interval_operations": ("1", "operations of all workers in this interval"),
 }
+TIME_SERIES = {
+    "interval_latency_max": ("s", "largest latency of an operation in this interval"),
+}
 SCALARS = {
     "interval": ("interval_width", "s", "width of one interval; 0 = no series"),
     "began": ("began", "s", "Unix time of the agreed start"),
@@ -66,7 +69,7 @@ def check(path: Path, phases: Sequence[Phase]) -> None:
                     f"phase {phase.name!r}: {name} has shape {np.shape(values)}, "
                     f"start has {np.shape(phase.start)}; both must be [rank]",
                 )
-        given = [getattr(phase, name) for name in SERIES]
+        given = [getattr(phase, name) for name in (*SERIES, *TIME_SERIES)]
         lengths = {np.shape(values) for values in given if values is not None}
         if len(lengths) > 1 or any(len(shape) != 1 for shape in lengths):
             raise InvalidRecordError(
@@ -111,17 +114,16 @@ def write(root: Group, phases: Sequence[Phase]) -> None:
 
 
 def _write_series(root: Group, phases: Sequence[Phase]) -> None:
-    lengths = [
-        max((len(v) for v in (p.interval_bytes, p.interval_operations) if v is not None), default=0)
-        for p in phases
-    ]
-    if all(p.interval_bytes is None and p.interval_operations is None for p in phases):
+    series = SERIES | TIME_SERIES
+    given = [[v for name in series if (v := getattr(p, name)) is not None] for p in phases]
+    if not any(given):
         return
+    lengths = [max(map(len, values), default=0) for values in given]
     root.dimension("interval", max(1, *lengths))
     root.variable(
         "intervals", integers(lengths), ["phase"], {"units": "1", "long_name": "length of series"}
     )
-    for name, (unit, meaning) in SERIES.items():
+    for name, (unit, meaning) in series.items():
         rows = [getattr(phase, name) for phase in phases]
         _table(root, name, rows, "interval", {"units": unit, "long_name": meaning})
 
@@ -187,7 +189,7 @@ def read(root: Source) -> tuple[Phase, ...]:
     columns: dict[str, Sequence[Any]] = {"name": names}
     for name in (*TIMES, *OPTIONAL_TIMES, *COUNTS):
         columns[name] = _rows(root, name, workers)
-    for name in SERIES:
+    for name in (*SERIES, *TIME_SERIES):
         columns[name] = _rows(root, name, intervals)
     for field, (name, _, _) in SCALARS.items():
         columns[field] = root.array(name).tolist()

@@ -56,6 +56,7 @@ class Phase:
     clock_uncertainty: float = 0.0  # largest uncertainty of a worker's clock offset, seconds
     errors_by_errno: Mapping[str, int] = field(default_factory=dict)  # "ENOSPC" -> count
     facts: Mapping[str, Any] = field(default_factory=dict)  # JSON-able: stonewall, wear-out, ...
+    interval_latency_max: Floats | None = None  # [interval], seconds; NaN: not told
     iterations: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)  # iterations.COLUMNS
     summary: Mapping[str, float] = field(default_factory=dict)  # engine's own: iterations.SUMMARY
 

@@ -140,6 +140,10 @@ def _phase(phase: Phase) -> Iterator[str]:
         values = getattr(phase, field)
         if values is not None and (values.dtype.kind != "i" or (values < 0).any()):
             yield f"{name}: {field} holds what is no count"
+    for field in phases.TIME_SERIES:
+        values = getattr(phase, field)
+        if values is not None and (values.dtype.kind != "f" or iterations.impossible(values)):
+            yield f"{name}: {field} holds what is no time"
     for kind, latency in phase.latency.items():
         numbers = (latency.total, latency.minimum, latency.maximum)
         if (latency.counts < 0).any() or any(math.isinf(n) or n < 0 for n in numbers):

@@ -33,7 +33,8 @@ def record(target: str = "xfs", repetition: int = 0, **changes: object) -> RunRe
     phase = Phase(
         "read", 0 * two, two, count, count, 0 * count, 0 * two, two, 0 * two,
         {"read": Latency(counts, 1.0, 0.001, 0.001)}, 0.5, count, count, 1000.0,
-        iterations=ITERATIONS, summary={"iterations": 2, "bandwidth_max": 1024.0},
+        interval_latency_max=0.5 * two, iterations=ITERATIONS,
+        summary={"iterations": 2, "bandwidth_max": 1024.0},
     )  # fmt: skip
     values = {
         "case": case.canonical, "case_id": case.case_id, "work_id": case.work_id,

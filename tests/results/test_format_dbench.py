@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -82,6 +83,44 @@ def test_the_series_is_differenced_from_cumulative_means() -> None:
     assert phase.interval_bytes[:2].tolist() == [183_710_000, 219_190_000]
     assert phase.interval_bytes.sum() == pytest.approx(5 * 216.14e6)
     assert phase.facts["interval_uncertainty_bytes"] == pytest.approx(45_000)
+    latencies = re.findall(r"execute +\d+ sec  latency (\S+) ms", text_of("two-clients"))
+    assert phase.interval_latency_max is not None
+    assert phase.interval_latency_max.tolist() == [float(one) / 1000 for one in latencies]
+
+
+def slow_run(rates: list[float]) -> str:
+    """An output of one client whose seconds moved so many MB each."""
+    means = np.cumsum(rates) / np.arange(1, len(rates) + 1)
+    lines = [
+        f"   1  {100 * second:8d}  {mean:7.2f} MB/sec  execute {second:3d} sec  "
+        f"latency {second}.000 ms"
+        for second, mean in enumerate(means, 1)
+    ]
+    seconds = len(rates) + 1
+    head = f"Running for {seconds} seconds with load 'x' and minimum warmup 0 secs\n"
+    head += "1 of 1 processes prepared for launch   0 sec\nreleasing clients\n"
+    end = f"   1  cleanup {seconds} sec\n   0  cleanup {seconds} sec\n\n"
+    end += " Operation      Count    AvgLat    MaxLat\n"
+    end += " Flush          60     1.000    60.000\n\n"
+    end += f"Throughput {means[-1]:g} MB/sec  1 clients  1 procs  max_latency=60.000 ms\n"
+    return head + "\n".join(lines) + "\n" + end
+
+
+def test_intervals_are_as_long_as_rounding_needs() -> None:
+    """60 s at 2 MB/s, then at 4: two decimals of the mean blur a second by 0.6 MB, 6 s by 3 %."""
+    truth = [2.0] * 30 + [4.0] * 30
+    (parsed,) = parse(slow_run(truth), "slow")
+    phase = phase_of(parsed)
+    assert phase.interval_bytes is not None
+    assert phase.interval_latency_max is not None
+    width = int(phase.interval)
+    assert 3 <= width <= 6
+    count = 60 // width
+    expected = 1e6 * np.array(truth)[: count * width].reshape(count, width).sum(axis=1)
+    blur = phase.facts["interval_uncertainty_bytes"]
+    assert blur <= 0.05 * expected.mean()
+    assert np.abs(phase.interval_bytes - expected).max() <= blur
+    assert phase.interval_latency_max.tolist() == [(i + 1) * width / 1000 for i in range(count)]
 
 
 def test_a_series_that_rounding_blurs_is_left_out() -> None:
@@ -318,6 +357,9 @@ def test_nodes_add_up() -> None:
     assert phase.interval_bytes is not None
     assert alone.interval_bytes is not None
     assert phase.interval_bytes.tolist() == (2 * alone.interval_bytes).tolist()
+    assert phase.interval_latency_max is not None
+    assert alone.interval_latency_max is not None
+    assert phase.interval_latency_max.tolist() == alone.interval_latency_max.tolist()
     assert "nodes-overlap" not in keys(parsed)
 
 

@@ -98,6 +98,7 @@ MISFITS = {
     "lengths": (instead("iteration_open", np.ones(3)), "variables of iteration are not of one"),
     "no column": (lambda file: file.__delitem__("iteration_open"), "without all of their columns"),
     "no size": (lambda file: file.__delitem__("iteration_size"), "do not fit|without all"),
+    "a latency": (value("interval_latency_max", -1.0), "interval_latency_max holds what cannot"),
     "a summary": (value("own_bandwidth_max", -1.0), "own_bandwidth_max holds what cannot"),
     "no id": (lambda file: file.__delitem__("run_id"), "no run_id"),
 }

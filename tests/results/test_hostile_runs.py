@@ -205,6 +205,10 @@ MISFITS = {
         phase(iterations={**hostile.ITERATIONS, "bytes": -TWO}),
         "bytes of an iteration is negative or infinite",
     ),
+    "interval": (
+        phase(interval_latency_max=-0.5 * TWO),
+        "interval_latency_max holds what is no time",
+    ),
     "summary": (
         phase(summary={"bandwidth_max": -1.0}),
         "a summary of iterations is negative or infinite",

@@ -206,7 +206,8 @@ def rich() -> list[RunRecord]:
         latency={
             "read": Latency(counts, 1.0, 0.1, 0.2), "open": Latency(counts * 2, 1.0, 0.1, 0.2),
         },
-        interval=0.5, interval_bytes=np.array([1, 2, 3, 4]), began=5.0, clock_uncertainty=0.25,
+        interval=0.5, interval_bytes=np.array([1, 2, 3, 4]),
+        interval_latency_max=np.array([0.5, 0.25, np.nan, 1.0]), began=5.0, clock_uncertainty=0.25,
         iterations=iterations.columns(
             [{"seconds": s, "bytes": 3, "operations": 7, "close": 0.5} for s in (1.0, 2.0)]
         ),

@@ -157,6 +157,13 @@ def test_metrics(store):
     assert dataset["bandwidth"].attrs["units"] == "B s-1"
 
 
+def test_a_series_that_ends_before_the_first_finisher_tells_no_rate(store):
+    """dbench prints nothing of its last second: its series would count that as idle."""
+    short = replace(READ, interval_bytes=np.array([100]), interval_operations=None)
+    dataset = merged(store, record(phases=[short]))
+    assert np.isnan(row(dataset, phase="read")["first_finisher_rate"].item())
+
+
 def test_ragged_arrays_hold_the_raw_data(store):
     dataset = merged(store, record(phases=[WRITE, READ]), record("ext4", phases=[READ]))
     one = row(dataset, target="xfs", phase="read")
@@ -172,7 +179,7 @@ def test_ragged_arrays_hold_the_raw_data(store):
     counts[bins["latency_bin"].values[kinds == "read"]] = bins["latency_count"][kinds == "read"]
     assert counts.tolist() == READ.latency["read"].counts.tolist()
     assert dataset["bin_lower"].values[np.flatnonzero(counts)[0]] <= 5e-6
-    for dim in ("worker", "latency", "interval", "finding"):
+    for dim in ("worker", "latency", "interval", "iteration", "finding"):
         index = dataset[f"{dim}_run"].values
         expected = np.repeat(np.arange(dataset.sizes["run"]), dataset[f"{dim}_size"].values)
         assert index.tolist() == expected.tolist()

@@ -89,6 +89,7 @@ def phases(draw):
         clock_uncertainty=draw(floats),
         errors_by_errno=draw(st.dictionaries(text, st.integers(), max_size=2)),
         facts=draw(mappings),
+        interval_latency_max=draw(st.none() | float_array(steps)),
         iterations=draw(repeated()),
         summary=draw(summaries),
     )

@@ -20,16 +20,18 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 
 import numpy as np
 
 from fsmatrix.results.formats.base import Format, Parsed, ParseError, totals
 from fsmatrix.results.formats.dbench.lines import BARRIER, Reading, Tick, read
-from fsmatrix.results.record import Integers, Phase
+from fsmatrix.results.record import Floats, Integers, Phase
 
 MEGABYTE = 1e6
 LARGEST = 2.0**62
-# A series is differenced from means of two decimals: kept if that blurs a second's bytes less.
+# A series is differenced from means of two decimals: its intervals are as long as it takes for
+# that to blur their bytes less.
 SERIES_BLUR = 0.05
 SHORT = "expected to write"  # a write that came back short, which ends the client
 WINDOW = "end of the warm-up to the time limit, as dbench's one-second alarm sees them"
@@ -185,37 +187,55 @@ def _phase(run: Reading, rate: float, stop: int | None, source: str) -> tuple[Ph
         facts["client_bytes"] = [run.client_bytes[client] for client in sorted(run.client_bytes)]
     if run.end and run.end[2]:
         facts["synced"] = True
-    series, blur = _intervals(run.ticks)
+    series = _intervals(run.ticks)
     if series is not None:
-        facts["interval_uncertainty_bytes"] = blur
+        facts["interval_uncertainty_bytes"] = series.blur
     phase = totals(
         "mixed",
         seconds,
         round(rate * MEGABYTE * seconds),
         sum(_counts(run).values()) if stop else 0,
         run.error_count,
-        interval=0.0 if series is None else 1.0,
-        interval_bytes=series,
+        interval=0.0 if series is None else float(series.width),
+        interval_bytes=None if series is None else series.bytes,
+        interval_latency_max=None if series is None else series.latency,
         errors_by_errno=run.errnos,
         facts=facts,
     )
     return (phase,)
 
 
-def _intervals(ticks: list[Tick]) -> tuple[Integers | None, float]:
-    """Bytes of each second [interval] and their uncertainty; None where too blurred.
+@dataclass(frozen=True)
+class Series:
+    """What was moved in each interval of `width` seconds, and the largest latency in it."""
 
-    Line k tells the mean rate r_k of k seconds, rounded to 0.01 MB/s: second k moved
-    k r_k - (k-1) r_{k-1}, uncertain by 0.005 (2k - 1) MB.
+    width: int
+    bytes: Integers  # [interval]
+    blur: float  # bytes by which one of them may be wrong
+    latency: Floats | None  # [interval], seconds; None where no latencies are printed
+
+
+def _intervals(ticks: list[Tick]) -> Series | None:
+    """The series with the shortest intervals that are not too blurred; None if there is none.
+
+    Line k tells the mean rate r_k of k seconds, rounded to 0.01 MB/s: the seconds from j to k
+    moved k r_k - j r_j, uncertain by 0.005 (k + j) MB.  Seconds beyond the last whole interval
+    are left out.
     """
-    if len(ticks) < 2 or [tick.second for tick in ticks] != list(range(1, len(ticks) + 1)):
-        return None, 0.0
+    seconds = len(ticks)
+    if seconds < 2 or [tick.second for tick in ticks] != list(range(1, seconds + 1)):
+        return None
     whole = np.array([0.0, *(tick.rate * tick.second for tick in ticks)]) * MEGABYTE
-    moved = np.diff(whole)
-    blur = 0.005 * (2 * len(ticks) - 1) * MEGABYTE
-    if moved.min() < 0 or blur > SERIES_BLUR * moved.mean():
-        return None, 0.0
-    return np.rint(moved).astype(np.int64), blur
+    latency = np.array([np.nan if tick.latency is None else tick.latency for tick in ticks])
+    for width in range(1, seconds // 2 + 1):
+        edges = np.arange(0, seconds + 1, width)
+        moved = np.diff(whole[edges])
+        blur = 0.005 * float(edges[-1] + edges[-2]) * MEGABYTE
+        if moved.min() >= 0 and blur <= SERIES_BLUR * moved.mean():
+            largest = latency[: edges[-1]].reshape(-1, width).max(axis=1)
+            known = None if np.isnan(largest).any() else largest
+            return Series(width, np.rint(moved).astype(np.int64), blur, known)
+    return None
 
 
 def recognises(text: str) -> bool:

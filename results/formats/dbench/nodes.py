@@ -119,7 +119,8 @@ def _merged(nodes: Sequence[NodeRun]) -> Phase:
         operations=np.concatenate([phase.operations for phase in phases]),
         errors=np.concatenate([phase.errors for phase in phases]),
         interval=0.0 if series is None else phases[0].interval,
-        interval_bytes=series,
+        interval_bytes=None if series is None else series[0],
+        interval_latency_max=None if series is None else series[1],
         began=zero,
         clock_uncertainty=float(uncertainties.max()),
         errors_by_errno=errnos,
@@ -143,11 +144,20 @@ def _operations(tables: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, floa
     return merged
 
 
-def _series(phases: Sequence[Phase], start: Floats) -> Integers | None:
-    """Sum of the nodes' seconds, as many as all have; None if they lie too far apart."""
+def _series(phases: Sequence[Phase], start: Floats) -> tuple[Integers, Floats | None] | None:
+    """Sums and largest latencies of the nodes' intervals, as many as all have.
+
+    None if the nodes' intervals differ or lie too far apart.
+    """
+    width = phases[0].interval
     series = [phase.interval_bytes for phase in phases if phase.interval_bytes is not None]
-    if len(series) < len(phases) or np.ptp(start) > phases[0].interval / 2:
+    if len(series) < len(phases) or np.ptp(start) > width / 2:
+        return None
+    if any(phase.interval != width for phase in phases):
         return None
     length = min(len(one) for one in series)
     summed: Integers = np.sum([one[:length] for one in series], axis=0, dtype=np.int64)
-    return summed
+    latency = [p.interval_latency_max for p in phases if p.interval_latency_max is not None]
+    if len(latency) < len(phases):
+        return summed, None
+    return summed, np.max([one[:length] for one in latency], axis=0)
