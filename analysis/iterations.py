@@ -42,7 +42,7 @@ class OwnSummary:
     minimum: float
     mean: float
     stddev: float
-    counted: float  # what its rates count, as a share of what was done; NaN if not known
+    counted: float  # operations that its rates count / those that were done; NaN if not known
     rows: Codes  # along `run`
 
     def to_dict(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def _summary(told: Mapping[str, Array], rows: Codes) -> OwnSummary | None:
         return None
     return OwnSummary(
         engine=engine, metric=metric, runs=rows.size, iterations=median[COUNT],
-        counted=median["counted"], rows=rows, **rates,
+        counted=median["counted"] if metric == "iops" else np.nan, rows=rows, **rates,
     )  # fmt: skip
 
 
@@ -114,22 +114,22 @@ def with_values(ds: xr.Dataset, summary: Summary) -> list[dict[str, Any]]:
 
     Both are empty of cells whose engine sums nothing up.
     """
-    return [
-        flat | {
-            "own_summary": cell.own.to_dict() if cell.own else {},
-            "iterations": _values(ds, cell.own.rows) if cell.own else [],
-        }
-        for flat, cell in zip(summary.to_dict(), summary.cells, strict=True)
-    ]  # fmt: skip
+    told = summary.to_dict()
+    columns: dict[str, Array] = {}
+    if any(cell.own for cell in summary.cells):
+        columns = {name: ds[iterations.PREFIX + name].values for name in iterations.COLUMNS}
+    for flat, cell in zip(told, summary.cells, strict=True):
+        flat["own_summary"] = cell.own.to_dict() if cell.own else {}
+        flat["iterations"] = _values(ds, columns, cell.own.rows) if cell.own else []
+    return told
 
 
-def _values(ds: xr.Dataset, rows: Codes) -> list[dict[str, Any]]:
-    columns = {name: ds[iterations.PREFIX + name] for name in iterations.COLUMNS}
+def _values(ds: xr.Dataset, columns: Mapping[str, Array], rows: Codes) -> list[dict[str, Any]]:
     runs = ds["run_id"].values[rows].tolist()
     return [
         {"run_id": str(run)} | one
         for run, place in zip(runs, _places(ds, rows), strict=True)
-        for one in iterations.rows_of({n: column[place].values for n, column in columns.items()})
+        for one in iterations.rows_of({name: column[place] for name, column in columns.items()})
     ]
 
 
@@ -166,9 +166,7 @@ def miscounted(cells: Sequence[Cell]) -> list[str]:
     shares = {
         str(cell.levels["phase"]): cell.own.counted
         for cell in cells
-        if cell.own is not None
-        and cell.own.metric == "iops"
-        and abs(cell.own.counted - 1) > ROUNDED
+        if cell.own is not None and abs(cell.own.counted - 1) > ROUNDED
     }
     if not shares:
         return []

@@ -113,13 +113,13 @@ def _parts(file: h5py.File, dim: str, size: int) -> Iterator[str]:
 def _values(file: h5py.File) -> Iterator[str]:
     """Iterations have all their columns; they and what else came later can be measured."""
     names = [f"iteration_{part}" for part in ("run", "first", "size")]
-    there = [name in file for name in (*names, *iterations.VARIABLES)]
+    own = iterations.OWN_VARIABLES
+    there = [name in file for name in (*names, *iterations.VARIABLES, *own)]
     if any(there) and not all(there):
         yield "it has iterations without all of their columns"
         return
     kinds = {name: kind for name, (kind, _, _) in iterations.VARIABLES.items() if any(there)}
-    later = (*iterations.OWN_VARIABLES, *LATER)
-    kinds |= {name: "f8" for name in later if name in file}
+    kinds |= {name: "f8" for name in (*own, *LATER) if name in file}
     for name, kind in kinds.items():
         variable = file[name]
         if variable.dtype.kind != kind[0]:

@@ -97,6 +97,7 @@ MISFITS = {
     "half a byte": (instead("iteration_bytes", [0.5] * 4), "iteration_bytes is of another type"),
     "lengths": (instead("iteration_open", np.ones(3)), "variables of iteration are not of one"),
     "no column": (lambda file: file.__delitem__("iteration_open"), "without all of their columns"),
+    "no summary": (lambda file: file.__delitem__("own_iops_max"), "without all of their columns"),
     "no size": (lambda file: file.__delitem__("iteration_size"), "do not fit|without all"),
     "a latency": (value("interval_latency_max", -1.0), "interval_latency_max holds what cannot"),
     "a summary": (value("own_bandwidth_max", -1.0), "own_bandwidth_max holds what cannot"),
