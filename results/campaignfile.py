@@ -35,7 +35,8 @@ Level = str | int | float | None
 class Ragged:
     """One ragged dimension: its variables, and first row and size for each run."""
 
-    def __init__(self, file: h5py.File, name: str) -> None:
+    def __init__(self, file: h5py.File, name: str, rows: int = 0) -> None:
+        """`rows` along `run` are there already, and have none of it."""
         self.name = name
         self.row = Appender(file, f"{name}_run", "i8", attributes("1", "row along run"))
         self.first = Appender(file, f"{name}_first", "i8", attributes("1", f"first {name} row"))
@@ -46,6 +47,8 @@ class Ragged:
             for variable, (kind, unit, meaning) in RAGGED[name].items()
         }
         self.length = 0
+        self.first.extend(np.zeros(rows))
+        self.size.extend(np.zeros(rows))
 
     def add(self, run: int, values: Mapping[str, Sequence[Any]]) -> None:
         """The values of one row along `run` (without values: none)."""
@@ -90,12 +93,11 @@ class CampaignWriter:
         self.rows = 0
         self.runs = 0
         self.numbers = {
-            name: Appender(file, name, kind, attributes(unit, meaning))
-            for name, (kind, unit, meaning) in NUMBERS.items()
+            name: self._number(name) for name in NUMBERS if name not in iterations.OWN_VARIABLES
         }
         self.texts = {name: Coded() for name in TEXTS}
         self.factors: dict[str, Coded] = {}
-        self.ragged = {name: Ragged(file, name) for name in RAGGED}
+        self.ragged = {name: Ragged(file, name) for name in RAGGED if name != "iteration"}
         self.kinds: dict[str, int] = {}
         self.tables = {
             name: Table(file, f"{name}_json", attributes("", f"each different {name} once"))
@@ -146,7 +148,20 @@ class CampaignWriter:
                 self.last[row] = 0
         self._previous, self._previous_row = repetition, self.rows
 
+    def _number(self, name: str) -> Appender:
+        kind, unit, meaning = NUMBERS[name]
+        return Appender(self.file, name, kind, attributes(unit, meaning))
+
+    def _iterated(self) -> None:
+        """Make what only campaigns with iterations have; the rows before have none."""
+        self.ragged["iteration"] = Ragged(self.file, "iteration", self.rows)
+        for name in iterations.OWN_VARIABLES:
+            self.numbers[name] = self._number(name)
+            self.numbers[name].extend(np.full(self.rows, np.nan))
+
     def _add_row(self, row: Row) -> None:
+        if "iteration" not in self.ragged and (_iterations(row) or _own(row)):
+            self._iterated()
         for name, column in self.numbers.items():
             missing = 0 if NUMBERS[name][0] == "i8" else float("nan")
             column.append(row.numbers.get(name, missing))
@@ -164,7 +179,8 @@ class CampaignWriter:
         )
         self.ragged["latency"].add(self.rows, self._latencies(row))
         self.ragged["interval"].add(self.rows, _series(row))
-        self.ragged["iteration"].add(self.rows, _iterations(row))
+        if "iteration" in self.ragged:
+            self.ragged["iteration"].add(self.rows, _iterations(row))
         self.ragged["finding"].add(self.rows, _findings(row))
 
     def _latencies(self, row: Row) -> dict[str, Any]:
@@ -195,9 +211,9 @@ class CampaignWriter:
         )
         last[...] = np.frombuffer(self.last, dtype=np.int8)
         dims["run"] += ["last_attempt", *(f"{name}_index" for name in self.tables)]
-        for name, variables in RAGGED.items():
+        for name in self.ragged:
             dims["run"] += [f"{name}_first", f"{name}_size"]
-            dims[name] = [f"{name}_run", *variables]
+            dims[name] = [f"{name}_run", *RAGGED[name]]
         dims |= {name: [f"{name}_json"] for name in self.tables}
         dims |= self._fixed()
         for dim, members in dims.items():
@@ -256,6 +272,11 @@ def _series(row: Row) -> dict[str, Any]:
 def _iterations(row: Row) -> dict[str, Any]:
     told = iterations.filled(row.phase.iterations) if row.phase else {}
     return {iterations.PREFIX + name: column for name, column in told.items()}
+
+
+def _own(row: Row) -> bool:
+    """Whether the engine sums its iterations up."""
+    return row.numbers.get(iterations.OWN + "iterations", 0) > 0
 
 
 def _findings(row: Row) -> dict[str, Any]:

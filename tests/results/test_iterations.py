@@ -94,6 +94,29 @@ def test_campaign_files_hold_every_iteration_of_every_output(tmp_path: Path) -> 
             assert ds["own_bandwidth_max"].values[row] == one.summary["bandwidth_max"]
 
 
+@pytest.mark.parametrize("place", [0, 1, 699])
+def test_a_campaign_file_has_them_from_the_first_run_that_has_some(
+    place: int, tmp_path: Path
+) -> None:
+    """Rows before and after it have none; without any there are no such variables."""
+    bare = totals("stat", 1.0)
+    phases = [bare] * 700
+    phases[place] = phase(only("ior-3.2.1-fpp.txt"), "write")
+    names = [replace(one, name=f"{index}") for index, one in enumerate(phases)]
+    store = Store.create(tmp_path / "out")
+    store.write(record(phases=tuple(names)))
+    with xr.open_dataset(store.merge(), engine="h5netcdf") as ds:
+        sizes = np.where(np.arange(700) == place, 3, 0)
+        assert ds["iteration_size"].values.tolist() == sizes.tolist()
+        assert ds["iteration_run"].values.tolist() == [place] * 3
+        told = np.flatnonzero(~np.isnan(ds["own_bandwidth_mean"].values))
+        assert told.tolist() == [place]
+    none = Store.create(tmp_path / "none")
+    none.write(record(phases=(bare,)))
+    with xr.open_dataset(none.merge(), engine="h5netcdf") as ds:
+        assert not [name for name in ds.variables if str(name).startswith(("iteration", "own_"))]
+
+
 def test_what_a_phase_does_not_tell_is_absent_in_a_run_file(tmp_path: Path) -> None:
     write = phase(only("ior-3.2.1-fpp.txt"), "write")
     bare = totals("stat", 1.0)

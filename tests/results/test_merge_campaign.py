@@ -179,7 +179,7 @@ def test_ragged_arrays_hold_the_raw_data(store):
     counts[bins["latency_bin"].values[kinds == "read"]] = bins["latency_count"][kinds == "read"]
     assert counts.tolist() == READ.latency["read"].counts.tolist()
     assert dataset["bin_lower"].values[np.flatnonzero(counts)[0]] <= 5e-6
-    for dim in ("worker", "latency", "interval", "iteration", "finding"):
+    for dim in ("worker", "latency", "interval", "finding"):
         index = dataset[f"{dim}_run"].values
         expected = np.repeat(np.arange(dataset.sizes["run"]), dataset[f"{dim}_size"].values)
         assert index.tolist() == expected.tolist()

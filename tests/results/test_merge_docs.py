@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from fsmatrix.results import histogram
+from fsmatrix.results import histogram, iterations
 from fsmatrix.results.case import Case
 from fsmatrix.results.record import Finding, Latency, Monitor, Phase, RunRecord
 from fsmatrix.results.store import Store
@@ -25,6 +25,8 @@ def record(target):
     phase = Phase(
         "read", 0 * two, two, count, count, 0 * count, 0 * two, two, 0 * two,
         {"read": Latency(counts, 1.0, 0.001, 0.001)}, 0.5, count, count,
+        iterations=iterations.columns([dict.fromkeys(iterations.COLUMNS, 1)]),
+        summary=dict.fromkeys(iterations.SUMMARY, 1.0),
     )  # fmt: skip
     case = Case(target, "pattern")
     return RunRecord(
