@@ -92,6 +92,9 @@ def test_three_iterations_follow_from_extremes_and_mean() -> None:
 def test_extremes_over_ranks_are_marked() -> None:
     notes = [note for note in only("3.3.0").notes if note.key == "rank-extremes"]
     assert {note.phase for note in notes} >= {"create", "stat", "rmdir"}
+    approximate = phases(only("3.3.0"))["create"]
+    assert approximate.iterations == {}  # no iteration's own time is printed
+    assert approximate.summary["iterations"] == 2
 
 
 def test_more_iterations_are_estimated_and_marked_or_taken_from_times() -> None:

@@ -71,3 +71,13 @@ def each_rate(row: Row, iterations: int) -> tuple[float, ...]:
     fits = any(abs(math.sqrt(squares / n) - row.deviation) <= tolerance for n in (2, 3))
     inside = row.minimum - 0.005 <= third <= row.maximum + 0.005
     return rates if fits and inside and third > 0 else ()
+
+
+def own_summary(rate: Row | None, iterations: int) -> dict[str, float]:
+    """iterations.SUMMARY as the rates' row prints it; empty where only times are printed (-Z)."""
+    if rate is None:
+        return {}
+    return {
+        "iterations": iterations, "iops_max": rate.maximum, "iops_min": rate.minimum,
+        "iops_mean": rate.mean, "iops_stddev": rate.deviation,
+    }  # fmt: skip

@@ -24,6 +24,7 @@ from fsmatrix.results.formats.mdtest.derived import (
     creating,
     derived,
     each_rate,
+    own_summary,
     status_lost,
 )
 from fsmatrix.results.formats.mdtest.ranks import Ranks
@@ -202,6 +203,7 @@ class Phases:
                     "this version's extremes are over ranks and iterations: windows are approximate"
                 )
                 self.notes.append(Note("rank-extremes", message, self.test.line, name))
+                return Window(sum(windows))
             return Window(sum(windows), windows)
         if time is not None and time.mean >= COARSE_TIME:
             return self._timed(name, time)
@@ -251,21 +253,12 @@ class Phases:
         ]
         whole = totals(
             name, window.total, operations * each, operations, errors,
-            facts=facts, iterations=iterations.columns(rows), summary=self._summary(name),
+            facts=facts, iterations=iterations.columns(rows),
+            summary=own_summary(self._row("rate", name), count),
         )  # fmt: skip
         if self.ranks is None or count > 1 or errors or name not in self.ranks.finished:
             return whole
         return self._with_ranks(whole, each, self.ranks.finished[name])
-
-    def _summary(self, name: str) -> dict[str, float]:
-        """What is printed of its rates over the iterations; empty where only times are (-Z)."""
-        rate = self._row("rate", name)
-        if rate is None:
-            return {}
-        return {
-            "iterations": self.iterations, "iops_max": rate.maximum, "iops_min": rate.minimum,
-            "iops_mean": rate.mean, "iops_stddev": rate.deviation,
-        }  # fmt: skip
 
     def _with_ranks(self, whole: Phase, each: int, finished: list[tuple[int, float]]) -> Phase:
         """Arrays [rank]; `io_end`: when the last operation of the rank was over."""
