@@ -62,20 +62,22 @@ def of_cells(ds: xr.Dataset, kept: Codes, group_of: Codes) -> dict[int, OwnSumma
     if not rows.size:
         return {}
     names = ("engine", "phase", *iterations.OWN_VARIABLES)
-    told = {name: ds[name].values[rows] for name in names} | {"counted": _counted(ds, rows)}
+    values = {name: ds[name].values[rows] for name in names} | {"counted": _counted(ds, rows)}
     order = np.argsort(group, kind="stable")
     found = {}
     for mine in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
-        own = _summary({name: column[mine] for name, column in told.items()}, rows[mine])
+        own = _summary({name: column[mine] for name, column in values.items()}, rows[mine])
         if own is not None:
             found[int(group[mine[0]])] = own
     return found
 
 
-def _summary(told: Mapping[str, Array], rows: Codes) -> OwnSummary | None:
-    engine = str(told["engine"][0])
-    metric = own_metric(engine, str(told["phase"][0]))
-    median = {name: float(np.median(told[name])) for name in (*iterations.OWN_VARIABLES, "counted")}
+def _summary(values: Mapping[str, Array], rows: Codes) -> OwnSummary | None:
+    engine = str(values["engine"][0])
+    metric = own_metric(engine, str(values["phase"][0]))
+    median = {
+        name: float(np.median(values[name])) for name in (*iterations.OWN_VARIABLES, "counted")
+    }
     rates = {
         field: median[f"{iterations.OWN}{metric}_{name}"]
         for field, name in (
@@ -114,14 +116,14 @@ def with_values(ds: xr.Dataset, summary: Summary) -> list[dict[str, Any]]:
 
     Both are empty of cells whose engine sums nothing up.
     """
-    told = summary.to_dict()
+    cells = summary.to_dict()
     columns: dict[str, Array] = {}
     if any(cell.own for cell in summary.cells):
         columns = {name: ds[iterations.PREFIX + name].values for name in iterations.COLUMNS}
-    for flat, cell in zip(told, summary.cells, strict=True):
+    for flat, cell in zip(cells, summary.cells, strict=True):
         flat["own_summary"] = cell.own.to_dict() if cell.own else {}
         flat["iterations"] = _values(ds, columns, cell.own.rows) if cell.own else []
-    return told
+    return cells
 
 
 def _values(ds: xr.Dataset, columns: Mapping[str, Array], rows: Codes) -> list[dict[str, Any]]:

@@ -270,8 +270,8 @@ def _series(row: Row) -> dict[str, Any]:
 
 
 def _iterations(row: Row) -> dict[str, Any]:
-    told = iterations.filled(row.phase.iterations) if row.phase else {}
-    return {iterations.PREFIX + name: column for name, column in told.items()}
+    table = iterations.filled(row.phase.iterations) if row.phase else {}
+    return {iterations.PREFIX + name: column for name, column in table.items()}
 
 
 def _own(row: Row) -> bool:

@@ -159,7 +159,7 @@ class _Reader:
             interval_bytes=series.get("interval_bytes"),
             interval_operations=series.get("interval_operations"),
             interval_latency_max=series.get("interval_latency_max"),
-            iterations=iterations.told(
+            iterations=iterations.stripped(
                 {
                     name.removeprefix(iterations.PREFIX): column
                     for name, column in self._ragged("iteration", row).items()

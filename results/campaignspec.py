@@ -35,7 +35,7 @@ NUMBERS: dict[str, tuple[str, str, str]] = {
     "workers": ("i8", "1", "workers that the phase has data of"),
     "clock_uncertainty": ("f8", "s", "largest uncertainty of a worker's clock offset"),
     "interval_width": ("f8", "s", "width of one interval of the series; 0 = no series"),
-    **{name: ("f8", *told) for name, told in (COLUMNS | iterations.OWN_VARIABLES).items()},
+    **{name: ("f8", *rest) for name, rest in (COLUMNS | iterations.OWN_VARIABLES).items()},
 }
 TEXTS: dict[str, str] = {
     "phase": "name of the phase",

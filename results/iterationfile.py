@@ -58,7 +58,7 @@ def read(root: Source, phases: Sequence[Phase]) -> tuple[Phase, ...]:
     ]
     if "iterations" not in root:
         pairs = [(phase, iterations.of_facts(phase.facts)) for phase in summed]
-        return tuple(replace(p, facts=facts, iterations=told) for p, (facts, told) in pairs)
+        return tuple(replace(p, facts=facts, iterations=table) for p, (facts, table) in pairs)
     columns = {name: root.array(PREFIX + name) for name in iterations.COLUMNS
                if PREFIX + name in root}  # fmt: skip
     sizes = root.array("iterations")
@@ -67,7 +67,8 @@ def read(root: Source, phases: Sequence[Phase]) -> tuple[Phase, ...]:
         raise ValueError("iterations that are more or fewer than their phases have")
     return tuple(
         replace(
-            phase, iterations=iterations.told({n: c[end - size : end] for n, c in columns.items()})
+            phase,
+            iterations=iterations.stripped({n: c[end - size : end] for n, c in columns.items()}),
         )
         for phase, size, end in zip(summed, sizes.tolist(), ends.tolist(), strict=True)
     )

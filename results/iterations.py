@@ -80,43 +80,43 @@ def columns(rows: Sequence[Mapping[str, float]]) -> dict[str, Column]:
     Columns that no row has are absent; KeyError for a row without what is NEEDED.
     """
     numbered = [{"number": index, **row} for index, row in enumerate(rows)]
-    told = [name for name in COLUMNS if any(name in row for row in numbered)]
+    names = [name for name in COLUMNS if any(name in row for row in numbered)]
     return {
         name: np.array(
             [row[name] if name in NEEDED else row.get(name, NAN) for row in numbered],
             dtype=COLUMNS[name][0],
         )
-        for name in (told if rows else ())
+        for name in (names if rows else ())
     }
 
 
-def rows_of(told: Columns) -> list[dict[str, Any]]:
+def rows_of(table: Columns) -> list[dict[str, Any]]:
     """Inverse of `columns`: each iteration as column -> value, without what is NaN."""
-    values = {name: column.tolist() for name, column in told.items()}
+    values = {name: column.tolist() for name, column in table.items()}
     return [
         {name: column[index] for name, column in values.items() if column[index] == column[index]}
-        for index in range(size(told))
+        for index in range(size(table))
     ]
 
 
-def size(told: Columns) -> int:
+def size(table: Columns) -> int:
     """How many iterations."""
-    return len(next(iter(told.values()))) if told else 0
+    return len(next(iter(table.values()))) if table else 0
 
 
-def filled(told: Columns) -> dict[str, Column]:
+def filled(table: Columns) -> dict[str, Column]:
     """All columns of COLUMNS, with NaN where nothing is told; empty without iterations."""
-    if not size(told):
+    if not size(table):
         return {}
-    missing = np.full(size(told), NAN)
-    return {name: told.get(name, missing) for name in COLUMNS}
+    missing = np.full(size(table), NAN)
+    return {name: table.get(name, missing) for name in COLUMNS}
 
 
-def told(all_of_them: Columns) -> dict[str, Column]:
+def stripped(table: Columns) -> dict[str, Column]:
     """Inverse of `filled`: without columns that are NaN throughout; empty without iterations."""
     return {
         name: column.copy()
-        for name, column in all_of_them.items()
+        for name, column in table.items()
         if column.size and not (column != column).all()
     }
 
@@ -140,18 +140,18 @@ def summary(
     }
 
 
-def misfit(told: Columns, own: Mapping[str, float]) -> str:
+def misfit(table: Columns, own: Mapping[str, float]) -> str:
     """Why these cannot be the iterations of a phase and their summary; empty if they can."""
     if unknown := sorted(own.keys() - SUMMARY.keys()):
         return f"a summary of iterations has no {unknown[0][:80]!r}"
-    if unknown := sorted(told.keys() - COLUMNS.keys()):
+    if unknown := sorted(table.keys() - COLUMNS.keys()):
         return f"iterations have no column {unknown[0][:80]!r}"
-    if told and (missing := [name for name in NEEDED if name not in told]):
+    if table and (missing := [name for name in NEEDED if name not in table]):
         return f"iterations without {missing[0]}"
-    shapes = {np.shape(column) for column in told.values()}
+    shapes = {np.shape(column) for column in table.values()}
     if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
         return f"columns of iterations of shapes {sorted(shapes)}, not all [iteration]"
-    for name, column in told.items():
+    for name, column in table.items():
         if np.asarray(column).dtype.kind != COLUMNS[name][0][0]:
             return f"{name} of an iteration is of another type"
     return ""

@@ -137,7 +137,7 @@ def operations(part: Iteration, known: Mapping[str, Any]) -> int:
 def printed(part: Iteration, known: Mapping[str, Any]) -> dict[str, float]:
     """An iteration as column -> value (iterations.COLUMNS), in SI units."""
     row = part.row
-    told: dict[str, float] = {
+    values: dict[str, float] = {
         "bytes": part.bytes,
         "operations": operations(part, known),
         "seconds": part.window,
@@ -149,10 +149,10 @@ def printed(part: Iteration, known: Mapping[str, Any]) -> dict[str, float]:
     same = {"open": "open", "transfer": "transfer", "close": "close", "iops": "iops"}
     for printed_as, name in {**same, "latency": "latency_rank0"}.items():
         if printed_as in row.numbers:
-            told[name] = row.numbers[printed_as].value
+            values[name] = row.numbers[printed_as].value
     if not part.exact:
-        told["bytes_exact"] = 0
-    return told
+        values["bytes_exact"] = 0
+    return values
 
 
 # -- what is said about it -------------------------------------------------------------------
