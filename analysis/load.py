@@ -137,6 +137,12 @@ def campaign_json(ds: xr.Dataset) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def campaigns_json(ds: xr.Dataset) -> list[dict[str, Any]]:
+    """What several joined campaigns say about themselves, each as `campaign_json`; none of one."""
+    value = _json(ds.attrs.get("campaigns"), [])
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
 def left_out(ds: xr.Dataset) -> list[dict[str, str]]:
     """Files that `collect` could not read: {"file", "reason"}."""
     value = _json(ds.attrs.get("left_out"), [])
@@ -169,7 +175,9 @@ def _opened(given: str | Path, lazy: bool | None) -> xr.Dataset:
         found = campaignopen.opened(file, follow=not folder)
         large = max(found.size, found.unpacked) > LARGE
         ds = _upgraded(_read(found.file))
-        return ds if (large if lazy is None else lazy) else _closed(ds)
+        ds = ds if (large if lazy is None else lazy) else _closed(ds)
+        ds.encoding["source"] = str(file)
+        return ds
     except schema.ResultError:
         raise
     except HDF5_ERRORS as error:

@@ -310,3 +310,16 @@ def _varying(
 def _follows(levels: Sequence[Level], owner: Sequence[Level]) -> bool:
     """Whether cells of one level of the owner have one level."""
     return len(set(zip(owner, levels, strict=True))) == len(set(owner))
+
+
+def pattern_of(levels: Mapping[str, Level], several: set[str]) -> Key:
+    """Workload, engine and pattern where they vary; the phase where that is not the pattern."""
+    pattern = next((n for n in ROLES["pattern"] if levels.get(n, "") != ""), "")
+    key: list[tuple[str, Level]] = []
+    key += [(name, levels[name]) for name in ("workload", "engine") if name in several]
+    if pattern:
+        key.append((pattern, levels[pattern]))
+    phase = levels.get("phase", "")
+    if phase != "" and pattern != "phase" and str(phase) not in str(levels.get(pattern, "")):
+        key.append(("phase", phase))
+    return tuple(key)

@@ -157,6 +157,11 @@ class Store:
         """Ids of all runs, damaged ones too, ordered by case, repetition and attempt."""
         return [path.stem for path in self.files() if path.suffix and NAME.fullmatch(path.stem)]
 
+    def repetitions(self) -> int:
+        """Repetitions of which there is some run: the highest number and 1."""
+        numbers = (NAME.fullmatch(run) for run in self.ids())
+        return max((int(match["repetition"]) + 1 for match in numbers if match), default=0)
+
     def files(self) -> list[Path]:
         """All run files, whatever else ends in .h5 below runs/, and links, ordered by run id.
 

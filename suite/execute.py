@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import select
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -46,10 +46,17 @@ class Options:
 
 
 def open_store(plan: Plan, out: Path, resume: bool) -> Store:
-    """The store of a plan: new, or with `resume` the one that holds the same campaign."""
+    """The store of a plan: new, or with `resume` the one that holds the same campaign.
+
+    More repetitions than before are a new look at its data: campaign.json keeps them all
+    (`looks`), so that a comparison can count them.
+    """
     part = plan.request.shard != (1, 1) or plan.request.blocks is not None
     store = Store.create(out, exist_ok=resume or part)
     stored = store.directory / CAMPAIGN
+    repetitions = plan.settings.campaign.repetitions
+    looks: tuple[int, ...] = (repetitions,)
+    text: dict[str, Any] = {}
     if stored.exists():
         before = _stored(out)
         if before["fingerprint"] != plan.fingerprint:
@@ -59,9 +66,27 @@ def open_store(plan: Plan, out: Path, resume: bool) -> Store:
                 f"holds another campaign ({before['campaign']}, seed {before['seed']}); resume "
                 "it with the same campaign and settings, or choose another directory",
             )
+        looks = _looks(store, before["looks"], repetitions)
+        if looks != before["looks"]:
+            text = from_json(safefile.read_text(stored))
     if plan.request.is_whole or not stored.exists():
-        write_whole(stored, json.dumps(plan.to_json()).encode())
+        text = plan.to_json()
+    if text:
+        write_whole(stored, json.dumps(text | {"looks": looks}).encode())
     return store
+
+
+def _looks(store: Store, before: Sequence[int], repetitions: int) -> tuple[int, ...]:
+    """Numbers of repetitions at which the data were or will be looked at, those of `before` first.
+
+    A look that was planned and not reached is one at what was reached.
+    """
+    *earlier, last = before
+    if repetitions <= last:
+        return (*earlier, last)
+    reached = min(last, store.repetitions())
+    last_but_one = (reached,) if reached > max(earlier, default=0) else ()
+    return (*earlier, *last_but_one, repetitions)
 
 
 def _stored(out: Path) -> dict[str, Any]:
@@ -69,7 +94,9 @@ def _stored(out: Path) -> dict[str, Any]:
     trust.require(out)
     try:
         data = from_json(safefile.read_text(out / CAMPAIGN))
-        return {name: data[name] for name in STORED} | {"left_out": data.get("left_out", [])}
+        looks = tuple(int(n) for n in data.get("looks") or [data.get("repetitions", 0)])
+        rest = {"left_out": data.get("left_out", []), "looks": looks}
+        return {name: data[name] for name in STORED} | rest
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(
             out / CAMPAIGN,

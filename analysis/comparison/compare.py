@@ -19,6 +19,7 @@ import xarray as xr
 
 from fsmatrix.analysis import cluster, matrices, units
 from fsmatrix.analysis.columns import Codes
+from fsmatrix.analysis.comparison import questions
 from fsmatrix.analysis.comparison.cells import Match, Matched, matched
 from fsmatrix.analysis.comparison.checks import (
     checked,
@@ -39,8 +40,9 @@ from fsmatrix.analysis.comparison.whole import (
     units_of,
     whole_mean,
 )
+from fsmatrix.analysis.extension import record_of
 from fsmatrix.analysis.load import rows
-from fsmatrix.analysis.medians import Floats, of_runs, per_attachment
+from fsmatrix.analysis.medians import of_runs, per_attachment
 from fsmatrix.analysis.stats import tests
 from fsmatrix.analysis.stats.intervals import Ratio, ratio
 from fsmatrix.analysis.stats.runs import Runs, runs
@@ -88,8 +90,8 @@ def comparisons(
     A pair has a comparison of its own for each engine, and for data and metadata, so that no mean
     mixes them; by default each phase is compared in its own metric (`units.own_metric`).
 
+    `alpha`: of a false claim in all looks at the campaign; this one has a share (`stats/looks`).
     `correction`: max-t where both sides of every cell share blocks; otherwise Holm takes its place.
-
     `baseline`: one of the sides; only the pairs of every other one with it, as b.
     `by`: a factor, or several (their combinations are sides: "ice-lake / 2").  `tolerance`: the
     share that is no difference that matters.  `ignore`: factors in which the cells of a pair may
@@ -121,14 +123,21 @@ def comparisons(
         for one, unit in zip(found, groups, strict=True)
     ]
     ratios = [r for many in ready for r, *_ in many]
-    differences: Floats | None = None
+    record = record_of(ds)
+    level = record.level(alpha)
+    rising = metric == OWN or metric_of(ds, metric).more_is_better
+    differences, together = None, None
+    summed: list[questions.Question] = []
     if correction == "max-t" and all(r.design == "paired by block" for r in ratios):
-        differences = differences_of(of, [one.matches for one in found])
+        differences, last = differences_of(of, [one.matches for one in found])
+        asked = questions.of_pairs([(one.matches, parts_of(of, one.matches)) for one in found])
+        together, p, means = questions.together(differences, last, asked, record.looks, alpha)
+        summed = questions.answers(asked, p, means, tolerance, level, 1 - alpha, rising)
     elif correction == "max-t":
         correction = "holm"
     judged = iter(verdicts(
-        ratios, tolerance, alpha, correction,
-        metric == OWN or metric_of(ds, metric).more_is_better, differences,
+        ratios, tolerance, level, correction, rising, differences,
+        together, record.next_level(alpha),
     ))  # fmt: skip
     result, first = [], 0  # column of a pair's differences
     for (a, b), one, blocks, many in zip(pairs, found, groups, ready, strict=True):
@@ -139,20 +148,21 @@ def comparisons(
         for number, (part, places) in enumerate(parts.items()):
             matches = tuple(one.matches[i] for i in places)
             kind = metric_of(ds, metric or part.metric)
-            asked = unit if kind.name == (metric or "bandwidth") else None
+            shown = unit if kind.name == (metric or "bandwidth") else None
             varying = varying_names([match.levels for match in matches])
             ratios = [many[i][0] for i in places]
             mean, missing = whole_mean(of, matches, blocks, ratios, 1 - alpha)
             mine = replace(one, matches=matches, alone=() if number else one.alone)
             columns = first + np.array(places)
             result.append(Comparison(
-                a=a, b=b, by=of.by, metric=kind, unit=_unit(ds, of, kind, matches, asked),
-                tolerance=tolerance, alpha=alpha, correction=correction,
+                a=a, b=b, by=of.by, metric=kind, unit=_unit(ds, of, kind, matches, shown),
+                tolerance=tolerance, alpha=alpha, record=record, correction=correction,
                 family=said[0].cells if said else 0, part=part.words(list(parts)),
                 varying=tuple(varying),
                 cells=_cells(of, mine, (a, b), [many[i] for i in places],
                              [said[i] for i in places], varying, [doubts[i] for i in places]),
                 mean=mean, mean_missing=missing,
+                questions=tuple(one for one in summed if set(one.columns) <= {*columns.tolist()}),
                 differences=None if differences is None else differences[:, columns],
                 effects=factor_effects(of, matches, (a, b), varying),
                 spreads=spreads_of(

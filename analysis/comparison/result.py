@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fsmatrix.analysis.comparison import words
+from fsmatrix.analysis.comparison.advice import extension_of, patterns, tested
 from fsmatrix.analysis.comparison.cells import Alone
 from fsmatrix.analysis.comparison.checks import Spread
+from fsmatrix.analysis.comparison.questions import Question
 from fsmatrix.analysis.comparison.rows import Levels
+from fsmatrix.analysis.extension import Extension, Record
 from fsmatrix.analysis.medians import Floats, Median
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats import tests
@@ -73,12 +76,14 @@ class Comparison:
     metric: Metric
     unit: Unit
     tolerance: float
-    alpha: float
+    alpha: float  # of all looks at the campaign together
+    record: Record
     correction: Correction
     family: int  # cells over which p is corrected, of all comparisons made together
     cells: tuple[Compared, ...]
     mean: GeometricMean | None
     mean_missing: str  # why there is no mean with an interval
+    questions: tuple[Question, ...]  # about all cells (named ""), each pattern; none without max-T
     differences: Floats | None  # log ratios [block, cell], of the same blocks in all comparisons
     effects: Effects
     spreads: tuple[Spread, ...]
@@ -106,7 +111,9 @@ class Comparison:
     def says(self) -> list[str]:
         """The answer first, then how sure, then what it does not cover."""
         said = [words.headline(self), words.mean(self)]
-        said += words.extremes(self) + self._more()
+        said += patterns(self) + words.extremes(self)
+        advice = (self.extension.says, tested(self), self.record.says(self.alpha))
+        said += [line for line in advice if line]
         said += words.doubts(self) + self._both() + self._alone()
         said += [spread.says for spread in self.spreads]
         said += self.effect_lines
@@ -114,11 +121,14 @@ class Comparison:
 
     @property
     def mean_kind(self) -> Kind:
-        """The verdict on the geometric mean: one test, apart from those of the cells."""
+        """The verdict on the geometric mean: the first question, or without max-T a test apart."""
         if self.mean is None:
             return "no data"
+        whole = next((one for one in self.questions if not one.named), None)
+        if whole is not None:
+            return whole.kind
         one = self.mean.mean
-        return judge(one, one.p, one.p_equal(self.tolerance), self.tolerance, self.alpha,
+        return judge(one, one.p, one.p_equal(self.tolerance), self.tolerance, self.level,
                      self.metric.more_is_better)  # fmt: skip
 
     @property
@@ -128,21 +138,14 @@ class Comparison:
         return math.exp(float(np.mean(logs))) if logs else math.nan
 
     @property
-    def fewest(self) -> int:
-        """Attachments of each side that can decide a cell at all."""
-        return tests.fewest(self.family if self.correction == "holm" else 1, self.alpha)
+    def level(self) -> float:
+        """What this look at the campaign may spend of alpha."""
+        return self.record.level(self.alpha)
 
-    def _more(self) -> list[str]:
-        undecided = [c.verdict for c in self.cells if c.kind == "too few"]
-        needed = [v.needed.needed for v in undecided if v.needed and v.needed.needed]
-        if not undecided or not needed:
-            return []
-        least = self.fewest
-        have = min(min(v.interval.units) for v in undecided)
-        never = f"; {have} prove nothing, {least} can" if have < least else ""
-        fewest, most = max(min(needed), least), max(*needed, least)
-        span = str(fewest) if fewest == most else f"{fewest} to {most}"
-        return [f"To prove the others would take {span} attachments each{never}."]
+    @property
+    def extension(self) -> Extension:
+        """How many blocks would decide the cells that are not decided."""
+        return extension_of([self])
 
     def _both(self) -> list[str]:
         count = Counter(audit for cell in self.cells for audit in cell.both)
@@ -202,10 +205,12 @@ class Comparison:
         made: dict[str, Any] = plain({
             "a": self.a, "b": self.b, "by": self.by, "metric": self.metric.name,
             "part": self.part, "tolerance": self.tolerance, "alpha": self.alpha,
+            "level": self.level, "looks": self.record.looks, "extension": self.extension.to_dict(),
             "correction": self.correction, "family": self.family,
             "counts": self.counts, "says": self.says,
             "geometric_mean": self.mean.to_dict() if self.mean else None,
             "geometric_mean_verdict": self.mean_kind,
+            "questions": [one.to_dict() for one in self.questions],
             "cells": [
                 {"levels": c.levels, "differs": c.differs, "a": c.a, "b": c.b, "kind": c.kind,
                  "verdict": c.verdict.to_dict(), "effect": c.effect.to_dict(),

@@ -61,6 +61,7 @@ class Table:
     metrics: npt.NDArray[np.str_]  # what the row's phase is judged by (units.own_metric)
     attachments: Codes
     blocks: Codes  # of a campaign
+    numbers: Codes  # of those blocks, from 0
     campaigns: Codes
     works: npt.NDArray[np.str_]
     index: Where  # row of the campaign
@@ -116,6 +117,7 @@ def table(ds: xr.Dataset, metric: str, by: Sequence[str], where: Levels | None =
         metrics=metrics[index],
         attachments=_labels(campaign, data["attachment"])[index],
         blocks=_labels(campaign, data["block"])[index],
+        numbers=data["block"][index].astype(np.int64),
         campaigns=campaign[index],
         works=data["work_id"][index] if "work_id" in data.columns else np.full(index.size, ""),
         index=index,

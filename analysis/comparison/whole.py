@@ -46,18 +46,20 @@ def whole_mean(
     return found, ""
 
 
-def differences_of(of: Table, pairs: Sequence[Sequence[Match]]) -> Floats:
-    """Log ratios [block, cell] of the cells of all pairs of sides, in their order; NaN: not both.
+def differences_of(of: Table, pairs: Sequence[Sequence[Match]]) -> tuple[Floats, Codes]:
+    """(log ratios [block, cell] of the cells of all pairs of sides, the block's highest number).
 
-    Blocks that share an attachment are one.
+    In the order of pairs and matches; NaN: not both.  Blocks that share an attachment are one.
     """
     unit = units_of(of, [match for matches in pairs for match in matches])
     columns = []
     for matches in pairs:
         a, b = (_matrix(of, unit, [getattr(m, side) for m in matches]) for side in ("a", "b"))
         columns.append(a - b)
-    found: Floats = pd.concat(columns, axis=1).to_numpy(dtype=np.float64)
-    return found
+    whole = pd.concat(columns, axis=1)
+    numbers = pd.Series(of.numbers).groupby(unit).max().reindex(whole.index)
+    found: Floats = whole.to_numpy(dtype=np.float64)
+    return found, numbers.to_numpy(dtype=np.int64)
 
 
 def units_of(of: Table, matches: Sequence[Match]) -> Codes:

@@ -112,7 +112,7 @@ def doubts(of: Comparison) -> list[str]:
 
 def effects(of: Comparison) -> list[str]:
     """What else the numbers hang on: factors, and factors on which the comparison itself does."""
-    found = [e for e in of.effects.effects if e.p_holm <= of.alpha]
+    found = [e for e in of.effects.effects if e.p_holm <= of.level]
     side = " and ".join(of.by)
     mine = {side, *(e.term for e in found if ":" in e.term)}
     alone = [f"{factor_title(e.term)}{_up_to(e.span)}" for e in found if e.term not in mine]

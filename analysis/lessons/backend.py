@@ -12,15 +12,17 @@ from dataclasses import dataclass, replace
 
 import xarray as xr
 
+from fsmatrix.analysis.comparison.advice import extension_of
 from fsmatrix.analysis.comparison.compare import comparisons
 from fsmatrix.analysis.comparison.result import Compared, Comparison
 from fsmatrix.analysis.comparison.words import ahead
+from fsmatrix.analysis.extension import Extension
 from fsmatrix.analysis.lessons.overall import overall
-from fsmatrix.analysis.lessons.ranking import pattern_of
 from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, Sure, few, names, plural, times
+from fsmatrix.analysis.stats import tests
 from fsmatrix.analysis.stats.intervals import Ratio
 from fsmatrix.analysis.stats.words import inverted
-from fsmatrix.analysis.study import ROLES, Key
+from fsmatrix.analysis.study import ROLES, Key, pattern_of
 from fsmatrix.analysis.units import Level, labelled
 
 OPEN = ("too few", "single", "no data")  # verdicts that tell nothing
@@ -53,15 +55,15 @@ class Duel:
 def backend_lessons(
     ds: xr.Dataset, targets: Sequence[str], metric: str, where: Mapping[str, Level],
     tolerance: float, alpha: float,
-) -> tuple[list[Lesson], list[str]]:  # fmt: skip
-    """(a lesson for each pattern and one for all, why some pairs were not compared)."""
+) -> tuple[list[Lesson], list[str], Extension | None]:  # fmt: skip
+    """(lessons on each pattern and on all, why pairs were not compared, what would decide more)."""
     if len(targets) < 2:
         return [Lesson("backend", "", (), "cannot be said", f"one target ({', '.join(targets)}): "
-                       "nothing to choose between", "cannot be said")], []  # fmt: skip
+                       "nothing to choose between", "cannot be said")], [], None  # fmt: skip
     found, refused = _compared(ds, targets, metric, where, tolerance, alpha)
     if not found:
         return [Lesson("backend", "", (), "cannot be said", why, "cannot be said")
-                for why in refused], []  # fmt: skip
+                for why in refused], [], None  # fmt: skip
     groups: dict[Key, list[Duel]] = defaultdict(list)
     several = _varying([cell for one in found for cell in one.cells])
     for one in found:
@@ -72,7 +74,7 @@ def backend_lessons(
             groups[key].append(Duel(one.a, one.b, one, tuple(cells)))
     ordered = sorted(groups, key=lambda key: [str(level) for _, level in key])
     lessons = [_lesson(key, groups[key]) for key in ordered]
-    return [*lessons, *overall(found, targets)], refused
+    return [*lessons, *overall(found, targets)], refused, extension_of(found)
 
 
 def _compared(
@@ -93,7 +95,9 @@ def _compared(
         try:
             alone = comparisons(ds, metric, sides=(a, b), where=where, tolerance=tolerance,
                                 alpha=alpha / len(pairs))  # fmt: skip
-            found += [replace(one, differences=None) for one in alone]  # not the others' blocks
+            found += [
+                replace(one, differences=None, questions=()) for one in alone
+            ]  # not the others' blocks
         except ValueError as error:
             refused.append(f"{a} and {b} cannot be compared: {error}")
     return found, refused
@@ -229,7 +233,7 @@ def _both_ways(duels: Sequence[Duel]) -> str:
 
 
 def _open_words(duels: Sequence[Duel]) -> str:
-    """Cells that nothing decides, and how many attachments that would take."""
+    """Cells that nothing decides."""
     count = sum(len(d.cells) for d in duels)
     open_ = [cell for d in duels for cell in d.undecided]
     if not open_:
@@ -239,14 +243,9 @@ def _open_words(duels: Sequence[Duel]) -> str:
         return f"one value per cell in {single} of {count}: chance cannot be excluded"
     whole = duels[0].whole
     have = min(min(cell.ratio.units) for cell in open_)
-    least = whole.fewest
-    wanted = [n.needed for cell in open_ if (n := cell.verdict.needed) and n.needed]
+    least = tests.fewest(whole.family if whole.correction == "holm" else 1, whole.level)
     parts = [f"{len(open_)} of {plural(count, 'cell')} not yet proven"] * (len(open_) < count)
-    if wanted:
-        low, high = max(min(wanted), least), max(*wanted, least)
-        takes = f"{low}" if low == high else f"{low} to {high}"
-        parts.append(f"to prove takes about {takes} attachments each, {have} are there")
-    elif have < least:
+    if have < least:
         parts.append(few(have, least))
     return "; ".join(parts)
 

@@ -16,6 +16,7 @@ import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis import summary
+from fsmatrix.analysis.extension import Extension
 from fsmatrix.analysis.lessons import limits as evidence
 from fsmatrix.analysis.lessons.answer import answer
 from fsmatrix.analysis.lessons.backend import backend_lessons
@@ -64,11 +65,13 @@ class Lessons:
     tolerance: float
     alpha: float
     latencies: Mapping[int, Median]  # by id of a cell of the study: its median
+    extension: Extension | None = None  # more blocks, for targets that are not told apart
 
     @property
     def answer(self) -> str:
-        """One to five sentences: which target, where, how sure, what is invalid or in doubt."""
-        return answer(self.lessons, self.study, self.bound, self.excluded)
+        """Which target, where, how sure, what is invalid or in doubt, what would decide more."""
+        said = answer(self.lessons, self.study, self.bound, self.excluded)
+        return f"{said} {self.extension.says}".rstrip() if self.extension else said
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -97,6 +100,8 @@ class Lessons:
             said += [f"  {line}" for line in group.lines]
         said += ["What the data cannot say:"] if self.limits else []
         said += [f"  {text}." for text in self.limits]
+        look = self.extension.record.says(self.alpha) if self.extension else ""
+        said += [look] if look else []
         said.append(
             "In brackets: 95 % sure that the value lies in there. How this was tested: targets "
             "over all cells together, other answers each for itself; docs/statistics.md. p: "
@@ -131,6 +136,7 @@ class Lessons:
                 for one in self.lessons
             ],
             "limits": self.limits, "excluded": self.excluded, "says": self.says,
+            "extension": self.extension.to_dict() if self.extension else None,
         })  # fmt: skip
         return made
 
@@ -181,7 +187,7 @@ def lessons(
     whole = summary.summarise(ds)
     targets = [str(name) for name in of.levels("target", of.valued)]
     step(f"lessons: {len(targets)} targets")
-    found, refused = _targets(ds, of, targets, _by_factor(ds, only), tolerance, alpha)
+    found, refused, more = _targets(ds, of, targets, _by_factor(ds, only), tolerance, alpha)
     latencies: dict[int, Median] = {}
     if of.metric.name == "bandwidth":
         latencies = {id(cell): cell.cell.metrics[name] for cell in of.cells}
@@ -193,17 +199,17 @@ def lessons(
     return Lessons(
         lessons=tuple(found), limits=(*refused, *limits),
         excluded=tuple(evidence.excluded(of, ds)), study=of, bound=latency_bound,
-        bandwidth=bandwidth, tolerance=tolerance, alpha=alpha, latencies=latencies,
+        bandwidth=bandwidth, tolerance=tolerance, alpha=alpha, latencies=latencies, extension=more,
     )  # fmt: skip
 
 
 def _targets(
     ds: xr.Dataset, of: Study, targets: Sequence[str], where: Mapping[str, Level],
     tolerance: float, alpha: float,
-) -> tuple[list[Lesson], list[str]]:  # fmt: skip
+) -> tuple[list[Lesson], list[str], Extension | None]:  # fmt: skip
     """Every pair of targets; of many their order."""
     if len(targets) > summary.MOST_TARGETS:
-        return ranked(of, targets), []
+        return ranked(of, targets), [], None
     return backend_lessons(ds, targets, OWN, where, tolerance, alpha)
 
 

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, Sure, plural
-from fsmatrix.analysis.stats import signflips
 from fsmatrix.analysis.stats.tests import correct
 from fsmatrix.analysis.stats.verdict import Kind, judge
 from fsmatrix.analysis.stats.words import inverted, not_proven, whole
@@ -54,17 +51,14 @@ def _of_part(found: Sequence[Comparison], targets: Sequence[str], part: str) -> 
 
 
 def _kinds(known: Sequence[Comparison]) -> list[Kind]:
-    """Verdicts on the geometric means, corrected over the pairs: max-T where blocks are shared."""
+    """Verdicts on the geometric means: those of `compare` where max-T gave them."""
+    if all(one.questions for one in known):
+        return [one.mean_kind for one in known]
     means = [one.mean.mean for one in known if one.mean]
-    (alpha,) = {one.alpha for one in known}
-    columns = [one.differences.mean(axis=1) for one in known if one.differences is not None]
-    if len(columns) == len(known):
-        p = signflips.max_t(np.column_stack(columns), alpha).p
-    else:
-        p = correct([mean.p for mean in means])
+    p = correct([mean.p for mean in means])
     equal = correct([m.p_equal(one.tolerance) for m, one in zip(means, known, strict=True)])
     return [
-        judge(mean, float(p[i]), float(equal[i]), one.tolerance, one.alpha,
+        judge(mean, float(p[i]), float(equal[i]), one.tolerance, one.level,
               one.metric.more_is_better)
         for i, (mean, one) in enumerate(zip(means, known, strict=True))
     ]  # fmt: skip

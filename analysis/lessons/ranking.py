@@ -9,7 +9,7 @@ work; in what they differ is said, and `compare` compares those that are named.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from fsmatrix.analysis.lessons.words import (
     UNDECIDED,
@@ -20,8 +20,8 @@ from fsmatrix.analysis.lessons.words import (
     plural,
 )
 from fsmatrix.analysis.medians import Median, of_independent
-from fsmatrix.analysis.study import ROLES, Key, Study, Values
-from fsmatrix.analysis.units import METRICS, Level, factor_title, labelled
+from fsmatrix.analysis.study import ROLES, Key, Study, Values, pattern_of
+from fsmatrix.analysis.units import METRICS, factor_title, labelled
 
 MOST_SHOWN = 5  # targets of a ranking in its sentence; all of them are in its cells
 NOTHING = of_independent([])
@@ -43,19 +43,6 @@ def ranked(of: Study, targets: Sequence[str]) -> list[Lesson]:
           "compares those that are named"  # fmt: skip
     ordered = sorted(groups, key=lambda key: [str(level) for _, level in key])
     return [_lesson(of, key, groups[key], why) for key in ordered]
-
-
-def pattern_of(levels: Mapping[str, Level], several: set[str]) -> Key:
-    """Workload, engine and pattern where they vary; the phase where that is not the pattern."""
-    pattern = next((n for n in ROLES["pattern"] if levels.get(n, "") != ""), "")
-    key: list[tuple[str, Level]] = []
-    key += [(name, levels[name]) for name in ("workload", "engine") if name in several]
-    if pattern:
-        key.append((pattern, levels[pattern]))
-    phase = levels.get("phase", "")
-    if phase != "" and pattern != "phase" and str(phase) not in str(levels.get(pattern, "")):
-        key.append(("phase", phase))
-    return tuple(key)
 
 
 def _own(cell: Values) -> Median:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize, special, stats
 
+from fsmatrix.analysis.columns import Codes
 from fsmatrix.analysis.medians import Floats
 
 MOST_FLIPS = 4096  # of signs; more are drawn at random, with a fixed seed
@@ -42,18 +43,26 @@ class Together:
     share: float
 
 
-def max_t(differences: Floats, alpha: float) -> Together:
+def max_t(
+    differences: Floats, alpha: float, most: int = MOST_FLIPS, groups: Codes | None = None
+) -> Together:
     """Test that the typical difference of each cell is 0, corrected over the cells.
 
     `differences`: log ratios, shape [block, cell]; NaN: that block lacks the cell.  The smallest p
-    is 2 / 2**blocks whatever the number of cells: 6 blocks can decide at 5 %.
+    is 2 / 2**blocks whatever the number of cells: 6 blocks can decide at 5 %.  `most`: of flips.
+    `groups`, [cell]: only cells of one group have a variance in common (means of cells have less).
     """
     size = np.count_nonzero(~np.isnan(differences), axis=0).astype(np.float64)
     found = np.full(differences.shape[1], math.nan)
     tested = size > 1
     if not tested.any():
         return Together(found, alpha)
-    extremity = _extremity(differences[:, tested], size[tested])
+    groups = np.zeros(size.size, dtype=np.int64) if groups is None else groups
+    signs = _signs(len(differences), size.size, most)
+    extremity = np.empty((len(signs), np.count_nonzero(tested)))
+    for group in np.unique(groups[tested]):
+        mine = tested & (groups == group)
+        extremity[:, mine[tested]] = _extremity(differences[:, mine], size[mine], signs)
     found[tested] = _step_down(extremity)
     left = extremity[:, found[tested] > alpha]
     share = 2 * stats.norm.sf(np.quantile(left.max(axis=1), 1 - alpha)) if left.size else alpha
@@ -67,19 +76,35 @@ def equivalent(differences: Floats, margin: float) -> Floats:
     p, not corrected.
     """
     size = np.count_nonzero(~np.isnan(differences), axis=0).astype(np.float64)
-    mean, square = _moments(differences, np.ones((1, len(differences))), size)
-    variance = _variance(mean[0], square, size)
-    prior, freedom = _prior(variance, size - 1)
-    moderated = (freedom * prior + (size - 1) * variance) / (freedom + size - 1)
-    distance = margin - np.abs(mean[0])
+    mean, moderated, freedom = _moderated(differences, size)
+    distance = margin - np.abs(mean)
     with np.errstate(invalid="ignore", divide="ignore"):
-        p = stats.t.sf(distance / np.sqrt(moderated / size), freedom + size - 1)
+        p = stats.t.sf(distance / np.sqrt(moderated / size), freedom)
     return np.where(size > 1, p, math.nan)
 
 
-def _signs(blocks: int, cells: int) -> Floats:
+def spreads(differences: Floats) -> Floats:
+    """Standard deviation of each cell's log ratios over the blocks, moderated, shape [cell].
+
+    NaN: fewer than two blocks have the cell.
+    """
+    size = np.count_nonzero(~np.isnan(differences), axis=0).astype(np.float64)
+    _, moderated, _ = _moderated(differences, size)
+    return np.where(size > 1, np.sqrt(moderated), math.nan)
+
+
+def _moderated(differences: Floats, size: Floats) -> tuple[Floats, Floats, Floats]:
+    """(means, moderated variances, their degrees of freedom), [cell]."""
+    mean, square = _moments(differences, np.ones((1, len(differences))), size)
+    variance = _variance(mean[0], square, size)
+    prior, freedom = _prior(variance, size - 1)
+    degrees = np.maximum(freedom + size - 1, np.finfo(float).tiny)
+    return mean[0], (freedom * prior + (size - 1) * variance) / degrees, degrees
+
+
+def _signs(blocks: int, cells: int, most: int) -> Floats:
     """Signs [flip, block], the data's own first; a flip and its mirror image count as one."""
-    most = min(MOST_FLIPS, max(FEWEST_FLIPS, MOST_STATISTICS // cells))
+    most = min(most, max(FEWEST_FLIPS, MOST_STATISTICS // cells))
     if 2 ** (blocks - 1) <= most:
         number = np.arange(2 ** (blocks - 1))
         return np.asarray(1.0 - 2.0 * (number[:, np.newaxis] >> np.arange(blocks) & 1))
@@ -88,9 +113,9 @@ def _signs(blocks: int, cells: int) -> Floats:
     return np.asarray(drawn)
 
 
-def _extremity(differences: Floats, size: Floats) -> Floats:
+def _extremity(differences: Floats, size: Floats, signs: Floats) -> Floats:
     """How far each cell is from 0 under each flip, [flip, cell], as a standard normal value."""
-    mean, square = _moments(differences, _signs(*differences.shape), size)
+    mean, square = _moments(differences, signs, size)
     variance = _variance(mean, square, size)
     folded = np.abs(differences)
     invariant = np.nanvar(folded, axis=0) * size / (size - 1)

@@ -61,7 +61,7 @@ class Verdict:
     alpha: float
     cells: int
     correction: Correction
-    share: float  # of alpha that this cell has in the worst case
+    share: float  # of alpha, with more blocks, that this cell has in the worst case
     more_is_faster: bool = True  # False for times
 
     @functools.cached_property
@@ -70,6 +70,11 @@ class Verdict:
         if self.kind != "too few":
             return None
         return more(self.interval, self.x, self.share, typical=self.correction == "max-t")
+
+    @property
+    def median_differs(self) -> bool:
+        """Whether the medians differ whatever the shapes: the sign test, stricter than max-T."""
+        return self.kind in ("faster", "slower") and self.p_median <= self.alpha
 
     @property
     def says(self) -> str:
@@ -103,7 +108,8 @@ class Verdict:
         """Plain numbers and strings."""
         kept = {k: v for k, v in self.__dict__.items() if k not in ("interval", "needed")}
         needed = self.needed.to_dict() if self.needed else None
-        return kept | {"interval": self.interval.to_dict(), "needed": needed, "says": self.says}
+        return kept | {"interval": self.interval.to_dict(), "needed": needed, "says": self.says,
+                       "median_differs": self.median_differs}  # fmt: skip
 
 
 def verdicts(
@@ -113,11 +119,15 @@ def verdicts(
     correction: Correction = "holm",
     more_is_faster: bool = True,
     differences: Floats | None = None,
+    together: signflips.Together | None = None,
+    later: float | None = None,
 ) -> list[Verdict]:
     """A verdict on each cell of one comparison, corrected over all of them.
 
     The claims of a difference and those of equivalence are two families, each at alpha.
-    `differences`: log ratios, shape [block, cell], which `max-t` needs (ValueError without).
+    `differences`: log ratios, shape [block, cell], which `max-t` needs (ValueError without);
+    `together`: their p over several looks (`looks.max_t`), None: of this one alone.  `later`: the
+    alpha with more blocks, for which `needed` is; None: the same.
     """
     if not x > 0:
         raise ValueError(f"the tolerance must be positive, such as 0.05, not {x}")
@@ -127,7 +137,7 @@ def verdicts(
     if correction == "max-t":
         if differences is None:
             raise ValueError("max-t needs the differences of every block")
-        together = signflips.max_t(differences, alpha)
+        together = together or signflips.max_t(differences, alpha)
         p, share = together.p, together.share
         raw_equal = signflips.equivalent(differences, float(np.log1p(x)))
         p_equal = tests.correct(raw_equal)
@@ -135,6 +145,7 @@ def verdicts(
         raw_equal = np.array([cell.p_equal(x) for cell in cells])
         p, p_equal = tests.correct(raw, correction), tests.correct(raw_equal, correction)
     p_median = tests.correct(raw)
+    share *= (later or alpha) / alpha
     return [
         Verdict(
             kind=judge(cell, float(p[i]), float(p_equal[i]), x, alpha, more_is_faster),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,13 +12,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fsmatrix.suite.cli import common, terminal
+from fsmatrix.suite.cli import analyse, common, completion, terminal
 from fsmatrix.suite.cli.common import print_json
+from fsmatrix.suite.problems import Origin, refuse
 
 if TYPE_CHECKING:
+    from fsmatrix.analysis.power import Power
     from fsmatrix.suite.plan import Plan
 
 SHOWN_PLOTS = 12
+POWER = "What it can prove"
 
 
 def plan(
@@ -36,30 +41,88 @@ def plan(
         ),
     ] = False,
     skip_unusable: common.SkipUnusable = False,
+    detect: Annotated[
+        str | None,
+        typer.Option(
+            "--detect", help="How likely a difference of this size would be proven: 10%.",
+            rich_help_panel=POWER,
+        ),
+    ] = None,
+    cv: Annotated[
+        str | None,
+        typer.Option(
+            "--cv", help="With --detect: how much values vary from block to block: 5%.",
+            rich_help_panel=POWER,
+        ),
+    ] = None,
+    pilot: Annotated[
+        Path | None,
+        typer.Option(
+            "--pilot", help="With --detect: an earlier campaign, for how much values vary.",
+            rich_help_panel=POWER, autocompletion=completion.results,
+        ),
+    ] = None,
     as_json: common.Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Check a campaign and show its matrix, cases, order, estimated time and space.
 
     Example: fsmatrix plan quickstart --set repetitions=10 --explain;
     fsmatrix plan ssd-cluster --elsewhere
+
+    Example: fsmatrix plan quickstart --detect 10% --cv 5%
     """
     from fsmatrix.suite.plan import build_plan
 
+    size, spread = _asked(detect, cv, pilot)
     asked = replace(common.request(sets, only, shard, seed, blocks), skip_unusable=skip_unusable)
     made = build_plan(campaign, asked, here=not elsewhere)
-    if as_json:
-        print_json(made.to_json())
-        return
+    proven = _power(made, size, spread, pilot) if detect is not None else None
     data = made.to_json()
+    if as_json:
+        print_json(data | ({"power": proven.to_dict()} if proven else {}))
+        return
     out = terminal.console()
     out.print(f"[bold]{escape(data['campaign'])}[/]  {escape(data['description'])}")
     _matrix(out, data)
     _size(out, data)
+    for line in proven.says if proven else ():
+        out.print(escape(line))
     _order(out, data)
     for warning in (*data["warnings"], *(() if elsewhere else _nodes(made))):
         out.print(f"[yellow]note:[/] {escape(warning)}")
     if explain:
         _explain(out, data)
+
+
+def _asked(detect: str | None, cv: str | None, pilot: Path | None) -> tuple[float, float]:
+    """--detect and --cv as shares, 0 where not given; refused if they do not say enough."""
+    if detect is None:
+        for option, given in (("--cv", cv), ("--pilot", pilot)):
+            if given is not None:
+                message = "says how much values vary: give --detect 10% (what to prove) with it"
+                raise refuse(Origin(f"{option} {given}"), "", message)
+        return 0.0, 0.0
+    if (cv is None) == (pilot is None):
+        message = "say how much values vary from block to block: by --cv 5% or by --pilot DIR"
+        raise refuse(Origin(f"--detect {detect}"), "", message)
+    return analyse.share("--detect", detect), 0.0 if cv is None else analyse.share("--cv", cv)
+
+
+def _power(made: Plan, detect: float, cv: float, pilot: Path | None) -> Power:
+    """What the planned blocks can prove; refused where nothing is compared."""
+    from fsmatrix.analysis import power
+
+    if not made.comparisons:
+        message = "no two targets do the same work here: there is nothing to compare"
+        raise refuse(Origin("--detect"), "", message)
+    if pilot is None:
+        spread, spreads = power.of_cv(cv)
+    else:
+        with analyse.bad_input([str(pilot)]):
+            spread, spreads = power.of_pilot(analyse.opened([str(pilot)]))
+    campaign = made.settings.campaign
+    blocks = math.ceil(campaign.repetitions / campaign.order.block)
+    return power.power(detect, spread, spreads, made.comparisons, blocks)
 
 
 def _nodes(made: Plan) -> tuple[str, ...]:
@@ -118,7 +181,8 @@ def _size(out: Console, data: dict[str, Any]) -> None:
     if data["comparisons"]:
         out.print(
             f"{data['comparisons']} comparisons between targets: at least "
-            f"{data['deciding_repetitions']} blocks are needed to decide any of them at 5 %"
+            f"{data['deciding_repetitions']} blocks are needed to decide any of them at 5 %; "
+            "what is likely to be proven: --detect 10% --cv 5%"
         )
 
 

@@ -233,4 +233,67 @@ def test_ready_campaigns_can_be_planned(name: str, here: bool) -> None:
     if name == "quickstart":
         assert here or targets == {"xfs", "ext4", "btrfs"}
         assert len(plan.cases) == 16 * len(targets)
-        assert plan.settings.campaign.repetitions == 6
+        assert plan.settings.campaign.repetitions == 10
+
+
+TWO = """
+campaign: two
+targets:
+  one: {{backend: directory, options: {{path: {path}}}}}
+  two: {{backend: directory, options: {{path: {path}}}}}
+workloads:
+  io: {{workload: pattern, options: {{bytes_per_process: 1MiB, chunk: 64KiB}}}}
+factors: {{pattern: [seq-write, seq-read]}}
+repetitions: 6
+"""
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
+    file = tmp_path / "two.yaml"
+    file.write_text(TWO.format(path=tmp_path / "data"))
+    return file
+
+
+def test_plan_says_how_likely_a_difference_would_be_proven(
+    two: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "plan", two, "--detect", "50%", "--cv", "2%", "--json") == 0
+    power = json.loads(capsys.readouterr().out)["power"]
+    assert (power["blocks"], power["cells"]) == (6, 2)
+    assert power["chance"] > 0.99
+    assert [one["blocks"] for one in power["needed"]] == [6, 6]
+    assert call(monkeypatch, "plan", two, "--detect", "50%", "--cv", "2%") == 0
+    assert power["says"][0] in " ".join(capsys.readouterr().out.split())
+    assert call(monkeypatch, "plan", two, "--json") == 0
+    assert "power" not in json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--detect", "10%"], "by --cv 5% or by --pilot DIR"),
+        (["--detect", "10%", "--cv", "5%", "--pilot", "out"], "by --cv 5% or by --pilot DIR"),
+        (["--cv", "5%"], "--cv 5%: says how much values vary"),
+        (["--pilot", "out"], "--pilot out: says how much values vary"),
+        (["--detect", "much", "--cv", "5%"], "--detect much: must be a share"),
+        (["--detect", "10%", "--cv", "0"], "--cv 0: must be a share"),
+        (["--detect", "10%", "--pilot", "no-such-place"], "no-such-place"),
+    ],
+)
+def test_plan_refuses_half_a_question_about_power(
+    words: list[str], told: str, two: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    assert call(monkeypatch, "plan", two, *words) == 2
+    caught = capsys.readouterr()
+    assert told in " ".join(caught.err.split())
+    assert "Traceback" not in caught.err
+
+
+def test_plan_of_one_target_has_nothing_to_prove(
+    campaign: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "plan", campaign, "--detect", "10%", "--cv", "5%") == 2
+    assert "nothing to compare" in capsys.readouterr().err

@@ -1,0 +1,53 @@
+"""What stands beside the verdicts of a comparison: what was tested, and what would decide more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fsmatrix.analysis.extension import Extension, extension
+from fsmatrix.analysis.stats import words
+
+if TYPE_CHECKING:
+    from fsmatrix.analysis.comparison.result import Comparison
+
+
+def extension_of(found: Sequence[Comparison]) -> Extension:
+    """How many blocks would decide the open cells of comparisons that were made together."""
+    first = found[0]
+    cells = [cell.verdict for one in found for cell in one.cells if cell.kind == "too few"]
+    return extension(
+        first.record, [min(v.interval.units) for v in cells],
+        [v.needed.needed if v.needed else None for v in cells],
+        first.alpha, first.family if first.correction == "holm" else 1,
+    )  # fmt: skip
+
+
+def patterns(of: Comparison) -> list[str]:
+    """What holds over the cells of each pattern, in a sentence; none with one pattern."""
+    better = of.metric.more_is_better
+    said = []
+    for one in of.questions:
+        word = {"faster": "proven", "slower": "proven"}.get(one.kind, of.word(one.kind))
+        if one.named:
+            said.append(f"{one.named} {words.whole(one.ratio, better)}, {word}")
+    return [f"By pattern {of.a} is, against {of.b}: {'; '.join(said)}."] if said else []
+
+
+def tested(of: Comparison) -> str:
+    """What a called cell is, and how many hold whatever the shapes are; "" without any."""
+    called = [c.verdict for c in of.cells if c.kind in ("faster", "slower")]
+    if not called:
+        return ""
+    if of.correction == "benjamini-hochberg":
+        return (
+            f"For screening: of the cells that are called, about {100 * of.level:.2g} % may be "
+            "called wrongly (Benjamini-Hochberg)."
+        )
+    if of.correction != "max-t":
+        return ""
+    sure = sum(verdict.median_differs for verdict in called)
+    return (
+        "A called cell differs in its typical ratio; that its medians differ, whatever shape "
+        f"the values have, is proven in {sure} of {len(called)}."
+    )
