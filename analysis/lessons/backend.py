@@ -12,16 +12,17 @@ from dataclasses import dataclass, replace
 
 import xarray as xr
 
-from fsmatrix.analysis.comparison.compare import comparisons
+from fsmatrix.analysis.comparison.compare import TOLERANCE, comparisons
 from fsmatrix.analysis.comparison.result import Compared, Comparison
 from fsmatrix.analysis.comparison.words import ahead
 from fsmatrix.analysis.lessons.overall import overall
 from fsmatrix.analysis.lessons.ranking import pattern_of
 from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, Sure, few, names, plural, times
 from fsmatrix.analysis.stats.intervals import Ratio
+from fsmatrix.analysis.stats.tests import ALPHA
 from fsmatrix.analysis.stats.words import inverted
 from fsmatrix.analysis.study import ROLES, Key
-from fsmatrix.analysis.units import Level, labelled
+from fsmatrix.analysis.units import OWN, Level, labelled
 
 OPEN = ("too few", "single", "no data")  # verdicts that tell nothing
 
@@ -51,14 +52,15 @@ class Duel:
 
 
 def backend_lessons(
-    ds: xr.Dataset, targets: Sequence[str], metric: str, where: Mapping[str, Level],
-    tolerance: float, alpha: float,
-) -> tuple[list[Lesson], list[str]]:  # fmt: skip
-    """(a lesson for each pattern and one for all, why some pairs were not compared)."""
+    targets: Sequence[str], found: Sequence[Comparison], refused: list[str]
+) -> tuple[list[Lesson], list[str]]:
+    """(a lesson for each pattern and one for all, why some pairs were not compared).
+
+    `found`, `refused`: as `pairs_compared` gives them.
+    """
     if len(targets) < 2:
         return [Lesson("backend", "", (), "cannot be said", f"one target ({', '.join(targets)}): "
                        "nothing to choose between", "cannot be said")], []  # fmt: skip
-    found, refused = _compared(ds, targets, metric, where, tolerance, alpha)
     if not found:
         return [Lesson("backend", "", (), "cannot be said", why, "cannot be said")
                 for why in refused], []  # fmt: skip
@@ -75,13 +77,18 @@ def backend_lessons(
     return [*lessons, *overall(found, targets)], refused
 
 
-def _compared(
-    ds: xr.Dataset, targets: Sequence[str], metric: str, where: Mapping[str, Level],
-    tolerance: float, alpha: float,
+def pairs_compared(
+    ds: xr.Dataset, targets: Sequence[str], where: Mapping[str, Level] | None = None,
+    tolerance: float = TOLERANCE, alpha: float = ALPHA,
 ) -> tuple[list[Comparison], list[str]]:  # fmt: skip
-    """All pairs together; if one of them is refused, each for itself at its share of alpha."""
+    """(comparisons of all pairs, each phase in its own metric; why some pairs have none).
+
+    All together; if one of them is refused, each for itself at its share of alpha.
+    """
+    if len(targets) < 2:
+        return [], []
     try:
-        return list(comparisons(ds, metric, sides=targets, where=where, tolerance=tolerance,
+        return list(comparisons(ds, OWN, sides=targets, where=where, tolerance=tolerance,
                                 alpha=alpha)), []  # fmt: skip
     except ValueError as error:
         if len(targets) == 2:
@@ -91,7 +98,7 @@ def _compared(
     pairs = list(itertools.combinations(targets, 2))
     for a, b in pairs:
         try:
-            alone = comparisons(ds, metric, sides=(a, b), where=where, tolerance=tolerance,
+            alone = comparisons(ds, OWN, sides=(a, b), where=where, tolerance=tolerance,
                                 alpha=alpha / len(pairs))  # fmt: skip
             found += [replace(one, differences=None) for one in alone]  # not the others' blocks
         except ValueError as error:
