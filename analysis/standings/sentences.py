@@ -1,0 +1,289 @@
+"""Three sentences under the matrix, and a line for each target.
+
+The answer; what is against it; what to do next, with its command.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fsmatrix.analysis.doubts import listed
+from fsmatrix.analysis.lessons.overall import overall
+from fsmatrix.analysis.standings.standing import TWICE, Pair, ahead_by, faster
+from fsmatrix.analysis.standings.standings import Standing, Standings
+from fsmatrix.analysis.units import brief
+from fsmatrix.results.units import plural
+
+MOST_NAMED = 2  # cells that are named, doubts that are quoted; more are counted
+FOLD = 4  # blocks beyond so many times those that are there are no advice
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """What stands under the matrix, without full stops at the end of commands."""
+
+    answer: str
+    against: str
+    todo: str
+    command: str  # "" if there is nothing to do
+
+
+@dataclass(frozen=True)
+class Extremes:
+    """One target: how often it leads, and its best and worst cell."""
+
+    target: str
+    leads: str
+    best: str
+    worst: str
+
+    @property
+    def says(self) -> str:
+        """It in one line."""
+        return f"{self.target}: leads in {self.leads}; best: {self.best}; worst: {self.worst}"
+
+
+def sentences(found: Standings, plan: Mapping[str, Any], place: str) -> Sentences:
+    """`plan`: what the campaign says of itself; `place`: its results directory, "" if unknown."""
+    todo, command = _todo(found, plan, shlex.quote(place) if place else "DIR")
+    return Sentences(_answer(found), _against(found), todo, command)
+
+
+def _answer(found: Standings) -> str:
+    whole = len(found.cells) - found.count("invalid")
+    if not whole:
+        return "No cell has valid values of two targets: nothing can be compared."
+    first = _first_of_all(found)
+    if first:
+        cells = _led(found, first[0])
+        said = f"{_joined(first)} {_verb(first)} ahead{_of_whom(found, first)} in " \
+               f"{_of(len(cells), whole)}{_how_sure(cells)}, {_span(cells)}{_with(first, cells)}"  # fmt: skip
+    elif found.count("equal") == whole:
+        said = f"No difference larger than {_tolerance(found)} in {_of(whole, whole)}"
+    else:
+        said = f"Nobody is shown to be ahead in {_of(whole, whole)}"
+    return "; ".join([said, *_together(found)]) + "."
+
+
+def _led(found: Standings, target: str) -> list[Standing]:
+    """Cells in which a target is ahead, alone or with others."""
+    return [cell for cell in found.cells if target in cell.leaders]
+
+
+def _first_of_all(found: Standings) -> list[str]:
+    """Who is ahead in the most cells, the proven ones first; several if always together."""
+    led = {name: _led(found, name) for name in found.targets}
+    best = max(found.targets, key=lambda name: (_proven(led[name]), len(led[name])))
+    mine = [id(cell) for cell in led[best]]
+    return [name for name in found.targets if mine and [id(c) for c in led[name]] == mine]
+
+
+def _with(first: Sequence[str], cells: Sequence[Standing]) -> str:
+    """In how many cells they share the lead, and with whom; "" if nowhere."""
+    others = Counter(tuple(n for n in cell.leaders if n not in first) for cell in cells)
+    shared = [f"{count} with {_joined(names)}" for names, count in others.most_common() if names]
+    if not shared:
+        return ""
+    alone = [f"{others[()]} alone"] if others[()] else []
+    return f" ({', '.join([*alone, *shared])}, not told apart)"
+
+
+def _proven(cells: Sequence[Standing]) -> int:
+    return sum(cell.state == "proven" for cell in cells)
+
+
+def _how_sure(cells: Sequence[Standing]) -> str:
+    proven = _proven(cells)
+    if len(cells) == 1:
+        return " (proven)" if proven else " (likely, not yet proven)"
+    return f" ({'none' if not proven else 'all' if proven == len(cells) else proven} proven)"
+
+
+def _span(cells: Sequence[Standing]) -> str:
+    margins = sorted(cell.margin for cell in cells)
+    first, last = ahead_by(margins[0]), ahead_by(margins[-1])
+    return f"by {first}" if first == last else f"by {first} to {last}"
+
+
+def _of_whom(found: Standings, leaders: Sequence[str]) -> str:
+    rest = [name for name in found.targets if name not in leaders]
+    return f" of {rest[0]}" if len(rest) == 1 else " of all others"
+
+
+def _of(count: int, whole: int) -> str:
+    if count == whole:
+        return f"all {whole} cells" if whole > 1 else "the only cell"
+    return f"{count} of {plural(whole, 'cell')}"
+
+
+def _tolerance(found: Standings) -> str:
+    return f"{100 * found.compared[0].tolerance:.3g} %"
+
+
+def _together(found: Standings) -> list[str]:
+    """Who is proven ahead over all cells together, by how much."""
+    said = []
+    for part in dict.fromkeys(one.part for one in found.compared):
+        mine = [one for one in found.compared if one.part == part]
+        for lesson in overall(mine, found.targets):
+            if lesson.sure == "decided" and len(lesson.choice) == 1:
+                best = str(lesson.choice[0])
+                cells = max(len(one.cells) for one in mine)
+                said.append(f"over {_of(cells, cells)}{f' of {part}' * bool(part)} together {best} "
+                            f"is {listed(_means(mine, best))}, proven")  # fmt: skip
+    return said
+
+
+def _means(mine: Sequence[Any], best: str) -> list[str]:
+    """The geometric means of one target over each other one."""
+    said = []
+    for one in mine:
+        if best in (one.a, one.b) and one.mean is not None:
+            ratio = one.mean.mean
+            ends = (ratio.ratio, ratio.low, ratio.high)
+            if best == one.b:
+                ends = (1 / ratio.ratio, 1 / ratio.high, 1 / ratio.low)
+            other = one.b if best == one.a else one.a
+            said.append(f"{brief(ends[0])} times {other} (95 % sure: {brief(ends[1])} to "
+                        f"{brief(ends[2])})")  # fmt: skip
+    return said
+
+
+def _against(found: Standings) -> str:
+    first = _first_of_all(found)
+    said = []
+    groups: dict[tuple[str, ...], list[Standing]] = {}
+    for cell in found.cells:
+        if cell.leaders and not set(first) & set(cell.leaders):
+            groups.setdefault(cell.leaders, []).append(cell)
+    for leaders in sorted(groups, key=lambda key: -len(groups[key]))[:MOST_NAMED]:
+        cells = groups.pop(leaders)
+        said.append(f"{_joined(leaders)} {_verb(leaders)} ahead in {_named(cells)}, "
+                    f"{_span(cells)}{_how_sure(cells)}")  # fmt: skip
+    if rest := [cell for cells in groups.values() for cell in cells]:
+        said.append(f"others are ahead in {_named(rest)}")
+    equal = [cell for cell in found.cells if cell.state == "equal"]
+    if equal and len(equal) + found.count("invalid") < len(found.cells):
+        said.append(f"no difference larger than {_tolerance(found)} in {_named(equal)}")
+    if unclear := [cell for cell in found.cells if cell.state == "unclear"]:
+        said.append(f"in {_named(unclear)} the difference may be chance")
+    if invalid := [cell for cell in found.cells if cell.state == "invalid"]:
+        why = Counter(f"{name}: {text}" for cell in invalid for name, text in cell.lost)
+        said.append(f"{_named(invalid)} cannot be compared ({_first(why)})")
+    if doubtful := [cell for cell in found.cells if cell.doubts and cell.state != "invalid"]:
+        doubts = Counter(doubt.partition(" (")[0] for cell in doubtful for doubt in cell.doubts)
+        where = f"all {len(doubtful)} cells" if len(doubtful) == len(found.cells) > 1 \
+            else _named(doubtful)  # fmt: skip
+        said.append(f"warnings in {where} ({_first(doubts)})")
+    if found.summary.cluster.emulated:
+        said.append("emulated levels show no hardware's speed")
+    if not said:
+        return "Against it: nothing; no cell points the other way, none is in doubt."
+    return f"Against it: {'; '.join(said)}."
+
+
+def _named(cells: Sequence[Standing]) -> str:
+    if len(cells) > MOST_NAMED or not all(cell.named for cell in cells):
+        return plural(len(cells), "cell")
+    return f"{plural(len(cells), 'cell')} ({'; '.join(cell.named for cell in cells)})"
+
+
+def _first(counts: Counter[str]) -> str:
+    shown = [text for text, _ in counts.most_common(MOST_NAMED)]
+    more = len(counts) - len(shown)
+    return "; ".join(shown) + (f"; and {more} more" if more else "")
+
+
+def _todo(found: Standings, plan: Mapping[str, Any], place: str) -> tuple[str, str]:
+    """What to do next and its command: what was lost first, then blocks, then other questions."""
+    lost = [why for cell in found.cells if cell.state == "invalid" for _, why in cell.lost]
+    if lost:
+        failed = [why for why in lost if "failed" in why]
+        if failed and _repeatable(plan):
+            return "Run again what failed:", f"fsmatrix run -o {place} --resume --retry-failed"
+        return "See what was wrong there and how to mend it:", f"fsmatrix findings {place}"
+    unsettled = [cell for cell in found.cells if cell.state in ("likely", "unclear")]
+    if not unsettled:
+        return "For this choice nothing more need be measured; chunk size and processes:", \
+            f"fsmatrix lessons {place}"  # fmt: skip
+    return _blocks(found, unsettled, plan, place)
+
+
+def _repeatable(plan: Mapping[str, Any]) -> int:
+    """Repetitions in a block of a campaign that can be resumed; 0 if it cannot (an import)."""
+    block = plan.get("block", 1)
+    return block if isinstance(plan.get("repetitions"), int) and isinstance(block, int) else 0
+
+
+def _blocks(
+    found: Standings, unsettled: Sequence[Standing], plan: Mapping[str, Any], place: str
+) -> tuple[str, str]:
+    """More blocks, as many as prove half of what so many can prove."""
+    have = min(cell.blocks for cell in unsettled)
+    least = max((one.fewest for one in found.compared), default=0)
+    likely = [cell for cell in unsettled if cell.state == "likely"] or unsettled
+    needs = sorted(max(need, least) for cell in likely if (need := _need(cell)))
+    near = [need for need in needs if need <= FOLD * max(have, least)]
+    wanted = least if have < least else near[(len(near) - 1) // 2] if near else 0
+    if not wanted:
+        return "More blocks would not settle the rest soon; look at the differences first:", \
+            f"fsmatrix compare {place}"  # fmt: skip
+    more = max(wanted - have, 1)
+    said = f"Add {plural(more, 'block')} ({have + more} in all)"
+    if have < least:
+        said += ", the fewest that can prove anything"
+    elif near:
+        count = sum(need <= wanted for need in near)
+        said += f", which should prove about {count} of the {plural(len(likely), 'cell')} " \
+                f"that {'is' if len(likely) == 1 else 'are'} {likely[0].state}"  # fmt: skip
+    each = _repeatable(plan)
+    if not each:
+        return f"{said}, measured and imported in the same way; until then:", \
+            f"fsmatrix compare {place}"  # fmt: skip
+    return f"{said}:", f"fsmatrix run -o {place} --resume --set repetitions={(have + more) * each}"
+
+
+def _need(cell: Standing) -> int:
+    """Blocks that should settle a cell, by the pair of it that takes the most; 0 if unknown."""
+    needed = [one.cell.verdict.needed for one in cell.pairs if one.state == cell.state]
+    known = [n.needed for n in needed if n is not None and n.known and n.needed]
+    return max(known, default=0)
+
+
+def extremes(found: Standings) -> list[Extremes]:
+    """A line for each target, the one that leads most often first."""
+    made = []
+    for target in found.targets:
+        leads = _led(found, target)
+        share = _of(len(leads), len(found.cells))
+        share += _how_sure(leads) if leads else ""
+        sure = [(cell, one) for cell in found.cells for one in cell.pairs
+                if target in (one.a, one.b) and one.ahead]  # fmt: skip
+        sure.sort(key=lambda known: known[1].over(target))
+        best = _end(target, sure[-1:], True) or "nowhere ahead beyond chance"
+        worst = _end(target, sure[:1], False) or "nowhere behind beyond chance"
+        made.append((-_proven(leads), -len(leads), Extremes(target, share, best, worst)))
+    return [one for _, _, one in sorted(made, key=lambda key: key[:2])]
+
+
+def _end(target: str, known: Sequence[tuple[Standing, Pair]], ahead: bool) -> str:
+    """ "rand-write, 4 KiB: 25 times as fast as btrfs (proven)"; "" if it is not so."""
+    for cell, one in known:
+        if (one.ahead == target) == ahead:
+            ratio = one.over(target)
+            start = f"{cell.named}: " if cell.named else ""
+            link = "as" if ratio >= TWICE else "than"
+            return f"{start}{faster(ratio)} {link} {one.other(target)} ({one.state})"
+    return ""
+
+
+def _joined(names: Sequence[str]) -> str:
+    return " and ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _verb(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
