@@ -46,10 +46,10 @@ def evidence(box: Box, cell: Standing, colours: Mapping[str, str]) -> Evidence:
 
 
 def _oriented(cell: Standing) -> Iterator[tuple[Pair, str]]:
-    """Each pair, seen from the target with the better median; the best first."""
+    """Each pair, seen from the target that is ahead; those with the best medians first."""
     place = {one.cell.target: i for i, one in enumerate(cell.values)}
     for one in sorted(cell.pairs, key=lambda p: sorted((place[p.a], place[p.b]))):
-        yield one, one.ahead or min((one.a, one.b), key=lambda name: place[name])
+        yield one, one.ahead or max((one.a, one.b), key=one.over)
 
 
 def pair_says(seen: tuple[Pair, str]) -> str:

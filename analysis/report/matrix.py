@@ -10,12 +10,14 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from fsmatrix.analysis.comparison.compare import sortable
 from fsmatrix.analysis.report.layout import ROW_NAMES, X_NAMES, groups
 from fsmatrix.analysis.report.shades import Shade, shade
 from fsmatrix.analysis.standings.standing import MARKS, ahead_by
 from fsmatrix.analysis.standings.standings import Standing, Standings
 from fsmatrix.analysis.summary import Cell, sort_key
 from fsmatrix.analysis.units import Level, level_text
+from fsmatrix.results.units import plural
 
 MOST_COLUMNS = 12  # beside each other, on a printed page too; more are wrapped by group
 MOST_CELLS = 600  # of the picture; more are counted
@@ -76,13 +78,17 @@ class Picture:
         return [state for state in MARKS if state in found]
 
 
-def picture(found: Standings, colours: Mapping[str, str]) -> Picture:
-    """The matrix of these standings; `colours` of the targets."""
-    numbers = itertools.count(1)
-    boxes: dict[int, tuple[Box, Standing]] = {}
-    bands: list[Band] = []
-    for part in _parts(found):
-        bands += _bands(part, found, colours, numbers, boxes)
+def picture(
+    found: Standings, colours: Mapping[str, str], columns: int = MOST_COLUMNS,
+    called: Mapping[str, str] | None = None,
+) -> Picture:  # fmt: skip
+    """The matrix of these standings, so many columns beside each other.
+
+    `colours` of the targets; `called`: what they are called in the cells, if not by their names.
+    """
+    draw = _Drawing(found, colours, columns, called or {}, {})
+    bands = [band for part in _parts(found) for band in draw.bands(part)]
+    boxes = draw.boxes
     return Picture(tuple(bands), tuple(boxes.values()), max(len(found.cells) - len(boxes), 0))
 
 
@@ -120,55 +126,62 @@ def _place(levels: Mapping[str, Level], names: Sequence[str]) -> tuple[str, ...]
     return tuple(repr(level if level == level else "") for level in found)
 
 
-def _bands(
-    part: _Part, found: Standings, colours: Mapping[str, str], numbers: Iterator[int],
-    boxes: dict[int, tuple[Box, Standing]],
-) -> Iterator[Band]:  # fmt: skip
-    def texts(cell: Standing, names: Sequence[str]) -> tuple[str, ...]:
-        return tuple(level_text(name, cell.levels[name]) for name in names)
+@dataclass(frozen=True)
+class _Drawing:
+    """Makes the bands of all parts, and numbers their cells."""
 
-    rows = list(dict.fromkeys(texts(cell, part.rows) for cell in part.cells))
-    columns = sorted(
-        {texts(cell, part.columns): cell for cell in part.cells}.items(),
-        key=lambda item: [_order(item[1].levels[name]) for name in part.columns],
-    )
-    at = {(texts(c, part.rows), texts(c, part.columns)): c for c in part.cells}
-    title = found.summary.cluster.title
-    for keys in _wrapped([key for key, _ in columns]):
-        made = []
-        for row in rows:
-            line: list[Box | None] = []
-            for key in keys:
-                cell = at.get((row, key))
-                if cell is None or len(boxes) >= MOST_CELLS:
-                    line.append(None)
-                    continue
-                box = _box(next(numbers), cell, colours)
-                boxes[box.number] = box, cell
-                line.append(box)
-            if any(line):
-                made.append((", ".join(row), tuple(line)))
-        if made:
-            heads = tuple(tuple(_heads(keys, depth)) for depth in range(len(part.columns)))
-            yield Band(part.conditions, ", ".join(title(n) for n in part.rows),
-                       tuple(title(n) for n in part.columns), heads, tuple(made))  # fmt: skip
+    found: Standings
+    colours: Mapping[str, str]
+    columns: int
+    called: Mapping[str, str]
+    boxes: dict[int, tuple[Box, Standing]]
+
+    def bands(self, part: _Part) -> Iterator[Band]:
+        """The rows of a part, its columns wrapped."""
+        rows = list(dict.fromkeys(_texts(cell, part.rows) for cell in part.cells))
+        columns = sorted(
+            {_texts(cell, part.columns): cell for cell in part.cells}.items(),
+            key=lambda item: [sortable(item[1].levels[name]) for name in part.columns],
+        )
+        at = {(_texts(c, part.rows), _texts(c, part.columns)): c for c in part.cells}
+        title = self.found.summary.cluster.title
+        for keys in _wrapped([key for key, _ in columns], self.columns):
+            lines = [(", ".join(row), tuple(self._box(at.get((row, key))) for key in keys))
+                     for row in rows]  # fmt: skip
+            made = tuple(line for line in lines if any(line[1]))
+            if made:
+                heads = tuple(tuple(_heads(keys, depth)) for depth in range(len(part.columns)))
+                yield Band(part.conditions, ", ".join(title(n) for n in part.rows),
+                           tuple(title(n) for n in part.columns), heads, made)  # fmt: skip
+
+    def _box(self, cell: Standing | None) -> Box | None:
+        if cell is None or len(self.boxes) >= MOST_CELLS:
+            return None
+        who, how_much = short(cell, self.called)
+        box = Box(
+            number=len(self.boxes) + 1, mark=MARKS[cell.state], who=who, how_much=how_much,
+            says=says(cell), state=cell.state, shade=shade(cell, self.colours),
+            lost=bool(cell.lost), doubtful=bool(cell.doubts),
+        )  # fmt: skip
+        self.boxes[box.number] = box, cell
+        return box
 
 
-def _order(level: Level) -> tuple[int, float, str]:
-    return (1, 0.0, level) if isinstance(level, str) else (0, float(level), "")
+def _texts(cell: Standing, names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(level_text(name, cell.levels[name]) for name in names)
 
 
-def _wrapped(keys: Sequence[tuple[str, ...]]) -> Iterator[list[tuple[str, ...]]]:
-    """Columns in bands of at most MOST_COLUMNS, those of one first level together if they fit."""
+def _wrapped(keys: Sequence[tuple[str, ...]], most: int) -> Iterator[list[tuple[str, ...]]]:
+    """Columns in bands of at most so many, those of one first level together if they fit."""
     band: list[tuple[str, ...]] = []
     for _, group in itertools.groupby(keys, key=lambda key: key[:1]):
         mine = list(group)
-        if band and len(band) + len(mine) > MOST_COLUMNS:
+        if band and len(band) + len(mine) > most:
             yield band
             band = []
-        while len(mine) > MOST_COLUMNS:
-            yield mine[:MOST_COLUMNS]
-            mine = mine[MOST_COLUMNS:]
+        while len(mine) > most:
+            yield mine[:most]
+            mine = mine[most:]
         band += mine
     if band:
         yield band
@@ -180,19 +193,11 @@ def _heads(keys: Sequence[tuple[str, ...]], depth: int) -> Iterator[Head]:
         yield Head(key[depth], len(list(group)))
 
 
-def _box(number: int, cell: Standing, colours: Mapping[str, str]) -> Box:
-    who, how_much = short(cell)
-    return Box(
-        number=number, mark=MARKS[cell.state], who=who, how_much=how_much, says=says(cell),
-        state=cell.state, shade=shade(cell, colours), lost=bool(cell.lost),
-        doubtful=bool(cell.doubts),
-    )  # fmt: skip
-
-
-def short(cell: Standing) -> tuple[str, str]:
-    """(who is ahead, by how much) in the fewest characters."""
+def short(cell: Standing, called: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """(who is ahead, by how much) in the fewest characters; `called` as in `picture`."""
+    first = " | ".join((called or {}).get(name, name) for name in cell.order.leaders)
     if cell.leaders:
-        return " | ".join(cell.leaders), ahead_by(cell.margin)
+        return first, ahead_by(cell.margin)
     if cell.state == "equal":
         return "equal", ""
     if cell.state == "invalid":
@@ -200,9 +205,8 @@ def short(cell: Standing) -> tuple[str, str]:
     if len(cell.values) < 2:
         return "one target", ""
     if not any(one.cell.ratio.kind == "interval" for one in cell.pairs):
-        blocks = cell.blocks
-        return f"{blocks} block{'s' * (blocks != 1)}", ""
-    return "unclear", ""
+        return plural(cell.blocks, "block"), ""
+    return first if len(cell.order.groups) > 1 else "unclear", ""
 
 
 def says(cell: Standing) -> str:
@@ -212,8 +216,13 @@ def says(cell: Standing) -> str:
         verb = "is" if len(cell.leaders) == 1 else "are"
         who = " and ".join(cell.leaders)
         return f"{start}{who} {verb} ahead by {ahead_by(cell.margin)}, {cell.state}"
-    who, _ = short(cell)
-    said = {"equal": "no difference that matters", "unclear": "the difference may be chance"}
-    if cell.lost and cell.state == "invalid":
+    if cell.state == "equal":
+        return f"{start}no difference that matters"
+    if cell.state == "invalid":
         return start + "; ".join(f"{name}: {why}" for name, why in cell.lost)
-    return start + said.get(who, f"{who}: too little data")
+    if len(cell.order.groups) > 1:
+        behind = [name for group in cell.order.groups[1:] for name in group]
+        return f"{start}who is ahead may be chance, but not {' or '.join(behind)}"
+    if short(cell)[0] == "unclear":
+        return f"{start}the difference may be chance"
+    return f"{start}{short(cell)[0]}, too little data"

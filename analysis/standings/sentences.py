@@ -60,8 +60,10 @@ def _answer(found: Standings) -> str:
     first = _first_of_all(found)
     if first:
         cells = _led(found, first[0])
-        said = f"{_joined(first)} {_verb(first)} ahead{_of_whom(found, first)} in " \
-               f"{_of(len(cells), whole)}{_how_sure(cells)}, {_span(cells)}{_with(first, cells)}"  # fmt: skip
+        shared = _with(first, cells)
+        whom = "" if shared else _of_whom(found, first)
+        said = f"{_joined(first)} {_verb(first)} ahead{whom} in {_of(len(cells), whole)}"
+        said += f"{_how_sure(cells)}, {_span(cells)}{shared}"
     elif found.count("equal") == whole:
         said = f"No difference larger than {_tolerance(found)} in {_of(whole, whole)}"
     else:
@@ -89,7 +91,7 @@ def _with(first: Sequence[str], cells: Sequence[Standing]) -> str:
     if not shared:
         return ""
     alone = [f"{others[()]} alone"] if others[()] else []
-    return f" ({', '.join([*alone, *shared])}, not told apart)"
+    return f" ({', '.join([*alone, *shared])}: not told apart)"
 
 
 def _proven(cells: Sequence[Standing]) -> int:

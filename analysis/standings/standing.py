@@ -7,7 +7,7 @@ nothing: the verdicts and intervals are those of `compare`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -93,8 +93,8 @@ def ordered(names: Sequence[str], pairs: Sequence[Pair]) -> Order:
     """Of these targets (best median first), from what is known of each two of them.
 
     A group holds those who are behind nobody that is left when the groups before it are taken away.
-    proven: every leader is proven ahead of everyone behind; likely: somebody is behind, and not
-    all of that is proven; equal: no two of them differ; unclear: nobody is behind.
+    proven, likely: every leader is so much ahead of everyone behind; equal: no two of them differ;
+    unclear: all else, also if somebody is behind a leader, but not behind every one.
     """
     known = {frozenset((one.a, one.b)): one for one in pairs}
     left, groups = list(names), []
@@ -108,14 +108,12 @@ def ordered(names: Sequence[str], pairs: Sequence[Pair]) -> Order:
         alike = len(known) == math.comb(len(names), 2)
         alike &= all(one.state == "equal" for one in pairs)
         return Order("equal" if alike and len(names) > 1 else "unclear", tuple(groups))
-    sure = all(_proven(known, one, two) for one in groups[0] for two in names
-               if two not in groups[0])  # fmt: skip
+    found = [known.get(frozenset((one, two))) for one in groups[0] for two in names
+             if two not in groups[0]]  # fmt: skip
+    if not all(one is not None and one.ahead in groups[0] for one in found):
+        return Order("unclear", tuple(groups))
+    sure = all(one is not None and one.state == "proven" for one in found)
     return Order("proven" if sure else "likely", tuple(groups))
-
-
-def _proven(known: Mapping[frozenset[str], Pair], first: str, second: str) -> bool:
-    found = known.get(frozenset((first, second)))
-    return found is not None and found.state == "proven" and found.ahead == first
 
 
 def ahead_by(ratio: float) -> str:

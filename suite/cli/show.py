@@ -1,14 +1,21 @@
-"""`fsmatrix show`: medians in the terminal, failed runs first."""
+"""`fsmatrix show`: failed runs, who is ahead where, and medians, in the terminal."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.measure import Measurement
+from rich.text import Text
 
 from fsmatrix.suite.cli import analyse, common, completion, terminal
 from fsmatrix.suite.problems import Origin, did_you_mean, refuse
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from rich.console import Console
+
+    from fsmatrix.analysis.summary import Summary
 
 WIDEST = 10_000  # columns of characters that a table may need
 
@@ -28,7 +35,7 @@ def show(
     ] = False,
     as_json: common.Json = False,
 ) -> None:
-    """Show a campaign's medians and intervals, and its failed runs.
+    """Show a campaign's failed runs, who is ahead in which cell, medians and intervals.
 
     Example: fsmatrix show out --metric bandwidth --metric latency_p99
     """
@@ -53,9 +60,33 @@ def show(
     common.say_failures(
         console, list(zip(failed["run_id"], failed["status"], failed["error"], strict=True))
     )
+    if not metric:
+        _standing(console, dataset, summary, str(results) if results.is_dir() else "")
     tables = summary.table(metric or ())
     # rich leaves out columns that do not fit, from the right: the numbers
     needs = Measurement.get(console, console.options.update(max_width=WIDEST), tables)
     needed = needs.minimum if console.is_terminal else needs.maximum
     console.width = max(console.width, needed)
     console.print(tables, crop=False)
+
+
+def _standing(console: Console, dataset: xr.Dataset, summary: Summary, place: str) -> None:
+    """The report's first screen, or why there is none."""
+    from fsmatrix.analysis.lessons.backend import pairs_compared
+    from fsmatrix.analysis.load import campaign_json
+    from fsmatrix.analysis.report.sections import MOST_RUNS
+    from fsmatrix.analysis.report.standing import WIDTH, standing
+    from fsmatrix.analysis.standings.standings import standings
+
+    targets = [name for name in summary.targets if name not in summary.references]
+    if summary.many_targets or dataset.sizes["run"] > MOST_RUNS:
+        console.print("So many are for `fsmatrix lessons` and `fsmatrix compare`.", style="dim")
+        return
+    compared, refused = pairs_compared(dataset, targets)
+    for why in refused:
+        console.print(Text(f"Not compared: {why}.", style="dim"))
+    if compared:
+        found = standings(dataset, summary, compared)
+        width = max(console.width, WIDTH) if console.is_terminal else WIDTH
+        for part in standing(found, campaign_json(dataset), place):
+            console.print(part, width=width, crop=False)
