@@ -18,6 +18,7 @@ from fsmatrix.analysis.units import Unit, brief
 
 WIDE, ROW, TOP, LABEL = 360, 24, 6, 96  # of the drawing, in its own units
 MOST_LETTERS = 15  # of a target's name beside its dots
+MOST_PAIRS = 12  # those of the best targets
 STEEP = 8.0  # largest over smallest value, from which the axis is logarithmic
 
 
@@ -39,10 +40,16 @@ def evidence(box: Box, cell: Standing, colours: Mapping[str, str]) -> Evidence:
         number=box.number,
         title=box.says,
         drawing=_drawing(cell, colours),
-        pairs=tuple(pair_says(one) for one in _oriented(cell)),
+        pairs=_pairs(cell),
         doubts=cell.doubts,
         lost=tuple(f"{name}: {why}" for name, why in cell.lost),
     )
+
+
+def _pairs(cell: Standing) -> tuple[str, ...]:
+    said = [pair_says(one) for one in _oriented(cell)]
+    more = len(said) - MOST_PAIRS
+    return (*said[:MOST_PAIRS], *([f"{more} more pairs: fsmatrix compare"] if more > 0 else []))
 
 
 def _oriented(cell: Standing) -> Iterator[tuple[Pair, str]]:

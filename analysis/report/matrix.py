@@ -66,6 +66,11 @@ class Picture:
     more: int  # cells that are not drawn
 
     @property
+    def lost(self) -> bool:
+        """Whether a target has no valid value in a cell where others are compared."""
+        return any(cell.lost and cell.state != "invalid" for _, cell in self.cells)
+
+    @property
     def doubtful(self) -> str:
         """Which cells have warnings: "", "some" (marked) or "all" (said once)."""
         flags = {bool(cell.doubts) for _, cell in self.cells}

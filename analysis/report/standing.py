@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fsmatrix.analysis.report.charts import colours
-from fsmatrix.analysis.report.matrix import Band, Box, picture, short
+from fsmatrix.analysis.report.matrix import Band, Box, Picture, picture, short
 from fsmatrix.analysis.standings.sentences import extremes, sentences
 from fsmatrix.analysis.standings.standing import MARKS, MEANING
 from fsmatrix.analysis.standings.standings import Standing, Standings
@@ -27,16 +27,16 @@ STYLES = {"proven": "bold", "likely": "", "equal": "dim", "unclear": "dim", "inv
 def standing(found: Standings, plan: Mapping[str, Any], place: str) -> Iterator[Table | Text]:
     """Matrix, legend, three sentences and a line for each target; arguments as `sentences`."""
     colour, letters = colours(found.summary), _letters(found)
+    whole = picture(found, colour)
     widest = max((_width(cell, letters) for cell in found.cells), default=0)
-    stub = max((len(name) for band in picture(found, {}).bands for name, _ in band.rows), default=0)
+    stub = max((len(name) for band in whole.bands for name, _ in band.rows), default=0)
     stub = max(stub, NARROW)
-    marks = len(" ×") * any(cell.lost and cell.state != "invalid" for cell in found.cells)
-    marks += len(" !") * (len({bool(cell.doubts) for cell in found.cells}) > 1)
+    marks = len(" ×") * whole.lost + len(" !") * (whole.doubtful == "some")
     room = max((WIDTH - stub) // (widest + marks + GAP), 1)
     drawn = picture(found, colour, room, letters)
     for band in drawn.bands:
         yield _table(band, stub, drawn.doubtful == "some", colour)
-    yield Text(_legend(drawn.states, letters, drawn.doubtful), style="dim")
+    yield Text(_legend(drawn, letters), style="dim")
     said = sentences(found, plan, place)
     yield Text("\n".join(["", said.answer, said.against, said.todo]))
     yield Text(f"  {said.command}", no_wrap=True, overflow="ignore")  # to be pasted
@@ -60,13 +60,13 @@ def _text(mark: str, who: str, how_much: str) -> str:
     return f"{mark} {who.replace(' | ', '|')} {how_much}".strip()
 
 
-def _legend(states: Sequence[str], letters: Mapping[str, str], doubtful: str) -> str:
+def _legend(drawn: Picture, letters: Mapping[str, str]) -> str:
     lines = [f"{MARKS[state]} {state}: {meaning}" for state, meaning in MEANING.items()
-             if state in states]  # fmt: skip
+             if state in drawn.states]  # fmt: skip
     if letters:
         lines.append(", ".join(f"{letter} {name}" for name, letter in letters.items()))
-    if doubtful == "some":
-        lines.append("! warnings there")
+    lines += ["× a target without a valid run there"] * drawn.lost
+    lines += ["! warnings there"] * (drawn.doubtful == "some")
     return "\n".join(lines)
 
 

@@ -19,7 +19,7 @@ from fsmatrix.analysis.units import brief
 from fsmatrix.results.units import plural
 
 MOST_NAMED = 2  # cells that are named, doubts that are quoted; more are counted
-FOLD = 4  # blocks beyond so many times those that are there are no advice
+FOLD = 4  # more blocks than so many times those that are there are no advice
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ def _answer(found: Standings) -> str:
     elif found.count("equal") == whole:
         said = f"No difference larger than {_tolerance(found)} in {_of(whole, whole)}"
     else:
-        said = f"Nobody is shown to be ahead in {_of(whole, whole)}"
+        where = f"any of {whole} cells" if whole > 1 else "the only valid cell"
+        said = f"Nobody is shown to be ahead in {where}"
     return "; ".join([said, *_together(found)]) + "."
 
 
@@ -118,7 +119,7 @@ def _of_whom(found: Standings, leaders: Sequence[str]) -> str:
 
 def _of(count: int, whole: int) -> str:
     if count == whole:
-        return f"all {whole} cells" if whole > 1 else "the only cell"
+        return f"all {whole} cells" if whole > 1 else "the only valid cell"
     return f"{count} of {plural(whole, 'cell')}"
 
 
@@ -172,20 +173,31 @@ def _against(found: Standings) -> str:
     if equal and len(equal) + found.count("invalid") < len(found.cells):
         said.append(f"no difference larger than {_tolerance(found)} in {_named(equal)}")
     if unclear := [cell for cell in found.cells if cell.state == "unclear"]:
-        said.append(f"in {_named(unclear)} the difference may be chance")
+        said.append(_chance(found, unclear))
     if invalid := [cell for cell in found.cells if cell.state == "invalid"]:
         why = Counter(f"{name}: {text}" for cell in invalid for name, text in cell.lost)
         said.append(f"{_named(invalid)} cannot be compared ({_first(why)})")
     if doubtful := [cell for cell in found.cells if cell.doubts and cell.state != "invalid"]:
         doubts = Counter(doubt.partition(" (")[0] for cell in doubtful for doubt in cell.doubts)
         where = f"all {len(doubtful)} cells" if len(doubtful) == len(found.cells) > 1 \
-            else _named(doubtful)  # fmt: skip
+            else plural(len(doubtful), "cell")  # fmt: skip
         said.append(f"warnings in {where} ({_first(doubts)})")
     if found.summary.cluster.emulated:
         said.append("emulated levels show no hardware's speed")
     if not said:
         return "Against it: nothing; no cell points the other way, none is in doubt."
     return f"Against it: {'; '.join(said)}."
+
+
+def _chance(found: Standings, unclear: Sequence[Standing]) -> str:
+    """ "in 8 cells the difference may be chance: home over temporary -7 to +12 %"."""
+    said = f"in {_named(unclear)} the difference may be chance"
+    first, second = found.targets[:2]
+    ratios = [one.over(first) for cell in unclear for one in cell.pairs]
+    if len(found.targets) != 2 or not ratios:
+        return said
+    low, high = (f"{100 * (end - 1):+.0f}" for end in (min(ratios), max(ratios)))
+    return f"{said}: {first} over {second} {low}{f' to {high}' * (high != low)} %"
 
 
 def _named(cells: Sequence[Standing]) -> str:
@@ -224,29 +236,39 @@ def _repeatable(plan: Mapping[str, Any]) -> int:
 def _blocks(
     found: Standings, unsettled: Sequence[Standing], plan: Mapping[str, Any], place: str
 ) -> tuple[str, str]:
-    """More blocks, as many as prove half of what so many can prove."""
-    have = min(cell.blocks for cell in unsettled)
-    least = max((one.fewest for one in found.compared), default=0)
-    likely = [cell for cell in unsettled if cell.state == "likely"] or unsettled
-    needs = sorted(max(need, least) for cell in likely if (need := _need(cell)))
-    near = [need for need in needs if need <= FOLD * max(have, least)]
-    wanted = least if have < least else near[(len(near) - 1) // 2] if near else 0
-    if not wanted:
-        return "More blocks would not settle the rest soon; look at the differences first:", \
-            f"fsmatrix compare {place}"  # fmt: skip
-    more = max(wanted - have, 1)
-    said = f"Add {plural(more, 'block')} ({have + more} in all)"
-    if have < least:
-        said += ", the fewest that can prove anything"
-    elif near:
-        count = sum(need <= wanted for need in near)
-        said += f", which should prove about {count} of the {plural(len(likely), 'cell')} " \
-                f"that {'is' if len(likely) == 1 else 'are'} {likely[0].state}"  # fmt: skip
+    """Blocks that are planned and not there; else more, as many as prove half of what they can."""
+    have = max(cell.blocks for cell in found.cells)
     each = _repeatable(plan)
+    if each and have < plan["repetitions"] // each:
+        return "Finish the campaign first:", f"fsmatrix run -o {place} --resume"
+    wanted, why = _wanted(found, unsettled, have)
+    if not wanted:
+        return "More blocks would not soon settle what may be chance; look at the differences:", \
+            f"fsmatrix compare {place}"  # fmt: skip
+    said = f"Add {plural(wanted - have, 'block')} ({wanted} in all), {why}"
     if not each:
         return f"{said}, measured and imported in the same way; until then:", \
             f"fsmatrix compare {place}"  # fmt: skip
-    return f"{said}:", f"fsmatrix run -o {place} --resume --set repetitions={(have + more) * each}"
+    return f"{said}:", f"fsmatrix run -o {place} --resume --set repetitions={wanted * each}"
+
+
+def _wanted(found: Standings, unsettled: Sequence[Standing], have: int) -> tuple[int, str]:
+    """(blocks in all, what they are good for); 0 where no affordable number settles much."""
+    least = max((one.fewest for one in found.compared), default=0)
+    if have < least:
+        return least, "the fewest that can prove anything"
+    cells = [cell for cell in unsettled if cell.state == "likely"] or unsettled
+    state = cells[0].state
+    needs = sorted(need for cell in cells if (need := _need(cell)) > have)
+    near = [need for need in needs if need <= FOLD * have]
+    which = f"{plural(len(cells), 'cell')} that {'is' if len(cells) == 1 else 'are'} {state}"
+    if state == "likely" and needs and not near:
+        return needs[0], f"the fewest that should settle one of the {which}"
+    if not near or (state == "unclear" and 2 * len(near) < len(cells)):
+        return 0, ""
+    wanted = near[(len(near) - 1) // 2]
+    count = sum(need <= wanted for need in near)
+    return wanted, f"which should settle about {count} of the {which}"
 
 
 def _need(cell: Standing) -> int:

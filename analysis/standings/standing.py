@@ -104,7 +104,7 @@ def ordered(names: Sequence[str], pairs: Sequence[Pair]) -> Order:
         front = [name for name in left if name not in behind] or left
         groups.append(tuple(sorted(front)))  # by name: nothing else is known
         left = [name for name in left if name not in front]
-    if len(groups) == 1:
+    if len(groups) < 2:
         alike = len(known) == math.comb(len(names), 2)
         alike &= all(one.state == "equal" for one in pairs)
         return Order("equal" if alike and len(names) > 1 else "unclear", tuple(groups))

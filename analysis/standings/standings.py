@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -72,15 +73,10 @@ class Standing:
         return min(mine, key=lambda one: one.over(target), default=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """SI units; ratios are a / b."""
+        """How sure, who leads, the groups behind, and by how much, as a ratio."""
         made: dict[str, Any] = plain({
-            "levels": self.levels, "metric": self.metric.name, "state": self.state,
-            "leaders": self.leaders, "groups": self.order.groups, "margin": self.margin,
-            "values": {one.cell.target: one.values for one in self.values},
-            "pairs": [{"a": p.a, "b": p.b, "state": p.state, "ahead": p.ahead,
-                       "ratio": p.cell.ratio.ratio, "low": p.cell.ratio.low,
-                       "high": p.cell.ratio.high} for p in self.pairs],
-            "lost": dict(self.lost), "doubts": self.doubts,
+            "state": self.state, "leaders": self.leaders, "groups": self.order.groups,
+            "margin": self.margin,
         })  # fmt: skip
         return made
 
@@ -94,6 +90,14 @@ class Standings:
     names: tuple[str, ...]  # factors that tell the cells apart
     compared: tuple[Comparison, ...]
     summary: Summary
+
+    def of(self, cell: Cell) -> Standing | None:
+        """The standing that a cell of the summary is part of; None of references."""
+        return self._by_key.get(_key(cell.levels, self.names))
+
+    @functools.cached_property
+    def _by_key(self) -> dict[Key, Standing]:
+        return {_key(cell.levels, self.names): cell for cell in self.cells}
 
     def count(self, *states: State) -> int:
         """Cells in one of these states."""

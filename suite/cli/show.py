@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.measure import Measurement
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     import xarray as xr
     from rich.console import Console
 
-    from fsmatrix.analysis.summary import Summary
+    from fsmatrix.analysis.standings.standings import Standings
+    from fsmatrix.analysis.summary import Cell, Summary
 
 WIDEST = 10_000  # columns of characters that a table may need
 
@@ -52,7 +53,9 @@ def show(
     with analyse.bad_input([str(results)]):
         summary = summarise(dataset, include_reference=reference)
     if as_json:
-        common.print_json(summary.to_dict())
+        found, _ = _standings(dataset, summary)
+        rows_of = zip(summary.cells, summary.to_dict(), strict=True)
+        common.print_json([flat | _where(found, cell) for cell, flat in rows_of])
         return
     console = terminal.console()
     data = rows(dataset)
@@ -61,7 +64,7 @@ def show(
         console, list(zip(failed["run_id"], failed["status"], failed["error"], strict=True))
     )
     if not metric:
-        _standing(console, dataset, summary, str(results) if results.is_dir() else "")
+        _first_screen(console, dataset, summary, str(results) if results.is_dir() else "")
     tables = summary.table(metric or ())
     # rich leaves out columns that do not fit, from the right: the numbers
     needs = Measurement.get(console, console.options.update(max_width=WIDEST), tables)
@@ -70,23 +73,34 @@ def show(
     console.print(tables, crop=False)
 
 
-def _standing(console: Console, dataset: xr.Dataset, summary: Summary, place: str) -> None:
-    """The report's first screen, or why there is none."""
+def _standings(dataset: xr.Dataset, summary: Summary) -> tuple[Standings | None, list[str]]:
+    """Who is ahead in which cell, and why some or all of that is not known."""
     from fsmatrix.analysis.lessons.backend import pairs_compared
-    from fsmatrix.analysis.load import campaign_json
     from fsmatrix.analysis.report.sections import MOST_RUNS
-    from fsmatrix.analysis.report.standing import WIDTH, standing
     from fsmatrix.analysis.standings.standings import standings
 
-    targets = [name for name in summary.targets if name not in summary.references]
     if summary.many_targets or dataset.sizes["run"] > MOST_RUNS:
-        console.print("So many are for `fsmatrix lessons` and `fsmatrix compare`.", style="dim")
-        return
+        return None, ["so many are for `fsmatrix lessons` and `fsmatrix compare`"]
+    targets = [name for name in summary.targets if name not in summary.references]
     compared, refused = pairs_compared(dataset, targets)
+    return (standings(dataset, summary, compared) if compared else None), refused
+
+
+def _where(found: Standings | None, cell: Cell) -> dict[str, Any]:
+    """What `--json` says of a cell beside its medians."""
+    standing = found.of(cell) if found else None
+    return standing.to_dict() if standing else {}
+
+
+def _first_screen(console: Console, dataset: xr.Dataset, summary: Summary, place: str) -> None:
+    """As the report's, or why there is none."""
+    from fsmatrix.analysis.load import campaign_json
+    from fsmatrix.analysis.report.standing import WIDTH, standing
+
+    found, refused = _standings(dataset, summary)
     for why in refused:
         console.print(Text(f"Not compared: {why}.", style="dim"))
-    if compared:
-        found = standings(dataset, summary, compared)
+    if found:
         width = max(console.width, WIDTH) if console.is_terminal else WIDTH
         for part in standing(found, campaign_json(dataset), place):
             console.print(part, width=width, crop=False)
