@@ -13,13 +13,13 @@ from typing import Any
 
 from fsmatrix.analysis.doubts import listed
 from fsmatrix.analysis.lessons.overall import overall
+from fsmatrix.analysis.standings.advice import advice
 from fsmatrix.analysis.standings.standing import TWICE, Pair, ahead_by, faster
-from fsmatrix.analysis.standings.standings import Standing, Standings
+from fsmatrix.analysis.standings.standings import Standing, Standings, level_words
 from fsmatrix.analysis.units import brief
 from fsmatrix.results.units import plural
 
 MOST_NAMED = 2  # cells that are named, doubts that are quoted; more are counted
-FOLD = 4  # more blocks than so many times those that are there are no advice
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Extremes:
 
 def sentences(found: Standings, plan: Mapping[str, Any], place: str) -> Sentences:
     """`plan`: what the campaign says of itself; `place`: its results directory, "" if unknown."""
-    todo, command = _todo(found, plan, shlex.quote(place) if place else "DIR")
+    todo, command = advice(found, plan, shlex.quote(place) if place else "DIR")
     return Sentences(_answer(found), _against(found), todo, command)
 
 
@@ -165,18 +165,18 @@ def _against(found: Standings) -> str:
             groups.setdefault(cell.leaders, []).append(cell)
     for leaders in sorted(groups, key=lambda key: -len(groups[key]))[:MOST_NAMED]:
         cells = groups.pop(leaders)
-        said.append(f"{_joined(leaders)} {_verb(leaders)} ahead in {_named(cells)}, "
+        said.append(f"{_joined(leaders)} {_verb(leaders)} ahead in {_named(cells, found)}, "
                     f"{_span(cells)}{_how_sure(cells)}")  # fmt: skip
     if rest := [cell for cells in groups.values() for cell in cells]:
-        said.append(f"others are ahead in {_named(rest)}")
+        said.append(f"others are ahead in {_named(rest, found)}")
     equal = [cell for cell in found.cells if cell.state == "equal"]
     if equal and len(equal) + found.count("invalid") < len(found.cells):
-        said.append(f"no difference larger than {_tolerance(found)} in {_named(equal)}")
+        said.append(f"no difference larger than {_tolerance(found)} in {_named(equal, found)}")
     if unclear := [cell for cell in found.cells if cell.state == "unclear"]:
         said.append(_chance(found, unclear))
     if invalid := [cell for cell in found.cells if cell.state == "invalid"]:
         why = Counter(f"{name}: {text}" for cell in invalid for name, text in cell.lost)
-        said.append(f"{_named(invalid)} cannot be compared ({_first(why)})")
+        said.append(f"{_named(invalid, found)} cannot be compared ({_first(why)})")
     if doubtful := [cell for cell in found.cells if cell.doubts and cell.state != "invalid"]:
         doubts = Counter(doubt.partition(" (")[0] for cell in doubtful for doubt in cell.doubts)
         where = f"all {len(doubtful)} cells" if len(doubtful) == len(found.cells) > 1 \
@@ -191,7 +191,7 @@ def _against(found: Standings) -> str:
 
 def _chance(found: Standings, unclear: Sequence[Standing]) -> str:
     """ "in 8 cells the difference may be chance: home over temporary -7 to +12 %"."""
-    said = f"in {_named(unclear)} the difference may be chance"
+    said = f"in {_named(unclear, found)} the difference may be chance"
     first, second = found.targets[:2]
     ratios = [one.over(first) for cell in unclear for one in cell.pairs]
     if len(found.targets) != 2 or not ratios:
@@ -200,82 +200,24 @@ def _chance(found: Standings, unclear: Sequence[Standing]) -> str:
     return f"{said}: {first} over {second} {low}{f' to {high}' * (high != low)} %"
 
 
-def _named(cells: Sequence[Standing]) -> str:
-    if len(cells) > MOST_NAMED or not all(cell.named for cell in cells):
-        return plural(len(cells), "cell")
-    return f"{plural(len(cells), 'cell')} ({'; '.join(cell.named for cell in cells)})"
+def _named(cells: Sequence[Standing], found: Standings) -> str:
+    """ "2 cells (seq-read, 4 KiB; seq-write, 4 KiB)", "4 cells (all of rand-read)"."""
+    said = plural(len(cells), "cell")
+    if len(cells) <= MOST_NAMED and all(cell.named for cell in cells):
+        return f"{said} ({'; '.join(cell.named for cell in cells)})"
+    for name in found.names:
+        levels = {cell.levels[name] for cell in cells}
+        whole = sum(cell.levels[name] in levels for cell in found.cells)
+        if len(levels) <= MOST_NAMED and len(cells) == whole < len(found.cells):
+            shown = sorted(level_words(name, level) for level in levels)
+            return f"{said} (all of {' and '.join(shown)})"
+    return said
 
 
 def _first(counts: Counter[str]) -> str:
     shown = [text for text, _ in counts.most_common(MOST_NAMED)]
     more = len(counts) - len(shown)
     return "; ".join(shown) + (f"; and {more} more" if more else "")
-
-
-def _todo(found: Standings, plan: Mapping[str, Any], place: str) -> tuple[str, str]:
-    """What to do next and its command: what was lost first, then blocks, then other questions."""
-    lost = [why for cell in found.cells if cell.state == "invalid" for _, why in cell.lost]
-    if lost:
-        failed = [why for why in lost if "failed" in why]
-        if failed and _repeatable(plan):
-            return "Run again what failed:", f"fsmatrix run -o {place} --resume --retry-failed"
-        return "See what was wrong there and how to mend it:", f"fsmatrix findings {place}"
-    unsettled = [cell for cell in found.cells if cell.state in ("likely", "unclear")]
-    if not unsettled:
-        return "For this choice nothing more need be measured; chunk size and processes:", \
-            f"fsmatrix lessons {place}"  # fmt: skip
-    return _blocks(found, unsettled, plan, place)
-
-
-def _repeatable(plan: Mapping[str, Any]) -> int:
-    """Repetitions in a block of a campaign that can be resumed; 0 if it cannot (an import)."""
-    block = plan.get("block", 1)
-    return block if isinstance(plan.get("repetitions"), int) and isinstance(block, int) else 0
-
-
-def _blocks(
-    found: Standings, unsettled: Sequence[Standing], plan: Mapping[str, Any], place: str
-) -> tuple[str, str]:
-    """Blocks that are planned and not there; else more, as many as prove half of what they can."""
-    have = max(cell.blocks for cell in found.cells)
-    each = _repeatable(plan)
-    if each and have < plan["repetitions"] // each:
-        return "Finish the campaign first:", f"fsmatrix run -o {place} --resume"
-    wanted, why = _wanted(found, unsettled, have)
-    if not wanted:
-        return "More blocks would not soon settle what may be chance; look at the differences:", \
-            f"fsmatrix compare {place}"  # fmt: skip
-    said = f"Add {plural(wanted - have, 'block')} ({wanted} in all), {why}"
-    if not each:
-        return f"{said}, measured and imported in the same way; until then:", \
-            f"fsmatrix compare {place}"  # fmt: skip
-    return f"{said}:", f"fsmatrix run -o {place} --resume --set repetitions={wanted * each}"
-
-
-def _wanted(found: Standings, unsettled: Sequence[Standing], have: int) -> tuple[int, str]:
-    """(blocks in all, what they are good for); 0 where no affordable number settles much."""
-    least = max((one.fewest for one in found.compared), default=0)
-    if have < least:
-        return least, "the fewest that can prove anything"
-    cells = [cell for cell in unsettled if cell.state == "likely"] or unsettled
-    state = cells[0].state
-    needs = sorted(need for cell in cells if (need := _need(cell)) > have)
-    near = [need for need in needs if need <= FOLD * have]
-    which = f"{plural(len(cells), 'cell')} that {'is' if len(cells) == 1 else 'are'} {state}"
-    if state == "likely" and needs and not near:
-        return needs[0], f"the fewest that should settle one of the {which}"
-    if not near or (state == "unclear" and 2 * len(near) < len(cells)):
-        return 0, ""
-    wanted = near[(len(near) - 1) // 2]
-    count = sum(need <= wanted for need in near)
-    return wanted, f"which should settle about {count} of the {which}"
-
-
-def _need(cell: Standing) -> int:
-    """Blocks that should settle a cell, by the pair of it that takes the most; 0 if unknown."""
-    needed = [one.cell.verdict.needed for one in cell.pairs if one.state == cell.state]
-    known = [n.needed for n in needed if n is not None and n.known and n.needed]
-    return max(known, default=0)
 
 
 def extremes(found: Standings) -> list[Extremes]:

@@ -16,7 +16,7 @@ from fsmatrix.analysis.comparison.result import Compared
 State = Literal["proven", "likely", "equal", "unclear", "invalid"]
 MEANING: dict[State, str] = {
     "proven": "ahead, also with all cells counted together",
-    "likely": "ahead by this cell's own 95 % interval alone; not yet proven",
+    "likely": "ahead in this cell taken alone (95 % sure), not yet proven",
     "equal": "no difference that matters",
     "unclear": "too little data: the difference may be chance",
     "invalid": "no valid run of a target: nothing to compare",

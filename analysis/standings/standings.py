@@ -166,14 +166,14 @@ def _standing(
     metrics = {_metric(one.cell) for one in (values or mine)}
     return Standing(
         levels=levels,
-        named=", ".join(_named(n, levels[n]) for n in several if levels[n] != ""),
+        named=", ".join(level_words(n, levels[n]) for n in several if levels[n] != ""),
         metric=METRICS[min(metrics)], order=ordered(have, pairs), values=tuple(values),
         pairs=tuple(pairs), lost=tuple(lost),
         doubts=_doubts(values, pairs),
     )  # fmt: skip
 
 
-def _named(name: str, level: Level) -> str:
+def level_words(name: str, level: Level) -> str:
     """A level in few words: "4 KiB", "2 processes"."""
     return level_text(name, level) if is_size(name) else labelled(name, level).removesuffix(PER)
 

@@ -225,6 +225,15 @@ def test_invalid_runs_of_some_cells_do_not_ask_for_blocks_that_are_there() -> No
     assert int(command.rpartition("repetitions=")[2]) > 6
 
 
+def test_cells_that_are_all_of_a_level_are_named_by_it() -> None:
+    values = many({"a": 2e8, "b": 1e8}, 6, spread=0.05)
+    for name in ("p03", "p04", "p05"):  # b is twice, then half of a
+        values["b"][name] = [v * f for v, f in zip(values["a"][name], 4 * [0.5, 2], strict=True)]
+    ds = campaign(values, cache=lambda _, pattern, __: "warm" if pattern > "p02" else "cold")
+    against = sentences(of(ds), PLAN, "out").against
+    assert "in 3 cells (all of cache warm) the difference may be chance" in against
+
+
 def test_two_directories_of_one_disk_get_no_more_blocks() -> None:
     found = of(campaign(many({"a": 1e8, "b": 1e8}, 8, blocks=6, spread=0.2)))
     said = sentences(found, PLAN, "out")

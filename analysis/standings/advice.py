@@ -1,0 +1,82 @@
+"""What to do next, with the command that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fsmatrix.analysis.standings.standings import Standing, Standings
+from fsmatrix.results.units import plural
+
+FOLD = 4  # more blocks than so many times those that are there are no advice
+
+
+def advice(found: Standings, plan: Mapping[str, Any], place: str) -> tuple[str, str]:
+    """What to do next and its command: what was lost first, then blocks, then other questions.
+
+    `plan`: what the campaign says of itself; `place`: its results directory, quoted for a shell.
+    """
+    lost = [why for cell in found.cells if cell.state == "invalid" for _, why in cell.lost]
+    if lost:
+        failed = [why for why in lost if "failed" in why]
+        if failed and _repeatable(plan):
+            return "Run again what failed:", f"fsmatrix run -o {place} --resume --retry-failed"
+        return "See what was wrong there and how to mend it:", f"fsmatrix findings {place}"
+    unsettled = [cell for cell in found.cells if cell.state in ("likely", "unclear")]
+    if not unsettled:
+        return "For this choice nothing more need be measured; chunk size and processes:", \
+            f"fsmatrix lessons {place}"  # fmt: skip
+    return _blocks(found, unsettled, plan, place)
+
+
+def _repeatable(plan: Mapping[str, Any]) -> int:
+    """Repetitions in a block of a campaign that can be resumed; 0 if it cannot (an import)."""
+    block = plan.get("block", 1)
+    return block if isinstance(plan.get("repetitions"), int) and isinstance(block, int) else 0
+
+
+def _blocks(
+    found: Standings, unsettled: Sequence[Standing], plan: Mapping[str, Any], place: str
+) -> tuple[str, str]:
+    """Blocks that are planned and not there; else more, as many as prove half of what they can."""
+    have = max(cell.blocks for cell in found.cells)
+    each = _repeatable(plan)
+    if each and have < plan["repetitions"] // each:
+        return "Finish the campaign first:", f"fsmatrix run -o {place} --resume"
+    wanted, why = _wanted(found, unsettled, have)
+    if not wanted:
+        return "More blocks would not soon settle what may be chance; look at the differences:", \
+            f"fsmatrix compare {place}"  # fmt: skip
+    said = f"Add {plural(wanted - have, 'block')} ({wanted} in all), {why}"
+    if not each:
+        return f"{said}, measured and imported in the same way; until then:", \
+            f"fsmatrix compare {place}"  # fmt: skip
+    return f"{said}:", f"fsmatrix run -o {place} --resume --set repetitions={wanted * each}"
+
+
+def _wanted(found: Standings, unsettled: Sequence[Standing], have: int) -> tuple[int, str]:
+    """(blocks in all, what they are good for); 0 where no affordable number settles much."""
+    least = max((one.fewest for one in found.compared), default=0)
+    if have < least:
+        return least, "the fewest that can prove anything"
+    cells = [cell for cell in unsettled if cell.state == "likely"] or unsettled
+    state = cells[0].state
+    needs = sorted(need for cell in cells if (need := _need(cell)) > have)
+    near = [need for need in needs if need <= FOLD * have]
+    which = f"{len(cells)} cells that are {state}"
+    if len(cells) == 1 and needs and (near or state == "likely"):
+        return needs[0], f"which should settle the one that is {state}"
+    if state == "likely" and needs and not near:
+        return needs[0], f"the fewest that should settle one of the {which}"
+    if not near or (state == "unclear" and 2 * len(near) < len(cells)):
+        return 0, ""
+    wanted = near[(len(near) - 1) // 2]
+    count = sum(need <= wanted for need in near)
+    return wanted, f"which should settle about {count} of the {which}"
+
+
+def _need(cell: Standing) -> int:
+    """Blocks that should settle a cell, by the pair of it that takes the most; 0 if unknown."""
+    needed = [one.cell.verdict.needed for one in cell.pairs if one.state == cell.state]
+    known = [n.needed for n in needed if n is not None and n.known and n.needed]
+    return max(known, default=0)
