@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 from fsmatrix.analysis import units
 from fsmatrix.analysis.report.matrix import Box
 from fsmatrix.analysis.report.shades import OTHER
-from fsmatrix.analysis.standings.standing import Pair, faster
+from fsmatrix.analysis.standings.standing import Pair, faster, than
 from fsmatrix.analysis.standings.standings import Standing
 from fsmatrix.analysis.study import Values
 from fsmatrix.analysis.units import Unit, brief
@@ -63,8 +63,7 @@ def pair_says(seen: tuple[Pair, str]) -> str:
     """ "xfs is 25 times as fast as btrfs (95 % sure: 20 to 31), in all 6 blocks: proven"."""
     one, first = seen
     ratio, found = one.over(first), one.cell.ratio
-    link = "as" if ratio >= 2 or ratio <= 0.5 else "than"
-    said = f"{first} is {faster(ratio)} {link} {one.other(first)}"
+    said = f"{first} is {faster(ratio)} {than(ratio)} {one.other(first)}"
     low, high = one.span(first)
     if found.kind == "interval":
         said += f" (95 % sure: {brief(low)} to {brief(high)} times)"

@@ -14,7 +14,7 @@ from typing import Any
 from fsmatrix.analysis.doubts import listed
 from fsmatrix.analysis.lessons.overall import overall
 from fsmatrix.analysis.standings.advice import advice
-from fsmatrix.analysis.standings.standing import TWICE, Pair, ahead_by, faster
+from fsmatrix.analysis.standings.standing import Pair, ahead_by, faster, than
 from fsmatrix.analysis.standings.standings import Standing, Standings, level_words
 from fsmatrix.analysis.units import brief
 from fsmatrix.results.units import plural
@@ -151,8 +151,8 @@ def _means(mine: Sequence[Any], best: str) -> list[str]:
             if best == one.b:
                 ends = (1 / ratio.ratio, 1 / ratio.high, 1 / ratio.low)
             other = one.b if best == one.a else one.a
-            said.append(f"{brief(ends[0])} times {other} (95 % sure: {brief(ends[1])} to "
-                        f"{brief(ends[2])})")  # fmt: skip
+            said.append(f"{faster(ends[0])} {than(ends[0])} {other} (95 % sure: {brief(ends[1])} "
+                        f"to {brief(ends[2])} times)")  # fmt: skip
     return said
 
 
@@ -242,8 +242,7 @@ def _end(target: str, known: Sequence[tuple[Standing, Pair]], ahead: bool) -> st
         if (one.ahead == target) == ahead:
             ratio = one.over(target)
             start = f"{cell.named}: " if cell.named else ""
-            link = "as" if ratio >= TWICE else "than"
-            return f"{start}{faster(ratio)} {link} {one.other(target)} ({one.state})"
+            return f"{start}{faster(ratio)} {than(ratio)} {one.other(target)} ({one.state})"
     return ""
 
 

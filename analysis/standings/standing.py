@@ -24,7 +24,7 @@ MEANING: dict[State, str] = {
 MARKS: dict[State, str] = {
     "proven": "●", "likely": "○", "equal": "=", "unclear": "?", "invalid": "×",
 }  # fmt: skip
-TWICE = 2.0  # from here on a ratio is said as times, below as percent
+TWICE = 1.95  # from here on, rounded 2.0, a ratio is said as times; below as percent
 
 
 @dataclass(frozen=True)
@@ -133,3 +133,8 @@ def faster(ratio: float) -> str:
     percent = 100 * abs(ratio - 1)
     shown = f"{percent:.0f} %" if percent >= 1 else f"{percent:.1f} %"
     return f"{shown} {'faster' if ratio >= 1 else 'slower'}"
+
+
+def than(ratio: float) -> str:
+    """What follows on the words of `faster`: "as" or "than"."""
+    return "as" if ratio >= TWICE else "than"
