@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from fsmatrix.analysis.comparison.result import Compared
@@ -74,6 +74,18 @@ def pair(a: str, b: str, cell: Compared) -> Pair:
     if found.kind == "interval" and (found.low > 1 or found.high < 1):
         return Pair(a, b, cell, "likely", a if found.low > 1 else b)
     return Pair(a, b, cell, "unclear", "")
+
+
+def weakest(pairs: Sequence[Pair]) -> Pair:
+    """What holds of two targets in all of several comparisons (at several levels of one of them).
+
+    The one that says the least, if all agree on who is ahead; else unclear.
+    """
+    order: tuple[State, ...] = ("unclear", "likely", "equal", "proven")
+    first = pairs[0]
+    if len({one.ahead for one in pairs}) > 1:
+        return replace(first, state="unclear", ahead="")
+    return min(pairs, key=lambda one: (order.index(one.state), one.over(one.ahead or one.a)))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from fsmatrix.analysis.comparison.compare import varying_names
 from fsmatrix.analysis.comparison.result import Compared, Comparison
 from fsmatrix.analysis.load import rows
 from fsmatrix.analysis.result import plain
-from fsmatrix.analysis.standings.standing import Order, Pair, State, ordered, pair
+from fsmatrix.analysis.standings.standing import Order, Pair, State, ordered, pair, weakest
 from fsmatrix.analysis.study import Values, per_attachment
 from fsmatrix.analysis.summary import Cell, Summary
 from fsmatrix.analysis.units import (
@@ -161,7 +161,7 @@ def _standing(
 ) -> Standing:  # fmt: skip
     values = sorted((one for one in mine if one.values.size), key=lambda v: -v.median.median)
     have = list(dict.fromkeys(one.cell.target for one in values))
-    pairs = [pair(a, b, cells[0]) for (a, b), cells in compared.items() if len(cells) == 1]
+    pairs = [weakest([pair(a, b, cell) for cell in cells]) for (a, b), cells in compared.items()]
     lost = [(one.cell.target, _why(one.cell)) for one in mine if one.cell.target not in have]
     metrics = {_metric(one.cell) for one in (values or mine)}
     return Standing(

@@ -165,6 +165,24 @@ def test_the_order_of_targets_changes_nothing(names: tuple[str, ...]) -> None:
     assert found.order.groups == (("a",), ("b",), ("c",))
 
 
+@pytest.mark.parametrize(
+    ("speeds", "state", "margin"), [((3e8, 2e8), "proven", 2), ((3e8, 5e7), "unclear", np.nan)]
+)
+def test_several_levels_of_one_target_must_agree(
+    speeds: tuple[float, float], state: str, margin: float
+) -> None:
+    """Target a has 2 and 3 storage nodes, b has 1: both meet b in one cell."""
+    rows = [
+        {"target": target, "storage_nodes": nodes, "pattern": "p", "work_id": "p", "block": block,
+         "attachment": f"{target}-{nodes}-{block}", "bandwidth": value}
+        for target, nodes, speed in (("a", 2, speeds[0]), ("a", 3, speeds[1]), ("b", 1, 1e8))
+        for block, value in enumerate(noisy(speed, seed=nodes))
+    ]  # fmt: skip
+    found = cell(studies.dataset(rows, ["storage_nodes", "pattern"]))
+    assert found.state == state
+    assert found.margin == pytest.approx(margin, rel=0.02, nan_ok=True)
+
+
 def test_values_are_those_of_all_blocks() -> None:
     speeds = [1e8, 1.1e8, 1.2e8, 1.3e8, 1.4e8, 1.5e8]
     found = cell(campaign({"a": {"p": speeds}, "b": {"p": [2 * s for s in speeds]}}))
