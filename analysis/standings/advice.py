@@ -56,7 +56,7 @@ def _blocks(
 
 def _wanted(found: Standings, unsettled: Sequence[Standing], have: int) -> tuple[int, str]:
     """(blocks in all, what they are good for); 0 where no affordable number settles much."""
-    least = max((one.fewest for one in found.compared), default=0)
+    least = fewest(found)
     if have < least:
         return least, "the fewest that can prove anything"
     cells = [cell for cell in unsettled if cell.state == "likely"] or unsettled
@@ -80,3 +80,8 @@ def _need(cell: Standing) -> int:
     needed = [one.cell.verdict.needed for one in cell.pairs if one.state == cell.state]
     known = [n.needed for n in needed if n is not None and n.known and n.needed]
     return max(known, default=0)
+
+
+def fewest(found: Standings) -> int:
+    """Blocks of each target below which nothing can be proven."""
+    return max((one.fewest for one in found.compared), default=0)

@@ -13,7 +13,7 @@ from typing import Any
 
 from fsmatrix.analysis.doubts import listed
 from fsmatrix.analysis.lessons.overall import overall
-from fsmatrix.analysis.standings.advice import advice
+from fsmatrix.analysis.standings.advice import advice, fewest
 from fsmatrix.analysis.standings.standing import Pair, ahead_by, faster, than
 from fsmatrix.analysis.standings.standings import Standing, Standings, level_words
 from fsmatrix.analysis.units import brief
@@ -66,6 +66,8 @@ def _answer(found: Standings) -> str:
         said += f"{_how_sure(cells)}, {_span(cells)}{shared}"
     elif found.count("equal") == whole:
         said = f"No difference larger than {_tolerance(found)} in {_of(whole, whole)}"
+    elif (have := max(cell.blocks for cell in found.cells)) < (least := fewest(found)):
+        said = f"Nobody can be shown to be ahead with {plural(have, 'block')}: it takes {least}"
     else:
         where = f"any of {whole} cells" if whole > 1 else "the only valid cell"
         said = f"Nobody is shown to be ahead in {where}"
