@@ -90,11 +90,13 @@ def _first_of_all(found: Standings) -> list[str]:
 def _with(first: Sequence[str], cells: Sequence[Standing]) -> str:
     """In how many cells they share the lead, and with whom; "" if nowhere."""
     others = Counter(tuple(n for n in cell.leaders if n not in first) for cell in cells)
-    shared = [f"{count} with {_joined(names)}" for names, count in others.most_common() if names]
+    shared = [
+        f"{count} shared with {_joined(names)}" for names, count in others.most_common() if names
+    ]
     if not shared:
         return ""
     alone = [f"{others[()]} alone"] if others[()] else []
-    return f" ({', '.join([*alone, *shared])}: not told apart)"
+    return f" ({', '.join([*alone, *shared])})"
 
 
 def _proven(cells: Sequence[Standing]) -> int:
