@@ -186,7 +186,7 @@ def study(
     if metric not in METRICS:
         raise ValueError(f"no metric {metric!r}; there are {', '.join(METRICS)}")
     summarised = summary.summarise(ds, metrics={metric, *also})
-    values = _per_attachment(rows(ds), metric, summarised.cells)
+    values = per_attachment(rows(ds), metric, summarised.cells)
     chosen = tuple(
         cell for cell in values if all(same(cell.level(n), v) for n, v in (where or {}).items())
     )
@@ -251,8 +251,8 @@ def _nothing(
     return f"no run gave a {METRICS[metric].title.lower()}: {failed} failed, {invalid} invalid"
 
 
-def _per_attachment(data: Rows, metric: str, cells: Sequence[Cell]) -> tuple[Values, ...]:
-    """Every cell of a summary with the values that its median is of (the same rows)."""
+def per_attachment(data: Rows, metric: str, cells: Sequence[Cell]) -> tuple[Values, ...]:
+    """Every cell of a summary with the values that its median of a metric is of (the same rows)."""
     if metric not in data.columns or not cells:
         return tuple(Values(cell, cell.metrics[metric], np.empty(0), (), ()) for cell in cells)
     names = [name for name in cells[0].levels if name not in ("engine", "phase")]

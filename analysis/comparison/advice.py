@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fsmatrix.analysis.extension import Extension, extension
-from fsmatrix.analysis.stats import words
+from fsmatrix.analysis.stats import tests, words
 
 if TYPE_CHECKING:
     from fsmatrix.analysis.comparison.result import Comparison
@@ -21,6 +21,11 @@ def extension_of(found: Sequence[Comparison]) -> Extension:
         [v.needed.needed if v.needed else None for v in cells],
         first.alpha, first.family if first.correction == "holm" else 1,
     )  # fmt: skip
+
+
+def least(of: Comparison) -> int:
+    """Fewest blocks, or attachments of each side, that can decide a cell in this look."""
+    return tests.fewest(of.family if of.correction == "holm" else 1, of.level)
 
 
 def patterns(of: Comparison) -> list[str]:

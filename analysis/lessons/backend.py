@@ -12,18 +12,17 @@ from dataclasses import dataclass, replace
 
 import xarray as xr
 
-from fsmatrix.analysis.comparison.advice import extension_of
-from fsmatrix.analysis.comparison.compare import comparisons
+from fsmatrix.analysis.comparison.advice import least
+from fsmatrix.analysis.comparison.compare import TOLERANCE, comparisons
 from fsmatrix.analysis.comparison.result import Compared, Comparison
 from fsmatrix.analysis.comparison.words import ahead
-from fsmatrix.analysis.extension import Extension
 from fsmatrix.analysis.lessons.overall import overall
 from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, Sure, few, names, plural, times
-from fsmatrix.analysis.stats import tests
 from fsmatrix.analysis.stats.intervals import Ratio
+from fsmatrix.analysis.stats.tests import ALPHA
 from fsmatrix.analysis.stats.words import inverted
 from fsmatrix.analysis.study import ROLES, Key, pattern_of
-from fsmatrix.analysis.units import Level, labelled
+from fsmatrix.analysis.units import OWN, Level, labelled
 
 OPEN = ("too few", "single", "no data")  # verdicts that tell nothing
 
@@ -53,17 +52,18 @@ class Duel:
 
 
 def backend_lessons(
-    ds: xr.Dataset, targets: Sequence[str], metric: str, where: Mapping[str, Level],
-    tolerance: float, alpha: float,
-) -> tuple[list[Lesson], list[str], Extension | None]:  # fmt: skip
-    """(lessons on each pattern and on all, why pairs were not compared, what would decide more)."""
+    targets: Sequence[str], found: Sequence[Comparison], refused: list[str]
+) -> tuple[list[Lesson], list[str]]:
+    """(a lesson for each pattern and one for all, why some pairs were not compared).
+
+    `found`, `refused`: as `pairs_compared` gives them.
+    """
     if len(targets) < 2:
         return [Lesson("backend", "", (), "cannot be said", f"one target ({', '.join(targets)}): "
-                       "nothing to choose between", "cannot be said")], [], None  # fmt: skip
-    found, refused = _compared(ds, targets, metric, where, tolerance, alpha)
+                       "nothing to choose between", "cannot be said")], []  # fmt: skip
     if not found:
         return [Lesson("backend", "", (), "cannot be said", why, "cannot be said")
-                for why in refused], [], None  # fmt: skip
+                for why in refused], []  # fmt: skip
     groups: dict[Key, list[Duel]] = defaultdict(list)
     several = _varying([cell for one in found for cell in one.cells])
     for one in found:
@@ -74,16 +74,21 @@ def backend_lessons(
             groups[key].append(Duel(one.a, one.b, one, tuple(cells)))
     ordered = sorted(groups, key=lambda key: [str(level) for _, level in key])
     lessons = [_lesson(key, groups[key]) for key in ordered]
-    return [*lessons, *overall(found, targets)], refused, extension_of(found)
+    return [*lessons, *overall(found, targets)], refused
 
 
-def _compared(
-    ds: xr.Dataset, targets: Sequence[str], metric: str, where: Mapping[str, Level],
-    tolerance: float, alpha: float,
+def pairs_compared(
+    ds: xr.Dataset, targets: Sequence[str], where: Mapping[str, Level] | None = None,
+    tolerance: float = TOLERANCE, alpha: float = ALPHA,
 ) -> tuple[list[Comparison], list[str]]:  # fmt: skip
-    """All pairs together; if one of them is refused, each for itself at its share of alpha."""
+    """(comparisons of all pairs, each phase in its own metric; why some pairs have none).
+
+    All together; if one of them is refused, each for itself at its share of alpha.
+    """
+    if len(targets) < 2:
+        return [], []
     try:
-        return list(comparisons(ds, metric, sides=targets, where=where, tolerance=tolerance,
+        return list(comparisons(ds, OWN, sides=targets, where=where, tolerance=tolerance,
                                 alpha=alpha)), []  # fmt: skip
     except ValueError as error:
         if len(targets) == 2:
@@ -93,7 +98,7 @@ def _compared(
     pairs = list(itertools.combinations(targets, 2))
     for a, b in pairs:
         try:
-            alone = comparisons(ds, metric, sides=(a, b), where=where, tolerance=tolerance,
+            alone = comparisons(ds, OWN, sides=(a, b), where=where, tolerance=tolerance,
                                 alpha=alpha / len(pairs))  # fmt: skip
             found += [
                 replace(one, differences=None, questions=()) for one in alone
@@ -243,10 +248,10 @@ def _open_words(duels: Sequence[Duel]) -> str:
         return f"one value per cell in {single} of {count}: chance cannot be excluded"
     whole = duels[0].whole
     have = min(min(cell.ratio.units) for cell in open_)
-    least = tests.fewest(whole.family if whole.correction == "holm" else 1, whole.level)
+    need = least(whole)
     parts = [f"{len(open_)} of {plural(count, 'cell')} not yet proven"] * (len(open_) < count)
-    if have < least:
-        parts.append(few(have, least))
+    if have < need:
+        parts.append(few(have, need))
     return "; ".join(parts)
 
 

@@ -138,7 +138,7 @@ def _ties(s: Setting, best: Values, met: Sequence[Values]) -> tuple[list[Values]
         if not (r.decides and r.low >= 1 / (1 + s.tolerance)):
             open_.append(f"{_size(s, cell)} over {_size(s, best)}: {times(r)}, "
                          f"{too_few(r, s.tolerance, share)}")  # fmt: skip
-    return ties, f"not told apart: {names(open_)}" if open_ else ""
+    return ties, f"which is faster is not yet proven: {names(open_)}" if open_ else ""
 
 
 def _growth(s: Setting, cells: Sequence[Values]) -> _Found:

@@ -8,7 +8,7 @@ attachments, and how sure it is.  Everything comes from valid runs by the analys
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,12 @@ import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis import summary
+from fsmatrix.analysis.comparison.advice import extension_of
+from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.extension import Extension
 from fsmatrix.analysis.lessons import limits as evidence
 from fsmatrix.analysis.lessons.answer import answer
-from fsmatrix.analysis.lessons.backend import backend_lessons
+from fsmatrix.analysis.lessons.backend import backend_lessons, pairs_compared
 from fsmatrix.analysis.lessons.chunk import Setting, chunk_lessons
 from fsmatrix.analysis.lessons.lines import counted, lines
 from fsmatrix.analysis.lessons.nodes import node_lessons
@@ -32,7 +34,7 @@ from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.tests import ALPHA
 from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.study import ROLES, Study, study
-from fsmatrix.analysis.units import OWN, Level
+from fsmatrix.analysis.units import Level
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,6 +68,7 @@ class Lessons:
     alpha: float
     latencies: Mapping[int, Median]  # by id of a cell of the study: its median
     extension: Extension | None = None  # more blocks, for targets that are not told apart
+    compared: tuple[Comparison, ...] = ()  # pairs of targets, if there are few
 
     @property
     def answer(self) -> str:
@@ -187,7 +190,11 @@ def lessons(
     whole = summary.summarise(ds)
     targets = [str(name) for name in of.levels("target", of.valued)]
     step(f"lessons: {len(targets)} targets")
-    found, refused, more = _targets(ds, of, targets, _by_factor(ds, only), tolerance, alpha)
+    few = len(targets) <= summary.MOST_TARGETS
+    compared, refused = pairs_compared(ds, targets if few else (), _by_factor(ds, only), tolerance,
+                                       alpha)  # fmt: skip
+    found, refused = (backend_lessons(targets, compared, refused) if few
+                      else (ranked(of, targets), []))  # fmt: skip
     latencies: dict[int, Median] = {}
     if of.metric.name == "bandwidth":
         latencies = {id(cell): cell.cell.metrics[name] for cell in of.cells}
@@ -199,18 +206,9 @@ def lessons(
     return Lessons(
         lessons=tuple(found), limits=(*refused, *limits),
         excluded=tuple(evidence.excluded(of, ds)), study=of, bound=latency_bound,
-        bandwidth=bandwidth, tolerance=tolerance, alpha=alpha, latencies=latencies, extension=more,
+        bandwidth=bandwidth, tolerance=tolerance, alpha=alpha, latencies=latencies,
+        compared=tuple(compared), extension=extension_of(compared) if compared else None,
     )  # fmt: skip
-
-
-def _targets(
-    ds: xr.Dataset, of: Study, targets: Sequence[str], where: Mapping[str, Level],
-    tolerance: float, alpha: float,
-) -> tuple[list[Lesson], list[str], Extension | None]:  # fmt: skip
-    """Every pair of targets; of many their order."""
-    if len(targets) > summary.MOST_TARGETS:
-        return ranked(of, targets), [], None
-    return backend_lessons(ds, targets, OWN, where, tolerance, alpha)
 
 
 def _study(ds: xr.Dataset, where: Mapping[str, Level], latency: str) -> Study:

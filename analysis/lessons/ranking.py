@@ -33,16 +33,26 @@ def ranked(of: Study, targets: Sequence[str]) -> list[Lesson]:
 
     Of each phase's own metric, where the cells of the study hold it.
     """
-    valued = [cell for cell in of.cells if _own(cell).kind != "none"]
-    several = {n for n in ("workload", "phase", "engine", APART) if len(of.levels(n, valued)) > 1}
-    groups: dict[Key, list[Values]] = defaultdict(list)
-    for cell in valued:
-        groups[pattern_of(cell.cell.levels, several) + _apart(cell, several)].append(cell)
     pairs = len(targets) * (len(targets) - 1) // 2
     why = f"{len(targets)} targets are {pairs} pairs: `fsmatrix compare FILE --targets A,B` " \
           "compares those that are named"  # fmt: skip
-    ordered = sorted(groups, key=lambda key: [str(level) for _, level in key])
-    return [_lesson(of, key, groups[key], why) for key in ordered]
+    return [_lesson(of, key, order, why) for key, order in orders(of).items()]
+
+
+def orders(of: Study) -> dict[Key, list[Values]]:
+    """For each pattern the best cell of each target, the largest median first."""
+    valued = [cell for cell in of.cells if _own(cell).kind != "none"]
+    several = {n for n in ("workload", "phase", "engine", APART) if len(of.levels(n, valued)) > 1}
+    groups: dict[Key, dict[str, Values]] = defaultdict(dict)
+    for cell in valued:
+        best = groups[pattern_of(cell.cell.levels, several) + _apart(cell, several)]
+        known = best.get(cell.cell.target)
+        if known is None or _own(cell).median > _own(known).median:
+            best[cell.cell.target] = cell
+    return {
+        key: sorted(groups[key].values(), key=lambda cell: -_own(cell).median)
+        for key in sorted(groups, key=lambda key: [str(level) for _, level in key])
+    }
 
 
 def _own(cell: Values) -> Median:
@@ -54,24 +64,23 @@ def _apart(cell: Values, several: set[str]) -> Key:
     return ((APART, cell.level(APART)),) if APART in several else ()
 
 
-def _lesson(of: Study, key: Key, cells: Sequence[Values], why: str) -> Lesson:
-    best: dict[str, Values] = {}
-    for cell in cells:
-        known = best.get(cell.cell.target)
-        if known is None or _own(cell).median > _own(known).median:
-            best[cell.cell.target] = cell
-    order = sorted(best, key=lambda name: -_own(best[name]).median)
-    metric = METRICS[cell_metric(cells[0])]
-    shown = [f"{name} {measured(_own(best[name]), metric)}" for name in order]
+def shown(order: Sequence[Values]) -> list[str]:
+    """Each target of a ranking with its median."""
+    metric = METRICS[cell_metric(order[0])]
+    return [f"{cell.cell.target} {measured(_own(cell), metric)}" for cell in order]
+
+
+def _lesson(of: Study, key: Key, order: Sequence[Values], why: str) -> Lesson:
+    every = shown(order)
     answer = f"a ranking of {plural(len(order), 'target')} by the largest median of each, no " \
-             f"comparison: {', '.join(shown[:MOST_SHOWN])}"  # fmt: skip
+             f"comparison: {', '.join(every[:MOST_SHOWN])}"  # fmt: skip
     if len(order) > MOST_SHOWN:
-        answer += f", ..., {shown[-1]}"
-    differs = _differing(of, list(best.values()), key)
+        answer += f", ..., {every[-1]}"
+    differs = _differing(of, order, key)
     if differs:
         answer += f"; they differ in {names(differs)} too"
     return Lesson("backend", ", ".join(labelled(n, v) for n, v in key), key, UNDECIDED, answer,
-                  "too few", why, (), tuple(shown))  # fmt: skip
+                  "too few", why, (), tuple(every))  # fmt: skip
 
 
 def _differing(of: Study, cells: Sequence[Values], key: Key) -> list[str]:

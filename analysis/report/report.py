@@ -26,6 +26,7 @@ from fsmatrix.analysis.lessons.lessons import Lessons, lessons
 from fsmatrix.analysis.panels import WIDTH
 from fsmatrix.analysis.report import pivot, sections, troubles
 from fsmatrix.analysis.report.charts import Chart, charts, colours
+from fsmatrix.analysis.report.first import first_screen
 from fsmatrix.analysis.report.layout import groups
 from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.summary import Summary, summarise
@@ -40,8 +41,11 @@ def write_report(
     out_path: str | Path,
     include_reference: bool = False,
     studies: Sequence[StudyFile] = (),
+    place: str = "",
 ) -> Path:
     """Write the report of a campaign (a Dataset, or campaign files) to `out_path`.
+
+    `place`: its results directory, for the commands that the report advises.
 
     `studies`: their claims are judged too, beside those of a study that the campaign is named
     after (ssd-cluster-emulated after ssd-cluster).
@@ -52,7 +56,9 @@ def write_report(
     out = Path(out_path)
     aside = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
-        aside.write_text(render(ds, include_reference, studies), encoding="utf-8", errors="replace")
+        aside.write_text(
+            render(ds, include_reference, studies, place), encoding="utf-8", errors="replace"
+        )
         aside.replace(out)
     finally:
         aside.unlink(missing_ok=True)
@@ -60,8 +66,9 @@ def write_report(
 
 
 def render(
-    ds: xr.Dataset, include_reference: bool = False, studies: Sequence[StudyFile] = ()
-) -> str:
+    ds: xr.Dataset, include_reference: bool = False, studies: Sequence[StudyFile] = (),
+    place: str = "",
+) -> str:  # fmt: skip
     """The report as text."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
@@ -70,12 +77,13 @@ def render(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(TEMPLATE).render(context(ds, include_reference, studies))
+    return environment.get_template(TEMPLATE).render(context(ds, include_reference, studies, place))
 
 
 def context(
-    ds: xr.Dataset, include_reference: bool = False, studies: Sequence[StudyFile] = ()
-) -> dict[str, Any]:
+    ds: xr.Dataset, include_reference: bool = False, studies: Sequence[StudyFile] = (),
+    place: str = "",
+) -> dict[str, Any]:  # fmt: skip
     """What the template shows."""
     step("report: medians of every cell")
     data = load.rows(ds)
@@ -106,7 +114,7 @@ def context(
         "cell_rows": cells,
         "kinds": {m.kind for cell in summary.cells for m in cell.metrics.values()},
         "sections": _sections(charts(summary)),
-        "answer": found if isinstance(found, str) else found.answer,
+        "first": first_screen(ds, summary, found, colours(summary), place),
         "analyses": sections.sections(
             ds, summary, None if isinstance(found, str) else found, list(judged.values())
         ),

@@ -77,7 +77,8 @@ def sections(
     """
     data, drawn = rows(ds), not summary.many_targets
     made = [Section("lessons", "Lessons", tuple(_lessons(found)) if found else ())]
-    made += [Section("comparison", "Comparison", tuple(_comparison(ds, summary)))]
+    own = found.compared if found else ()
+    made += [Section("comparison", "Comparison", tuple(_comparison(ds, summary, own)))]
     if len(data) <= MOST_RUNS:
         factors = catalogue.STUDIES | catalogue.outside()
         made += [
@@ -110,7 +111,8 @@ def _claims(ds: xr.Dataset, studies: Sequence[StudyFile]) -> Iterator[Block]:
         yield Block(study.title, (*judged.says, *notes), images)
 
 
-def _comparison(ds: xr.Dataset, summary: Summary) -> Iterator[Block]:
+def _comparison(ds: xr.Dataset, summary: Summary, own: Sequence[Comparison]) -> Iterator[Block]:
+    """Each pair of targets; `own`: those of each phase's own metric, if they are made already."""
     targets = [name for name in summary.targets if name not in summary.references]
     if len(targets) < 2:
         return
@@ -127,7 +129,8 @@ def _comparison(ds: xr.Dataset, summary: Summary) -> Iterator[Block]:
     for metric in metrics_of(summary):
         step(f"report: {len(pairs)} pairs of targets, {metric}")
         try:
-            found: Sequence[Comparison] = comparisons(ds, metric, sides=targets)
+            made = own if metric == OWN else ()
+            found: Sequence[Comparison] = made or comparisons(ds, metric, sides=targets)
         except ValueError as error:
             yield Block(_title(metric), (f"Not compared: {error}.",), opened=True)
             continue

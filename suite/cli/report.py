@@ -65,7 +65,9 @@ def report(
     merged = common.campaign_file(results)
     folder = results if results.is_dir() else results.parent
     with analyse.bad_input([str(results)]):
-        terminal.echo(str(write_report(merged, out or folder / "report.html", reference, studies)))
+        place = str(results) if results.is_dir() else ""
+        made = write_report(merged, out or folder / "report.html", reference, studies, place)
+        terminal.echo(str(made))
         if drawn or tabled:
             _export(merged, drawn, tabled)
 

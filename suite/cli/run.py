@@ -157,7 +157,7 @@ def _finish(out: Path, wanted: bool) -> Path | None:
     if not any(store.ids()):
         return None  # stopped before the first run ended
     common.calm()
-    return write_report(store.merge(), out / "report.html")
+    return write_report(store.merge(), out / "report.html", place=str(out))
 
 
 def _tell(console: Console, summary: Summary, written: Path | None, out: Path) -> None:

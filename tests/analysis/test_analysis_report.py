@@ -297,19 +297,21 @@ window.addEventListener("load", function () {
 </script>"""
 
 
-def browse(file: Path, profile: Path) -> tuple[dict[str, str], str]:
+def browse(
+    file: Path, profile: Path, fragment: str = "", script: str = SHOWN
+) -> tuple[dict[str, str], str]:
     """(data attributes of the body after loading, console messages) in headless Chromium."""
     if CHROMIUM is None:
         pytest.skip("no chromium: install the distribution's package chromium")
     watched = file.with_name("watched-" + file.name)
-    text = file.read_text(encoding="utf-8").replace("</body>", SHOWN + "</body>")
+    text = file.read_text(encoding="utf-8").replace("</body>", script + "</body>")
     watched.write_text(text, encoding="utf-8")
     done = subprocess.run(
         [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
          "--no-first-run", "--disable-background-networking", "--disable-component-update",
          "--disable-sync", "--disable-dev-shm-usage", f"--user-data-dir={profile}",
          "--enable-logging=stderr", "--window-size=1366,900", "--virtual-time-budget=30000",
-         "--dump-dom", watched.as_uri()],
+         "--dump-dom", watched.as_uri() + fragment],
         capture_output=True, text=True, timeout=240, check=True,
     )  # fmt: skip
     body = next(attrs for tag, attrs in Reader(done.stdout).tags if tag == "body")

@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from fsmatrix.analysis.lessons.backend import backend_lessons
+from fsmatrix.analysis.lessons.backend import backend_lessons, pairs_compared
 from fsmatrix.analysis.lessons.lessons import lessons
 from fsmatrix.analysis.lessons.words import Bound, share_of
 from fsmatrix.analysis.result import Result
@@ -268,7 +268,7 @@ def test_false_winners_are_rare() -> None:
     same = {t: dict.fromkeys(names, 1e8) for t in "ab"}
     for seed in range(count):
         ds = targets(same, attachments=10, seed=seed, spread=0.05, sizes=(KIB, MIB))
-        found, *_ = backend_lessons(ds, "ab", "bandwidth", {}, 0.05, 0.05)
+        found, _ = backend_lessons("ab", *pairs_compared(ds, "ab"))
         assert len(found) == 5  # four patterns, and all together
         wrong += any(one.choice and one.short != "no difference" for one in found)
     assert wrong <= stats.binom.ppf(0.999, count, 0.05)

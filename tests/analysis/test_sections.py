@@ -72,7 +72,7 @@ def test_lessons_and_claims_stand_in_the_report_of_a_study() -> None:
     ds = whole.isel(run=whole["processes_per_node"].values != 16)
     ds.attrs["campaign"] = json.dumps({"campaign": "ssd-cluster-mine"})
     page = report.context(ds)
-    assert "attachments per cell" in page["answer"]
+    assert "attachments per cell" in page["first"].answer
     found = {section.id: section for section in page["analyses"]}
     assert found["lessons"].blocks[0].heading.startswith("Which target for which pattern: ")
     (block,) = found["claims"].blocks
@@ -95,7 +95,7 @@ def test_applications_come_with_their_factors() -> None:
 def test_an_empty_campaign_has_no_answer_and_says_why() -> None:
     ds = studies.campaign(lambda _: {"bandwidth": 1e8}, {"pattern": ("seq-read",)}, attachments=2)
     ds["status"] = ("run", np.array(["failed"] * ds.sizes["run"]))
-    assert report.context(ds)["answer"].startswith("No answer: no run gave a bandwidth")
+    assert report.context(ds)["first"].answer.startswith("No answer: no run gave a bandwidth")
 
 
 def test_variability_and_repetitions_of_a_known_spread() -> None:

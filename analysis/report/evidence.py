@@ -1,0 +1,157 @@
+"""What a cell of the first screen stands on: its values as dots, the ratios, the doubts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+from fsmatrix.analysis import units
+from fsmatrix.analysis.report.matrix import Box
+from fsmatrix.analysis.report.shades import OTHER
+from fsmatrix.analysis.standings.standing import Pair, faster, than
+from fsmatrix.analysis.standings.standings import Standing
+from fsmatrix.analysis.study import Values
+from fsmatrix.analysis.units import Unit, brief
+
+WIDE, ROW, TOP, LABEL = 360, 24, 6, 96  # of the drawing, in its own units
+MOST_LETTERS = 15  # of a target's name beside its dots
+MOST_PAIRS = 12  # those of the best targets
+STEEP = 8.0  # largest over smallest value, from which the axis is logarithmic
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One cell, opened."""
+
+    number: int
+    title: str
+    drawing: Markup  # inline SVG
+    pairs: tuple[str, ...]
+    doubts: tuple[str, ...]
+    lost: tuple[str, ...]
+
+
+def evidence(box: Box, cell: Standing, colours: Mapping[str, str]) -> Evidence:
+    """The evidence of a cell; `colours` of the targets."""
+    return Evidence(
+        number=box.number,
+        title=box.says,
+        drawing=_drawing(cell, colours),
+        pairs=_pairs(cell),
+        doubts=cell.doubts,
+        lost=tuple(f"{name}: {why}" for name, why in cell.lost),
+    )
+
+
+def _pairs(cell: Standing) -> tuple[str, ...]:
+    said = [pair_says(one) for one in _oriented(cell)]
+    more = len(said) - MOST_PAIRS
+    return (*said[:MOST_PAIRS], *([f"{more} more pairs: fsmatrix compare"] if more > 0 else []))
+
+
+def _oriented(cell: Standing) -> Iterator[tuple[Pair, str]]:
+    """Each pair, seen from the target that is ahead; those with the best medians first."""
+    place = {one.cell.target: i for i, one in enumerate(cell.values)}
+    for one in sorted(cell.pairs, key=lambda p: sorted((place[p.a], place[p.b]))):
+        yield one, one.ahead or max((one.a, one.b), key=one.over)
+
+
+def pair_says(seen: tuple[Pair, str]) -> str:
+    """ "xfs is 25 times as fast as btrfs (95 % sure: 20 to 31), in all 6 blocks: proven"."""
+    one, first = seen
+    ratio, found = one.over(first), one.cell.ratio
+    said = f"{first} is {faster(ratio)} {than(ratio)} {one.other(first)}"
+    low, high = one.span(first)
+    if found.kind == "interval":
+        said += f" (95 % sure: {brief(low)} to {brief(high)} times)"
+    wins, blocks = one.blocks(first)
+    if blocks > 1:
+        said += f", ahead in {'all ' if wins == blocks else f'{wins} of '}{blocks} blocks"
+    if one.state == "equal":
+        return f"{said}: no difference larger than {100 * one.cell.verdict.x:.3g} %"
+    if one.state == "unclear" and found.kind != "interval":
+        return f"{said}: too few blocks to tell"
+    return f"{said}: " + {"unclear": "may be chance", "likely": "likely, not yet proven"}.get(
+        one.state, one.state
+    )
+
+
+def _drawing(cell: Standing, colours: Mapping[str, str]) -> Markup:
+    """A row of dots for each target, its median and its interval, on one axis."""
+    every = [float(v) for one in cell.values for v in one.values]
+    if not every:
+        return Markup("")
+    unit = units.fitting(cell.metric.quantity, [one.median.median for one in cell.values])
+    scale = _Scale.of(every)
+    height = TOP + ROW * len(cell.values) + 20
+    parts = [_row(i, one, scale, unit, colours) for i, one in enumerate(cell.values)]
+    parts.append(_axis(scale, unit, TOP + ROW * len(cell.values)))
+    words = "; ".join(
+        f"{one.cell.target} {', '.join(units.text(v, unit) for v in one.values)}"
+        for one in cell.values
+    )
+    return Markup(
+        '<svg class="dots" viewBox="0 0 {w} {h}" role="img" aria-label="{label}">{parts}</svg>'
+    ).format(w=WIDE, h=height, label=f"{cell.metric.title} in {unit.label}: {words}",
+             parts=Markup("").join(parts))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """From values to places."""
+
+    low: float
+    high: float
+    logarithmic: bool
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> _Scale:
+        low, high = min(values), max(values)
+        logarithmic = low > 0 and high / low > STEEP
+        return cls(low if logarithmic else min(low, 0.0), high, logarithmic)
+
+    def x(self, value: float) -> float:
+        """Place of a value, within the drawing."""
+        room = WIDE - LABEL - 12
+        if self.high <= self.low:
+            return LABEL + room / 2
+        low, high, at = self.low, self.high, min(max(value, self.low), self.high)
+        if self.logarithmic:
+            low, high, at = math.log(low), math.log(high), math.log(at)
+        return round(LABEL + 4 + (room - 8) * (at - low) / (high - low), 1)
+
+
+def _row(place: int, one: Values, scale: _Scale, unit: Unit, colours: Mapping[str, str]) -> Markup:
+    y = TOP + ROW * place + ROW / 2
+    name = one.cell.target
+    colour = colours.get(name, OTHER)
+    short = name if len(name) <= MOST_LETTERS else name[: MOST_LETTERS - 1] + "…"
+    made = [Markup('<text x="0" y="{y}">{name}</text>').format(y=y + 4, name=short)]
+    found = one.median
+    if math.isfinite(found.low) and math.isfinite(found.high):
+        made.append(Markup('<line x1="{a}" x2="{b}" y1="{y}" y2="{y}" class="span" '
+                           'stroke="{c}"/>').format(a=scale.x(found.low), b=scale.x(found.high),
+                                                    y=y, c=colour))  # fmt: skip
+    for block, value in zip(one.blocks, one.values, strict=True):
+        words = f"block {block}: {units.text(float(value), unit)} {unit.label}"
+        made.append(Markup('<circle cx="{x}" cy="{y}" r="3.2" fill="{c}"><title>{t}</title>'
+                           "</circle>").format(x=scale.x(float(value)), y=y, c=colour,
+                                               t=words))  # fmt: skip
+    made.append(Markup('<line x1="{x}" x2="{x}" y1="{a}" y2="{b}" class="middle"/>').format(
+        x=scale.x(found.median), a=y - 8, b=y + 8))  # fmt: skip
+    return Markup("").join(made)
+
+
+def _axis(scale: _Scale, unit: Unit, y: float) -> Markup:
+    first, last = units.text(scale.low, unit), units.text(scale.high, unit)
+    how = ", log scale" if scale.logarithmic else ""
+    return Markup(
+        '<line x1="{a}" x2="{b}" y1="{y}" y2="{y}" class="axis"/>'
+        '<text x="{a}" y="{t}" class="tick">{first}</text>'
+        '<text x="{m}" y="{t}" class="tick" text-anchor="middle">{unit}</text>'
+        '<text x="{b}" y="{t}" class="tick" text-anchor="end">{last}</text>'
+    ).format(a=LABEL, b=WIDE - 8, m=(LABEL + WIDE - 8) / 2, y=y, t=y + 14, first=first,
+             last=last, unit=escape(unit.label + how))  # fmt: skip

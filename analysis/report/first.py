@@ -1,0 +1,52 @@
+"""The first screen of the report: the matrix, three sentences, a line for each target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import xarray as xr
+
+from fsmatrix.analysis.lessons.lessons import Lessons
+from fsmatrix.analysis.load import campaign_json
+from fsmatrix.analysis.report import evidence, matrix
+from fsmatrix.analysis.standings.places import Places, places
+from fsmatrix.analysis.standings.sentences import Extremes, Sentences, extremes, sentences
+from fsmatrix.analysis.standings.standing import MARKS, MEANING
+from fsmatrix.analysis.standings.standings import standings
+from fsmatrix.analysis.summary import Summary
+
+
+@dataclass(frozen=True)
+class First:
+    """What the template shows first; `picture` and `places` are not both there."""
+
+    answer: str  # the lessons' own, where there is no matrix
+    picture: matrix.Picture | None = None
+    evidence: tuple[evidence.Evidence, ...] = ()
+    sentences: Sentences | None = None
+    targets: tuple[Extremes, ...] = ()
+    legend: tuple[tuple[str, str, str], ...] = ()  # state, mark, meaning
+    places: Places | None = None
+
+
+def first_screen(
+    ds: xr.Dataset, summary: Summary, found: Lessons | str, colours: Mapping[str, str], place: str
+) -> First:
+    """From lessons, or the sentence why there are none; `place`: the results directory."""
+    if isinstance(found, str):
+        return First(found)
+    if summary.many_targets:
+        return First(found.answer, places=places(found.study))
+    if not found.compared:
+        return First(found.answer)
+    where = standings(ds, summary, found.compared)
+    drawn = matrix.picture(where, colours)
+    return First(
+        found.answer,
+        picture=drawn,
+        evidence=tuple(evidence.evidence(box, cell, colours) for box, cell in drawn.cells),
+        sentences=sentences(where, campaign_json(ds), place),
+        targets=tuple(extremes(where)),
+        legend=tuple((s, m, MEANING[s]) for s, m in MARKS.items() if s in drawn.states),
+    )

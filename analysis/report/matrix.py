@@ -1,0 +1,233 @@
+"""The first screen: who is ahead in each cell, patterns as rows, the other factors as columns.
+
+A cell says in colour, mark and words who leads, by how much and how sure; nothing is in colour
+alone.  It opens its evidence: every value as a dot, the intervals, and what the audits doubt.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from fsmatrix.analysis.comparison.compare import sortable
+from fsmatrix.analysis.report.layout import ROW_NAMES, X_NAMES, groups
+from fsmatrix.analysis.report.shades import Shade, shade
+from fsmatrix.analysis.standings.standing import MARKS, ahead_by
+from fsmatrix.analysis.standings.standings import Standing, Standings
+from fsmatrix.analysis.summary import Cell, sort_key
+from fsmatrix.analysis.units import Level, level_text
+from fsmatrix.results.units import plural
+
+MOST_COLUMNS = 12  # beside each other, on a printed page too; more are wrapped by group
+MOST_CELLS = 600  # of the picture; more are counted
+
+
+@dataclass(frozen=True)
+class Box:
+    """One cell of the picture."""
+
+    number: int  # of its evidence
+    mark: str
+    who: str
+    how_much: str
+    says: str  # all of it in words
+    state: str
+    shade: Shade
+    lost: bool  # a target has no valid value here
+    doubtful: bool  # audits warn here
+
+
+@dataclass(frozen=True)
+class Head:
+    """One level above columns."""
+
+    text: str
+    span: int
+
+
+@dataclass(frozen=True)
+class Band:
+    """Columns that stand beside each other."""
+
+    conditions: str
+    row_title: str
+    titles: tuple[str, ...]  # of the factors above the columns
+    heads: tuple[tuple[Head, ...], ...]  # for each of these factors
+    rows: tuple[tuple[str, tuple[Box | None, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The matrix of a campaign."""
+
+    bands: tuple[Band, ...]
+    cells: tuple[tuple[Box, Standing], ...]  # in the order of their numbers
+    more: int  # cells that are not drawn
+
+    @property
+    def lost(self) -> bool:
+        """Whether a target has no valid value in a cell where others are compared."""
+        return any(cell.lost and cell.state != "invalid" for _, cell in self.cells)
+
+    @property
+    def doubtful(self) -> str:
+        """Which cells have warnings: "", "some" (marked) or "all" (said once)."""
+        flags = {bool(cell.doubts) for _, cell in self.cells}
+        return "" if True not in flags else "some" if False in flags else "all"
+
+    @property
+    def states(self) -> list[str]:
+        """Those that there are, for the legend."""
+        found = {box.state for box, _ in self.cells}
+        return [state for state in MARKS if state in found]
+
+
+def picture(
+    found: Standings, colours: Mapping[str, str], columns: int = MOST_COLUMNS,
+    called: Mapping[str, str] | None = None,
+) -> Picture:  # fmt: skip
+    """The matrix of these standings, so many columns beside each other.
+
+    `colours` of the targets; `called`: what they are called in the cells, if not by their names.
+    """
+    draw = _Drawing(found, colours, columns, called or {}, {})
+    bands = [band for part in _parts(found) for band in draw.bands(part)]
+    boxes = draw.boxes
+    return Picture(tuple(bands), tuple(boxes.values()), max(len(found.cells) - len(boxes), 0))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Cells of one workload, engine, cache and device state."""
+
+    conditions: str
+    rows: tuple[str, ...]  # factors
+    columns: tuple[str, ...]
+    cells: tuple[Standing, ...]
+
+
+def _parts(found: Standings) -> Iterator[_Part]:
+    by_levels = {_place(cell.levels, found.names): cell for cell in found.cells}
+    for group in groups(found.summary):
+        places = (_place(cell.levels, found.names) for cell in _sorted(group.cells, found))
+        mine = [by_levels[key] for key in dict.fromkeys(places) if key in by_levels]
+        layout = group.layout
+        rows = tuple(name for name in layout.columns if name in found.names)
+        columns = [name for name in (*layout.rows, layout.x) if name in found.names]
+        order = (*X_NAMES, *ROW_NAMES)
+        columns.sort(key=lambda n: order.index(n) if n in order else len(order))
+        if mine:
+            yield _Part(group.title, rows, tuple(columns), tuple(mine))
+
+
+def _sorted(cells: Sequence[Cell], found: Standings) -> list[Cell]:
+    return sorted(cells, key=lambda cell: sort_key(cell, found.names))
+
+
+def _place(levels: Mapping[str, Level], names: Sequence[str]) -> tuple[str, ...]:
+    """A key in which missing levels are alike."""
+    found = (levels.get(name, "") for name in names)
+    return tuple(repr(level if level == level else "") for level in found)
+
+
+@dataclass(frozen=True)
+class _Drawing:
+    """Makes the bands of all parts, and numbers their cells."""
+
+    found: Standings
+    colours: Mapping[str, str]
+    columns: int
+    called: Mapping[str, str]
+    boxes: dict[int, tuple[Box, Standing]]
+
+    def bands(self, part: _Part) -> Iterator[Band]:
+        """The rows of a part, its columns wrapped."""
+        rows = list(dict.fromkeys(_texts(cell, part.rows) for cell in part.cells))
+        columns = sorted(
+            {_texts(cell, part.columns): cell for cell in part.cells}.items(),
+            key=lambda item: [sortable(item[1].levels[name]) for name in part.columns],
+        )
+        at = {(_texts(c, part.rows), _texts(c, part.columns)): c for c in part.cells}
+        title = self.found.summary.cluster.title
+        for keys in _wrapped([key for key, _ in columns], self.columns):
+            lines = [(", ".join(row), tuple(self._box(at.get((row, key))) for key in keys))
+                     for row in rows]  # fmt: skip
+            made = tuple(line for line in lines if any(line[1]))
+            if made:
+                heads = tuple(tuple(_heads(keys, depth)) for depth in range(len(part.columns)))
+                yield Band(part.conditions, ", ".join(title(n) for n in part.rows),
+                           tuple(title(n) for n in part.columns), heads, made)  # fmt: skip
+
+    def _box(self, cell: Standing | None) -> Box | None:
+        if cell is None or len(self.boxes) >= MOST_CELLS:
+            return None
+        who, how_much = short(cell, self.called)
+        box = Box(
+            number=len(self.boxes) + 1, mark=MARKS[cell.state], who=who, how_much=how_much,
+            says=says(cell), state=cell.state, shade=shade(cell, self.colours),
+            lost=bool(cell.lost), doubtful=bool(cell.doubts),
+        )  # fmt: skip
+        self.boxes[box.number] = box, cell
+        return box
+
+
+def _texts(cell: Standing, names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(level_text(name, cell.levels[name]) for name in names)
+
+
+def _wrapped(keys: Sequence[tuple[str, ...]], most: int) -> Iterator[list[tuple[str, ...]]]:
+    """Columns in bands of at most so many, those of one first level together if they fit."""
+    band: list[tuple[str, ...]] = []
+    for _, group in itertools.groupby(keys, key=lambda key: key[:1]):
+        mine = list(group)
+        if band and len(band) + len(mine) > most:
+            yield band
+            band = []
+        while len(mine) > most:
+            yield mine[:most]
+            mine = mine[most:]
+        band += mine
+    if band:
+        yield band
+
+
+def _heads(keys: Sequence[tuple[str, ...]], depth: int) -> Iterator[Head]:
+    """Levels of one factor, each over the columns that it holds for."""
+    for key, group in itertools.groupby(keys, key=lambda one: one[: depth + 1]):
+        yield Head(key[depth], len(list(group)))
+
+
+def short(cell: Standing, called: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """(who is ahead, by how much) in the fewest characters; `called` as in `picture`."""
+    first = " | ".join((called or {}).get(name, name) for name in cell.order.leaders)
+    if cell.leaders:
+        return first, ahead_by(cell.margin)
+    if cell.state == "equal":
+        return "equal", ""
+    if cell.state == "invalid":
+        return "failed" if all("failed" in why for _, why in cell.lost) else "invalid", ""
+    if len(cell.values) < 2:
+        return "one target", ""
+    if not any(one.cell.ratio.kind == "interval" for one in cell.pairs):
+        return plural(cell.blocks, "block"), ""
+    return first if len(cell.order.groups) > 1 else "unclear", ""
+
+
+def says(cell: Standing) -> str:
+    """A cell in words: "seq-read, 4 KiB: xfs is ahead by ×25, proven"."""
+    start = f"{cell.named}: " if cell.named else ""
+    if cell.leaders:
+        verb = "is" if len(cell.leaders) == 1 else "are"
+        who = " and ".join(cell.leaders)
+        return f"{start}{who} {verb} ahead by {ahead_by(cell.margin)}, {cell.state}"
+    if cell.state == "equal":
+        return f"{start}no difference that matters"
+    if cell.state == "invalid":
+        return start + "; ".join(f"{name}: {why}" for name, why in cell.lost)
+    if len(cell.order.groups) > 1:
+        behind = [name for group in cell.order.groups[1:] for name in group]
+        return f"{start}who is ahead may be chance, but not {' or '.join(behind)}"
+    if short(cell)[0] == "unclear":
+        return f"{start}the difference may be chance"
+    return f"{start}{short(cell)[0]}, too little data"

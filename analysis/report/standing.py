@@ -1,0 +1,105 @@
+"""The report's first screen in the terminal (`fsmatrix show`): it fits 80 columns."""
+
+from __future__ import annotations
+
+import string
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.cells import cell_len
+from rich.table import Table
+from rich.text import Text
+
+from fsmatrix.analysis.report.charts import colours
+from fsmatrix.analysis.report.matrix import Band, Box, Picture, picture, short
+from fsmatrix.analysis.standings.sentences import extremes, sentences
+from fsmatrix.analysis.standings.standing import MARKS, MEANING
+from fsmatrix.analysis.standings.standings import Standing, Standings
+
+WIDTH = 80
+LONGEST = 20  # characters of a cell; with longer ones targets are called A, B, ...
+NARROW = 10  # to which titles of factors are wrapped
+GAP = 2
+STYLES = {"proven": "bold", "likely": "", "equal": "dim", "unclear": "dim", "invalid": "red"}
+
+
+def standing(found: Standings, plan: Mapping[str, Any], place: str) -> Iterator[Table | Text]:
+    """Matrix, legend, three sentences and a line for each target; arguments as `sentences`."""
+    colour, letters = colours(found.summary), _letters(found)
+    whole = picture(found, colour)
+    widest = max((_width(cell, letters) for cell in found.cells), default=0)
+    stub = max((len(name) for band in whole.bands for name, _ in band.rows), default=0)
+    stub = max(stub, NARROW)
+    marks = len(" ×") * whole.lost + len(" !") * (whole.doubtful == "some")
+    room = max((WIDTH - stub) // (widest + marks + GAP), 1)
+    drawn = picture(found, colour, room, letters)
+    for band in drawn.bands:
+        yield _table(band, stub, drawn.doubtful == "some", colour)
+    yield Text(_legend(drawn, letters), style="dim")
+    said = sentences(found, plan, place)
+    yield Text("\n".join(["", said.answer, said.against, said.todo]))
+    yield Text(f"  {said.command}", no_wrap=True, overflow="ignore")  # to be pasted
+    if drawn.more:
+        yield Text(f"{drawn.more} more cells: fsmatrix compare shows them.")
+    yield Text("\n".join(["", *(one.says for one in extremes(found)), ""]))
+
+
+def _letters(found: Standings) -> dict[str, str]:
+    """What targets are called in the cells, where their names are too long."""
+    if all(_width(cell, {}) <= LONGEST for cell in found.cells):
+        return {}
+    return dict(zip(found.targets, string.ascii_uppercase, strict=False))
+
+
+def _width(cell: Standing, letters: Mapping[str, str]) -> int:
+    return cell_len(_text(MARKS[cell.state], *short(cell, letters)))
+
+
+def _text(mark: str, who: str, how_much: str) -> str:
+    return f"{mark} {who.replace(' | ', '|')} {how_much}".strip()
+
+
+def _legend(drawn: Picture, letters: Mapping[str, str]) -> str:
+    lines = [f"{MARKS[state]} {state}: {meaning}" for state, meaning in MEANING.items()
+             if state in drawn.states]  # fmt: skip
+    if letters:
+        lines.append(", ".join(f"{letter} {name}" for name, letter in letters.items()))
+    lines += ["× a target without a valid run there"] * drawn.lost
+    lines += ["! warnings there"] * (drawn.doubtful == "some")
+    return "\n".join(lines)
+
+
+def _table(band: Band, stub: int, marked: bool, colour: Mapping[str, str]) -> Table:
+    """One band; titles of factors are wrapped, their levels stand beside the last line."""
+    title = Text(f"Who is ahead{', ' * bool(band.conditions)}{band.conditions}", style="bold")
+    made = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False,
+                 padding=(0, GAP, 0, 0))  # fmt: skip
+    wrapped = [textwrap.wrap(name, stub) for name in band.titles]
+    made.add_column(Text("\n".join(line for lines in wrapped for line in lines), style="dim"),
+                    no_wrap=True)  # fmt: skip
+    levels = [_spread(line) for line in band.heads]
+    for place in range(len(band.rows[0][1])):
+        head = [[""] * (len(lines) - 1) + [texts[place]]
+                for lines, texts in zip(wrapped, levels, strict=True)]  # fmt: skip
+        made.add_column(Text("\n".join(line for lines in head for line in lines)), no_wrap=True)
+    for name, boxes in band.rows:
+        made.add_row(Text(name), *(_cell(box, marked, colour) for box in boxes))
+    return made
+
+
+def _spread(line: Sequence[Any]) -> list[str]:
+    """The text of a head over its first column, blanks over the others."""
+    return [head.text if i == 0 else "" for head in line for i in range(head.span)]
+
+
+def _cell(box: Box | None, marked: bool, colour: Mapping[str, str]) -> Text:
+    if box is None:
+        return Text("")
+    own = box.shade.border if box.shade.border in colour.values() else ""
+    text = Text(_text(box.mark, box.who, box.how_much), style=f"{STYLES[box.state]} {own}".strip())
+    if box.lost and box.state != "invalid":
+        text.append(" ×", style="red")
+    if box.doubtful and marked:
+        text.append(" !", style="yellow")
+    return text

@@ -1,0 +1,1 @@
+"""Where each target stands in each cell, and what that says to somebody who must choose."""

@@ -1,0 +1,94 @@
+"""What to do next, with the command that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fsmatrix.analysis.comparison.advice import least
+from fsmatrix.analysis.extension import Extension, Record
+from fsmatrix.analysis.standings.standings import Standing, Standings
+from fsmatrix.results.units import plural
+
+FOLD = 4  # more blocks than so many times those that are there are no advice
+
+
+def advice(found: Standings, plan: Mapping[str, Any], place: str) -> tuple[str, str]:
+    """What to do next and its command: what was lost first, then blocks, then other questions.
+
+    `plan`: what the campaign says of itself; `place`: its results directory, quoted for a shell.
+    """
+    lost = [why for cell in found.cells if cell.state == "invalid" for _, why in cell.lost]
+    if lost:
+        failed = [why for why in lost if "failed" in why]
+        if failed and _repeatable(plan):
+            return "Run again what failed:", f"fsmatrix run -o {place} --resume --retry-failed"
+        return "See what was wrong there and how to mend it:", f"fsmatrix findings {place}"
+    unsettled = [cell for cell in found.cells if cell.state in ("likely", "unclear")]
+    if not unsettled:
+        return "For this choice nothing more need be measured; chunk size and processes:", \
+            f"fsmatrix lessons {place}"  # fmt: skip
+    return _blocks(found, unsettled, plan, place)
+
+
+def _repeatable(plan: Mapping[str, Any]) -> int:
+    """Repetitions in a block of a campaign that can be resumed; 0 if it cannot (an import)."""
+    block = plan.get("block", 1)
+    return block if isinstance(plan.get("repetitions"), int) and isinstance(block, int) else 0
+
+
+def _blocks(
+    found: Standings, unsettled: Sequence[Standing], plan: Mapping[str, Any], place: str
+) -> tuple[str, str]:
+    """Blocks that are planned and not there; else more, as many as prove half of what they can."""
+    have = max(cell.blocks for cell in found.cells)
+    each = _repeatable(plan)
+    verb = "submit" if found.compared and found.compared[0].record.queued else "run"
+    if each and have < plan["repetitions"] // each:
+        return "Finish the campaign first:", f"fsmatrix {verb} -o {place} --resume"
+    more = _extension(found, unsettled, have)
+    if not more.target:
+        return "More blocks would not soon settle what may be chance; look at the differences:", \
+            f"fsmatrix compare {place}"  # fmt: skip
+    said = f"Add {plural(more.target - have, 'block')} ({more.target} in all), {_what_for(more)}"
+    if not each:
+        return f"{said}, measured and imported in the same way; until then:", \
+            f"fsmatrix compare {place}"  # fmt: skip
+    return f"{said}:", more.command or f"fsmatrix {verb} -o {place} --resume --set " \
+        f"repetitions={more.target * each}"  # fmt: skip
+
+
+def _extension(found: Standings, unsettled: Sequence[Standing], have: int) -> Extension:
+    """Blocks for the cells that are likely, else for the others; no more than can be afforded."""
+    least = fewest(found)
+    cells = [cell for cell in unsettled if cell.state == "likely"] or unsettled
+    needs = sorted(need for cell in cells if (need := _need(cell)) > have)
+    near = [need for need in needs if need <= FOLD * have]
+    if have < least:
+        near = [least] * len(cells)
+    elif cells[0].state == "likely":
+        near = near or needs[:1]
+    elif 2 * len(near) < len(cells):  # few of those that may be chance
+        near = []
+    record = found.compared[0].record if found.compared else Record()
+    return Extension(record, have, tuple(near), len(cells), least)
+
+
+def _what_for(more: Extension) -> str:
+    if more.have < more.least:
+        return "the fewest that can prove anything"
+    count = sum(need <= more.target for need in more.needed)
+    which = f"{plural(more.cells, 'cell')} that {'is' if more.cells == 1 else 'are'} not proven yet"
+    return f"which should settle {'about ' * (more.cells > 1)}{count} of {which}"
+
+
+def _need(cell: Standing) -> int:
+    """Blocks that should settle a cell, by the pair of it that takes the most; 0 if unknown."""
+    needed = [one.cell.verdict.needed for one in cell.pairs if one.state == cell.state]
+    known = [n.needed for n in needed if n is not None and n.known and n.needed]
+    return max(known, default=0)
+
+
+def fewest(found: Standings) -> int:
+    """Blocks of each target below which nothing can be proven."""
+    return max((least(one) for one in found.compared), default=0)

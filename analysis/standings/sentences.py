@@ -1,0 +1,258 @@
+"""Three sentences under the matrix, and a line for each target.
+
+The answer; what is against it; what to do next, with its command.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fsmatrix.analysis.doubts import listed
+from fsmatrix.analysis.lessons.overall import overall
+from fsmatrix.analysis.standings.advice import advice, fewest
+from fsmatrix.analysis.standings.standing import Pair, ahead_by, faster, than
+from fsmatrix.analysis.standings.standings import Standing, Standings, level_words
+from fsmatrix.analysis.units import brief
+from fsmatrix.results.units import plural
+
+MOST_NAMED = 2  # cells that are named, doubts that are quoted; more are counted
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """What stands under the matrix, without full stops at the end of commands."""
+
+    answer: str
+    against: str
+    todo: str
+    command: str  # "" if there is nothing to do
+
+
+@dataclass(frozen=True)
+class Extremes:
+    """One target: how often it leads, and its best and worst cell."""
+
+    target: str
+    leads: str
+    best: str
+    worst: str
+
+    @property
+    def says(self) -> str:
+        """It in one line."""
+        return f"{self.target}: leads in {self.leads}; best: {self.best}; worst: {self.worst}"
+
+
+def sentences(found: Standings, plan: Mapping[str, Any], place: str) -> Sentences:
+    """`plan`: what the campaign says of itself; `place`: its results directory, "" if unknown."""
+    todo, command = advice(found, plan, shlex.quote(place) if place else "DIR")
+    return Sentences(_answer(found), _against(found), todo, command)
+
+
+def _answer(found: Standings) -> str:
+    whole = len(found.cells) - found.count("invalid")
+    if not whole:
+        return "No cell has valid values of two targets: nothing can be compared."
+    first = _first_of_all(found)
+    if first:
+        cells = _led(found, first[0])
+        shared = _with(first, cells)
+        whom = "" if shared else _of_whom(found, first)
+        said = f"{_joined(first)} {_verb(first)} ahead{whom} in {_of(len(cells), whole)}"
+        said += f"{_how_sure(cells)}, {_span(cells)}{shared}"
+    elif found.count("equal") == whole:
+        said = f"No difference larger than {_tolerance(found)} in {_of(whole, whole)}"
+    elif (have := max(cell.blocks for cell in found.cells)) < (least := fewest(found)):
+        said = f"Nobody can be shown to be ahead with {plural(have, 'block')}: it takes {least}"
+    else:
+        where = f"any of {whole} cells" if whole > 1 else "the only valid cell"
+        said = f"Nobody is shown to be ahead in {where}"
+    return "; ".join([said, *_together(found)]) + "."
+
+
+def _led(found: Standings, target: str) -> list[Standing]:
+    """Cells in which a target is ahead, alone or with others."""
+    return [cell for cell in found.cells if target in cell.leaders]
+
+
+def _first_of_all(found: Standings) -> list[str]:
+    """Who is ahead in the most cells, the proven ones first; several if always together."""
+    led = {name: _led(found, name) for name in found.targets}
+    best = max(found.targets, key=lambda name: (_proven(led[name]), len(led[name])))
+    mine = [id(cell) for cell in led[best]]
+    return [name for name in found.targets if mine and [id(c) for c in led[name]] == mine]
+
+
+def _with(first: Sequence[str], cells: Sequence[Standing]) -> str:
+    """In how many cells they share the lead, and with whom; "" if nowhere."""
+    others = Counter(tuple(n for n in cell.leaders if n not in first) for cell in cells)
+    shared = [
+        f"{count} shared with {_joined(names)}" for names, count in others.most_common() if names
+    ]
+    if not shared:
+        return ""
+    alone = [f"{others[()]} alone"] if others[()] else []
+    return f" ({', '.join([*alone, *shared])})"
+
+
+def _proven(cells: Sequence[Standing]) -> int:
+    return sum(cell.state == "proven" for cell in cells)
+
+
+def _how_sure(cells: Sequence[Standing]) -> str:
+    proven = _proven(cells)
+    if len(cells) == 1:
+        return " (proven)" if proven else " (likely, not yet proven)"
+    return f" ({'none' if not proven else 'all' if proven == len(cells) else proven} proven)"
+
+
+def _span(cells: Sequence[Standing]) -> str:
+    margins = sorted(cell.margin for cell in cells)
+    first, last = ahead_by(margins[0]), ahead_by(margins[-1])
+    return f"by {first}" if first == last else f"by {first} to {last}"
+
+
+def _of_whom(found: Standings, leaders: Sequence[str]) -> str:
+    rest = [name for name in found.targets if name not in leaders]
+    return f" of {rest[0]}" if len(rest) == 1 else " of all others"
+
+
+def _of(count: int, whole: int) -> str:
+    if count == whole:
+        return f"all {whole} cells" if whole > 1 else "the only valid cell"
+    return f"{count} of {plural(whole, 'cell')}"
+
+
+def _tolerance(found: Standings) -> str:
+    return f"{100 * found.compared[0].tolerance:.3g} %"
+
+
+def _together(found: Standings) -> list[str]:
+    """Who is proven ahead over all cells together, by how much."""
+    said = []
+    for part in dict.fromkeys(one.part for one in found.compared):
+        mine = [one for one in found.compared if one.part == part]
+        for lesson in overall(mine, found.targets):
+            if lesson.sure == "decided" and len(lesson.choice) == 1:
+                best = str(lesson.choice[0])
+                cells = max(len(one.cells) for one in mine)
+                said.append(f"over {_of(cells, cells)}{f' of {part}' * bool(part)} together {best} "
+                            f"is {listed(_means(mine, best))}, proven")  # fmt: skip
+    return said
+
+
+def _means(mine: Sequence[Any], best: str) -> list[str]:
+    """The geometric means of one target over each other one."""
+    said = []
+    for one in mine:
+        if best in (one.a, one.b) and one.mean is not None:
+            ratio = one.mean.mean
+            ends = (ratio.ratio, ratio.low, ratio.high)
+            if best == one.b:
+                ends = (1 / ratio.ratio, 1 / ratio.high, 1 / ratio.low)
+            other = one.b if best == one.a else one.a
+            said.append(f"{faster(ends[0])} {than(ends[0])} {other} (95 % sure: {brief(ends[1])} "
+                        f"to {brief(ends[2])} times)")  # fmt: skip
+    return said
+
+
+def _against(found: Standings) -> str:
+    first = _first_of_all(found)
+    said = []
+    groups: dict[tuple[str, ...], list[Standing]] = {}
+    for cell in found.cells:
+        if cell.leaders and not set(first) & set(cell.leaders):
+            groups.setdefault(cell.leaders, []).append(cell)
+    for leaders in sorted(groups, key=lambda key: -len(groups[key]))[:MOST_NAMED]:
+        cells = groups.pop(leaders)
+        said.append(f"{_joined(leaders)} {_verb(leaders)} ahead in {_named(cells, found)}, "
+                    f"{_span(cells)}{_how_sure(cells)}")  # fmt: skip
+    if rest := [cell for cells in groups.values() for cell in cells]:
+        said.append(f"others are ahead in {_named(rest, found)}")
+    equal = [cell for cell in found.cells if cell.state == "equal"]
+    if equal and len(equal) + found.count("invalid") < len(found.cells):
+        said.append(f"no difference larger than {_tolerance(found)} in {_named(equal, found)}")
+    if unclear := [cell for cell in found.cells if cell.state == "unclear"]:
+        said.append(_chance(found, unclear))
+    if invalid := [cell for cell in found.cells if cell.state == "invalid"]:
+        why = Counter(f"{name}: {text}" for cell in invalid for name, text in cell.lost)
+        said.append(f"{_named(invalid, found)} cannot be compared ({_first(why)})")
+    if doubtful := [cell for cell in found.cells if cell.doubts and cell.state != "invalid"]:
+        doubts = Counter(doubt.partition(" (")[0] for cell in doubtful for doubt in cell.doubts)
+        where = f"all {len(doubtful)} cells" if len(doubtful) == len(found.cells) > 1 \
+            else plural(len(doubtful), "cell")  # fmt: skip
+        said.append(f"warnings in {where} ({_first(doubts)})")
+    if found.summary.cluster.emulated:
+        said.append("emulated levels show no hardware's speed")
+    if not said:
+        return "Against it: nothing; no cell points the other way, none is in doubt."
+    return f"Against it: {'; '.join(said)}."
+
+
+def _chance(found: Standings, unclear: Sequence[Standing]) -> str:
+    """ "in 8 cells the difference may be chance: home over temporary -7 to +12 %"."""
+    said = f"in {_named(unclear, found)} the difference may be chance"
+    first, second = found.targets[:2]
+    ratios = [one.over(first) for cell in unclear for one in cell.pairs]
+    if len(found.targets) != 2 or not ratios:
+        return said
+    low, high = (f"{100 * (end - 1):+.0f}" for end in (min(ratios), max(ratios)))
+    return f"{said}: {first} over {second} {low}{f' to {high}' * (high != low)} %"
+
+
+def _named(cells: Sequence[Standing], found: Standings) -> str:
+    """ "2 cells (seq-read, 4 KiB; seq-write, 4 KiB)", "4 cells (all of rand-read)"."""
+    said = plural(len(cells), "cell")
+    if len(cells) <= MOST_NAMED and all(cell.named for cell in cells):
+        return f"{said} ({'; '.join(cell.named for cell in cells)})"
+    for name in found.names:
+        levels = {cell.levels[name] for cell in cells}
+        whole = sum(cell.levels[name] in levels for cell in found.cells)
+        if len(levels) <= MOST_NAMED and len(cells) == whole < len(found.cells):
+            shown = sorted(level_words(name, level) for level in levels)
+            return f"{said} (all of {' and '.join(shown)})"
+    return said
+
+
+def _first(counts: Counter[str]) -> str:
+    shown = [text for text, _ in counts.most_common(MOST_NAMED)]
+    more = len(counts) - len(shown)
+    return "; ".join(shown) + (f"; and {more} more" if more else "")
+
+
+def extremes(found: Standings) -> list[Extremes]:
+    """A line for each target, the one that leads most often first."""
+    made = []
+    for target in found.targets:
+        leads = _led(found, target)
+        share = _of(len(leads), len(found.cells))
+        share += _how_sure(leads) if leads else ""
+        sure = [(cell, one) for cell in found.cells for one in cell.pairs
+                if target in (one.a, one.b) and one.ahead]  # fmt: skip
+        sure.sort(key=lambda known: known[1].over(target))
+        best = _end(target, sure[-1:], True) or "nowhere ahead beyond chance"
+        worst = _end(target, sure[:1], False) or "nowhere behind beyond chance"
+        made.append((-_proven(leads), -len(leads), Extremes(target, share, best, worst)))
+    return [one for _, _, one in sorted(made, key=lambda key: key[:2])]
+
+
+def _end(target: str, known: Sequence[tuple[Standing, Pair]], ahead: bool) -> str:
+    """ "rand-write, 4 KiB: 25 times as fast as btrfs (proven)"; "" if it is not so."""
+    for cell, one in known:
+        if (one.ahead == target) == ahead:
+            ratio = one.over(target)
+            start = f"{cell.named}: " if cell.named else ""
+            return f"{start}{faster(ratio)} {than(ratio)} {one.other(target)} ({one.state})"
+    return ""
+
+
+def _joined(names: Sequence[str]) -> str:
+    return " and ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _verb(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"

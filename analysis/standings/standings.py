@@ -1,0 +1,198 @@
+"""Where each target stands in every cell of a campaign, from the comparisons that were made."""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import xarray as xr
+
+from fsmatrix.analysis.comparison.compare import varying_names
+from fsmatrix.analysis.comparison.result import Compared, Comparison
+from fsmatrix.analysis.load import rows
+from fsmatrix.analysis.result import plain
+from fsmatrix.analysis.standings.standing import Order, Pair, State, ordered, pair, weakest
+from fsmatrix.analysis.study import Values, per_attachment
+from fsmatrix.analysis.summary import Cell, Summary
+from fsmatrix.analysis.units import (
+    METRICS,
+    Level,
+    Metric,
+    is_size,
+    labelled,
+    level_text,
+    own_metric,
+)
+
+PER = " per node"
+SIDE = ("target",)  # never what tells cells apart
+Key = tuple[Level, ...]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One cell: who is ahead, by how much, how sure, and on what it stands."""
+
+    levels: Mapping[str, Level]  # of what tells the cells apart
+    named: str  # they in words
+    metric: Metric
+    order: Order
+    values: tuple[Values, ...]  # of each target with a value, the best median first
+    pairs: tuple[Pair, ...]
+    lost: tuple[tuple[str, str], ...]  # target without a valid value, and why
+    doubts: tuple[str, ...]  # audits that warn, with their targets; then other doubts
+
+    @property
+    def state(self) -> State:
+        """How sure it is; `invalid`: fewer than two targets have a valid value, others lost it."""
+        return "invalid" if self.lost and len(self.values) < 2 else self.order.state
+
+    @property
+    def leaders(self) -> tuple[str, ...]:
+        """Who is ahead; nobody where that cannot be told."""
+        return self.order.leaders if self.state in ("proven", "likely") else ()
+
+    @property
+    def margin(self) -> float:
+        """By how much the leaders are ahead of everybody behind them, at least; NaN without."""
+        found = [one.over(first) for first in self.leaders for one in self.pairs
+                 if first in (one.a, one.b) and one.other(first) not in self.leaders]  # fmt: skip
+        return min(found, default=float("nan"))
+
+    @property
+    def blocks(self) -> int:
+        """Independent values of the target that has the fewest."""
+        return min((one.median.independent for one in self.values), default=0)
+
+    def rival(self, target: str) -> Pair | None:
+        """The pair of a target with the one that does best against it."""
+        mine = [one for one in self.pairs if target in (one.a, one.b)]
+        return min(mine, key=lambda one: one.over(target), default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """How sure, who leads, the groups behind, and by how much, as a ratio."""
+        made: dict[str, Any] = plain({
+            "state": self.state, "leaders": self.leaders, "groups": self.order.groups,
+            "margin": self.margin,
+        })  # fmt: skip
+        return made
+
+
+@dataclass(frozen=True)
+class Standings:
+    """All cells of a campaign in which targets can be held against each other."""
+
+    targets: tuple[str, ...]
+    cells: tuple[Standing, ...]
+    names: tuple[str, ...]  # factors that tell the cells apart
+    compared: tuple[Comparison, ...]
+    summary: Summary
+
+    def of(self, cell: Cell) -> Standing | None:
+        """The standing that a cell of the summary is part of; None of references."""
+        return self._by_key.get(_key(cell.levels, self.names))
+
+    @functools.cached_property
+    def _by_key(self) -> dict[Key, Standing]:
+        return {_key(cell.levels, self.names): cell for cell in self.cells}
+
+    def count(self, *states: State) -> int:
+        """Cells in one of these states."""
+        return sum(cell.state in states for cell in self.cells)
+
+
+def standings(ds: xr.Dataset, summary: Summary, compared: Sequence[Comparison]) -> Standings:
+    """The cells of a summary with what these comparisons of its targets say.
+
+    Of few targets: `compared` are their pairs, each phase in its own metric; linear in the cells.
+    """
+    names = _names(summary, compared)
+    pairs: dict[Key, dict[tuple[str, str], list[Compared]]] = defaultdict(lambda: defaultdict(list))
+    for one in compared:
+        for cell in one.cells:
+            pairs[_key(cell.levels, names)][one.a, one.b].append(cell)
+    targets = tuple(name for name in summary.targets if name not in summary.references)
+    groups: dict[Key, list[Values]] = defaultdict(list)
+    for values in _valued(ds, summary, targets):
+        groups[_key(values.cell.levels, names)].append(values)
+    several = varying_names([dict(zip(names, key, strict=True)) for key in groups])
+    cells = tuple(
+        _standing(dict(zip(names, key, strict=True)), several, mine, pairs.get(key, {}))
+        for key, mine in groups.items()
+    )
+    return Standings(targets, cells, names, tuple(compared), summary)
+
+
+def _names(summary: Summary, compared: Sequence[Comparison]) -> tuple[str, ...]:
+    """What tells cells apart: what varies, without what differs between sides of one cell."""
+    every = [cell for one in compared for cell in one.cells]
+    return tuple(
+        name for name in summary.varying
+        if name not in SIDE and all(name in cell.levels for cell in every)
+    )  # fmt: skip
+
+
+def _key(levels: Mapping[str, Level], names: Iterable[str]) -> Key:
+    """Levels that equal themselves: NaN is no key."""
+    found = (levels.get(name, "") for name in names)
+    return tuple(level if level == level else "" for level in found)
+
+
+def _valued(ds: xr.Dataset, summary: Summary, targets: Sequence[str]) -> list[Values]:
+    """The cells of these targets in the metric of their own phase, with their values."""
+    cells = [cell for cell in summary.cells if cell.target in targets]
+    data = rows(ds)
+    by_metric = {name: per_attachment(data, name, cells) for name in ("bandwidth", "iops")}
+    return [by_metric[_metric(cell)][place] for place, cell in enumerate(cells)]
+
+
+def _metric(cell: Cell) -> str:
+    """As `compare` judges it: data without bytes by operations per second too."""
+    name = own_metric(str(cell.levels.get("engine", "")), str(cell.levels.get("phase", "")))
+    return "iops" if not cell.metrics[name].runs and cell.metrics["iops"].runs else name
+
+
+def _standing(
+    levels: Mapping[str, Level], several: Sequence[str], mine: Sequence[Values],
+    compared: Mapping[tuple[str, str], Sequence[Compared]],
+) -> Standing:  # fmt: skip
+    values = sorted((one for one in mine if one.values.size), key=lambda v: -v.median.median)
+    have = list(dict.fromkeys(one.cell.target for one in values))
+    pairs = [weakest([pair(a, b, cell) for cell in cells]) for (a, b), cells in compared.items()]
+    lost = [(one.cell.target, _why(one.cell)) for one in mine if one.cell.target not in have]
+    metrics = {_metric(one.cell) for one in (values or mine)}
+    return Standing(
+        levels=levels,
+        named=", ".join(level_words(n, levels[n]) for n in several if levels[n] != ""),
+        metric=METRICS[min(metrics)], order=ordered(have, pairs), values=tuple(values),
+        pairs=tuple(pairs), lost=tuple(lost),
+        doubts=_doubts(values, pairs),
+    )  # fmt: skip
+
+
+def level_words(name: str, level: Level) -> str:
+    """A level in few words: "4 KiB", "2 processes"."""
+    return level_text(name, level) if is_size(name) else labelled(name, level).removesuffix(PER)
+
+
+def _doubts(values: Sequence[Values], pairs: Sequence[Pair]) -> tuple[str, ...]:
+    """Each audit once with all targets of which it warns, then what else the comparisons doubt."""
+    warned: dict[str, list[str]] = defaultdict(list)
+    for one in values:
+        for audit in one.cell.doubts:
+            warned[audit].append(one.cell.target)
+    audits = [f"{audit} ({', '.join(sorted(names))})" for audit, names in sorted(warned.items())]
+    single = {f"{audit} in {name} only" for audit, names in warned.items() for name in names}
+    others = dict.fromkeys(doubt for one in pairs for doubt in one.cell.doubts)
+    return (*audits, *(doubt for doubt in others if doubt not in single))
+
+
+def _why(cell: Cell) -> str:
+    """Why a target has no valid value: "2 failed; 4 invalid (read-served-by-cache)"."""
+    audits = f" ({', '.join(cell.findings)})" if cell.findings else ""
+    said = [f"{cell.failed} failed"] if cell.failed else []
+    said += [f"{cell.invalid} invalid{audits}"] if cell.invalid else []
+    return "; ".join(said) or "not measured"
