@@ -139,7 +139,9 @@ class Comparison:
             return []
         least = self.fewest
         have = min(min(v.interval.units) for v in undecided)
-        never = f"; {have} prove nothing, {least} can" if have < least else ""
+        never = ""
+        if have < least:  # a difference; that there is none needs fewer
+            never = f"; {have} cannot prove a difference, {least} can"
         fewest, most = max(min(needed), least), max(*needed, least)
         span = str(fewest) if fewest == most else f"{fewest} to {most}"
         return [f"To prove the others would take {span} attachments each{never}."]

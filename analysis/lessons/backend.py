@@ -54,10 +54,10 @@ def backend_lessons(
     ds: xr.Dataset, targets: Sequence[str], metric: str, where: Mapping[str, Level],
     tolerance: float, alpha: float,
 ) -> tuple[list[Lesson], list[str]]:  # fmt: skip
-    """(a lesson for each pattern and one for all, why some pairs were not compared)."""
-    if len(targets) < 2:
-        return [Lesson("backend", "", (), "cannot be said", f"one target ({', '.join(targets)}): "
-                       "nothing to choose between", "cannot be said")], []  # fmt: skip
+    """(a lesson for each pattern and one for all, why some pairs were not compared).
+
+    `targets`: two or more.
+    """
     found, refused = _compared(ds, targets, metric, where, tolerance, alpha)
     if not found:
         return [Lesson("backend", "", (), "cannot be said", why, "cannot be said")
@@ -73,6 +73,17 @@ def backend_lessons(
     ordered = sorted(groups, key=lambda key: [str(level) for _, level in key])
     lessons = [_lesson(key, groups[key]) for key in ordered]
     return [*lessons, *overall(found, targets)], refused
+
+
+def only_one(targets: Sequence[str], lost: Mapping[str, str]) -> Lesson:
+    """The lesson where one target has a value at most; `lost`: the other ones, and why."""
+    if not lost:
+        answer = f"one target ({', '.join(targets)}): nothing to choose between"
+        return Lesson("backend", "", (), "cannot be said", answer, "cannot be said")
+    answer = f"no choice is possible: of {len(targets) + len(lost)} targets only " \
+             f"{', '.join(targets)} gave a result"  # fmt: skip
+    why = "; ".join(f"{name}: {reason}" for name, reason in lost.items())
+    return Lesson("backend", "", (), "cannot be said", answer, "cannot be said", why)
 
 
 def _compared(

@@ -18,7 +18,7 @@ import xarray as xr
 from fsmatrix.analysis import summary
 from fsmatrix.analysis.lessons import limits as evidence
 from fsmatrix.analysis.lessons.answer import answer
-from fsmatrix.analysis.lessons.backend import backend_lessons
+from fsmatrix.analysis.lessons.backend import backend_lessons, only_one
 from fsmatrix.analysis.lessons.chunk import Setting, chunk_lessons
 from fsmatrix.analysis.lessons.lines import counted, lines
 from fsmatrix.analysis.lessons.nodes import node_lessons
@@ -181,7 +181,9 @@ def lessons(
     whole = summary.summarise(ds)
     targets = [str(name) for name in of.levels("target", of.valued)]
     step(f"lessons: {len(targets)} targets")
-    found, refused = _targets(ds, of, targets, _by_factor(ds, only), tolerance, alpha)
+    factors = _by_factor(ds, only)
+    lost = evidence.valueless(ds, factors)
+    found, refused = _targets(ds, of, targets, lost, factors, tolerance, alpha)
     latencies: dict[int, Median] = {}
     if of.metric.name == "bandwidth":
         latencies = {id(cell): cell.cell.metrics[name] for cell in of.cells}
@@ -192,18 +194,20 @@ def lessons(
     limits = evidence.limits(of, whole, ds, latency_bound)
     return Lessons(
         lessons=tuple(found), limits=(*refused, *limits),
-        excluded=tuple(evidence.excluded(of, ds)), study=of, bound=latency_bound,
+        excluded=tuple(evidence.excluded(of, ds, lost)), study=of, bound=latency_bound,
         bandwidth=bandwidth, tolerance=tolerance, alpha=alpha, latencies=latencies,
     )  # fmt: skip
 
 
 def _targets(
-    ds: xr.Dataset, of: Study, targets: Sequence[str], where: Mapping[str, Level],
-    tolerance: float, alpha: float,
+    ds: xr.Dataset, of: Study, targets: Sequence[str], lost: Mapping[str, str],
+    where: Mapping[str, Level], tolerance: float, alpha: float,
 ) -> tuple[list[Lesson], list[str]]:  # fmt: skip
-    """Every pair of targets; of many their order."""
+    """Every pair of targets; of many their order; of a single one which others failed."""
     if len(targets) > summary.MOST_TARGETS:
         return ranked(of, targets), []
+    if len(targets) < 2:
+        return [only_one(targets, lost)], []
     return backend_lessons(ds, targets, OWN, where, tolerance, alpha)
 
 

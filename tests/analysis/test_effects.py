@@ -88,7 +88,7 @@ def test_one_level_one_value_constant_and_failed_campaigns() -> None:
         constant.figure()
     failed = studies.campaign(truth, LEVELS)
     failed["status"] = ("run", np.array(["failed"] * failed.sizes["run"]))
-    with pytest.raises(ValueError, match="no run gave a bandwidth"):
+    with pytest.raises(ValueError, match="no run gave any bandwidth"):
         effects(failed, "bandwidth")
 
 
