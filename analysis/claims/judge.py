@@ -3,7 +3,8 @@
 "k of m cells" is a partial conjunction (Benjamini and Heller, Biometrics 64, 2008): the p that
 fewer than k of m statements are true is (m - k + 1) times the k-th smallest p.  k = m is the
 intersection-union test, k = 1 Bonferroni's.  Every cell inside needs k = m; that it fails needs
-one cell outside, k = 1.  Nothing is assumed about how the cells depend on each other.
+one cell outside, k = 1, or the mean of all cells outside (together.py).  Nothing is assumed about
+how the cells depend on each other.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 
+from fsmatrix.analysis.claims import together
 from fsmatrix.analysis.claims.cells import Found, Scope
 from fsmatrix.analysis.claims.study import Claim, Quantifier
 from fsmatrix.analysis.medians import SMALLEST, Floats
@@ -61,8 +63,8 @@ def p_magnitude(claim: Claim, cells: Sequence[Found]) -> P:
         holds = max(_some(low[0], k), _some(high[0], k))
         fails = _either(claim, np.array([_some(low[1], k)]), np.array([_some(high[1], k)]))[0]
         return P(holds, float(fails))
-    outside = _either(claim, low[1], high[1])
-    return P(_some(np.maximum(low[0], high[0]), k), _some(outside, m - k + 1))
+    outside = _some(_either(claim, low[1], high[1]), m - k + 1)
+    return P(_some(np.maximum(low[0], high[0]), k), _with_means(claim, cells, outside, None))
 
 
 def p_reach(claim: Claim, cells: Sequence[Found], whole: bool) -> P:
@@ -94,7 +96,22 @@ def p_direction(claim: Claim, cells: Sequence[Found]) -> P:
         up, down = down, up
     k = needed_of(claim, len(cells))
     against = k if claim.quantifier == "median" else len(cells) - k + 1
-    return P(_some(up, k), _some(down, against))
+    side = (1.0, math.inf) if claim.direction == "higher" else (0.0, 1.0)
+    return P(_some(up, k), _with_means(claim, cells, _some(down, against), side))
+
+
+def _with_means(
+    claim: Claim, cells: Sequence[Found], single: float, bounds: together.Bounds | None
+) -> float:
+    """p that a claim about every cell holds, by single cells (`single`) and by their means.
+
+    `bounds`: instead of those of the cells.  Bonferroni over the tests.
+    """
+    if isinstance(claim.quantifier, Quantifier) or claim.quantifier == "median":
+        return single
+    found = together.means(cells)
+    p = [together.p_outside(bounds or own, one) for own, one in found.items()]
+    return min([1.0, *((1 + len(p)) * value for value in (single, *p))])
 
 
 def needed_of(claim: Claim, m: int) -> int:
@@ -185,13 +202,19 @@ def apparent(claim: Claim, cells: Sequence[Found]) -> bool | None:
     if not cells:
         return None
     values = np.array([cell.value for cell in cells])
-    low, high = np.array([cell.bounds for cell in cells]).T
     if claim.quantifier == "median":
-        return bool(low[0] <= np.median(values) <= high[0])
-    good = (low <= values) & (values <= high)
+        low, high = cells[0].bounds
+        return bool(low <= np.median(values) <= high)
+    good = sum(seems(claim, cell) for cell in cells)
+    return good >= needed_of(claim, len(cells)) and _ends_seen(claim, values)
+
+
+def seems(claim: Claim, cell: Found) -> bool:
+    """Whether the estimate of a cell alone, without noise, lies in the claimed range."""
+    low, high = cell.bounds
     if claim.claimed.slack == 0 and claim.direction != "none":
-        good &= (values > low) & (values < high)
-    return int(good.sum()) >= needed_of(claim, len(cells)) and _ends_seen(claim, values)
+        return low < cell.value < high
+    return low <= cell.value <= high
 
 
 def _ends_seen(claim: Claim, values: Floats) -> bool:
@@ -223,8 +246,8 @@ def untestable(scope: Scope, claim: Claim) -> str:
         return ""
     most = max(min(cell.units) for cell in cells)
     if most < 2:
-        return "one value per cell, or one attachment: no interval"
-    return f"too few attachments: at most {most}, {SMALLEST} give the first interval"
+        return "one value per cell, or one attachment: how much of it is chance is not known"
+    return f"at most {most} attachments of a cell, and {SMALLEST} are the fewest that can show it"
 
 
 def more(claim: Claim, cells: Sequence[Found], share: float) -> Repetitions | None:
