@@ -119,9 +119,8 @@ class Scalability:
                     "efficiency": step.efficiency, "in doubt": ", ".join(step.doubts),
                 }  # fmt: skip
                 if one.laws:
-                    row |= {"law": one.laws.better.name, "told apart": one.laws.apart,
-                            "sigma": one.laws.usl.sigma.value,
-                            "kappa": one.laws.usl.kappa.value}  # fmt: skip
+                    law = one.laws.chosen
+                    row |= {"law": law.name, "sigma": law.sigma.value, "kappa": law.kappa.value}
                 rows.append(row)
         frame = pd.DataFrame(rows)
         frame.attrs |= {"metric": self.study.metric.name, "unit": unit}
@@ -162,7 +161,7 @@ class Scalability:
         if kinds & set(MARKS):
             notes.append("Hollow: too few attachments; the whisker decides nothing.")
         if any(s.laws for s in shown):
-            notes.append("Thick faint lines: the better of Amdahl's law and the USL.")
+            notes.append("Thick faint lines: the USL where the data need it, else Amdahl's law.")
         figure, axes = drawing.frame(
             len(rows), len(chunks), title=f"{of.metric.title} over storage nodes",
             notes=[*notes, *of.remarks], height=2.2,
@@ -208,7 +207,7 @@ class Scalability:
             ax.plot(nodes, y[0] * nodes / nodes[0], color=shade, linestyle=":", linewidth=0.7)
         if s.laws and not s.laws.superlinear:
             grid = np.linspace(nodes.min(), nodes.max(), 60)
-            ax.plot(grid, s.laws.better.at(grid) / scale, color=shade, linewidth=4, alpha=0.25)
+            ax.plot(grid, s.laws.chosen.at(grid) / scale, color=shade, linewidth=4, alpha=0.25)
         ax.set_xticks(nodes)
 
 
