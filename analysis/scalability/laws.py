@@ -12,8 +12,8 @@ around their level (residuals pooled over the levels, widened by sqrt(n / (n - l
 the ratio of Student's to the normal quantile: percentiles alone cover too little); they hold the
 spread of attachments, not a misfit of the law.
 
-There is one criterion: the USL where kappa's whole interval lies above 0, else Amdahl's law.  AICc of
-the levels' means, which knows nothing of how attachments spread, misses the USL far more often
+There is one criterion: the USL where kappa's whole interval lies above 0, else Amdahl's law.  AICc
+of the levels' means, which knows nothing of how attachments spread, misses the USL far more often
 (python -P bench/laws.py; docs/statistics.md).
 """
 
