@@ -28,6 +28,7 @@ from fsmatrix.analysis.claims.judge import (
     needed_of,
     p_direction,
     p_magnitude,
+    p_means,
     p_reach,
     place,
     untestable,
@@ -142,9 +143,13 @@ def judge(data: Data, study: StudyFile, alpha: float = ALPHA) -> Claims:
     sizes = [nothing if why else p_magnitude(c, s.cells) for c, s, why in known]
     ends = [nothing if why else p_reach(c, s.cells, not s.missing) for c, s, why in known]
     ways = [nothing if why else p_direction(c, s.cells) for c, s, why in known]
-    whole = corrected([both(size, end) for size, end in zip(sizes, ends, strict=True)])
-    tested = sum(not why for why in reasons)
-    parts = zip(whole, corrected(sizes), corrected(ends), corrected(ways), strict=True)
+    can = [not why for why in reasons]
+    means = p_means(study.claims, scopes, can, alpha)
+    sides = p_means(study.claims, scopes, can, alpha, direction=True)
+    whole = corrected([both(size, end) for size, end in zip(sizes, ends, strict=True)], means)
+    tested = sum(can)
+    parts = zip(whole, corrected(sizes, means), corrected(ends), corrected(ways, sides),
+                strict=True)  # fmt: skip
     judged = tuple(_judged(*one, p, alpha, tested) for one, p in zip(known, parts, strict=True))
     remarks = next(iter(data.studies.values())).remarks if data.studies else []
     return Claims(study, judged, alpha, tested, tuple(remarks))

@@ -63,8 +63,8 @@ def p_magnitude(claim: Claim, cells: Sequence[Found]) -> P:
         holds = max(_some(low[0], k), _some(high[0], k))
         fails = _either(claim, np.array([_some(low[1], k)]), np.array([_some(high[1], k)]))[0]
         return P(holds, float(fails))
-    outside = _some(_either(claim, low[1], high[1]), m - k + 1)
-    return P(_some(np.maximum(low[0], high[0]), k), _with_means(claim, cells, outside, None))
+    outside = _either(claim, low[1], high[1])
+    return P(_some(np.maximum(low[0], high[0]), k), _some(outside, m - k + 1))
 
 
 def p_reach(claim: Claim, cells: Sequence[Found], whole: bool) -> P:
@@ -96,22 +96,7 @@ def p_direction(claim: Claim, cells: Sequence[Found]) -> P:
         up, down = down, up
     k = needed_of(claim, len(cells))
     against = k if claim.quantifier == "median" else len(cells) - k + 1
-    side = (1.0, math.inf) if claim.direction == "higher" else (0.0, 1.0)
-    return P(_some(up, k), _with_means(claim, cells, _some(down, against), side))
-
-
-def _with_means(
-    claim: Claim, cells: Sequence[Found], single: float, bounds: together.Bounds | None
-) -> float:
-    """p that a claim about every cell holds, by single cells (`single`) and by their means.
-
-    `bounds`: instead of those of the cells.  Bonferroni over the tests.
-    """
-    if isinstance(claim.quantifier, Quantifier) or claim.quantifier == "median":
-        return single
-    found = together.means(cells)
-    p = [together.p_outside(bounds or own, one) for own, one in found.items()]
-    return min([1.0, *((1 + len(p)) * value for value in (single, *p))])
+    return P(_some(up, k), _some(down, against))
 
 
 def needed_of(claim: Claim, m: int) -> int:
@@ -171,11 +156,32 @@ def _ends(claim: Claim, cells: Sequence[Found]) -> list[P]:
     return ends
 
 
-def corrected(raw: Sequence[P]) -> list[P]:
-    """Holm over the claims, apart for holding and failing; NaN is not tested."""
+def corrected(raw: Sequence[P], means: Sequence[float] = ()) -> list[P]:
+    """Holm over the claims, apart for holding and failing; NaN is not tested.
+
+    `means`: p of failing by the means of cells, corrected already; Bonferroni over both ways.
+    """
     holds = correct([p.holds for p in raw]).tolist()
-    fails = correct([p.fails for p in raw]).tolist()
-    return [P(a, b) for a, b in zip(holds, fails, strict=True)]
+    fails = correct([p.fails for p in raw])
+    known = np.array(means)
+    if known.size and not np.isnan(known).all():
+        fails = np.where(np.isnan(fails), fails, np.minimum(2 * np.fmin(fails, known), 1.0))
+    return [P(a, b) for a, b in zip(holds, fails.tolist(), strict=True)]
+
+
+def p_means(claims: Sequence[Claim], scopes: Sequence[Scope], tested: Sequence[bool], alpha: float,
+            *, direction: bool = False) -> list[float]:  # fmt: skip
+    """p that claims about every cell hold for the means of their cells; NaN: not asked."""
+    whole = [
+        ok and claim.quantifier in ("every", "range")
+        and not (direction and claim.direction == "none")
+        for claim, ok in zip(claims, tested, strict=True)
+    ]  # fmt: skip
+    sides = {"higher": (1.0, math.inf), "lower": (0.0, 1.0)}
+    return together.refuted(
+        [scope.cells if ask else () for scope, ask in zip(scopes, whole, strict=True)], alpha,
+        [sides.get(claim.direction) if direction else None for claim in claims],
+    )  # fmt: skip
 
 
 def kind_of(p: P, alpha: float) -> Kind:

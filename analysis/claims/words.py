@@ -106,7 +106,8 @@ def parts(one: Judged) -> list[str]:
             f"each 95 % sure; {c['open']} are not sure; the claim needs {needed}."
         )
     for bounds, mean in together.means(one.scope.cells).items():
-        where = "All cells together" if bounds == one.claim.bounds else \
+        knee = one.claim.compare is not None and bool(one.claim.compare.knee)
+        where = "All cells together" if not knee else \
                 "All cells together up to the knee" if bounds[1] == np.inf else \
                 "All cells together beyond the knee"  # fmt: skip
         said.append(f"{where}: {number_of(mean.ratio)}{_unit(one.claim)} (95 % sure: "
