@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from fsmatrix.analysis.claims.scope import Data
 
 KINDS = ("holds", "does not hold", "cannot be told", "cannot be tested")
+MANY = {"holds": "hold", "does not hold": "do not hold"}
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,13 @@ class Claims:
     def says(self) -> list[str]:
         """How many claims have which verdict, then each claim."""
         counts: Counter[str] = Counter(one.kind for one in self.judged)
-        parts = [f"{counts[kind]} {kind}" for kind in KINDS if counts[kind]]
+        parts = [f"{counts[kind]} {kind if counts[kind] == 1 else MANY.get(kind, kind)}"
+                 for kind in KINDS if counts[kind]]  # fmt: skip
         first = f"{plural(len(self.judged), 'claim')} of {self.study.title}: {', '.join(parts)}."
         if self.tested > 1:
-            first += (f" With a probability of {1 - self.alpha:.3g} chance made none of these "
-                      f"verdicts ({self.tested} claims tested, Holm).")  # fmt: skip
+            first += (f" The chance that any claim is wrongly said to hold is at most "
+                      f"{100 * self.alpha:.3g} %, and that any is wrongly said not to as well "
+                      f"({self.tested} claims tested together).")  # fmt: skip
         lacking = self.lacking
         all_lack = [f"Not in the data, for any claim: {', '.join(lacking)}."] if lacking else []
         return [first, *self.remarks, *all_lack, *(sentence(one, lacking) for one in self.judged)]

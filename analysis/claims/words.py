@@ -8,7 +8,7 @@ import numpy as np
 
 from fsmatrix.analysis.claims import together
 from fsmatrix.analysis.claims.cells import Found
-from fsmatrix.analysis.claims.judge import Judged, place, seems
+from fsmatrix.analysis.claims.judge import Judged, Where, place, seems
 from fsmatrix.analysis.claims.study import Claim, Quantifier
 from fsmatrix.analysis.units import number
 
@@ -31,7 +31,7 @@ def claimed(claim: Claim) -> str:
     slack = claim.claimed.slack
     about = f" (give or take {100 * slack:.3g} %)" if slack and claim.scale != "r" else ""
     about = f" (give or take {slack:.3g})" if slack and claim.scale == "r" else about
-    return f"{span}{unit}{about} {_quantifier(claim)}"
+    return f"{'r ' * (claim.scale == 'r')}{span}{unit}{about} {_quantifier(claim)}"
 
 
 def _quantifier(claim: Claim) -> str:
@@ -97,14 +97,11 @@ def _not_in(cells: list[Found], short: Mapping[str, str]) -> str:
 
 def parts(one: Judged) -> list[str]:
     """In how many cells it is so, all cells together, and the parts of the verdict that differ."""
-    c, count = one.counts, len(one.scope.cells)
+    count = len(one.scope.cells)
     needed = "all of them" if one.needed == count else f"{one.needed} of them"
     said = []
     if count > 1:
-        said.append(
-            f"Of {count} cells {c['inside']} are as claimed and {c['outside']} are not, "
-            f"each 95 % sure; {c['open']} are not sure; the claim needs {needed}."
-        )
+        said.append(f"{_counted(one.counts, count)}; the claim needs {needed}.")
     for bounds, mean in together.means(one.scope.cells).items():
         knee = one.claim.compare is not None and bool(one.claim.compare.knee)
         where = "All cells together" if not knee else \
@@ -122,12 +119,22 @@ def parts(one: Judged) -> list[str]:
     return said
 
 
+def _counted(counts: Mapping[Where, int], count: int) -> str:
+    """How many cells are as claimed, each by its own interval."""
+    if counts["inside"] == count:
+        return f"All {count} cells are as claimed, each 95 % sure"
+    if counts["outside"] == count:
+        return f"None of {count} cells is as claimed, each 95 % sure"
+    shown = f"Of {count} cells {counts['inside']} are as claimed and {counts['outside']} are not"
+    return f"{shown}, each 95 % sure; of {counts['open']} it is not sure"
+
+
 def _verb(kind: str) -> str:
     return kind if kind != "cannot be tested" else "cannot be tested here"
 
 
 def _unit(claim: Claim) -> str:
-    return " times" if claim.scale == "ratio" else " (r)"
+    return " times" if claim.scale == "ratio" else ""
 
 
 def number_of(value: float) -> str:
