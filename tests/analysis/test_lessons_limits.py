@@ -135,7 +135,7 @@ def test_targets_that_failed_are_named_with_their_errors() -> None:
 
 def test_one_of_three_targets_that_failed_stands_beside_the_answer() -> None:
     made = lessons(_failing("c"))
-    assert "a for seq-read" in made.answer
+    assert [one.choice for one in made.lessons if one.where == "seq-read"] == [("a",)]
     assert "target c: 6 runs failed (no space left on c)" in made.answer
     (found,) = comparisons(_failing("c"))
     assert "c has none: 6 runs failed (no space left on c)." in found.remarks
