@@ -72,18 +72,24 @@ class Correlations:
     @property
     def says(self) -> list[str]:
         """Ranges over the panels, the coding, what has no number."""
-        said = [f"Pearson's r with {self.coded}; Spearman's needs no coding."]
+        said = [
+            f"r is 1 where a metric rises with a factor along a straight line, -1 where it falls, "
+            f"0 where neither (Pearson's r, with {self.coded}; the table has Spearman's too)."
+        ]
         for factor in self.factors:
             for metric in self.metrics:
                 mine = [c for c in self.correlations if (c.factor, c.metric) == (factor, metric)]
                 r = [c.pearson for c in mine if c.pearson == c.pearson]
                 if r:
-                    name = f"{SHORT.get(factor, factor)} and {SHORT_TITLES[metric]}"
-                    said.append(f"{name}: r = {min(r):.2f} to {max(r):.2f} in {len(r)} panels.")
+                    way = "rises" if min(r) > 0 else "falls" if max(r) < 0 else "rises or falls"
+                    name = f"{SHORT_TITLES[metric]} {way} with {self.study.title(factor)}"
+                    span = f"{min(r):.2f}" if len(r) == 1 else f"{min(r):.2f} to {max(r):.2f}"
+                    many = f" in {len(r)} combinations of the other factors" * (len(r) > 1)
+                    said.append(f"{name[0].upper()}{name[1:]}: r = {span}{many}.")
         why = sorted({c.absent for c in self.correlations if c.absent})
         number = sum(bool(c.absent) for c in self.correlations)
         if why:
-            said.append(f"{number} without a number: {'; '.join(why)}.")
+            said.append(f"{number} have no r: {'; '.join(why)}.")
         grids = {_grid(cells) for cells in self.study.series(*self.factors).values()}
         if len(grids) > 1:
             said.append(

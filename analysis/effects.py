@@ -46,13 +46,14 @@ class Influences:
     def says(self) -> list[str]:
         """The terms with an effect, what could not be estimated, and what is in doubt."""
         shown = [e for e in self.ordered if e.p_holm <= ALPHA]
-        said = [f"{self.study.metric.title}: {self._term(e)}." for e in shown]
+        said = [f"What changes {self.study.metric.title.lower()}, the most first:"] if shown else []
+        said += [f"  {self._term(e)}." for e in shown]
         if self.found.effects and not shown:
-            said.append(f"{self.study.metric.title}: no factor has an effect that can be shown.")
+            said.append(f"{self.study.metric.title}: no factor is shown to change it.")
         quiet = [self.title(e.term) for e in self.ordered if e.p_holm > ALPHA]
         if shown and quiet:
-            said.append(f"No effect shown of {', '.join(quiet)}.")
-        said += [f"{self.title(name)}: not estimated: {why}." for name, why in self.found.missing]
+            said.append(f"Not shown to change it: {', '.join(quiet)}.")
+        said += [f"{self.title(name)}: not known: {why}." for name, why in self.found.missing]
         for state in self.found.residuals:
             if state.suspicious:
                 said.append(
@@ -61,18 +62,20 @@ class Influences:
                     "stands beside."
                 )
         if self.found.effects and all(cell.values.size < 2 for cell in self.study.valued):
-            said.append("One value per cell: higher interactions are taken for scatter.")
+            said.append("One value per cell: how values scatter is taken from how the factors' "
+                        "effects fail to multiply.")  # fmt: skip
         if self.left_out:
             said.append(f"All levels of {', '.join(self.left_out)} are taken together.")
         return said + self.study.remarks
 
     def _term(self, effect: split_plot.Effect) -> str:
-        size = f"its levels differ up to {brief(effect.span)} times"
+        """ "chunk size: up to 13 times between its levels"; the shares stand in the table."""
+        size = f"up to {brief(effect.span)} times between its levels"
         if ":" in effect.term:
-            size = "it changes what the single factors do"
+            size = "what one of them does depends on the level of the other"
         elif not math.isfinite(effect.span):
-            size = "how large cannot be told: combinations are missing"
-        return f"{self.title(effect.term)} has an effect ({size})"
+            size = "it matters; by how much is not known, since not all combinations were run"
+        return f"{self.title(effect.term)}: {size}"
 
     def title(self, term: str) -> str:
         """A term in words: "chunk size x pattern"."""

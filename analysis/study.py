@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from fsmatrix.analysis import doubts, summary, units
+from fsmatrix.analysis import doubts, summary, units, unmeasured
 from fsmatrix.analysis.cluster import Cluster
 from fsmatrix.analysis.columns import coded, combined
 from fsmatrix.analysis.factors import members
@@ -191,7 +191,7 @@ def study(
         cell for cell in values if all(same(cell.level(n), v) for n, v in (where or {}).items())
     )
     if not any(cell.values.size for cell in chosen):
-        raise ValueError(_nothing(metric, values, chosen, where or {}))
+        raise ValueError(_nothing(ds, metric, values, chosen, where or {}))
     varying, confounded = _varying(chosen, summarised)
     return Study(
         metric=METRICS[metric],
@@ -239,16 +239,16 @@ def _factor(role: str) -> str:
 
 
 def _nothing(
-    metric: str, every: Sequence[Values], chosen: Sequence[Values], where: Mapping[str, Level]
-) -> str:
+    ds: xr.Dataset, metric: str, every: Sequence[Values], chosen: Sequence[Values],
+    where: Mapping[str, Level],
+) -> str:  # fmt: skip
     for name, level in where.items():
         if not any(same(cell.level(name), level) for cell in every):
             levels = sorted({cell.level(name) for cell in every} - {""}, key=by_size)
             known = ", ".join(level_text(name, one) for one in levels) or "no levels of it"
             return f"no runs with {name} {level_text(name, level)}; there are {known}"
-    failed = sum(cell.cell.failed for cell in chosen)
-    invalid = sum(cell.cell.invalid for cell in chosen)
-    return f"no run gave a {METRICS[metric].title.lower()}: {failed} failed, {invalid} invalid"
+    why = unmeasured.why_no_value(ds, unmeasured.rows_of(ds, [cell.cell for cell in chosen]))
+    return f"no run gave any {METRICS[metric].title.lower()}: {why}"
 
 
 def per_attachment(data: Rows, metric: str, cells: Sequence[Cell]) -> tuple[Values, ...]:

@@ -19,9 +19,11 @@ from fsmatrix.analysis.comparison import compare
 from fsmatrix.analysis.comparison.lost import WHYS, Lost, cells_of, lost
 from fsmatrix.analysis.comparison.result import Compared, Comparison
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, Levels, Table, table
+from fsmatrix.analysis.medians import SMALLEST
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.tests import ALPHA, Correction
 from fsmatrix.analysis.units import METRICS, OWN, brief
+from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,11 +90,12 @@ class Acceptance:
         said = []
         for number, condition in enumerate(c for c in self.conditions if c.changes):
             for side in self.sides:
-                states = [c.outcomes[number].state for c in self.cells if c.side == side]
+                mine = [cell for cell in self.cells if cell.side == side]
+                states = [cell.outcomes[number].state for cell in mine]
                 if set(states) <= {"open"}:
                     said.append(
-                        f"{side}: `{condition}` cannot be told for any of {len(states)} cells: "
-                        "nothing was tested"
+                        f"{side}: whether it is `{condition}` is not sure in any of {len(states)} "
+                        f"cells, so nothing was tested ({_fewest(mine)})"
                     )
         return said
 
@@ -109,9 +112,9 @@ class Acceptance:
         new = ", ".join(self.sides)
         head = f"{new} against the baseline {self.baseline}, {self._title}, fail if {asked}: "
         if failures:
-            head += f"failed, {len(failures)} reason{'s' * (len(failures) > 1)}."
+            head += f"failed, {plural(len(failures), 'reason')}."
         else:
-            head += f"passed, {told} cells."
+            head += f"passed, {plural(told, 'cell')}."
         said = [head, *(f"{line}." for line in failures[:SHOWN])]
         if len(failures) > SHOWN:
             said.append(f"And {len(failures) - SHOWN} more, see the table.")
@@ -119,7 +122,7 @@ class Acceptance:
         if open_cells and told:
             names = "; ".join(one.cell.named or "the only cell" for one in open_cells[:3])
             more = "; and others" if len(open_cells) > 3 else ""
-            said.append(f"Cannot be told in {len(open_cells)} of {told} cells: {names}{more}.")
+            said.append(f"Not sure in {len(open_cells)} of {told} cells: {names}{more}.")
         allowed = [one for one in self.lost if one.why in self.allowed]
         said += [f"Allowed: {one.says}." for one in allowed[:SHOWN]]
         return said
@@ -195,7 +198,19 @@ class Acceptance:
 
 def _span(one: Judged) -> str:
     found = one.cell.ratio
-    return f"ratio {brief(found.ratio)} ({brief(found.low)} to {brief(found.high)})"
+    return f"{brief(found.ratio)} times the baseline ({100 * found.level:.3g} % sure: " \
+           f"{brief(found.low)} to {brief(found.high)})"  # fmt: skip
+
+
+def _fewest(cells: Sequence[Judged]) -> str:
+    """How many attachments there are, and how many can tell at all."""
+    have = min((min(one.cell.ratio.units) for one in cells), default=0)
+    needed = f"{SMALLEST} of each campaign are the fewest that can tell"
+    return (
+        f"{plural(have, 'attachment')}; {needed}"
+        if have < SMALLEST
+        else "more attachments may tell"
+    )
 
 
 def acceptance(

@@ -5,6 +5,11 @@ doubling, with its interval over attachments.  It has stopped where the whole in
 a declared threshold.  A resource is at its limit where the whole interval of its share does
 not lie below the declared share.  The study concluded "network" from bandwidth alone; here the
 evidence of network, devices and client CPUs is looked at, and missing evidence is said.
+
+Busy time of a device only excludes: an SSD works on many requests at once, and is busy all the time
+at a few per cent of what it can do as soon as one request is there at any moment.  Only its limit
+shows that it is at it.  Below a limit in bytes per second an always busy device may be at that of
+its operations.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,9 +28,10 @@ import xarray as xr
 from fsmatrix.analysis.bottleneck import usage
 from fsmatrix.analysis.medians import Median, of_independent
 from fsmatrix.analysis.result import plain
-from fsmatrix.analysis.study import Key, Study, Values, level_text, ratio_of, study
+from fsmatrix.analysis.study import Key, Study, Values, ratio_of, study
 from fsmatrix.analysis.units import Level, Unit
 from fsmatrix.results.schema import ResultError
+from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,11 +40,14 @@ if TYPE_CHECKING:
 AXES = ("chunk", "processes")
 STOPPED = 0.10  # growth per doubling below which it has stopped
 # share of a limit from which a resource is called full: a link's payload is below its bit rate,
-# a device is never busy all the time between two looks, a CPU's rest is rounding
+# a device is never busy all the time between two looks, a CPU's rest is rounding; of busy time
+# (a device without a given limit): share below which it cannot be full
 FULL = {"network": 0.85, "device": 0.90, "client CPU": 0.95}
 IMPOSSIBLE = 1.05  # share above which the limit or the counter is wrong: no evidence
 Growth = Literal["grows", "stopped", "cannot tell"]
-State = Literal["at its limit", "below its limit", "cannot tell", "not measured"]
+State = Literal["at its limit", "below its limit", "always busy, limit not known",
+                "cannot tell", "not measured"]  # fmt: skip
+BUSY: State = "always busy, limit not known"
 
 
 @dataclass(frozen=True)
@@ -110,23 +119,33 @@ class Bottleneck:
         said = []
         for axis in AXES:
             mine = [v for v in self.verdicts if v.axis == axis]
+            title = self.study.title(axis)
             if not mine:
-                said.append(f"{axis}: fewer than two levels, nothing to compare.")
+                said.append(f"{title}: one level only, so whether more would help is not known.")
                 continue
             stops = [v for v in mine if v.knee == v.knee]
             states = Counter(step.growth for v in mine for step in v.steps)
             said.append(
-                f"Along {axis}: bandwidth stops growing in {len(stops)} of {len(mine)} series "
-                f"(less than {self.threshold:.0%} for each doubling); of all steps "
-                + ", ".join(f"{states[s]} {s}" for s in ("grows", "stopped", "cannot tell"))
-                + "."
+                f"{title[0].upper()}{title[1:]}: bandwidth stops growing in {len(stops)} of "
+                f"{len(mine)} series (a doubling gives less than {self.threshold:.0%} more). Of "
+                f"{plural(sum(states.values()), 'step')} {states['grows']} still grow, "
+                f"{states['stopped']} do not, {states['cannot tell']} are not sure."
             )
             for (knee, cause), number in Counter((v.knee, v.cause) for v in stops).items():
                 said.append(
-                    f"From {axis} {level_text(axis, knee)} on in {number} series; at the limit: "
-                    f"{cause}."
+                    f"No more from {self.study.label(axis, knee)} on in {number} "
+                    f"series; at the limit: {cause}."
                 )
-        return said + self._missing() + [*self.left_out] + self.study.remarks
+        return said + self._always_busy() + self._missing() + [*self.left_out] + self.study.remarks
+
+    def _always_busy(self) -> list[str]:
+        if not any(one.state == BUSY for mine in self.shares.values() for one in mine):
+            return []
+        return [
+            "A device that is always busy is not shown to be at its limit: an SSD works on many "
+            "requests at once. Measure what it can do in this pattern and chunk size (fio with a "
+            "deep queue) and give it: --limit device=BYTES_PER_SECOND."
+        ]
 
     def _missing(self) -> list[str]:
         states: dict[str, set[str]] = {}
@@ -137,8 +156,9 @@ class Bottleneck:
         if not missing:
             return []
         return [
-            f"No evidence of {', '.join(missing)}: the campaign file has none; if its run files "
-            "have, give their directory, and the limits of network and devices."
+            f"No evidence of {', '.join(missing)}: the campaign file has no counters, or no limit "
+            "to hold them against. Give the directory with the run files, and the limits: "
+            "--limit network=1.25GB --limit device=500MB (bytes per second)."
         ]
 
     def table(self) -> pd.DataFrame:
@@ -202,8 +222,8 @@ def bottleneck(
 
     `limits`: "network" and "device" in bytes per second, of all together.  Without a network
     limit the factor `network` ("1Gbit" for each storage node's link) gives one; device shares are
-    the busy time, or the rate where a limit is given.  `known`: the study of bandwidth of `ds` and
-    `where`, if it is there already.  ValueError where no run has a bandwidth,
+    those of the given limit, else of busy time, which only excludes.  `known`: the study of
+    bandwidth of `ds` and `where`, if it is there already.  ValueError where no run has a bandwidth,
     for other limits, and if neither chunk size nor processes vary.
     """
     if unknown := set(limits or {}) - {"network", "device"}:
@@ -260,15 +280,23 @@ def _resources(
 ) -> tuple[Resource, ...]:
     link = usage.link_limit(cell.level("network"), cell.number("storage_nodes"))
     network, device = limits.get("network", link), limits.get("device", math.nan)
-    shares = {
-        "network": [[one.network_rate / network for one in mine] for mine in of.values()],
-        "device": [
-            [_larger(one.device_busy, one.device_rate / device) for one in mine]
-            for mine in of.values()
-        ],
-        "client CPU": [[one.cpu_busy for one in mine] for mine in of.values()],
-    }
-    return tuple(_resource(name, values) for name, values in shares.items())
+    busy = _resource("device", [[one.device_busy for one in mine] for mine in of.values()])
+    if busy.state == "at its limit":
+        busy = replace(busy, state=BUSY)
+    rated = _resource("device", [[u.device_rate / device for u in mine] for mine in of.values()])
+    return (
+        _resource("network", [[u.network_rate / network for u in mine] for mine in of.values()]),
+        _device(busy, rated),
+        _resource("client CPU", [[one.cpu_busy for one in mine] for mine in of.values()]),
+    )
+
+
+def _device(busy: Resource, rated: Resource) -> Resource:
+    """At its limit by the limit alone; excluded by busy time, or by the limit where not busy."""
+    if rated.state in ("not measured", "cannot tell") and busy.state != "not measured":
+        return busy
+    return replace(rated, state=BUSY) if rated.state != "at its limit" and busy.state == BUSY \
+        else rated  # fmt: skip
 
 
 def _resource(name: str, values: Iterable[Sequence[float]]) -> Resource:
@@ -282,8 +310,3 @@ def _resource(name: str, values: Iterable[Sequence[float]]) -> Resource:
     elif share.decides and share.high < FULL[name]:
         state = "below its limit"
     return Resource(name, share, state)
-
-
-def _larger(a: float, b: float) -> float:
-    """The larger of two numbers of which one may be NaN."""
-    return float(np.fmax(a, b))

@@ -34,7 +34,8 @@ def draw(made: Bottleneck, page: Key) -> Figure:
     if known:
         notes.append(
             "Below: shares of the limits, at the most processes where these vary; dotted: the "
-            "share from which a resource is called full."
+            "share from which a resource is called full. A device without a given limit: its busy "
+            "time, which shows only that it is not full."
         )
     else:
         notes.append("No evidence of network, devices and client CPUs in this campaign.")

@@ -40,6 +40,7 @@ class Found:
     bounds: tuple[float, float]  # claimed, with slack; infinite without an end
     curve: Curve = field(repr=False, compare=False)  # of the log, or of z
     parts: tuple[Floats, ...] = field(repr=False, compare=False, default=())
+    blocks: tuple[int, ...] = ()  # of each value of the only part; none if cells share no blocks
     key: Key = ()  # levels of what else varies
     doubts: tuple[str, ...] = ()  # audits that warn of its values, values far off
 
@@ -208,9 +209,9 @@ def _ratio(reach: Reach, key: Key, a: Values, b: Values, words: str) -> Iterator
     if np.any(a.values <= 0) or np.any(b.values <= 0):
         reach.notes[f"no ratio of zeros in {reach.of.describe(key)}: left out"] = None
         return
-    r = _over(a, b)
+    r, blocks = _over(a, b)
     yield Found(_label(reach, key, words), reach.metric, r.ratio, r.low, r.high, r.kind,
-                r.units, reach.claim.bounds, r.curve, r.parts,
+                r.units, reach.claim.bounds, r.curve, r.parts, blocks,
                 tuple(pair for pair in key if pair[1] != ""), _doubts(reach, (a, b)))  # fmt: skip
 
 
@@ -219,8 +220,8 @@ def _doubts(reach: Reach, cells: Iterable[Values]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(every))
 
 
-def _over(a: Values, b: Values) -> Ratio:
-    """As `study.ratio_of`, without its search where each block has one attachment."""
+def _over(a: Values, b: Values) -> tuple[Ratio, tuple[int, ...]]:
+    """As `study.ratio_of`, without its search where each block has one attachment; the blocks."""
     shared = set(a.attachments) & set(b.attachments)
     names = [c.attachments if shared else c.blocks for c in (a, b)]
     first, second = (dict(zip(n, np.log(c.values), strict=True))
@@ -228,8 +229,10 @@ def _over(a: Values, b: Values) -> Ratio:
     both = [name for name in first if name in second]
     single = len(first) == len(a.blocks) and len(second) == len(b.blocks)
     if single and len(both) >= min(SMALLEST, len(first), len(second)) > 0:
-        return from_logs((np.array([first[name] - second[name] for name in both]),))
-    return ratio_of(a, b)
+        block = dict(zip(names[0], a.blocks, strict=True))
+        logs = np.array([first[name] - second[name] for name in both])
+        return from_logs((logs,)), tuple(block[name] for name in both)
+    return ratio_of(a, b), ()
 
 
 def _r(reach: Reach, key: Key, group: list[Values]) -> Iterator[Found]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
+from fsmatrix.analysis.claims import words
 from fsmatrix.analysis.claims.cells import scope_of
 from fsmatrix.analysis.claims.judge import (
     Judged,
@@ -27,16 +28,18 @@ from fsmatrix.analysis.claims.judge import (
     needed_of,
     p_direction,
     p_magnitude,
+    p_means,
     p_reach,
     place,
     untestable,
 )
 from fsmatrix.analysis.claims.scope import data_of
 from fsmatrix.analysis.claims.study import Claim, StudyFile
+from fsmatrix.analysis.claims.words import measured
 from fsmatrix.analysis.doubts import listed
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.tests import ALPHA
-from fsmatrix.analysis.units import number
+from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from fsmatrix.analysis.claims.scope import Data
 
 KINDS = ("holds", "does not hold", "cannot be told", "cannot be tested")
+MANY = {"holds": "hold", "does not hold": "do not hold"}
 
 
 @dataclass(frozen=True)
@@ -62,10 +66,13 @@ class Claims:
     def says(self) -> list[str]:
         """How many claims have which verdict, then each claim."""
         counts: Counter[str] = Counter(one.kind for one in self.judged)
-        parts = [f"{counts[kind]} {kind}" for kind in KINDS if counts[kind]]
-        first = f"{len(self.judged)} claims of {self.study.title}: {', '.join(parts)}."
-        if self.tested:
-            first += f" Corrected over {self.tested} claims (Holm), alpha {self.alpha:g}."
+        parts = [f"{counts[kind]} {kind if counts[kind] == 1 else MANY.get(kind, kind)}"
+                 for kind in KINDS if counts[kind]]  # fmt: skip
+        first = f"{plural(len(self.judged), 'claim')} of {self.study.title}: {', '.join(parts)}."
+        if self.tested > 1:
+            first += (f" The chance that any claim is wrongly said to hold is at most "
+                      f"{100 * self.alpha:.3g} %, and that any is wrongly said not to as well "
+                      f"({self.tested} claims tested together).")  # fmt: skip
         lacking = self.lacking
         all_lack = [f"Not in the data, for any claim: {', '.join(lacking)}."] if lacking else []
         return [first, *self.remarks, *all_lack, *(sentence(one, lacking) for one in self.judged)]
@@ -77,6 +84,14 @@ class Claims:
             return ()
         first, *others = [one.scope.missing for one in self.judged]
         return tuple(level for level in first if all(level in other for other in others))
+
+    def of(self, claim: str) -> Claims:
+        """The verdict on one claim, corrected as among all; ValueError for an unknown one."""
+        mine = tuple(one for one in self.judged if one.claim.id == claim)
+        if not mine:
+            known = ", ".join(one.claim.id for one in self.judged)
+            raise ValueError(f"no claim {claim!r}: there are {known}")
+        return replace(self, judged=mine)
 
     def table(self) -> pd.DataFrame:
         """One row per claim; low and high of the claimed range are with its slack."""
@@ -131,9 +146,13 @@ def judge(data: Data, study: StudyFile, alpha: float = ALPHA) -> Claims:
     sizes = [nothing if why else p_magnitude(c, s.cells) for c, s, why in known]
     ends = [nothing if why else p_reach(c, s.cells, not s.missing) for c, s, why in known]
     ways = [nothing if why else p_direction(c, s.cells) for c, s, why in known]
-    whole = corrected([both(size, end) for size, end in zip(sizes, ends, strict=True)])
-    tested = sum(not why for why in reasons)
-    parts = zip(whole, corrected(sizes), corrected(ends), corrected(ways), strict=True)
+    can = [not why for why in reasons]
+    means = p_means(study.claims, scopes, can, alpha)
+    sides = p_means(study.claims, scopes, can, alpha, direction=True)
+    whole = corrected([both(size, end) for size, end in zip(sizes, ends, strict=True)], means)
+    tested = sum(can)
+    parts = zip(whole, corrected(sizes, means), corrected(ends), corrected(ways, sides),
+                strict=True)  # fmt: skip
     judged = tuple(_judged(*one, p, alpha, tested) for one, p in zip(known, parts, strict=True))
     remarks = next(iter(data.studies.values())).remarks if data.studies else []
     return Claims(study, judged, alpha, tested, tuple(remarks))
@@ -164,16 +183,14 @@ def sentence(one: Judged, elsewhere: Collection[str] = ()) -> str:
     """
     claim = one.claim
     parts = [f"{claim.id}: {one.kind}."]
-    parts.append(f"The study ({claim.place}): {claim.says.rstrip('.')} ({claim.number}).")
-    if one.why:
-        parts.append(f"Why not: {one.why}.")
+    parts.append(f"The study says ({claim.place}): {claim.says.rstrip('.')} ({claim.number}).")
+    parts += [f"Why not: {one.why}."] if one.why else []
     if one.scope.cells:
-        parts.append(f"Measured: {measured(one)}.")
+        parts.append(f"Measured: {measured(one)}; claimed: {words.claimed(claim)}.")
     if one.kind == "cannot be tested" and one.apparent is not None:
-        agree = "agree" if one.apparent else "do not agree"
-        parts.append(f"The bare numbers {agree} with it; how much noise is in them is not known.")
-    if one.kind not in ("cannot be tested",):
-        parts.append(_parts(one))
+        parts.append(words.bare(one))
+    if one.kind != "cannot be tested":
+        parts += words.parts(one)
     if one.more is not None:
         parts.append(f"To tell: {one.more.says}.")
     missing = [level for level in one.scope.missing if level not in elsewhere]
@@ -188,45 +205,13 @@ def _doubts(one: Judged) -> list[str]:
     ordered = sorted(one.scope.cells, key=lambda cell: cell.value)
     ordered = [*ordered[:1], *ordered[-1:], *ordered[1:-1]]
     where: dict[str, list[str]] = {}
+    short = words.labels(one)
     for cell in dict.fromkeys(ordered):
         for doubt in cell.doubts:
-            where.setdefault(doubt, []).append(cell.label)
+            where.setdefault(doubt, []).append(short[cell.label])
     parts = [f"{doubt} in {len(names)} of {len(one.scope.cells)} cells ({listed(names)})"
              for doubt, names in where.items()]  # fmt: skip
     return [f"In doubt: {'; '.join(parts)}."] if parts else []
-
-
-def measured(one: Judged) -> str:
-    """The smallest and the largest cell with their intervals."""
-    cells = sorted(one.scope.cells, key=lambda cell: cell.value)
-    ends = [cells[0]] if len(cells) == 1 else [cells[0], cells[-1]]
-    texts = [
-        number_of(cell.value)
-        + (f" [{number_of(cell.low)}, {number_of(cell.high)}]" if cell.decides else "")
-        for cell in ends
-    ]
-    middle = f", median {number_of(float(np.median([c.value for c in cells])))}"
-    many = f" in {len(cells)} cells{middle}" if len(cells) > 1 else ""
-    return " to ".join(texts) + many
-
-
-def number_of(value: float) -> str:
-    """Three digits; of a correlation two decimals come out of it."""
-    return f"-{number(-value)}" if value < 0 else number(value)
-
-
-def _parts(one: Judged) -> str:
-    c = one.counts
-    said = [f"{c['inside']} cells inside the claimed range, {c['outside']} outside, "
-            f"{c['open']} open; {one.needed} needed",
-            f"magnitude: {one.magnitude}"]  # fmt: skip
-    if one.reach is not None:
-        said.append(f"that cells reach both ends of the range: {one.reach}")
-    if one.direction is not None:
-        said.append(f"direction ({one.claim.direction}): {one.direction}")
-    scope = "part of its scope" if one.scope.missing else "its whole scope"
-    said.append(f"tested on {scope}")
-    return "; ".join(said) + "."
 
 
 def row(one: Judged) -> dict[str, Any]:

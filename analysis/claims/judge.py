@@ -3,7 +3,8 @@
 "k of m cells" is a partial conjunction (Benjamini and Heller, Biometrics 64, 2008): the p that
 fewer than k of m statements are true is (m - k + 1) times the k-th smallest p.  k = m is the
 intersection-union test, k = 1 Bonferroni's.  Every cell inside needs k = m; that it fails needs
-one cell outside, k = 1.  Nothing is assumed about how the cells depend on each other.
+one cell outside, k = 1, or the mean of all cells outside (together.py).  Nothing is assumed about
+how the cells depend on each other.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 
+from fsmatrix.analysis.claims import together
 from fsmatrix.analysis.claims.cells import Found, Scope
 from fsmatrix.analysis.claims.study import Claim, Quantifier
 from fsmatrix.analysis.medians import SMALLEST, Floats
@@ -154,11 +156,32 @@ def _ends(claim: Claim, cells: Sequence[Found]) -> list[P]:
     return ends
 
 
-def corrected(raw: Sequence[P]) -> list[P]:
-    """Holm over the claims, apart for holding and failing; NaN is not tested."""
+def corrected(raw: Sequence[P], means: Sequence[float] = ()) -> list[P]:
+    """Holm over the claims, apart for holding and failing; NaN is not tested.
+
+    `means`: p of failing by the means of cells, corrected already; Bonferroni over both ways.
+    """
     holds = correct([p.holds for p in raw]).tolist()
-    fails = correct([p.fails for p in raw]).tolist()
-    return [P(a, b) for a, b in zip(holds, fails, strict=True)]
+    fails = correct([p.fails for p in raw])
+    known = np.array(means)
+    if known.size and not np.isnan(known).all():
+        fails = np.where(np.isnan(fails), fails, np.minimum(2 * np.fmin(fails, known), 1.0))
+    return [P(a, b) for a, b in zip(holds, fails.tolist(), strict=True)]
+
+
+def p_means(claims: Sequence[Claim], scopes: Sequence[Scope], tested: Sequence[bool], alpha: float,
+            *, direction: bool = False) -> list[float]:  # fmt: skip
+    """p that claims about every cell hold for the means of their cells; NaN: not asked."""
+    whole = [
+        ok and claim.quantifier in ("every", "range")
+        and not (direction and claim.direction == "none")
+        for claim, ok in zip(claims, tested, strict=True)
+    ]  # fmt: skip
+    sides = {"higher": (1.0, math.inf), "lower": (0.0, 1.0)}
+    return together.refuted(
+        [scope.cells if ask else () for scope, ask in zip(scopes, whole, strict=True)], alpha,
+        [sides.get(claim.direction) if direction else None for claim in claims],
+    )  # fmt: skip
 
 
 def kind_of(p: P, alpha: float) -> Kind:
@@ -185,13 +208,19 @@ def apparent(claim: Claim, cells: Sequence[Found]) -> bool | None:
     if not cells:
         return None
     values = np.array([cell.value for cell in cells])
-    low, high = np.array([cell.bounds for cell in cells]).T
     if claim.quantifier == "median":
-        return bool(low[0] <= np.median(values) <= high[0])
-    good = (low <= values) & (values <= high)
+        low, high = cells[0].bounds
+        return bool(low <= np.median(values) <= high)
+    good = sum(seems(claim, cell) for cell in cells)
+    return good >= needed_of(claim, len(cells)) and _ends_seen(claim, values)
+
+
+def seems(claim: Claim, cell: Found) -> bool:
+    """Whether the estimate of a cell alone, without noise, lies in the claimed range."""
+    low, high = cell.bounds
     if claim.claimed.slack == 0 and claim.direction != "none":
-        good &= (values > low) & (values < high)
-    return int(good.sum()) >= needed_of(claim, len(cells)) and _ends_seen(claim, values)
+        return low < cell.value < high
+    return low <= cell.value <= high
 
 
 def _ends_seen(claim: Claim, values: Floats) -> bool:
@@ -223,8 +252,8 @@ def untestable(scope: Scope, claim: Claim) -> str:
         return ""
     most = max(min(cell.units) for cell in cells)
     if most < 2:
-        return "one value per cell, or one attachment: no interval"
-    return f"too few attachments: at most {most}, {SMALLEST} give the first interval"
+        return "one value per cell, or one attachment: how much of it is chance is not known"
+    return f"at most {most} attachments of a cell, and {SMALLEST} are the fewest that can show it"
 
 
 def more(claim: Claim, cells: Sequence[Found], share: float) -> Repetitions | None:

@@ -139,7 +139,8 @@ def comparisons(
         ratios, tolerance, level, correction, rising, differences,
         together, record.next_level(alpha),
     ))  # fmt: skip
-    result, first = [], 0  # column of a pair's differences
+    result: list[Comparison] = []
+    first = 0  # column of a pair's differences
     for (a, b), one, blocks, many in zip(pairs, found, groups, ready, strict=True):
         said = [next(judged) for _ in many]
         state = checked(of, one.matches)
@@ -169,7 +170,8 @@ def comparisons(
                     state.at(places), [named(m, varying, common(matches)) for m in matches], (a, b)
                 ),
                 alone=mine.alone,
-                remarks=_remarks(of, mine, (a, b), free, ignore),
+                remarks=_remarks(of, mine, (a, b), free, ignore)
+                + (() if sides or result else tuple(f"{text}." for text in _without(of))),
             ))  # fmt: skip
         first += len(many)
     return tuple(result)
@@ -203,14 +205,22 @@ def _chosen(of: Table, sides: Sequence[str]) -> list[str]:
     named = units.factor_title(" and ".join(of.by))
     for side in sides:
         if side not in known:
-            why = "has no run that counts" if side in of.side_levels else "is not there"
+            why = f"has no run that counts ({of.valueless[side]})" if side in of.valueless \
+                else "is not there"  # fmt: skip
             raise ValueError(f"{named} {side!r} {why}: there are {', '.join(sorted(known))}")
     chosen = list(dict.fromkeys(sides or known))
     if len(chosen) < 2:
-        lost = [s for s in of.side_levels if s not in known]
-        more = f" ({', '.join(lost)} without a run that counts)" if lost else ""
-        raise ValueError(f"{named} has one level, {chosen[0]}{more}: nothing to compare it with")
+        lost = "; ".join(_without(of))
+        if lost and not sides:
+            raise ValueError(f"only {chosen[0]} has runs that count: nothing to compare it with. "
+                             f"{lost}")  # fmt: skip
+        raise ValueError(f"{named} has one level, {chosen[0]}: nothing to compare it with")
     return chosen
+
+
+def _without(of: Table) -> list[str]:
+    """Sides that have no value at all, and why."""
+    return [f"{side} has none: {why}" for side, why in of.valueless.items()]
 
 
 Ready = tuple[Ratio, Runs, Runs]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,12 @@ from fsmatrix.results.units import plural
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+
+def wins(ratios: Sequence[float], more_is_better: bool) -> tuple[int, int]:
+    """How many ratios a / b say that a is the better one, and that b is; equal ones count not."""
+    above, below = sum(r > 1 for r in ratios), sum(r < 1 for r in ratios)
+    return (above, below) if more_is_better else (below, above)
 
 
 @dataclass(frozen=True)
@@ -110,7 +117,7 @@ class Comparison:
     @property
     def says(self) -> list[str]:
         """The answer first, then how sure, then what it does not cover."""
-        said = [words.headline(self), words.mean(self)]
+        said = [words.headline(self), words.mean(self), *self._ahead()]
         said += patterns(self) + words.extremes(self)
         advice = (self.extension.says, tested(self), self.record.says(self.alpha))
         said += [line for line in advice if line]
@@ -118,6 +125,20 @@ class Comparison:
         said += [spread.says for spread in self.spreads]
         said += self.effect_lines
         return said + list(self.remarks)
+
+    def _ahead(self) -> list[str]:
+        """A count of wins over all cells, where the headline has none."""
+        count, (first, second) = len(self.cells), self.ahead
+        if count < 2 or (len(self.counts) == 1 and self.counts.keys() != {"single"}):
+            return []
+        if first >= second:
+            return [f"{self.a} is ahead in {first} of {count} cells, {self.b} in {second}."]
+        return [f"{self.b} is ahead in {second} of {count} cells, {self.a} in {first}."]
+
+    @property
+    def ahead(self) -> tuple[int, int]:
+        """Cells in which the median of a, of b is the better one, decided or not."""
+        return wins([cell.ratio.ratio for cell in self.cells], self.metric.more_is_better)
 
     @property
     def mean_kind(self) -> Kind:
@@ -207,7 +228,8 @@ class Comparison:
             "part": self.part, "tolerance": self.tolerance, "alpha": self.alpha,
             "level": self.level, "looks": self.record.looks, "extension": self.extension.to_dict(),
             "correction": self.correction, "family": self.family,
-            "counts": self.counts, "says": self.says,
+            "counts": self.counts, "ahead": dict(zip((self.a, self.b), self.ahead, strict=True)),
+            "says": self.says,
             "geometric_mean": self.mean.to_dict() if self.mean else None,
             "geometric_mean_verdict": self.mean_kind,
             "questions": [one.to_dict() for one in self.questions],

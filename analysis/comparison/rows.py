@@ -18,7 +18,8 @@ from fsmatrix.analysis.doubts import audits_of
 from fsmatrix.analysis.factors import Mask
 from fsmatrix.analysis.load import Rows, join, rows, runs_of
 from fsmatrix.analysis.matrices import references
-from fsmatrix.analysis.units import OWN, Level, level_text, own_metric, written
+from fsmatrix.analysis.units import METRICS, OWN, Level, level_text, own_metric, written
+from fsmatrix.analysis.unmeasured import why_no_value
 
 CAMPAIGN = "campaign"  # the factor that tells files apart
 NOTABLE = ("warning", "invalid")  # severities of findings that raise a doubt
@@ -68,6 +69,7 @@ class Table:
     order: npt.NDArray[np.float64]  # rises with time
     failed: Mapping[str, int]  # side -> runs
     invalid: Mapping[str, int]
+    valueless: Mapping[str, str]  # side without a row that counts -> why
 
     @functools.cached_property
     def notable(self) -> Mapping[int, set[str]]:
@@ -93,10 +95,9 @@ def table(ds: xr.Dataset, metric: str, by: Sequence[str], where: Levels | None =
     counting = kept & ~invalid & ~failed & (data["phase"] != "") & ~np.isnan(values)
     sides = _sides([factors[name] for name in names], len(data))
     if not counting.any():
-        raise ValueError(
-            f"no run gave a {metric or 'bandwidth or rate'}: {_runs(data, failed)} failed, "
-            f"{_runs(data, invalid)} invalid"
-        )
+        wanted = METRICS[metric].title.lower() if metric in METRICS else metric
+        raise ValueError(f"no run gave any {wanted or 'bandwidth or operations per second'}: "
+                         f"{why_no_value(ds, kept)}")  # fmt: skip
     index = np.flatnonzero(counting)
     campaign = factors[CAMPAIGN].codes if CAMPAIGN in factors else np.zeros(len(data), np.int64)
     first = dict(zip(*np.unique(sides.codes, return_index=True), strict=True))
@@ -124,6 +125,10 @@ def table(ds: xr.Dataset, metric: str, by: Sequence[str], where: Levels | None =
         order=_order(data)[index],
         failed=_counted(data, failed, sides),
         invalid=_counted(data, invalid, sides),
+        valueless={
+            str(sides.levels[code]): why_no_value(ds, kept & (sides.codes == code))
+            for code in np.setdiff1d(sides.codes[kept], sides.codes[index])
+        },
     )
 
 
@@ -170,13 +175,22 @@ def _at(axis: Axis, level: Level) -> Mask:
 
 
 def _sides(axes: Sequence[Axis], size: int) -> Axis:
-    """One label for each combination of levels."""
+    """One label for each combination of levels, in the order of the levels; campaigns in theirs.
+
+    Sides that nobody ordered are compared in this order, the earlier one over the later one.  The
+    order of the rows is that of their run ids and says nothing, but for files that were named.
+    """
     first, codes = combined([axis.codes for axis in axes], size)
+    keys = [
+        (combined([axis.codes], size)[1] if axis.name == CAMPAIGN else axis.codes)[first]
+        for axis in reversed(axes)
+    ]
+    order = np.lexsort(keys) if first.size else np.empty(0, dtype=np.int64)
     labels = [
         " / ".join(level_text(axis.name, axis.levels[axis.codes[row]]) for axis in axes)
-        for row in first
+        for row in first[order]
     ]
-    return Axis("side", list(labels), codes)
+    return Axis("side", list(labels), np.argsort(order)[codes])
 
 
 def _derived(name: str, factors: Mapping[str, Axis]) -> bool:

@@ -56,11 +56,8 @@ def backend_lessons(
 ) -> tuple[list[Lesson], list[str]]:
     """(a lesson for each pattern and one for all, why some pairs were not compared).
 
-    `found`, `refused`: as `pairs_compared` gives them.
+    `targets`: two or more; `found`, `refused`: as `pairs_compared` gives them.
     """
-    if len(targets) < 2:
-        return [Lesson("backend", "", (), "cannot be said", f"one target ({', '.join(targets)}): "
-                       "nothing to choose between", "cannot be said")], []  # fmt: skip
     if not found:
         return [Lesson("backend", "", (), "cannot be said", why, "cannot be said")
                 for why in refused], []  # fmt: skip
@@ -75,6 +72,17 @@ def backend_lessons(
     ordered = sorted(groups, key=lambda key: [str(level) for _, level in key])
     lessons = [_lesson(key, groups[key]) for key in ordered]
     return [*lessons, *overall(found, targets)], refused
+
+
+def only_one(targets: Sequence[str], lost: Mapping[str, str]) -> Lesson:
+    """The lesson where one target has a value at most; `lost`: the other ones, and why."""
+    if not lost:
+        answer = f"one target ({', '.join(targets)}): nothing to choose between"
+        return Lesson("backend", "", (), "cannot be said", answer, "cannot be said")
+    answer = f"no choice is possible: of {len(targets) + len(lost)} targets only " \
+             f"{', '.join(targets)} gave a result"  # fmt: skip
+    why = "; ".join(f"{name}: {reason}" for name, reason in lost.items())
+    return Lesson("backend", "", (), "cannot be said", answer, "cannot be said", why)
 
 
 def pairs_compared(

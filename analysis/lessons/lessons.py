@@ -21,7 +21,7 @@ from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.extension import Extension
 from fsmatrix.analysis.lessons import limits as evidence
 from fsmatrix.analysis.lessons.answer import answer
-from fsmatrix.analysis.lessons.backend import backend_lessons, pairs_compared
+from fsmatrix.analysis.lessons.backend import backend_lessons, only_one, pairs_compared
 from fsmatrix.analysis.lessons.chunk import Setting, chunk_lessons
 from fsmatrix.analysis.lessons.lines import counted, lines
 from fsmatrix.analysis.lessons.nodes import node_lessons
@@ -191,10 +191,15 @@ def lessons(
     targets = [str(name) for name in of.levels("target", of.valued)]
     step(f"lessons: {len(targets)} targets")
     few = len(targets) <= summary.MOST_TARGETS
-    compared, refused = pairs_compared(ds, targets if few else (), _by_factor(ds, only), tolerance,
-                                       alpha)  # fmt: skip
-    found, refused = (backend_lessons(targets, compared, refused) if few
-                      else (ranked(of, targets), []))  # fmt: skip
+    factors = _by_factor(ds, only)
+    lost = evidence.valueless(ds, factors)
+    compared, refused = pairs_compared(ds, targets if few else (), factors, tolerance, alpha)
+    if not few:
+        found = ranked(of, targets)
+    elif len(targets) < 2:
+        found = [only_one(targets, lost)]
+    else:
+        found, refused = backend_lessons(targets, compared, refused)
     latencies: dict[int, Median] = {}
     if of.metric.name == "bandwidth":
         latencies = {id(cell): cell.cell.metrics[name] for cell in of.cells}
@@ -205,7 +210,7 @@ def lessons(
     limits = evidence.limits(of, whole, ds, latency_bound)
     return Lessons(
         lessons=tuple(found), limits=(*refused, *limits),
-        excluded=tuple(evidence.excluded(of, ds)), study=of, bound=latency_bound,
+        excluded=tuple(evidence.excluded(of, ds, lost)), study=of, bound=latency_bound,
         bandwidth=bandwidth, tolerance=tolerance, alpha=alpha, latencies=latencies,
         compared=tuple(compared), extension=extension_of(compared) if compared else None,
     )  # fmt: skip

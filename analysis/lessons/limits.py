@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import xarray as xr
 
+from fsmatrix.analysis import summary as summaries
+from fsmatrix.analysis.axes import factor_columns
 from fsmatrix.analysis.bottleneck import usage
+from fsmatrix.analysis.comparison.rows import at_levels, own_values
 from fsmatrix.analysis.doubts import far_said
 from fsmatrix.analysis.findings import finding_groups
 from fsmatrix.analysis.lessons.words import Bound, cell_metric, constant, names, plural
 from fsmatrix.analysis.load import rows
+from fsmatrix.analysis.matrices import references
 from fsmatrix.analysis.medians import SMALLEST
 from fsmatrix.analysis.study import Study, Values
 from fsmatrix.analysis.summary import Summary
-from fsmatrix.analysis.units import factor_title
+from fsmatrix.analysis.units import Level, factor_title
+from fsmatrix.analysis.unmeasured import why_no_value
 
 CACHES = ("cold", "warm", "bypass")
 GROWTH = {
@@ -28,12 +34,25 @@ GROWTH = {
 }
 
 
-def excluded(of: Study, ds: xr.Dataset) -> list[str]:
-    """Runs that are in no answer, and why."""
-    said = []
-    invalid = sum(cell.cell.invalid for cell in of.cells)
+def valueless(ds: xr.Dataset, where: Mapping[str, Level]) -> dict[str, str]:
+    """Targets of these levels without any run that counts, and why; no references."""
+    data = rows(ds)
+    factors = factor_columns(ds, data.factors)
+    kept = summaries.current(data) & ~references(data) & at_levels(factors, where, len(data))
+    values = own_values(data)[1]
+    counting = kept & (data["status"] == "ok") & ~summaries.invalid(data) & np.isfinite(values)
+    axis = factors["target"]
+    lost = np.setdiff1d(axis.codes[kept], axis.codes[counting])
+    return {str(axis.levels[code]): why_no_value(ds, kept & (axis.codes == code)) for code in lost}
+
+
+def excluded(of: Study, ds: xr.Dataset, lost_targets: Mapping[str, str]) -> list[str]:
+    """Targets and runs that are in no answer, and why."""
+    said = [f"target {name}: {why}" for name, why in lost_targets.items()]
+    cells = [cell for cell in of.cells if cell.cell.target not in lost_targets]
+    invalid = sum(cell.cell.invalid for cell in cells)
     failed: dict[tuple[str, ...], int] = {}  # phases of a run fail together
-    for cell in of.cells:
+    for cell in cells:
         levels = cell.cell.levels
         key = tuple(repr(v) for n, v in levels.items() if n not in ("phase", "engine"))
         failed[key] = cell.cell.failed
@@ -45,7 +64,7 @@ def excluded(of: Study, ds: xr.Dataset) -> list[str]:
     if lost:
         said.append(f"{plural(lost, 'run')} that failed")
     name = of.metric.name  # cells of another metric are in the answers of that one
-    empty = [cell for cell in of.cells if not cell.values.size and cell_metric(cell) == name]
+    empty = [cell for cell in cells if not cell.values.size and cell_metric(cell) == name]
     if empty:
         first = ", ".join(_described(of, cell) for cell in empty[:2])
         said.append(f"{plural(len(empty), 'cell')} without {of.metric.title.lower()}: {first}"
@@ -101,7 +120,7 @@ def _levels(of: Study) -> list[str]:
             said.append(f"{question}: one level ({of.label(name, known[0])})")
         elif not known and name in ("chunk", "processes"):
             said.append(f"{question}: not recorded")
-    if len(of.levels("target", of.valued)) == 1:
+    if len(of.levels("target")) == 1:  # not: one that gave a value
         said.append("which target is better: one target")
     return said
 

@@ -160,11 +160,11 @@ def _model(one: _Series) -> str:
         return ""
     if laws.superlinear:
         return "; growth is more than proportional: no law fits"
-    count = nodes_of(laws.better, one.wanted)
+    count = nodes_of(laws.chosen, one.wanted)
     if count is None:
-        return f"; a model ({laws.better.name}'s law, fitted) never reaches it"
+        return f"; a model ({laws.chosen.name}'s law, fitted) never reaches it"
     how = "inside the data" if count <= most else "extrapolated"
-    return f"; a model ({laws.better.name}'s law, fitted) says {count}, {how}, without an interval"
+    return f"; a model ({laws.chosen.name}'s law, fitted) says {count}, {how}, without an interval"
 
 
 def nodes_of(law: Law, wanted: float) -> int | None:

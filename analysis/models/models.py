@@ -102,18 +102,19 @@ class Models:
         if self.models:
             without = unfit(max(self.models, key=lambda m: len(m.trained)))
             if without:
-                said.append(f"Too few chunk sizes to test {', '.join(without)}.")
-            groups = Counter(model.form.name for model in self.models)
+                said.append(f"Too few chunk sizes to try {', '.join(without)}.")
             pools = {m.form.name: m for m in self.models}.values()
             said += [
-                f"Misfit of {m.form.formula}: {math.expm1(m.misfit):.1%}, taken to be alike in its "
-                f"{groups[m.form.name]} groups ({m.freedom} degrees of freedom)."
+                f"Beside how runs scatter, {m.form.formula} is itself {math.expm1(m.misfit):.1%} "
+                "off at a typical chunk size."
                 for m in pools
             ]
             if any(model.spread_freedom == 0 for model in self.models):
                 said.append("One attachment has no prediction interval: another one may differ.")
             if min(model.freedom for model in self.models) < FEW:
-                said.append("So few chunk sizes say little about the form: wide intervals.")
+                said.append(
+                    "So few chunk sizes say little about the formula: predictions are wide."
+                )
         return said + of.remarks
 
     def _held_out(self) -> list[str]:
@@ -234,9 +235,9 @@ def _chosen(models: Sequence[Model]) -> list[str]:
         if mine:
             typical = math.expm1(float(np.median(mine)))
             said.append(
-                f"{form.formula} in {number[form.name]} of {total} groups, because it errs least "
-                f"at chunk sizes that it did not see ({typical:.1%} in the median of them): "
-                f"{form.reason}."
+                f"{form.formula} in {number[form.name]} of {total} groups: of the formulas it is "
+                f"the nearest at chunk sizes that it had not seen, {typical:.1%} off in the "
+                f"typical group. What it means: {form.reason}."
             )
     return said
 

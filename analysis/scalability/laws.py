@@ -11,6 +11,10 @@ squares on relative errors, without start values.  Intervals: bootstrap of the l
 around their level (residuals pooled over the levels, widened by sqrt(n / (n - levels)) and by
 the ratio of Student's to the normal quantile: percentiles alone cover too little); they hold the
 spread of attachments, not a misfit of the law.
+
+There is one criterion: the USL where kappa's whole interval lies above 0, else Amdahl's law.  AICc
+of the levels' means, which knows nothing of how attachments spread, misses the USL far more often
+(python -P bench/laws.py; docs/statistics.md).
 """
 
 from __future__ import annotations
@@ -50,7 +54,6 @@ class Law:
     kappa: Estimate  # 0 in Amdahl's law
     peak: Estimate  # nodes of the largest throughput, sqrt((1 - sigma) / kappa); inf without
     error: float  # RMS of the logs of levels around it
-    aicc: float  # Akaike's criterion for small samples, of the levels' logs
 
     def at(self, nodes: Floats) -> Floats:
         """Throughput at node counts, SI."""
@@ -66,33 +69,39 @@ class Laws:
     superlinear: bool  # more than proportional: neither law can say that
 
     @property
-    def better(self) -> Law:
-        """The one with the smaller AICc."""
-        return self.usl if self.usl.aicc < self.amdahl.aicc else self.amdahl
+    def apart(self) -> bool:
+        """Whether the data need the USL: the interval of kappa lies above 0."""
+        return self.usl.kappa.low > 0
 
     @property
-    def apart(self) -> bool:
-        """Whether they can be told apart: the interval of kappa lies above 0."""
-        return self.usl.kappa.low > 0
+    def chosen(self) -> Law:
+        """The simplest law that the data do not exclude."""
+        return self.usl if self.apart else self.amdahl
 
     @property
     def says(self) -> str:
         """The verdict in words."""
-        sigma, kappa, peak = self.usl.sigma, self.usl.kappa, self.usl.peak
+        sigma, kappa, peak = self.chosen.sigma, self.usl.kappa, self.usl.peak
         if self.superlinear:
             return "it grows more than proportionally at first: neither law can say that"
-        if not self.apart:
-            own = self.amdahl.sigma
+        serial = f"{_percent(sigma)} of the work is not shared by the nodes"
+        if self.apart:
             return (
-                "Amdahl's law and the USL cannot be told apart: the interval of kappa has 0 in it "
-                f"({kappa.low:.2g} to {kappa.high:.2g}); serial share by Amdahl {own.value:.2g} "
-                f"({own.low:.2g} to {own.high:.2g})"
+                f"the USL describes it: {serial}, and each pair of nodes costs {_percent(kappa)} "
+                f"more; the most is reached at {_span(peak, '.3g')} nodes"
             )
         return (
-            f"the USL: sigma {sigma.value:.2g} ({sigma.low:.2g} to {sigma.high:.2g}), kappa "
-            f"{kappa.value:.2g} ({kappa.low:.2g} to {kappa.high:.2g}), most at {peak.value:.3g} "
-            f"nodes ({peak.low:.3g} to {peak.high:.3g})"
+            f"Amdahl's law describes it: {serial}; that more nodes get slower together (kappa "
+            f"of the USL) is not shown, 95 % sure: {kappa.low:.2g} to {kappa.high:.2g}"
         )
+
+
+def _percent(of: Estimate) -> str:
+    return f"{100 * of.value:.2g} % (95 % sure: {100 * of.low:.2g} to {100 * of.high:.2g} %)"
+
+
+def _span(of: Estimate, form: str) -> str:
+    return f"{of.value:{form}} (95 % sure: {of.low:{form}} to {of.high:{form}})"
 
 
 def throughput(nodes: Floats, rate: float, sigma: float, kappa: float) -> Floats:
@@ -141,13 +150,10 @@ def _law(name: str, nodes: Floats, means: Floats, drawn: Floats) -> Law:
     low, high = np.percentile(boot, [tail, 100 - tail], axis=0, method="inverted_cdf")
     residual = means - np.log(throughput(nodes, *(float(v) for v in found[:3])))
     square = float(np.square(residual).mean())
-    count, k = nodes.size, terms + 1  # and the variance
-    penalty = 2 * k + 2 * k * (k + 1) / (count - k - 1)
-    aicc = count * math.log(max(square, 1e-300)) + penalty
     rate, sigma, kappa, peak = (
         Estimate(float(v), float(a), float(b)) for v, a, b in zip(found, low, high, strict=True)
     )
-    return Law(name, terms, rate, sigma, kappa, peak, math.sqrt(square), aicc)
+    return Law(name, terms, rate, sigma, kappa, peak, math.sqrt(square))
 
 
 def _solve(nodes: Floats, logs: Floats, terms: int) -> Floats:

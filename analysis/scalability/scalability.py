@@ -17,7 +17,7 @@ import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis.doubts import doubts_of
-from fsmatrix.analysis.medians import Median
+from fsmatrix.analysis.medians import SMALLEST, Median
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.scalability import headline, laws
 from fsmatrix.analysis.scalability.laws import Laws
@@ -85,20 +85,22 @@ class Scalability:
             )
             if of.metric.more_is_better:
                 e = [100 * step.efficiency for step in mine]
-                text += f", efficiency there {brief(min(e))} % to {brief(max(e))} %"
+                text += (f"; that is {brief(min(e))} to {brief(max(e))} % of growth in proportion "
+                         "to the nodes (efficiency)")  # fmt: skip
             said.append(text + ".")
         if several:
             said += headline.worst(self.study, several) + headline.bases(self.study, several)
         undecided = sum(not step.decides for step in ends)
         if undecided:
-            said.append(f"{undecided} of these ratios have too few attachments for an interval.")
+            said.append(f"{undecided} of these ratios have too few attachments (fewer than "
+                        f"{SMALLEST}) to say how sure they are.")  # fmt: skip
         single = [s for s in self.series if len(s.steps) == 1]
         if single:
             said.append(
                 f"{len(single)} series have one number of storage nodes only: nothing to compare."
             )
         for why, number in Counter(s.why_no_laws for s in self.series if s.why_no_laws).items():
-            said.append(f"No law of scalability for {number} series: {why}.")
+            said.append(f"No law of scalability (Amdahl's, USL) for {number} series: {why}.")
         said += [f"{of.describe(s.key)}: {s.laws.says}." for s in self.series if s.laws]
         return said + of.remarks
 
@@ -119,9 +121,8 @@ class Scalability:
                     "efficiency": step.efficiency, "in doubt": ", ".join(step.doubts),
                 }  # fmt: skip
                 if one.laws:
-                    row |= {"law": one.laws.better.name, "told apart": one.laws.apart,
-                            "sigma": one.laws.usl.sigma.value,
-                            "kappa": one.laws.usl.kappa.value}  # fmt: skip
+                    law = one.laws.chosen
+                    row |= {"law": law.name, "sigma": law.sigma.value, "kappa": law.kappa.value}
                 rows.append(row)
         frame = pd.DataFrame(rows)
         frame.attrs |= {"metric": self.study.metric.name, "unit": unit}
@@ -162,7 +163,7 @@ class Scalability:
         if kinds & set(MARKS):
             notes.append("Hollow: too few attachments; the whisker decides nothing.")
         if any(s.laws for s in shown):
-            notes.append("Thick faint lines: the better of Amdahl's law and the USL.")
+            notes.append("Thick faint lines: the USL where the data need it, else Amdahl's law.")
         figure, axes = drawing.frame(
             len(rows), len(chunks), title=f"{of.metric.title} over storage nodes",
             notes=[*notes, *of.remarks], height=2.2,
@@ -208,7 +209,7 @@ class Scalability:
             ax.plot(nodes, y[0] * nodes / nodes[0], color=shade, linestyle=":", linewidth=0.7)
         if s.laws and not s.laws.superlinear:
             grid = np.linspace(nodes.min(), nodes.max(), 60)
-            ax.plot(grid, s.laws.better.at(grid) / scale, color=shade, linewidth=4, alpha=0.25)
+            ax.plot(grid, s.laws.chosen.at(grid) / scale, color=shade, linewidth=4, alpha=0.25)
         ax.set_xticks(nodes)
 
 

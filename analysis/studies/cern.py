@@ -19,6 +19,7 @@ from fsmatrix.analysis import units
 from fsmatrix.analysis.claims.cells import Found, scope_of
 from fsmatrix.analysis.claims.scope import Reach, data_of
 from fsmatrix.analysis.claims.study import Claim, Compare, Range, Source, StudyFile
+from fsmatrix.analysis.comparison.result import wins
 from fsmatrix.analysis.curves import Curves, curves
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.intervals import from_logs
@@ -48,9 +49,7 @@ class Installations:
     def better(self) -> tuple[int, int]:
         """Cells in which the bare number of the first, of the second is better."""
         up = METRICS[self.metric].more_is_better if self.metric in METRICS else True
-        first = sum((cell.value > 1) == up and cell.value != 1 for cell in self.cells)
-        equal = sum(cell.value == 1 for cell in self.cells)
-        return first, len(self.cells) - first - equal
+        return wins([cell.value for cell in self.cells], up)
 
     @property
     def ratio(self) -> float:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsmatrix.suite.cli import common, completion, terminal
+from fsmatrix.suite.cli import analyse, common, completion, terminal
 from fsmatrix.suite.problems import CampaignError, Origin, did_you_mean, refuse
 
 if TYPE_CHECKING:
     import xarray as xr
 
+    from fsmatrix.analysis.claims.judge import Judged
     from fsmatrix.analysis.claims.study import StudyFile
 
 
@@ -31,6 +32,9 @@ def claims(
             autocompletion=completion.results,
         ),
     ],
+    claim: Annotated[
+        str | None, typer.Option("--claim", help="Only this one, by its name, with all its cells.")
+    ] = None,
     figure: Annotated[
         Path | None, typer.Option("--figure", help="Draw into this file (PNG, PDF, SVG).")
     ] = None,
@@ -40,6 +44,8 @@ def claims(
 
     The status is 0 whatever the verdicts.
     Example: fsmatrix claims ssd-cluster out
+
+    Example: fsmatrix claims cern published:cern-lhcb-rntuple --claim second-trial-zstd-reads
     """
     from fsmatrix.analysis.claims.claims import claims as tested
 
@@ -47,6 +53,7 @@ def claims(
     found_study = read_study(study)
     try:
         found = tested(_opened(results), found_study)
+        found = found.of(claim) if claim is not None else found
     except ValueError as error:
         raise refuse(Origin(results), "", str(error)) from error
     if figure is not None:
@@ -60,6 +67,21 @@ def claims(
     console = terminal.console()
     for line in found.says:
         console.print(f"{line}\n", highlight=False, markup=False, soft_wrap=True)
+    if claim is not None and found.judged[0].scope.cells:
+        _print_cells(found.judged[0])
+
+
+def _print_cells(one: Judged) -> None:
+    """A row for each cell of a claim."""
+    from fsmatrix.analysis.claims.words import labels, number_of, whether
+
+    short = labels(one)
+    rows = [
+        [short[cell.label], number_of(cell.value), number_of(cell.low) if cell.decides else "",
+         number_of(cell.high) if cell.decides else "", whether(one.claim, cell)]
+        for cell in one.scope.cells
+    ]  # fmt: skip
+    analyse.grid(["cell", "measured", "95 % sure from", "to", "as claimed"], rows, 1)
 
 
 def read_study(name: str) -> StudyFile:

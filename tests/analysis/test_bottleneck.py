@@ -21,6 +21,7 @@ from . import campaigns, studies
 from .studies import KIB, MIB, Levels
 
 LINK = 1e8  # bytes per second
+DEVICE = 3e8  # bytes per second
 CHUNKS = (4 * KIB, 32 * KIB, 128 * KIB, MIB, 4 * MIB)
 LEVELS = {"storage_nodes": (4,), "pattern": ("rand-write",), "chunk": CHUNKS,
           "processes_per_node": (1, 16)}  # fmt: skip
@@ -80,7 +81,9 @@ def test_a_step_that_only_half_grows_is_not_called_stopped() -> None:
         ({"network_rate": full_link, "device_busy": constant(0.4), "cpu_busy": constant(0.3)},
          "network"),
         ({"network_rate": constant(LINK / 5), "device_busy": constant(0.97),
-          "cpu_busy": constant(0.3)}, "device"),
+          "cpu_busy": constant(0.3)}, "unknown (device: always busy, limit not known)"),
+        ({"network_rate": constant(LINK / 5), "device_busy": constant(0.97),
+          "device_rate": constant(0.95 * DEVICE), "cpu_busy": constant(0.3)}, "device"),
         ({"network_rate": constant(LINK / 5), "device_busy": constant(0.4),
           "cpu_busy": constant(0.99)}, "client CPU"),
         ({"network_rate": constant(LINK / 5), "device_busy": constant(0.4),
@@ -91,12 +94,44 @@ def test_a_step_that_only_half_grows_is_not_called_stopped() -> None:
     ],
 )  # fmt: skip
 def test_the_cause_is_what_is_full(shares: Any, cause: str) -> None:
-    made = bottleneck(campaign(**shares), limits={"network": LINK})
+    made = bottleneck(campaign(**shares), limits={"network": LINK, "device": DEVICE})
     verdict = of(made, "chunk", processes=16)
     assert verdict.cause == cause
     assert any(f"at the limit: {cause}" in said for said in made.says)
     assert made.table()["at the limit"].tolist().count(cause) >= 4
     json.dumps(made.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize("limit", [None, DEVICE])
+def test_a_busy_ssd_far_below_its_limit_is_never_called_full(limit: float | None) -> None:
+    """One request at a time: busy 99 % of the time, at 3 % of what 32 at a time would give."""
+    causes = []
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        ds = campaign(network_rate=constant(LINK / 5), cpu_busy=constant(0.3))
+        size = ds.sizes["run"]
+        ds = ds.assign(
+            device_busy=("run", random.normal(0.99, 0.003, size)),
+            device_rate=("run", 0.03 * DEVICE * random.normal(1, 0.02, size)),
+        )
+        limits = {"network": LINK} | ({"device": limit} if limit else {})
+        made = bottleneck(ds, limits=limits)
+        causes.append(of(made, "chunk", processes=16).cause)
+        assert any("is not shown to be at its limit" in said for said in made.says)
+    assert set(causes) == {"unknown (device: always busy, limit not known)"}
+
+
+def test_a_device_that_is_often_idle_is_not_the_limit() -> None:
+    """Busy time excludes, whatever the limit leaves open."""
+    ds = campaign(network_rate=constant(LINK / 5), cpu_busy=constant(0.3),
+                  device_busy=constant(0.4))  # fmt: skip
+    random = np.random.default_rng(1)
+    for rate in (math.nan, 0.5 * DEVICE):
+        scattered = rate * np.exp(random.normal(0, 1, ds.sizes["run"]))
+        found = bottleneck(ds.assign(device_rate=("run", scattered)),
+                           limits={"network": LINK, "device": DEVICE})  # fmt: skip
+        states = {r.name: r.state for r in of(found, "chunk", processes=16).resources}
+        assert states["device"] == "below its limit"
 
 
 def test_the_study_s_conclusion_from_bandwidth_alone_is_not_drawn() -> None:

@@ -180,7 +180,7 @@ def test_two_metrics() -> None:
         ({}, {"where": {"storage_nodes": 5}}, "no storage_nodes 5: there are 2"),
         ({"emulated": ("interface",)}, {}, "interface is emulated"),
         ({"attachments": 1, "repetitions": 4}, {}, "one value per cell, or one attachment"),
-        ({"attachments": 4}, {}, "too few attachments: at most 4, 6 give"),
+        ({"attachments": 4}, {}, "at most 4 attachments of a cell, and 6 are"),
         ({"keep": lambda c: c["interface"] == "PCIe"}, {}, "no interface SATA: there are PCIe"),
         ({}, {"quantifier": {"at_least": 6, "of": 8}}, "about 8 cells, there are 6"),
     ],
@@ -223,7 +223,7 @@ def test_quick_ratio_is_that_of_the_study() -> None:
     cells = study(made(twice, attachments=9), "bandwidth").valued
     for a, b in itertools.product(cells[:4], cells[-4:]):
         if a is not b:
-            assert _over(a, b).to_dict() == ratio_of(a, b).to_dict()
+            assert _over(a, b)[0].to_dict() == ratio_of(a, b).to_dict()
 
 
 def null_of(data: Data, rng: np.random.Generator) -> Data:
@@ -359,6 +359,12 @@ def test_command(tmp_path: Path) -> None:
     assert six["apparent"] is True
     assert found["ice-wins-at-4m"]["apparent"] is False
     assert picture.stat().st_size > 1000
+    one = CliRunner().invoke(app, [*arguments[:2], "--claim", "second-trial-zstd-reads"])
+    assert "as claimed in 3 of 8 cells, not in page size 4 MiB, object class RP_XSF" in one.stdout
+    assert one.stdout.count("(may be chance)") == 8
+    assert "second-trial-zstd-writes" not in one.stdout
+    unknown = CliRunner().invoke(app, [*arguments[:2], "--claim", "third-trial"])
+    assert "no claim 'third-trial': there are dfs-over-dfuse" in str(unknown.exception)
     shown = CliRunner().invoke(app, ["page-cache", "published:ssd-per-hba"])
     assert "one value per cell" in shown.stdout
     refused = CliRunner().invoke(app, ["page-cache", "published:nothing"])

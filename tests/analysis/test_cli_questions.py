@@ -35,7 +35,7 @@ def test_help_has_an_example(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("effects", "--factor", "chunk", "--factor", "target"), "chunk size has an effect"),
+        (("effects", "--factor", "chunk", "--factor", "target"), "chunk size: up to"),
         (("curves", "--along", "chunk", "--panel", "pattern"), "4 KiB"),
         (("speedup", "--of", "xfs", "--over", "ext4", "--along", "chunk"), "times as fast as ext4"),
         (("predict", "--chunk", "256KiB"), "256 KiB: "),

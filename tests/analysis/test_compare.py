@@ -17,6 +17,9 @@ from fsmatrix.analysis.comparison.chart import MOST_ROWS, ratio_ticks
 from fsmatrix.analysis.comparison.compare import Comparison, compare, comparisons
 from fsmatrix.analysis.comparison.rows import together
 from fsmatrix.analysis.comparison.words import SINGLE
+from fsmatrix.analysis.lessons.lessons import lessons
+from fsmatrix.analysis.lessons.overall import TOGETHER
+from fsmatrix.analysis.report.export import results
 from fsmatrix.analysis.result import Result
 
 from .studies import dataset
@@ -47,7 +50,7 @@ def made(
             row: Row = {
                 "target": target, "pattern": pattern, "chunk": chunk, "block": block,
                 "attachment": f"{target}-{seed}-{block}", "cache": "cold", "device_state": "fresh",
-                "bandwidth": truth[target] * SPEED[chunk] * noise,
+                "bandwidth": truth[target] * SPEED.get(chunk, 1e8) * noise,
                 "latency_p99": 1e-3 / (truth[target] * noise), "began": float(len(rows)),
                 "phase": pattern.split("-")[1], "work_id": f"{pattern}-{chunk}",
                 "engine_version": "1", "run_id": f"{seed}-{target}-{pattern}-{chunk}-{block}",
@@ -62,6 +65,51 @@ def made(
 
 def kinds(found: Comparison) -> set[str]:
     return {cell.kind for cell in found.cells}
+
+
+def test_the_direction_of_a_ratio_does_not_hang_on_the_order_of_runs() -> None:
+    """`compare`, `lessons` and the report's export: the same target above the line."""
+    ds = made({"temporary": 4.0, "home": 1.0}, blocks=6)
+    for rows in (ds, ds.isel(run=slice(None, None, -1))):
+        (found,) = comparisons(rows, "bandwidth")
+        assert (found.a, found.b) == ("home", "temporary")
+        assert found.mean_ratio == pytest.approx(0.25, rel=0.05)
+        (whole,) = [one for one in lessons(rows).lessons if one.where == TOGETHER]
+        assert whole.cells == ("home against temporary: 4 cells",)
+        names = [name for name, _ in results(rows) if name.startswith("compare-bandwidth")]
+        assert names == ["compare-bandwidth-home-temporary"]
+    named = comparisons(ds, "bandwidth", sides=("temporary", "home"))  # what a user orders stays
+    assert (named[0].a, named[0].b) == ("temporary", "home")
+
+
+def test_sides_of_numbers_are_ordered_by_size() -> None:
+    ds = made({"a": 1.0, "b": 1.0, "c": 1.0}, blocks=6)
+    size = {"a": 10, "b": 2, "c": 9}
+    ds["chunk"] = ("run", np.array([size[name] for name in ds["target"].values]))
+    found = comparisons(ds, by="chunk", ignore=("work_id", "target"))
+    assert [(one.a, one.b) for one in found] == [
+        ("2 B", "9 B"), ("2 B", "10 B"), ("9 B", "10 B"),
+    ]  # fmt: skip
+
+
+def test_what_needs_more_repetitions_is_said_of_differences_only() -> None:
+    """Cells are shown to be equal: it is not so that none can be decided."""
+
+    def change(row: Row) -> Row:
+        row["bandwidth"] *= math.exp(0.5 * math.sin(9 * row["block"]) * (row["chunk"] > 8192))
+        return row
+
+    ds = made(
+        {"a": 1.0, "b": 1.0},
+        blocks=10,
+        chunks=tuple(4096 << i for i in range(24)),
+        change=lambda row: change(row) if row["target"] == "a" else row,
+        spread=0.001,
+    )
+    (found,) = comparisons(ds, "bandwidth", correction="holm")
+    assert found.counts["no difference"] >= 2
+    (said,) = [line for line in found.says if line.startswith("To prove")]
+    assert said.endswith("; 10 cannot prove a difference, 11 can.")
 
 
 def test_a_known_difference_is_found_in_every_cell() -> None:
@@ -326,9 +374,9 @@ def test_other_options_that_are_no_factor_are_other_work() -> None:
         (made({"a": 1.0}).isel(run=slice(0)), {}, ["no runs"]),
         (made({"a": 1.0}, blocks=1).isel(run=slice(1)), {}, ["one level, a", "nothing to compare"]),
         (made({"a": 1.0, "b": 1.0}, change=lambda r: r | {"status": "failed"}), {},
-         ["no run gave a bandwidth", "96 failed"]),
+         ["no run gave any bandwidth", "96 runs failed"]),
         (made({"a": 1.0, "b": 1.0}, change=lambda r: r | {"bandwidth": math.nan}), {},
-         ["no run gave a bandwidth"]),
+         ["no run gave any bandwidth"]),
         (made({"a": 1.0}), {}, ["one level, a"]),
         (made({"a": 1.0, "b": 1.0}), {"sides": ("a", "c")}, ["'c' is not there", "a, b"]),
         (made({"a": 1.0, "b": 1.0}), {"by": "colour"}, ["no factor 'colour'", "pattern"]),

@@ -33,8 +33,9 @@ def test_effects_that_are_there_are_found_and_no_others() -> None:
     assert table.loc["pattern x chunk size", "effect"] == "yes"
     assert table.loc["storage nodes", "tested"] == "between attachments"
     assert table.loc["storage nodes", "effect"] == "not shown"
-    assert "chunk size has an effect" in found.says[0]
-    assert any("No effect shown of" in line and "storage nodes" in line for line in found.says)
+    assert found.says[0] == "What changes bandwidth, the most first:"
+    assert found.says[1].startswith("  chunk size: up to ")
+    assert any("Not shown to change it:" in line and "storage nodes" in line for line in found.says)
 
 
 def test_null_campaigns_give_false_effects_at_most_at_the_declared_rate() -> None:
@@ -80,7 +81,7 @@ def test_one_level_one_value_constant_and_failed_campaigns() -> None:
     with pytest.raises(ValueError, match="no factor varies"):
         effects(studies.campaign(lambda _: {"bandwidth": 1.0}, one), "bandwidth")
     single = effects(studies.campaign(truth, LEVELS, attachments=1), "bandwidth")
-    assert any("not estimated" in line for line in single.says)
+    assert any("not known: " in line for line in single.says)
     still = studies.campaign(lambda _: {"bandwidth": 1.0}, LEVELS, between=0.0, within=0.0)
     constant = effects(still, "bandwidth")
     assert not constant.found.effects
@@ -88,7 +89,7 @@ def test_one_level_one_value_constant_and_failed_campaigns() -> None:
         constant.figure()
     failed = studies.campaign(truth, LEVELS)
     failed["status"] = ("run", np.array(["failed"] * failed.sizes["run"]))
-    with pytest.raises(ValueError, match="no run gave a bandwidth"):
+    with pytest.raises(ValueError, match="no run gave any bandwidth"):
         effects(failed, "bandwidth")
 
 

@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from fsmatrix import analysis
+from fsmatrix.analysis.comparison.compare import comparisons
 from fsmatrix.analysis.lessons.lessons import lessons
 from fsmatrix.analysis.lessons.lines import MOST_LINES
 from fsmatrix.analysis.lessons.words import Bound, bound_of, rate_of, rate_text
+from fsmatrix.analysis.study import study
 from fsmatrix.results.units import UnitError
 from tests.analysis.lesson_data import FAST, TEN, of, targets
 
@@ -94,12 +97,70 @@ def test_nothing_at_all_is_refused() -> None:
     with pytest.raises(ValueError, match="no runs"):
         lessons(empty)
     failed = targets(FAST, attachments=2, status=lambda t, b: "failed")
-    with pytest.raises(ValueError, match=r"no run gave a bandwidth: \d+ failed"):
+    with pytest.raises(ValueError, match=r"no run gave any bandwidth: \d+ runs failed"):
         lessons(failed)
     blank = targets(FAST, attachments=2, iops=lambda t, b: math.nan)
     blank["bandwidth"] = blank["bandwidth"] * math.nan
     with pytest.raises(ValueError, match="no run gave"):
         lessons(blank)
+
+
+def _failing(*names: str) -> xr.Dataset:
+    """Targets a, b, c with 6 blocks; those of these names fail with an error of their own."""
+    speed = {name: {"seq-read": rate} for name, rate in (("a", 4e8), ("b", 2e8), ("c", 3e8))}
+    ds = targets(
+        speed, attachments=6,
+        status=lambda t, _: "failed" if t in names else "ok",
+        error=lambda t, _: f"no space left on {t}" if t in names else "",
+    )  # fmt: skip
+    return ds.assign(bandwidth=ds["bandwidth"].where(ds["status"] == "ok"))
+
+
+def test_targets_that_failed_are_named_with_their_errors() -> None:
+    """Two of three failed: that is no campaign of one target."""
+    made = lessons(_failing("b", "c"))
+    assert "one target" not in " ".join(made.says)
+    assert made.answer.startswith("No choice is possible: of 3 targets only a gave a result.")
+    for name in ("b", "c"):
+        assert f"target {name}: 6 runs failed (no space left on {name})" in made.answer
+    (choice,) = [one for one in made.lessons if one.question == "backend"]
+    assert choice.why == (
+        "b: 6 runs failed (no space left on b); c: 6 runs failed (no space left on c)"
+    )
+    with pytest.raises(ValueError, match=r"only a has runs that count.*no space left on b.* on c"):
+        comparisons(_failing("b", "c"))
+    alone = lessons(_failing().isel(run=slice(0, 6)))
+    assert "one target (a): nothing to choose between" in " ".join(alone.says)
+
+
+def test_one_of_three_targets_that_failed_stands_beside_the_answer() -> None:
+    made = lessons(_failing("c"))
+    assert [one.choice for one in made.lessons if one.where == "seq-read"] == [("a",)]
+    assert "target c: 6 runs failed (no space left on c)" in made.answer
+    (found,) = comparisons(_failing("c"))
+    assert "c has none: 6 runs failed (no space left on c)." in found.remarks
+
+
+def test_why_there_is_no_value_is_said_in_words() -> None:
+    ds = _failing("b")
+    ds["iops"] = ds["bandwidth"] * math.nan
+    why = r"6 runs failed \(no space left on b\); 12 runs ended well without it$"
+    with pytest.raises(ValueError, match=f"^no run gave any operations per second: {why}"):
+        study(ds, "iops")
+    with pytest.raises(ValueError, match=r"no run gave any operations per second: 6 runs failed"):
+        comparisons(ds, "iops")
+    some = _failing("b")
+    some["error"] = ("run", np.where(some["block"] == 0, "killed", some["error"]))
+    with pytest.raises(ValueError, match=r"6 runs failed \(5 of them: no space left on b\)"):
+        study(some, "bandwidth", {"target": "b"})
+    invalid = _failing().assign(worst_finding=("run", np.full(18, "invalid")))
+    invalid = invalid.assign(
+        finding_run=("finding", np.arange(18)),
+        finding_audit=("finding", np.full(18, "read-served-by-cache")),
+        finding_severity=("finding", np.full(18, "invalid")),
+    )
+    with pytest.raises(ValueError, match=r": 18 runs are invalid \(read-served-by-cache\)$"):
+        comparisons(invalid, "bandwidth")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 
+from fsmatrix.analysis.lessons.lessons import lessons
 from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.scalability import laws
 from fsmatrix.analysis.scalability.scalability import Scalability, scalability
@@ -75,13 +76,38 @@ def test_amdahl_and_the_usl_are_told_apart_only_where_the_data_can() -> None:
     assert false <= 4  # 2.5 % of 40 is 1; P(more than 4) is 0.3 %
     found = laws_of(scaled(law(0.05, 0.01), attachments=6))
     assert found.apart
-    assert found.better.name == "USL"
+    assert found.chosen.name == "USL"
     peak = math.sqrt((1 - 0.05) / 0.01)
     assert found.usl.peak.low <= peak <= found.usl.peak.high
-    assert "most at" in found.says
+    assert "the most is reached at" in found.says
     alike = laws_of(scaled(law(0.1, 0.0), attachments=6))
-    assert "cannot be told apart" in alike.says
+    assert "Amdahl's law describes it" in alike.says
+    assert "is not shown" in alike.says
     assert alike.amdahl.sigma.low <= 0.1 <= alike.amdahl.sigma.high
+
+
+@pytest.mark.parametrize("kappa", [0.0, 0.002, 0.01])
+def test_table_sentence_line_and_lesson_name_one_law(kappa: float) -> None:
+    """Not one by AICc, the other by kappa's interval: the law is named by the latter."""
+    names: list[str] = []
+    for seed in range(12):
+        ds = studies.campaign(law(0.05, kappa), {"storage_nodes": MANY}, attachments=6,
+                              between=0.04, within=0.01, seed=seed)  # fmt: skip
+        made = scalability(ds, "bandwidth")
+        (name,) = set(made.table()["law"])
+        found = laws_of(made)
+        assert name == ("USL" if found.usl.kappa.low > 0 else "Amdahl")
+        assert set(made.table()["kappa"]) == {found.usl.kappa.value if found.apart else 0.0}
+        (said,) = [text for text in made.says if "describes it" in text]
+        assert ("the USL describes it" in said) == (name == "USL")
+        (drawn,) = [line for line in made.figure().axes[0].get_lines() if line.get_linewidth() == 4]
+        last = float(found.chosen.at(np.array([16.0]))[0])
+        assert float(drawn.get_ydata()[-1]) * made.unit.divisor == pytest.approx(last)  # type: ignore[index, arg-type]
+        (lesson,) = [one for one in lessons(ds, bandwidth=2e9).lessons if one.question == "nodes"]
+        assert f"({name}'s law, fitted)" in lesson.why
+        names.append(name)
+    least, most = {0.0: (0, 2), 0.002: (0, 12), 0.01: (11, 12)}[kappa]
+    assert least <= names.count("USL") <= most
 
 
 def laws_of(made: Scalability) -> laws.Laws:

@@ -95,7 +95,7 @@ def test_applications_come_with_their_factors() -> None:
 def test_an_empty_campaign_has_no_answer_and_says_why() -> None:
     ds = studies.campaign(lambda _: {"bandwidth": 1e8}, {"pattern": ("seq-read",)}, attachments=2)
     ds["status"] = ("run", np.array(["failed"] * ds.sizes["run"]))
-    assert report.context(ds)["first"].answer.startswith("No answer: no run gave a bandwidth")
+    assert report.context(ds)["first"].answer.startswith("No answer: no run gave any bandwidth")
 
 
 def test_variability_and_repetitions_of_a_known_spread() -> None:

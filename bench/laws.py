@@ -1,0 +1,79 @@
+"""Which law of scalability is named, on campaigns whose law is known.
+
+    python -P bench/laws.py [--campaigns 300]
+
+Prints a Markdown table: in how many campaigns the USL is named by kappa's interval (what
+`fsmatrix scalability` does), by an F test of kappa > 0, and by AICc of the levels' means.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+import numpy as np
+from scipy import stats
+
+from fsmatrix.analysis.medians import LEVEL, Floats
+from fsmatrix.analysis.scalability import laws
+
+NODES = np.array([1.0, 2, 3, 4, 5, 6, 8])
+LAWS = ((0.05, 0.0), (0.3, 0.0), (0.05, 0.002), (0.05, 0.01))  # sigma, kappa
+ATTACHMENTS = (6, 10)
+SPREADS = (0.03, 0.10)  # standard deviation of attachments' logs
+
+
+def campaign(random: np.random.Generator, sigma: float, kappa: float, n: int, spread: float) \
+        -> list[Floats]:  # fmt: skip
+    """Throughputs of n attachments at each level."""
+    means = laws.throughput(NODES, 1e8, sigma, kappa)
+    return [mean * np.exp(spread * random.standard_normal(n)) for mean in means]
+
+
+def f_test(found: laws.Laws, values: list[Floats]) -> bool:
+    """Whether the USL's smaller misfit is more than the spread of attachments explains."""
+    sizes = np.array([one.size for one in values])
+    freedom = int(sizes.sum()) - sizes.size
+    within = sum(float(np.log(one).var() * one.size) for one in values) / freedom
+    gain = float(sizes[0]) * sizes.size * (found.amdahl.error**2 - found.usl.error**2)
+    t = math.sqrt(max(gain, 0) / within)
+    return bool(stats.t.sf(t, freedom) < (1 - LEVEL) / 2)
+
+
+def aicc(law: laws.Law) -> float:
+    """Akaike's criterion for small samples, of the levels' means."""
+    count, k = NODES.size, law.parameters + 1  # and the variance
+    return count * math.log(law.error**2) + 2 * k + 2 * k * (k + 1) / (count - k - 1)
+
+
+def shares(
+    random: np.random.Generator, sigma: float, kappa: float, n: int, spread: float, campaigns: int
+) -> list[str]:
+    """In how many campaigns each criterion names the USL."""
+    named = np.zeros(3)
+    for seed in range(campaigns):
+        values = campaign(random, sigma, kappa, n, spread)
+        found = laws.fit(NODES, values, seed)
+        assert isinstance(found, laws.Laws)
+        named += [found.apart, f_test(found, values), aicc(found.usl) < aicc(found.amdahl)]
+    return [f"{share:.1%}" for share in named / campaigns]
+
+
+def main() -> None:
+    """The table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--campaigns", type=int, default=300)
+    campaigns = parser.parse_args().campaigns
+    random = np.random.default_rng(11)
+    print("| law | attachments | spread | USL by kappa's interval | by F test | by AICc |")
+    print("|---|---|---|---|---|---|")
+    for sigma, kappa in LAWS:
+        name = f"USL, kappa {kappa:g}" if kappa else f"Amdahl, sigma {sigma:g}"
+        for n in ATTACHMENTS:
+            for spread in SPREADS:
+                row = shares(random, sigma, kappa, n, spread, campaigns)
+                print(f"| {name} | {n} | {spread:.0%} | {' | '.join(row)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
