@@ -122,7 +122,7 @@ class Models:
             return []
         name, checks = chunk_text(left), self.fits.checks
         if not checks:
-            return [f"{name} was not measured: there is no held-out error."]
+            return [f"{name} {self._no_check()}: there is no held-out error."]
         worst = max(checks, key=lambda one: abs(one.error))
         outside = sum(one.outside for one in checks)
         judged = sum(one.decides for one in checks)
@@ -134,6 +134,12 @@ class Models:
             f"{text(rmse, self.unit)} {self.unit.label}; {outside} of {judged} measured "
             f"medians lie outside their prediction interval ({LEVEL:.0%} for all together)."
         ]
+
+    def _no_check(self) -> str:
+        """Why no level that was left out is held against a prediction."""
+        left = self.fits.hold_out
+        cells = [c for c in self.fits.study.valued if same(c.number("chunk"), left)]
+        return "was left out, and the rest has no model" if cells else "was not measured"
 
     def table(self) -> pd.DataFrame:
         """One row per group: table 5, with in-sample and held-out errors apart.

@@ -195,6 +195,8 @@ class Effect:
     @property
     def says(self) -> str:
         """What it is, in words."""
+        if math.isnan(self.a):
+            return "no effect size of single values"
         return f"A = {self.a:.2f} ({self.low:.2f} to {self.high:.2f}), {self.size}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -208,9 +210,10 @@ def effect(a: npt.ArrayLike, b: npt.ArrayLike, level: float = LEVEL) -> Effect:
     The variance of A is at most A (1 - A) / min(n, m) (van Dantzig 1951; Birnbaum and Klose
     1957), that of a proportion of min(n, m) draws: Clopper and Pearson's interval of it is
     conservative, also for a full separation, where intervals from estimated variances vanish.
+    NaN with a single value on a side, which is always above or below the other's: 1 or 0.
     """
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    if not first.size or not second.size:
+    if min(first.size, second.size) < 2:
         return Effect(math.nan, math.nan, math.nan, level)
     signs = np.sign(first[:, np.newaxis] - second[np.newaxis, :])
     value = float(np.mean(signs) / 2 + 0.5)

@@ -192,6 +192,16 @@ def test_a_level_that_was_not_measured_cannot_be_held_out() -> None:
     assert any("1 MiB was not measured" in said for said in made.says)
 
 
+def test_a_level_that_was_left_out_was_measured() -> None:
+    """Of three chunk sizes two are left, to which nothing can be fitted."""
+    levels = {"chunk": (4 * KIB, 128 * KIB, MIB)}
+    made = models(studies.campaign(fixed_cost, levels, attachments=6), "bandwidth")
+    assert (made.models, made.fits.checks) == ((), ())
+    said = " ".join(made.says)
+    assert "was not measured" not in said
+    assert "1 MiB was left out, and the rest has no model" in said
+
+
 @pytest.mark.parametrize("hold_out", [("processes", 8), ("storage_nodes", 2)])
 def test_only_chunk_sizes_are_held_out(hold_out: tuple[str, float]) -> None:
     with pytest.raises(ValueError, match="a level of chunk is left out"):
