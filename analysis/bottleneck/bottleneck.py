@@ -3,9 +3,10 @@
 Growth is the ratio of medians of neighbouring levels of chunk size or processes, with its interval
 over attachments; where these are closer than a doubling, per doubling.  It has stopped where the
 whole interval lies below a declared threshold.  A step over many doublings is judged as a whole:
-what it gains may all come from its first doubling, or from each a little.  A resource is at its limit where the whole interval of its share does
-not lie below the declared share.  The study concluded "network" from bandwidth alone; here the
-evidence of network, devices and client CPUs is looked at, and missing evidence is said.
+what it gains may all come from its first doubling, or from each a little.  A resource is at its
+limit where the whole interval of its share does not lie below the declared share.  The study
+concluded "network" from bandwidth alone; here the evidence of network, devices and client CPUs is
+looked at, and missing evidence is said.
 """
 
 from __future__ import annotations

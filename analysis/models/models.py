@@ -166,7 +166,9 @@ class Models:
                         f"high, {unit}": one.prediction.high / scale,
                         "held-out error": one.error,
                         "outside": one.outside if one.decides else None}  # fmt: skip
-            rows.append(row | model.curve.parameters)
+            for name, (low, high) in model.parameter_bounds().items():
+                row |= {name: model.parameters[name], f"{name} low": low, f"{name} high": high}
+            rows.append(row)
         rows += [{**dict(key), "form": f"none: {reason}"} for key, reason in self.fits.refused]
         frame = pd.DataFrame(rows)
         frame.attrs |= {"metric": self.fits.study.metric.name, "unit": unit}
@@ -177,7 +179,8 @@ class Models:
         groups = [
             {
                 "levels": dict(model.key), "form": model.form.name, "formula": model.form.formula,
-                "reason": model.form.reason, "parameters": model.curve.parameters,
+                "reason": model.form.reason, "parameters": model.parameters,
+                "parameter_bounds": model.parameter_bounds(), "in_flight": model.in_flight,
                 "chunks": model.chunks, "cross_validation": dict(model.errors),
                 "rmse": model.rmse, "r_squared": model.r_squared, "misfit": model.misfit,
                 "freedom": model.freedom, "spread": model.spread,
