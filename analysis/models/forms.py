@@ -122,8 +122,8 @@ def _straight(logarithmic: bool) -> Callable[[Floats, Floats, Moves], Curve | No
             return None  # the same line as the fixed cost's
         coded = np.log2 if logarithmic else np.asarray
         design = np.stack([np.ones_like(c), coded(c)], axis=1)
-        theta: Floats = np.linalg.lstsq(design / y[:, None], np.ones_like(y), rcond=None)[0]
-        theta = theta.astype(np.float64)
+        found = np.linalg.lstsq(design / y[:, None], np.ones_like(y), rcond=None)[0]
+        theta: Floats = found.astype(np.float64)
 
         def at(x: Floats) -> tuple[Floats, Floats]:
             rows = np.stack([np.ones_like(x), coded(x)], axis=1)
