@@ -18,7 +18,7 @@ from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats import effects as split_plot
 from fsmatrix.analysis.stats.tests import ALPHA
 from fsmatrix.analysis.study import Study, Values, study
-from fsmatrix.analysis.units import Level, brief
+from fsmatrix.analysis.units import Level, brief, p_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,8 +56,8 @@ class Influences:
         for state in self.found.residuals:
             if state.suspicious:
                 said.append(
-                    f"Residuals {state.stratum} are not as the F test wants them (normal: p = "
-                    f"{state.normal:.2g}, equal spread: p = {state.equal:.2g}): p of aligned ranks "
+                    f"Residuals {state.stratum} are not as the F test wants them (normal: "
+                    f"{p_text(state.normal)}, equal spread: {p_text(state.equal)}): p of aligned ranks "
                     "stands beside."
                 )
         if self.found.effects and all(cell.values.size < 2 for cell in self.study.valued):

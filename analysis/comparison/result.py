@@ -18,6 +18,7 @@ from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats import tests
 from fsmatrix.analysis.stats.effects import Effects
 from fsmatrix.analysis.stats.intervals import GeometricMean, Ratio
+from fsmatrix.analysis.stats.pooled import Pooled
 from fsmatrix.analysis.stats.tests import Correction
 from fsmatrix.analysis.stats.verdict import Kind, Verdict, judge
 from fsmatrix.analysis.units import Level, Metric, Unit, brief, labelled
@@ -44,6 +45,7 @@ class Compared:
     warned: tuple[bool, bool] = (False, False)  # audits warn of runs of a, of b
     apart: str = ""  # what differs between the sides in this cell, and not in all, in words
     both: tuple[str, ...] = ()  # audits that warn of both sides: they may cancel out, or not
+    pooled: Pooled | None = None  # the ratio drawn towards those of the other cells
 
     @property
     def ratio(self) -> Ratio:
@@ -188,6 +190,8 @@ class Comparison:
                 for side, one in ((self.a, cell.a), (self.b, cell.b))
                 for part, name in (("", "median"), (" low", "low"), (" high", "high"))},
              "ratio": cell.ratio.ratio, "low": cell.ratio.low, "high": cell.ratio.high,
+             **{f"pooled {name}": getattr(cell.pooled, name) if cell.pooled else math.nan
+                for name in ("ratio", "low", "high") if any(c.pooled for c in self.cells)},
              "design": cell.ratio.design, "units": " and ".join(map(str, cell.ratio.units)),
              "p": cell.verdict.raw_p, "p corrected": cell.verdict.p, "A": cell.effect.a,
              "verdict": self.word(cell.kind), "in words": cell.says,
@@ -208,7 +212,7 @@ class Comparison:
             "geometric_mean_verdict": self.mean_kind,
             "cells": [
                 {"levels": c.levels, "differs": c.differs, "a": c.a, "b": c.b, "kind": c.kind,
-                 "verdict": c.verdict.to_dict(), "effect": c.effect.to_dict(),
+                 "verdict": c.verdict.to_dict(), "pooled": c.pooled, "effect": c.effect.to_dict(),
                  "test": c.test.to_dict(), "doubts": c.doubts, "says": c.says}
                 for c in self.cells
             ],

@@ -144,5 +144,5 @@ def _line(
         return None
     explained = max(rss_base - rss_with, 0.0)
     f = explained / df / (rss / df_error)
-    p = float(stats.f.sf(f, df, df_error))
+    p = max(float(stats.f.sf(f, df, df_error)), np.finfo(float).tiny)
     return Line(term, df, df_error, f, p, explained / (explained + rss))

@@ -23,8 +23,8 @@ from fsmatrix.analysis.medians import Floats
 from fsmatrix.analysis.stats import anova
 from fsmatrix.analysis.stats.anova import Term
 from fsmatrix.analysis.stats.tests import ALPHA, correct
-from fsmatrix.analysis.stats.variability import ROUNDING, equal_spread
-from fsmatrix.analysis.units import brief
+from fsmatrix.analysis.stats.variability import ROUNDING, above_zero, equal_spread
+from fsmatrix.analysis.units import brief, p_text
 
 Stratum = Literal["between attachments", "within attachments"]
 Labels = npt.NDArray[Any]
@@ -58,7 +58,7 @@ class Effect:
             "" if np.isnan(self.span) else f", levels differ by a factor up to {brief(self.span)}"
         )
         verdict = "an effect" if self.p_holm <= ALPHA else "no effect shown"
-        return f"{self.term}: {verdict} (p = {self.p_holm:.2g} corrected, {self.stratum}{span})"
+        return f"{self.term}: {verdict} ({p_text(self.p_holm)} corrected, {self.stratum}{span})"
 
 
 @dataclass(frozen=True)
@@ -260,4 +260,4 @@ def _state(table: anova.Table, stratum: Stratum, factors: Mapping[str, Labels]) 
         if min(part.size for part in parts) >= 3:
             spreads.append(equal_spread(parts))
     equal = min(1.0, min(spreads) * len(spreads)) if spreads else float("nan")
-    return Residuals(stratum, left.size, float(stats.shapiro(sample).pvalue), equal)
+    return Residuals(stratum, left.size, above_zero(stats.shapiro(sample).pvalue), equal)

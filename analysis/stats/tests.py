@@ -16,6 +16,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from fsmatrix.analysis.medians import LEVEL, Floats
+from fsmatrix.analysis.units import p_text
 
 Correction = Literal["max-t", "holm", "benjamini-hochberg", "none"]  # the first needs blocks
 MOST_EXACT = 50  # values on a side, without ties; more are approximated
@@ -38,7 +39,7 @@ class Test:
         how = "exact" if self.exact else "approximate"
         if self.smallest > ALPHA:
             return f"{self.name}: cannot decide, its smallest p is {self.smallest:.3g}"
-        return f"{self.name} ({how}): p = {self.p:.3g}"
+        return f"{self.name} ({how}): {p_text(self.p, 3)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings."""
