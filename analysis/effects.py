@@ -57,8 +57,8 @@ class Influences:
             if state.suspicious:
                 said.append(
                     f"Residuals {state.stratum} are not as the F test wants them (normal: "
-                    f"{p_text(state.normal)}, equal spread: {p_text(state.equal)}): p of aligned ranks "
-                    "stands beside."
+                    f"{p_text(state.normal)}, equal spread: {p_text(state.equal)}): p of "
+                    "sign flips of whole attachments or blocks stands beside."
                 )
         if self.found.effects and all(cell.values.size < 2 for cell in self.study.valued):
             said.append("One value per cell: higher interactions are taken for scatter.")
@@ -84,7 +84,7 @@ class Influences:
 
         return pd.DataFrame([
             {"term": self.title(e.term), "tested": e.stratum, "df": e.df, "df error": e.df_error,
-             "F": e.f, "p": e.p, "p corrected": e.p_holm, "p of ranks": e.p_ranks,
+             "F": e.f, "p": e.p, "p corrected": e.p_holm, "p by sign flips": e.p_flips,
              "share": e.share, "span": e.span,
              "effect": "yes" if e.p_holm <= ALPHA else "not shown"}
             for e in self.ordered

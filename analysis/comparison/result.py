@@ -171,7 +171,7 @@ class Comparison:
         """What else matters, and doubts about that."""
         shown = words.effects(self)
         doubtful = [
-            f"Residuals {r.stratum} are not as the F test wants them: trust the ranks."
+            f"Residuals {r.stratum} are not as the F test wants them: trust the sign flips."
             for r in self.effects.residuals
             if r.suspicious and shown
         ]
