@@ -16,6 +16,7 @@ from fsmatrix.analysis.comparison.rows import Levels
 from fsmatrix.analysis.medians import Floats, Median
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats import tests
+from fsmatrix.analysis.stats.dependence import dependent_words
 from fsmatrix.analysis.stats.effects import Effects
 from fsmatrix.analysis.stats.intervals import GeometricMean, Ratio
 from fsmatrix.analysis.stats.pooled import Pooled
@@ -109,7 +110,7 @@ class Comparison:
         """The answer first, then how sure, then what it does not cover."""
         said = [words.headline(self), words.mean(self)]
         said += words.extremes(self) + self._more()
-        said += words.doubts(self) + self._both() + self._alone()
+        said += words.doubts(self) + self._both() + self._alone() + self._dependent()
         said += [spread.says for spread in self.spreads]
         said += self.effect_lines
         return said + list(self.remarks)
@@ -145,6 +146,10 @@ class Comparison:
         fewest, most = max(min(needed), least), max(*needed, least)
         span = str(fewest) if fewest == most else f"{fewest} to {most}"
         return [f"To prove the others would take {span} attachments each{never}."]
+
+    def _dependent(self) -> list[str]:
+        said = "" if self.differences is None else dependent_words(self.differences)
+        return [said] if said else []
 
     def _both(self) -> list[str]:
         count = Counter(audit for cell in self.cells for audit in cell.both)
