@@ -82,9 +82,10 @@ def _cells(d: Floats, level: float) -> list[Pooled]:
     half = np.hypot(stats.t.ppf(tail, freedom) * np.sqrt(own),
                     stats.t.ppf(tail, size.min() - 1) * math.sqrt(common))  # fmt: skip
     middle = y - b * (y - mu)
+    ratio, low, high = np.exp([middle, middle - half, middle + half])
     return [
-        Pooled(*np.exp([m, m - h, m + h]).tolist(), own=float(1 - w), level=level)
-        for m, h, w in zip(middle, half, b, strict=True)
+        Pooled(float(ratio[i]), float(low[i]), float(high[i]), float(1 - b[i]), level)
+        for i in range(cells)
     ]
 
 

@@ -137,7 +137,7 @@ def equal_spread(parts: Sequence[Floats]) -> float:
     """p that all parts (logs) spread alike (Brown and Forsythe 1974); NaN if none varies."""
     if max(np.ptp(part) for part in parts) ** 2 <= ROUNDING:
         return math.nan
-    return above_zero(stats.levene(*parts, center="median").pvalue)
+    return above_zero(float(stats.levene(*parts, center="median").pvalue))
 
 
 def above_zero(p: float) -> float:

@@ -34,7 +34,7 @@ from fsmatrix.suite.cli.waiting import waiting
 WAITED_FOR = frozenset({
     "show", "findings", "collect", "report", "bundle", "compare", "claims", "history", "lessons",
     "bars", "scalability", "models", "correlation", "bottleneck", "effects", "curves", "speedup",
-    "predict", "traffic", "cpu", "adapters", "variability", "repetitions",
+    "predict", "traffic", "cpu", "adapters", "variability", "tails", "repetitions",
 })  # fmt: skip
 
 app = typer.Typer(
@@ -75,6 +75,7 @@ app.command("traffic")(questions.traffic)
 app.command("cpu")(questions.cpu)
 app.command("adapters")(questions.adapters)
 app.command("variability")(studies.variability)
+app.command("tails")(studies.tails)
 app.command("repetitions")(studies.repetitions)
 app.add_typer(testbed.app, name="testbed")
 
