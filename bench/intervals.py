@@ -73,25 +73,25 @@ def cells_together(trials: int) -> Iterator[str]:
                     f"{np.mean([f[0] for f in part]):.1%} ({np.median([f[1] for f in part]):.2f})"
                     for part in (found[:half], found[half:])
                 ]
-                first = f"{np.mean([f[2] for f in found[:half]]):.0%}"
-                rows.append([str(cells), str(n), between, *shown, first])
+                alone = f"{np.mean([f[2] for f in found[:half]]):.0%}"
+                rows.append([str(cells), str(n), between, *shown, alone])
     yield (
         "## Cells drawn towards each other: coverage over the cells of a campaign\n\n"
         f"{max(trials // 5, 20)} campaigns a line, log ratios of a spread of 7 % in a block and "
         "5 % that a block does to all its cells. Between: standard deviation of the cells' true "
         "values over 5 %; one cell: all equal but the first, which lies 40 % above. In brackets "
         "the median width over that of the bare interval. Unequal: logs of the cells' spreads vary "
-        "with standard deviation 1. The last column is the coverage of the first cell, spreads "
-        "alike.\n"
+        "with standard deviation 1. The last column says how often the first cell is taken for one "
+        "unlike the others, which is not drawn, spreads alike.\n"
     )
-    head = ["cells", "n", "between", "spreads alike", "unequal", "first cell"]
+    head = ["cells", "n", "between", "spreads alike", "unequal", "first left out"]
     yield table(head, rows)
 
 
 def _pooled(
     random: np.random.Generator, cells: int, n: int, between: str, uneven: float
 ) -> tuple[float, float, bool]:
-    """(share of the cells that are covered, width over the bare one's, the first is covered)."""
+    """(share of the cells drawn that are covered, width over the bare one's, first left out)."""
     if between == "one cell":
         truth: Floats = 0.4 * (np.arange(cells) == 0)
     else:
@@ -99,12 +99,14 @@ def _pooled(
     runs = random.standard_normal((2, n, cells))
     spread = 0.05 * np.exp(uneven * random.standard_normal(cells))
     d = truth + 0.05 * random.standard_normal((n, 1)) + spread * (runs[0] - runs[1])
-    found = [one for one in pooled.pooled(d) if one]
+    every = pooled.pooled(d)
+    drawn = np.array([one is not None for one in every])
+    found = [one for one in every if one]
     low, high = np.log([one.low for one in found]), np.log([one.high for one in found])
-    alone = [intervals.from_logs((column,)) for column in d.T]
+    alone = [intervals.from_logs((column,)) for column in d[:, drawn].T]
     width = np.median((high - low) / np.log([r.high / r.low for r in alone]))
-    held = (low <= truth) & (truth <= high)
-    return float(held.mean()), float(width), bool(held[0])
+    held = (low <= truth[drawn]) & (truth[drawn] <= high)
+    return float(held.mean()), float(width), not drawn[0]
 
 
 def nodes(trials: int) -> Iterator[str]:

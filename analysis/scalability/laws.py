@@ -80,15 +80,15 @@ class Laws:
     def nodes_for(self, wanted: float) -> Estimate:
         """Nodes at which the better law's throughput (SI) reaches `wanted`; inf: it never does.
 
-        Not rounded.  The interval is the USL's, of which Amdahl's law is a case, and holds if it
-        does: beyond the nodes that were measured nothing tests it.
+        Not rounded.  The interval is that of both laws together, and holds if one of them does:
+        beyond the nodes that were measured nothing tests them.
         """
         law = self.better
         one = np.array([[law.rate.value], [law.sigma.value], [law.kappa.value]])
         (value,) = reached(wanted, *one).tolist()
-        drawn = reached(wanted, *self.usl.drawn.T)
-        low, high = np.percentile(drawn, [TAIL, 100 - TAIL], method="inverted_cdf").tolist()
-        return Estimate(value, min(low, value), max(high, value))
+        drawn = [reached(wanted, *law.drawn.T) for law in (self.amdahl, self.usl)]
+        ends = np.percentile(drawn, [TAIL, 100 - TAIL], axis=1, method="inverted_cdf")
+        return Estimate(value, float(ends[0].min()), float(ends[1].max()))
 
     @property
     def says(self) -> str:

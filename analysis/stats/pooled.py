@@ -12,8 +12,8 @@ leaves in doubt, as empirical Bayes does (Morris, JASA 78, 1983, section 5: uneq
 
 v_j: the variance of y_j apart from u, moderated over the cells (`signflips.moderate`); v: their
 mean.  The mean of u is the same for all cells and is not shrunk: its half width, by Student's t
-over blocks, is added as squares.  The intervals cover 95 % of the cells of a campaign, and less of
-a single cell that is unlike all others (docs/statistics.md).
+over blocks, is added as squares.  A cell that lies further from the others than UNLIKE standard
+deviations would be drawn too far: it is left as it is, and the others are judged without it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from scipy import optimize, stats
 
 from fsmatrix.analysis.medians import LEVEL, Floats
@@ -29,6 +30,7 @@ from fsmatrix.analysis.stats.signflips import moderate
 
 FEWEST_CELLS = 4  # 2 / (J - 3)
 FEWEST_BLOCKS = 3  # of each cell
+UNLIKE = 3.0  # standard deviations: of normal cells 0.3 % lie beyond
 ROUNDING = 1e-12  # of a variance
 
 
@@ -49,12 +51,15 @@ class Pooled:
 def pooled(differences: Floats, level: float = LEVEL) -> tuple[Pooled | None, ...]:
     """The shrunken ratio of each cell from log ratios, shape [block, cell]; NaN: not measured.
 
-    None for a cell of fewer than FEWEST_BLOCKS blocks, and for all with fewer than FEWEST_CELLS
-    such cells.
+    None for a cell of fewer than FEWEST_BLOCKS blocks and for one unlike the others, and for all
+    with fewer than FEWEST_CELLS such cells.
     """
     size = np.count_nonzero(~np.isnan(differences), axis=0)
     use = size >= FEWEST_BLOCKS
     found: list[Pooled | None] = [None] * size.size
+    if np.count_nonzero(use) < FEWEST_CELLS:
+        return tuple(found)
+    use[use] = ~_unlike(differences[:, use])
     if np.count_nonzero(use) < FEWEST_CELLS:
         return tuple(found)
     for place, one in zip(np.flatnonzero(use), _cells(differences[:, use], level), strict=True):
@@ -62,7 +67,8 @@ def pooled(differences: Floats, level: float = LEVEL) -> tuple[Pooled | None, ..
     return tuple(found)
 
 
-def _cells(d: Floats, level: float) -> list[Pooled]:
+def _spreads(d: Floats) -> tuple[Floats, Floats, Floats, float]:
+    """(y, v, its degrees of freedom, [cell]; the variance of u over the fewest blocks)."""
     cells = d.shape[1]
     size = np.count_nonzero(~np.isnan(d), axis=0).astype(np.float64)
     y = np.nanmean(d, axis=0)
@@ -72,15 +78,27 @@ def _cells(d: Floats, level: float) -> list[Pooled]:
     variance = left / (size - 1) * cells / (cells - 1)
     variance = np.maximum(variance, ROUNDING * max(float(variance.max()), ROUNDING))
     variance, freedom = moderate(variance, size - 1)
-    v = variance / size
+    common = float(shared @ shared) / (len(shared) - 1) / float(size.min())
+    return y, variance / size, freedom, common
+
+
+def _unlike(d: Floats) -> npt.NDArray[np.bool_]:
+    """Cells that lie further from the others than these do from each other, [cell]."""
+    y, v, _, _ = _spreads(d)
+    tau2, mu = _between(y, v)
+    return np.asarray(np.abs(y - mu) > UNLIKE * np.sqrt(v + tau2))
+
+
+def _cells(d: Floats, level: float) -> list[Pooled]:
+    cells, fewest = d.shape[1], np.count_nonzero(~np.isnan(d), axis=0).min()
+    y, v, freedom, common = _spreads(d)
     tau2, mu = _between(y, v)
     b = (cells - 3) / (cells - 1) * v / (v + tau2)
     far = (y - mu) ** 2 * (np.mean(v) + tau2) / (v + tau2)
     own = v * (1 - b * (cells - 1) / cells) + 2 / (cells - 3) * b**2 * far
-    common = float(shared @ shared) / (len(shared) - 1) / float(size.min())
     tail = (1 + level) / 2
     half = np.hypot(stats.t.ppf(tail, freedom) * np.sqrt(own),
-                    stats.t.ppf(tail, size.min() - 1) * math.sqrt(common))  # fmt: skip
+                    stats.t.ppf(tail, fewest - 1) * math.sqrt(common))  # fmt: skip
     middle = y - b * (y - mu)
     ratio, low, high = np.exp([middle, middle - half, middle + half])
     return [

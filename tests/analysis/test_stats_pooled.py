@@ -40,7 +40,8 @@ def test_intervals_cover_95_percent_of_the_cells(
         truth = 0.05 * between * random.standard_normal(cells)
         found = pooled.pooled(campaign(random, n, truth, shape, uneven))
         low, high = bounds([one for one in found if one])
-        held.append(np.mean((low <= truth) & (truth <= high)))
+        kept = truth[[one is not None for one in found]]
+        held.append(np.mean((low <= kept) & (kept <= high)))
     assert np.mean(held) + 3 * np.std(held) / np.sqrt(CAMPAIGNS) >= 0.95
 
 
@@ -74,6 +75,22 @@ def test_equal_cells_share_one_value_and_what_blocks_do_stays() -> None:
         assert one is not None
         hits += one.low <= 1 <= one.high
     assert hits >= stats.binom.ppf(1e-3, CAMPAIGNS, 0.95)
+
+
+@pytest.mark.parametrize("cells", [16, 48])
+def test_a_cell_unlike_all_others_is_not_drawn_to_them(cells: int) -> None:
+    """Drawn, its interval covered 60 % among 48 cells."""
+    random = np.random.default_rng(6)
+    left, others = 0, []
+    for _ in range(CAMPAIGNS):
+        truth = 0.5 * (np.arange(cells) == 0)
+        first, *rest = pooled.pooled(campaign(random, 8, truth, "log-normal", 0.0))
+        left += first is None
+        low, high = bounds([one for one in rest if one])
+        assert len(low) >= 0.9 * (cells - 1)
+        others.append(np.mean((low <= 0) & (high >= 0)))
+    assert left >= 0.95 * CAMPAIGNS
+    assert np.mean(others) >= 0.94
 
 
 def test_what_cannot_be_pooled() -> None:
