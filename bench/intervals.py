@@ -1,6 +1,6 @@
 """Intervals beyond those of a ratio, and dependence, on simulated data: coverage, width, errors.
 
-    python -P bench/intervals.py [--trials 1000] [--write docs/statistics.md]
+    python -P bench/intervals.py [--trials 500] [--write docs/statistics.md]
 
 Prints Markdown tables, or puts them between their marks in the given file.  Seeds are fixed.
 """
@@ -221,7 +221,7 @@ def _chain(random: np.random.Generator, n: int, cells: int, correlation: float) 
 def main() -> None:
     """Run all and print, or write between the marks."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=1000)
+    parser.add_argument("--trials", type=int, default=500)
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
     began = time.monotonic()
