@@ -18,7 +18,7 @@ from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats import effects as split_plot
 from fsmatrix.analysis.stats.tests import ALPHA
 from fsmatrix.analysis.study import Study, Values, study
-from fsmatrix.analysis.units import Level, brief
+from fsmatrix.analysis.units import Level, brief, p_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,9 +57,9 @@ class Influences:
         for state in self.found.residuals:
             if state.suspicious:
                 said.append(
-                    f"Residuals {state.stratum} are not as the F test wants them (normal: p = "
-                    f"{state.normal:.2g}, equal spread: p = {state.equal:.2g}): p of aligned ranks "
-                    "stands beside."
+                    f"Residuals {state.stratum} are not as the F test wants them (normal: "
+                    f"{p_text(state.normal)}, equal spread: {p_text(state.equal)}): p of "
+                    "sign flips of whole attachments or blocks stands beside."
                 )
         if self.found.effects and all(cell.values.size < 2 for cell in self.study.valued):
             said.append("One value per cell: how values scatter is taken from how the factors' "
@@ -87,7 +87,7 @@ class Influences:
 
         return pd.DataFrame([
             {"term": self.title(e.term), "tested": e.stratum, "df": e.df, "df error": e.df_error,
-             "F": e.f, "p": e.p, "p corrected": e.p_holm, "p of ranks": e.p_ranks,
+             "F": e.f, "p": e.p, "p corrected": e.p_holm, "p by sign flips": e.p_flips,
              "share": e.share, "span": e.span,
              "effect": "yes" if e.p_holm <= ALPHA else "not shown"}
             for e in self.ordered

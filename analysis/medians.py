@@ -2,8 +2,9 @@
 
 With n independent values of one continuous distribution the number of them below the true
 median is binomial(n, 1/2), so [x_(k), x_(n+1-k)] holds the median with probability
-1 - 2 P(B <= k - 1).  Sources: Hettmansperger and Sheather, "Confidence intervals based on
-interpolated order statistics", 1986; Le Boudec, "Performance Evaluation of Computer and
+1 - 2 P(B <= k - 1).  Between two such intervals `position` interpolates: without that 8 values
+would have a wider interval than 6.  Sources: Hettmansperger and Sheather, "Confidence intervals
+based on interpolated order statistics", 1986; Le Boudec, "Performance Evaluation of Computer and
 Communication Systems", 2010, section 2.2; Hoefler and Belli, "Scientific Benchmarking of
 Parallel Computing Systems", SC'15, rule 5.
 
@@ -87,24 +88,35 @@ def ranks(n: int, level: float = LEVEL) -> tuple[int, float]:
     return int(k[best]), max(float(coverage[best]), 0.0)
 
 
+@functools.cache
+def position(n: int, level: float = LEVEL) -> tuple[int, float, float]:
+    """(k, weight, coverage) of the interval of n values at `level`, between two order statistics.
+
+    Its ends lie at (1 - weight) x_(k) + weight x_(k+1) and mirrored, so that its coverage is near
+    `level` whatever n (Hettmansperger and Sheather, Statistics and Probability Letters 4, 1986,
+    equation 2.2; exact for no distribution, near for all symmetric and many skewed ones).  The
+    whole range and its own coverage where even that covers less.  ValueError as `ranks`.
+    """
+    k, wide = ranks(n, level)
+    if wide <= level or 2 * (k + 1) > n:
+        return k, 0.0, wide
+    narrow = float(1 - 2 * stats.binom.cdf(k, n, 0.5))
+    share = (wide - level) / (wide - narrow)
+    return k, (n - k) * share / (k + (n - 2 * k) * share), level
+
+
 def interpolated(ordered: Floats, level: float = LEVEL) -> tuple[float, float, float]:
     """(low, high, coverage) of the median of independent values in ascending order, shape [n].
 
-    Between the two neighbouring order-statistic intervals, so that its coverage is near `level`
-    whatever n (Hettmansperger and Sheather, Statistics and Probability Letters 4, 1986, equation
-    2.2; exact for no distribution, near for all symmetric and many skewed ones).  The whole range
-    and its own coverage where even that covers less.  ValueError as `ranks`.
+    The interval of `position`.
     """
     n = ordered.size
-    k, wide = ranks(n, level)
+    k, weight, coverage = position(n, level)
     low, high = float(ordered[k - 1]), float(ordered[n - k])
-    if wide <= level or 2 * (k + 1) > n:
-        return low, high, wide
-    narrow = float(1 - 2 * stats.binom.cdf(k, n, 0.5))
-    share = (wide - level) / (wide - narrow)
-    weight = (n - k) * share / (k + (n - 2 * k) * share)
+    if not weight:
+        return low, high, coverage
     inner_low, inner_high = float(ordered[k]), float(ordered[n - k - 1])
-    return low + weight * (inner_low - low), high + weight * (inner_high - high), level
+    return low + weight * (inner_low - low), high + weight * (inner_high - high), coverage
 
 
 def of_independent(values: npt.ArrayLike, level: float = LEVEL) -> Median:
@@ -115,11 +127,11 @@ def of_independent(values: npt.ArrayLike, level: float = LEVEL) -> Median:
     if n == 0:
         nan = float("nan")
         return Median(nan, nan, nan, 0.0, 0, 0, "none")
-    k, coverage = ranks(n, level)
+    low, high, coverage = interpolated(array, level)
     return Median(
         median=float((array[(n - 1) // 2] + array[n // 2]) / 2),
-        low=float(array[k - 1]),
-        high=float(array[n - k]),
+        low=low,
+        high=high,
         coverage=coverage,
         runs=n,
         independent=n,
@@ -146,9 +158,9 @@ def far_off(values: Floats) -> tuple[float, ...]:
         if value <= 0:
             far.append(float(value))
             continue
-        logs = np.log(others[others > 0] / middle)
+        logs = np.log(others[others > 0]) - math.log(middle)
         spread = 1.4826 * float(np.median(np.abs(logs)))
-        if abs(math.log(value / middle)) > FAR_SPREADS * spread:
+        if abs(math.log(value) - math.log(middle)) > FAR_SPREADS * spread:
             far.append(float(value))
     return tuple(far)
 

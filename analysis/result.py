@@ -42,11 +42,12 @@ class Result(Protocol):
 def plain(value: Any) -> Any:
     """`value` as JSON-able data: dataclasses and mappings as dicts, NaN and infinities as None.
 
+    Fields of a dataclass that its repr leaves out are left out here too.
     TypeError for anything that has no such form.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = dataclasses.fields(value)
-        return {field.name: plain(getattr(value, field.name)) for field in fields}
+        return {field.name: plain(getattr(value, field.name)) for field in fields if field.repr}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, np.ndarray | np.generic):

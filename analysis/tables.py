@@ -50,7 +50,7 @@ def _shown(name: str, value: Any) -> str:
     if math.isfinite(value) and units.is_size(name):
         return units.size(value)
     if name == "p" or name.startswith(("p ", "p,")) or name.endswith(" p"):
-        return f"{value:.2g}" if math.isfinite(value) else units.MISSING
+        return units.p_number(value) if math.isfinite(value) else units.MISSING
     return str(int(value)) if float(value).is_integer() else units.number(value)
 
 

@@ -12,6 +12,7 @@ from fsmatrix.results.units import parse_size
 
 Quantity = Literal["bandwidth", "rate", "time"]
 Level = str | int | float
+LEAST_P = 1e-12  # below it a p says nothing more
 MISSING = "–"
 MARKS = {"range": "*", "one session": "†"}  # by kind of interval (medians.Kind)
 
@@ -125,6 +126,16 @@ def brief(value: float, digits: int = 3) -> str:
     if math.isfinite(value) and abs(value) >= 10 ** (digits - 1):
         return f"{value:,.0f}".replace(",", "\u202f" if abs(value) >= 10_000 else "")
     return f"{value:.{digits}g}"
+
+
+def p_number(p: float) -> str:
+    """A p for tables: "0.03", or "< 1e-12", never 0."""
+    return f"< {LEAST_P:g}" if p < LEAST_P else f"{p:.2g}"
+
+
+def p_text(p: float, digits: int = 2) -> str:
+    """A p for sentences: "p = 0.03", or "p < 1e-12", never 0."""
+    return f"p < {LEAST_P:g}" if p < LEAST_P else f"p = {p:.{digits}g}"
 
 
 def text(value: float, unit: Unit) -> str:

@@ -1,10 +1,12 @@
 """Where bandwidth stops growing, and what is at its limit there (figure 10, section 5.5).
 
-Growth is the ratio of medians of neighbouring levels of chunk size or processes, as growth per
-doubling, with its interval over attachments.  It has stopped where the whole interval lies below
-a declared threshold.  A resource is at its limit where the whole interval of its share does
-not lie below the declared share.  The study concluded "network" from bandwidth alone; here the
-evidence of network, devices and client CPUs is looked at, and missing evidence is said.
+Growth is the ratio of medians of neighbouring levels of chunk size or processes, with its interval
+over attachments; where these are closer than a doubling, per doubling.  It has stopped where the
+whole interval lies below a declared threshold.  A step over many doublings is judged as a whole:
+what it gains may all come from its first doubling, or from each a little.  A resource is at its
+limit where the whole interval of its share does not lie below the declared share.  The study
+concluded "network" from bandwidth alone; here the evidence of network, devices and client CPUs is
+looked at, and missing evidence is said.
 
 Busy time of a device only excludes: an SSD works on many requests at once, and is busy all the time
 at a few per cent of what it can do as soon as one request is there at any moment.  Only its limit
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 AXES = ("chunk", "processes")
-STOPPED = 0.10  # growth per doubling below which it has stopped
+STOPPED = 0.10  # growth of a step below which it has stopped
 # share of a limit from which a resource is called full: a link's payload is below its bit rate,
 # a device is never busy all the time between two looks, a CPU's rest is rounding; of busy time
 # (a device without a given limit): share below which it cannot be full
@@ -67,7 +69,7 @@ class Step:
     key: Key
     before: float
     after: float
-    per_doubling: float  # 0.1: ten per cent more for each doubling
+    gain: float  # 0.1: ten per cent more; for a doubling where the step is shorter than one
     low: float
     high: float
     growth: Growth
@@ -127,8 +129,8 @@ class Bottleneck:
             states = Counter(step.growth for v in mine for step in v.steps)
             said.append(
                 f"{title[0].upper()}{title[1:]}: bandwidth stops growing in {len(stops)} of "
-                f"{len(mine)} series (a doubling gives less than {self.threshold:.0%} more). Of "
-                f"{plural(sum(states.values()), 'step')} {states['grows']} still grow, "
+                f"{len(mine)} series (the next level gives less than {self.threshold:.0%} more). "
+                f"Of {plural(sum(states.values()), 'step')} {states['grows']} still grow, "
                 f"{states['stopped']} do not, {states['cannot tell']} are not sure."
             )
             for (knee, cause), number in Counter((v.knee, v.cause) for v in stops).items():
@@ -168,7 +170,7 @@ class Bottleneck:
         frame = pd.DataFrame([
             {
                 **dict(v.key), "axis": v.axis, "from": s.before, "to": s.after,
-                "growth per doubling": s.per_doubling, "low": s.low, "high": s.high,
+                "growth of the step": s.gain, "low": s.low, "high": s.high,
                 "growth": s.growth, "stops at": v.knee, "at the limit": v.cause,
                 **{f"{r.name}, share": r.share.median for r in v.resources},
             }
@@ -264,9 +266,9 @@ def _verdict(
 
 def _step(axis: str, key: Key, a: Values, b: Values, threshold: float) -> Step:
     before, after = a.number(axis), b.number(axis)
-    doublings = math.log2(after / before)
+    power = 1 / min(math.log2(after / before), 1)
     r = ratio_of(b, a)
-    value, low, high = (x ** (1 / doublings) - 1 for x in (r.ratio, r.low, r.high))
+    value, low, high = (x**power - 1 for x in (r.ratio, r.low, r.high))
     growth: Growth = "cannot tell"
     if r.decides and high < threshold:
         growth = "stopped"

@@ -45,6 +45,7 @@ from fsmatrix.analysis.load import rows
 from fsmatrix.analysis.medians import of_runs, per_attachment
 from fsmatrix.analysis.stats import tests
 from fsmatrix.analysis.stats.intervals import Ratio, ratio
+from fsmatrix.analysis.stats.pooled import Pooled, pooled
 from fsmatrix.analysis.stats.runs import Runs, runs
 from fsmatrix.analysis.stats.tests import ALPHA, Correction
 from fsmatrix.analysis.stats.verdict import Verdict, verdicts
@@ -155,16 +156,18 @@ def comparisons(
             mean, missing = whole_mean(of, matches, blocks, ratios, 1 - alpha)
             mine = replace(one, matches=matches, alone=() if number else one.alone)
             columns = first + np.array(places)
+            own = None if differences is None else differences[:, columns]
             result.append(Comparison(
                 a=a, b=b, by=of.by, metric=kind, unit=_unit(ds, of, kind, matches, shown),
                 tolerance=tolerance, alpha=alpha, record=record, correction=correction,
                 family=said[0].cells if said else 0, part=part.words(list(parts)),
                 varying=tuple(varying),
                 cells=_cells(of, mine, (a, b), [many[i] for i in places],
-                             [said[i] for i in places], varying, [doubts[i] for i in places]),
+                             [said[i] for i in places], varying, [doubts[i] for i in places],
+                             () if own is None else pooled(own)),
                 mean=mean, mean_missing=missing,
                 questions=tuple(one for one in summed if set(one.columns) <= {*columns.tolist()}),
-                differences=None if differences is None else differences[:, columns],
+                differences=own,
                 effects=factor_effects(of, matches, (a, b), varying),
                 spreads=spreads_of(
                     state.at(places), [named(m, varying, common(matches)) for m in matches], (a, b)
@@ -259,10 +262,11 @@ def varying_names(cells: Sequence[Levels]) -> list[str]:
 def _cells(
     of: Table, found: Matched, names: tuple[str, str], ready: Sequence[Ready],
     said: Sequence[Verdict], varying: Sequence[str], doubts: Sequence[tuple[str, ...]],
+    drawn: Sequence[Pooled | None],
 ) -> tuple[Compared, ...]:  # fmt: skip
     cells, warned, same = [], shared(of, found.matches), common(found.matches)
-    for match, (one, a, b), verdict, doubt, warns in zip(
-        found.matches, ready, said, doubts, warned, strict=True
+    for match, (one, a, b), verdict, doubt, warns, near in zip(
+        found.matches, ready, said, doubts, warned, drawn or [None] * len(ready), strict=True
     ):
         paired = len(one.parts) == 1
         sides = [of_runs(of.values[w], of.attachments[w]) for w in (match.a, match.b)]
@@ -274,6 +278,7 @@ def _cells(
             effect=tests.effect(a.logs, b.logs),
             test=tests.signed_rank(one.parts[0]) if paired else tests.mann_whitney(*one.parts),
             doubts=(*doubt, *far), warned=(warns[0], warns[1]), both=warns[2],
+            pooled=near,
         ))  # fmt: skip
     order = {n: sorted({sortable(c.levels.get(n, "")) for c in cells}) for n in varying}
     return tuple(sorted(

@@ -20,8 +20,10 @@ from fsmatrix.analysis.extension import Extension, Record
 from fsmatrix.analysis.medians import Floats, Median
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats import tests
+from fsmatrix.analysis.stats.dependence import dependent_words
 from fsmatrix.analysis.stats.effects import Effects
 from fsmatrix.analysis.stats.intervals import GeometricMean, Ratio
+from fsmatrix.analysis.stats.pooled import Pooled
 from fsmatrix.analysis.stats.tests import Correction
 from fsmatrix.analysis.stats.verdict import Kind, Verdict, judge
 from fsmatrix.analysis.units import Level, Metric, Unit, brief, labelled
@@ -54,6 +56,7 @@ class Compared:
     warned: tuple[bool, bool] = (False, False)  # audits warn of runs of a, of b
     apart: str = ""  # what differs between the sides in this cell, and not in all, in words
     both: tuple[str, ...] = ()  # audits that warn of both sides: they may cancel out, or not
+    pooled: Pooled | None = None  # the ratio drawn towards those of the other cells
 
     @property
     def ratio(self) -> Ratio:
@@ -121,7 +124,7 @@ class Comparison:
         said += patterns(self) + words.extremes(self)
         advice = (self.extension.says, tested(self), self.record.says(self.alpha))
         said += [line for line in advice if line]
-        said += words.doubts(self) + self._both() + self._alone()
+        said += words.doubts(self) + self._both() + self._alone() + self._dependent()
         said += [spread.says for spread in self.spreads]
         said += self.effect_lines
         return said + list(self.remarks)
@@ -168,6 +171,10 @@ class Comparison:
         """How many blocks would decide the cells that are not decided."""
         return extension_of([self])
 
+    def _dependent(self) -> list[str]:
+        said = "" if self.differences is None else dependent_words(self.differences)
+        return [said] if said else []
+
     def _both(self) -> list[str]:
         count = Counter(audit for cell in self.cells for audit in cell.both)
         parts = [f"{audit} in {n} of {len(self.cells)} cells" for audit, n in count.most_common()]
@@ -193,7 +200,7 @@ class Comparison:
         """What else matters, and doubts about that."""
         shown = words.effects(self)
         doubtful = [
-            f"Residuals {r.stratum} are not as the F test wants them: trust the ranks."
+            f"Residuals {r.stratum} are not as the F test wants them: trust the sign flips."
             for r in self.effects.residuals
             if r.suspicious and shown
         ]
@@ -212,6 +219,8 @@ class Comparison:
                 for side, one in ((self.a, cell.a), (self.b, cell.b))
                 for part, name in (("", "median"), (" low", "low"), (" high", "high"))},
              "ratio": cell.ratio.ratio, "low": cell.ratio.low, "high": cell.ratio.high,
+             **{f"pooled {name}": getattr(cell.pooled, name) if cell.pooled else math.nan
+                for name in ("ratio", "low", "high") if any(c.pooled for c in self.cells)},
              "design": cell.ratio.design, "units": " and ".join(map(str, cell.ratio.units)),
              "p": cell.verdict.raw_p, "p corrected": cell.verdict.p, "A": cell.effect.a,
              "verdict": self.word(cell.kind), "in words": cell.says,
@@ -235,7 +244,7 @@ class Comparison:
             "questions": [one.to_dict() for one in self.questions],
             "cells": [
                 {"levels": c.levels, "differs": c.differs, "a": c.a, "b": c.b, "kind": c.kind,
-                 "verdict": c.verdict.to_dict(), "effect": c.effect.to_dict(),
+                 "verdict": c.verdict.to_dict(), "pooled": c.pooled, "effect": c.effect.to_dict(),
                  "test": c.test.to_dict(), "doubts": c.doubts, "says": c.says}
                 for c in self.cells
             ],

@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis.lessons.words import (
@@ -25,12 +24,13 @@ from fsmatrix.analysis.lessons.words import (
 )
 from fsmatrix.analysis.medians import SMALLEST
 from fsmatrix.analysis.scalability import scalability as scaling
-from fsmatrix.analysis.scalability.laws import FEWEST_LEVELS, Law
+from fsmatrix.analysis.scalability.laws import FEWEST_LEVELS
 from fsmatrix.analysis.study import Study, Values
 from fsmatrix.analysis.units import METRICS, Level
 
 NODES = scaling.NODES
 MOST_NODES = 10_000  # beyond, a law is no plan
+ROUNDING = 1e-9  # of a number of nodes that is whole
 RATE = METRICS["bandwidth"]
 
 
@@ -160,18 +160,18 @@ def _model(one: _Series) -> str:
         return ""
     if laws.superlinear:
         return "; growth is more than proportional: no law fits"
-    count = nodes_of(laws.chosen, one.wanted)
+    found = laws.nodes_for(one.wanted)
+    count, low, high = (nodes_of(n) for n in (found.value, found.low, found.high))
+    model = f"a model ({laws.chosen.name}'s law, fitted)"
+    if low is None:
+        return f"; {model} never reaches it"
+    ends = f"95 % sure, if the law holds there: {low} to {high or 'never'}"
     if count is None:
-        return f"; a model ({laws.chosen.name}'s law, fitted) never reaches it"
+        return f"; {model} does not reach it ({ends})"
     how = "inside the data" if count <= most else "extrapolated"
-    return f"; a model ({laws.chosen.name}'s law, fitted) says {count}, {how}, without an interval"
+    return f"; {model} says {count}, {how} ({ends})"
 
 
-def nodes_of(law: Law, wanted: float) -> int | None:
-    """The fewest nodes with which a law has a throughput (SI); None if never up to its peak."""
-    end = MOST_NODES
-    if math.isfinite(law.peak.value):
-        end = min(max(math.ceil(law.peak.value), 1), MOST_NODES)
-    counts = np.arange(1, end + 1, dtype=np.float64)
-    enough = np.flatnonzero(law.at(counts) >= wanted)
-    return int(counts[enough[0]]) if enough.size else None
+def nodes_of(number: float) -> int | None:
+    """Whole nodes, at least one; None above MOST_NODES."""
+    return max(math.ceil(number - ROUNDING), 1) if number <= MOST_NODES else None

@@ -85,7 +85,7 @@ def _no_end(
         answer = (f"growth may end before {shown[-1]}: {number}; from "
                   f"{last.before:g} {_percent(last)}")  # fmt: skip
         fewest = min(cell.median.independent for cell in cells[-2:])
-        why = f"an end would be growth below {found.threshold:.0%} per doubling"
+        why = f"an end would be growth below {found.threshold:.0%}"
         if fewest < SMALLEST:
             why = few(fewest)
     return Lesson("processes", found.study.describe(verdict.key), verdict.key, short, answer, sure,
@@ -99,8 +99,9 @@ def _why(verdict: bottlenecks.Verdict) -> str:
 
 
 def _percent(step: bottlenecks.Step) -> str:
-    """Growth per doubling with its interval."""
-    growth = f"{_signed(step.per_doubling)} per doubling"
+    """Growth of a step with its interval."""
+    short = " per doubling" if step.after < 2 * step.before else ""
+    growth = f"{_signed(step.gain)}{short}"
     if not math.isfinite(step.low):
         return f"{growth} (no interval)"
     span = f"{_signed(step.low)} to {_signed(step.high)}"

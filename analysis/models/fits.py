@@ -11,7 +11,12 @@ chunk sizes leave one, so s^2 is pooled over the groups that have the same form.
 attachments lies within the sum of two half-widths, added as squares, each with its own quantile
 of Student's t (square-and-add: Zou and Donner, Statistics in Medicine 27, 2008):
 t s sqrt(1 + h), h the leverage of its chunk size, and t sigma sqrt(1/k + 1/n), which also holds
-where the chunk sizes of a group were measured in the same attachments.
+where the chunk sizes of a group were measured in the same attachments.  A coefficient lies in the
+same way within t s times its root of the inverse of X'X and t sigma / sqrt(n) times what a common
+factor of all levels makes of it.
+
+t0 is what a process waits for an operation, so that of a bandwidth or a rate is multiplied by the
+operations in flight.  B is that of all processes together, or from a latency that of one.
 """
 
 from __future__ import annotations
@@ -40,6 +45,7 @@ from fsmatrix.analysis.units import Level, Quantity, Unit
 
 MOST_LOG = 300.0  # of an interval's factor: beyond it there is no interval
 TIE = 1e-9  # relative: constant data agree up to rounding
+MULTIPLY = ("nodes", "threads", "iodepth")  # the operations in flight of a process per node
 FEWEST_LEVELS = 3  # two parameters and one level to test them on
 
 
@@ -93,6 +99,7 @@ class Model:
     freedom: int  # of s
     spread: float  # sigma: SD of the logs of attachments; NaN with one each
     spread_freedom: int
+    in_flight: float  # operations at once that t0 is of; 1 for a latency; NaN: unknown
     rmse: float  # of attachments' values around the curve they were fitted to, SI
     r_squared: float  # of the same
 
@@ -113,6 +120,34 @@ class Model:
             not low <= chunk <= high,
         )  # fmt: skip
 
+    @property
+    def parameters(self) -> dict[str, float]:
+        """The form's parameters by name, SI units; t0 is that of one process."""
+        return self._of_one(self.curve.parameters)
+
+    def parameter_bounds(self, level: float = LEVEL) -> dict[str, tuple[float, float]]:
+        """(low, high) of each parameter, with probability `level`; NaN with one attachment."""
+        design, theta = self.curve.at(self.chunks)[1], self.curve.coefficients
+        if self.spread_freedom == 0:
+            return dict.fromkeys(self.parameters, (math.nan, math.nan))
+        own = np.sqrt(np.diag(np.linalg.pinv(design.T @ design))) * self.misfit
+        common = np.abs(np.linalg.pinv(design) @ np.ones(len(design))) * self.spread
+        common = common * math.sqrt(self._inverse_size)
+        tail = (1 + level) / 2
+        half = np.hypot(stats.t.ppf(tail, self.freedom) * own,
+                        stats.t.ppf(tail, self.spread_freedom) * common)  # fmt: skip
+        ends = [self._of_one(self.curve.named(end)) for end in (theta - half, theta + half)]
+        return {name: (min(a, ends[1][name]), max(a, ends[1][name])) for name, a in ends[0].items()}
+
+    def _of_one(self, parameters: Mapping[str, float]) -> dict[str, float]:
+        """With the t0 of one process instead of that of all together."""
+        return {n: v * self.in_flight if n == "t0_s" else v for n, v in parameters.items()}
+
+    @property
+    def _inverse_size(self) -> float:
+        """The mean of 1 / attachments over the levels."""
+        return sum(1 / cell.values.size for cell in self.trained) / len(self.trained)
+
     def band(self, chunks: Floats, attachments: int, level: float) -> tuple[Floats, Floats]:
         """(value, factor) at chunk sizes [n]: the interval is value / factor to value * factor.
 
@@ -125,8 +160,7 @@ class Model:
         half = stats.t.ppf((1 + level) / 2, self.freedom) * self.misfit * np.sqrt(1 + leverage)
         if self.spread_freedom == 0:
             return value, np.full_like(value, math.nan)
-        inverse_size = sum(1 / cell.values.size for cell in self.trained) / len(self.trained)
-        own = self.spread * math.sqrt(1 / attachments + inverse_size)
+        own = self.spread * math.sqrt(1 / attachments + self._inverse_size)
         half = np.hypot(half, stats.t.ppf((1 + level) / 2, self.spread_freedom) * own)
         return value, np.exp(np.minimum(half, MOST_LOG))
 
@@ -237,12 +271,13 @@ def fit(key: Key, cells: Sequence[Values], moves: Quantity, form: str | None) ->
     if curve is None or not np.all(np.isfinite(curve.at(c)[0])):
         return f"{chosen.name} cannot be fitted"
     errors = {one.name: math.sqrt(float(found.mean())) for one, found in squares.items()}
-    return _judged(key, chosen, curve, cells, y, errors)
+    in_flight = 1.0 if moves == "time" else _in_flight(cells)
+    return _judged(key, chosen, curve, cells, y, errors, in_flight)
 
 
 def _judged(
     key: Key, form: Form, curve: Curve, cells: Sequence[Values], y: Floats,
-    errors: Mapping[str, float],
+    errors: Mapping[str, float], in_flight: float,
 ) -> Model:  # fmt: skip
     c = np.array([cell.number("chunk") for cell in cells])
     fitted = curve.at(c)[0]
@@ -257,10 +292,27 @@ def _judged(
     total = float(np.square(values - values.mean()).sum())
     return Model(
         key=key, form=form, curve=curve, trained=tuple(cells), errors=errors, misfit=misfit,
-        freedom=freedom, spread_freedom=_freedom(cells),
+        freedom=freedom, spread_freedom=_freedom(cells), in_flight=in_flight,
         spread=math.sqrt(within / counted) if counted else math.nan,
         rmse=math.sqrt(lost / values.size), r_squared=1 - lost / total if total > 0 else math.nan,
     )  # fmt: skip
+
+
+def _in_flight(cells: Sequence[Values]) -> float:
+    """Operations at once: processes on all client nodes, their threads, the queue depth of each.
+
+    What is not recorded is 1, but without the number of processes it is unknown (NaN); NaN too
+    where it differs between the cells.
+    """
+    found = {
+        cell.number("processes") * math.prod(_count(cell.level(name)) for name in MULTIPLY)
+        for cell in cells
+    }
+    return found.pop() if len(found) == 1 else math.nan
+
+
+def _count(level: Level) -> float:
+    return 1.0 if isinstance(level, str) else float(level)
 
 
 def _freedom(cells: Sequence[Values]) -> int:

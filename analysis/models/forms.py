@@ -25,8 +25,14 @@ Moves = Literal["bandwidth", "rate", "time"]  # how y follows from the time per 
 class Curve:
     """A fitted form: `at(c)` gives (value, gradient of log value by the parameters)."""
 
-    parameters: dict[str, float]  # by name, SI units
+    coefficients: Floats  # [parameter]: what the gradient is by
     at: Callable[[Floats], tuple[Floats, Floats]]  # c [n] -> y [n], [n, parameter]
+    named: Callable[[Floats], dict[str, float]]  # coefficients -> parameters by name, SI units
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """By name, in the order of the coefficients, each of which moves one of them only."""
+        return self.named(self.coefficients)
 
 
 @dataclass(frozen=True)
@@ -62,8 +68,11 @@ def _fixed_cost(c: Floats, y: Floats, moves: Moves) -> Curve | None:
         rows = np.stack([np.ones_like(x), x / scale], axis=1) / seconds[:, None]
         return _of_time(x, seconds, rows, moves)
 
-    rate = scale / slope if slope > 0 else float("inf")
-    return Curve({"t0_s": float(t0), "rate_bytes_per_s": float(rate)}, at)
+    def named(found: Floats) -> dict[str, float]:
+        rate = scale / found[1] if found[1] > 0 else math.inf
+        return {"t0_s": max(float(found[0]), 0.0), "rate_bytes_per_s": float(rate)}
+
+    return Curve(np.array([t0, slope]), at, named)
 
 
 def _roof(c: Floats, y: Floats, moves: Moves) -> Curve | None:
@@ -86,20 +95,23 @@ def _roof(c: Floats, y: Floats, moves: Moves) -> Curve | None:
         seconds = np.exp(np.where(free, t0, pace + np.log(x)))
         return _of_time(x, seconds, np.stack([free, ~free], axis=1).astype(np.float64), moves)
 
-    return Curve({"t0_s": float(np.exp(t0)), "rate_bytes_per_s": float(np.exp(-pace))}, at)
+    def named(found: Floats) -> dict[str, float]:
+        return {"t0_s": float(np.exp(found[0])), "rate_bytes_per_s": float(np.exp(-found[1]))}
+
+    return Curve(np.array([t0, pace]), at, named)
 
 
 def _power(degree: int) -> Callable[[Floats, Floats, Moves], Curve | None]:
     def fit(c: Floats, y: Floats, moves: Moves) -> Curve | None:  # noqa: ARG001
         middle = float(np.log(c).mean())
         design = np.vander(np.log(c) - middle, degree + 1, increasing=True)
-        theta = np.linalg.lstsq(design, np.log(y), rcond=None)[0]
+        theta: Floats = np.linalg.lstsq(design, np.log(y), rcond=None)[0].astype(np.float64)
 
         def at(x: Floats) -> tuple[Floats, Floats]:
             rows = np.vander(np.log(x) - middle, degree + 1, increasing=True)
             return np.exp(rows @ theta), rows
 
-        return Curve({f"b{i}": float(value) for i, value in enumerate(theta)}, at)
+        return Curve(theta, at, lambda b: {f"b{i}": float(value) for i, value in enumerate(b)})
 
     return fit
 
@@ -110,7 +122,8 @@ def _straight(logarithmic: bool) -> Callable[[Floats, Floats, Moves], Curve | No
             return None  # the same line as the fixed cost's
         coded = np.log2 if logarithmic else np.asarray
         design = np.stack([np.ones_like(c), coded(c)], axis=1)
-        theta = np.linalg.lstsq(design / y[:, None], np.ones_like(y), rcond=None)[0]
+        found = np.linalg.lstsq(design / y[:, None], np.ones_like(y), rcond=None)[0]
+        theta: Floats = found.astype(np.float64)
 
         def at(x: Floats) -> tuple[Floats, Floats]:
             rows = np.stack([np.ones_like(x), coded(x)], axis=1)
@@ -118,7 +131,7 @@ def _straight(logarithmic: bool) -> Callable[[Floats, Floats, Moves], Curve | No
             value = np.where(value > 0, value, np.nan)  # a rate or a time that cannot be
             return value, rows / value[:, None]
 
-        return Curve({"a": float(theta[0]), "b": float(theta[1])}, at)
+        return Curve(theta, at, lambda ab: {"a": float(ab[0]), "b": float(ab[1])})
 
     return fit
 

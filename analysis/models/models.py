@@ -123,7 +123,7 @@ class Models:
             return []
         name, checks = chunk_text(left), self.fits.checks
         if not checks:
-            return [f"{name} was not measured: there is no held-out error."]
+            return [f"{name} {self._no_check()}: there is no held-out error."]
         worst = max(checks, key=lambda one: abs(one.error))
         outside = sum(one.outside for one in checks)
         judged = sum(one.decides for one in checks)
@@ -135,6 +135,12 @@ class Models:
             f"{text(rmse, self.unit)} {self.unit.label}; {outside} of {judged} measured "
             f"medians lie outside their prediction interval ({LEVEL:.0%} for all together)."
         ]
+
+    def _no_check(self) -> str:
+        """Why no level that was left out is held against a prediction."""
+        left = self.fits.hold_out
+        cells = [c for c in self.fits.study.valued if same(c.number("chunk"), left)]
+        return "was left out, and the rest has no model" if cells else "was not measured"
 
     def table(self) -> pd.DataFrame:
         """One row per group: table 5, with in-sample and held-out errors apart.
@@ -161,7 +167,9 @@ class Models:
                         f"high, {unit}": one.prediction.high / scale,
                         "held-out error": one.error,
                         "outside": one.outside if one.decides else None}  # fmt: skip
-            rows.append(row | model.curve.parameters)
+            for name, (low, high) in model.parameter_bounds().items():
+                row |= {name: model.parameters[name], f"{name} low": low, f"{name} high": high}
+            rows.append(row)
         rows += [{**dict(key), "form": f"none: {reason}"} for key, reason in self.fits.refused]
         frame = pd.DataFrame(rows)
         frame.attrs |= {"metric": self.fits.study.metric.name, "unit": unit}
@@ -172,7 +180,8 @@ class Models:
         groups = [
             {
                 "levels": dict(model.key), "form": model.form.name, "formula": model.form.formula,
-                "reason": model.form.reason, "parameters": model.curve.parameters,
+                "reason": model.form.reason, "parameters": model.parameters,
+                "parameter_bounds": model.parameter_bounds(), "in_flight": model.in_flight,
                 "chunks": model.chunks, "cross_validation": dict(model.errors),
                 "rmse": model.rmse, "r_squared": model.r_squared, "misfit": model.misfit,
                 "freedom": model.freedom, "spread": model.spread,

@@ -14,17 +14,18 @@ from fsmatrix.analysis.catalogue import Analysis
 from fsmatrix.analysis.claims.claims import claims
 from fsmatrix.analysis.claims.study import StudyFile
 from fsmatrix.analysis.comparison.compare import comparisons
-from fsmatrix.analysis.comparison.result import Comparison
+from fsmatrix.analysis.comparison.result import Compared, Comparison
 from fsmatrix.analysis.lessons.lessons import Lessons
 from fsmatrix.analysis.load import Rows, rows
 from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.summary import Summary
-from fsmatrix.analysis.units import METRICS, OWN, brief, text
+from fsmatrix.analysis.units import METRICS, MISSING, OWN, brief, p_text, text
 
 MOST_PAIRS = 6
 MOST_LINES = 60  # cells in a table of the page
 MOST_SENTENCES = 16  # of a study
 MOST_RUNS = 100_000  # above which comparison and studies are left to their commands
+POOLED = "the same, drawn towards the other cells"
 LATENCY = "latency_p99"
 COMPARED = ("bandwidth", "iops", LATENCY)
 
@@ -37,6 +38,7 @@ class Line:
     a: str
     b: str
     ratio: str
+    pooled: str  # "" where no cell of the comparison has it
     p: str
     kind: str
     verdict: str
@@ -149,7 +151,14 @@ def _title(metric: str) -> str:
     return METRICS[metric].title if metric != OWN else "Each phase in its own metric"
 
 
+def _pooled(cell: Compared) -> str:
+    if cell.pooled is None:
+        return MISSING
+    return f"{brief(cell.pooled.ratio)} [{brief(cell.pooled.low)}, {brief(cell.pooled.high)}]"
+
+
 def _compared(one: Comparison, draw: bool) -> Block:
+    pooled = (POOLED,) if any(cell.pooled for cell in one.cells) else ()
     lines = [
         Line(
             cell.named or "the only case", text(cell.a.median, one.unit),
@@ -157,7 +166,8 @@ def _compared(one: Comparison, draw: bool) -> Block:
             f"{brief(cell.ratio.ratio)}"
             + ("" if cell.ratio.low != cell.ratio.low
                else f" [{brief(cell.ratio.low)}, {brief(cell.ratio.high)}]"),
-            "" if cell.verdict.p != cell.verdict.p else f"{cell.verdict.p:.2g}",
+            _pooled(cell) if pooled else "",
+            "" if cell.verdict.p != cell.verdict.p else p_text(cell.verdict.p),
             cell.kind.replace(" ", "-"), one.word(cell.kind), "; ".join(cell.doubts),
         )
         for cell in one.cells
@@ -167,7 +177,7 @@ def _compared(one: Comparison, draw: bool) -> Block:
         says=tuple(one.says),
         images=_pictured(one)[0] if draw else (),
         columns=("cell", f"{one.a}, {one.unit.label}", f"{one.b}, {one.unit.label}",
-                 f"ratio {one.a} / {one.b}", "verdict", "in doubt"),
+                 f"ratio {one.a} / {one.b}", *pooled, "verdict", "in doubt"),
         lines=tuple(lines[:MOST_LINES]),
         more_lines=max(len(lines) - MOST_LINES, 0),
         opened=draw,

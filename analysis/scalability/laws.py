@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import stats
@@ -30,6 +30,7 @@ from scipy.optimize import nnls
 from fsmatrix.analysis.medians import LEVEL, Floats
 
 RESAMPLES = 500
+TAIL = 50 * (1 - LEVEL)  # per cent on each side
 FEWEST_LEVELS = 6  # three parameters, and as many levels to contradict them
 FEWEST_FREEDOM = 5  # attachments beyond one per level: below, their spread is unknown
 
@@ -54,6 +55,7 @@ class Law:
     kappa: Estimate  # 0 in Amdahl's law
     peak: Estimate  # nodes of the largest throughput, sqrt((1 - sigma) / kappa); inf without
     error: float  # RMS of the logs of levels around it
+    drawn: Floats = field(repr=False, compare=False)  # the bootstrap's [resample, rate sigma kappa]
 
     def at(self, nodes: Floats) -> Floats:
         """Throughput at node counts, SI."""
@@ -77,6 +79,19 @@ class Laws:
     def chosen(self) -> Law:
         """The simplest law that the data do not exclude."""
         return self.usl if self.apart else self.amdahl
+
+    def nodes_for(self, wanted: float) -> Estimate:
+        """Nodes at which the chosen law's throughput (SI) reaches `wanted`; inf: it never does.
+
+        Not rounded.  The interval is that of both laws together, and holds if one of them does:
+        beyond the nodes that were measured nothing tests them.
+        """
+        law = self.chosen
+        one = np.array([[law.rate.value], [law.sigma.value], [law.kappa.value]])
+        (value,) = reached(wanted, *one).tolist()
+        drawn = [reached(wanted, *law.drawn.T) for law in (self.amdahl, self.usl)]
+        ends = np.percentile(drawn, [TAIL, 100 - TAIL], axis=1, method="inverted_cdf")
+        return Estimate(value, float(ends[0].min()), float(ends[1].max()))
 
     @property
     def says(self) -> str:
@@ -109,6 +124,18 @@ def throughput(nodes: Floats, rate: float, sigma: float, kappa: float) -> Floats
     return rate * nodes / (1 + sigma * (nodes - 1) + kappa * nodes * (nodes - 1))
 
 
+def reached(wanted: float, rate: Floats, sigma: Floats, kappa: Floats) -> Floats:
+    """The smaller N with X(N) = wanted, [law]; inf where X never gets there.
+
+    kappa X N^2 - (rate - sigma X + kappa X) N + (1 - sigma) X = 0.
+    """
+    a, b, c = kappa * wanted, rate - sigma * wanted + kappa * wanted, (1 - sigma) * wanted
+    with np.errstate(invalid="ignore", divide="ignore"):
+        root = np.sqrt(b**2 - 4 * a * c)
+        found: Floats = np.where(b > 0, 2 * c / (b + root), math.inf)
+    return np.where(np.isnan(found), math.inf, found)
+
+
 def fit(nodes: Floats, values: Sequence[Floats], seed: int = 0) -> Laws | str:
     """Both laws for node counts [level] and the attachments' throughputs of each; or why not."""
     if nodes.size < FEWEST_LEVELS:
@@ -138,7 +165,7 @@ def fit(nodes: Floats, values: Sequence[Floats], seed: int = 0) -> Laws | str:
     made = [_law(name, nodes, means, drawn) for name in ("Amdahl", "USL")]
     # growth from the first to the second level, beyond the interval of proportional growth
     steps = drawn[:, 1] - drawn[:, 0] - math.log(nodes[1] / nodes[0])
-    superlinear = float(np.percentile(steps, 50 * (1 - LEVEL))) > 0
+    superlinear = float(np.percentile(steps, TAIL)) > 0
     return Laws(made[0], made[1], superlinear)
 
 
@@ -146,14 +173,13 @@ def _law(name: str, nodes: Floats, means: Floats, drawn: Floats) -> Law:
     terms = 3 if name == "USL" else 2
     found = _solve(nodes, means, terms)
     boot = np.array([_solve(nodes, one, terms) for one in drawn])
-    tail = 50 * (1 - LEVEL)
-    low, high = np.percentile(boot, [tail, 100 - tail], axis=0, method="inverted_cdf")
+    low, high = np.percentile(boot, [TAIL, 100 - TAIL], axis=0, method="inverted_cdf")
     residual = means - np.log(throughput(nodes, *(float(v) for v in found[:3])))
     square = float(np.square(residual).mean())
     rate, sigma, kappa, peak = (
         Estimate(float(v), float(a), float(b)) for v, a, b in zip(found, low, high, strict=True)
     )
-    return Law(name, terms, rate, sigma, kappa, peak, math.sqrt(square))
+    return Law(name, terms, rate, sigma, kappa, peak, math.sqrt(square), boot[:, :3])
 
 
 def _solve(nodes: Floats, logs: Floats, terms: int) -> Floats:

@@ -6,6 +6,7 @@ their columns sum to zero over levels.  Source: Langsrud, Statistics and Computi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,8 @@ from scipy import stats
 from fsmatrix.analysis.medians import Floats
 
 Term = tuple[str, ...]
+MOST_FLIPS, FEWEST_FLIPS = 1999, 199
+MOST_EFFORT = 100_000_000  # multiplications of a term's flips
 TOLERANCE = 1e-10  # share of the total sum of squares below which a sum is rounding
 
 
@@ -118,16 +121,40 @@ def table(y: Floats, blocks: Mapping[Term, Floats], nuisance: Floats, lost: int,
     return Table(tuple(lines), tuple(missing), residuals, parts, df_error)
 
 
-def p_of(
-    term: Term, y: Floats, blocks: Mapping[Term, Floats], nuisance: Floats, lost: int
-) -> float:
-    """p of one term in `table(y, blocks, nuisance, lost)`; NaN without a line of it."""
-    _, rss, rank = _fit(y, np.hstack([nuisance, *blocks.values()]))
-    df_error = y.size - lost - rank
-    if df_error < 1 or rss <= TOLERANCE * max(float(y @ y), np.finfo(float).tiny):
-        return float("nan")
-    line = _line(term, y, blocks, nuisance, (rss, df_error))
-    return float("nan") if line is None else line.p
+def flipped_p(
+    term: Term, y: Floats, blocks: Mapping[Term, Floats], nuisance: Floats,
+    groups: npt.NDArray[np.int64],
+) -> float:  # fmt: skip
+    """p of one term in `table` from sign flips of residuals; NaN without a line of it.
+
+    The residuals of the model without the term change their sign, those of a group (a label from 0
+    in `groups`, [value]) all together; its fit is added, and F is that of `table` (Cameron,
+    Gelbach and Miller, Review of Economics and Statistics 90, 2008).  It takes for granted that
+    what remains of a group is as likely as its negative, not that all values scatter alike.
+    """
+    base = np.hstack([nuisance, *(blocks[u] for u in blocks if not set(term) <= set(u))])
+    spaces = [_basis(x) for x in (base, np.hstack([base, blocks[term]]),
+                                  np.hstack([nuisance, *blocks.values()]))]  # fmt: skip
+    if spaces[1].shape[1] == spaces[0].shape[1] or y.size <= spaces[2].shape[1]:
+        return math.nan
+    others = _basis(np.hstack([nuisance, *(x for u, x in blocks.items() if u != term)]))
+    fitted = others @ (others.T @ y)
+    left = y - fitted
+    effort = y.size * sum(space.shape[1] for space in spaces)
+    most = int(min(MOST_FLIPS, max(FEWEST_FLIPS, MOST_EFFORT // effort)))
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], (int(groups.max()) + 1, most))
+    drawn = fitted[:, np.newaxis] + left[:, np.newaxis] * signs[groups]
+    values = np.column_stack([y, drawn])
+    without, with_, full = (np.square(space.T @ values).sum(axis=0) for space in spaces)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = (with_ - without) / (np.square(values).sum(axis=0) - full)
+    return float(np.mean(ratio >= ratio[0] * (1 - TOLERANCE)))
+
+
+def _basis(x: Floats) -> Floats:
+    """Orthonormal columns that span those of x."""
+    u, size, _ = np.linalg.svd(x, full_matrices=False)
+    return np.asarray(u[:, size > 1e-10 * max(float(size.max(initial=0)), 1e-300)])
 
 
 def _line(
@@ -144,5 +171,5 @@ def _line(
         return None
     explained = max(rss_base - rss_with, 0.0)
     f = explained / df / (rss / df_error)
-    p = float(stats.f.sf(f, df, df_error))
+    p = max(float(stats.f.sf(f, df, df_error)), np.finfo(float).tiny)
     return Line(term, df, df_error, f, p, explained / (explained + rss))

@@ -3,9 +3,10 @@
 A factor that is constant within every attachment (a whole-plot factor, such as the target) is
 tested against the scatter between attachments, all others against the scatter of runs within
 attachments; tested against the wrong one, session effects look like effects of factors.  If the
-residuals are not normal or not of equal spread, the aligned rank transform stands beside.
-Sources: Montgomery, Design and Analysis of Experiments, section 14.5 (split plot); Higgins and
-Tashtoush 1994 and Wobbrock et al., CHI'11 (aligned ranks).
+residuals are not normal or not of equal spread, a test by sign flips stands beside: the residuals
+of whole attachments, or of whole blocks, change their sign (`anova.flipped_p`).  Where spreads
+differ, aligned ranks and permutations inside blocks err more (docs/statistics.md).
+Source: Montgomery, Design and Analysis of Experiments, section 14.5 (split plot).
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from fsmatrix.analysis.medians import Floats
 from fsmatrix.analysis.stats import anova
 from fsmatrix.analysis.stats.anova import Term
 from fsmatrix.analysis.stats.tests import ALPHA, correct
-from fsmatrix.analysis.stats.variability import ROUNDING, equal_spread
-from fsmatrix.analysis.units import brief
+from fsmatrix.analysis.stats.variability import ROUNDING, above_zero, equal_spread
+from fsmatrix.analysis.units import brief, p_text
 
 Stratum = Literal["between attachments", "within attachments"]
 Labels = npt.NDArray[Any]
-SUSPICIOUS = 0.01  # p of a diagnostic below which ranks are shown
+SUSPICIOUS = 0.01  # p of a diagnostic below which sign flips are shown
 MOST_SHAPIRO = 5000
 
 
@@ -36,8 +37,8 @@ MOST_SHAPIRO = 5000
 class Effect:
     """One term.  `span`: largest over smallest level of a main effect, as a ratio, else NaN.
 
-    `span` and `p_ranks` are NaN too where missing combinations leave the levels undecided.
-    `p_holm` is corrected over all terms; `p_ranks` (aligned ranks) is not corrected.
+    `span` is NaN too where missing combinations leave the levels undecided.
+    `p_holm` is corrected over all terms; `p_flips` is not corrected, and NaN without doubt.
     """
 
     term: str
@@ -47,7 +48,7 @@ class Effect:
     f: float
     p: float
     p_holm: float
-    p_ranks: float
+    p_flips: float
     share: float  # partial eta squared
     span: float
 
@@ -58,7 +59,7 @@ class Effect:
             "" if np.isnan(self.span) else f", levels differ by a factor up to {brief(self.span)}"
         )
         verdict = "an effect" if self.p_holm <= ALPHA else "no effect shown"
-        return f"{self.term}: {verdict} (p = {self.p_holm:.2g} corrected, {self.stratum}{span})"
+        return f"{self.term}: {verdict} ({p_text(self.p_holm)} corrected, {self.stratum}{span})"
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Effects:
         lines = [effect.says for effect in self.effects]
         lines += [f"{name}: not estimated: {why}" for name, why in self.missing]
         lines += [
-            f"residuals {r.stratum} are not as the F test wants them: use the ranks"
+            f"residuals {r.stratum} are not as the F test wants them: use the sign flips"
             for r in self.residuals
             if r.suspicious
         ]
@@ -146,9 +147,9 @@ def effects(
         effects=tuple(
             Effect(
                 ":".join(line.term), stratum, line.df, line.df_error, line.f, line.p,
-                float(holm), ranked, line.share, span,
+                float(holm), flipped, line.share, span,
             )
-            for (line, stratum, ranked, span), holm in zip(lines, corrected, strict=True)
+            for (line, stratum, flipped, span), holm in zip(lines, corrected, strict=True)
         ),
         missing=(*missing, *(pair for part in found for pair in part.missing)),
         residuals=tuple(part.residuals for part in found if part.residuals.n),
@@ -200,13 +201,14 @@ def _strata(
         first = np.unique(groups, return_index=True)[1]
         means = np.bincount(groups, adjusted) / np.bincount(groups)
         levels = {name: labels[first] for name, labels in factors.items() if name in whole}
-        nuisance = np.ones((count, 1))
+        nuisance, shared = np.ones((count, 1)), np.arange(count)
         if blocks is not None and np.unique(blocks[first]).size > 1:
             nuisance = np.hstack([nuisance, anova.coded(blocks[first])])
+            shared = np.unique(blocks[first], return_inverse=True)[1]
         columns = {t: anova.columns(t, levels) for t in outer}
         why = "every combination needs two attachments or more, in blocks three"
         parts.append(
-            _analyse(means, columns, nuisance, 0, None, why, "between attachments", levels)
+            _analyse(means, columns, nuisance, 0, shared, why, "between attachments", levels)
         )
     return parts
 
@@ -216,26 +218,22 @@ def _analyse(
     columns: Mapping[Term, Floats],
     nuisance: Floats,
     lost: int,
-    groups: npt.NDArray[np.int64] | None,
+    groups: npt.NDArray[np.int64],
     why: str,
     stratum: Stratum,
     factors: Mapping[str, Labels],
 ) -> _Part:
-    """One stratum: table, diagnostics, and aligned ranks if they are in doubt."""
+    """One stratum: table, diagnostics, and sign flips if they are in doubt."""
     table = anova.table(y, columns, nuisance, lost, why)
     state = _state(table, stratum, factors)
     lines = []
     for line in table.lines:
-        ranked, known = float("nan"), line.term in table.coefficients
-        if state.suspicious and known:
-            aligned = table.residuals + columns[line.term] @ table.coefficients[line.term]
-            ranks = stats.rankdata(np.round(aligned, 12))
-            ranks = ranks - ranks.mean() if groups is None else anova.centred(ranks, groups)
-            ranked = anova.p_of(line.term, ranks, columns, nuisance, lost)
-        span = float("nan")
-        if len(line.term) == 1 and known:
+        flipped = span = float("nan")
+        if state.suspicious:
+            flipped = anova.flipped_p(line.term, y, columns, nuisance, groups)
+        if len(line.term) == 1 and line.term in table.coefficients:
             span = _span(table.coefficients[line.term])
-        lines.append((line, stratum, ranked, span))
+        lines.append((line, stratum, flipped, span))
     missing = [(":".join(term), reason) for term, reason in table.missing]
     return _Part(lines, missing, state)
 
@@ -260,4 +258,4 @@ def _state(table: anova.Table, stratum: Stratum, factors: Mapping[str, Labels]) 
         if min(part.size for part in parts) >= 3:
             spreads.append(equal_spread(parts))
     equal = min(1.0, min(spreads) * len(spreads)) if spreads else float("nan")
-    return Residuals(stratum, left.size, float(stats.shapiro(sample).pvalue), equal)
+    return Residuals(stratum, left.size, above_zero(stats.shapiro(sample).pvalue), equal)

@@ -14,8 +14,8 @@ chosen by simulation (docs/statistics.md): inverting Mann-Whitney's test is narr
 covers 88 % instead of 95 % where one target's spread is far below the other's, and less where
 their shapes differ.
 
-`p` of the medians comes from the order statistics themselves (`Curve`), which are exact for every
-continuous distribution.
+`p` of the medians is the dual of these intervals (`Curve`): at the levels of order statistics exact
+for every continuous distribution, and between them interpolated as the intervals are.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from fsmatrix.analysis.units import brief
 Kind = Literal["interval", "range", "one session", "none"]
 Design = Literal["paired by block", "independent"]
 Pairing = Literal["auto", "blocks", "none"]
+BETWEEN = 64  # levels of a curve from one order statistic to the next
 FEWEST_BOOTSTRAP = 10  # attachments of each target: below, percentiles cover too little
 
 
@@ -44,7 +45,7 @@ FEWEST_BOOTSTRAP = 10  # attachments of each target: below, percentiles cover to
 class Curve:
     """Nested intervals of one quantity at all levels that the data allow, from wide to narrow.
 
-    `alphas` ascending, `low`, `high`: shape [level]; low[i]..high[i] covers with at least
+    `alphas` ascending, `low`, `high`: shape [level]; low[i]..high[i] covers with
     1 - alphas[i].  All are empty with fewer than two values.
     """
 
@@ -55,34 +56,51 @@ class Curve:
 
     def p(self, null: float = 0.0) -> float:
         """Two-sided p of `null`: the smallest alpha whose interval leaves it out, else 1."""
-        outside = np.flatnonzero((self.low > null) | (self.high < null))
-        return float(self.alphas[outside[0]]) if outside.size else 1.0
+        return min(self._leaves(self.low - null), self._leaves(null - self.high))
 
     def p_within(self, margin: float) -> float:
         """p of the two one-sided tests (TOST, Schuirmann 1987) that |quantity| >= margin."""
-        above = np.flatnonzero(self.low > -margin)
-        below = np.flatnonzero(self.high < margin)
-        if not above.size or not below.size:
+        sides = self._leaves(self.low + margin), self._leaves(margin - self.high)
+        return max(sides) / 2 if max(sides) < 1 else 1.0
+
+    def _leaves(self, beyond: Floats) -> float:
+        """The alpha at which ascending distances [level] become positive; 1 where none does."""
+        positive = np.flatnonzero(beyond > 0)
+        if not positive.size:
             return 1.0
-        return float(self.alphas[max(above[0], below[0])]) / 2
+        first = int(positive[0])
+        if not first:
+            return float(self.alphas[0])
+        step = (first - 1, first)
+        return float(np.interp(0.0, beyond[[*step]], self.alphas[[*step]]))
 
 
 def one_sample(values: Floats) -> Curve:
-    """Order-statistic intervals of the median of independent values, shape [n]."""
+    """Intervals of the median of independent values, shape [n], as `medians.interpolated`."""
     ordered = np.sort(values)
     n = ordered.size
     if n < 2:
         nothing = np.empty(0)
         return Curve(float(ordered[0]) if n else math.nan, nothing, nothing, nothing)
-    k = np.arange(1, n // 2 + 1)
-    return Curve(float(np.median(ordered)), _alphas(n), ordered[k - 1], ordered[n - k])
+    alphas, k, weight = _levels(n)
+    low = ordered[k - 1] + weight * (ordered[k] - ordered[k - 1])
+    high = ordered[n - k] + weight * (ordered[n - 1 - k] - ordered[n - k])
+    return Curve(float(np.median(ordered)), alphas, low, high)
 
 
 @functools.cache
-def _alphas(n: int) -> Floats:
-    """1 - coverage of [x_(k), x_(n+1-k)] for k = 1 .. n // 2, ascending."""
-    k = np.arange(1, n // 2 + 1)
-    return np.minimum(2 * stats.binom.cdf(k - 1, n, 0.5), 1.0)
+def _levels(n: int) -> tuple[Floats, npt.NDArray[np.int64], Floats]:
+    """(alphas, ascending, k, weight) of `medians.position` for n values, all of shape [level].
+
+    Those of the order statistics and BETWEEN more from each to the next.
+    """
+    exact = np.arange(1, n // 2 + 1)
+    alphas = np.minimum(2 * stats.binom.cdf(exact - 1, n, 0.5), 1.0)
+    k = np.repeat(exact, BETWEEN)[: (exact.size - 1) * BETWEEN + 1]
+    weight = np.tile(np.arange(BETWEEN) / BETWEEN, exact.size)[: k.size]
+    share = k * weight / (n - k - (n - 2 * k) * weight)
+    wide, narrow = alphas[k - 1], alphas[np.minimum(k, exact.size - 1)]
+    return wide + share * (narrow - wide), k, weight
 
 
 def two_sample(a: Floats, b: Floats) -> Curve:
@@ -94,10 +112,10 @@ def two_sample(a: Floats, b: Floats) -> Curve:
         return Curve(estimate, nothing, nothing, nothing)
     alphas = np.union1d(first.alphas, second.alphas)
     alphas = alphas[alphas >= max(first.alphas[0], second.alphas[0])]
-    i = np.searchsorted(first.alphas, alphas, side="right") - 1
-    j = np.searchsorted(second.alphas, alphas, side="right") - 1
-    down = np.hypot(first.estimate - first.low[i], second.high[j] - second.estimate)
-    up = np.hypot(first.high[i] - first.estimate, second.estimate - second.low[j])
+    ends = [np.interp(alphas, one.alphas, end) for one in (first, second)
+            for end in (one.low, one.high)]  # fmt: skip
+    down = np.hypot(first.estimate - ends[0], ends[3] - second.estimate)
+    up = np.hypot(ends[1] - first.estimate, second.estimate - ends[2])
     return Curve(estimate, alphas, estimate - down, estimate + up)
 
 

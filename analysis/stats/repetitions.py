@@ -47,8 +47,11 @@ def _weights(n: int, level: float) -> Floats:
     Mirrored they are those of the upper end.
     """
     edges = np.arange(n + 1) / n
-    ranks = [medians.ranks(size, level)[0] for size in sizes(level)]
-    ends = [stats.beta.cdf(edges, k, s + 1 - k) for k, s in zip(ranks, sizes(level), strict=True)]
+    ends = []
+    for size in sizes(level):
+        k, weight, _ = medians.position(size, level)
+        outer, inner = (stats.beta.cdf(edges, i, size + 1 - i) for i in (k, k + 1))
+        ends.append((1 - weight) * outer + weight * inner)
     return np.diff(np.array(ends), axis=1).T
 
 

@@ -165,6 +165,12 @@ def _prior(variance: Floats, freedom: Floats) -> tuple[float, float]:
     return math.exp(centre), degrees
 
 
+def moderate(variance: Floats, freedom: Floats) -> tuple[Floats, Floats]:
+    """(variances of cells drawn towards what they have in common, their degrees of freedom)."""
+    common, known = _prior(variance, freedom)
+    return (known * common + freedom * variance) / (known + freedom), known + freedom
+
+
 def _trigamma_inverse(value: float) -> float:
     """The argument at which the trigamma function is `value` > 0."""
 

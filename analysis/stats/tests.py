@@ -16,6 +16,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from fsmatrix.analysis.medians import LEVEL, Floats
+from fsmatrix.analysis.units import p_text
 
 Correction = Literal["max-t", "holm", "benjamini-hochberg", "none"]  # the first needs blocks
 MOST_EXACT = 50  # values on a side, without ties; more are approximated
@@ -38,7 +39,7 @@ class Test:
         how = "exact" if self.exact else "approximate"
         if self.smallest > ALPHA:
             return f"{self.name}: cannot decide, its smallest p is {self.smallest:.3g}"
-        return f"{self.name} ({how}): p = {self.p:.3g}"
+        return f"{self.name} ({how}): {p_text(self.p, 3)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings."""
@@ -195,6 +196,8 @@ class Effect:
     @property
     def says(self) -> str:
         """What it is, in words."""
+        if math.isnan(self.a):
+            return "no effect size of single values"
         return f"A = {self.a:.2f} ({self.low:.2f} to {self.high:.2f}), {self.size}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -208,9 +211,10 @@ def effect(a: npt.ArrayLike, b: npt.ArrayLike, level: float = LEVEL) -> Effect:
     The variance of A is at most A (1 - A) / min(n, m) (van Dantzig 1951; Birnbaum and Klose
     1957), that of a proportion of min(n, m) draws: Clopper and Pearson's interval of it is
     conservative, also for a full separation, where intervals from estimated variances vanish.
+    NaN with a single value on a side, which is always above or below the other's: 1 or 0.
     """
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    if not first.size or not second.size:
+    if min(first.size, second.size) < 2:
         return Effect(math.nan, math.nan, math.nan, level)
     signs = np.sign(first[:, np.newaxis] - second[np.newaxis, :])
     value = float(np.mean(signs) / 2 + 0.5)

@@ -137,7 +137,12 @@ def equal_spread(parts: Sequence[Floats]) -> float:
     """p that all parts (logs) spread alike (Brown and Forsythe 1974); NaN if none varies."""
     if max(np.ptp(part) for part in parts) ** 2 <= ROUNDING:
         return math.nan
-    return float(stats.levene(*parts, center="median").pvalue)
+    return above_zero(float(stats.levene(*parts, center="median").pvalue))
+
+
+def above_zero(p: float) -> float:
+    """A p that is too small for a float: no p is 0."""
+    return max(float(p), float(np.finfo(float).tiny))
 
 
 def components(parts: list[Floats]) -> tuple[float, float, float, float]:
@@ -158,10 +163,10 @@ def components(parts: list[Floats]) -> tuple[float, float, float, float]:
     if inner < ROUNDING:  # nothing inside attachments scatters
         same = outer < ROUNDING
         between = 0.0 if same else math.sqrt(outer * (k - 1) / (n - (sizes @ sizes) / n))
-        return between, 0.0, math.nan if same else 1.0, 1.0 if same else 0.0
+        return between, 0.0, math.nan if same else 1.0, 1.0 if same else above_zero(0.0)
     size = (n - (sizes @ sizes) / n) / (k - 1)
     variance = max(float((outer - inner) / size), 0.0)
-    p = float(stats.f.sf(outer / inner, k - 1, n - k))
+    p = above_zero(float(stats.f.sf(outer / inner, k - 1, n - k)))
     return math.sqrt(variance), math.sqrt(inner), variance / (variance + inner), p
 
 

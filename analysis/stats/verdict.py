@@ -140,6 +140,7 @@ def verdicts(
         together = together or signflips.max_t(differences, alpha)
         p, share = together.p, together.share
         raw_equal = signflips.equivalent(differences, float(np.log1p(x)))
+        raw_equal = np.maximum(raw_equal, np.finfo(float).tiny)
         p_equal = tests.correct(raw_equal)
     else:
         raw_equal = np.array([cell.p_equal(x) for cell in cells])

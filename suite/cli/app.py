@@ -35,7 +35,7 @@ from fsmatrix.suite.cli.waiting import waiting
 WAITED_FOR = frozenset({
     "show", "findings", "collect", "report", "bundle", "compare", "claims", "history", "lessons",
     "bars", "scalability", "models", "correlation", "bottleneck", "effects", "curves", "speedup",
-    "predict", "traffic", "cpu", "adapters", "variability", "repetitions", "study",
+    "predict", "traffic", "cpu", "adapters", "variability", "tails", "repetitions", "study",
 })  # fmt: skip
 
 app = typer.Typer(
@@ -76,6 +76,7 @@ app.command("traffic")(questions.traffic)
 app.command("cpu")(questions.cpu)
 app.command("adapters")(questions.adapters)
 app.command("variability")(studies.variability)
+app.command("tails")(studies.tails)
 app.command("repetitions")(studies.repetitions)
 app.add_typer(study.app, name="study")
 app.add_typer(testbed.app, name="testbed")

@@ -143,6 +143,27 @@ def variability(
     _of_one_metric(spread, files, metric, unit, where, out, as_json)
 
 
+def tails(
+    files: analyse.Files,
+    quantile: Annotated[
+        str, typer.Option("--quantile", help="Such as 99% or 0.999 of the operations.")
+    ] = "99%",
+    where: analyse.Wheres = None,
+    out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:
+    """Tails of latency: histograms added per attachment, with intervals, and how sure one run is.
+
+    Example: fsmatrix tails out --quantile 99.9% --out tails.png
+    """
+    from fsmatrix.analysis.tails import tails as analysis
+
+    share = analyse.share("--quantile", quantile)
+    analyse.answer(files, out, as_json, lambda ds: analysis(
+        ds, share, where=analyse.levels(where)
+    ))  # fmt: skip
+
+
 def repetitions(
     files: analyse.Files,
     metric: analyse.MetricName = "bandwidth",

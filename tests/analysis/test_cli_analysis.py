@@ -16,7 +16,7 @@ from tests.analysis import campaigns
 from tests.analysis.commands import call
 
 COMMANDS = ("compare", "bars", "scalability", "models", "correlation", "bottleneck",
-            "variability", "repetitions")  # fmt: skip
+            "variability", "tails", "repetitions")  # fmt: skip
 
 
 def test_a_campaign_without_runs_is_a_message(

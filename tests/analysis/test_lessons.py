@@ -204,7 +204,7 @@ def test_beyond_the_data_a_law_is_called_a_model() -> None:
     one = of(lessons(ds, bandwidth=7.5e8), "nodes")
     assert (one.choice, one.sure) == ((), "decided")
     assert "a model" in one.why
-    assert "extrapolated, without an interval" in one.why
+    assert "extrapolated (95 % sure, if the law holds there: " in one.why
     told = int(one.why.split(" says ")[1].split(",")[0])
     assert abs(told - needed) <= 3
     never = of(lessons(ds, bandwidth=1e12), "nodes")

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from fsmatrix.analysis.models.models import Models, models
 from fsmatrix.analysis.result import Result
@@ -61,10 +62,55 @@ def test_cross_validation_finds_the_form_of_the_truth(truth: studies.Truth, form
 
 @pytest.mark.parametrize("metric", ["bandwidth", "iops", "latency_mean"])
 def test_parameters_of_a_fixed_cost_are_recovered_from_any_metric(metric: str) -> None:
-    ds = studies.campaign(fixed_cost, WIDE, attachments=8, between=0.01, within=0.01)
+    alone = {**WIDE, "processes_per_node": (1,)}
+    ds = studies.campaign(fixed_cost, alone, attachments=8, between=0.01, within=0.01)
     for model in models(ds, metric, form="fixed cost", hold_out=None).models:
-        assert model.curve.parameters["t0_s"] == pytest.approx(T0, rel=0.03)
-        assert model.curve.parameters["rate_bytes_per_s"] == pytest.approx(RATE, rel=0.03)
+        assert model.parameters["t0_s"] == pytest.approx(T0, rel=0.03)
+        assert model.parameters["rate_bytes_per_s"] == pytest.approx(RATE, rel=0.03)
+
+
+@pytest.mark.parametrize("form", ["fixed cost", "roof"])
+@pytest.mark.parametrize("metric", ["bandwidth", "iops"])
+def test_t0_is_what_one_process_waits_however_many_there_are(metric: str, form: str) -> None:
+    """From the bandwidth of 8 processes on each of 2 nodes it was a sixteenth of that."""
+    levels = {"nodes": (1, 2), **WIDE}
+
+    def many(cell: Levels) -> dict[str, float]:
+        at_once = cell["nodes"] * cell["processes_per_node"]
+        free, moving = T0, at_once * cell["chunk"] / RATE
+        iops = at_once / (free + moving if form == "fixed cost" else max(free, moving))
+        return {"bandwidth": cell["chunk"] * iops, "iops": iops}
+
+    ds = studies.campaign(many, levels, attachments=8, between=0.01, within=0.01)
+    found = models(ds, metric, form=form, hold_out=None).models
+    assert len(found) == 8
+    for model in found:
+        assert model.parameters["t0_s"] == pytest.approx(T0, rel=0.1)
+    alone = studies.campaign(fixed_cost, {"chunk": WIDE["chunk"]}, attachments=8)
+    (unknown,) = models(alone, "bandwidth", form=form, hold_out=None).models
+    assert math.isnan(unknown.parameters["t0_s"])  # of how many processes is not recorded
+
+
+@pytest.mark.parametrize("cost", [T0, 2e-6])
+@pytest.mark.parametrize("attachments", [4, 8])
+def test_intervals_of_t0_and_rate_cover(attachments: int, cost: float) -> None:
+    """Also where t0 can hardly be told from 0; attachments that differ by as much as runs."""
+
+    def truth(cell: Levels) -> dict[str, float]:
+        return {"bandwidth": cell["chunk"] / (cost + cell["chunk"] / RATE)}
+
+    held = {"t0_s": 0, "rate_bytes_per_s": 0}
+    trials = 150
+    for seed in range(trials):
+        levels = {"processes_per_node": (1,), "chunk": WIDE["chunk"]}
+        ds = studies.campaign(truth, levels, attachments=attachments, between=0.05, within=0.05,
+                              seed=seed)  # fmt: skip
+        (model,) = models(ds, "bandwidth", form="fixed cost", hold_out=None).models
+        for name, true in {"t0_s": cost, "rate_bytes_per_s": RATE}.items():
+            low, high = model.parameter_bounds()[name]
+            held[name] += low <= true <= high
+    least = stats.binom.ppf(1e-3, trials, 0.95)
+    assert all(number >= least for number in held.values())
 
 
 def test_the_held_out_level_is_in_no_fit_and_its_error_is_apart() -> None:
@@ -75,7 +121,7 @@ def test_the_held_out_level_is_in_no_fit_and_its_error_is_apart() -> None:
     assert len(good.models) == 12
     assert all(MIB not in model.chunks for model in good.models)
     assert not any(check.outside for check in good.fits.checks)
-    assert [m.curve.parameters for m in bad.models] == [m.curve.parameters for m in good.models]
+    assert [m.parameters for m in bad.models] == [m.parameters for m in good.models]
     assert [m.rmse for m in bad.models] == [m.rmse for m in good.models]
     assert all(check.outside for check in bad.fits.checks)
     table = bad.table()
@@ -190,6 +236,16 @@ def test_a_level_that_was_not_measured_cannot_be_held_out() -> None:
     made = models(studies.campaign(fixed_cost, levels, attachments=6), "bandwidth")
     assert made.fits.checks == ()
     assert any("1 MiB was not measured" in said for said in made.says)
+
+
+def test_a_level_that_was_left_out_was_measured() -> None:
+    """Of three chunk sizes two are left, to which nothing can be fitted."""
+    levels = {"chunk": (4 * KIB, 128 * KIB, MIB)}
+    made = models(studies.campaign(fixed_cost, levels, attachments=6), "bandwidth")
+    assert (made.models, made.fits.checks) == ((), ())
+    said = " ".join(made.says)
+    assert "was not measured" not in said
+    assert "1 MiB was left out, and the rest has no model" in said
 
 
 @pytest.mark.parametrize("hold_out", [("processes", 8), ("storage_nodes", 2)])

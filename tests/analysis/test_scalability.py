@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from fsmatrix.analysis.lessons.lessons import lessons
 from fsmatrix.analysis.result import Result
@@ -67,6 +68,38 @@ def test_intervals_of_the_laws_cover_their_parameters(sigma: float, kappa: float
         inside += [found.usl.sigma.low <= sigma <= found.usl.sigma.high]
         inside += [found.usl.kappa.low <= kappa <= found.usl.kappa.high]
     assert np.mean(inside) >= 0.95 - 2.6 * math.sqrt(0.95 * 0.05 / 40)
+
+
+@pytest.mark.parametrize(("sigma", "kappa"), [(0.05, 0.0), (0.05, 0.001), (0.02, 0.0005)])
+def test_the_interval_of_extrapolated_nodes_covers_the_true_number(
+    sigma: float, kappa: float
+) -> None:
+    """Nodes beyond those that were measured, whichever law is taken."""
+    true, trials = 24.0, 60
+    wanted = float(laws.throughput(np.array([true]), 1e8, sigma, kappa)[0])
+    rng = np.random.default_rng(3)
+    means = np.log(laws.throughput(np.array(MANY, dtype=float), 1e8, sigma, kappa))
+    held, low = 0, []
+    for seed in range(trials):
+        values = [np.exp(mean + rng.normal(0, 0.02, 6)) for mean in means]
+        made = laws.fit(np.array(MANY, dtype=float), values, seed)
+        assert isinstance(made, laws.Laws)
+        found = made.nodes_for(wanted)
+        held += found.low <= true <= found.high
+        low.append(found.low)
+    assert held >= stats.binom.ppf(1e-3, trials, 0.95)
+    assert np.median(low) > 0.7 * true  # upwards it may be "never": the peak can be near
+
+
+def test_what_a_law_never_reaches() -> None:
+    never = laws.reached(2e8, np.array([1e8]), np.array([0.6]), np.array([0.0]))
+    assert np.isinf(never).all()
+    beyond = laws.reached(1e9, np.array([1e8]), np.array([0.05]), np.array([0.01]))
+    assert np.isinf(beyond).all()
+    five = laws.throughput(np.array([5.0]), 1e8, 0.05, 0.01)
+    assert laws.reached(five[0], np.array([1e8]), np.array([0.05]), np.array([0.01])) == (
+        pytest.approx([5.0])
+    )
 
 
 def test_amdahl_and_the_usl_are_told_apart_only_where_the_data_can() -> None:

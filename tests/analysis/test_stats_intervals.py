@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import stats
 
+from fsmatrix.analysis import medians
 from fsmatrix.analysis.medians import Floats
 from fsmatrix.analysis.stats import intervals, simulate
 from fsmatrix.analysis.stats.quantiles import quantile
@@ -34,7 +37,7 @@ def test_coverage_with_sessions_that_differ(shape: str, n: int) -> None:
     pairs = [intervals.from_logs((d,)) for d in a - b]
     assert at_least(covered(pairs), TRIALS)
     assert {r.kind for r in independent + pairs} == {"interval"}
-    assert covered(pairs) <= stats.binom.ppf(1 - 1e-4, TRIALS, pairs[0].coverage)  # it is exact
+    assert covered(pairs) <= stats.binom.ppf(1 - 1e-4, TRIALS, pairs[0].coverage)
 
 
 @pytest.mark.parametrize(("n", "m"), [(6, 6), (7, 7), (6, 20), (20, 6), (30, 30)])
@@ -86,6 +89,28 @@ def test_p_holds_at_all_levels_and_the_interval_leaves_out_what_p_does() -> None
         assert at_least(sum(r.p > alpha for r in found), trials, 1 - alpha)
         edge = [intervals.from_logs((x + np.log(1.5), y)) for x, y in zip(a, b, strict=True)]
         assert at_least(sum(r.p_equal(0.5) > alpha for r in edge), trials, 1 - alpha)
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_eight_blocks_decide_no_less_than_six(paired: bool) -> None:
+    """By p too: of order statistics alone, 8 values must all lie on one side, as 6 must."""
+    random = np.random.default_rng(12)
+    called = []
+    for n in (6, 7, 8, 9, 10):
+        a, b = random.standard_normal((2, 2000, n))
+        parts = [(x - y + 1.5,) if paired else (x + 1.5, y) for x, y in zip(a, b, strict=True)]
+        called.append(np.mean([intervals.from_logs(part).p <= 0.05 for part in parts]))
+    assert all(later > earlier + 0.01 for earlier, later in itertools.pairwise(called))
+
+
+def test_p_is_the_level_whose_interval_ends_at_the_value() -> None:
+    values = np.random.default_rng(13).standard_normal(11)
+    curve = intervals.one_sample(values)
+    for level in (0.6, 0.9, 0.95, 0.99):
+        low, high, _ = medians.interpolated(np.sort(values), level)
+        for end in (low, high):
+            assert curve.p(end) == pytest.approx(1 - level, rel=0.01)
+    assert curve.p(float(values.min()) - 1) == 2 / 2**11
 
 
 def campaign(

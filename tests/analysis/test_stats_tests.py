@@ -108,3 +108,11 @@ def test_effect_size_of_full_separation_is_not_certain() -> None:
     assert (found.a, found.cliff, found.size) == (0.0, -1.0, "large")
     assert 0.4 < found.high < 0.5
     assert tests.effect([], [1.0]).size == "unknown"
+
+
+def test_single_values_have_no_effect_size() -> None:
+    """One value is always above another: A was 1.00."""
+    for sides in (([2.0], [1.0]), ([2.0], [1.0, 1.1, 1.2]), ([3.0, 2.0], [1.0])):
+        found = tests.effect(*sides)
+        assert np.isnan([found.a, found.low, found.high]).all()
+        assert found.says == "no effect size of single values"

@@ -1,0 +1,241 @@
+"""Intervals beyond those of a ratio, and dependence, on simulated data: coverage, width, errors.
+
+    python -P bench/intervals.py [--trials 500] [--write docs/statistics.md]
+
+Prints Markdown tables, or puts them between their marks in the given file.  Seeds are fixed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from fsmatrix.analysis import medians
+from fsmatrix.analysis.medians import Floats
+from fsmatrix.analysis.scalability import laws
+from fsmatrix.analysis.stats import dependence, effects, intervals, pooled, simulate
+
+BEGIN = "<!-- from here to the end mark: made by python -P bench/intervals.py --write {} -->"
+END = "<!-- end mark -->"
+SHAPES = [name for name in simulate.SHAPES if name != "autocorrelated"]
+NODES = np.array([1.0, 2, 3, 4, 6, 8, 12, 16])
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def shown_medians(trials: int) -> Iterator[str]:
+    """Interpolated order statistics beside the order statistics themselves, and error of p."""
+    random = np.random.default_rng(21)
+    sizes = (6, 7, 8, 10, 12, 30)
+    rows = []
+    for shape in SHAPES:
+        found = []
+        for n in sizes:
+            draws = np.sort(simulate.SHAPES[shape](random, (trials, n)), axis=1)
+            k, weight, _ = medians.position(n)
+            outer = draws[:, k - 1], draws[:, n - k]
+            low = outer[0] + weight * (draws[:, k] - outer[0])
+            high = outer[1] + weight * (draws[:, n - 1 - k] - outer[1])
+            held = np.mean((low <= 0) & (high >= 0))
+            width = np.median(high - low) / np.median(outer[1] - outer[0])
+            wrong = np.mean([intervals.one_sample(draw).p() <= 0.01 for draw in draws])
+            found.append(f"{held:.1%} ({width:.2f}) {wrong:.1%}")
+        rows.append([shape, *found])
+    yield (
+        "## A shown median: coverage of its 95 % interval\n\n"
+        f"{trials} samples of n independent values a cell. In brackets its width as a share of "
+        "that of order statistics alone; then how often p <= 1 % (6 and 7 values cannot have it). "
+        "Two equal modes far apart have a median between them, which no few values show: 90 % with "
+        "7 values.\n"
+    )
+    yield table(["shape", *(f"n = {n}" for n in sizes)], rows)
+
+
+def cells_together(trials: int) -> Iterator[str]:
+    """Shrunken intervals beside bare ones."""
+    random = np.random.default_rng(22)
+    rows = []
+    for cells in (4, 16, 48):
+        for n in (6, 10):
+            for between in ("0", "0.5", "1", "4", "one cell"):
+                found = [_pooled(random, cells, n, between, uneven) for uneven in (0.0, 1.0)
+                         for _ in range(max(trials // 5, 20))]  # fmt: skip
+                half = len(found) // 2
+                shown = [
+                    f"{np.mean([f[0] for f in part]):.1%} ({np.median([f[1] for f in part]):.2f})"
+                    for part in (found[:half], found[half:])
+                ]
+                alone = f"{np.mean([f[2] for f in found[:half]]):.0%}"
+                rows.append([str(cells), str(n), between, *shown, alone])
+    yield (
+        "## Cells drawn towards each other: coverage over the cells of a campaign\n\n"
+        f"{max(trials // 5, 20)} campaigns a line, log ratios of a spread of 7 % in a block and "
+        "5 % that a block does to all its cells. Between: standard deviation of the cells' true "
+        "values over 5 %; one cell: all equal but the first, which lies 40 % above. In brackets "
+        "the median width over that of the bare interval. Unequal: logs of the cells' spreads vary "
+        "with standard deviation 1. The last column says how often the first cell is taken for one "
+        "unlike the others, which is not drawn, spreads alike.\n"
+    )
+    head = ["cells", "n", "between", "spreads alike", "unequal", "first left out"]
+    yield table(head, rows)
+
+
+def _pooled(
+    random: np.random.Generator, cells: int, n: int, between: str, uneven: float
+) -> tuple[float, float, bool]:
+    """(share of the cells drawn that are covered, width over the bare one's, first left out)."""
+    if between == "one cell":
+        truth: Floats = 0.4 * (np.arange(cells) == 0)
+    else:
+        truth = 0.05 * float(between) * random.standard_normal(cells)
+    runs = random.standard_normal((2, n, cells))
+    spread = 0.05 * np.exp(uneven * random.standard_normal(cells))
+    d = truth + 0.05 * random.standard_normal((n, 1)) + spread * (runs[0] - runs[1])
+    every = pooled.pooled(d)
+    drawn = np.array([one is not None for one in every])
+    found = [one for one in every if one]
+    low, high = np.log([one.low for one in found]), np.log([one.high for one in found])
+    alone = [intervals.from_logs((column,)) for column in d[:, drawn].T]
+    width = np.median((high - low) / np.log([r.high / r.low for r in alone]))
+    held = (low <= truth[drawn]) & (truth[drawn] <= high)
+    return float(held.mean()), float(width), not drawn[0]
+
+
+def nodes(trials: int) -> Iterator[str]:
+    """Nodes that a fitted law extrapolates to."""
+    random = np.random.default_rng(23)
+    rows = []
+    for sigma, kappa in ((0.05, 0.0), (0.05, 0.001), (0.02, 0.0005), (0.3, 0.0)):
+        for true in (20.0, 24.0):
+            wanted = float(laws.throughput(np.array([true]), 1e8, sigma, kappa)[0])
+            means = np.log(laws.throughput(NODES, 1e8, sigma, kappa))
+            held, low, high = 0, [], []
+            many = max(trials // 5, 20)
+            for seed in range(many):
+                values = [np.exp(mean + random.normal(0, 0.02, 6)) for mean in means]
+                made = laws.fit(NODES, values, seed)
+                assert isinstance(made, laws.Laws)
+                found = made.nodes_for(wanted)
+                held += found.low <= true <= found.high
+                low.append(found.low)
+                high.append(found.high)
+            top = float(np.median(high))
+            span = f"{np.median(low):.1f} to {'never' if np.isinf(top) else f'{top:.1f}'}"
+            rows.append([f"{sigma:g}, {kappa:g}", f"{true:g}", f"{held / many:.1%}", span])
+    yield (
+        "## Nodes that a law extrapolates to: coverage\n\n"
+        f"{max(trials // 5, 20)} campaigns a line with 6 attachments at each of 1 to 16 nodes, "
+        "spread 2 %, and a law that is true.\n"
+    )
+    yield table(["sigma, kappa", "true nodes", "coverage", "median interval"], rows)
+
+
+def terms(trials: int) -> Iterator[str]:
+    """False effects of the F test and of sign flips."""
+    random = np.random.default_rng(24)
+    rows = []
+    kinds = {
+        "one pattern restless": (None, 3),
+        "one target restless": (1, None),
+        "one cell restless": (1, 3),
+        "skewed": (None, None),
+        "heavy tails": (None, None),
+    }
+    many = max(trials // 5, 20)
+    for kind, (target, pattern) in kinds.items():
+        for n in (6, 12):
+            f: list[bool] = []
+            flips: list[bool] = []
+            for _ in range(many):
+                found = _null(random, kind, n, target, pattern)
+                doubtful = [e for e in found.effects if not np.isnan(e.p_flips)]
+                f += [e.p <= 0.05 for e in doubtful]
+                flips += [e.p_flips <= 0.05 for e in doubtful]
+            rows.append([kind, str(n), f"{np.mean(f):.1%}", f"{np.mean(flips):.1%}"])
+    yield (
+        "## False effects where residuals are in doubt\n\n"
+        f"{many} campaigns a line without any effect: 2 targets, 4 patterns, n blocks, one run. "
+        "Share of tested terms with p <= 5 %, where the diagnostics show sign flips at all.\n"
+    )
+    yield table(["values", "n", "F", "sign flips"], rows)
+
+
+def _null(
+    random: np.random.Generator, kind: str, n: int, target: int | None, pattern: int | None
+) -> effects.Effects:
+    grid = np.meshgrid(np.arange(n), np.arange(2), np.arange(4), indexing="ij")
+    block, side, work = (axis.ravel() for axis in grid)
+    noise = random.standard_normal(block.size)
+    if kind == "skewed":
+        noise = np.exp(1.5 * noise) - 1
+    elif kind == "heavy tails":
+        noise = random.standard_t(1.5, block.size)
+    elif kind.endswith("restless"):
+        mine = (target is None or side == target) & (pattern is None or work == pattern)
+        noise = noise * np.where(mine, 15.0, 1.0)
+    session = random.standard_normal((n, 2))[block, side] + random.standard_normal(n)[block]
+    values = np.exp(0.05 * session + 0.02 * noise)
+    return effects.effects(values, 2 * block + side, {"target": side, "pattern": work}, block)
+
+
+def resemblance(trials: int) -> Iterator[str]:
+    """Blocks that depend on the one before, found over cells."""
+    random = np.random.default_rng(25)
+    rows = []
+    for n in (6, 8, 12):
+        for cells in (1, 16, 48):
+            found = []
+            for correlation, shared in ((0.0, 0.0), (0.8, 0.0), (0.8, 1.0)):
+                ps = np.array([
+                    dependence.dependence(
+                        _chain(random, n, cells, correlation)
+                        + shared * _chain(random, n, 1, correlation)
+                    )[1] for _ in range(max(trials // 5, 20))
+                ])  # fmt: skip
+                found.append(f"{np.mean(ps <= 0.05):.0%}, {np.mean(ps <= 0.01):.0%}")
+            rows.append([str(n), str(cells), *found])
+    yield (
+        "## Blocks that resemble the one before\n\n"
+        "How often p <= 5 % and <= 1 % (which is said): without dependence; with a correlation of "
+        "0.8 in each cell by itself; and where half of the variance is one chain of all cells.\n"
+    )
+    yield table(["blocks", "cells", "none", "each cell", "half of it shared"], rows)
+
+
+def _chain(random: np.random.Generator, n: int, cells: int, correlation: float) -> Floats:
+    steps = random.standard_normal((n, cells))
+    found = steps.copy()
+    for i in range(1, n):
+        found[i] = correlation * found[i - 1] + np.sqrt(1 - correlation**2) * steps[i]
+    return found
+
+
+def main() -> None:
+    """Run all and print, or write between the marks."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=500)
+    parser.add_argument("--write", type=Path)
+    options = parser.parse_args()
+    began = time.monotonic()
+    studies = (shown_medians, cells_together, nodes, terms, resemblance)
+    text = "\n".join(part for study in studies for part in study(options.trials))
+    if options.write is None:
+        print(text)
+    else:
+        mark = BEGIN.format("docs/statistics.md")
+        whole = options.write.read_text()
+        before, _, rest = whole.partition(mark)
+        options.write.write_text(f"{before}{mark}\n\n{text}\n{END}{rest.partition(END)[2]}")
+    print(f"{time.monotonic() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
