@@ -31,6 +31,7 @@ from typing import Any
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal import Entry
 from fsmatrix.backends.system import tools
+from fsmatrix.backends.system.rights import has_sys_admin
 from fsmatrix.backends.testbed import daemons, process
 from fsmatrix.backends.testbed.bed import BaseBed, lacking
 from fsmatrix.backends.testbed.home import Home
@@ -147,7 +148,11 @@ class SlurmBed(BaseBed[BedOptions]):
 
 def missing() -> str:
     """Why no Slurm can be brought up here (empty: it can); for skips and refusals."""
-    return lacking(_PROGRAMS, "libpmix.so")
+    if reason := lacking(_PROGRAMS, "libpmix.so"):
+        return reason
+    if not has_sys_admin():
+        return "each node is a namespace of its own, and this container's root may make none"
+    return ""
 
 
 up, down, status = SlurmBed.up, SlurmBed.down, SlurmBed.status
