@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from fsmatrix.analysis import cluster, matrices, units
+from fsmatrix.analysis import matrices, units
 from fsmatrix.analysis.columns import Codes
 from fsmatrix.analysis.comparison import questions
 from fsmatrix.analysis.comparison.cells import Match, Matched, matched
@@ -29,11 +29,11 @@ from fsmatrix.analysis.comparison.checks import (
     named,
     shared,
     spreads_of,
-    versions,
 )
 from fsmatrix.analysis.comparison.parts import parts_of
+from fsmatrix.analysis.comparison.remarks import remarks
 from fsmatrix.analysis.comparison.result import Compared, Comparison
-from fsmatrix.analysis.comparison.rows import CAMPAIGN, Levels, Table, table
+from fsmatrix.analysis.comparison.rows import Levels, Table, table
 from fsmatrix.analysis.comparison.whole import (
     differences_of,
     factor_effects,
@@ -41,7 +41,6 @@ from fsmatrix.analysis.comparison.whole import (
     whole_mean,
 )
 from fsmatrix.analysis.extension import record_of
-from fsmatrix.analysis.load import rows
 from fsmatrix.analysis.medians import of_runs, per_attachment
 from fsmatrix.analysis.stats import tests
 from fsmatrix.analysis.stats.intervals import Ratio, ratio
@@ -49,8 +48,7 @@ from fsmatrix.analysis.stats.pooled import Pooled, pooled
 from fsmatrix.analysis.stats.runs import Runs, runs
 from fsmatrix.analysis.stats.tests import ALPHA, Correction
 from fsmatrix.analysis.stats.verdict import Verdict, verdicts
-from fsmatrix.analysis.units import METRICS, OWN, Level, Metric, Unit, level_text
-from fsmatrix.results.units import plural
+from fsmatrix.analysis.units import METRICS, OWN, Level, Metric, Unit
 
 TOLERANCE = 0.05
 MOST_PAIRS = 300  # of sides that nobody named: 25 sides
@@ -106,7 +104,7 @@ def comparisons(
     if metric != OWN:
         metric_of(ds, metric)
     matrices.unit_of(ds, metric or "bandwidth", unit)  # an own metric's unit is that of data
-    of = table(ds, metric, (by,) if isinstance(by, str) else by, where)
+    of = table(ds, metric, (by,) if isinstance(by, str) else by, where, sides)
     names = _chosen(of, sides)
     free = [n for n, may in (("engine", across_engines), ("cache", across_cache)) if may]
     pairs = list(itertools.combinations(names, 2))
@@ -173,7 +171,7 @@ def comparisons(
                     state.at(places), [named(m, varying, common(matches)) for m in matches], (a, b)
                 ),
                 alone=mine.alone,
-                remarks=_remarks(of, mine, (a, b), free, ignore)
+                remarks=remarks(of, mine, (a, b), free, ignore)
                 + (() if sides or result else tuple(f"{text}." for text in _without(of))),
             ))  # fmt: skip
         first += len(many)
@@ -289,37 +287,3 @@ def _cells(
 def sortable(level: Level) -> tuple[int, float, str]:
     """A key that puts numbers, by their size, before texts."""
     return (1, 0.0, level) if isinstance(level, str) else (0, float(level), "")
-
-
-def _remarks(
-    of: Table, found: Matched, sides: tuple[str, str], free: Sequence[str],
-    ignore: Sequence[str],
-) -> tuple[str, ...]:  # fmt: skip
-    """What must stand beside the comparison."""
-    said = [
-        f"Beside {' and '.join(of.by)}, {name} differs: {level_text(name, x)} against "
-        f"{level_text(name, y)}."
-        for name, (x, y) in found.differs.items()
-    ]
-    same = common(found.matches)
-    mixed = sorted({n for match in found.matches for n in match.differs})
-    for name in mixed:
-        asked = " (as was asked for)" if name in (*free, *ignore) else ""
-        if name in same:
-            x, y = (level_text(name, level) for level in same[name])
-            said.append(f"In all cells, {name} differs{asked}: {x} against {y}.")
-            continue
-        said.append(f"Cells differ in {name} between the sides{asked}.")
-    for name in sides:
-        left = {"failed run": of.failed.get(name, 0), "invalid run": of.invalid.get(name, 0)}
-        if counted := [plural(number, what) for what, number in left.items() if number]:
-            said.append(f"Left out of {name}: {' and '.join(counted)}.")
-    data = rows(of.ds)
-    if "target" in data.factors:
-        columns = {name: data.factor(name) for name in data.factors}
-        emulated = cluster.emulated(of.ds, data, columns)
-        said += [f"{units.factor_title(n)}{how}." for n, how in emulated.items()]
-        said += [cluster.EMULATED] if emulated else []
-    if CAMPAIGN in of.by:
-        said.append("Two campaigns share no block: it takes more blocks than within one.")
-    return (*said, *versions(of, found.matches, sides))

@@ -14,7 +14,6 @@ from fsmatrix.analysis.columns import combined
 from fsmatrix.analysis.comparison.rows import Levels, Table
 from fsmatrix.analysis.factors import Mask
 from fsmatrix.analysis.load import Rows, rows
-from fsmatrix.analysis.matrices import references
 from fsmatrix.analysis.units import labelled
 
 Why = Literal["missing", "failed", "invalid"]
@@ -59,7 +58,7 @@ def lost(of: Table, side: str, cells: Sequence[tuple[Levels, str]], varying: Seq
     axes = factor_columns(of.ds, data.factors)
     keys = [axes[name] for name in of.by]
     wanted = of.side_levels.get(side)
-    mine = summary.current(data) & ~references(data)
+    mine = of.current.copy()
     for axis, level in zip(keys, wanted or (), strict=bool(wanted)):
         mine &= np.array([own == level for own in axis.levels])[axis.codes]
     found = []

@@ -200,7 +200,8 @@ class Comparison:
         """What else matters, and doubts about that."""
         shown = words.effects(self)
         doubtful = [
-            f"Residuals {r.stratum} are not as the F test wants them: trust the sign flips."
+            f"The values {r.stratum} scatter as an F test does not allow: sign flips judge what "
+            "matters."
             for r in self.effects.residuals
             if r.suspicious and shown
         ]

@@ -51,9 +51,14 @@ def together(datasets: Mapping[str, xr.Dataset]) -> xr.Dataset:
 
 @dataclass(frozen=True)
 class Table:
-    """The rows that count: ok, newest attempt, valid, no reference, with a value; shape [row]."""
+    """The rows that count: ok, newest attempt, valid, with a value; shape [row].
+
+    Those of a reference only if it was named as a side.
+    """
 
     ds: xr.Dataset
+    current: Mask  # rows of the campaign of which these are the ok, valid ones with a value
+    references: frozenset[str]  # sides that are references
     factors: Mapping[str, Axis]  # over these rows, without those of `by`
     by: tuple[str, ...]
     sides: Axis
@@ -78,22 +83,27 @@ class Table:
         return audits_of(self.ds, every, every, NOTABLE)
 
 
-def table(ds: xr.Dataset, metric: str, by: Sequence[str], where: Levels | None = None) -> Table:
+def table(
+    ds: xr.Dataset, metric: str, by: Sequence[str], where: Levels | None = None,
+    named: Sequence[str] = (),
+) -> Table:  # fmt: skip
     """The rows of a campaign that a comparison by these factors counts; ValueError without any.
 
-    `metric`: a name, or OWN: each phase's own.
+    `metric`: a name, or OWN: each phase's own.  `named`: sides that may be references.
     """
     data = rows(ds)
     factors = factor_columns(ds, data.factors)
     names = tuple(_known(name, factors) for name in by)
-    kept = summary.current(data) & ~references(data)
-    kept &= at_levels(factors, where or {}, len(data))
+    sides = _sides([factors[name] for name in names], len(data))
+    labels = np.array([str(level) for level in sides.levels], dtype=object)[sides.codes]
+    reference = references(data)
+    current = summary.current(data) & (~reference | np.isin(labels, list(named)))
+    kept = current & at_levels(factors, where or {}, len(data))
     invalid, failed = kept & summary.invalid(data), kept & (data["status"] != "ok")
     metrics, values = own_values(data)
     if metric != OWN:
         values = summary.values_of(data, metric)
     counting = kept & ~invalid & ~failed & (data["phase"] != "") & ~np.isnan(values)
-    sides = _sides([factors[name] for name in names], len(data))
     if not counting.any():
         wanted = METRICS[metric].title.lower() if metric in METRICS else metric
         raise ValueError(f"no run gave any {wanted or 'bandwidth or operations per second'}: "
@@ -103,6 +113,8 @@ def table(ds: xr.Dataset, metric: str, by: Sequence[str], where: Levels | None =
     first = dict(zip(*np.unique(sides.codes, return_index=True), strict=True))
     return Table(
         ds=ds,
+        current=current,
+        references=frozenset(labels[reference & current]),
         factors={
             name: Axis(name, axis.levels, axis.codes[index])
             for name, axis in factors.items()

@@ -135,4 +135,4 @@ def tested(found: Sequence[Comparison]) -> str:
         return "Nothing was tested: it takes several blocks."
     cells = f"over {plural(one.family, 'cell')} together " if one.correction != "none" else ""
     return (f"How this was tested: {cells}{CORRECTIONS[one.correction]}, at "
-            f"{100 * one.alpha:.3g} %; docs/statistics.md. p and intervals: --json.")  # fmt: skip
+            f"{100 * one.level:.2g} %; docs/statistics.md. p and intervals: --json.")  # fmt: skip
