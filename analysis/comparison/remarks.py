@@ -1,0 +1,49 @@
+"""What must stand beside a comparison: what differs, what was left out, what is emulated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fsmatrix.analysis import cluster, units
+from fsmatrix.analysis.comparison.cells import Matched
+from fsmatrix.analysis.comparison.checks import common, versions
+from fsmatrix.analysis.comparison.rows import CAMPAIGN, Table
+from fsmatrix.analysis.load import rows
+from fsmatrix.analysis.units import level_text
+from fsmatrix.results.units import plural
+
+
+def remarks(
+    of: Table, found: Matched, sides: tuple[str, str], free: Sequence[str],
+    ignore: Sequence[str],
+) -> tuple[str, ...]:  # fmt: skip
+    """What must stand beside the comparison."""
+    said = [
+        f"Beside {' and '.join(of.by)}, {name} differs: {level_text(name, x)} against "
+        f"{level_text(name, y)}."
+        for name, (x, y) in found.differs.items()
+    ]
+    same = common(found.matches)
+    mixed = sorted({n for match in found.matches for n in match.differs})
+    for name in mixed:
+        asked = " (as was asked for)" if name in (*free, *ignore) else ""
+        if name in same:
+            x, y = (level_text(name, level) for level in same[name])
+            said.append(f"In all cells, {name} differs{asked}: {x} against {y}.")
+            continue
+        said.append(f"Cells differ in {name} between the sides{asked}.")
+    said += [f"{name} is a reference, here because it was named." for name in sides
+             if name in of.references]  # fmt: skip
+    for name in sides:
+        left = {"failed run": of.failed.get(name, 0), "invalid run": of.invalid.get(name, 0)}
+        if counted := [plural(number, what) for what, number in left.items() if number]:
+            said.append(f"Left out of {name}: {' and '.join(counted)}.")
+    data = rows(of.ds)
+    if "target" in data.factors:
+        columns = {name: data.factor(name) for name in data.factors}
+        emulated = cluster.emulated(of.ds, data, columns)
+        said += [f"{units.factor_title(n)}{how}." for n, how in emulated.items()]
+        said += [cluster.EMULATED] if emulated else []
+    if CAMPAIGN in of.by:
+        said.append("Two campaigns share no block: it takes more blocks than within one.")
+    return (*said, *versions(of, found.matches, sides))
