@@ -104,6 +104,6 @@ def _first_screen(console: Console, dataset: xr.Dataset, summary: Summary, place
     for why in refused:
         console.print(Text(f"Not compared: {why}.", style="dim"))
     if found:
-        width = max(console.width, WIDTH) if console.is_terminal else WIDTH
+        console.width = max(console.width, WIDTH)  # rich prints no wider than its console
         for part in standing(found, campaign_json(dataset), place):
-            console.print(part, width=width, crop=False)
+            console.print(part, width=None if console.is_terminal else WIDTH, crop=False)

@@ -133,7 +133,7 @@ def test_whiskers_hover_and_marks(realistic: Path) -> None:
         ):
             assert y is None or (up >= 0 and 0 <= down <= y)
     hovers = [text for trace in chart.data for text in trace["hovertext"]]
-    assert any("coverage 96.88 %" in text and "6 runs in 6 attachments" in text for text in hovers)
+    assert any("coverage 95 %" in text and "6 runs in 6 attachments" in text for text in hovers)
     assert any("coverage 93.75 %, no verdict" in text for text in hovers)
     shapes = {s for trace in chart.data for s in trace["marker"]["pattern"]["shape"]}
     assert shapes == {"", "/", "x"}

@@ -212,4 +212,4 @@ def test_mixed_engines_need_a_word(
     assert "mixed.h5" in said
     assert "--across-engines" in said
     assert call(monkeypatch, "compare", file, "--across-engines") == 0
-    assert "ngine differs (as was asked for): player-c against fio." in capsys.readouterr().out
+    assert "ngine differs (as was asked for): fio against player-c." in capsys.readouterr().out
