@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,18 +55,24 @@ def _probe(kind: EngineKind, path: str) -> Engine:
     answers = []
     for question in kind.questions:
         try:
-            done = subprocess.run(
-                [path, *question],
-                capture_output=True,
-                text=True,
-                errors="replace",
-                stdin=subprocess.DEVNULL,
-                timeout=PROBE_SECONDS,
-                env=clean_environment({"LC_ALL": "C", **kind.environment}),
-                check=False,
-            )
+            answers.append(_answer(kind, path, question))
         except (OSError, subprocess.TimeoutExpired) as error:
             raise EngineError(f"{path} does not answer {' '.join(question)}: {error}") from error
-        answers.append(done.stdout + done.stderr)
     version, features = kind.read(answers)
     return Engine(kind.name, version, path, features)
+
+
+def _answer(kind: EngineKind, path: str, question: Sequence[str]) -> str:
+    """What it prints.  MPI programs leave folders in TMPDIR: it has one of its own."""
+    with tempfile.TemporaryDirectory(prefix="fsmatrix-ask-", ignore_cleanup_errors=True) as folder:
+        done = subprocess.run(
+            [path, *question],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=PROBE_SECONDS,
+            env=clean_environment({"LC_ALL": "C", "TMPDIR": folder, **kind.environment}),
+            check=False,
+        )
+    return done.stdout + done.stderr

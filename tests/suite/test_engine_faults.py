@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from fsmatrix.results.case import Case, Geometry
+from fsmatrix.suite.engines.base import EngineKind
 from fsmatrix.suite.engines.find import Engines
 from fsmatrix.suite.job import Job, Settings
 from fsmatrix.suite.runner import Runner
@@ -204,3 +205,22 @@ def test_an_engine_that_floods_its_output_is_a_failed_run(session: Session, tmp_
     assert (record.status, broken) == ("failed", None)
     assert "printed too much" in record.error
     assert all(len(text) < 3 << 20 for text in record.texts.values())
+
+
+def test_what_a_program_leaves_when_it_is_asked_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As MPI programs do, which make folders in TMPDIR and leave them there."""
+    program = tmp_path / "talks"
+    program.write_text('#!/bin/sh\nmkdir -p "$TMPDIR/ompi.host.0/jf.0/1" && echo "talks 1.5"\n')
+    program.chmod(0o755)
+    place = tmp_path / "tmp"
+    place.mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    kind = EngineKind(
+        "talks", "talks", "install it", (("--version",),),
+        lambda answers: (answers[0].split()[1], frozenset()),
+    )  # fmt: skip
+    assert kind.probe(str(program)).version == "1.5"
+    assert list(place.iterdir()) == []
