@@ -77,5 +77,7 @@ class Mpirun(Launcher):
         if self.emulated or not self.hosts:
             names = ("sm", "vader")
             env |= {f"OMPI_MCA_btl_{name}_backing_directory": self.memory for name in names}
+            # ranks whose launcher died before they joined go on alone, and make their folders here
+            env["TMPDIR"] = self.scratch
             env["UCX_POSIX_DIR"] = self.memory  # Open MPI of distributions speaks by UCX
         return env
