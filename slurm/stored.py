@@ -12,7 +12,7 @@ from typing import NamedTuple
 from fsmatrix.results import safefile
 from fsmatrix.results.hdf import write_whole
 from fsmatrix.results.runfile import read_outline
-from fsmatrix.results.schema import ResultError
+from fsmatrix.results.schema import ResultError, from_json
 from fsmatrix.results.store import NAME, Store
 from fsmatrix.slurm import submission as files
 
@@ -58,7 +58,7 @@ def _read(path: Path) -> Stored:
 def _remembered(cache: Path) -> Iterator[tuple[str, Stored]]:
     """What was seen before; what is not of today's form is read again."""
     try:
-        known = json.loads(safefile.read_text(cache))
+        known = from_json(safefile.read_text(cache))
     except (FileNotFoundError, ValueError):
         return
     for run_id, values in known.items() if isinstance(known, dict) else ():

@@ -5,17 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-import jinja2
-
 import fsmatrix
 from fsmatrix.analysis import pictures
-from fsmatrix.analysis.files import aside
 from fsmatrix.analysis.io500 import grids, words
 from fsmatrix.analysis.io500.study import Io500Study
+from fsmatrix.analysis.report import page
 from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.units import MISSING, number
 
-TEMPLATES = Path(__file__).parents[1] / "report" / "templates"
 TEMPLATE = "io500.html.j2"
 SUFFIX = ".html"
 DETAIL = "  "  # before lines that are lists of files: the page has those below
@@ -23,19 +20,14 @@ DETAIL = "  "  # before lines that are lists of files: the page has those below
 
 def write(study: Io500Study, out: Path) -> Path:
     """Write the page, aside and renamed.  OSError as the system gives it."""
-    with aside(out) as part:
-        part.write_text(render(study), encoding="utf-8", errors="replace")
-    return out
+    return page.write(render(study), out)
 
 
 def render(study: Io500Study) -> str:
     """The page as text."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True,
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
     step("io500: the page")
-    return environment.get_template(TEMPLATE).render(
+    return page.rendered(
+        TEMPLATE,
         study=study,
         caveat=words.CAVEAT,
         says=[line for line in study.facts if not line.startswith(DETAIL)],

@@ -7,13 +7,11 @@ cannot end its element, and the page's own policy forbids it to load anything.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import xarray as xr
 from markupsafe import Markup
 
@@ -24,7 +22,7 @@ from fsmatrix.analysis.claims.study import StudyFile
 from fsmatrix.analysis.findings import finding_groups
 from fsmatrix.analysis.lessons.lessons import Lessons, lessons
 from fsmatrix.analysis.panels import WIDTH
-from fsmatrix.analysis.report import pivot, sections, troubles
+from fsmatrix.analysis.report import page, pivot, sections, troubles
 from fsmatrix.analysis.report.charts import Chart, charts, colours
 from fsmatrix.analysis.report.first import first_screen
 from fsmatrix.analysis.report.layout import groups
@@ -53,16 +51,7 @@ def write_report(
     as the system gives it.
     """
     ds = source if isinstance(source, xr.Dataset) else load.open_campaign(source)
-    out = Path(out_path)
-    aside = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-    try:
-        aside.write_text(
-            render(ds, include_reference, studies, place), encoding="utf-8", errors="replace"
-        )
-        aside.replace(out)
-    finally:
-        aside.unlink(missing_ok=True)
-    return out
+    return page.write(render(ds, include_reference, studies, place), Path(out_path))
 
 
 def render(
@@ -70,14 +59,7 @@ def render(
     place: str = "",
 ) -> str:  # fmt: skip
     """The report as text."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template(TEMPLATE).render(context(ds, include_reference, studies, place))
+    return page.rendered(TEMPLATE, **context(ds, include_reference, studies, place))
 
 
 def context(
