@@ -147,8 +147,9 @@ def _off(median: float, levels: Mapping[str, Any]) -> float:
     """How far a median is from the truth (log)."""
     level = dict(levels)
     processes = level.get("processes_per_node", level.get("processes"))
-    known = truth(level["target"], level["pattern"], level["chunk"], processes,
-                  level["storage_nodes"])  # fmt: skip
+    known = truth(
+        level["target"], level["pattern"], level["chunk"], processes, level["storage_nodes"]
+    )
     return float(np.log(median / known))
 
 
@@ -237,9 +238,11 @@ def measure(runs: int, folder: Path, keep: Path | None, others: bool) -> bool:
     print(f"{'step':24} {'clock':>9} {'of limit':>9} {'CPU':>9} {'peak':>12} {'of limit':>9}")
     steps = part("counted", file, runs)["steps"]
     whole = {
-        "step": "these together", "peak": steps[-1]["peak"], "said": "",
+        "step": "these together",
+        "peak": steps[-1]["peak"],
+        "said": "",
         **{name: sum(step[name] for step in steps) for name in ("seconds", "cpu")},
-    }  # fmt: skip
+    }
     for step in (*steps, whole):
         _show(step)
     good = bool(whole["seconds"] <= SECONDS and whole["peak"] <= BYTES)

@@ -45,30 +45,55 @@ def entries(runs: int) -> Iterator[Entry]:
     for number, (target, pattern, chunk, processes, nodes) in enumerate(every):
         count = runs // len(every) + (number < runs % len(every))
         case = Case(
-            target, "pattern", {"pattern": pattern, "chunk": chunk}, Geometry(1, processes),
+            target,
+            "pattern",
+            {"pattern": pattern, "chunk": chunk},
+            Geometry(1, processes),
             level={"storage_nodes": nodes},
-        )  # fmt: skip
+        )
         levels = {
-            "target": target, "workload": "pattern", "pattern": pattern, "chunk": chunk,
-            "processes_per_node": processes, "storage_nodes": nodes, "cache": "cold",
-            "device_state": "as_found", "reference": "false",
-        }  # fmt: skip
+            "target": target,
+            "workload": "pattern",
+            "pattern": pattern,
+            "chunk": chunk,
+            "processes_per_node": processes,
+            "storage_nodes": nodes,
+            "cache": "cold",
+            "device_state": "as_found",
+            "reference": "false",
+        }
         name = pattern.split("-")[1]
         block = np.arange(count) * BLOCKS // max(count, 1)
         bandwidth = truth(target, pattern, chunk, processes, nodes) * session[number][block]
         bandwidth *= rng.lognormal(0, 0.03, count)
         texts = {
-            "phase": name, "case_id": case.case_id, "work_id": case.work_id, "hosts": "node1",
-            "engine": "player-c", "engine_version": "0.1.0", "latency_of": name,
-        }  # fmt: skip
+            "phase": name,
+            "case_id": case.case_id,
+            "work_id": case.work_id,
+            "hosts": "node1",
+            "engine": "player-c",
+            "engine_version": "0.1.0",
+            "latency_of": name,
+        }
         yield from (
             Entry(
-                [one_row(texts, phases[name][i % 64], i, int(block[i]), float(bandwidth[i]), chunk,
-                      f"{target}-n{nodes}-b{block[i]}")],
-                levels, environment, case.canonical,
+                [
+                    one_row(
+                        texts,
+                        phases[name][i % 64],
+                        i,
+                        int(block[i]),
+                        float(bandwidth[i]),
+                        chunk,
+                        f"{target}-n{nodes}-b{block[i]}",
+                    )
+                ],
+                levels,
+                environment,
+                case.canonical,
             )
             for i in range(count)
-        )  # fmt: skip
+        )
 
 
 def one_row(
@@ -80,11 +105,19 @@ def one_row(
     numbers = {name: 0.0 if kind[0] == "i8" else float("nan") for name, kind in NUMBERS.items()}
     numbers |= {"repetition": i, "attempt": 1, "block": block, "duration": 1.5, "began": 1.7e9 + i}
     numbers |= {
-        "bandwidth": speed, "iops": speed / chunk, "window": 1.0, "bytes": speed,
-        "operations": speed / chunk, "errors": 0.0, "workers": 4, "latency_mean": mean,
-        "latency_p50": mean * 0.8, "latency_p95": mean * 2, "latency_p99": mean * 3,
+        "bandwidth": speed,
+        "iops": speed / chunk,
+        "window": 1.0,
+        "bytes": speed,
+        "operations": speed / chunk,
+        "errors": 0.0,
+        "workers": 4,
+        "latency_mean": mean,
+        "latency_p50": mean * 0.8,
+        "latency_p95": mean * 2,
+        "latency_p99": mean * 3,
         "latency_p99_9": mean * 5,
-    }  # fmt: skip
+    }
     own = {
         "run_id": f"{texts['case_id']}-r{i:04d}-a1",
         "attachment": place,
@@ -103,8 +136,15 @@ def phase_of(name: str, rng: np.random.Generator) -> Phase:
     counts = np.bincount(histogram.bin_of(nanoseconds), minlength=histogram.BINS)
     operations = rng.integers(200, 2000, 4)
     return Phase(
-        name, rng.random(4) / 1e4, 1 + rng.random(4) / 10, operations * 4096, operations,
-        np.zeros(4, dtype=np.int64), latency={name: Latency(counts, 0.1, 1e-5, 1e-3)},
-        interval=0.1, interval_bytes=rng.integers(0, 1 << 24, 10),
-        interval_operations=rng.integers(0, 1 << 12, 10), began=1.7e9,
-    )  # fmt: skip
+        name,
+        rng.random(4) / 1e4,
+        1 + rng.random(4) / 10,
+        operations * 4096,
+        operations,
+        np.zeros(4, dtype=np.int64),
+        latency={name: Latency(counts, 0.1, 1e-5, 1e-3)},
+        interval=0.1,
+        interval_bytes=rng.integers(0, 1 << 24, 10),
+        interval_operations=rng.integers(0, 1 << 12, 10),
+        began=1.7e9,
+    )

@@ -32,10 +32,12 @@ def _filled(recorded: dict[str, Any], entry: Entry) -> dict[str, Any]:
     job["job options"]["attachment"] = row.texts["attachment"]
     done = job[row.texts["phase"]]
     done["bw_bytes"], done["iops"] = int(row.numbers["bandwidth"]), row.numbers["iops"]
-    done["clat_ns"] = {"mean": row.numbers["latency_mean"] * 1e9,
-                       "percentile": {"99.000000": row.numbers["latency_p99"] * 1e9}} | {
+    done["clat_ns"] = {
+        "mean": row.numbers["latency_mean"] * 1e9,
+        "percentile": {"99.000000": row.numbers["latency_p99"] * 1e9},
+    } | {
         name: value for name, value in done["clat_ns"].items() if name not in ("mean", "percentile")
-    }  # fmt: skip
+    }
     return document
 
 

@@ -46,13 +46,23 @@ from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, missing, up
 TARGET = 1.0
 AGAINST = ("fio", "rados bench", "ceph-fuse")
 CELLS = [
-    *(Cell(other, size, write) for other in AGAINST[:2] for size in (SMALL, OBJECT)
-      for write in (True, False)),
-    *(Cell("ceph-fuse", size, write, "bypass") for size in (SMALL, OBJECT)
-      for write in (True, False)),
-    *(Cell("ceph-fuse", size, False, state) for state in ("cold", "warm")
-      for size in (SMALL, OBJECT)),
-]  # fmt: skip
+    *(
+        Cell(other, size, write)
+        for other in AGAINST[:2]
+        for size in (SMALL, OBJECT)
+        for write in (True, False)
+    ),
+    *(
+        Cell("ceph-fuse", size, write, "bypass")
+        for size in (SMALL, OBJECT)
+        for write in (True, False)
+    ),
+    *(
+        Cell("ceph-fuse", size, False, state)
+        for state in ("cold", "warm")
+        for size in (SMALL, OBJECT)
+    ),
+]
 
 
 def measure(cell: Cell, own: Callable[[], Rate], other: Callable[[], Rate], pairs: int) -> Any:
@@ -81,17 +91,32 @@ def measure(cell: Cell, own: Callable[[], Rate], other: Callable[[], Rate], pair
 def show(console: Console, rows: list[dict[str, Any]], seconds: float) -> None:
     """The table."""
     table = Table(title=f"Ceph, objects of 4 MiB, depth {DEPTH} (ceph-fuse: 1), one process")
-    columns = ("against", "cell", "cache", "player op/s", "other op/s", "ratio", "95 %",
-               "player us CPU/op", "other us CPU/op")  # fmt: skip
+    columns = (
+        "against",
+        "cell",
+        "cache",
+        "player op/s",
+        "other op/s",
+        "ratio",
+        "95 %",
+        "player us CPU/op",
+        "other us CPU/op",
+    )
     for column in columns:
         table.add_column(column, justify="right")
     for row in rows:
         low, high = row["interval"]
         table.add_row(
-            row["other"], f"{'write' if row['write'] else 'read'} {row['size'] // 1024} KiB",
-            row["state"], f"{row['player']:.0f}", f"{row['rival']:.0f}", f"{row['ratio']:.3f}",
-            f"{low:.3f} - {high:.3f}", f"{row['player_cpu']:.0f}", f"{row['rival_cpu']:.0f}",
-        )  # fmt: skip
+            row["other"],
+            f"{'write' if row['write'] else 'read'} {row['size'] // 1024} KiB",
+            row["state"],
+            f"{row['player']:.0f}",
+            f"{row['rival']:.0f}",
+            f"{row['ratio']:.3f}",
+            f"{low:.3f} - {high:.3f}",
+            f"{row['player_cpu']:.0f}",
+            f"{row['rival_cpu']:.0f}",
+        )
     console.print(table)
     console.print(
         f"{seconds:.0f} s.  warm: ceph-fuse's reads come from the kernel's page cache and never "

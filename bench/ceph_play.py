@@ -84,9 +84,13 @@ def own_cpu() -> float:
 def play(asked: Play) -> dict[str, float]:
     """Play, and what it took; RuntimeError if an operation failed."""
     player = open_player(
-        asked.driver, asked.root, slots=1, max_op_bytes=asked.size, depth=asked.depth,
+        asked.driver,
+        asked.root,
+        slots=1,
+        max_op_bytes=asked.size,
+        depth=asked.depth,
         implementation="c",
-    )  # fmt: skip
+    )
     flags = Flag.DIRECT if asked.direct else 0
     kind = Kind.CREATE if asked.create else Kind.OPEN
     player.play(one_op(kind, asked.name.encode(), flags))

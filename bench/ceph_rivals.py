@@ -113,8 +113,9 @@ class OnRados:
         another program in `space` do; RuntimeError if these are not `count` whole ones."""
 
         def split(names: Sequence[str], space: str) -> Counter[int]:
-            where = (cluster.mon("osd map", pool=self.pool, object=one, nspace=space)
-                     for one in names)  # fmt: skip
+            where = (
+                cluster.mon("osd map", pool=self.pool, object=one, nspace=space) for one in names
+            )
             return Counter(int(one["acting_primary"]) for one in where)
 
         prefix = "benchmark_data" if space else f"{self.name}."
@@ -130,17 +131,40 @@ class OnRados:
                     break
             else:
                 raise RuntimeError(f"no name of {MOST_NAMES} gives the placement {dict(wanted)}")
-        player(driver="rados", root=self.root, name=name, size=OBJECT, write=True, random=False,
-               create=True, depth=DEPTH, span=count * OBJECT)  # fmt: skip
+        player(
+            driver="rados",
+            root=self.root,
+            name=name,
+            size=OBJECT,
+            write=True,
+            random=False,
+            create=True,
+            depth=DEPTH,
+            span=count * OBJECT,
+        )
         return name
 
     def _fio(self, size: int, rw: str, *more: str) -> tuple[str, float]:
-        return program([
-            "fio", f"--name={self.name}", "--ioengine=rados", f"--pool={self.pool}",
-            f"--clientname={self.bed.user}", f"--conf={self.bed.conf}", f"--bs={size}",
-            f"--iodepth={DEPTH}", f"--size={SPAN}", f"--nrfiles={OBJECTS}", "--touch_objects=0",
-            "--norandommap=1", "--unlink=0", "--output-format=json", f"--rw={rw}", *more,
-        ])  # fmt: skip
+        return program(
+            [
+                "fio",
+                f"--name={self.name}",
+                "--ioengine=rados",
+                f"--pool={self.pool}",
+                f"--clientname={self.bed.user}",
+                f"--conf={self.bed.conf}",
+                f"--bs={size}",
+                f"--iodepth={DEPTH}",
+                f"--size={SPAN}",
+                f"--nrfiles={OBJECTS}",
+                "--touch_objects=0",
+                "--norandommap=1",
+                "--unlink=0",
+                "--output-format=json",
+                f"--rw={rw}",
+                *more,
+            ]
+        )
 
     def fio(self, cell: Cell) -> Rate:
         """fio's rados engine."""
@@ -190,8 +214,14 @@ class OnRados:
         if cell.other == "fio":
             return player(**base, name=self.like["fio"])
         if cell.write:
-            return player(**base, name=f"new-{uuid.uuid4().hex}", random=False, span=MOST_WRITTEN,
-                          create=True, unlink=True)  # fmt: skip
+            return player(
+                **base,
+                name=f"new-{uuid.uuid4().hex}",
+                random=False,
+                span=MOST_WRITTEN,
+                create=True,
+                unlink=True,
+            )
         span = (FEW if cell.size == SMALL else OBJECTS) * OBJECT
         return player(**base, name=self.like[f"{self.name}-rados-{cell.size}"], span=span)
 
@@ -217,8 +247,9 @@ class OnFiles:
         with tempfile.TemporaryDirectory(prefix="fsmatrix-bench-") as place:
             fuse = subprocess.Popen(
                 ["ceph-fuse", "-f", "-c", self.bed.conf, place],
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
             try:
                 while not os.path.ismount(place):
                     if fuse.poll() is not None:
@@ -237,9 +268,14 @@ class OnFiles:
     def _asked(self, cell: Cell) -> dict[str, Any]:
         warm = cell.state == "warm"
         return {
-            "name": self.name, "size": cell.size, "write": cell.write, "seconds": self.seconds,
-            "span": WARM_SPAN if warm else SPAN, "direct": cell.state == "bypass", "warm": warm,
-        }  # fmt: skip
+            "name": self.name,
+            "size": cell.size,
+            "write": cell.write,
+            "seconds": self.seconds,
+            "span": WARM_SPAN if warm else SPAN,
+            "direct": cell.state == "bypass",
+            "warm": warm,
+        }
 
     def pair(self, cell: Cell) -> tuple[Callable[[], Rate], Callable[[], Rate]]:
         """The cephfs driver and ceph-fuse."""

@@ -67,8 +67,11 @@ def cells_together(trials: int) -> Iterator[str]:
     for cells in (4, 16, 48):
         for n in (6, 10):
             for between in ("0", "0.5", "1", "4", "one cell"):
-                found = [_pooled(random, cells, n, between, uneven) for uneven in (0.0, 1.0)
-                         for _ in range(max(trials // 5, 20))]  # fmt: skip
+                found = [
+                    _pooled(random, cells, n, between, uneven)
+                    for uneven in (0.0, 1.0)
+                    for _ in range(max(trials // 5, 20))
+                ]
                 half = len(found) // 2
                 shown = [
                     f"{np.mean([f[0] for f in part]):.1%} ({np.median([f[1] for f in part]):.2f})"
@@ -195,12 +198,15 @@ def resemblance(trials: int) -> Iterator[str]:
         for cells in (1, 16, 48):
             found = []
             for correlation, shared in ((0.0, 0.0), (0.8, 0.0), (0.8, 1.0)):
-                ps = np.array([
-                    dependence.dependence(
-                        _chain(random, n, cells, correlation)
-                        + shared * _chain(random, n, 1, correlation)
-                    )[1] for _ in range(max(trials // 5, 20))
-                ])  # fmt: skip
+                ps = np.array(
+                    [
+                        dependence.dependence(
+                            _chain(random, n, cells, correlation)
+                            + shared * _chain(random, n, 1, correlation)
+                        )[1]
+                        for _ in range(max(trials // 5, 20))
+                    ]
+                )
                 found.append(f"{np.mean(ps <= 0.05):.0%}, {np.mean(ps <= 0.01):.0%}")
             rows.append([str(n), str(cells), *found])
     yield (

@@ -23,8 +23,9 @@ ATTACHMENTS = (6, 10)
 SPREADS = (0.03, 0.10)  # standard deviation of attachments' logs
 
 
-def campaign(random: np.random.Generator, sigma: float, kappa: float, n: int, spread: float) \
-        -> list[Floats]:  # fmt: skip
+def campaign(
+    random: np.random.Generator, sigma: float, kappa: float, n: int, spread: float
+) -> list[Floats]:
     """Throughputs of n attachments at each level."""
     means = laws.throughput(NODES, 1e8, sigma, kappa)
     return [mean * np.exp(spread * random.standard_normal(n)) for mean in means]

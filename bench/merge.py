@@ -29,12 +29,20 @@ def repeated(count: int, chunk: int, random: np.random.Generator) -> list[dict[s
     seconds = 0.4 + random.random((count, 4)) / 10
     return [
         {
-            "seconds": total, "bytes": chunk * 1000, "operations": 1000, "open": opened,
-            "transfer": moved, "close": closed, "block": chunk * 500.0, "transfer_size": chunk,
-            "bandwidth": chunk * 1000 / total, "iops": 1000 / moved, "latency_rank0": moved / 500,
+            "seconds": total,
+            "bytes": chunk * 1000,
+            "operations": 1000,
+            "open": opened,
+            "transfer": moved,
+            "close": closed,
+            "block": chunk * 500.0,
+            "transfer_size": chunk,
+            "bandwidth": chunk * 1000 / total,
+            "iops": 1000 / moved,
+            "latency_rank0": moved / 500,
         }
         for total, opened, moved, closed in seconds.tolist()
-    ]  # fmt: skip
+    ]
 
 
 def phase(name: str, ranks: int, chunk: int, random: np.random.Generator, count: int = 0) -> Phase:

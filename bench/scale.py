@@ -107,11 +107,20 @@ def session_of(geometry: Geometry) -> Iterator[Session]:
 def ask(session: Session, function: str, params: Mapping[str, Any]) -> list[Any]:
     """A function of the rank program in every rank; what the ranks answer."""
     command = {
-        "do": "step", "to": members(session.hello["ranks"], session.geometry), "kind": "function",
-        "what": {"function": f"__main__:{function}", "params": dict(params)}, "root": "/",
-        "access": {}, "nodes": session.geometry.nodes, "threads": 1, "seed": 1,
-        "affinity": "none", "sample": False, "oversubscribed": True, "timeout": SECONDS,
-    }  # fmt: skip
+        "do": "step",
+        "to": members(session.hello["ranks"], session.geometry),
+        "kind": "function",
+        "what": {"function": f"__main__:{function}", "params": dict(params)},
+        "root": "/",
+        "access": {},
+        "nodes": session.geometry.nodes,
+        "threads": 1,
+        "seed": 1,
+        "affinity": "none",
+        "sample": False,
+        "oversubscribed": True,
+        "timeout": SECONDS,
+    }
     outputs = session.request(command, SECONDS).message["outputs"]
     broken = [one["error"] for one in outputs if "error" in one]
     if broken:
@@ -178,9 +187,14 @@ def measure(nodes: int, per_node: int, runs: int) -> Row:
     each = ((third - second) - (second - first)) / runs
     most = each.max(axis=0)
     return Row(
-        nodes, per_node, *map(float, most[:4]), float(each[:, 4].mean()), float(most[4]),
-        start, wall,
-    )  # fmt: skip
+        nodes,
+        per_node,
+        *map(float, most[:4]),
+        float(each[:, 4].mean()),
+        float(most[4]),
+        start,
+        wall,
+    )
 
 
 def _run(runner: Runner, job: RunSpec) -> None:
@@ -246,17 +260,31 @@ def laws(rows: Sequence[Row]) -> dict[str, list[Law]]:
 
 def table(rows: Sequence[Row]) -> Table:
     made = Table(
-        "ranks", "nodes x ranks", "MPI messages", "MPI bytes", "frames", "frame bytes",
-        "CPU ms/rank", "CPU ms busiest", "[dim]start s[/]", "[dim]wall s/run[/]",
+        "ranks",
+        "nodes x ranks",
+        "MPI messages",
+        "MPI bytes",
+        "frames",
+        "frame bytes",
+        "CPU ms/rank",
+        "CPU ms busiest",
+        "[dim]start s[/]",
+        "[dim]wall s/run[/]",
         title="bench/scale.py: through the busiest rank per run, sent + received",
-    )  # fmt: skip
+    )
     for row in rows:
         made.add_row(
-            str(row.ranks), f"{row.nodes} x {row.per_node}", f"{row.messages:.0f}",
-            f"{row.bytes:,.0f}", f"{row.frames:.0f}", f"{row.frame_bytes:,.0f}",
-            f"{row.cpu * 1e3:.1f}", f"{row.cpu_busiest * 1e3:.1f}",
-            f"[dim]{row.start:.1f}[/]", f"[dim]{row.wall:.2f}[/]",
-        )  # fmt: skip
+            str(row.ranks),
+            f"{row.nodes} x {row.per_node}",
+            f"{row.messages:.0f}",
+            f"{row.bytes:,.0f}",
+            f"{row.frames:.0f}",
+            f"{row.frame_bytes:,.0f}",
+            f"{row.cpu * 1e3:.1f}",
+            f"{row.cpu_busiest * 1e3:.1f}",
+            f"[dim]{row.start:.1f}[/]",
+            f"[dim]{row.wall:.2f}[/]",
+        )
     return made
 
 

@@ -52,9 +52,13 @@ class Sent:
         self._call("pvar_get_index", name.encode(), CLASS_SIZE, ctypes.byref(index))
         world = ctypes.c_void_p.from_address(MPI._addressof(MPI.COMM_WORLD))
         self._call(
-            "pvar_handle_alloc", self._session, index, ctypes.byref(world),
-            ctypes.byref(handle), ctypes.byref(size),
-        )  # fmt: skip
+            "pvar_handle_alloc",
+            self._session,
+            index,
+            ctypes.byref(world),
+            ctypes.byref(handle),
+            ctypes.byref(size),
+        )
         if size.value != MPI.COMM_WORLD.Get_size():
             raise RuntimeError(f"{name} has {size.value} receivers")
         self._call("pvar_start", self._session, handle)

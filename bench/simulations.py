@@ -83,8 +83,11 @@ def all_runs(a: Floats, b: Floats) -> Bounds:
 
 
 METHODS: dict[str, Method] = {
-    "ours": ours, "Mann-Whitney inverted": mann_whitney, "Welch t": welch, "bootstrap": bootstrap,
-}  # fmt: skip
+    "ours": ours,
+    "Mann-Whitney inverted": mann_whitney,
+    "Welch t": welch,
+    "bootstrap": bootstrap,
+}
 
 
 def cell(bounds: Bounds, truth: float, unit: float) -> str:
@@ -110,8 +113,9 @@ def coverage(trials: int) -> Iterator[str]:
             low, high = ours(a, b)
             unit = float(np.median(high - low))
             found = [cell(method(a, b), 0, unit) for method in METHODS.values()]
-            rows.append([shape, str(n), *found, cell(paired(a, b), 0, unit),
-                         cell(all_runs(*raw), 0, unit)])  # fmt: skip
+            rows.append(
+                [shape, str(n), *found, cell(paired(a, b), 0, unit), cell(all_runs(*raw), 0, unit)]
+            )
     yield (
         "## Coverage of the 95 % interval of the ratio of two medians\n\n"
         f"{trials} campaigns a line, {INSIDE} runs in each of n attachments of each target, "
@@ -166,9 +170,15 @@ def campaign(
 
 
 def together(
-    random: np.random.Generator, n: int, cells: int, shape: str, shift: float = 0.0,
-    spread: float = 0.05, uneven: float = 0.0, alone: bool = False,
-) -> Floats:  # fmt: skip
+    random: np.random.Generator,
+    n: int,
+    cells: int,
+    shape: str,
+    shift: float = 0.0,
+    spread: float = 0.05,
+    uneven: float = 0.0,
+    alone: bool = False,
+) -> Floats:
     """Blocks' log ratios [n, cells] of two targets that vary alike, the first half `shift` apart.
 
     `uneven`: standard deviation of the logs of the cells' spreads.  `alone`: the second target does
@@ -200,14 +210,22 @@ def many_cells(campaigns: int) -> Iterator[str]:
                     same = together(random, n, cells, "log-normal", spread=0.02, uneven=uneven)
                     margin = float(np.log(1.05))
                     alike.append((tests.correct(signflips.equivalent(same, margin)) <= 0.05).mean())
-                    edge += bool((
-                        tests.correct(signflips.equivalent(same + margin, margin)) <= 0.05
-                    ).any())  # fmt: skip
-                rows.append([
-                    str(cells), f"{percent} %", "unequal" if uneven else "5 %", str(n),
-                    f"{np.mean(holm):.0%}", f"{np.mean(called):.0%}", f"{wrong / campaigns:.1%}",
-                    f"{np.mean(alike):.0%}", f"{edge / campaigns:.1%}",
-                ])  # fmt: skip
+                    edge += bool(
+                        (tests.correct(signflips.equivalent(same + margin, margin)) <= 0.05).any()
+                    )
+                rows.append(
+                    [
+                        str(cells),
+                        f"{percent} %",
+                        "unequal" if uneven else "5 %",
+                        str(n),
+                        f"{np.mean(holm):.0%}",
+                        f"{np.mean(called):.0%}",
+                        f"{wrong / campaigns:.1%}",
+                        f"{np.mean(alike):.0%}",
+                        f"{edge / campaigns:.1%}",
+                    ]
+                )
     yield (
         f"## Many cells of one comparison, paired: power and error in {campaigns} campaigns\n\n"
         "Half of the cells differ. Power: share of those that are called, by Holm on p of medians "
@@ -225,10 +243,14 @@ def many_cells(campaigns: int) -> Iterator[str]:
             found = []
             for n in (6, 8, 10, 30):
                 wrong = sum(
-                    bool((signflips.max_t(together(random, n, 48, shape, alone=alone), 0.05).p
-                          <= 0.05).any())
+                    bool(
+                        (
+                            signflips.max_t(together(random, n, 48, shape, alone=alone), 0.05).p
+                            <= 0.05
+                        ).any()
+                    )
                     for _ in range(campaigns)
-                )  # fmt: skip
+                )
                 found.append(f"{wrong / campaigns:.1%}")
             rows.append([shape, "one target" if alone else "both", *found])
     yield (
@@ -256,8 +278,11 @@ def growing(campaigns: int) -> Iterator[str]:
                     d = together(random, turns[-1], cells, shape)
                     each = [signflips.max_t(d[:blocks], 0.05).p.min() for blocks in turns]
                     spent = looks.max_t(d, np.arange(len(d)), turns, 0.05).p.min()
-                    wrong += [each[-1] <= 0.05, min(each) <= 0.05,
-                              spent <= looks.level(0.05, len(turns))]  # fmt: skip
+                    wrong += [
+                        each[-1] <= 0.05,
+                        min(each) <= 0.05,
+                        spent <= looks.level(0.05, len(turns)),
+                    ]
                 shares = (f"{share:.1%}" for share in wrong / campaigns)
                 rows.append([", ".join(map(str, turns)), shape, str(cells), *shares])
     yield (
@@ -275,8 +300,12 @@ def growing(campaigns: int) -> Iterator[str]:
                 d = together(random, turns[-1], cells, "log-normal", float(np.log1p(percent / 100)))
                 first, whole = (signflips.max_t(x, 0.05).p for x in (d[: turns[0]], d))
                 spent = looks.max_t(d, np.arange(len(d)), turns, 0.05).p
-                limits = (0.05, looks.level(0.05, 1), looks.level(0.05, len(turns)),
-                          looks.level(0.05, 1))  # fmt: skip
+                limits = (
+                    0.05,
+                    looks.level(0.05, 1),
+                    looks.level(0.05, len(turns)),
+                    looks.level(0.05, 1),
+                )
                 called += [
                     np.mean(p[: cells // 2] <= limit)
                     for p, limit in zip((whole, whole, spent, first), limits, strict=True)
@@ -303,17 +332,18 @@ def false_claims(campaigns: int = 200, cells: int = 48) -> Iterator[str]:
             for _ in range(campaigns):
                 null = campaign(random, n, cells, 0.0, 0.05, design)
                 for correction in ("holm", "none"):
-                    kinds = {
-                        v.kind for v in verdict.verdicts(null, 0.05, correction=correction)
-                    }  # fmt: skip
+                    kinds = {v.kind for v in verdict.verdicts(null, 0.05, correction=correction)}
                     found[correction] += bool(kinds & {"faster", "slower"})
                 edge = campaign(random, n, cells, float(np.log(1.05)), 0.02, design)
                 kinds = {v.kind for v in verdict.verdicts(edge, 0.05)}
                 found["equal"] += "no difference" in kinds
-            rows.append([
-                "paired" if design else "independent", str(n),
-                *(f"{found[k] / campaigns:.1%}" for k in ("holm", "equal", "none")),
-            ])  # fmt: skip
+            rows.append(
+                [
+                    "paired" if design else "independent",
+                    str(n),
+                    *(f"{found[k] / campaigns:.1%}" for k in ("holm", "equal", "none")),
+                ]
+            )
     yield (
         f"## False claims in {campaigns} campaigns of {cells} cells\n\n"
         "Share of campaigns with any false claim: `faster` or `slower` where nothing differs "
@@ -369,8 +399,16 @@ def planning(trials: int) -> Iterator[str]:
                 high = found.high or 2 * repetitions.MOST
                 held.append((found.low or repetitions.MOST) <= truth <= high)
             low, middle, top = np.quantile(ratio, [0.1, 0.5, 0.9])
-            rows.append([shape, str(n), str(truth), f"{middle:.2f}", f"{low:.2f} to {top:.2f}",
-                         f"{np.mean(held):.0%}"])  # fmt: skip
+            rows.append(
+                [
+                    shape,
+                    str(n),
+                    str(truth),
+                    f"{middle:.2f}",
+                    f"{low:.2f} to {top:.2f}",
+                    f"{np.mean(held):.0%}",
+                ]
+            )
     yield (
         "## How many repetitions: the planned number over the right one\n\n"
         "From n attachments, for a half width of half the interquartile range.\n"

@@ -46,14 +46,23 @@ def entries(targets: int) -> Iterator[Entry]:
         target = f"target-{number:04}"
         case = Case(target, "pattern", {"pattern": pattern, "chunk": chunk}, Geometry(1, 4))
         levels = {
-            "target": target, "workload": "pattern", "pattern": pattern, "chunk": chunk,
-            "processes_per_node": 4, "cache": "cold", "reference": "false",
-        }  # fmt: skip
+            "target": target,
+            "workload": "pattern",
+            "pattern": pattern,
+            "chunk": chunk,
+            "processes_per_node": 4,
+            "cache": "cold",
+            "reference": "false",
+        }
         name = pattern.split("-")[1]
         texts = {
-            "phase": name, "case_id": case.case_id, "work_id": case.work_id, "engine": "player-c",
-            "engine_version": "0.1.0", "latency_of": name,
-        }  # fmt: skip
+            "phase": name,
+            "case_id": case.case_id,
+            "work_id": case.work_id,
+            "engine": "player-c",
+            "engine_version": "0.1.0",
+            "latency_of": name,
+        }
         rate = 1e6 * speed[number] * PATTERNS[pattern] * chunk / 4096
         row = one_row(texts, phases[name], 0, 0, float(rate), chunk, "imported")
         yield Entry([row], levels, to_json({"kernel": "6.1.0"}), case.canonical)
@@ -115,16 +124,21 @@ def main() -> None:
     if options.analyse:
         print(json.dumps(analyse(options.analyse)))
         return
-    print(f"{'targets':>8} {'pairs':>8} {'places':>8} {'lessons':>9} {'tables':>9} {'report':>9} "
-          f"{'peak':>9}")  # fmt: skip
+    print(
+        f"{'targets':>8} {'pairs':>8} {'places':>8} {'lessons':>9} {'tables':>9} {'report':>9} "
+        f"{'peak':>9}"
+    )
     good, last = True, (0, 0)
     with tempfile.TemporaryDirectory(prefix="fsmatrix-bench-") as folder:
         for targets in options.targets:
             found = measured(targets, Path(folder))
             work = found["pairs"] + found["places"]
             took = " ".join(f"{took:7.2f} s" for took in found["seconds"].values())
-            print(f"{targets:8} {found['pairs']:8} {found['places']:8} {took} "
-                  f"{found['peak'] / 2**20:5.0f} MiB", flush=True)  # fmt: skip
+            print(
+                f"{targets:8} {found['pairs']:8} {found['places']:8} {took} "
+                f"{found['peak'] / 2**20:5.0f} MiB",
+                flush=True,
+            )
             good &= not last[0] or work / last[1] <= LINEAR * targets / last[0]
             last = (targets, work)
     raise SystemExit(0 if good else 1)

@@ -47,8 +47,10 @@ def rows(rounds: list[list[Step]]) -> list[Step]:
     for steps in zip(*rounds, strict=True):
         shares = [one["own"] / one["seconds"] if one["seconds"] else 0.0 for one in steps]
         row: Step = {"name": steps[0]["name"]}
-        row |= {key: statistics.median(one[key] for one in steps)
-                for key in ("seconds", "waited", "own")}  # fmt: skip
+        row |= {
+            key: statistics.median(one[key] for one in steps)
+            for key in ("seconds", "waited", "own")
+        }
         row |= {"share": statistics.median(shares), "largest_share": max(shares)}
         row |= {"slowest": max(one["seconds"] for one in steps)}
         found.append(row)

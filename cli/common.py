@@ -122,8 +122,10 @@ def say_failures(console: Console, failures: Sequence[tuple[str, str, str]]) -> 
         count = sum(len(runs) for _, runs in rest)
         console.print(
             f"... and {count} more failed runs for {len(rest)} other reasons: see the report",
-            style="red", highlight=False, soft_wrap=True,
-        )  # fmt: skip
+            style="red",
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def print_json(value: Any) -> None:
@@ -163,6 +165,7 @@ def _merged_elsewhere(store: Store, error: OSError) -> Path:
     atexit.register(end.close)
     terminal.console(stderr=True).print(
         f"note: {store.directory} cannot be written ({error.strerror}); merged aside",
-        highlight=False, markup=False,
-    )  # fmt: skip
+        highlight=False,
+        markup=False,
+    )
     return store.merge(folder / "campaign.h5")

@@ -98,9 +98,15 @@ def _status(app: Callable[[], None]) -> int | str | None:
     from fsmatrix.suite.launchers.base import LauncherError
 
     refused = (
-        CampaignError, ResultError, LauncherError, BackendError, EngineError, SchedulerError,
-        UnknownName, BrokenEntry,
-    )  # fmt: skip
+        CampaignError,
+        ResultError,
+        LauncherError,
+        BackendError,
+        EngineError,
+        SchedulerError,
+        UnknownName,
+        BrokenEntry,
+    )
     try:
         with _interruptible():
             try:

@@ -91,9 +91,8 @@ class QuietLog:
         if is_loud(event) or event.what == "attach":
             more = f"; {left(self._forecast)}" if event.what == "attach" else ""
             self._console.print(
-                f"{_word(event)}: {event.text}{more}",
-                highlight=False, markup=False, soft_wrap=True,
-            )  # fmt: skip
+                f"{_word(event)}: {event.text}{more}", highlight=False, markup=False, soft_wrap=True
+            )
 
 
 class JsonLog(QuietLog):

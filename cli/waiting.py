@@ -63,9 +63,12 @@ class Waiting(logging.Handler):
             self._shown = True
             if self._console.is_terminal:
                 self._bar = Progress(
-                    SpinnerColumn(), TextColumn("{task.description}", markup=False),
-                    TimeElapsedColumn(), console=self._console, transient=True,
-                )  # fmt: skip
+                    SpinnerColumn(),
+                    TextColumn("{task.description}", markup=False),
+                    TimeElapsedColumn(),
+                    console=self._console,
+                    transient=True,
+                )
                 self._bar.add_task(self._text)
                 self._bar.start()
             else:

@@ -61,17 +61,26 @@ VARIABLES = {PREFIX + name: column for name, column in COLUMNS.items()}
 # facts["iterations"] of run files of before -> column; the last two held mappings
 _MIB = 1 << 20
 _FACTS = {
-    "iteration": "number", "seconds": "seconds", "bytes": "bytes", "operations": "operations",
-    "open_seconds": "open", "transfer_seconds": "transfer", "close_seconds": "close",
-    "iops_printed": "iops", "latency_rank0": "latency_rank0", "slowest_rank": "slowest_rank",
+    "iteration": "number",
+    "seconds": "seconds",
+    "bytes": "bytes",
+    "operations": "operations",
+    "open_seconds": "open",
+    "transfer_seconds": "transfer",
+    "close_seconds": "close",
+    "iops_printed": "iops",
+    "latency_rank0": "latency_rank0",
+    "slowest_rank": "slowest_rank",
     "bytes_exact": "bytes_exact",
-}  # fmt: skip
+}
 _NESTED = {
     "stonewall": {
-        "seconds": "stonewall_seconds", "pairs_min": "pairs_min", "pairs_max": "pairs_max",
+        "seconds": "stonewall_seconds",
+        "pairs_min": "pairs_min",
+        "pairs_max": "pairs_max",
     },
     "rank_seconds": {"minimum": "rank_min", "median": "rank_median", "maximum": "rank_max"},
-}  # fmt: skip
+}
 
 
 def columns(rows: Sequence[Mapping[str, float]]) -> dict[str, Column]:

@@ -68,8 +68,9 @@ def _cpu(
     """Shares of the busiest client; `shares` by host, counters for what they do not tell apart."""
     busiest = max(
         (host for host in shares if "busy" in shares[host]),
-        key=lambda host: float(shares[host]["busy"]), default=None,
-    )  # fmt: skip
+        key=lambda host: float(shares[host]["busy"]),
+        default=None,
+    )
     if busiest is None:
         return {}
     mine = shares[busiest]

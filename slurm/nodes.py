@@ -26,9 +26,13 @@ def _hosts(nodes: str) -> tuple[str, ...]:
     trouble = ""
     try:
         done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False,
+            argv,
+            capture_output=True,
+            text=True,
+            timeout=PROBE_SECONDS,
+            check=False,
             stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
         names = tuple(done.stdout.split())
         if done.returncode == 0 and names:
             return names

@@ -32,12 +32,26 @@ AWAY = re.compile(
 )
 ENDED = re.compile(r"invalid job id|already (completing|completed)|already finished", re.IGNORECASE)
 WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD")
-RUNNING = ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING",
-           "STAGE_OUT")  # fmt: skip
+RUNNING = (
+    "RUNNING",
+    "CONFIGURING",
+    "COMPLETING",
+    "SUSPENDED",
+    "STOPPED",
+    "RESIZING",
+    "SIGNALING",
+    "STAGE_OUT",
+)
 FORMAT = "%i|%T|%r|%N|%S|%l|%k"  # the comment last: it is the only one that could hold a bar
 # what users preset for all their jobs, and a script may leave to them
-PRESETS = ("SBATCH_ACCOUNT", "SBATCH_PARTITION", "SBATCH_QOS", "SBATCH_RESERVATION",
-           "SBATCH_CONSTRAINT", "SBATCH_CLUSTERS")  # fmt: skip
+PRESETS = (
+    "SBATCH_ACCOUNT",
+    "SBATCH_PARTITION",
+    "SBATCH_QOS",
+    "SBATCH_RESERVATION",
+    "SBATCH_CONSTRAINT",
+    "SBATCH_CLUSTERS",
+)
 CURES = (
     ("invalid partition", "sinfo lists them; slurm.partition says which"),
     ("invalid account", "sacctmgr show associations user=$USER lists them; slurm.account says it"),
@@ -136,8 +150,16 @@ class Slurm(Scheduler):
         if not ids:
             return {}
         try:
-            told = _ask(["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={ids}",
-                         "--format=JobIDRaw,State,NodeList,Start"])  # fmt: skip
+            told = _ask(
+                [
+                    "sacct",
+                    "--noheader",
+                    "--parsable2",
+                    "--allocations",
+                    f"--jobs={ids}",
+                    "--format=JobIDRaw,State,NodeList,Start",
+                ]
+            )
         except SchedulerError:  # no accounting on this cluster: nothing is known
             return {}
         rows = (line.split("|") for line in told.splitlines())
@@ -219,9 +241,16 @@ def _ask(argv: Sequence[str], cwd: Path | None = None, env: Mapping[str, str] | 
     """What a command of Slurm answers on standard output."""
     try:
         done = subprocess.run(
-            argv, cwd=cwd, env=env, capture_output=True, text=True, errors="replace",
-            timeout=SECONDS, check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            argv,
+            cwd=cwd,
+            env=env,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=SECONDS,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
     except FileNotFoundError as error:
         raise SchedulerError(
             f"{argv[0]} is not on PATH: this machine is no login node of a Slurm cluster "

@@ -45,26 +45,30 @@ def plan(
     detect: Annotated[
         str | None,
         typer.Option(
-            "--detect", help="How likely a difference of this size would be proven: 10%.",
+            "--detect",
+            help="How likely a difference of this size would be proven: 10%.",
             rich_help_panel=POWER,
         ),
     ] = None,
     cv: Annotated[
         str | None,
         typer.Option(
-            "--cv", help="With --detect: how much values vary from block to block: 5%.",
+            "--cv",
+            help="With --detect: how much values vary from block to block: 5%.",
             rich_help_panel=POWER,
         ),
     ] = None,
     pilot: Annotated[
         Path | None,
         typer.Option(
-            "--pilot", help="With --detect: an earlier campaign, for how much values vary.",
-            rich_help_panel=POWER, autocompletion=completion.results,
+            "--pilot",
+            help="With --detect: an earlier campaign, for how much values vary.",
+            rich_help_panel=POWER,
+            autocompletion=completion.results,
         ),
     ] = None,
     as_json: common.Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Check a campaign and show its matrix, cases, order, estimated time and space.
 
     Example: fsmatrix plan quickstart --set repetitions=10 --explain;

@@ -128,11 +128,18 @@ def _rehearse(plan: Plan, as_json: bool) -> None:
 
     told = list(rehearse(plan))
     if as_json:
-        common.print_json([
-            {"attachment": plot.attachment, "block": plot.block, "target": plot.target,
-             "level": dict(plot.level), "commands": commands}
-            for plot, commands in told
-        ])  # fmt: skip
+        common.print_json(
+            [
+                {
+                    "attachment": plot.attachment,
+                    "block": plot.block,
+                    "target": plot.target,
+                    "level": dict(plot.level),
+                    "commands": commands,
+                }
+                for plot, commands in told
+            ]
+        )
         return
     for plot, commands in told:
         level = "".join(f", {name}={value}" for name, value in plot.level.items())

@@ -161,13 +161,18 @@ def _tell(console: Console, outcome: Outcome, out: Path) -> None:
         console.print(
             f"not queued: {plural(len(outcome.missing), 'job')} ({outcome.why}); "
             f"fsmatrix submit -o {out} --resume goes on",
-            style="red", highlight=False, markup=False, soft_wrap=True,
-        )  # fmt: skip
+            style="red",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
     else:
         console.print(
             f"job {outcome.collect} collects and reports; look: fsmatrix status {out}",
-            highlight=False, markup=False, soft_wrap=True,
-        )  # fmt: skip
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 def status(directory: Directory, as_json: common.Json = False) -> None:
@@ -201,8 +206,9 @@ def _submission(directory: Path) -> Submission:
 def as_data(found: Status) -> dict[str, Any]:
     """A status as `--json` prints it."""
     return {
-        "runs": {name: getattr(found, name)
-                 for name in ("ok", "failed", "running", "waiting", "lost")},
+        "runs": {
+            name: getattr(found, name) for name in ("ok", "failed", "running", "waiting", "lost")
+        },
         "expected_end": found.expected.isoformat(timespec="seconds") if found.expected else None,
         "scheduler_says": found.scheduler_says,
         "collect": vars(found.collect) if found.collect else None,
@@ -212,14 +218,19 @@ def as_data(found: Status) -> dict[str, Any]:
         ],
         "parts": [
             {
-                "part": part.part.key, "system": part.part.system, "nodes": part.part.nodes,
-                "state": part.word, "job": vars(part.job) if part.job else None,
-                "runs": len(part.part.runs), "ok": part.ok, "failed": part.failed,
+                "part": part.part.key,
+                "system": part.part.system,
+                "nodes": part.part.nodes,
+                "state": part.word,
+                "job": vars(part.job) if part.job else None,
+                "runs": len(part.part.runs),
+                "ok": part.ok,
+                "failed": part.failed,
                 "says": part.says,
             }
             for part in found.parts
         ],
-    }  # fmt: skip
+    }
 
 
 def _show(console: Console, found: Status, directory: Path) -> None:
@@ -230,11 +241,16 @@ def _show(console: Console, found: Status, directory: Path) -> None:
     shown = found.parts if len(found.parts) <= SHOWN_PARTS else urgent[:SHOWN_PARTS]
     for part in shown:
         table.add_row(
-            part.part.key, part.part.system, str(part.part.nodes),
-            part.job.job if part.job else "", f"[{WORDS[part.word] or 'default'}]{part.word}[/]",
-            str(part.ok), str(part.failed), str(part.rest),
+            part.part.key,
+            part.part.system,
+            str(part.part.nodes),
+            part.job.job if part.job else "",
+            f"[{WORDS[part.word] or 'default'}]{part.word}[/]",
+            str(part.ok),
+            str(part.failed),
+            str(part.rest),
             escape(part.says) if " " not in part.says else "",
-        )  # fmt: skip
+        )
     console.print(table)
     for part in shown:
         if " " in part.says:  # whole, below the table: its columns would cut a sentence

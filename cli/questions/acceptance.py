@@ -18,20 +18,24 @@ TESTS = "Acceptance tests"
 FailIf = Annotated[
     list[str] | None,
     typer.Option(
-        "--fail-if", metavar="CONDITION", rich_help_panel=TESTS,
+        "--fail-if",
+        metavar="CONDITION",
+        rich_help_panel=TESTS,
         help="Status 1 if it is met (repeatable): 'slower > 10 %' (the same work takes more than "
         "1.1 times as long: the interval of the ratio lies wholly beyond that, p corrected over "
         "all cells), slower, faster, 'faster > 5 %', undecided (cells that cannot be told). Lost "
         "cells of the baseline (missing, failed, invalid), or no cell that can be told, fail too.",
     ),
-]  # fmt: skip
+]
 Allow = Annotated[
     list[str] | None,
     typer.Option(
-        "--allow", metavar="WORD", rich_help_panel=TESTS,
+        "--allow",
+        metavar="WORD",
+        rich_help_panel=TESTS,
         help="What does not fail (repeatable): missing, failed, invalid, undecided.",
     ),
-]  # fmt: skip
+]
 
 
 def conditions(fail_if: Sequence[str] | None, allow: Sequence[str] | None) -> tuple[Condition, ...]:
@@ -50,9 +54,12 @@ def conditions(fail_if: Sequence[str] | None, allow: Sequence[str] | None) -> tu
 
 
 def of_baseline(
-    fail_if: Sequence[str] | None, allow: Sequence[str] | None, baseline: str | None,
-    by: str | None, sides: str | None,
-) -> tuple[Condition, ...]:  # fmt: skip
+    fail_if: Sequence[str] | None,
+    allow: Sequence[str] | None,
+    baseline: str | None,
+    by: str | None,
+    sides: str | None,
+) -> tuple[Condition, ...]:
     """The conditions of `compare`, which needs a baseline for them."""
     found = conditions(fail_if, allow)
     if found and baseline is None:

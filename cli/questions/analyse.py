@@ -182,8 +182,10 @@ def show(result: Result) -> None:
     frame, shared = lifted(text(result.table()))
     say([f"In all rows: {shared}."] if shared else [])
     if not frame.columns.empty:
-        words = [len({*frame[name]}) and frame[name].str.contains("[A-Za-z]").any()
-                 for name in frame.columns]  # fmt: skip
+        words = [
+            len({*frame[name]}) and frame[name].str.contains("[A-Za-z]").any()
+            for name in frame.columns
+        ]
         fold = next((i for i, word in enumerate(words) if not word), len(words))
         grid([str(name) for name in frame.columns], frame.to_numpy().tolist(), fold)
 
@@ -205,9 +207,12 @@ def say(sentences: Sequence[str]) -> None:
 
 
 def grid(
-    columns: Sequence[str], rows: Sequence[Sequence[str | Text]], fold: int = 0, *,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str | Text]],
+    fold: int = 0,
+    *,
     must: bool = True,
-) -> bool:  # fmt: skip
+) -> bool:
     """A table that loses no column, however narrow the terminal is; whether it was printed.
 
     Where a row would be wider than ROW and the terminal, headings are wrapped, then the first
@@ -225,8 +230,8 @@ def grid(
     for place, (head, width) in enumerate(zip(heads, widths, strict=True)):
         lines = textwrap.wrap(head, width, break_long_words=place < fold) or [""]
         table.add_column(
-            Text("\n".join(lines)), width=width, no_wrap=place >= fold, overflow="fold",
-        )  # fmt: skip
+            Text("\n".join(lines)), width=width, no_wrap=place >= fold, overflow="fold"
+        )
     for row in texts:
         table.add_row(*row)
     console.width = max(console.width, sum(widths) + GAP * len(widths))

@@ -78,10 +78,15 @@ def _print_cells(one: Judged) -> None:
 
     short = labels(one)
     rows = [
-        [short[cell.label], number_of(cell.value), number_of(cell.low) if cell.decides else "",
-         number_of(cell.high) if cell.decides else "", whether(one.claim, cell)]
+        [
+            short[cell.label],
+            number_of(cell.value),
+            number_of(cell.low) if cell.decides else "",
+            number_of(cell.high) if cell.decides else "",
+            whether(one.claim, cell),
+        ]
         for cell in one.scope.cells
-    ]  # fmt: skip
+    ]
     analyse.grid(["cell", "measured", "95 % sure from", "to", "as claimed"], rows, 1)
 
 

@@ -19,10 +19,22 @@ if TYPE_CHECKING:
     from fsmatrix.analysis.stats.estimates.medians import Median
 
 Correction = Literal["max-t", "holm", "benjamini-hochberg", "none"]
-STYLE = {"faster": "green", "slower": "red", "no difference": "cyan", "too few": "dim",
-         "single": "dim", "no data": "dim"}  # fmt: skip
-SYMBOL = {"faster": "▲", "slower": "▼", "no difference": "=", "too few": "?", "single": "×",
-          "no data": "×"}  # fmt: skip
+STYLE = {
+    "faster": "green",
+    "slower": "red",
+    "no difference": "cyan",
+    "too few": "dim",
+    "single": "dim",
+    "no data": "dim",
+}
+SYMBOL = {
+    "faster": "▲",
+    "slower": "▼",
+    "no difference": "=",
+    "too few": "?",
+    "single": "×",
+    "no data": "×",
+}
 
 SHORT = {"single": "one value", "too few": "not proven"}
 LEGEND = {
@@ -116,19 +128,25 @@ def compare(
     analyse.picture(out)
     conditions = acceptance.of_baseline(fail_if, allow, baseline, by, sides)
     options: dict[str, Any] = {
-        "where": analyse.levels(where), "tolerance": analyse.share("--tolerance", tolerance),
-        "alpha": alpha, "correction": corrected(correction), "unit": unit,
-        "ignore": tuple(ignore or ()), "across_engines": across_engines,
+        "where": analyse.levels(where),
+        "tolerance": analyse.share("--tolerance", tolerance),
+        "alpha": alpha,
+        "correction": corrected(correction),
+        "unit": unit,
+        "ignore": tuple(ignore or ()),
+        "across_engines": across_engines,
         "across_cache": across_cache,
-    }  # fmt: skip
+    }
     every = [*([baseline] if baseline is not None else []), *files]
     with analyse.bad_input(every):
         ds = analyse.opened(every)
         old = analyse.labels(every)[0] if baseline is not None else ""
         if conditions:
-            _accepted(acceptance_of(
-                ds, old, metric, conditions=conditions, allow=allow or (), **options
-            ), out, as_json)  # fmt: skip
+            _accepted(
+                acceptance_of(ds, old, metric, conditions=conditions, allow=allow or (), **options),
+                out,
+                as_json,
+            )
             return
         named = tuple(by.split("+")) if by else ("campaign" if len(every) > 1 else "target",)
         chosen = tuple(side.strip() for side in sides.split(",")) if sides else ()
@@ -215,8 +233,10 @@ def _rows(one: Comparison, spans: bool) -> tuple[list[str], list[list[str | Text
         row: list[str | Text] = [level_text(n, cell.levels.get(n, "")) for n in one.varying]
         row = row or ["the only case"]
         row += [cell.apart] * apart
-        row += [_median(m, one, spans) + " !" * w for m, w in zip((cell.a, cell.b), cell.warned,
-                strict=True)]  # fmt: skip
+        row += [
+            _median(m, one, spans) + " !" * w
+            for m, w in zip((cell.a, cell.b), cell.warned, strict=True)
+        ]
         rows.append([*row, _ratio(cell), Text(verdict, style=style)])
     return columns, rows
 

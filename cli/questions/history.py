@@ -52,16 +52,31 @@ def history(
     with analyse.bad_input(files):
         ds = analyse.opened(files)
         found = analysis(
-            ds, metric, by=by, order="given" if as_given else "time", unit=unit, where=levels,
-            tolerance=share, alpha=alpha, correction=method,
-        )  # fmt: skip
+            ds,
+            metric,
+            by=by,
+            order="given" if as_given else "time",
+            unit=unit,
+            where=levels,
+            tolerance=share,
+            alpha=alpha,
+            correction=method,
+        )
         tested = None
         if conditions:
             names = [campaign.name for campaign in found.campaigns[-2:]]
             tested = acceptance_of(
-                ds, names[0], metric, only=names[1:], conditions=conditions, allow=allow or (),
-                where=levels, tolerance=share, alpha=alpha, correction=method,
-            )  # fmt: skip
+                ds,
+                names[0],
+                metric,
+                only=names[1:],
+                conditions=conditions,
+                allow=allow or (),
+                where=levels,
+                tolerance=share,
+                alpha=alpha,
+                correction=method,
+            )
     if as_json:
         verdict = {"acceptance": tested.to_dict()} if tested else {}
         common.print_json(found.to_dict() | verdict)

@@ -39,9 +39,14 @@ def effects(
     """
     from fsmatrix.analysis.questions.effects import effects as analysis
 
-    analyse.answer(files, out, as_json, lambda ds: analysis(
-        ds, metric, factors=factor or (), order=order, where=analyse.levels(where)
-    ))  # fmt: skip
+    analyse.answer(
+        files,
+        out,
+        as_json,
+        lambda ds: analysis(
+            ds, metric, factors=factor or (), order=order, where=analyse.levels(where)
+        ),
+    )
 
 
 def curves(
@@ -78,9 +83,13 @@ def curves(
     def ask(ds: xr.Dataset) -> Result:
         shown = analyse.unit(ds, metric, unit)
         return analysis(
-            ds, metric, [along], panel=panel or (), where=analyse.levels(where),
+            ds,
+            metric,
+            [along],
+            panel=panel or (),
+            where=analyse.levels(where),
             unit=(shown.label, shown.divisor) if shown else None,
-        )  # fmt: skip
+        )
 
     analyse.answer(files, out, as_json, ask)
 
@@ -127,9 +136,11 @@ def predict(
 
 
 def cpu(
-    files: analyse.Files, where: analyse.Wheres = None, out: analyse.Out = None,
+    files: analyse.Files,
+    where: analyse.Wheres = None,
+    out: analyse.Out = None,
     as_json: common.Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Where the clients' CPU time goes: user, system, waiting for I/O, idle.
 
     Example: fsmatrix cpu out --where pattern=rand-read --out cpu.pdf
@@ -176,9 +187,14 @@ def speedup(
     """
     from fsmatrix.analysis.questions.speedup import speedup as analysis
 
-    analyse.answer(files, out, as_json, lambda ds: analysis(
-        ds, of, over, along=(along,), by=by, metric=metric, where=analyse.levels(where)
-    ))  # fmt: skip
+    analyse.answer(
+        files,
+        out,
+        as_json,
+        lambda ds: analysis(
+            ds, of, over, along=(along,), by=by, metric=metric, where=analyse.levels(where)
+        ),
+    )
 
 
 def traffic(
@@ -195,17 +211,31 @@ def traffic(
     from fsmatrix.analysis.questions.bottleneck.traffic import traffic as analysis
 
     if len(files) != 1 or not Path(files[0]).is_dir():
-        raise refuse(Origin(" ".join(files)), "", "must be one results directory: series of "
-                     "counters are in its run files, not in the campaign file")  # fmt: skip
-    analyse.answer(files, out, as_json, lambda ds: analysis(
-        ds, Path(files[0]), where=analyse.levels(where), unit=analyse.unit(ds, "bandwidth", unit)
-    ))  # fmt: skip
+        raise refuse(
+            Origin(" ".join(files)),
+            "",
+            "must be one results directory: series of "
+            "counters are in its run files, not in the campaign file",
+        )
+    analyse.answer(
+        files,
+        out,
+        as_json,
+        lambda ds: analysis(
+            ds,
+            Path(files[0]),
+            where=analyse.levels(where),
+            unit=analyse.unit(ds, "bandwidth", unit),
+        ),
+    )
 
 
 def adapters(
-    files: analyse.Files, where: analyse.Wheres = None, out: analyse.Out = None,
+    files: analyse.Files,
+    where: analyse.Wheres = None,
+    out: analyse.Out = None,
     as_json: common.Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Operations per second of one device over the devices that share a host adapter.
 
     Example: fsmatrix adapters published:ssd-per-hba --out adapters.pdf

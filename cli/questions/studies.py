@@ -19,9 +19,13 @@ Coding = Literal["raw", "log2"]
 
 
 def bars(
-    files: analyse.Files, metric: analyse.MetricName = "bandwidth", unit: analyse.UnitName = None,
-    where: analyse.Wheres = None, out: analyse.Out = None, as_json: common.Json = False,
-) -> None:  # fmt: skip
+    files: analyse.Files,
+    metric: analyse.MetricName = "bandwidth",
+    unit: analyse.UnitName = None,
+    where: analyse.Wheres = None,
+    out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:
     """Medians by interface, pattern, chunk size and processes, with intervals.
 
     Example: fsmatrix bars out --metric iops --where storage_nodes=2 --out figure2.pdf
@@ -32,9 +36,13 @@ def bars(
 
 
 def scalability(
-    files: analyse.Files, metric: analyse.MetricName = "bandwidth", unit: analyse.UnitName = None,
-    where: analyse.Wheres = None, out: analyse.Out = None, as_json: common.Json = False,
-) -> None:  # fmt: skip
+    files: analyse.Files,
+    metric: analyse.MetricName = "bandwidth",
+    unit: analyse.UnitName = None,
+    where: analyse.Wheres = None,
+    out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:
     """Growth over storage nodes: speed-up, efficiency, laws of scalability.
 
     Example: fsmatrix scalability out --where pattern=seq-read --out figure7.pdf
@@ -45,12 +53,22 @@ def scalability(
 
 
 def _of_one_metric(
-    analysis: Callable[..., Result], files: Sequence[str], metric: str, unit: str | None,
-    where: Sequence[str] | None, out: Path | None, as_json: bool,
-) -> None:  # fmt: skip
-    analyse.answer(files, out, as_json, lambda ds: analysis(
-        ds, metric, unit=analyse.unit(ds, metric, unit), where=analyse.levels(where)
-    ))  # fmt: skip
+    analysis: Callable[..., Result],
+    files: Sequence[str],
+    metric: str,
+    unit: str | None,
+    where: Sequence[str] | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    analyse.answer(
+        files,
+        out,
+        as_json,
+        lambda ds: analysis(
+            ds, metric, unit=analyse.unit(ds, metric, unit), where=analyse.levels(where)
+        ),
+    )
 
 
 def models(
@@ -71,9 +89,14 @@ def models(
     from fsmatrix.analysis.questions.models.models import models as analysis
 
     left = None if hold_out == "none" else ("chunk", number(f"chunk={hold_out}"))
-    analyse.answer(files, out, as_json, lambda ds: analysis(
-        ds, metric, left, where=analyse.levels(where), unit=analyse.unit(ds, metric, unit)
-    ))  # fmt: skip
+    analyse.answer(
+        files,
+        out,
+        as_json,
+        lambda ds: analysis(
+            ds, metric, left, where=analyse.levels(where), unit=analyse.unit(ds, metric, unit)
+        ),
+    )
 
 
 def correlation(
@@ -100,10 +123,17 @@ def correlation(
 
     if coding not in get_args(Coding):
         raise refuse(Origin(f"--coding {coding}"), "", "raw or log2")
-    analyse.answer(files, out, as_json, lambda ds: analysis(
-        ds, coding=cast(Coding, coding), metrics=metric or PAPER_METRICS,
-        where=analyse.levels(where),
-    ))  # fmt: skip
+    analyse.answer(
+        files,
+        out,
+        as_json,
+        lambda ds: analysis(
+            ds,
+            coding=cast(Coding, coding),
+            metrics=metric or PAPER_METRICS,
+            where=analyse.levels(where),
+        ),
+    )
 
 
 def bottleneck(
@@ -125,16 +155,28 @@ def bottleneck(
 
     limits = {text.partition("=")[0]: number(text) for text in limit or ()}
     store = Path(files[0]) if len(files) == 1 and Path(files[0]).is_dir() else None
-    analyse.answer(files, out, as_json, lambda ds: analysis(
-        ds, store=store, limits=limits or None, where=analyse.levels(where),
-        unit=analyse.unit(ds, "bandwidth", unit),
-    ))  # fmt: skip
+    analyse.answer(
+        files,
+        out,
+        as_json,
+        lambda ds: analysis(
+            ds,
+            store=store,
+            limits=limits or None,
+            where=analyse.levels(where),
+            unit=analyse.unit(ds, "bandwidth", unit),
+        ),
+    )
 
 
 def variability(
-    files: analyse.Files, metric: analyse.MetricName = "bandwidth", unit: analyse.UnitName = None,
-    where: analyse.Wheres = None, out: analyse.Out = None, as_json: common.Json = False,
-) -> None:  # fmt: skip
+    files: analyse.Files,
+    metric: analyse.MetricName = "bandwidth",
+    unit: analyse.UnitName = None,
+    where: analyse.Wheres = None,
+    out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:
     """How runs vary: spread, attachments that differ, modes, drift, warm-up.
 
     Example: fsmatrix variability out --metric latency_p99 --out spread.png
@@ -160,9 +202,7 @@ def tails(
     from fsmatrix.analysis.questions.tails import tails as analysis
 
     share = analyse.share("--quantile", quantile)
-    analyse.answer(files, out, as_json, lambda ds: analysis(
-        ds, share, where=analyse.levels(where)
-    ))  # fmt: skip
+    analyse.answer(files, out, as_json, lambda ds: analysis(ds, share, where=analyse.levels(where)))
 
 
 def repetitions(
@@ -182,9 +222,12 @@ def repetitions(
     from fsmatrix.analysis.questions.variability import spread
 
     share = analyse.share("--half-width", half_width)
-    analyse.answer(files, out, as_json, lambda ds: spread(
-        ds, metric, "repetitions", half_width=share, where=analyse.levels(where)
-    ))  # fmt: skip
+    analyse.answer(
+        files,
+        out,
+        as_json,
+        lambda ds: spread(ds, metric, "repetitions", half_width=share, where=analyse.levels(where)),
+    )
 
 
 def number(text: str) -> float:

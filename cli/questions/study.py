@@ -41,13 +41,14 @@ def io500(
     out: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--out",
+            "-o",
+            "--out",
             help="Write the report (.html), a picture (.png, .svg, .pdf) or the table (.csv, "
             ".tex, .md).",
         ),
     ] = None,
     as_json: common.Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Recompute the scores of IO500 submissions; describe families, phases, and your own run.
 
     Different hardware: descriptive only.

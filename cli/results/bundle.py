@@ -54,9 +54,14 @@ def bundle(
     target = out or Path(_default(Store.open(results), anonymise))
     console = terminal.console(stderr=True)
     with Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        console=console, transient=True, disable=as_json,
-    ) as progress:  # fmt: skip
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=as_json,
+    ) as progress:
         tasks = {}
 
         def tell(what: str, done: int, total: int) -> None:

@@ -76,14 +76,19 @@ def _told(outcome: Outcome, out: Path, dry: bool) -> dict[str, Any]:
         "runs_added": outcome.runs,
         "runs_kept": outcome.kept,
         "imported": [
-            {"path": one.file, "format": one.format, "target": one.target,
-             "runs": list(one.run_ids), "failed": list(one.failed)}
+            {
+                "path": one.file,
+                "format": one.format,
+                "target": one.target,
+                "runs": list(one.run_ids),
+                "failed": list(one.failed),
+            }
             for one in outcome.taken
         ],
         "already_there": listed(outcome.known, "same_as"),
         "not_recognised": listed(outcome.not_recognised, "reason"),
         "left_out": listed(outcome.refused, "reason"),
-    }  # fmt: skip
+    }
 
 
 def _say(console: Console, outcome: Outcome, out: Path, dry: bool) -> None:

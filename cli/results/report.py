@@ -27,28 +27,38 @@ def report(
     ] = False,
     study: Annotated[
         list[str] | None,
-        typer.Option("--study", help="Judge its claims too: a name or a YAML file (repeatable).",
-                     autocompletion=completion.studies),
+        typer.Option(
+            "--study",
+            help="Judge its claims too: a name or a YAML file (repeatable).",
+            autocompletion=completion.studies,
+        ),
     ] = None,
     figures: Annotated[
         Path | None,
-        typer.Option("--figures", metavar="DIR", rich_help_panel=PAPERS,
-                     help="Write every figure that the data allows into DIR."),
+        typer.Option(
+            "--figures",
+            metavar="DIR",
+            rich_help_panel=PAPERS,
+            help="Write every figure that the data allows into DIR.",
+        ),
     ] = None,
     figure_format: Annotated[
         str, typer.Option("--figure-format", rich_help_panel=PAPERS, help="Of pdf, svg, png.")
     ] = "pdf,svg,png",
     tables: Annotated[
         Path | None,
-        typer.Option("--tables", metavar="DIR", rich_help_panel=PAPERS,
-                     help="Write the tables of the same results into DIR."),
+        typer.Option(
+            "--tables",
+            metavar="DIR",
+            rich_help_panel=PAPERS,
+            help="Write the tables of the same results into DIR.",
+        ),
     ] = None,
     table_format: Annotated[
         str,
-        typer.Option("--table-format", rich_help_panel=PAPERS,
-                     help="Of csv, tex (booktabs), md."),
+        typer.Option("--table-format", rich_help_panel=PAPERS, help="Of csv, tex (booktabs), md."),
     ] = "csv,tex,md",
-) -> None:  # fmt: skip
+) -> None:
     """Write the report of a campaign; with --figures or --tables their files too.
 
     Example: fsmatrix report out -o report.html

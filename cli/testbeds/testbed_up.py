@@ -69,12 +69,22 @@ def ceph(
     from fsmatrix.backends.testbed.ceph import Bed
 
     _bring_up(
-        Bed, directory, as_json, _ceph_lines,
-        nodes=nodes, interface=interface, scale=scale, network=network, redundancy=redundancy,
+        Bed,
+        directory,
+        as_json,
+        _ceph_lines,
+        nodes=nodes,
+        interface=interface,
+        scale=scale,
+        network=network,
+        redundancy=redundancy,
         osds_per_node=int(osds_per_node) if osds_per_node.isdecimal() else osds_per_node,
-        failure_domain=failure_domain, osd_size=osd_size, pg_num=pg_num, auth=auth,
+        failure_domain=failure_domain,
+        osd_size=osd_size,
+        pg_num=pg_num,
+        auth=auth,
         address=address,
-    )  # fmt: skip
+    )
 
 
 @app.command("slurm")
@@ -100,10 +110,16 @@ def slurm(
     from fsmatrix.slurm.testbed.testbed import SlurmBed
 
     _bring_up(
-        SlurmBed, directory, as_json, _slurm_lines,
-        nodes=nodes, cpus_per_node=cpus_per_node, time_limit=time_limit,
-        short_time_limit=short_time_limit, licenses=licenses,
-    )  # fmt: skip
+        SlurmBed,
+        directory,
+        as_json,
+        _slurm_lines,
+        nodes=nodes,
+        cpus_per_node=cpus_per_node,
+        time_limit=time_limit,
+        short_time_limit=short_time_limit,
+        licenses=licenses,
+    )
 
 
 def _bring_up(

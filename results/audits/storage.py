@@ -202,8 +202,9 @@ def faster_than_network(record: RunRecord) -> Iterator[Remark]:
 
 def _passes_network(record: RunRecord, phase: Phase) -> bool:
     if record.evidence.get("limits", {}).get("sources", {}).get("network_bytes_per_second") not in (
-        "links", "site",
-    ):  # fmt: skip
+        "links",
+        "site",
+    ):
         return True  # the campaign says that the limit is of this target
     counters = moved(record, phase, "network_received_bytes", "network_sent_bytes") or {}
     return sum(counters.values()) >= PASSING_SHARE * sum(data_bytes(phase))

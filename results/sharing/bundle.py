@@ -256,13 +256,21 @@ class _Maker:
             self.members[REPORT] = report
         names = self.anonymiser.names.counts() if self.anonymiser else {}
         text = bundlefacts.readme(
-            name=folder, campaign=(plan or {}).get("campaign", ""),
-            description=(plan or {}).get("description", ""), versions=versions, runs=facts.runs,
-            engines=facts.engines, rerun=bundlefacts.command(plan, folder) if plan else "",
-            planned=plan is not None, with_runs=self.options.runs, report=REPORT in self.members,
-            anonymous=self.anonymiser is not None, replaced=names,
-            ordinary=_count(self._ordinary().values()), left_out=self._told_left_out(),
-        )  # fmt: skip
+            name=folder,
+            campaign=(plan or {}).get("campaign", ""),
+            description=(plan or {}).get("description", ""),
+            versions=versions,
+            runs=facts.runs,
+            engines=facts.engines,
+            rerun=bundlefacts.command(plan, folder) if plan else "",
+            planned=plan is not None,
+            with_runs=self.options.runs,
+            report=REPORT in self.members,
+            anonymous=self.anonymiser is not None,
+            replaced=names,
+            ordinary=_count(self._ordinary().values()),
+            left_out=self._told_left_out(),
+        )
         self._write("README.md", text)
         self.runs = dict(facts.runs)
 
@@ -275,10 +283,15 @@ class _Maker:
 
     def _outcome(self, target: Path, folder: str) -> Bundle:
         return Bundle(
-            target, folder, self.runs, len(self.members), target.stat().st_size,
+            target,
+            folder,
+            self.runs,
+            len(self.members),
+            target.stat().st_size,
             tuple(sorted(self.left_out)),
-            self.anonymiser.names.counts() if self.anonymiser else {}, self._ordinary(),
-        )  # fmt: skip
+            self.anonymiser.names.counts() if self.anonymiser else {},
+            self._ordinary(),
+        )
 
 
 def _replace(path: Path, old: str, new: str) -> None:

@@ -30,9 +30,11 @@ class BedOptions(BaseModel):
 
     nodes: int = Field(default=4, ge=1, le=64, description="compute nodes, node1 to nodeN")
     cpus_per_node: int = Field(
-        default=4, ge=1, le=1024,
+        default=4,
+        ge=1,
+        le=1024,
         description="CPUs that each node declares; they may be more than there are",
-    )  # fmt: skip
+    )
     time_limit: str = Field(
         default="1-00:00:00", description="longest job of partition main, in Slurm's notation"
     )

@@ -100,8 +100,9 @@ def _end_jobs(home: Home, nodes: set[str]) -> list[str]:
     killed, deadline = 0, time.monotonic() + process.GONE_WITHIN
     while left := [seen for seen in _processes() if _is_left(home, seen.pid, nodes)]:
         if time.monotonic() >= deadline:
-            return [f"{LEFT}process {seen.pid} ({' '.join(seen.argv)}) does not end"
-                    for seen in left]  # fmt: skip
+            return [
+                f"{LEFT}process {seen.pid} ({' '.join(seen.argv)}) does not end" for seen in left
+            ]
         for seen in left:
             killed += _kill(home, seen.pid, nodes)
     return [f"ended {killed} processes of jobs"] if killed else []

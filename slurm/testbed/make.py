@@ -59,10 +59,16 @@ def _munged(home: Home, steps: Steps) -> None:
         file.write(secrets.token_bytes(_KEY_BYTES))
     socket = run / "munge.socket"
     argv = (
-        "munged", "--foreground", "--force", "--num-threads=1", f"--key-file={key}",
-        f"--socket={socket}", f"--pid-file={run}/munged.pid", f"--seed-file={run}/munge.seed",
+        "munged",
+        "--foreground",
+        "--force",
+        "--num-threads=1",
+        f"--key-file={key}",
+        f"--socket={socket}",
+        f"--pid-file={run}/munged.pid",
+        f"--seed-file={run}/munge.seed",
         f"--log-file={home.folder}/log/munged.log",
-    )  # fmt: skip
+    )
     entry = daemons.start(home, Launch("munged", argv))
     deadline = time.monotonic() + START_WITHIN
     while not socket.is_socket():

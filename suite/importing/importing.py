@@ -176,9 +176,13 @@ class Import:
 
     def _source(self, text: Text) -> imported.Source:
         return imported.Source(
-            file=text.found.recorded, sha256=text.sha256, format=text.format, at=self._now,
-            by=fsmatrix.__version__, texts=text.texts,
-        )  # fmt: skip
+            file=text.found.recorded,
+            sha256=text.sha256,
+            format=text.format,
+            at=self._now,
+            by=fsmatrix.__version__,
+            texts=text.texts,
+        )
 
     # -- what is there already ---------------------------------------------------------
     def _is_known(self, text: Text, labels: Labels) -> bool:

@@ -54,10 +54,14 @@ def of_file(found: Found, formats: Formats) -> Text:
         raise NotRecognisedError("not the output of a program that is known here")
     first = matching[0].format
     return Text(
-        found, found, first.name, content.sha256, {found.path.name: content.text},
+        found,
+        found,
+        first.name,
+        content.sha256,
+        {found.path.name: content.text},
         lambda: first.parse(content.text, found.shown),
         tuple(one.family for one in matching[1:]),
-    )  # fmt: skip
+    )
 
 
 def is_run(found: Found, formats: Formats) -> bool:

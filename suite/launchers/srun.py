@@ -117,9 +117,13 @@ def _plugins(program: str) -> tuple[str, ...]:
     """The PMI plugins of this Slurm; () if it does not say."""
     try:
         done = subprocess.run(
-            [program, "--mpi=list"], capture_output=True, text=True, timeout=PROBE_SECONDS,
-            check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            [program, "--mpi=list"],
+            capture_output=True,
+            text=True,
+            timeout=PROBE_SECONDS,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ()
     return plugins(done.stdout + done.stderr)

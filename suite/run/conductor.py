@@ -209,9 +209,12 @@ class Conductor:
     def _session(self, attachment: Attachment, access: Access, todo: list[RunSpec]) -> None:
         scratch = orphaned_sessions.Scratch.drawn(self.journals)
         session = Session(
-            self.launcher, attachment.geometry, self.stop, scratch=scratch,
+            self.launcher,
+            attachment.geometry,
+            self.stop,
+            scratch=scratch,
             in_job=self.settings.in_job,
-        )  # fmt: skip
+        )
         try:
             session.start()
             orphaned_sessions.remember(self.journals, session.pids, scratch)

@@ -49,8 +49,21 @@ def start(asked: argparse.Namespace, place: Path) -> list[subprocess.Popen[str]]
     last = 1 << 31 if asked.scenario is None else asked.scenario
     started = []
     for first in firsts:
-        words = [place, "--seed", asked.seed, "--first", first, "--last", last, "--step", step,
-                 "--until", until, "--only", asked.only]  # fmt: skip
+        words = [
+            place,
+            "--seed",
+            asked.seed,
+            "--first",
+            first,
+            "--last",
+            last,
+            "--step",
+            step,
+            "--until",
+            until,
+            "--only",
+            asked.only,
+        ]
         worker = subprocess.Popen(
             [*NAMESPACES, sys.executable, "-m", "tests.chaos.worker", *map(str, words)],
             cwd=ROOT,

@@ -38,9 +38,15 @@ class Outcome:
     def resume(self, place: Place, *words: object, allowed: tuple[int, ...] = (0,)) -> None:
         """`run --resume`, let alone; allowed statuses beside 0 need words of why."""
         command = Command(
-            place.folder, "run", place.folder / "campaign.yaml", "-o", place.store,
-            "--resume", "--quiet", *words,
-        )  # fmt: skip
+            place.folder,
+            "run",
+            place.folder / "campaign.yaml",
+            "-o",
+            place.store,
+            "--resume",
+            "--quiet",
+            *words,
+        )
         status = command.wait()
         self.after = _text(status)
         if status not in allowed:

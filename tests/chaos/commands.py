@@ -31,8 +31,9 @@ class Command:
         self.words = tuple(map(str, words))
         folder.joinpath("printed").mkdir(exist_ok=True)
         number = len(list(folder.glob("printed/*.out")))
-        self._files = [folder / "printed" / f"{number:02d}-{self.words[0]}.{end}"
-                       for end in ("out", "err")]  # fmt: skip
+        self._files = [
+            folder / "printed" / f"{number:02d}-{self.words[0]}.{end}" for end in ("out", "err")
+        ]
         for file in self._files:
             file.touch()
         sys.stdout.flush()

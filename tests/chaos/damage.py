@@ -89,9 +89,16 @@ def _flipped(place: Place, rng: random.Random) -> None:
 
 def _garbage(place: Place, rng: random.Random) -> None:
     lines = [
-        b"{", b"[1, 2]\n", b"null\n", rng.randbytes(200), b"{}\n" * 5, b"\x1b[31m\n",
-        b'{"event": "begin"}\n', b'{"event": "end", "id": 7}\n', b"[" * 100_000 + b"\n",
-    ]  # fmt: skip
+        b"{",
+        b"[1, 2]\n",
+        b"null\n",
+        rng.randbytes(200),
+        b"{}\n" * 5,
+        b"\x1b[31m\n",
+        b'{"event": "begin"}\n',
+        b'{"event": "end", "id": 7}\n',
+        b"[" * 100_000 + b"\n",
+    ]
     with _journal(place).open("ab") as file:
         file.write(b"".join(rng.choices(lines, k=rng.randint(1, 4))))
 
@@ -107,21 +114,36 @@ def _forged(place: Place, rng: random.Random) -> None:
         ("loop", {"image": str(place.image), **behind}),
         ("loop", {"image": str(place.image), "device": place.device, **behind}),
         ("image", {"path": str(place.image), "folder": str(place.folder), **behind}),
-        ("image", {"path": str(place.target / "theirs"), "folder": str(place.target),
-                   "inode": file.st_ino, "filesystem": file.st_dev}),
+        (
+            "image",
+            {
+                "path": str(place.target / "theirs"),
+                "folder": str(place.target),
+                "inode": file.st_ino,
+                "filesystem": file.st_dev,
+            },
+        ),
         ("folder", {"path": str(place.target / "empty")}),
         ("tree", {"path": str(place.target / "empty"), "tag": "0123456789abcdef"}),
         ("tree", {"path": str(place.target), "tag": rng.randbytes(8).hex()}),
         ("device", {"device": place.device, "uuid": "0" * 36, "target": "here"}),
         ("mount", {"path": 7, "source": None}),
         ("unheard-of", {"path": str(place.target)}),
-    ]  # fmt: skip
+    ]
     for kind, facts in rng.sample(names, rng.randint(1, len(names))):
         line = {
-            "event": "begin", "id": rng.randbytes(8).hex(), "kind": kind, "facts": facts,
-            "host": socket.gethostname(), "boot_id": boot_id(), "pid": 4194000,
-            "process_start": 1, "time": time.time(), "store": own.store, "home": str(own.folder),
-        }  # fmt: skip
+            "event": "begin",
+            "id": rng.randbytes(8).hex(),
+            "kind": kind,
+            "facts": facts,
+            "host": socket.gethostname(),
+            "boot_id": boot_id(),
+            "pid": 4194000,
+            "process_start": 1,
+            "time": time.time(),
+            "store": own.store,
+            "home": str(own.folder),
+        }
         with _journal(place).open("a") as journal:
             journal.write(f"{json.dumps(line)}\n")
 
@@ -131,11 +153,14 @@ def _note(place: Place, rng: random.Random) -> None:
     own = identity.identity(place.store / "journal")
     born = start_of(place.sleeper)
     note = {
-        "boot_id": boot_id(), "host": os.uname().nodename, "store": own.store,
-        "home": str(own.folder), "conductor": rng.choice([None, [4194000, 1]]),
+        "boot_id": boot_id(),
+        "host": os.uname().nodename,
+        "store": own.store,
+        "home": str(own.folder),
+        "conductor": rng.choice([None, [4194000, 1]]),
         "processes": [[place.sleeper, born], [1, 1]],
         "scratch": [str(place.target), str(place.theirs), "fsmatrix-session-", "/"],
-    }  # fmt: skip
+    }
     (place.store / "journal" / "session-elsewhere-1.json").write_text(json.dumps(note))
 
 

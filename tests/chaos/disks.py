@@ -80,8 +80,9 @@ def _copy(place: Place, outcome: Outcome, rng: random.Random, killed: bool) -> N
     if killed:
         victims.strike("KILL", original.pid, rng)
         original.wait()
-    subprocess.run(["cp", "-a", place.store, place.folder / "copy"], check=False,
-                   capture_output=True)  # fmt: skip
+    subprocess.run(
+        ["cp", "-a", place.store, place.folder / "copy"], check=False, capture_output=True
+    )
     outcome.faults = 1
     trees = _trees(place.target)
     copy = Command(place.folder, "run", "-o", place.folder / "copy", "--resume", "--no-report")

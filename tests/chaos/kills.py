@@ -27,25 +27,29 @@ CAMPAIGNS: dict[str, tuple[str, int]] = {
     "directory": (
         HEAD + "targets: {here: {backend: directory, options: {path: TARGET}}}\n"
         f"workloads: {{io: {PATTERN % WINDOW}}}\n"
-        "factors: {pattern: [seq-write, rand-read]}\nrepetitions: 2\n", 4,
+        "factors: {pattern: [seq-write, rand-read]}\nrepetitions: 2\n",
+        4,
     ),
     "solo": (  # no MPI: the conductor starts the rank itself
         HEAD.replace("node: 2", "node: 1")
         + "targets: {here: {backend: directory, options: {path: TARGET}}}\n"
         f"workloads: {{io: {PATTERN % WINDOW}}}\n"
-        "factors: {pattern: [seq-write, rand-read]}\nrepetitions: 2\n", 4,
+        "factors: {pattern: [seq-write, rand-read]}\nrepetitions: 2\n",
+        4,
     ),
     "image": (
         HEAD + "targets: {image: {backend: ext4, options: {size: 96MiB}}}\n"
         f"workloads: {{io: {PATTERN % WINDOW}}}\n"
-        "factors: {pattern: [seq-write]}\nrepetitions: 2\n", 2,
+        "factors: {pattern: [seq-write]}\nrepetitions: 2\n",
+        2,
     ),
     "fio": (
         HEAD.replace("60s", "15s")  # fio waits for ever for a worker that is gone
         + "targets: {memory: {backend: tmpfs, options: {size: 16MiB}}}\n"
-        f"workloads: {{io: {FIO}}}\nrepetitions: 2\n", 2,
+        f"workloads: {{io: {FIO}}}\nrepetitions: 2\n",
+        2,
     ),
-}  # fmt: skip
+}
 PARTS = ("conductor", "launcher", "rank", "fio", "fio worker", "helper")
 HOW = ("KILL", "TERM", "INT", "STOP")
 KINDS = [f"SIG{how} to {part}" for part in PARTS for how in HOW]
@@ -65,9 +69,17 @@ def start(place: Place, rng: random.Random, *words: str) -> Command:
     """The campaign begins, or goes on; one of ten in an interpreter of its own."""
     campaign = place.folder / "campaign.yaml"
     return Command(
-        place.folder, "run", campaign, "-o", place.store, "--resume", "--quiet", "--no-report",
-        *words, fresh=rng.random() < 0.1,
-    )  # fmt: skip
+        place.folder,
+        "run",
+        campaign,
+        "-o",
+        place.store,
+        "--resume",
+        "--quiet",
+        "--no-report",
+        *words,
+        fresh=rng.random() < 0.1,
+    )
 
 
 def typical(folder: Path, name: str) -> float:

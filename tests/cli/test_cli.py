@@ -54,21 +54,26 @@ BAD: dict[str, tuple[str, str, list[str]]] = {
     "factor of nothing": ("pattern: [seq-write]", "patern: [seq-write]", ["patern", "pattern"]),
     "too many cases": (
         "processes_per_node: [1]",
-        "bytes_total: " + str([f"{n}MiB" for n in range(1, 40_000)]) + ", threads: "
+        "bytes_total: "
+        + str([f"{n}MiB" for n in range(1, 40_000)])
+        + ", threads: "
         + str(list(range(1, 30_000))),
         ["1199", "limits.cases"],
     ),
     "option of another backend": ("backend: directory", "backend: xfs", ["path", "size"]),
     "no repetition": ("repetitions: 1", "repetitions: 0", ["repetitions"]),
     "not YAML": ("repetitions: 1", "repetitions: [", ["small.yaml"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_campaigns_are_refused_and_nothing_is_written(
-    name: str, campaign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    campaign: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     old, new, told = BAD[name]
     text = campaign.read_text()
     assert old in text
@@ -108,9 +113,12 @@ PATHS: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("name", PATHS)
 def test_bad_targets_are_refused(
-    name: str, campaign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    campaign: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     make, told = PATHS[name]
     place = make(tmp_path / "bad")
     campaign.write_text(GOOD.format(path=place))
@@ -140,19 +148,34 @@ def test_a_target_that_may_not_be_written(campaign: Path, tmp_path: Path) -> Non
     if "ModuleNotFoundError" in done.stderr or "Permission" in done.stderr:
         code = code.replace("os.setgid(65534); os.setuid(65534);", "")
         done = subprocess.run(
-            ["setpriv", "--reuid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all",
-             sys.executable, "-P", "-c", code, str(target)],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            [
+                "setpriv",
+                "--reuid=65534",
+                "--clear-groups",
+                "--inh-caps=-all",
+                "--bounding-set=-all",
+                sys.executable,
+                "-P",
+                "-c",
+                code,
+                str(target),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     assert "writ" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_target_without_space_is_refused(
-    campaign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    campaign: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    campaign.write_text(campaign.read_text().replace("bytes_per_process: 1MiB",
-                                                     "bytes_per_process: 900TiB"))  # fmt: skip
+) -> None:
+    campaign.write_text(
+        campaign.read_text().replace("bytes_per_process: 1MiB", "bytes_per_process: 900TiB")
+    )
     assert call(monkeypatch, "run", campaign, "-o", tmp_path / "out") == 2
     assert "bytes at once" in capsys.readouterr().err
 
@@ -175,9 +198,12 @@ def test_a_target_without_space_is_refused(
     ],
 )
 def test_bad_words_are_refused(
-    words: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert call(monkeypatch, *words) == 2
     captured = capsys.readouterr()
@@ -187,9 +213,11 @@ def test_bad_words_are_refused(
 
 
 def test_an_output_directory_with_other_things_is_refused(
-    campaign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    campaign: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "thesis.tex").write_text("years of work")
@@ -283,9 +311,12 @@ def test_plan_says_how_likely_a_difference_would_be_proven(
     ],
 )
 def test_plan_refuses_half_a_question_about_power(
-    words: list[str], told: str, two: Path, monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    told: str,
+    two: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     assert call(monkeypatch, "plan", two, *words) == 2
     caught = capsys.readouterr()
     assert told in " ".join(caught.err.split())

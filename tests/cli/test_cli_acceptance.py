@@ -61,9 +61,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_status_and_reason(
-    new: str, more: list[str], status: int, told: str, folder: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    new: str,
+    more: list[str],
+    status: int,
+    told: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     words = ["compare", "--baseline", folder / "old.h5", folder / f"{new}.h5", *CONDITION, *more]
     assert call(monkeypatch, *words) == status
     assert told in capsys.readouterr().out
@@ -99,9 +104,12 @@ def test_several_new_campaigns_and_json(
     ],
 )
 def test_bad_words_are_refused(
-    words: list[str], told: str, folder: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    words: list[str],
+    told: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     files = {"OLD": folder / "old.h5", "NEW": folder / "few.h5", "FIO": folder / "fio.h5"}
     line = ["compare", "--baseline", files["OLD"], *(files.get(word, word) for word in words)]
     assert call(monkeypatch, *line) == 2
@@ -112,9 +120,11 @@ def test_bad_words_are_refused(
 
 
 def test_history_prints_draws_and_fails(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     files = [folder / f"{name}.h5" for name in ("slow", "same", "old")]
     out = tmp_path / "history.tex"
     assert call(monkeypatch, "history", *files, *CONDITION, "--out", out) == 1

@@ -15,8 +15,17 @@ import pytest
 from tests.analysis import campaigns
 from tests.analysis.commands import call
 
-COMMANDS = ("compare", "bars", "scalability", "models", "correlation", "bottleneck",
-            "variability", "tails", "repetitions")  # fmt: skip
+COMMANDS = (
+    "compare",
+    "bars",
+    "scalability",
+    "models",
+    "correlation",
+    "bottleneck",
+    "variability",
+    "tails",
+    "repetitions",
+)
 
 
 def test_a_campaign_without_runs_is_a_message(
@@ -50,8 +59,12 @@ def newer(campaign: Path) -> Path:
 def _renamed(record: Any) -> Any:
     from dataclasses import replace
 
-    return replace(record, attachment=f"n-{record.attachment}", session=f"n-{record.session}",
-                   started=record.started.replace("2026", "2027"))  # fmt: skip
+    return replace(
+        record,
+        attachment=f"n-{record.attachment}",
+        session=f"n-{record.session}",
+        started=record.started.replace("2026", "2027"),
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -67,9 +80,12 @@ def test_help_has_an_example(
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c != "scalability"])
 def test_text_json_and_picture(
-    command: str, campaign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    campaign: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     where = ["--where", "pattern=seq-read"]
     assert call(monkeypatch, command, campaign, *where) == 0
     text = capsys.readouterr().out
@@ -98,9 +114,8 @@ def test_compare_prints_every_cell_and_the_mean(
 
 
 def test_compare_two_campaigns(
-    campaign: Path, newer: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    campaign: Path, newer: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert call(monkeypatch, "compare", newer, campaign, "--json") == 0
     (found,) = json.loads(capsys.readouterr().out)
     assert (found["a"], found["b"]) == ("new.h5", "old.h5")
@@ -121,9 +136,11 @@ def test_compare_a_published_table(
 
 
 def test_results_directory_is_merged(
-    campaign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    campaign: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     from fsmatrix.results.files.store import Store
 
     store = Store.create(tmp_path / "out")
@@ -158,9 +175,14 @@ def _with_schema(source: Path, target: Path, version: int) -> Path:
     ],
 )
 def test_bad_words_are_refused(
-    command: str, words: list[str], told: str, campaign: Path, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    command: str,
+    words: list[str],
+    told: str,
+    campaign: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     files = {"CAMPAIGN": campaign}
     if "NEWER" in words:
         files["NEWER"] = _with_schema(campaign, tmp_path / "future.h5", 99)
@@ -188,9 +210,12 @@ def test_bad_words_are_refused(
     ],
 )
 def test_bad_options_of_compare_are_refused(
-    words: list[str], told: str, campaign: Path, monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    told: str,
+    campaign: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     assert call(monkeypatch, "compare", campaign, *words) == 2
     captured = capsys.readouterr()
     assert told in captured.err

@@ -88,8 +88,7 @@ def test_the_command_of_the_readme_makes_the_same_plan(out, tmp_path, monkeypatc
     monkeypatch.setenv("FSMATRIX_SITE", "")
     line = re.search(r"^fsmatrix run .*$", (inside / "README.md").read_text(), re.MULTILINE)
     words = shlex.split(line[0])
-    given = {o: [v for k, v in pairwise(words) if k == o]
-             for o in ("--seed", "--set", "--only")}  # fmt: skip
+    given = {o: [v for k, v in pairwise(words) if k == o] for o in ("--seed", "--set", "--only")}
     assert set(given["--set"]) == {"repetitions=2", "order.attachments=7", "settle.timeout=3.0"}
     asked = Request(tuple(given["--set"]), tuple(given["--only"]), (1, 1), int(given["--seed"][0]))
     again = build_plan(str(inside.parent / words[2]), asked).to_json()

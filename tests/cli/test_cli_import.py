@@ -105,10 +105,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ior, mdtest = ((DATA / n).read_text() for n in ("ior-posix-shared.txt", "mdtest-4.0.0.txt"))
     for target, nodes in (("ceph-a", 2), ("ceph-a", 3), ("daos-b", 2)):
         note = f"on {target} with {nodes} storage nodes\n"
-        tree(root / "results" / target / str(nodes), {
-            "ior.txt": note + ior, "mdtest.txt.gz": gzip.compress((note + mdtest).encode()),
-            "README.md": "how it was measured",
-        })  # fmt: skip
+        tree(
+            root / "results" / target / str(nodes),
+            {
+                "ior.txt": note + ior,
+                "mdtest.txt.gz": gzip.compress((note + mdtest).encode()),
+                "README.md": "how it was measured",
+            },
+        )
     tree(root, {"ior.json": (DATA / "ior-posix-fpp.json").read_text(), "mdtest.txt": mdtest})
     return root
 
@@ -157,9 +161,12 @@ def test_the_documents_python_runs(place: Path) -> None:
     assert blocks
     for block in blocks:
         result = subprocess.run(
-            [sys.executable, "-P", "-c", block], cwd=place, capture_output=True, text=True,
+            [sys.executable, "-P", "-c", block],
+            cwd=place,
+            capture_output=True,
+            text=True,
             check=False,
-        )  # fmt: skip
+        )
         assert result.returncode == 0, result.stderr
         assert "IOR" in result.stdout
 

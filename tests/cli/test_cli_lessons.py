@@ -28,9 +28,11 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_command_prints_text_json_and_a_picture(
-    campaign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    campaign: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     assert call(monkeypatch, campaign, "--where", "pattern=seq-read") == 0
     said = capsys.readouterr().out
     assert "xfs is the fastest in seq-read" in said
@@ -41,8 +43,12 @@ def test_the_command_prints_text_json_and_a_picture(
     found = json.loads(capsys.readouterr().out)
     assert found["latency_bound"] == {"metric": "latency_p99", "seconds": 0.02}
     assert found["bandwidth"] == 5e8
-    assert {one["question"] for one in found["lessons"]} == {"backend", "chunk", "processes",
-                                                             "nodes"}  # fmt: skip
+    assert {one["question"] for one in found["lessons"]} == {
+        "backend",
+        "chunk",
+        "processes",
+        "nodes",
+    }
     assert picture.stat().st_size > 10_000
 
 
@@ -60,9 +66,13 @@ def test_the_command_prints_text_json_and_a_picture(
     ],
 )
 def test_bad_words_are_refused_and_nothing_is_written(
-    words: list[str], told: str, campaign: Path, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    words: list[str],
+    told: str,
+    campaign: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     picture = tmp_path / "lessons.png"
     assert call(monkeypatch, campaign, *words, "--out", picture) == 2
     captured = capsys.readouterr()

@@ -42,9 +42,13 @@ def test_help_has_an_example(
     ],
 )
 def test_text_json_and_picture(
-    words: tuple[str, ...], said: str, campaign: Path, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    words: tuple[str, ...],
+    said: str,
+    campaign: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     command, *options = words
     assert call(monkeypatch, command, campaign, *options) == 0
     assert said in capsys.readouterr().out
@@ -73,9 +77,13 @@ def test_text_json_and_picture(
     ],
 )
 def test_bad_input_is_a_message_and_status_2(
-    words: tuple[str, ...], said: str, campaign: Path, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    words: tuple[str, ...],
+    said: str,
+    campaign: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     command, *options = words
     picture = tmp_path / "figure.png"
     assert call(monkeypatch, command, campaign, *options, "--out", picture) == 2
@@ -90,7 +98,15 @@ def test_published_tables_answer_too(
 ) -> None:
     assert call(monkeypatch, "adapters", "published:ssd-per-hba") == 0
     assert "an adapter with 8 devices does" in capsys.readouterr().out
-    words = ("curves", "published:flash-tpcc-nilfs2-gc", "--along", "warehouses", "--metric",
-             "transaction_rate", "--unit", "1/min")  # fmt: skip
+    words = (
+        "curves",
+        "published:flash-tpcc-nilfs2-gc",
+        "--along",
+        "warehouses",
+        "--metric",
+        "transaction_rate",
+        "--unit",
+        "1/min",
+    )
     assert call(monkeypatch, *words) == 0
     assert "1/min" in capsys.readouterr().out

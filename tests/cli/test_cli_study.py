@@ -209,10 +209,15 @@ def test_a_campaign_of_the_workload_stands_by_its_medians(root: Path, tmp_path: 
                 phase("create-mdtest-hard", 1.0, 1, 1, rng, operations=5000),
                 end=np.array([1.0 / factor]),
             )
-            records.append(record(
-                phases=(phase("write-ior-easy", easy, 1 << 20, 1, rng), made), block=block,
-                coordinates={"nodes": nodes}, workload="io500", geometry=Geometry(nodes=nodes),
-            ))  # fmt: skip
+            records.append(
+                record(
+                    phases=(phase("write-ior-easy", easy, 1 << 20, 1, rng), made),
+                    block=block,
+                    coordinates={"nodes": nodes},
+                    workload="io500",
+                    geometry=Geometry(nodes=nodes),
+                )
+            )
     found = io500(collection(root), "x", open_campaign(write(tmp_path / "campaign.h5", records)))
     places = {(x.nodes, y.what): y for x in found.standings for y in x.places}
     assert set(places) == {

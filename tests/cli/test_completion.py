@@ -35,8 +35,16 @@ HEAVY = (
     "plotly",
     "fsmatrix.suite.run.execute",
 )
-NAMES = ("$(touch pwned).yaml", "`touch pwned`.yaml", "a b.yaml", "';touch pwned;'.yaml",
-         "-rf.yaml", "x\ny.yaml", "esc\x1b[2J.yaml", "ü.yaml")  # fmt: skip
+NAMES = (
+    "$(touch pwned).yaml",
+    "`touch pwned`.yaml",
+    "a b.yaml",
+    "';touch pwned;'.yaml",
+    "-rf.yaml",
+    "x\ny.yaml",
+    "esc\x1b[2J.yaml",
+    "ü.yaml",
+)
 
 
 @pytest.fixture(scope="module")
@@ -65,21 +73,34 @@ def bash(folder: Path, *words: str) -> list[str]:
     """What bash puts into the line."""
     path = f"{PROGRAM.parent}:{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-c", ASK, "bash", "fsmatrix", *words], cwd=folder, capture_output=True, text=True,
-        env={**os.environ, "PATH": path}, timeout=120, check=True,
-    )  # fmt: skip
+        ["bash", "-c", ASK, "bash", "fsmatrix", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PATH": path},
+        timeout=120,
+        check=True,
+    )
     assert done.stderr == ""
     return done.stdout.split("\n")[:-1]
 
 
 def asked(folder: Path, shell: str, line: str) -> str:
     """What fsmatrix prints for zsh or fish."""
-    env = {VARIABLE: f"complete_{shell}", "_TYPER_COMPLETE_ARGS": line,
-           "_TYPER_COMPLETE_FISH_ACTION": "get-args"}  # fmt: skip
+    env = {
+        VARIABLE: f"complete_{shell}",
+        "_TYPER_COMPLETE_ARGS": line,
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
     done = subprocess.run(
-        [PROGRAM], cwd=folder, capture_output=True, text=True, env={**os.environ, **env},
-        timeout=120, check=True,
-    )  # fmt: skip
+        [PROGRAM],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **env},
+        timeout=120,
+        check=True,
+    )
     assert done.stderr == ""
     return done.stdout
 
@@ -153,9 +174,12 @@ def offered(monkeypatch: pytest.MonkeyPatch, folder: Path, *words: str) -> list[
 
 @pytest.mark.parametrize("kind", ["fifo", "folder", "text", "torn", "loop", "deep", "bomb"])
 def test_files_that_harm_offer_nothing_and_say_nothing(
-    kind: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     out = tmp_path / "out"
     merged = Store.create(out).directory / "campaign.h5"
     if kind == "fifo":
@@ -196,11 +220,19 @@ def test_it_loads_little(folder: Path) -> None:
         "try: main()\n"
         f"finally: print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)\n"
     )
-    env = {VARIABLE: "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args",
-           "_TYPER_COMPLETE_ARGS": "fsmatrix findings out --where target="}  # fmt: skip
+    env = {
+        VARIABLE: "complete_fish",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        "_TYPER_COMPLETE_ARGS": "fsmatrix findings out --where target=",
+    }
     done = subprocess.run(
-        [sys.executable, "-P", "-c", program], cwd=folder, capture_output=True, text=True,
-        env={**os.environ, **env}, timeout=120, check=True,
-    )  # fmt: skip
+        [sys.executable, "-P", "-c", program],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **env},
+        timeout=120,
+        check=True,
+    )
     assert done.stdout.split() == ["target=ext4", "target=xfs"]
     assert done.stderr.strip() == "[]"

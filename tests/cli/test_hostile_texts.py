@@ -87,8 +87,12 @@ def test_commands_name_special_files_and_go_on(tmp_path: Path, command: list[str
     (folder / "loop.h5").symlink_to(folder / "loop.h5")
     done = subprocess.run(
         [sys.executable, "-P", "-m", "fsmatrix.cli.main", command[0], "out", *command[1:]],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=SECONDS,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+    )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     if command[0] != "show":

@@ -58,9 +58,14 @@ def test_a_full_disk_is_a_message(words: tuple[str, ...], unbuffered: str) -> No
     environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [*FSMATRIX, *words], stdout=full, stderr=subprocess.PIPE, text=True,
-            timeout=DEADLINE, check=False, env=environment,
-        )  # fmt: skip
+            [*FSMATRIX, *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=DEADLINE,
+            check=False,
+            env=environment,
+        )
     assert done.returncode == 2
     assert done.stderr == "error: standard output: No space left on device\n"
 
@@ -71,9 +76,13 @@ def test_a_locale_without_our_signs_is_no_obstacle(tmp_path: Path) -> None:
     campaign.write_text(text, encoding="utf-8")
     plain = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0"}
     done = subprocess.run(
-        [*FSMATRIX, "plan", campaign], capture_output=True, text=True, timeout=DEADLINE,
-        check=False, env=plain,
-    )  # fmt: skip
+        [*FSMATRIX, "plan", campaign],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+        env=plain,
+    )
     assert done.returncode == 0, done.stderr
     assert "\\xb5s, na\\xefve" in done.stdout
 

@@ -50,9 +50,14 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str
             continue
         words = ["sh", "-c", content] if kind == "sh" else [sys.executable, "-P", "-c", content]
         done = subprocess.run(
-            words, cwd=folder, env=environment, capture_output=True, text=True, check=False,
+            words,
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
             timeout=900,
-        )  # fmt: skip
+        )
         allowed = (0, 1) if JUDGES in content else (0,)
         assert done.returncode in allowed, f"{content}\n{done.stdout}\n{done.stderr}"
         printed[content] = done.stdout

@@ -52,10 +52,19 @@ def test_the_lists_are_those_of_the_code() -> None:
 def test_the_threat_model_names_every_input_and_its_tests() -> None:
     model = TEXT.partition("### What each kind of input can do")[2].partition("\n## ")[0]
     inputs = (
-        "campaign YAML", "site file", "user settings", "results directory", "journal", "run file",
-        "campaign file", "bundle", "output of a benchmark", "test bed's directory", "environment",
+        "campaign YAML",
+        "site file",
+        "user settings",
+        "results directory",
+        "journal",
+        "run file",
+        "campaign file",
+        "bundle",
+        "output of a benchmark",
+        "test bed's directory",
+        "environment",
         "plugin",
-    )  # fmt: skip
+    )
     for name in inputs:
         (line,) = [row for row in model.splitlines() if row.startswith(f"| {name}")]
         cells = line.strip("| ").split(" | ")

@@ -36,10 +36,20 @@ def build(tmp_path: Path, kind: str = "--wheel", **env: str) -> set[str]:
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
     subprocess.run(
-        [sys.executable, "-m", "build", kind, "--no-isolation", "--outdir",
-         str(tmp_path / "dist"), str(clone)],
-        check=True, capture_output=True, env=os.environ | env,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "build",
+            kind,
+            "--no-isolation",
+            "--outdir",
+            str(tmp_path / "dist"),
+            str(clone),
+        ],
+        check=True,
+        capture_output=True,
+        env=os.environ | env,
+    )
     (made,) = (tmp_path / "dist").glob("fsmatrix-*")
     if kind == "--wheel":
         return set(zipfile.ZipFile(made).namelist())

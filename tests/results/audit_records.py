@@ -56,9 +56,19 @@ def record(*phases: Phase, case: Mapping[str, Any] | None = None, **changes: Any
     """A good run with the given phases."""
     text = json.dumps({"workload": "pattern", "target": "t", **(case or {})})
     made = RunRecord(
-        case=text, case_id="0" * 16, work_id="1" * 16, repetition=0, attempt=0, block=0,
-        attachment="a", session="s", status="ok", engine="player-c", engine_version="1",
-        started="2026-01-01T00:00:00+00:00", phases=phases,
+        case=text,
+        case_id="0" * 16,
+        work_id="1" * 16,
+        repetition=0,
+        attempt=0,
+        block=0,
+        attachment="a",
+        session="s",
+        status="ok",
+        engine="player-c",
+        engine_version="1",
+        started="2026-01-01T00:00:00+00:00",
+        phases=phases,
         evidence={
             "cache": {p.name: {"declared": "cold", "state": "cold"} for p in phases},
             "counters": {
@@ -68,14 +78,19 @@ def record(*phases: Phase, case: Mapping[str, Any] | None = None, **changes: Any
             "cpu": {p.name: {"a": {"busy": 0.3, "idle": 0.7, "steal": 0.0}} for p in phases},
             "settle": {p.name: {"reached": True, "seconds": 0.1, "state": {}} for p in phases},
             "world": {
-                "asked_ranks": 4, "got_ranks": 4, "asked_nodes": 1, "got_nodes": 1, "kernels": 1,
-                "oversubscribed": False, "emulated_nodes": False,
+                "asked_ranks": 4,
+                "got_ranks": 4,
+                "asked_nodes": 1,
+                "got_nodes": 1,
+                "kernels": 1,
+                "oversubscribed": False,
+                "emulated_nodes": False,
             },
             "output": {"on_target": False},
             "load": {"before": 0.2, "foreign": 0.02},
             "limits": {"device_bytes_per_second": 500 * MB, "network_bytes_per_second": 500 * MB},
         },
-    )  # fmt: skip
+    )
     return replace(made, **changes)
 
 

@@ -32,21 +32,44 @@ def record(target: str = "xfs", repetition: int = 0, **changes: object) -> RunRe
     two, count = np.ones(2), np.full(2, 512, dtype=np.int64)
     counts = np.bincount([700] * 1000, minlength=histogram.BINS)
     phase = Phase(
-        "read", 0 * two, two, count, count, 0 * count, 0 * two, two, 0 * two,
-        {"read": Latency(counts, 1.0, 0.001, 0.001)}, 0.5, count, count, 1000.0,
-        interval_latency_max=0.5 * two, iterations=ITERATIONS,
+        "read",
+        0 * two,
+        two,
+        count,
+        count,
+        0 * count,
+        0 * two,
+        two,
+        0 * two,
+        {"read": Latency(counts, 1.0, 0.001, 0.001)},
+        0.5,
+        count,
+        count,
+        1000.0,
+        interval_latency_max=0.5 * two,
+        iterations=ITERATIONS,
         summary={"iterations": 2, "bandwidth_max": 1024.0},
-    )  # fmt: skip
+    )
     values = {
-        "case": case.canonical, "case_id": case.case_id, "work_id": case.work_id,
-        "repetition": repetition, "attempt": 1, "block": 0, "attachment": "a", "session": "s",
-        "status": "ok", "engine": "player-c", "engine_version": "1",
-        "started": "2026-01-01T00:00:00Z", "phases": (phase,),
-        "findings": (Finding("a", 1, "info", "m"),), "ranks": ({"host": "node1"},) * 2,
+        "case": case.canonical,
+        "case_id": case.case_id,
+        "work_id": case.work_id,
+        "repetition": repetition,
+        "attempt": 1,
+        "block": 0,
+        "attachment": "a",
+        "session": "s",
+        "status": "ok",
+        "engine": "player-c",
+        "engine_version": "1",
+        "started": "2026-01-01T00:00:00Z",
+        "phases": (phase,),
+        "findings": (Finding("a", 1, "info", "m"),),
+        "ranks": ({"host": "node1"},) * 2,
         "coordinates": {"target": target, "chunk_size": 4096},
         "monitor": Monitor(("node1",), two, {"cpu": np.ones((1, 2))}, {"cpu": "1"}),
         "texts": {"stdout": "an output\n"},
-    }  # fmt: skip
+    }
     return RunRecord(**{**values, **changes})  # type: ignore[arg-type]
 
 
@@ -201,8 +224,11 @@ def read_with_little(folder: Path, read: str, memory: int, seconds: int = 60) ->
     )
     done = subprocess.run(
         [sys.executable, "-P", "-c", program, str(folder)],
-        capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
     assert done.returncode == 0, done.stderr
     assert "was read" not in done.stdout
     assert int(done.stdout.splitlines()[-1]) < 128  # MiB

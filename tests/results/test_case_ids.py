@@ -29,11 +29,14 @@ RECORDED = [
 ]
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=6,
-)  # fmt: skip
+)
 mappings = st.dictionaries(st.text(), json_values, max_size=4)
 cases = st.builds(
     Case,

@@ -27,10 +27,15 @@ from fsmatrix.suite.importing.imported import ContradictionError, Source, record
 
 WRITE = totals("write", 2.0, 1 << 20, 256)
 PARSED = Parsed(
-    engine="ior", version="4.1.0", phases=(WRITE,), options={"transfer_size": 4096, "api": "POSIX"},
-    nodes=2, processes=8, notes=(Note("recovered", "the end was cut", 3, "write"),),
+    engine="ior",
+    version="4.1.0",
+    phases=(WRITE,),
+    options={"transfer_size": 4096, "api": "POSIX"},
+    nodes=2,
+    processes=8,
+    notes=(Note("recovered", "the end was cut", 3, "write"),),
     facts={"machine": "Linux"},
-)  # fmt: skip
+)
 SOURCE = Source(
     "results/a.txt", "ab" * 32, "ior-text", "2026-01-01T00:00:00Z", "0.1.0", {"a.txt": "IOR\n"}
 )
@@ -44,16 +49,26 @@ def one(parsed: Parsed = PARSED, **labels: Any) -> RunRecord:
 def test_what_the_output_tells_is_in_the_record() -> None:
     record = one(target="ceph-a", storage_nodes=3)
     assert record.coordinates == {
-        "target": "ceph-a", "workload": "ior", "transfer_size": 4096, "api": "POSIX",
-        "version": "4.1.0", "nodes": 2, "processes": 8, "processes_per_node": 4, "storage_nodes": 3,
-    }  # fmt: skip
+        "target": "ceph-a",
+        "workload": "ior",
+        "transfer_size": 4096,
+        "api": "POSIX",
+        "version": "4.1.0",
+        "nodes": 2,
+        "processes": 8,
+        "processes_per_node": 4,
+        "storage_nodes": 3,
+    }
     assert (record.engine, record.engine_version, record.status) == ("ior", "4.1.0", "ok")
     assert record.texts == {"a.txt": "IOR\n"}
     assert record.environment["imported"] == {
-        "file": "results/a.txt", "sha256": "ab" * 32, "format": "ior-text",
-        "at": "2026-01-01T00:00:00Z", "by": "0.1.0",
+        "file": "results/a.txt",
+        "sha256": "ab" * 32,
+        "format": "ior-text",
+        "at": "2026-01-01T00:00:00Z",
+        "by": "0.1.0",
         "labels": {"target": "ceph-a", "storage_nodes": 3},
-    }  # fmt: skip
+    }
     engine = record.evidence["engine"]
     assert engine["facts"] == {"machine": "Linux"}
     assert engine["notes"] == [
@@ -198,18 +213,26 @@ def rich() -> list[RunRecord]:
     counts = np.zeros(BINS, dtype=np.int64)
     counts[[3, 900]] = 5, 20
     read = Phase(
-        "read", np.zeros(3), np.array([1.0, 2.0, 3.0]), np.array([1, 2, 3]), np.array([4, 5, 6]),
+        "read",
+        np.zeros(3),
+        np.array([1.0, 2.0, 3.0]),
+        np.array([1, 2, 3]),
+        np.array([4, 5, 6]),
         np.array([0, 0, 1]),
         latency={
-            "read": Latency(counts, 1.0, 0.1, 0.2), "open": Latency(counts * 2, 1.0, 0.1, 0.2),
+            "read": Latency(counts, 1.0, 0.1, 0.2),
+            "open": Latency(counts * 2, 1.0, 0.1, 0.2),
         },
-        interval=0.5, interval_bytes=np.array([1, 2, 3, 4]),
-        interval_latency_max=np.array([0.5, 0.25, np.nan, 1.0]), began=5.0, clock_uncertainty=0.25,
+        interval=0.5,
+        interval_bytes=np.array([1, 2, 3, 4]),
+        interval_latency_max=np.array([0.5, 0.25, np.nan, 1.0]),
+        began=5.0,
+        clock_uncertainty=0.25,
         iterations=iterations.columns(
             [{"seconds": s, "bytes": 3, "operations": 7, "close": 0.5} for s in (1.0, 2.0)]
         ),
         summary={"iterations": 2, "iops_max": 5.5},
-    )  # fmt: skip
+    )
     finding = Finding("x", 2, "warning", "json:é\0", "do", "read")
     base = replace(one(target="a"), block=3, texts={})
     return [
@@ -256,9 +279,12 @@ def test_files_that_are_no_campaign(tmp_path: Path) -> None:
     with h5py.File(newer, "r+") as file:
         file.attrs["schema_version"] = 9
     for path, error in (
-        (tmp_path / "none", ResultError), (tmp_path, ResultError), (text, ForeignFileError),
-        (other, ForeignFileError), (newer, NewerSchemaError),
-    ):  # fmt: skip
+        (tmp_path / "none", ResultError),
+        (tmp_path, ResultError),
+        (text, ForeignFileError),
+        (other, ForeignFileError),
+        (newer, NewerSchemaError),
+    ):
         with pytest.raises(error) as caught, campaignread.reading(path):
             pass
         assert str(path) in str(caught.value)

@@ -33,8 +33,10 @@ OLD_IOR = [
      "bandwidth_mib": 509.3, "open_seconds": 0.0002, "transfer_seconds": 1.0,
      "close_seconds": 0.0003, "bytes_exact": False},
 ]  # fmt: skip
-OLD_MDTEST = [{"seconds": 0.5, "operations": 600, "bytes": 0},
-              {"seconds": 0.25, "operations": 600, "bytes": 0}]  # fmt: skip
+OLD_MDTEST = [
+    {"seconds": 0.5, "operations": 600, "bytes": 0},
+    {"seconds": 0.25, "operations": 600, "bytes": 0},
+]
 
 
 def written(tmp_path: Path, *phases: Phase) -> tuple[Phase, ...]:
@@ -57,8 +59,16 @@ def test_run_files_of_before_have_them_in_the_facts(tmp_path: Path) -> None:
     assert (told["open"], told["close"]) == ([0.000212, 0.0002], [0.000296, 0.0003])
     assert told["iops"] == pytest.approx([8273, np.nan], nan_ok=True)
     assert told["bytes_exact"] == pytest.approx([np.nan, 0], nan_ok=True)
-    firsts = ("pairs_min", "pairs_max", "stonewall_seconds", "slowest_rank", "rank_min",
-              "rank_median", "rank_max", "latency_rank0")  # fmt: skip
+    firsts = (
+        "pairs_min",
+        "pairs_max",
+        "stonewall_seconds",
+        "slowest_rank",
+        "rank_min",
+        "rank_median",
+        "rank_max",
+        "latency_rank0",
+    )
     assert [told[name][0] for name in firsts] == [4036, 4239, 1.0, 1, 0.9, 0.95, 1.0, 0.000242]
     assert create.iterations["number"].tolist() == [0, 1]
     assert create.iterations["seconds"].tolist() == [0.5, 0.25]

@@ -56,13 +56,18 @@ SITUATIONS = {
     ),
     "no CAP_SYS_ADMIN": (WITHOUT, {}, DIRECTORIES, {"ext4": "may not mount (no CAP_SYS_ADMIN)"}),
     "no /dev/loop-control": (
-        hiding("/dev/loop-control"), {}, DIRECTORIES, {"ext4": "no loop devices"},
+        hiding("/dev/loop-control"),
+        {},
+        DIRECTORIES,
+        {"ext4": "no loop devices"},
     ),
     "a home that may not be written": (
-        [*read_only(SHELF), *WITHOUT], {"HOME": SHELF}, {"temporary", "var-tmp", "memory"},
+        [*read_only(SHELF), *WITHOUT],
+        {"HOME": SHELF},
+        {"temporary", "var-tmp", "memory"},
         {"home": f"{SHELF} is not writable"},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
@@ -86,9 +91,13 @@ def test_the_demo_compares_what_there_is_and_says_what_there_is_not(
 
 def _demo(checkout: Path, out: str, before: Sequence[str], env: dict[str, str]) -> Done:
     done = demo(
-        checkout, out, "SYSTEM=0", f"PYTHON={sys.executable}", before=before,
+        checkout,
+        out,
+        "SYSTEM=0",
+        f"PYTHON={sys.executable}",
+        before=before,
         env={"TMPDIR": "/tmp", **env},
-    )  # fmt: skip
+    )
     return done
 
 
@@ -109,8 +118,11 @@ def test_a_target_that_must_be_there_and_is_not_is_refused_before_anything_is_ma
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*WITHOUT, *program, "-o", str(tmp_path / "out"), *words],
-            capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
 
     refused = run()
     assert refused.returncode == 2, refused.stderr

@@ -65,8 +65,12 @@ class Lab:
         done = subprocess.run(
             [sys.executable, "-P", "-m", "fsmatrix.cli.main", *map(str, words)],
             env={**os.environ, "COLUMNS": "200", **(env or {})},
-            cwd=self.home, capture_output=True, text=True, timeout=PATIENCE, check=False,
-        )  # fmt: skip
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
         assert "Traceback" not in done.stderr, done.stderr
         return done.returncode, done.stdout + done.stderr
 
@@ -144,5 +148,6 @@ class Lab:
 
 def jobs_below(bed: SlurmBed, home: Path) -> list[str]:
     rows = bed.run("squeue", "--noheader", "--format=%A %Z").stdout.splitlines()
-    return [job for job, _, where in (row.partition(" ") for row in rows)
-            if where.startswith(str(home))]  # fmt: skip
+    return [
+        job for job, _, where in (row.partition(" ") for row in rows) if where.startswith(str(home))
+    ]

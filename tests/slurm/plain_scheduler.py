@@ -68,8 +68,12 @@ class Plain(Scheduler):
         with (place / "log").open("a") as log:
             child = subprocess.Popen(
                 ["sh", "-c", "; ".join([*waits, f"exec sh {shlex.quote(str(place / 'script'))}"])],
-                env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
         process = Process.of(child.pid)
         assert process is not None
         (place / f"start-{starts}").write_text(f"{process.pid} {process.start} {process.boot_id}")

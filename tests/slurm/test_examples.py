@@ -21,12 +21,19 @@ EXAMPLES = ROOT / "slurm" / "examples"
 DOCS = ROOT / "docs" / "slurm.md"
 SCRIPTS = {  # what each needs from its user, and what Slurm tells it
     "one-node": {},
-    "cephfs-8x16": {"CEPHFS": "/mnt/a b'c", "SLURM_JOB_NUM_NODES": "8",
-                    "SLURM_NTASKS_PER_NODE": "16"},
-    "daos-dfs-dfuse": {"DAOS_POOL": "tank", "DFUSE": "/mnt/dfuse/me", "SLURM_JOB_NUM_NODES": "4",
-                       "SLURM_NTASKS_PER_NODE": "8"},
+    "cephfs-8x16": {
+        "CEPHFS": "/mnt/a b'c",
+        "SLURM_JOB_NUM_NODES": "8",
+        "SLURM_NTASKS_PER_NODE": "16",
+    },
+    "daos-dfs-dfuse": {
+        "DAOS_POOL": "tank",
+        "DFUSE": "/mnt/dfuse/me",
+        "SLURM_JOB_NUM_NODES": "4",
+        "SLURM_NTASKS_PER_NODE": "8",
+    },
     "array": {"SLURM_ARRAY_TASK_ID": "2", "SLURM_ARRAY_TASK_COUNT": "2"},
-}  # fmt: skip
+}
 
 
 def run(name: str, folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -35,9 +42,13 @@ def run(name: str, folder: Path, *words: str, **env: str) -> subprocess.Complete
     stub.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     stub.chmod(0o755)
     return subprocess.run(
-        ["bash", EXAMPLES / f"{name}.sh", *words], cwd=folder, capture_output=True, text=True,
-        env={"PATH": f"{folder}:{os.environ['PATH']}", **env}, check=False,
-    )  # fmt: skip
+        ["bash", EXAMPLES / f"{name}.sh", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={"PATH": f"{folder}:{os.environ['PATH']}", **env},
+        check=False,
+    )
 
 
 def test_every_script_is_tried() -> None:
@@ -57,8 +68,9 @@ def test_a_script_starts_what_it_says(name: str, tmp_path: Path) -> None:
         assert f"#SBATCH {option}" in text
     if (EXAMPLES / f"{name}.yaml").exists():
         sets = tuple(told[i + 1] for i, word in enumerate(told) if word == "--set")
-        plan = build_plan(EXAMPLES / told[1], Request(sets), site=SiteFile(), user=Tree(),
-                          environ={}, here=False)  # fmt: skip
+        plan = build_plan(
+            EXAMPLES / told[1], Request(sets), site=SiteFile(), user=Tree(), environ={}, here=False
+        )
         geometries = {each.case.geometry for each in plan.cases}
         asked = re.findall(r"--(?:nodes|ntasks-per-node)=(\d+)", text)
         assert {(str(g.nodes), str(g.processes_per_node)) for g in geometries} == {tuple(asked)}
@@ -87,11 +99,19 @@ def pbs() -> type[Scheduler]:
 
 def test_the_scheduler_of_the_docs_is_one() -> None:
     job = BatchJob(
-        name="fsmatrix-ceph-and-a-long-name", token="fsmatrix:0:s1", about=("x",),
-        command=("fsmatrix", "run", "-o", "a b$(c)"), directory=Path("/home/me/it's"),
-        log="s1-%j.log", seconds=600, nodes=2, tasks_per_node=4, cpus_per_task=2,
-        modules=("openmpi/5 x",), environment={"A": "1 2"},
-    )  # fmt: skip
+        name="fsmatrix-ceph-and-a-long-name",
+        token="fsmatrix:0:s1",
+        about=("x",),
+        command=("fsmatrix", "run", "-o", "a b$(c)"),
+        directory=Path("/home/me/it's"),
+        log="s1-%j.log",
+        seconds=600,
+        nodes=2,
+        tasks_per_node=4,
+        cpus_per_task=2,
+        modules=("openmpi/5 x",),
+        environment={"A": "1 2"},
+    )
     text = pbs()().script(job)
     assert "#PBS -l select=2:ncpus=8:mpiprocs=4" in text
     assert "#PBS -l walltime=600" in text

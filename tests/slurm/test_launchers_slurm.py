@@ -30,8 +30,11 @@ HELLO = Path(__file__).with_name("hello_session.py")
 PATIENCE = 150.0  # seconds; a bound for a machine under load
 OFFERS = ("pmix", "none", "cray_shasta", "pmi2", "pmix_v4")
 OPEN_MPI, MPICH = "/opt/lib/libmpi.so.40", "/opt/lib/libmpi.so.12"
-SRUN = Srun(Probe(True, "/opt/srun", "22.05.8", library=OPEN_MPI, offers=OFFERS),
-            ("a1", "a3", "b7"), cpus=(8, 8, 4))  # fmt: skip
+SRUN = Srun(
+    Probe(True, "/opt/srun", "22.05.8", library=OPEN_MPI, offers=OFFERS),
+    ("a1", "a3", "b7"),
+    cpus=(8, 8, 4),
+)
 
 
 # Pure: command lines, Slurm's notations
@@ -48,11 +51,16 @@ def test_the_command_of_srun() -> None:
 @pytest.mark.parametrize(
     ("geometry", "share", "over"),
     [
-        (Geometry(2, 8), 1, False), (Geometry(2, 9), 1, True), (Geometry(3, 8), 1, True),
-        (Geometry(2, 4, 2), 2, False), (Geometry(2, 4, 3), 3, True), (Geometry(2, 1), 8, False),
-        (Geometry(3, 1), 4, False), (Geometry(2, 3), 2, False),
+        (Geometry(2, 8), 1, False),
+        (Geometry(2, 9), 1, True),
+        (Geometry(3, 8), 1, True),
+        (Geometry(2, 4, 2), 2, False),
+        (Geometry(2, 4, 3), 3, True),
+        (Geometry(2, 1), 8, False),
+        (Geometry(3, 1), 4, False),
+        (Geometry(2, 3), 2, False),
     ],
-)  # fmt: skip
+)
 def test_a_step_gets_the_cpus_of_its_nodes_and_asks_by_name_for_more_processes(
     geometry: Geometry, share: int, over: bool
 ) -> None:
@@ -166,10 +174,13 @@ def test_an_allocation_that_cannot_be_read_is_an_error(
 @pytest.mark.parametrize(
     ("path", "family"),
     [
-        (OPEN_MPI, library.OPEN_MPI), (MPICH, library.MPICH), ("", ""),
-        ("/usr/lib/libmpich.so.12", library.MPICH), ("/opt/lib/libmpi.so", library.OPEN_MPI),
+        (OPEN_MPI, library.OPEN_MPI),
+        (MPICH, library.MPICH),
+        ("", ""),
+        ("/usr/lib/libmpich.so.12", library.MPICH),
+        ("/opt/lib/libmpi.so", library.OPEN_MPI),
     ],
-)  # fmt: skip
+)
 def test_families_of_libraries(path: str, family: str) -> None:
     assert library.family(path) == family
 

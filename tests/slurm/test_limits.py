@@ -13,10 +13,17 @@ from tests.slurm.lab import Lab
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
-        ("UNLIMITED", None), ("NONE", None), ("", None), ("30", 1800.0), ("30:10", 1810.0),
-        ("00:30:00", 1800.0), ("1-00:00:00", 86400.0), ("2-03", 183600.0), ("1-02:30", 95400.0),
+        ("UNLIMITED", None),
+        ("NONE", None),
+        ("", None),
+        ("30", 1800.0),
+        ("30:10", 1810.0),
+        ("00:30:00", 1800.0),
+        ("1-00:00:00", 86400.0),
+        ("2-03", 183600.0),
+        ("1-02:30", 95400.0),
     ],
-)  # fmt: skip
+)
 def test_slurms_words_for_a_time(text: str, seconds: float | None) -> None:
     assert duration(text) == seconds
 

@@ -49,8 +49,12 @@ class Site:
         done = subprocess.run(
             [sys.executable, "-P", "-m", "fsmatrix.cli.main", *map(str, words)],
             env={**self.environment, **more},
-            cwd=self.home, capture_output=True, text=True, timeout=PATIENCE, check=False,
-        )  # fmt: skip
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
         assert "Traceback" not in done.stderr, done.stderr
         return done.returncode, done.stdout + done.stderr
 

@@ -23,9 +23,14 @@ from fsmatrix.suite.plan.plan import Plan, build_plan
 DATA = Path(__file__).parent.parent / "data" / "slurm"
 SITES = ("plain", "cray", "conda", "apptainer")
 JOB = BatchJob(
-    name="n", token="t", about=("x",), command=("true",), directory=Path("/d"), log="a-%j.log",
+    name="n",
+    token="t",
+    about=("x",),
+    command=("true",),
+    directory=Path("/d"),
+    log="a-%j.log",
     seconds=60,
-)  # fmt: skip
+)
 
 
 def planned(site: Path | None, **changes: str) -> Plan:

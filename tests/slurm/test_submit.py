@@ -60,8 +60,9 @@ def test_jobs_of_a_system_follow_each_other_and_two_systems_go_on_at_once(lab: L
         (lab.home / "data" / name).mkdir()
     two = "\n".join(
         line.replace("here:", f"{name}:").replace("/data", f"/data/{name}")[:-1]
-        + f", system: {name}}}" for name in ("ceph", "daos")
-    )  # fmt: skip
+        + f", system: {name}}}"
+        for name in ("ceph", "daos")
+    )
     path.write_text(text.replace(line, two))
     lab.submit(path)
     lab.wait()
@@ -96,9 +97,13 @@ def test_no_word_of_a_user_is_run(lab: Lab) -> None:
         "mail-type": "TIME_LIMIT_90",
     }
     outcome = lab.submit(
-        odd, "--set", f"slurm={json.dumps(settings)}", "--only", "pattern=seq-write",
+        odd,
+        "--set",
+        f"slurm={json.dumps(settings)}",
+        "--only",
+        "pattern=seq-write",
         out=place / "-out",
-    )  # fmt: skip
+    )
     job = next(iter(outcome["submitted"].values()))
     lab_there = Lab(lab.bed, place)
     lab_there.until("done", lambda f: f["runs"]["ok"] == 2, place / "-out")
@@ -140,8 +145,10 @@ def test_submission_and_status_outlast_a_controller_that_stops(lab: Lab) -> None
     submitting = subprocess.Popen(
         [sys.executable, "-P", "-m", "fsmatrix.cli.main", "submit", path, "-o", lab.out],
         cwd=lab.home,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     try:
         assert submitting.stdout is not None
         assert any("trying again" in line for line in submitting.stdout)
@@ -168,10 +175,12 @@ def test_two_submits_at_once_make_one_submission(lab: Lab) -> None:
         subprocess.Popen(
             [sys.executable, "-P", "-m", "fsmatrix.cli.main", "submit", path, "-o", lab.out],
             cwd=lab.home,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         for _ in range(2)
-    ]  # fmt: skip
+    ]
     told = [process.communicate(timeout=PATIENCE)[0] for process in both]
     assert sorted(process.returncode for process in both) == [0, 2], told
     found = lab.wait()
@@ -194,8 +203,9 @@ def test_an_array_that_lost_a_task_goes_on_by_being_submitted_again(lab: Lab) ->
     ]
 
     def submit() -> str:
-        done = subprocess.run([*words, "out"], env={**os.environ, **env},
-                              capture_output=True, text=True, check=True)  # fmt: skip
+        done = subprocess.run(
+            [*words, "out"], env={**os.environ, **env}, capture_output=True, text=True, check=True
+        )
         return done.stdout.strip()
 
     def wait(job: str) -> None:

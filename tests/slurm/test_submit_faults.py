@@ -38,8 +38,10 @@ def limited(bed: SlurmBed, tmp_path_factory: pytest.TempPathFactory) -> Limited:
     """One is warned and queued again, the other is ended; both need more than a minute."""
     labs = [Lab(bed, tmp_path_factory.mktemp(name)) for name in ("warned", "ended")]
     env = {**os.environ, **bed.environment(), "PATH": WITH_FSMATRIX}
-    ends = (["--signal=B:USR1@20", "--requeue", str(EXAMPLES / "one-node.sh"), "small.yaml", "out"],
-            ["--wrap", "exec fsmatrix run small.yaml -o out --resume --quiet"])  # fmt: skip
+    ends = (
+        ["--signal=B:USR1@20", "--requeue", str(EXAMPLES / "one-node.sh"), "small.yaml", "out"],
+        ["--wrap", "exec fsmatrix run small.yaml -o out --resume --quiet"],
+    )
     jobs = []
     for place, end in zip(labs, ends, strict=True):
         place.campaign("4s", repetitions=12, block=12)

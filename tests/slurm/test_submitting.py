@@ -102,8 +102,14 @@ def planned(*sets: str, only: tuple[str, ...] = ()) -> Plan:
     )
 
 
-def submit(scheduler: Paper, out: Path, plan: Plan | None = None, resume: bool = False,
-           retry: bool = False, patience: float = 9.0) -> submitting.Outcome:  # fmt: skip
+def submit(
+    scheduler: Paper,
+    out: Path,
+    plan: Plan | None = None,
+    resume: bool = False,
+    retry: bool = False,
+    patience: float = 9.0,
+) -> submitting.Outcome:
     submitter = Submitter(scheduler, patience=patience, retry_failed=retry)
     return submitter.submit(plan or planned(), out, resume, Path("/home/me"))
 
@@ -123,12 +129,23 @@ def carry_out(
     for number, (case_id, repetition) in enumerate(part.runs[:most]):
         case = cases[case_id].case
         record = RunRecord(
-            case=case.canonical, case_id=case_id, work_id=case.work_id, repetition=repetition,
-            attempt=store.next_attempt(case_id, repetition), block=0, attachment="a", session="s",
-            job="1", engine="player", engine_version="1", coordinates={}, duration=each,
-            started=(BEGIN + timedelta(seconds=number * each)).isoformat(), status=status,
+            case=case.canonical,
+            case_id=case_id,
+            work_id=case.work_id,
+            repetition=repetition,
+            attempt=store.next_attempt(case_id, repetition),
+            block=0,
+            attachment="a",
+            session="s",
+            job="1",
+            engine="player",
+            engine_version="1",
+            coordinates={},
+            duration=each,
+            started=(BEGIN + timedelta(seconds=number * each)).isoformat(),
+            status=status,
             error="" if status == "ok" else "it broke",
-        )  # fmt: skip
+        )
         store.write(record)
 
 
@@ -161,10 +178,12 @@ def test_many_blocks_share_jobs() -> None:
 def test_a_job_runs_exactly_the_runs_of_its_part() -> None:
     """What `fsmatrix run` plans for the words of a part is what the part says."""
     for part in divide(planned(), 1):
-        asked = Request(shard=(part.shard, part.shards), blocks=range(part.blocks[0],
-                        part.blocks[1] + 1))  # fmt: skip
-        plan = build_plan(Source(CAMPAIGN), asked, site=SiteFile(), user=Tree(), environ={},
-                          here=False)  # fmt: skip
+        asked = Request(
+            shard=(part.shard, part.shards), blocks=range(part.blocks[0], part.blocks[1] + 1)
+        )
+        plan = build_plan(
+            Source(CAMPAIGN), asked, site=SiteFile(), user=Tree(), environ={}, here=False
+        )
         runs = [(p.case.case_id, r) for plot in plan.plots() for p, r in plot.runs]
         assert sorted(runs) == sorted(part.runs)
         assert plan.estimate.runs == len(runs)

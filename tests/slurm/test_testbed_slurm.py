@@ -100,11 +100,17 @@ def submitted(bed: SlurmBed, command: str, *options: str) -> str:
 @pytest.mark.parametrize(
     "options",
     [
-        {"nodes": 0}, {"nodes": 65}, {"cpus_per_node": 0}, {"time_limit": "one day"},
-        {"time_limit": "1:99"}, {"short_time_limit": "1\nNodeName=x"}, {"licenses": "a:b"},
-        {"licenses": "a:1\nx"}, {"node": 3},
+        {"nodes": 0},
+        {"nodes": 65},
+        {"cpus_per_node": 0},
+        {"time_limit": "one day"},
+        {"time_limit": "1:99"},
+        {"short_time_limit": "1\nNodeName=x"},
+        {"licenses": "a:b"},
+        {"licenses": "a:1\nx"},
+        {"node": 3},
     ],
-)  # fmt: skip
+)
 def test_options_that_mean_nothing_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         BedOptions(**options)
@@ -164,8 +170,10 @@ def test_a_bed_has_nodes_with_names_of_their_own(plain: SlurmBed) -> None:
     assert (found["state"], found["health"]) == ("up", [])
     assert found["nodes"] == dict.fromkeys(plain.nodes, "idle")
     assert {one["role"] for one in found["daemons"]} == {
-        "munged", "slurmctld", *(f"slurmd.{name}" for name in plain.nodes),
-    }  # fmt: skip
+        "munged",
+        "slurmctld",
+        *(f"slurmd.{name}" for name in plain.nodes),
+    }
     said = plain.run("srun", "-N4", "hostname").stdout.split()
     assert sorted(said) == ["node1", "node2", "node3", "node4"]
     shown = plain.run("scontrol", "show", "hostnames", "node[1,3-4]").stdout.split()

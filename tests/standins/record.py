@@ -41,10 +41,11 @@ def main() -> None:
                 "program": record.engine,
                 "nodes": record.coordinates["nodes"],
                 "processes": record.coordinates["processes"],
-                "argv": [word.replace(root, "PATH").replace("{scratch}", "SCRATCH")
-                         for word in argv[1:]],
+                "argv": [
+                    word.replace(root, "PATH").replace("{scratch}", "SCRATCH") for word in argv[1:]
+                ],
                 "files": {},
-            }  # fmt: skip
+            }
             for name, text in record.texts.items():
                 number, _, kind = name.partition("-")
                 if int(number) != step or kind.endswith("stderr"):

@@ -74,18 +74,37 @@ def install(folder: Path) -> dict[str, str]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     subprocess.run(
-        [sys.executable, "-P", "-m", "pip", "install", "--quiet", "--no-index", "--no-deps",
-         "--no-build-isolation", "--disable-pip-version-check", "--target", target, source],
-        check=True, timeout=200,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-P",
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-index",
+            "--no-deps",
+            "--no-build-isolation",
+            "--disable-pip-version-check",
+            "--target",
+            target,
+            source,
+        ],
+        check=True,
+        timeout=200,
+    )
     programs.mkdir()
     for name, text in PROGRAMS.items():
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
     (folder / "jobs").mkdir()
     path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return {**os.environ, "PYTHONPATH": str(target), "PATH": path, "USER": "me",
-            "PBS_FOLDER": str(folder / "jobs")}  # fmt: skip
+    return {
+        **os.environ,
+        "PYTHONPATH": str(target),
+        "PATH": path,
+        "USER": "me",
+        "PBS_FOLDER": str(folder / "jobs"),
+    }
 
 
 def running(folder: Path) -> Iterator[int]:

@@ -71,10 +71,17 @@ class Place:
         self.directory.mkdir()
         other = f"  here: {{backend: directory, options: {{path: {self.directory}}}}}"
         text = CAMPAIGN.format(
-            backend=backend, conf=self.bed.conf, target=target, others=other if beside else "",
-            work=work, repetitions=repetitions, attachments=attachments,
-            block=max(1, repetitions // attachments), limit=limit, seed=seed,
-        )  # fmt: skip
+            backend=backend,
+            conf=self.bed.conf,
+            target=target,
+            others=other if beside else "",
+            work=work,
+            repetitions=repetitions,
+            attachments=attachments,
+            block=max(1, repetitions // attachments),
+            limit=limit,
+            seed=seed,
+        )
         path = self.folder / "faults.yaml"
         path.write_text(text)
         return path

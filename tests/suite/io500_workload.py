@@ -23,10 +23,20 @@ PAIR = Engine(
     ),
 )
 IN_ORDER = [
-    "write-ior-easy", "create-mdtest-easy", "write-ior-hard", "create-mdtest-hard", "find",
-    "read-ior-easy", "stat-mdtest-easy", "read-ior-hard", "stat-mdtest-hard",
-    "remove-mdtest-easy", "read-mdtest-hard", "remove-mdtest-hard", "read-ior-rnd4K-easy",
-]  # fmt: skip
+    "write-ior-easy",
+    "create-mdtest-easy",
+    "write-ior-hard",
+    "create-mdtest-hard",
+    "find",
+    "read-ior-easy",
+    "stat-mdtest-easy",
+    "read-ior-hard",
+    "stat-mdtest-hard",
+    "remove-mdtest-easy",
+    "read-mdtest-hard",
+    "remove-mdtest-hard",
+    "read-ior-rnd4K-easy",
+]
 RANDOM = IN_ORDER[-1]
 SMALL = {
     "ior_easy_transfer_size": "64KiB",

@@ -39,7 +39,11 @@ def started(
 
 def runner_on(session: Session, data: Path, out: Path, settings: Settings) -> Runner:
     """Runs in `data`, the journal and what they leave in `out`."""
-    access = PathAccess(backend="directory", target="here", path=str(data),
-                        details={"tree": str(data), "tag": "t", "host": ""})  # fmt: skip
+    access = PathAccess(
+        backend="directory",
+        target="here",
+        path=str(data),
+        details={"tree": str(data), "tag": "t", "host": ""},
+    )
     facts = {"session": "s", "environment": {}, "driver": "posix", "memory": False}
     return Runner(session, access, out / "journal", settings, lambda: None, lambda: 0, facts)

@@ -44,9 +44,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def fsmatrix(site: Path, *words: object) -> str:
     """What a command prints that must end well."""
     done = subprocess.run(
-        [*FSMATRIX, *map(str, words)], cwd=site, capture_output=True, text=True,
-        env=json.loads((site / "environment.json").read_text()), timeout=DEADLINE, check=False,
-    )  # fmt: skip
+        [*FSMATRIX, *map(str, words)],
+        cwd=site,
+        capture_output=True,
+        text=True,
+        env=json.loads((site / "environment.json").read_text()),
+        timeout=DEADLINE,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -95,15 +100,18 @@ def test_import_format(site: Path) -> None:
         with (folder / f"{number}.txt").open("wb") as out:
             subprocess.run(
                 ["dd", "if=/dev/zero", f"of={site}/copied", "bs=64K", "count=512", "conv=fsync"],
-                stderr=out, env={**os.environ, "LC_ALL": "C"}, check=True,
-            )  # fmt: skip
+                stderr=out,
+                env={**os.environ, "LC_ALL": "C"},
+                check=True,
+            )
     fsmatrix(site, "import", "old", "-o", "old.h5", "--set", "target=scratch")
     fsmatrix(site, "report", "old.h5", "-o", "old.html")
     (cell,) = summarise(open_campaign(site / "old.h5")).cells
     speed = cell.metrics["bandwidth"].median / MIB
     assert cell.runs == 3
-    seconds = [float(re.findall(r"copied, (\S+) s", path.read_text())[0])
-               for path in folder.iterdir()]  # fmt: skip
+    seconds = [
+        float(re.findall(r"copied, (\S+) s", path.read_text())[0]) for path in folder.iterdir()
+    ]
     assert speed == pytest.approx(32 / sorted(seconds)[1])
     assert f"The slowest cell has {speed:.4g} MiB/s: scratch." in (site / "old.html").read_text()
 
@@ -126,11 +134,21 @@ def test_a_workload_without_a_parser_says_so(site: Path, tmp_path: Path) -> None
     module.write_text(parser.sub("", module.read_text()))
     env = json.loads((site / "environment.json").read_text())
     done = subprocess.run(
-        [*FSMATRIX, "run", *campaign(site, "launcher=mpirun"),
-         "-o", tmp_path / "out", "--quiet", "--no-report"],
+        [
+            *FSMATRIX,
+            "run",
+            *campaign(site, "launcher=mpirun"),
+            "-o",
+            tmp_path / "out",
+            "--quiet",
+            "--no-report",
+        ],
         env={**env, "PYTHONPATH": str(tmp_path / "target")},
-        capture_output=True, text=True, timeout=DEADLINE, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
     assert done.returncode == 1
     assert "nothing was measured: the workload dd made no phase" in done.stdout + done.stderr
 

@@ -31,11 +31,14 @@ def parse(text: str, source: str) -> list[Parsed]:
         if match:
             runs.append(
                 Parsed(
-                    engine="toy", version="1.0", options={"block": 4096},
+                    engine="toy",
+                    version="1.0",
+                    options={"block": 4096},
                     phases=(totals("write", float(match[2]), int(match[1]), 1000),),
-                    nodes=int(match[3]) if match[3] else None, failure=match[4] or "",
+                    nodes=int(match[3]) if match[3] else None,
+                    failure=match[4] or "",
                 )
-            )  # fmt: skip
+            )
     if not runs:
         raise ParseError(source, 1, "no run in it")
     return runs
@@ -65,10 +68,13 @@ def do(
 
 def results_in(root: Path) -> Path:
     """Runs of two targets, one of them failed, and a file that is no output."""
-    return tree(root, {
-        "ceph-a/3/1.txt": "TOY\nrun 4000000 2.0 nodes 3\n",
-        "ceph-a/3/2.txt": "TOY\nrun 4400000 2.0 nodes 3\n",
-        "ceph-a/3/3.txt": "TOY\nrun 4800000 2.0 nodes 3\n",
-        "daos-b/2/1.txt": "TOY\nrun 8000000 1.0\nrun 9000000 1.0 failed disk full\n",
-        "README.md": "what this is",
-    })  # fmt: skip
+    return tree(
+        root,
+        {
+            "ceph-a/3/1.txt": "TOY\nrun 4000000 2.0 nodes 3\n",
+            "ceph-a/3/2.txt": "TOY\nrun 4400000 2.0 nodes 3\n",
+            "ceph-a/3/3.txt": "TOY\nrun 4800000 2.0 nodes 3\n",
+            "daos-b/2/1.txt": "TOY\nrun 8000000 1.0\nrun 9000000 1.0 failed disk full\n",
+            "README.md": "what this is",
+        },
+    )

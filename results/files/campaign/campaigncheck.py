@@ -17,10 +17,12 @@ from fsmatrix.results.files.run.recordcheck import STATES
 
 # variable -> the variable of whose rows it tells one
 INDEXES = {
-    "environment_index": "environment_json", "case_index": "case_json",
-    "latency_kind": "kind_name", "latency_bin": "bin_lower",
+    "environment_index": "environment_json",
+    "case_index": "case_json",
+    "latency_kind": "kind_name",
+    "latency_bin": "bin_lower",
     **{f"{dim}_run": "run_id" for dim in RAGGED},
-}  # fmt: skip
+}
 JSON = ("factors", "left_out", "campaign")
 SPAN = 1 << 20  # elements looked at at once
 

@@ -18,10 +18,18 @@ TEXT_LIMIT = 500  # characters of one string in the campaign file
 DATA_KINDS = ("read", "write")
 METADATA_PHASES = frozenset(
     {
-        "open", "create", "stat", "remove", "unlink", "mkdir", "rmdir", "rename",
-        "truncate", "readdir",
+        "open",
+        "create",
+        "stat",
+        "remove",
+        "unlink",
+        "mkdir",
+        "rmdir",
+        "rename",
+        "truncate",
+        "readdir",
     }
-)  # fmt: skip
+)
 PERCENTILES = {
     "latency_p50": 0.50,
     "latency_p95": 0.95,
@@ -29,9 +37,18 @@ PERCENTILES = {
     "latency_p99_9": 0.999,
 }
 RUN_TEXTS = (
-    "run_id", "case_id", "work_id", "attachment", "session", "job", "status", "engine",
-    "engine_version", "error", "started",
-)  # fmt: skip
+    "run_id",
+    "case_id",
+    "work_id",
+    "attachment",
+    "session",
+    "job",
+    "status",
+    "engine",
+    "engine_version",
+    "error",
+    "started",
+)
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,14 @@ def create(
     """An extendable, compressed variable with one dimension."""
     fixed = np.dtype(dtype).kind != "O"
     dataset = file.create_dataset(
-        name, shape=(size,), maxshape=(None,), dtype=dtype, chunks=(CHUNK,),
-        compression=1 if fixed else None, shuffle=fixed,
-    )  # fmt: skip
+        name,
+        shape=(size,),
+        maxshape=(None,),
+        dtype=dtype,
+        chunks=(CHUNK,),
+        compression=1 if fixed else None,
+        shuffle=fixed,
+    )
     for key, value in attributes.items():
         dataset.attrs[key] = value
     return dataset

@@ -41,9 +41,18 @@ SCALAR = h5py.h5s.create(h5py.h5s.SCALAR)
 PACK_FROM = 512  # bytes: smaller arrays are stored as they are
 # what h5py raises when it meets nonsense in a file
 HDF5_ERRORS = (
-    OSError, RuntimeError, KeyError, ValueError, TypeError, IndexError, AttributeError,
-    OverflowError, MemoryError, ArithmeticError, SystemError,
-)  # fmt: skip
+    OSError,
+    RuntimeError,
+    KeyError,
+    ValueError,
+    TypeError,
+    IndexError,
+    AttributeError,
+    OverflowError,
+    MemoryError,
+    ArithmeticError,
+    SystemError,
+)
 
 Upgrade = Callable[[h5py.File], None]
 UPGRADES: dict[int, Upgrade] = {}  # version -> brings a run file (in memory) to version + 1
@@ -133,9 +142,13 @@ def _write_attribute(owner: Any, name: str, value: Any) -> None:
 def image(fill: Callable[[h5py.File], None]) -> bytes:
     """The bytes of an HDF5 file that `fill` makes, without touching a disk."""
     with h5py.File(
-        f"image-{next(IMAGES)}", "w",
-        driver="core", backing_store=False, block_size=1 << 16, libver=LIBVER,
-    ) as file:  # fmt: skip
+        f"image-{next(IMAGES)}",
+        "w",
+        driver="core",
+        backing_store=False,
+        block_size=1 << 16,
+        libver=LIBVER,
+    ) as file:
         fill(file)
         file.flush()
         data = bytes(file.id.get_file_image())

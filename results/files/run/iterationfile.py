@@ -30,9 +30,11 @@ def write(root: Group, phases: Sequence[Phase]) -> None:
     if not sum(sizes):
         return
     root.variable(
-        "iterations", np.array(sizes, dtype=np.int64), ["phase"],
+        "iterations",
+        np.array(sizes, dtype=np.int64),
+        ["phase"],
         {"units": "1", "long_name": "number of iterations"},
-    )  # fmt: skip
+    )
     root.dimension("iteration", sum(sizes))
     filled = [iterations.filled(phase.iterations) for phase in phases]
     for name, (_, unit, meaning) in iterations.COLUMNS.items():
@@ -59,8 +61,9 @@ def read(root: Source, phases: Sequence[Phase]) -> tuple[Phase, ...]:
     if "iterations" not in root:
         pairs = [(phase, iterations.of_facts(phase.facts)) for phase in summed]
         return tuple(replace(p, facts=facts, iterations=table) for p, (facts, table) in pairs)
-    columns = {name: root.array(PREFIX + name) for name in iterations.COLUMNS
-               if PREFIX + name in root}  # fmt: skip
+    columns = {
+        name: root.array(PREFIX + name) for name in iterations.COLUMNS if PREFIX + name in root
+    }
     sizes = root.array("iterations")
     ends = np.cumsum(sizes)
     if (sizes < 0).any() or any(column.shape != (ends[-1],) for column in columns.values()):

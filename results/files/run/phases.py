@@ -178,9 +178,11 @@ def _write_latency(root: Group, phases: Sequence[Phase]) -> None:
         )
     dims = ["phase", "kind"]
     root.variable(
-        "latency_count", np.ascontiguousarray(counts[:, :, bins]), [*dims, "bin"],
+        "latency_count",
+        np.ascontiguousarray(counts[:, :, bins]),
+        [*dims, "bin"],
         {"units": "1", "long_name": "operations whose latency fell into the bin"},
-    )  # fmt: skip
+    )
     root.variable("latency_given", given, dims, {"long_name": "1 = the phase has this kind"})
     for field, (name, meaning) in LATENCY.items():
         root.variable(name, sums[field], dims, {"units": "s", "long_name": meaning})

@@ -31,9 +31,7 @@ PHASES = 10_000  # a run has one to some hundred (IO500: 13)
 ANONYMISED = "anonymised"  # in `environment`: the case's names were replaced, its ids stayed
 NOT_WORK = ("target", "level", "device_state")  # of a case
 # what rows and columns make of contents that are not what they should be
-NONSENSE = (
-    ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError,
-)  # fmt: skip
+NONSENSE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
 
 
 class MisfitError(ResultError):

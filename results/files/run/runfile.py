@@ -24,16 +24,29 @@ from fsmatrix.results.files.run import phases, texts
 from fsmatrix.results.record import Finding, Monitor, RunRecord
 
 TEXTS = (
-    "case", "case_id", "work_id", "attachment", "session", "job", "status", "error",
-    "engine", "engine_version", "started",
-)  # fmt: skip
+    "case",
+    "case_id",
+    "work_id",
+    "attachment",
+    "session",
+    "job",
+    "status",
+    "error",
+    "engine",
+    "engine_version",
+    "started",
+)
 NUMBERS = ("repetition", "attempt", "block")
 # stored as JSON; `coordinates` is named `factors` in the file: a root attribute of the name
 # `coordinates` has another meaning in netCDF
 JSON = {
-    "failure": "failure", "argv": "argv", "coordinates": "factors",
-    "environment": "environment", "companions": "companions", "ranks": "ranks",
-}  # fmt: skip
+    "failure": "failure",
+    "argv": "argv",
+    "coordinates": "factors",
+    "environment": "environment",
+    "companions": "companions",
+    "ranks": "ranks",
+}
 FINDING_TEXTS = ("audit", "severity", "message", "advice", "phase")
 
 
@@ -139,9 +152,11 @@ def _write_monitor(group: hdf.Group, monitor: Monitor) -> None:
     group.dimension("sample", len(time))
     group.variable("time", time, ["sample"], {"units": "s", "long_name": "Unix time"})
     group.variable(
-        "series", table, ["host", "metric", "sample"],
+        "series",
+        table,
+        ["host", "metric", "sample"],
         {"long_name": "sampled series; units by metric in the group's attribute `units`"},
-    )  # fmt: skip
+    )
 
 
 def _read_monitor(group: Source) -> Monitor:
@@ -168,9 +183,11 @@ def _write_findings(group: hdf.Group, findings: Sequence[Finding]) -> None:
         group.variable(name, column, ["finding"], {})
     group.variable("evidence", [to_json(f.evidence) for f in findings], ["finding"], {})
     group.variable(
-        "version", phases.integers([finding.version for finding in findings]), ["finding"],
+        "version",
+        phases.integers([finding.version for finding in findings]),
+        ["finding"],
         {"long_name": "version of the audit"},
-    )  # fmt: skip
+    )
 
 
 def _read_findings(group: Source) -> tuple[Finding, ...]:

@@ -98,9 +98,13 @@ class _Columns:
         self.size = Appender(group, "text_size", "i8", SIZE)
         self.digest = Table(group, "text_sha256", {"long_name": "SHA-256 of the text in UTF-8"})
         self.data = group.create_dataset(
-            "text_bytes", shape=(0,), maxshape=(None,), dtype=np.uint8, chunks=(CHUNK,),
+            "text_bytes",
+            shape=(0,),
+            maxshape=(None,),
+            dtype=np.uint8,
+            chunks=(CHUNK,),
             compression=LEVEL,
-        )  # fmt: skip
+        )
         self.data.attrs.update(BYTES)
         self._texts = 0
         self._length = 0

@@ -39,8 +39,9 @@ def merge(nodes: Sequence[NodeRun]) -> Parsed:
     """
     failures = [f"{n.host}: {n.parsed.failure}" for n in nodes if n.parsed.failure]
     first = nodes[0].parsed
-    notes = [replace(note, message=f"{n.host}: {note.message}") for n in nodes
-             for note in n.parsed.notes]  # fmt: skip
+    notes = [
+        replace(note, message=f"{n.host}: {note.message}") for n in nodes for note in n.parsed.notes
+    ]
     phases: tuple[Phase, ...] = ()
     if all(node.parsed.phases for node in nodes):
         phase = _merged(nodes) if len(nodes) > 1 else _placed(nodes[0])

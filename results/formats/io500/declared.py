@@ -27,9 +27,14 @@ _YEAR = re.compile(r"(?:19|20)\d\d")
 _EMPTY = frozenset({"", "xxx"})
 # what names the file system, the most telling first; the form of 2018 had a name misspelt
 _FILE_SYSTEM = (
-    "filesystem_type", "filesystem", "filesysem", "filesystem_name", "filesystem_version",
-    "filesystem_vendor", "storage_vendor",
-)  # fmt: skip
+    "filesystem_type",
+    "filesystem",
+    "filesysem",
+    "filesystem_name",
+    "filesystem_version",
+    "filesystem_vendor",
+    "storage_vendor",
+)
 _NODES = ("client_nodes", "num_client_nodes", "number_clientNodes")
 _OF_STORAGE = ("type", "name", "version", "vendor")  # of StorageSystem in the JSON
 

@@ -173,9 +173,15 @@ def _old_entry(match: re.Match[str], line: int) -> Entry:
     mark, name, score, unit, seconds = match.groups()
     ours = name.replace("_", "-")
     return Entry(
-        ours, float(score), "kIOPS" if unit == "kiops" else "GiB/s", float(seconds), ours in PHASES,
-        bool(mark), line, half_digit=5 / 10 ** (len(score.partition(".")[2]) + 1),
-    )  # fmt: skip
+        ours,
+        float(score),
+        "kIOPS" if unit == "kiops" else "GiB/s",
+        float(seconds),
+        ours in PHASES,
+        bool(mark),
+        line,
+        half_digit=5 / 10 ** (len(score.partition(".")[2]) + 1),
+    )
 
 
 def read_result(text: str) -> Summary:

@@ -25,8 +25,16 @@ HEADER = (
     "numTasks,iter"
 )
 COLUMNS = (
-    "bandwidth", "iops", "latency", "block", "transfer_size", "open", "transfer", "close", "total",
-)  # fmt: skip
+    "bandwidth",
+    "iops",
+    "latency",
+    "block",
+    "transfer_size",
+    "open",
+    "transfer",
+    "close",
+    "total",
+)
 RANKS_HEADER = "access,rank,runtime-with-openclose,runtime,throughput-withopenclose,throughput"
 
 

@@ -78,6 +78,9 @@ def own_summary(rate: Row | None, iterations: int) -> dict[str, float]:
     if rate is None:
         return {}
     return {
-        "iterations": iterations, "iops_max": rate.maximum, "iops_min": rate.minimum,
-        "iops_mean": rate.mean, "iops_stddev": rate.deviation,
-    }  # fmt: skip
+        "iterations": iterations,
+        "iops_max": rate.maximum,
+        "iops_min": rate.minimum,
+        "iops_mean": rate.mean,
+        "iops_stddev": rate.deviation,
+    }

@@ -252,10 +252,15 @@ class Phases:
             for one in (window.each if known else ())
         ]
         whole = totals(
-            name, window.total, operations * each, operations, errors,
-            facts=facts, iterations=iterations.columns(rows),
+            name,
+            window.total,
+            operations * each,
+            operations,
+            errors,
+            facts=facts,
+            iterations=iterations.columns(rows),
             summary=own_summary(self._row("rate", name), count),
-        )  # fmt: skip
+        )
         if self.ranks is None or count > 1 or errors or name not in self.ranks.finished:
             return whole
         return self._with_ranks(whole, each, self.ranks.finished[name])

@@ -250,14 +250,20 @@ def _kind(name: str) -> str:
 def _plain(record: RunRecord) -> dict[str, Any]:
     """The record's texts as data: for the first pass."""
     return {
-        "texts": dict(record.texts), "error": record.error, "failure": record.failure,
-        "argv": record.argv, "factors": record.coordinates, "environment": record.environment,
-        "ranks": record.ranks, "evidence": record.evidence, "attachment": record.attachment,
+        "texts": dict(record.texts),
+        "error": record.error,
+        "failure": record.failure,
+        "argv": record.argv,
+        "factors": record.coordinates,
+        "environment": record.environment,
+        "ranks": record.ranks,
+        "evidence": record.evidence,
+        "attachment": record.attachment,
         "own": [record.session, record.engine, record.engine_version],
         "case": json.loads(record.case) if record.case.startswith("{") else record.case,
         "phases": [[phase.name, phase.facts] for phase in record.phases],
         "findings": [[one.message, one.advice, one.evidence] for one in record.findings],
-    }  # fmt: skip
+    }
 
 
 def _same_size(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:

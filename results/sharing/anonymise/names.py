@@ -74,11 +74,16 @@ _FIELD_WORDS = """
 """.split()  # noqa: SIM905  (a table of 200 lines would be no easier to read)
 ORDINARY = frozenset(
     {
-        *_FIELD_WORDS, *KINDS, *rows.METADATA_PHASES, *rows.DATA_KINDS,
+        *_FIELD_WORDS,
+        *KINDS,
+        *rows.METADATA_PHASES,
+        *rows.DATA_KINDS,
         *(one.name for kind in (RunRecord, Phase, Finding, Monitor) for one in fields(kind)),
-        *campaignspec.NUMBERS, *campaignspec.TEXTS, *campaignspec.reserved(),
+        *campaignspec.NUMBERS,
+        *campaignspec.TEXTS,
+        *campaignspec.reserved(),
     }
-)  # fmt: skip
+)
 
 # parts of paths that are the same on most machines; the others become path-1, path-2, ...
 _PARTS = """

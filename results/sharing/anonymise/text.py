@@ -87,10 +87,15 @@ class Rewriter:
         if form in ("uuid", "serial", "mac"):
             return self.names.of(form, text.casefold())
         special: dict[str, Callable[[str, bool], str]] = {
-            "ipv4": self._address, "ipv6": self._address, "url": self._url, "mail": self._mail,
-            "below": self._below, "path": lambda path, _: self._path(path), "list": self._list,
+            "ipv4": self._address,
+            "ipv6": self._address,
+            "url": self._url,
+            "mail": self._mail,
+            "below": self._below,
+            "path": lambda path, _: self._path(path),
+            "list": self._list,
             "job": self._job,
-        }  # fmt: skip
+        }
         return special[form](text, loose)
 
     def _address(self, text: str, loose: bool) -> str:

@@ -94,8 +94,9 @@ def placed(
 ) -> RunRecord:
     """A run in a pool that lies so: of a level, or of the target."""
     lies = {"hosts": ["a", "b"], "machines": ["x", "y"], "max_over_mean": 1.02, **place}
-    target: dict[str, Any] = {"ceph": {"pools": {
-        "p": {"placement": lies, "metadata": metadata}, "other": {"size": 3}}}}  # fmt: skip
+    target: dict[str, Any] = {
+        "ceph": {"pools": {"p": {"placement": lies, "metadata": metadata}, "other": {"size": 3}}}
+    }
     if level:
         target = {"level": {"pool": "q", "placement": lies}}
     known = {"realised": {"storage_nodes": realised}} if realised else {}
@@ -223,9 +224,7 @@ TRIALS = {
         ],
     ),
     "memory-reference": Trial(
-        "invalid",
-        [lambda: declared("cold", "memory")],
-        [lambda: declared("cold", "cold")],
+        "invalid", [lambda: declared("cold", "memory")], [lambda: declared("cold", "cold")]
     ),
     "write-not-flushed": Trial(
         "warning",
@@ -244,17 +243,15 @@ TRIALS = {
     ),
     "faster-than-device": Trial(
         "invalid",
-        [
-            lambda: with_evidence(
-                record(phase()), limits={"device_bytes_per_second": 150 * MB}
-            ),
-        ],
+        [lambda: with_evidence(record(phase()), limits={"device_bytes_per_second": 150 * MB})],
         [
             lambda: with_evidence(record(phase()), limits={}),
             lambda: with_evidence(record(phase()), limits={"device_bytes_per_second": 195 * MB}),
-            lambda: declared("warm", "warm", with_evidence(
-                record(phase()), limits={"device_bytes_per_second": 150 * MB}
-            )),
+            lambda: declared(
+                "warm",
+                "warm",
+                with_evidence(record(phase()), limits={"device_bytes_per_second": 150 * MB}),
+            ),
         ],
     ),
     "faster-than-network": Trial(
@@ -268,9 +265,7 @@ TRIALS = {
         [
             lambda: with_evidence(record(phase()), limits={"network_bytes_per_second": 10**9}),
             # a local disk: no interface saw its bytes
-            lambda: with_evidence(
-                read_with(device_read_bytes=400 * MB), limits=of_links(125 * MB)
-            ),
+            lambda: with_evidence(read_with(device_read_bytes=400 * MB), limits=of_links(125 * MB)),
         ],
     ),
     "too-short": Trial(
@@ -295,16 +290,24 @@ TRIALS = {
         [
             lambda: series(np.r_[np.full(50, 4 * MB), np.full(50, 2 * MB)]),
             lambda: series(noisy(0.2, slope=0.5)),
-            lambda: record(phase("create", interval_bytes=np.zeros(100, dtype=np.int64),
-                                 interval_operations=np.arange(100))),
+            lambda: record(
+                phase(
+                    "create",
+                    interval_bytes=np.zeros(100, dtype=np.int64),
+                    interval_operations=np.arange(100),
+                )
+            ),
         ],
         [
             lambda: series(noisy(0.4)),
             lambda: series(noisy(0.01, slope=0.1)),
             lambda: series(np.arange(10), interval=0.2),  # too few intervals
             # the others have ended: the series falls, but no worker became slower
-            lambda: series(np.r_[np.full(40, 4 * MB), np.full(60, MB)],
-                           io_start=np.zeros(4), io_end=np.array([0.8, 0.8, 0.8, 2.0])),
+            lambda: series(
+                np.r_[np.full(40, 4 * MB), np.full(60, MB)],
+                io_start=np.zeros(4),
+                io_end=np.array([0.8, 0.8, 0.8, 2.0]),
+            ),
         ],
     ),
     "stragglers": Trial(
@@ -338,8 +341,11 @@ TRIALS = {
     ),
     "cpu-saturated": Trial(
         "warning",
-        [lambda: with_evidence(record(phase()), cpu={"read": {"a": {"busy": 0.5},
-                                                              "b": {"busy": 0.97}}})],
+        [
+            lambda: with_evidence(
+                record(phase()), cpu={"read": {"a": {"busy": 0.5}, "b": {"busy": 0.97}}}
+            )
+        ],
         [lambda: with_evidence(record(phase()), cpu={"read": {"a": {"busy": 0.94}}})],
     ),
     "fewer-ranks": Trial(
@@ -370,8 +376,9 @@ TRIALS = {
         [
             lambda: hung(0.9, 2.0),
             lambda: hung(3.0, 40.0),
-            lambda: record(phase("write", latency={"write": latency(400),
-                                                   "fsync": longer(latency(4), 1.5)})),
+            lambda: record(
+                phase("write", latency={"write": latency(400), "fsync": longer(latency(4), 1.5)})
+            ),
             lambda: record(phase(latency={})),
         ],
     ),
@@ -379,8 +386,9 @@ TRIALS = {
         "warning",
         [
             lambda: with_evidence(record(phase()), load={"before": 3.0, "foreign": 0.2}),
-            lambda: with_evidence(record(phase()), cpu={"read": {"a": {"busy": 0.4,
-                                                                       "steal": 0.2}}}),
+            lambda: with_evidence(
+                record(phase()), cpu={"read": {"a": {"busy": 0.4, "steal": 0.2}}}
+            ),
         ],
         [
             lambda: with_evidence(record(phase()), load={"before": 3.0, "foreign": 0.1}),
@@ -389,8 +397,12 @@ TRIALS = {
     ),
     "carry-over": Trial(
         "warning",
-        [lambda: with_evidence(record(phase()), settle={
-            "read": {"reached": False, "seconds": 10.0, "state": {"dirty": 4096}}})],
+        [
+            lambda: with_evidence(
+                record(phase()),
+                settle={"read": {"reached": False, "seconds": 10.0, "state": {"dirty": 4096}}},
+            )
+        ],
         [lambda: with_evidence(record(phase()), settle={})],
     ),
     "oversubscribed": Trial("warning", [lambda: world(oversubscribed=True)], [world]),
@@ -419,7 +431,7 @@ TRIALS = {
             ),
         ],
     ),
-}  # fmt: skip
+}
 
 
 def cases(kind: str) -> list[Any]:

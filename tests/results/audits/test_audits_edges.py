@@ -165,6 +165,8 @@ def test_trouble_that_is_studied_is_declared_and_only_said(sentence: str) -> Non
 def test_what_a_flush_waits_for_is_a_stall_only_if_the_system_says_so() -> None:
     took = {"write": latency(400), "fsync": replace(latency(4), maximum=30.0)}
     made = record(phase("write", seconds=60, latency=took))
-    said = [found(with_evidence(made, health={"write": [text]}), "storage-unhealthy")
-            for text in (DOWN, SLOW)]  # fmt: skip
+    said = [
+        found(with_evidence(made, health={"write": [text]}), "storage-unhealthy")
+        for text in (DOWN, SLOW)
+    ]
     assert said == [["warning"], ["invalid"]]

@@ -23,12 +23,21 @@ def record(*notes: dict[str, Any], **evidence: Any) -> RunRecord:
     told = [{"key": "", "message": "", "line": 0, "phase": ""} | note for note in notes]
     engine = {"name": "ior", "version": "4.0.0", "notes": told, "facts": {}}
     return RunRecord(
-        case='{"target":"t","workload":"ior"}', case_id="0" * 16, work_id="1" * 16, repetition=1,
-        attempt=1, block=0, attachment="a", session="s", status="ok", engine="ior",
-        engine_version="4.0.0", started="2026-01-01T00:00:00+00:00",
+        case='{"target":"t","workload":"ior"}',
+        case_id="0" * 16,
+        work_id="1" * 16,
+        repetition=1,
+        attempt=1,
+        block=0,
+        attachment="a",
+        session="s",
+        status="ok",
+        engine="ior",
+        engine_version="4.0.0",
+        started="2026-01-01T00:00:00+00:00",
         phases=(totals("read", 1.0, 100 * MB, 100),),
         evidence={"engine": engine, **evidence},
-    )  # fmt: skip
+    )
 
 
 def found(made: RunRecord, name: str) -> list[Finding]:

@@ -77,12 +77,17 @@ def record(target="xfs", repetition=0, phases=(), **changes):
 
 WRITE = phase("write", [1.0, 2.0], [100, 300], latency={"write": latency(1000, 3000)})
 READ = phase(
-    "read", [0.5, 1.0], [100, 300],
+    "read",
+    [0.5, 1.0],
+    [100, 300],
     latency={"read": latency(*[5000] * 100), "open": latency(9_000_000)},
-    interval=0.25, interval_bytes=np.array([100, 100, 120, 80]),
+    interval=0.25,
+    interval_bytes=np.array([100, 100, 120, 80]),
     interval_operations=np.array([1, 2, 3, 4]),
-    io_start=np.array([0.1, 0.2]), io_end=np.array([0.5, 0.6]), clock_uncertainty=1e-6,
-)  # fmt: skip
+    io_start=np.array([0.1, 0.2]),
+    io_end=np.array([0.5, 0.6]),
+    clock_uncertainty=1e-6,
+)
 
 
 @pytest.fixture
@@ -362,8 +367,10 @@ def test_a_device_that_fills_up_gives_its_error(store, room):
     )
     result = subprocess.run(
         [sys.executable, "-P", "-c", program, str(store.directory), str(room)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (result.returncode, result.stdout) == (0, f"errno {errno.ENOSPC}\n"), result.stderr
     assert sorted(entry.name for entry in store.directory.iterdir()) == ["runs", "store.json"]
 

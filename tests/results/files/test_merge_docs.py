@@ -23,20 +23,41 @@ def record(target):
     two, count = np.ones(2), np.ones(2, dtype=np.int64)
     counts = np.bincount([700] * 1000, minlength=histogram.BINS)
     phase = Phase(
-        "read", 0 * two, two, count, count, 0 * count, 0 * two, two, 0 * two,
-        {"read": Latency(counts, 1.0, 0.001, 0.001)}, 0.5, count, count,
+        "read",
+        0 * two,
+        two,
+        count,
+        count,
+        0 * count,
+        0 * two,
+        two,
+        0 * two,
+        {"read": Latency(counts, 1.0, 0.001, 0.001)},
+        0.5,
+        count,
+        count,
         iterations=iterations.columns([dict.fromkeys(iterations.COLUMNS, 1)]),
         summary=dict.fromkeys(iterations.SUMMARY, 1.0),
-    )  # fmt: skip
+    )
     case = Case(target, "pattern")
     return RunRecord(
-        case=case.canonical, case_id=case.case_id, work_id=case.work_id,
-        repetition=0, attempt=1, block=0, attachment="a", session="s", status="ok",
-        engine="player-c", engine_version="1", started="2026-01-01T00:00:00Z",
-        phases=(phase,), findings=(Finding("a", 1, "info", "m"),),
+        case=case.canonical,
+        case_id=case.case_id,
+        work_id=case.work_id,
+        repetition=0,
+        attempt=1,
+        block=0,
+        attachment="a",
+        session="s",
+        status="ok",
+        engine="player-c",
+        engine_version="1",
+        started="2026-01-01T00:00:00Z",
+        phases=(phase,),
+        findings=(Finding("a", 1, "info", "m"),),
         monitor=Monitor(("node1",), two, {"cpu": np.ones((1, 2))}, {"cpu": "1"}),
         texts={"stdout": f"an output of {target}\n"},
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +79,11 @@ def test_examples_run(store, block):
     program = block.replace("out/runs/01/0123456789abcdef-r0000-a1.h5", str(run))
     result = subprocess.run(
         [sys.executable, "-P", "-W", "error", "-c", program],
-        cwd=store.directory.parent, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=store.directory.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert result.returncode == 0, result.stderr
     assert result.stdout
 

@@ -18,11 +18,21 @@ def path(tmp_path):
     path = tmp_path / "run.h5"
     finding = Finding("a", 1, "info", "m")
     record = RunRecord(
-        case='{"target":"xfs","workload":"pattern"}', case_id="0" * 16, work_id="1" * 16,
-        repetition=0, attempt=1, block=0, attachment="a", session="s", status="ok",
-        engine="player-c", engine_version="1", started="2026-01-01T00:00:00Z",
-        environment={"kernel": "6.1"}, findings=(finding,),
-    )  # fmt: skip
+        case='{"target":"xfs","workload":"pattern"}',
+        case_id="0" * 16,
+        work_id="1" * 16,
+        repetition=0,
+        attempt=1,
+        block=0,
+        attachment="a",
+        session="s",
+        status="ok",
+        engine="player-c",
+        engine_version="1",
+        started="2026-01-01T00:00:00Z",
+        environment={"kernel": "6.1"},
+        findings=(finding,),
+    )
     write_run(path, record)
     return path
 

@@ -118,8 +118,18 @@ findings = st.builds(
 records = st.builds(
     RunRecord,
     **dict.fromkeys(
-        ("case", "case_id", "work_id", "attachment", "session", "engine", "engine_version",
-         "started", "job", "error"),
+        (
+            "case",
+            "case_id",
+            "work_id",
+            "attachment",
+            "session",
+            "engine",
+            "engine_version",
+            "started",
+            "job",
+            "error",
+        ),
         text,
     ),
     **dict.fromkeys(("repetition", "attempt", "block"), st.integers(-(2**63), 2**63 - 1)),
@@ -136,7 +146,7 @@ records = st.builds(
     evidence=mappings,
     findings=st.lists(findings, max_size=2).map(tuple),
     texts=st.dictionaries(text, text, max_size=3),
-)  # fmt: skip
+)
 
 
 def same(one, other):

@@ -27,8 +27,10 @@ class Other:
     def __init__(self, directory, k, n):
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-c", HOLD, str(directory), str(k), str(n)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         assert self.process.stdout.readline() == "held\n"
 
     def __enter__(self):

@@ -15,10 +15,19 @@ CASE = Case("xfs", "pattern", {"chunk_size": 4096})
 
 def record(case=CASE, repetition=0, attempt=1, status="ok"):
     return RunRecord(
-        case=case.canonical, case_id=case.case_id, work_id=case.work_id, repetition=repetition,
-        attempt=attempt, block=repetition, attachment="a", session="s", status=status,
-        engine="player-c", engine_version="1", started="2026-01-01T00:00:00Z",
-    )  # fmt: skip
+        case=case.canonical,
+        case_id=case.case_id,
+        work_id=case.work_id,
+        repetition=repetition,
+        attempt=attempt,
+        block=repetition,
+        attachment="a",
+        session="s",
+        status=status,
+        engine="player-c",
+        engine_version="1",
+        started="2026-01-01T00:00:00Z",
+    )
 
 
 @pytest.fixture

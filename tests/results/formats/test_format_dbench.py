@@ -294,8 +294,12 @@ def test_damage_gives_a_run_or_a_parse_error_and_no_new_number(case: tuple[str, 
         return
     assert runs
     whole = one(name)
-    said = {float(n) for n in re.findall(r"(\d+\.\d+) MB/sec|Throughput (\S+) ", text_of(name))
-            for n in n if n}  # fmt: skip
+    said = {
+        float(n)
+        for n in re.findall(r"(\d+\.\d+) MB/sec|Throughput (\S+) ", text_of(name))
+        for n in n
+        if n
+    }
     for parsed in runs:
         for rate in numbers(parsed):
             assert any(rate == pytest.approx(value, rel=1e-6) for value in said)

@@ -33,8 +33,13 @@ def keys(run: Parsed) -> set[str]:
 def test_lines_of_one_start_are_one_run() -> None:
     (run,) = elbencho.parse(DIRS, "dirs.csv")
     assert [phase.name for phase in run.phases] == [
-        "mkdir", "write", "stat", "read", "remove", "rmdir",
-    ]  # fmt: skip
+        "mkdir",
+        "write",
+        "stat",
+        "read",
+        "remove",
+        "rmdir",
+    ]
     assert (run.engine, run.version, run.nodes, run.processes) == ("elbencho", "3.1-1", 1, 2)
     assert run.started == "2026-11-21T16:59:55.796+0000"
     assert run.options["path_type"] == "dir"
@@ -57,9 +62,14 @@ def test_what_was_moved_and_counted() -> None:
 
 @pytest.mark.parametrize(
     ("name", "rate", "printed"),
-    [("mkdir", "iops", 7707), ("stat", "iops", 277777), ("read", "iops", 191570),
-     ("write", "MiB/s", 711), ("remove", "iops", 44169)],
-)  # fmt: skip
+    [
+        ("mkdir", "iops", 7707),
+        ("stat", "iops", 277777),
+        ("read", "iops", 191570),
+        ("write", "MiB/s", 711),
+        ("remove", "iops", 44169),
+    ],
+)
 def test_rates_are_those_printed(name: str, rate: str, printed: int) -> None:
     """The window in whole milliseconds alone would be wrong by up to 100 %."""
     phase = phases(elbencho.parse(DIRS, "dirs.csv")[0])[name]

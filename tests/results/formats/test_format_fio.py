@@ -234,14 +234,20 @@ def test_groups_as_fio_makes_them(tmp_path: Path) -> None:
 
     def fio(*words: str) -> list[tuple[dict[str, int], int | None, bool]]:
         done = subprocess.run(
-            ["fio", "--output-format=json", *words], cwd=tmp_path, capture_output=True, text=True,
+            ["fio", "--output-format=json", *words],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
             check=True,
-        )  # fmt: skip
+        )
         return [
-            ({p.name: p.bytes.size for p in run.phases}, run.processes,
-             "group-reporting" in keys(run))
+            (
+                {p.name: p.bytes.size for p in run.phases},
+                run.processes,
+                "group-reporting" in keys(run),
+            )
             for run in parse(done.stdout, "fio")
-        ]  # fmt: skip
+        ]
 
     assert fio(*common, *writer, "--numjobs=2") == [({"write": 2}, 2, False)]
     grouped = [*common, "--group_reporting"]
@@ -393,8 +399,16 @@ def test_large_nonsense_is_refused(piece: str) -> None:
 
 def test_units_as_fio_reads_them() -> None:
     assert [size_of(t) for t in ("4096", "4k", "4K", "4kb", "4KiB", "1g", "10%", "4k-8k", "")] == [
-        4096, 4096, 4096, 4096, 4000, 1 << 30, None, None, None,
-    ]  # fmt: skip
+        4096,
+        4096,
+        4096,
+        4096,
+        4000,
+        1 << 30,
+        None,
+        None,
+        None,
+    ]
     assert size_of("4KiB", "1000") == 4096
     assert [seconds_of(t) for t in ("60", "500ms", "2m", "1h", "x")] == [60, 0.5, 120, 3600, None]
 

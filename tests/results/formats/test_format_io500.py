@@ -266,8 +266,11 @@ def test_a_run_that_did_not_finish_failed() -> None:
     (run,) = io500.parse("".join(lines[:6]), "cut")
     assert "cut or the run did not finish" in run.failure
     assert set(phases(run)) == {
-        "ior-easy-write", "mdtest-easy-write", "ior-hard-write", "mdtest-hard-write",
-    }  # fmt: skip
+        "ior-easy-write",
+        "mdtest-easy-write",
+        "ior-hard-write",
+        "mdtest-hard-write",
+    }
 
 
 def test_a_phase_that_was_not_run_is_not_there() -> None:
@@ -292,9 +295,14 @@ def test_recognised(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[RESULT] BW phase 1 ior_easy_write 24.5 MB/s : time 345.02 seconds\n",
-     FILES["ior-easy-write.txt"], FILES["mdtest-easy-write.txt"], FILES["config.ini"]],
-)  # fmt: skip
+    [
+        "",
+        "[RESULT] BW phase 1 ior_easy_write 24.5 MB/s : time 345.02 seconds\n",
+        FILES["ior-easy-write.txt"],
+        FILES["mdtest-easy-write.txt"],
+        FILES["config.ini"],
+    ],
+)
 def test_not_recognised(text: str) -> None:
     assert not io500.recognises(text)
 

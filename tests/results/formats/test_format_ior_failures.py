@@ -128,10 +128,13 @@ def test_impossible_numbers_in_json(value: str) -> None:
     assert "write has 2 of 3 iterations" in run.failure
 
 
-@pytest.mark.parametrize(("name", "old", "new"), [
-    ("ior-3.3.0-fpp.txt", "107.73     107.77", "117.73     107.77"),
-    ("ior-posix-fpp.json", '"bwMiB": 277.0346', '"bwMiB": 377.0346'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("ior-3.3.0-fpp.txt", "107.73     107.77", "117.73     107.77"),
+        ("ior-posix-fpp.json", '"bwMiB": 277.0346', '"bwMiB": 377.0346'),
+    ],
+)
 def test_numbers_that_contradict_each_other(name: str, old: str, new: str) -> None:
     (run,) = ior.parse(text_of(name).replace(old, new, 1), name)
     assert "contradiction" in keys(run)

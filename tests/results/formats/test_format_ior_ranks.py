@@ -55,9 +55,15 @@ def test_damaged_times_of_ranks(data: st.DataObject) -> None:
 def single(seconds: float = 1.0) -> Phase:
     part = {"bytes": 8 * MIB, "operations": 8, "seconds": seconds}
     return Phase(
-        "write", np.zeros(1), np.array([seconds]), np.array([8 * MIB]), np.array([8]),
-        np.array([0]), facts={"window": "open to close"}, iterations=iterations.columns([part]),
-    )  # fmt: skip
+        "write",
+        np.zeros(1),
+        np.array([seconds]),
+        np.array([8 * MIB]),
+        np.array([8]),
+        np.array([0]),
+        facts={"window": "open to close"},
+        iterations=iterations.columns([part]),
+    )
 
 
 def times_of(*seconds: float) -> list[RankTimes]:

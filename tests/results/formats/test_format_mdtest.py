@@ -453,8 +453,10 @@ UNORDERED = {"tasks-swept"}  # a row that moved to the other number of tasks can
 def test_a_row_of_one_summary_only_is_left_out() -> None:
     """The headings changed places: nothing would contradict a time taken for a rate."""
     lines = TEXTS["five-both"].split("\n")
-    rate, time = (lines.index(f"SUMMARY {kind}: (of 5 iterations)")
-                  for kind in ("rate (in ops/sec)", "time (in ms/op)"))  # fmt: skip
+    rate, time = (
+        lines.index(f"SUMMARY {kind}: (of 5 iterations)")
+        for kind in ("rate (in ops/sec)", "time (in ms/op)")
+    )
     lines[rate], lines[time] = lines[time], lines[rate]
     last = max(at for at, line in enumerate(lines) if line.startswith("   File creation"))
     del lines[last]

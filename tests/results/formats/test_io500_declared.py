@@ -14,16 +14,20 @@ from fsmatrix.results.formats.io500.declared import Declared, Place, declared, i
 @pytest.mark.parametrize(
     ("path", "place"),
     [
-        ("Uni/sys/CephFS/2024/submission-7/results/a",
-         Place("Uni/sys/CephFS/2024/submission-7", "Uni/sys", "CephFS", 2024)),
-        ("Uni/a/b/work /  fs2/2019/submission-8",
-         Place("Uni/a/b/work /  fs2/2019/submission-8", "Uni/a/b/work ", "fs2", 2019)),
+        (
+            "Uni/sys/CephFS/2024/submission-7/results/a",
+            Place("Uni/sys/CephFS/2024/submission-7", "Uni/sys", "CephFS", 2024),
+        ),
+        (
+            "Uni/a/b/work /  fs2/2019/submission-8",
+            Place("Uni/a/b/work /  fs2/2019/submission-8", "Uni/a/b/work ", "fs2", 2019),
+        ),
         ("sys/fs/submission-9", Place("sys/fs/submission-9", "sys", "fs", None)),
         ("submission-9/x", Place("submission-9", "submission-9", "", None)),
         ("my/results/today", Place("my/results/today", "my/results/today", "", None)),
         (".", Place(".", ".", "", None)),
     ],
-)  # fmt: skip
+)
 def test_a_place_in_the_collection(path: str, place: Place) -> None:
     assert place_of(path) == place
 
@@ -56,10 +60,22 @@ def test_the_type_is_more_telling_than_name_and_vendor() -> None:
 
 
 def test_the_form_of_the_site_is_json() -> None:
-    tree = {"DATA": {"type": "Site", "att": {"name": "no"}, "childs": [
-        {"type": "IO500", "childs": [{"type": "information", "att": {"number_clientNodes": "10"}}]},
-        {"type": "StorageSystem", "att": {"name": "fast", "type": "burst buffer", "count": 3}},
-    ]}}  # fmt: skip
+    tree = {
+        "DATA": {
+            "type": "Site",
+            "att": {"name": "no"},
+            "childs": [
+                {
+                    "type": "IO500",
+                    "childs": [{"type": "information", "att": {"number_clientNodes": "10"}}],
+                },
+                {
+                    "type": "StorageSystem",
+                    "att": {"name": "fast", "type": "burst buffer", "count": 3},
+                },
+            ],
+        }
+    }
     assert declared([json.dumps(tree)]) == Declared(("burst buffer", "fast"), 10)
 
 
@@ -69,8 +85,13 @@ def test_a_number_of_nodes_that_is_none_is_not_told(nodes: str) -> None:
 
 
 def test_which_files_hold_forms() -> None:
-    names = ("system-information.txt", "system-information.json", "io500.sh", "io500.cfg",
-             "io-500-summary.2019.01.01-00.00.00.txt")  # fmt: skip
+    names = (
+        "system-information.txt",
+        "system-information.json",
+        "io500.sh",
+        "io500.cfg",
+        "io-500-summary.2019.01.01-00.00.00.txt",
+    )
     assert all(map(is_form, names))
     assert not any(map(is_form, ("result_summary.txt", "config.ini", "find.csv", "sh")))
 

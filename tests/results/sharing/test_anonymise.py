@@ -20,12 +20,20 @@ CASE = Case("xfs", "pattern", {"chunk": 4096})
 
 def record(**fields):
     values = {
-        "case": CASE.canonical, "case_id": CASE.case_id, "work_id": CASE.work_id, "repetition": 0,
-        "attempt": 1, "block": 0, "attachment": "b000-xfs-5073ecf9-31198f",
-        "session": "5f5634ca090b", "status": "ok", "engine": "fio", "engine_version": "3.33",
+        "case": CASE.canonical,
+        "case_id": CASE.case_id,
+        "work_id": CASE.work_id,
+        "repetition": 0,
+        "attempt": 1,
+        "block": 0,
+        "attachment": "b000-xfs-5073ecf9-31198f",
+        "session": "5f5634ca090b",
+        "status": "ok",
+        "engine": "fio",
+        "engine_version": "3.33",
         "started": "2026-11-22T02:59:54.666+00:00",
         "coordinates": {"target": "xfs", "workload": "pattern", "chunk": 4096},
-    }  # fmt: skip
+    }
     return RunRecord(**(values | fields))
 
 
@@ -39,10 +47,16 @@ def anonymiser(*records, learn=()):
 
 
 KNOWN = (
-    ("host", "mars17"), ("host", "mars[18-20]"), ("host", "venus.hpc.geheim.de"),
-    ("user", "xaver"), ("job", "8123456_3"), ("job", "42"), ("serial", "WD-WX12 345"),
-    ("serial", "S4EVNX0R"), ("account", "m2geheim"),
-)  # fmt: skip
+    ("host", "mars17"),
+    ("host", "mars[18-20]"),
+    ("host", "venus.hpc.geheim.de"),
+    ("user", "xaver"),
+    ("job", "8123456_3"),
+    ("job", "42"),
+    ("serial", "WD-WX12 345"),
+    ("serial", "S4EVNX0R"),
+    ("account", "m2geheim"),
+)
 
 
 @pytest.mark.parametrize(
@@ -87,12 +101,17 @@ def test_names_in_texts(text, told):
 @pytest.mark.parametrize(
     "text",
     [
-        "127.0.0.1 ::1 0.0.0.0 localhost", "12:34:56 2026-11-22T02:59:54.666+00:00",
-        "12.5 MB/s, 3 op/s, read/service", "/dev/null /proc/meminfo /sys/block /usr/bin/fio /tmp",
-        "/dev/nvme0n1p1 /dev/loop0", "2a078b3d4664aa2a-r0000-a1 82e1a45e8b6f405c",
-        "6.18.44-fc-v595", "Intel(R) Xeon(R) Processor @ 2.50GHz", "rw,noatime,inode64",
+        "127.0.0.1 ::1 0.0.0.0 localhost",
+        "12:34:56 2026-11-22T02:59:54.666+00:00",
+        "12.5 MB/s, 3 op/s, read/service",
+        "/dev/null /proc/meminfo /sys/block /usr/bin/fio /tmp",
+        "/dev/nvme0n1p1 /dev/loop0",
+        "2a078b3d4664aa2a-r0000-a1 82e1a45e8b6f405c",
+        "6.18.44-fc-v595",
+        "Intel(R) Xeon(R) Processor @ 2.50GHz",
+        "rw,noatime,inode64",
     ],
-)  # fmt: skip
+)
 def test_what_is_no_name_stays(text):
     made = anonymiser(learn=KNOWN)
     assert made.text(text) == text
@@ -157,8 +176,9 @@ def test_a_host_like_an_ordinary_word():
     one = record(
         ranks=({"host": "node", "node": 0},),
         evidence={"cpu": {"write": {"node": {"busy": 0.5}}}, "cache": {"state": "node"}},
-        error="node lost", coordinates={"target": "xfs", "workload": "pattern", "node": 3},
-    )  # fmt: skip
+        error="node lost",
+        coordinates={"target": "xfs", "workload": "pattern", "node": 3},
+    )
     made = anonymiser(one)
     told = made.record(one)
     assert told.ranks == ({"host": "host-1", "node": 0},)
@@ -176,8 +196,19 @@ def test_ids_numbers_and_the_suites_own_words_stay():
         environment={"machine": {"kernel": "6.1.0-18-amd64", "cpus": 2}},
     )
     told = anonymiser(one).record(one)
-    kept = ("case", "case_id", "work_id", "repetition", "status", "engine", "engine_version",
-            "started", "session", "attachment", "coordinates")  # fmt: skip
+    kept = (
+        "case",
+        "case_id",
+        "work_id",
+        "repetition",
+        "status",
+        "engine",
+        "engine_version",
+        "started",
+        "session",
+        "attachment",
+        "coordinates",
+    )
     assert {n: getattr(told, n) for n in kept} == {n: getattr(one, n) for n in kept}
     assert told.environment == {**one.environment, "anonymised": True}  # ids are of other texts
     assert told.phases[0] == one.phases[0]
@@ -188,9 +219,11 @@ def test_ids_numbers_and_the_suites_own_words_stay():
 def test_a_target_that_is_a_host_is_replaced_everywhere():
     case = Case("mars17", "pattern", {"chunk": 4096})
     one = record(
-        case=case.canonical, ranks=({"host": "mars17"},), attachment="b000-mars17-50",
+        case=case.canonical,
+        ranks=({"host": "mars17"},),
+        attachment="b000-mars17-50",
         coordinates={"target": "mars17", "workload": "pattern"},
-    )  # fmt: skip
+    )
     told = anonymiser(one).record(one)
     assert json.loads(told.case)["target"] == told.coordinates["target"] == "host-1"
     assert (told.attachment, told.case_id) == ("b000-host-1-50", one.case_id)

@@ -40,11 +40,20 @@ SENTENCE = (
     f"{SECRETS['export']}:/export"
 )
 TOLD = {
-    "host": HOST, "hosts": [FQDN, f"{HOST}ib0"], "user": USER, "account": SECRETS["account"],
-    "serial": SECRETS["serial"], "wwid": SECRETS["wwid"], "job_id": int(JOB), "text": SENTENCE,
-    "mount_point": PATH, "mount_source": f"{SECRETS['export']}:/{SECRETS['path']}",
-    HOST: {"busy": 0.5}, PATH: [SENTENCE], "address": f"{SECRETS['ipv4']}:6789",
-}  # fmt: skip
+    "host": HOST,
+    "hosts": [FQDN, f"{HOST}ib0"],
+    "user": USER,
+    "account": SECRETS["account"],
+    "serial": SECRETS["serial"],
+    "wwid": SECRETS["wwid"],
+    "job_id": int(JOB),
+    "text": SENTENCE,
+    "mount_point": PATH,
+    "mount_source": f"{SECRETS['export']}:/{SECRETS['path']}",
+    HOST: {"busy": 0.5},
+    PATH: [SENTENCE],
+    "address": f"{SECRETS['ipv4']}:6789",
+}
 CAMPAIGN = f"""# by {USER}, {SENTENCE}
 campaign: geheim-study
 description: "{SENTENCE}"
@@ -59,13 +68,20 @@ def phase(seed, name="write"):
     counts = np.zeros(histogram.BINS, dtype=np.int64)
     counts[random.integers(0, histogram.BINS, 50)] = random.integers(1, 99, 50)
     return Phase(
-        name, start=np.zeros(2), end=1 + random.random(2),
-        bytes=random.integers(1, 2**40, 2), operations=random.integers(1, 2**20, 2),
-        errors=np.zeros(2, np.int64), began=1.7e9,
+        name,
+        start=np.zeros(2),
+        end=1 + random.random(2),
+        bytes=random.integers(1, 2**40, 2),
+        operations=random.integers(1, 2**20, 2),
+        errors=np.zeros(2, np.int64),
+        began=1.7e9,
         latency={"write": Latency(counts, random.random(), 1e-6, 1e-2)},
-        interval=0.1, interval_bytes=random.integers(0, 99, 5), interval_operations=None,
-        errors_by_errno={f"E{HOST}": 1}, facts=dict(TOLD),
-    )  # fmt: skip
+        interval=0.1,
+        interval_bytes=random.integers(0, 99, 5),
+        interval_operations=None,
+        errors_by_errno={f"E{HOST}": 1},
+        facts=dict(TOLD),
+    )
 
 
 def secretive(repetition):
@@ -73,38 +89,62 @@ def secretive(repetition):
     case = Case(HOST, "pattern", {"chunk": 4096, "file": PATH}, level={"place": FQDN})
     severity = "invalid" if repetition == 2 else "warning"
     return RunRecord(
-        case=case.canonical, case_id=case.case_id, work_id=case.work_id, repetition=repetition,
-        attempt=1, block=repetition, attachment=f"b{repetition:03d}-{HOST}-5073ecf9",
-        session=f"s-{HOST}", status="failed" if repetition == 1 else "ok", engine=f"e-{HOST}",
-        engine_version=f"3.33-{HOST}", started=f"2026-11-22T02:59:5{repetition}+00:00",
-        duration=1.5, job=f"{JOB}_{repetition}", error=SENTENCE if repetition == 1 else "",
-        failure=dict(TOLD), argv=((PATH, "--host", HOST, f"--user={USER}"), (SENTENCE,)),
-        coordinates={"target": HOST, "workload": "pattern", "chunk": 4096, "place": FQDN,
-                     f"f-{HOST}": PATH},
+        case=case.canonical,
+        case_id=case.case_id,
+        work_id=case.work_id,
+        repetition=repetition,
+        attempt=1,
+        block=repetition,
+        attachment=f"b{repetition:03d}-{HOST}-5073ecf9",
+        session=f"s-{HOST}",
+        status="failed" if repetition == 1 else "ok",
+        engine=f"e-{HOST}",
+        engine_version=f"3.33-{HOST}",
+        started=f"2026-11-22T02:59:5{repetition}+00:00",
+        duration=1.5,
+        job=f"{JOB}_{repetition}",
+        error=SENTENCE if repetition == 1 else "",
+        failure=dict(TOLD),
+        argv=((PATH, "--host", HOST, f"--user={USER}"), (SENTENCE,)),
+        coordinates={
+            "target": HOST,
+            "workload": "pattern",
+            "chunk": 4096,
+            "place": FQDN,
+            f"f-{HOST}": PATH,
+        },
         environment={"machine": dict(TOLD) | {"cpus": 2, "kernel": "6.1.0"}, **TOLD},
-        companions=(f"x-{HOST}",), ranks=(dict(TOLD), {"host": FQDN}),
+        companions=(f"x-{HOST}",),
+        ranks=(dict(TOLD), {"host": FQDN}),
         phases=(phase(repetition), phase(repetition, f"p-{HOST}")),
-        monitor=Monitor((HOST, FQDN), np.arange(3.0), {f"m-{HOST}": np.ones((2, 3))},
-                        {f"m-{HOST}": f"u-{HOST}"}),
+        monitor=Monitor(
+            (HOST, FQDN), np.arange(3.0), {f"m-{HOST}": np.ones((2, 3))}, {f"m-{HOST}": f"u-{HOST}"}
+        ),
         evidence={"cpu": {"write": {HOST: {"busy": 0.5}, FQDN: {"busy": 0.25}}}, **TOLD},
         findings=(Finding(f"a-{HOST}", 1, severity, SENTENCE, SENTENCE, f"p-{HOST}", TOLD),),
         texts={f"out.{HOST}": f"{SENTENCE}\n" * 200, "plain": SENTENCE},
-    )  # fmt: skip
+    )
 
 
 def plan(text=CAMPAIGN):
     return {
-        "campaign": "geheim-study", "description": SENTENCE, "seed": 7, "fingerprint": "f",
+        "campaign": "geheim-study",
+        "description": SENTENCE,
+        "seed": 7,
+        "fingerprint": "f",
         "source": {"file": f"{PATH}/c.yaml", "text": text},
-        "request": {"sets": [f"targets.{HOST}.options.path={PATH}"], "only": [f"target={HOST}"],
-                    "shard": [1, 4]},
+        "request": {
+            "sets": [f"targets.{HOST}.options.path={PATH}"],
+            "only": [f"target={HOST}"],
+            "shard": [1, 4],
+        },
         "settings": [
             {"key": "repetitions", "value": 3, "origin": f"/home/{SECRETS['home']}/site.yaml:3"},
             {"key": "cache", "value": "cold", "origin": f"{PATH}/c.yaml:9"},
             {"key": "launcher.hosts", "value": [HOST], "origin": "/etc/fsmatrix/site.yaml:1"},
         ],
         "site": {"slurm": {"account": SECRETS["account"]}},
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture
@@ -154,8 +194,16 @@ def unhidden(data):
 def test_every_field_of_the_record_holds_a_secret():
     """What the next test hides is everything that there is to hide."""
     one = secretive(1)
-    no_names = {"case_id", "work_id", "repetition", "attempt", "block", "status", "started",
-                "duration"}  # fmt: skip
+    no_names = {
+        "case_id",
+        "work_id",
+        "repetition",
+        "attempt",
+        "block",
+        "status",
+        "started",
+        "duration",
+    }
     for field in fields(RunRecord):
         value = repr(getattr(one, field.name))
         assert (HOST in value or JOB in value or PATH in value) != (field.name in no_names), (
@@ -235,9 +283,16 @@ def test_the_folder_is_a_store_with_checksums(store, tmp_path):
     made = bundle(store.directory, tmp_path / "plain.tar.gz")
     inside = unpack(made.path, tmp_path / "there")
     assert {path.name for path in inside.iterdir()} == {
-        "README.md", "SHA256SUMS", "campaign.h5", "campaign.json", "campaign.yaml", "report.html",
-        "runs", "store.json", "versions.json",
-    }  # fmt: skip
+        "README.md",
+        "SHA256SUMS",
+        "campaign.h5",
+        "campaign.json",
+        "campaign.yaml",
+        "report.html",
+        "runs",
+        "store.json",
+        "versions.json",
+    }
     lines = (inside / "SHA256SUMS").read_text().splitlines()
     assert len(lines) == made.files - 1
     for line in lines:

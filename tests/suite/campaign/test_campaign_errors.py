@@ -177,7 +177,8 @@ def test_the_built_in_parts_are_planned_and_refused_alike(tmp_path: Path) -> Non
     body = "factors:\n  chunk:\n  - 4KiB\n  - 1MiB\n"
     found = problems(body, head, lookup=lookup)
     assert found[0].startswith("c.yaml:11: factors.chunk[1]: chunk 1MiB is larger than the file")
-    plan = planned("factors: {chunk: [4KiB], pattern: [seq-read, rand-write]}\n", head,
-                   lookup=lookup)  # fmt: skip
+    plan = planned(
+        "factors: {chunk: [4KiB], pattern: [seq-read, rand-write]}\n", head, lookup=lookup
+    )
     assert len(plan.cases) == 2
     assert all(cell.ok for cell in plan.matrix.cells)

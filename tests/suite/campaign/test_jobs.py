@@ -49,8 +49,11 @@ def test_every_study_can_be_planned_anywhere(name: str) -> None:
 
 
 def test_no_ready_campaign_is_forgotten_here() -> None:
-    here = {path.name.removesuffix(".yaml") for path in resources.files("fsmatrix.jobs").iterdir()
-            if path.name.endswith(".yaml")}  # fmt: skip
+    here = {
+        path.name.removesuffix(".yaml")
+        for path in resources.files("fsmatrix.jobs").iterdir()
+        if path.name.endswith(".yaml")
+    }
     assert here == {*STUDIES, "quickstart", "ceph-quickstart", "smoke", "io500"}
 
 
@@ -62,15 +65,21 @@ def test_cern_initial_is_one_command_as_the_report_has_it() -> None:
     blocks = {case.coordinates["block_size"] for case in made.cases}
     assert blocks == {(16 << 20) << i for i in range(7)}
     case = next(c for c in made.cases if (c.case.target, c.case.cache) == ("dfuse", "warm"))
-    (argv,) = words(case, PathAccess("directory", "dfuse", path="/mnt/dfuse/x"),
-                    Engine("ior", "4.0.0", "ior"))  # fmt: skip
+    (argv,) = words(
+        case, PathAccess("directory", "dfuse", path="/mnt/dfuse/x"), Engine("ior", "4.0.0", "ior")
+    )
     assert {"-F", "-C", "-w", "-r"} <= set(argv)
     assert (option(argv, "-a"), option(argv, "-t"), option(argv, "-i")) == (
-        "POSIX", str(4 << 20), "10",
-    )  # fmt: skip
+        "POSIX",
+        str(4 << 20),
+        "10",
+    )
     case = next(c for c in made.cases if c.case.target == "dfs")
-    (argv,) = words(case, DfsAccess("daos-dfs", "dfs", pool="bench", container="mine"),
-                    Engine("ior", "4.0.0", "ior"))  # fmt: skip
+    (argv,) = words(
+        case,
+        DfsAccess("daos-dfs", "dfs", pool="bench", container="mine"),
+        Engine("ior", "4.0.0", "ior"),
+    )
     assert option(argv, "-a") == "DFS"
     assert "--dfs.pool=bench" in argv
 
@@ -144,8 +153,10 @@ def test_emulated_ssd_cluster_is_the_same_table_on_test_beds() -> None:
 
 
 def test_ssd_cluster_full_crosses_both_factors() -> None:
-    levels = {(c.coordinates["interface"], c.coordinates["storage_nodes"])
-              for c in planned("ssd-cluster-full").cases}  # fmt: skip
+    levels = {
+        (c.coordinates["interface"], c.coordinates["storage_nodes"])
+        for c in planned("ssd-cluster-full").cases
+    }
     assert levels == {(kind, n) for kind in ("SATA", "PCIe") for n in (2, 3, 4, 5)}
 
 

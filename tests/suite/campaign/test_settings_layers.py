@@ -160,8 +160,9 @@ def test_a_plan_explains_seeds_and_the_defaults_of_options() -> None:
     assert rows["workloads.io.options.depth"] == (1, "default")
     assert rows["workloads.io.options.chunk"] == (1 << 20, "varied by c.yaml:8")
     assert ("seed", 5, "--seed") in planned(seed=5).explain()
-    drawn = [row for row in planned(head=HEAD.replace("seed: 1\n", "")).explain()
-             if row[0] == "seed"]  # fmt: skip
+    drawn = [
+        row for row in planned(head=HEAD.replace("seed: 1\n", "")).explain() if row[0] == "seed"
+    ]
     assert drawn[0][2] == "drawn"
 
 

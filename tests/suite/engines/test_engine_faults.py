@@ -51,9 +51,11 @@ def job(workload: Workload) -> RunSpec:
 
 
 def long_fio() -> Fio:
-    return Fio(Fio.Options.model_validate(
-        {"rw": "write", "bs": "64KiB", "size": "1MiB", "runtime": "40s", "rate_iops": 50}
-    ))  # fmt: skip
+    return Fio(
+        Fio.Options.model_validate(
+            {"rw": "write", "bs": "64KiB", "size": "1MiB", "runtime": "40s", "rate_iops": 50}
+        )
+    )
 
 
 def running(name: str, place: Path) -> list[psutil.Process]:
@@ -91,9 +93,11 @@ def test_one_killed_fio_fails_the_run_and_the_other_node_is_kept(
 ) -> None:
     place = tmp_path / "data"
     place.mkdir()
-    work = Fio(Fio.Options.model_validate(
-        {"rw": "write", "bs": "64KiB", "size": "1MiB", "runtime": "4s", "rate_iops": 50}
-    ))  # fmt: skip
+    work = Fio(
+        Fio.Options.model_validate(
+            {"rw": "write", "bs": "64KiB", "size": "1MiB", "runtime": "4s", "rate_iops": 50}
+        )
+    )
     killer = once_it_runs("fio", place, lambda fio: fio.send_signal(signal.SIGKILL))
     record, broken = runner_in(session, place, tmp_path).run(job(work))
     killer.join()
@@ -182,8 +186,11 @@ def test_a_killed_conductor_leaves_no_engine(tmp_path: Path) -> None:
         time.sleep(0.1)
     again = subprocess.run(
         [*command, "--resume", "--set", "limits.time_per_run=1s"],
-        capture_output=True, text=True, timeout=DEADLINE, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
     assert again.returncode == 1, "that run passes its deadline"
     assert scratch() <= before, "folders of killed programs are removed by the next conductor"
 
@@ -219,8 +226,11 @@ def test_what_a_program_leaves_when_it_is_asked_is_removed(
     monkeypatch.setenv("TMPDIR", str(place))
     monkeypatch.setattr(tempfile, "tempdir", None)
     kind = EngineKind(
-        "talks", "talks", "install it", (("--version",),),
+        "talks",
+        "talks",
+        "install it",
+        (("--version",),),
         lambda answers: (answers[0].split()[1], frozenset()),
-    )  # fmt: skip
+    )
     assert kind.probe(str(program)).version == "1.5"
     assert list(place.iterdir()) == []

@@ -117,9 +117,16 @@ def test_no_listed_name_is_one_that_the_suite_owns() -> None:
     assert not FREE & set(OWNED)
     told = {name for name in OF_JOBS if re.search("file|dir|log|path|exec|device", name)}
     assert told == {
-        "direct", "file_service_type", "lockfile", "nr_files", "nrfiles", "openfiles",
-        "registerfiles", "sync_file_range", "unique_filename",
-    }  # fmt: skip
+        "direct",
+        "file_service_type",
+        "lockfile",
+        "nr_files",
+        "nrfiles",
+        "openfiles",
+        "registerfiles",
+        "sync_file_range",
+        "unique_filename",
+    }
     assert not {name for name in EXTRA | MODULES if re.search("hints|pool|cont|cmd|csv", name)}
 
 
@@ -127,8 +134,15 @@ def test_no_listed_name_is_one_that_the_suite_owns() -> None:
 def test_fio_itself_reads_a_file_by_a_pattern_in_quotes(tmp_path: Path) -> None:
     """Why buffer_pattern is not listed: the foreign file's text ends up in the data."""
     (tmp_path / "secret").write_text("TOPSECRET")
-    argv = ["fio", "--name=a", "--rw=write", "--size=4k", "--bs=4k", "--filename=out",
-            f"--buffer_pattern='{tmp_path}/secret'"]  # fmt: skip
+    argv = [
+        "fio",
+        "--name=a",
+        "--rw=write",
+        "--size=4k",
+        "--bs=4k",
+        "--filename=out",
+        f"--buffer_pattern='{tmp_path}/secret'",
+    ]
     ran = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
     if ran.returncode:
         pytest.skip("this fio takes no file as a pattern")

@@ -71,9 +71,13 @@ def test_progress_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("none", "no such directory"), ("file", "is no directory"),
-                      ("empty", "no results of IO500 below it")],
-)  # fmt: skip
+    ("name", "why"),
+    [
+        ("none", "no such directory"),
+        ("file", "is no directory"),
+        ("empty", "no results of IO500 below it"),
+    ],
+)
 def test_what_is_no_collection_is_refused(tmp_path: Path, name: str, why: str) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "empty").mkdir()

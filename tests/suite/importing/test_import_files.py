@@ -120,19 +120,29 @@ def test_compressed_files_and_what_is_not_utf8(tmp_path: Path) -> None:
 def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "LIMIT", 5000)
     packed = gzip.compress(os.urandom(2000).hex().encode())
-    tree(tmp_path, {
-        "binary": b"\x89HDF\r\n\0", "tar.gz": gzip.compress(b"name" + b"\0" * 600),
-        "long": "x" * 5001, "bomb.gz": gzip.compress(b"x" * 10_000_000),
-        "cut.gz": packed[:-300], "broken.gz": packed[:100] + b"zzzz" + packed[104:],
-        "right": "x" * 5000,
-    })  # fmt: skip
+    tree(
+        tmp_path,
+        {
+            "binary": b"\x89HDF\r\n\0",
+            "tar.gz": gzip.compress(b"name" + b"\0" * 600),
+            "long": "x" * 5001,
+            "bomb.gz": gzip.compress(b"x" * 10_000_000),
+            "cut.gz": packed[:-300],
+            "broken.gz": packed[:100] + b"zzzz" + packed[104:],
+            "right": "x" * 5000,
+        },
+    )
     os.mkfifo(tmp_path / "fifo")
     for name, error, told in (
-        ("binary", BinaryError, "not text"), ("tar.gz", BinaryError, "not text"),
-        ("long", UnreadableError, "longer"), ("bomb.gz", UnreadableError, "longer"),
-        ("cut.gz", UnreadableError, "damaged gzip"), ("broken.gz", UnreadableError, "damaged gzip"),
-        ("fifo", UnreadableError, "regular"), ("none", UnreadableError, "No such file"),
-    ):  # fmt: skip
+        ("binary", BinaryError, "not text"),
+        ("tar.gz", BinaryError, "not text"),
+        ("long", UnreadableError, "longer"),
+        ("bomb.gz", UnreadableError, "longer"),
+        ("cut.gz", UnreadableError, "damaged gzip"),
+        ("broken.gz", UnreadableError, "damaged gzip"),
+        ("fifo", UnreadableError, "regular"),
+        ("none", UnreadableError, "No such file"),
+    ):
         with pytest.raises(error, match=told):
             read(tmp_path / name)
     assert len(read(tmp_path / "right").text) == 5000

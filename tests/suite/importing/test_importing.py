@@ -86,8 +86,10 @@ def test_a_named_file_must_be_importable(results: Path, tmp_path: Path) -> None:
         do(out, good, results / "README.md", results / "bad.txt", results / "image")
     told = str(caught.value).splitlines()
     assert [line.rpartition("results/")[2].split(":")[0] for line in told] == [
-        "README.md", "bad.txt", "image",
-    ]  # fmt: skip
+        "README.md",
+        "bad.txt",
+        "image",
+    ]
     assert "line 1: no run in it" in told[1]
     assert [path.name for path in tmp_path.iterdir()] == ["results"]
 
@@ -97,8 +99,9 @@ def test_in_a_directory_the_others_are_imported(results: Path, tmp_path: Path) -
     outcome = do(tmp_path / "out.h5", results)
     assert outcome.runs == 5
     assert [(Path(file).name, why[:12]) for file, why in outcome.refused] == [
-        ("bad.txt", "line 1: no r"), ("cut.gz", "damaged gzip"),
-    ]  # fmt: skip
+        ("bad.txt", "line 1: no r"),
+        ("cut.gz", "damaged gzip"),
+    ]
     left_out = json.loads(open_campaign(tmp_path / "out.h5").attrs["left_out"])
     assert [Path(item["file"]).name for item in left_out] == ["bad.txt", "cut.gz"]
     assert open_campaign(tmp_path / "out.h5")["target"].values.tolist() == ["unknown"] * 5
@@ -161,14 +164,21 @@ def test_output_of_two_programs_in_one_file(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_one_run(tmp_path: Path) -> None:
-    root = tree(tmp_path / "r", {
-        "a/summary": "SUITE\nrun 1000 1.0\n", "a/part.txt": "TOY\nrun 5 1.0\n", "a/core": b"\0",
-        "b/summary": "no such thing", "b/x.txt": "TOY\nrun 7 1.0\n",
-    })  # fmt: skip
+    root = tree(
+        tmp_path / "r",
+        {
+            "a/summary": "SUITE\nrun 1000 1.0\n",
+            "a/part.txt": "TOY\nrun 5 1.0\n",
+            "a/core": b"\0",
+            "b/summary": "no such thing",
+            "b/x.txt": "TOY\nrun 7 1.0\n",
+        },
+    )
     outcome = do(tmp_path / "out.h5", root, pattern="{target}/*")
     assert [(one.format, one.target) for one in outcome.taken] == [
-        ("suite directory", "a"), ("toy text", "b"),
-    ]  # fmt: skip
+        ("suite directory", "a"),
+        ("toy text", "b"),
+    ]
     assert [Path(name).name for name, _ in outcome.not_recognised] == ["core", "summary"]
     texts = texts_of(tmp_path / "out.h5", outcome.taken[0].run_ids[0])
     assert sorted(texts) == ["part.txt", "summary"]

@@ -27,9 +27,18 @@ HYDRA = Mpiexec(Probe(True, "/opt/mpiexec", "4.0.2"), scratch="/tmp/s")
 def test_open_mpi_5() -> None:
     command = FIVE.command(["ior", "-t 1m"], Geometry(1, 4), {"A": "b c"})
     assert command == [
-        "/opt/mpirun", "-n", "4", "--bind-to", "none", "--map-by", "ppr:4:node:OVERSUBSCRIBE",
-        "-x", "A=b c", "ior", "-t 1m",
-    ]  # fmt: skip
+        "/opt/mpirun",
+        "-n",
+        "4",
+        "--bind-to",
+        "none",
+        "--map-by",
+        "ppr:4:node:OVERSUBSCRIBE",
+        "-x",
+        "A=b c",
+        "ior",
+        "-t 1m",
+    ]
 
 
 def test_open_mpi_4_on_emulated_nodes() -> None:
@@ -73,9 +82,12 @@ def test_contract_every_launcher_runs_a_program(name: str, tmp_path: Path) -> No
     program = [sys.executable, "-c", "import os; print('here', os.environ['GIVEN'])"]
     done = subprocess.run(
         launcher.command(program, Geometry(), {"GIVEN": "a b"}),
-        env=os.environ | launcher.environment(), capture_output=True, text=True, timeout=60,
+        env=os.environ | launcher.environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
         check=True,
-    )  # fmt: skip
+    )
     assert done.stdout.strip() == "here a b"
 
 

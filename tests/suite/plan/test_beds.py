@@ -161,10 +161,22 @@ def test_a_campaign_brings_its_beds_up_and_takes_them_down(tmp_path: Path) -> No
     (tmp_path / "beds.yaml").write_text(text())
     out = tmp_path / "out"
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "fsmatrix.cli.main", "run", str(tmp_path / "beds.yaml"),
-         "-o", str(out), "--quiet"],
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-P",
+            "-m",
+            "fsmatrix.cli.main",
+            "run",
+            str(tmp_path / "beds.yaml"),
+            "-o",
+            str(out),
+            "--quiet",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     store = Store.open(out)
     records = [store.read(run_id) for run_id in store.ids()]

@@ -19,17 +19,21 @@ IMPOSSIBLE = {
     "kinds": ("backend: slow", "", "operations that driver poor does not have: write"),
     "depth": ("backend: disk", "factors: {depth: [1, 4]}\n", "io needs 4 operations in flight"),
     "local": (
-        "backend: disk", "launcher: local\ngeometry: {processes_per_node: 2}\n",
+        "backend: disk",
+        "launcher: local\ngeometry: {processes_per_node: 2}\n",
         "launcher local starts one process, not 2",
     ),
     "nodes": (
-        "backend: disk", "launcher: {emulated_nodes: 2}\ngeometry: {nodes: 3}\n",
+        "backend: disk",
+        "launcher: {emulated_nodes: 2}\ngeometry: {nodes: 3}\n",
         "3 client nodes are needed; launcher.emulated_nodes gives 2",
     ),
     "refusal": (
-        "backend: disk", "cache: warm\nfactors: {direct: [true, false]}\n", "direct needs cache"
+        "backend: disk",
+        "cache: warm\nfactors: {direct: [true, false]}\n",
+        "direct needs cache",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", IMPOSSIBLE)

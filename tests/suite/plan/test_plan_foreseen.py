@@ -111,12 +111,18 @@ def test_a_directory_in_memory_is_refused_unless_it_is_a_reference() -> None:
 FORESEEN = {"rados-phantom", "window-in-ramp", "memory-reference"}
 # an audit that may say invalid -> what only a run shows
 SHOWN_BY_A_RUN = {
-    "read-served-by-cache": "counters", "faster-than-device": "rates",
-    "faster-than-network": "rates", "clock-uncertainty": "clocks", "fewer-ranks": "the launcher",
-    "errors-ignored": "operations", "storage-unhealthy": "health", "dropped-ios": "outputs",
-    "engine-contradicts-itself": "outputs", "declared-invalid": "outputs",
+    "read-served-by-cache": "counters",
+    "faster-than-device": "rates",
+    "faster-than-network": "rates",
+    "clock-uncertainty": "clocks",
+    "fewer-ranks": "the launcher",
+    "errors-ignored": "operations",
+    "storage-unhealthy": "health",
+    "dropped-ios": "outputs",
+    "engine-contradicts-itself": "outputs",
+    "declared-invalid": "outputs",
     "reorder-shifts-nothing": "counters",
-}  # fmt: skip
+}
 
 
 def test_every_audit_that_may_say_invalid_was_thought_of() -> None:
@@ -152,7 +158,8 @@ def test_too_few_nodes_are_refused_before_anything_is_made(tmp_path: Path) -> No
     planned = fsmatrix("plan", campaign)
     words = " ".join(planned.stdout.split())
     assert (planned.returncode, "run would be refused here, submit not: 3 client" in words) == (
-        0, True,
-    )  # fmt: skip
+        0,
+        True,
+    )
     assert "would be refused" not in fsmatrix("plan", campaign, "--elsewhere").stdout
     assert "would be refused" not in fsmatrix("plan", campaign, "--only", "nodes=1").stdout

@@ -88,8 +88,9 @@ def test_the_order_depends_on_the_seed_and_nothing_else() -> None:
     assert sequence(planned(body, seed=2)) != sequence(planned(body))
     assert sequence(planned(body, sets=["seed=2"])) == sequence(planned(body, seed=2))
     assert sequence(planned(body, sets=["order.seed=2"])) == sequence(planned(body, seed=2))
-    blocks = [[c for a, c, _ in sequence(planned(body)) if a.startswith(f"b{b:03d}-a")]
-              for b in range(6)]  # fmt: skip
+    blocks = [
+        [c for a, c, _ in sequence(planned(body)) if a.startswith(f"b{b:03d}-a")] for b in range(6)
+    ]
     assert len({tuple(block) for block in blocks}) > 1
     first = [next(iter(planned(body, seed=seed).plots())).target for seed in range(20)]
     assert set(first) == {"a", "b"}

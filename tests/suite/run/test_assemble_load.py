@@ -13,9 +13,11 @@ def kernel(seconds: float, user: float, own: float, cpus: int = 2) -> dict[str, 
     return {
         "user": own,
         "kernel": {
-            "user_seconds": user, "storage_user_seconds": 0.0, "cpu_seconds": seconds * cpus,
+            "user_seconds": user,
+            "storage_user_seconds": 0.0,
+            "cpu_seconds": seconds * cpus,
         },
-    }  # fmt: skip
+    }
 
 
 def test_a_share_of_ticks_is_known_better_in_a_longer_window() -> None:

@@ -32,9 +32,7 @@ pytestmark = [
 SMALL = "object_size: 64KiB"  # so that every file is on both OSDs
 STRIPED = f"stripe_unit: 64KiB, {SMALL}"
 # backend -> options of the target, of two copies
-TWO = {
-    "rados": f"pool: rados, {SMALL}", "libcephfs": STRIPED, "cephfs-fuse": STRIPED,
-}  # fmt: skip
+TWO = {"rados": f"pool: rados, {SMALL}", "libcephfs": STRIPED, "cephfs-fuse": STRIPED}
 ONE = f"pool: {cluster.SINGLE}, {SMALL}"
 TREE = {"filesystem": "cephfs", "directory": "/", "name": "none", "tag": "none"}
 LONG = "bytes_per_process: 4MiB, chunk: 64KiB, fixed: time, seconds: 3s"
@@ -121,9 +119,14 @@ def test_an_osd_is_away_between_two_looks_only(place: Any) -> None:
 def test_an_osd_is_killed_and_it_had_the_only_copy(place: Any) -> None:
     """Runs fail with the reason, the next target's are ok; a resume removes what had to stay."""
     running = place.start(
-        backend="rados", target=ONE, work=LONG, limit="7s", repetitions=1,
-        beside=True, seed=cluster.CEPH_FIRST,
-    )  # fmt: skip
+        backend="rados",
+        target=ONE,
+        work=LONG,
+        limit="7s",
+        repetitions=1,
+        beside=True,
+        seed=cluster.CEPH_FIRST,
+    )
     with healed(place.bed):
         place.until_writing(running, cluster.SINGLE)
         session = ranks_of(place.out)

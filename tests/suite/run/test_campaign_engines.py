@@ -52,8 +52,12 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "engines.yaml").write_text(text.replace("{path}", str(folder / "data")))
     done = subprocess.run(
         [*FSMATRIX, "run", str(folder / "engines.yaml"), "-o", str(folder / "out"), "--quiet"],
-        env=environment(), capture_output=True, text=True, timeout=DEADLINE, check=False,
-    )  # fmt: skip
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert os.listdir(folder / "data") == [], "everything that was made is removed"
     return folder / "out"
@@ -176,8 +180,13 @@ def test_the_engine_is_always_named(out: Path) -> None:
 
 
 def test_show_names_engines(out: Path) -> None:
-    done = subprocess.run([*FSMATRIX, "show", str(out), "--json"], capture_output=True, text=True,
-                          timeout=DEADLINE, check=True)  # fmt: skip
+    done = subprocess.run(
+        [*FSMATRIX, "show", str(out), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=True,
+    )
     text = json.dumps(json.loads(done.stdout))
     assert "fio" in text
     assert "ior" in text
@@ -222,8 +231,11 @@ def test_an_engine_that_cannot_be_used_is_refused_with_the_cure(
     file = campaign(tmp_path, workload, options, f"engines: {{{workload}: {path}}}")
     done = subprocess.run(
         [*FSMATRIX, "run", str(file), "-o", str(tmp_path / "out")],
-        capture_output=True, text=True, timeout=DEADLINE, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
     assert done.returncode == 2, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     flat = " ".join(done.stderr.split())
@@ -234,8 +246,14 @@ def test_an_engine_that_cannot_be_used_is_refused_with_the_cure(
 
 def test_check_lists_engines_with_versions_and_cures(tmp_path: Path) -> None:
     env = environment() | {"FSMATRIX_DBENCH": str(tmp_path / "nowhere")}
-    done = subprocess.run([*FSMATRIX, "check", "--json"], env=env, capture_output=True, text=True,
-                          timeout=DEADLINE, check=True)  # fmt: skip
+    done = subprocess.run(
+        [*FSMATRIX, "check", "--json"],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=True,
+    )
     engines = {item["name"]: item for item in json.loads(done.stdout) if item["kind"] == "engine"}
     assert {"fio", "ior", "mdtest", "dbench", "player-c"} <= engines.keys()
     assert engines["fio"]["ok"] == (not asking.why_not("fio"))

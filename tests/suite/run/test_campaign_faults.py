@@ -163,8 +163,10 @@ def test_two_shards_run_side_by_side(tmp_path: Path, target: Path) -> None:
     assert [shard.end() for shard in shards] == [0, 0], [shard.errors for shard in shards]
     assert list(statuses(out).values()) == ["ok"] * 4
     assert {event["event"] for shard in shards for event in shard.events} == {
-        "attach", "run", "finished",
-    }  # fmt: skip
+        "attach",
+        "run",
+        "finished",
+    }
 
 
 def test_shards_come_to_the_same_seed_by_themselves(tmp_path: Path, target: Path) -> None:
@@ -184,14 +186,25 @@ def test_a_directory_in_memory_is_found_out(tmp_path: Path) -> None:
         campaign = write_campaign(tmp_path, place, repetitions=1)
         for cache in ("cold", "bypass", "warm"):
             out = tmp_path / cache
-            done = fsmatrix("run", campaign, "-o", out, "--quiet", "--no-report", "--set",
-                            f"cache={cache}")  # fmt: skip
+            done = fsmatrix(
+                "run", campaign, "-o", out, "--quiet", "--no-report", "--set", f"cache={cache}"
+            )
             assert (done.returncode, out.exists()) == (2, False)
             assert "targets.here: cannot be had here: its files would lie in memory (tmpfs)" in (
                 done.stderr
             )
-            done = fsmatrix("run", campaign, "-o", out, "--quiet", "--no-report", "--set",
-                            f"cache={cache}", "--set", "targets.here.reference=true")  # fmt: skip
+            done = fsmatrix(
+                "run",
+                campaign,
+                "-o",
+                out,
+                "--quiet",
+                "--no-report",
+                "--set",
+                f"cache={cache}",
+                "--set",
+                "targets.here.reference=true",
+            )
             assert done.returncode == 0, done.stderr
             store = Store.open(out)
             assert any(store.ids())
@@ -302,8 +315,9 @@ def test_emulated_client_nodes(tmp_path: Path, target: Path, launcher: str) -> N
     text = campaign.read_text().replace("pattern: [seq-write, rand-read]", "pattern: [rand-read]")
     campaign.write_text(text + f"launcher: {{name: {launcher}, emulated_nodes: 2}}\n")
     out = tmp_path / "out"
-    done = fsmatrix("run", campaign, "-o", out, "--quiet", "--no-report", "--set",
-                    "geometry.nodes=2")  # fmt: skip
+    done = fsmatrix(
+        "run", campaign, "-o", out, "--quiet", "--no-report", "--set", "geometry.nodes=2"
+    )
     assert done.returncode == 0, done.stderr
     store = Store.open(out)
     (run,) = store.ids()

@@ -46,8 +46,9 @@ def run(bed: Bed, folder: Path, more: str = "", limit: str = "120s") -> tuple[in
     file, out = folder / "c.yaml", folder / "out"
     file.write_text(CAMPAIGN.format(conf=bed.conf, pool=bed.pools["rados"], more=more, limit=limit))
     argv = [sys.executable, "-P", "-m", "fsmatrix.cli.main", "run", str(file), "-o", str(out)]
-    done = subprocess.run([*argv, "--quiet"], capture_output=True, text=True, timeout=400,
-                          check=False)  # fmt: skip
+    done = subprocess.run(
+        [*argv, "--quiet"], capture_output=True, text=True, timeout=400, check=False
+    )
     return done.returncode, Store.open(out)
 
 

@@ -55,16 +55,25 @@ with place.Place(Path(sys.argv[1]) / "here") as here:
 def test_it_sees_what_is_left_and_touched(tmp_path: Path) -> None:
     ran = subprocess.run(
         [*NAMESPACES, sys.executable, "-c", PLANTED, str(tmp_path)],
-        cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
     assert ran.returncode == 0, ran.stderr
     clean, found, touched = json.loads(ran.stdout)
     assert clean == []
     text = "\n".join(found)
     for planted in (
-        "process ", "mount ", "in the target: fsmatrix-0", "in TMPDIR: ompi.x",
-        "in /dev/shm: segment", "in state: mnt", "half-written journal/.x.tmp",
-    ):  # fmt: skip
+        "process ",
+        "mount ",
+        "in the target: fsmatrix-0",
+        "in TMPDIR: ompi.x",
+        "in /dev/shm: segment",
+        "in state: mnt",
+        "half-written journal/.x.tmp",
+    ):
         assert planted in text
     assert len(touched) == 5
     assert not (tmp_path / "here").exists()
@@ -82,12 +91,26 @@ def test_a_killed_conductor_and_a_torn_run_file(tmp_path: Path, place: Path) -> 
     """Two scenarios of the real program, each with all that it checks."""
     for kind in ("SIGKILL to conductor", "torn run file"):
         out = tmp_path / "chaos.jsonl"
-        words = ["--seed", "1", "--scenario", "1", "--only", kind, "--out", out,
-                 "--place", place / kind.split()[0]]  # fmt: skip
+        words = [
+            "--seed",
+            "1",
+            "--scenario",
+            "1",
+            "--only",
+            kind,
+            "--out",
+            out,
+            "--place",
+            place / kind.split()[0],
+        ]
         ran = subprocess.run(
             [sys.executable, "-m", "tests.chaos", *map(str, words)],
-            cwd=ROOT, capture_output=True, text=True, timeout=2 * DEADLINE, check=False,
-        )  # fmt: skip
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=2 * DEADLINE,
+            check=False,
+        )
         assert ran.returncode == 0, ran.stdout + ran.stderr
         assert "SEED=1\n" in ran.stdout
         outcome = json.loads(out.read_text().splitlines()[-1])

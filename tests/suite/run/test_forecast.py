@@ -83,9 +83,11 @@ def run_of(target: str, when: float) -> Event:
 
 def shares() -> dict[tuple[str, str], Share]:
     return {
-        (ATTACH, "a"): Share(1.0, 2), (RUN, "a"): Share(1.0, 4),
-        (ATTACH, "b"): Share(2.0, 2), (RUN, "b"): Share(3.0, 4),
-    }  # fmt: skip
+        (ATTACH, "a"): Share(1.0, 2),
+        (RUN, "a"): Share(1.0, 4),
+        (ATTACH, "b"): Share(2.0, 2),
+        (RUN, "b"): Share(3.0, 4),
+    }
 
 
 def test_what_was_measured_takes_the_place_of_what_was_guessed() -> None:

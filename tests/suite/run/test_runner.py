@@ -104,8 +104,11 @@ def test_steps_of_every_place(runner: Runner) -> None:
     for output in work.outputs:
         by_step.setdefault(output.step, []).append(output)
     assert {name: len(outputs) for name, outputs in by_step.items()} == {
-        "once": 1, "node": 1, "mpi": 1, "rank": 2,
-    }  # fmt: skip
+        "once": 1,
+        "node": 1,
+        "mpi": 1,
+        "rank": 2,
+    }
     root = by_step["node"][0].stdout.split()
     assert root[0] == root[1]
     assert root[0].endswith(record.run_id)
@@ -119,15 +122,19 @@ def test_steps_of_every_place(runner: Runner) -> None:
 @pytest.mark.parametrize(
     ("step", "reason"),
     [
-        (Step("n", "node", "timed", Argv(("sh", "-c", "echo why >&2; exit 3"))),
-         r"n on .*: the program ended with status 3: why"),
+        (
+            Step("n", "node", "timed", Argv(("sh", "-c", "echo why >&2; exit 3"))),
+            r"n on .*: the program ended with status 3: why",
+        ),
         (Step("n", "node", "timed", Argv(("/no/such/program",))), "No such file"),
-        (Step("m", "mpi", "timed", Argv((sys.executable, "-c", "import os; os._exit(9)"))),
-         "m: the program ended with status 9"),
+        (
+            Step("m", "mpi", "timed", Argv((sys.executable, "-c", "import os; os._exit(9)"))),
+            "m: the program ended with status 9",
+        ),
         (Step("f", "rank", "timed", Function("os:listdir", {})), "raised TypeError"),
         (Step("g", "rank", "timed", Function("no.such.module:f", {})), "ModuleNotFoundError"),
     ],
-)  # fmt: skip
+)
 def test_a_step_that_fails_is_a_failed_run_with_its_reason(
     runner: Runner, step: Step, reason: str
 ) -> None:
@@ -138,9 +145,15 @@ def test_a_step_that_fails_is_a_failed_run_with_its_reason(
 
 
 def test_a_program_that_hangs_is_a_timeout_and_is_ended(runner: Runner) -> None:
-    quick = Runner(runner.session, runner.access, runner.journal,
-                   replace(runner.settings, time_per_run=1.0), runner.quiet, runner.written,
-                   runner.provenance)  # fmt: skip
+    quick = Runner(
+        runner.session,
+        runner.access,
+        runner.journal,
+        replace(runner.settings, time_per_run=1.0),
+        runner.quiet,
+        runner.written,
+        runner.provenance,
+    )
     record, broken = quick.run(job(Scripted(Step("n", "node", "timed", Argv(("sleep", "61.5"))))))
     assert broken is None
     assert record.status == "timeout"
@@ -169,11 +182,18 @@ def test_a_request_to_stop_ends_a_program_of_the_conductor(tmp_path: Path) -> No
 @pytest.mark.parametrize("implementation", ["auto", "python"])
 def test_pattern_record(runner: Runner, implementation: str) -> None:
     """Bytes, operations, times and histograms of every rank; evidence of the cold cache."""
-    options = PatternOptions(pattern="rand-read", chunk=4096, bytes_per_process=1 << 20,
-                             verify=True)  # fmt: skip
-    using = Runner(runner.session, runner.access, runner.journal,
-                   replace(runner.settings, implementation=implementation), runner.quiet,
-                   runner.written, runner.provenance)  # fmt: skip
+    options = PatternOptions(
+        pattern="rand-read", chunk=4096, bytes_per_process=1 << 20, verify=True
+    )
+    using = Runner(
+        runner.session,
+        runner.access,
+        runner.journal,
+        replace(runner.settings, implementation=implementation),
+        runner.quiet,
+        runner.written,
+        runner.provenance,
+    )
     record, _ = using.run(job(Pattern(options), options={"pattern": "rand-read"}))
     assert record.status == "ok", record.error
     (phase,) = record.phases
@@ -197,8 +217,14 @@ def test_pattern_record(runner: Runner, implementation: str) -> None:
 
 
 def test_fixed_time_stops_and_wears_out(runner: Runner) -> None:
-    options = PatternOptions(pattern="seq-write", chunk=65536, bytes_per_process=4 << 20,
-                             fixed="time", seconds=0.4, wear_out=5.0)  # fmt: skip
+    options = PatternOptions(
+        pattern="seq-write",
+        chunk=65536,
+        bytes_per_process=4 << 20,
+        fixed="time",
+        seconds=0.4,
+        wear_out=5.0,
+    )
     record, _ = runner.run(job(Pattern(options), repetition=2))
     assert record.status == "ok", record.error
     (phase,) = record.phases
@@ -215,8 +241,9 @@ def test_a_time_that_is_over_before_the_first_operation_is_no_failure(
     runner: Runner, pattern: str
 ) -> None:
     """A busy node meets it with longer times: nothing was opened, so nothing is closed."""
-    options = PatternOptions(pattern=pattern, chunk=65536, bytes_per_process=4 << 20,
-                             fixed="time", seconds=1e-9)  # fmt: skip
+    options = PatternOptions(
+        pattern=pattern, chunk=65536, bytes_per_process=4 << 20, fixed="time", seconds=1e-9
+    )
     for repetition in range(5):
         record, _ = runner.run(job(Pattern(options), repetition=30 + repetition))
         assert record.status == "ok", record.error
@@ -224,8 +251,9 @@ def test_a_time_that_is_over_before_the_first_operation_is_no_failure(
 
 
 def test_threads_stop_at_a_fixed_time(runner: Runner) -> None:
-    options = PatternOptions(pattern="rand-read", chunk=4096, bytes_per_process=1 << 20,
-                             fixed="time", seconds=0.3)  # fmt: skip
+    options = PatternOptions(
+        pattern="rand-read", chunk=4096, bytes_per_process=1 << 20, fixed="time", seconds=0.3
+    )
     record, _ = runner.run(job(Pattern(options), Geometry(1, 1, 2), repetition=3))
     assert record.status == "ok", record.error
     assert float(record.phases[0].end.max()) >= 0.3  # its first operation may start late
@@ -262,8 +290,14 @@ def test_clock_offsets_between_kernels_are_within_their_uncertainty() -> None:
         pytest.skip(found.reason)
     launcher = Mpirun(found)
     command = launcher.command([sys.executable, "-P", "-c", CLOCKS], Geometry(1, 4), {})
-    done = subprocess.run(command, env=os.environ | launcher.environment(), capture_output=True,
-                          text=True, timeout=120, check=True)  # fmt: skip
+    done = subprocess.run(
+        command,
+        env=os.environ | launcher.environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
     rows = [tuple(map(int, word.split(":"))) for word in done.stdout.split()]
     assert [rank for rank, _, _ in rows] == [0, 1, 2, 3]
     assert rows[0][1:] == rows[1][1:] == (0, 0)

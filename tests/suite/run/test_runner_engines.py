@@ -93,8 +93,9 @@ def test_each_node_gets_its_own_words_and_its_output_is_kept(runner: Runner) -> 
 def test_what_the_output_tells_becomes_the_record(runner: Runner) -> None:
     phase = totals("write", 2.0, 100, 10)
     note = Note("warning", "WARNING: low", 3, "write")
-    parsed = Parsed("teller", "2.0", (phase,), nodes=2, processes=2, notes=(note,),
-                    facts={"machine": "x"})  # fmt: skip
+    parsed = Parsed(
+        "teller", "2.0", (phase,), nodes=2, processes=2, notes=(note,), facts={"machine": "x"}
+    )
     record, _ = runner.run(job(Told(shell("write", "sleep 0.3"), parsed=parsed)))
     assert record.status == "ok"
     assert record.phases == (phase,)

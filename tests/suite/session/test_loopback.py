@@ -96,10 +96,8 @@ def test_an_mpi_program_is_kept_local_while_it_starts() -> None:
     ended: list[programs.Finished] = []
     watch = loopback.WhileStarting(lambda: False, programs.running)
     thread = threading.Thread(
-        target=lambda: ended.append(
-            programs.run(argv, "/", 60.0, made.environment(), stop=watch)
-        )
-    )  # fmt: skip
+        target=lambda: ended.append(programs.run(argv, "/", 60.0, made.environment(), stop=watch))
+    )
     thread.start()
     try:
         deadline = time.monotonic() + 11

@@ -41,9 +41,14 @@ def sleeper(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[bytes]]
 
 def note(journals: Path, **changes: Any) -> Path:
     facts = {
-        "boot_id": boot_id(), "host": os.uname().nodename, "store": identity(journals).store,
-        "home": str(journals), "conductor": [2**22 - 1, 1], "processes": [], "scratch": [],
-    } | changes  # fmt: skip
+        "boot_id": boot_id(),
+        "host": os.uname().nodename,
+        "store": identity(journals).store,
+        "home": str(journals),
+        "conductor": [2**22 - 1, 1],
+        "processes": [],
+        "scratch": [],
+    } | changes
     path = journals / "session-host-1.json"
     path.write_text(json.dumps(facts))
     return path

@@ -52,11 +52,20 @@ def stop() -> Iterator[StopFlag]:
 
 def step(session: Session, geometry: Geometry, kind: str, what: dict[str, Any], **more: Any) -> Any:
     command = {
-        "do": "step", "to": members(session.hello["ranks"], geometry), "kind": kind, "what": what,
-        "root": "/tmp", "access": {}, "nodes": geometry.nodes,
-        "threads": geometry.threads, "seed": 1, "affinity": "none", "sample": False,
-        "oversubscribed": True, "timeout": 30.0,
-    }  # fmt: skip
+        "do": "step",
+        "to": members(session.hello["ranks"], geometry),
+        "kind": kind,
+        "what": what,
+        "root": "/tmp",
+        "access": {},
+        "nodes": geometry.nodes,
+        "threads": geometry.threads,
+        "seed": 1,
+        "affinity": "none",
+        "sample": False,
+        "oversubscribed": True,
+        "timeout": 30.0,
+    }
     return session.request(command | more, 60)
 
 
@@ -113,8 +122,9 @@ def test_open_mpi_4(geometry: Geometry, fields: dict[str, Any], stop: StopFlag) 
     told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
     version = (told.stdout + told.stderr).splitlines()[0].split()[-1]
     library = find_library(str(program), ("libmpi.so.40",))
-    session = Session(Mpirun(Probe(True, str(program), version, library=library), **fields),
-                      geometry, stop)  # fmt: skip
+    session = Session(
+        Mpirun(Probe(True, str(program), version, library=library), **fields), geometry, stop
+    )
     try:
         session.start()
         assert version in session.hello["mpi"]
@@ -167,8 +177,14 @@ def test_a_stopped_rank_passes_the_deadline_and_is_ended(stop: StopFlag) -> None
     try:
         session.start()
         os.kill(session.hello["ranks"][1]["pid"], signal.SIGSTOP)
-        command = {"do": "call", "to": [0, 1], "function": "x", "access": {}, "journal": "",
-                   "arguments": {}}  # fmt: skip
+        command = {
+            "do": "call",
+            "to": [0, 1],
+            "function": "x",
+            "access": {},
+            "journal": "",
+            "arguments": {},
+        }
         with pytest.raises(DeadlinePassed, match="call: no answer within 1 s"):
             session.request(command, 1)
     finally:

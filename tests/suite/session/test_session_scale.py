@@ -239,8 +239,14 @@ def test_trees_over_mpi() -> None:
     ranks = clock.FAN + 2
     launcher = Mpirun(found)
     command = launcher.command([sys.executable, "-P", "-c", TREES], Geometry(1, ranks), {})
-    done = subprocess.run(command, env=os.environ | launcher.environment(), capture_output=True,
-                          text=True, timeout=120, check=True)  # fmt: skip
+    done = subprocess.run(
+        command,
+        env=os.environ | launcher.environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
     answers = json.loads(done.stdout)
     assert len(answers) == ranks
     for size in range(1, ranks + 1):
@@ -368,11 +374,24 @@ def check_totals(record: RunRecord, chunks: int) -> None:
     placed = [rank["host"] for rank in record.ranks]
     assert [placed.count(f"n{node}") for node in range(4)] == [32] * 4
     world = record.evidence["world"]
-    assert {key: world[key] for key in ("got_ranks", "got_nodes", "kernels", "processors",
-                                        "shared_memories", "disagreements")} == {
-        "got_ranks": 128, "got_nodes": 4, "kernels": 1, "processors": 4,
-        "shared_memories": 4, "disagreements": [],
-    }  # fmt: skip
+    assert {
+        key: world[key]
+        for key in (
+            "got_ranks",
+            "got_nodes",
+            "kernels",
+            "processors",
+            "shared_memories",
+            "disagreements",
+        )
+    } == {
+        "got_ranks": 128,
+        "got_nodes": 4,
+        "kernels": 1,
+        "processors": 4,
+        "shared_memories": 4,
+        "disagreements": [],
+    }
     found = {finding.audit: finding.severity for finding in audit_run(record)}
     assert found["emulated-nodes"] == "info"
     assert found["oversubscribed"] == "warning"

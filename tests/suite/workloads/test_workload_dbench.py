@@ -29,9 +29,20 @@ from fsmatrix.suite.workloads.dbench.loadfile import loadfile, survey_of
 
 DATA = Path(__file__).parents[2] / "data" / "dbench"
 ACCESS = PathAccess("directory", "t")
-FOUR = Engine("dbench", "4.00", "/usr/bin/dbench", frozenset(
-    {"option:sync", "option:sync-dir", "option:fsync", "option:target-rate",
-     "loadfile:/usr/share/dbench/client.txt"}))  # fmt: skip
+FOUR = Engine(
+    "dbench",
+    "4.00",
+    "/usr/bin/dbench",
+    frozenset(
+        {
+            "option:sync",
+            "option:sync-dir",
+            "option:fsync",
+            "option:target-rate",
+            "loadfile:/usr/share/dbench/client.txt",
+        }
+    ),
+)
 FIVE = Engine("dbench", "5.0", "/opt/dbench", frozenset({"option:backend", "option:warmup"}))
 NEEDED = pytest.mark.needs("dbench")
 LINES = """\
@@ -75,20 +86,42 @@ def small(tmp_path: Path) -> str:
 
 # -- options and steps -----------------------------------------------------------------------
 def test_the_command_of_version_4() -> None:
-    work = workload(runtime="30s", sync=True, sync_directories=True, target_rate=2.5,
-                    extra_arguments=["--stat-check"])  # fmt: skip
+    work = workload(
+        runtime="30s",
+        sync=True,
+        sync_directories=True,
+        target_rate=2.5,
+        extra_arguments=["--stat-check"],
+    )
     assert argv(work, nodes=2, processes_per_node=8) == (
-        "/usr/bin/dbench", "-D", "{path}/node{node}", "-t", "30", "--sync", "--sync-dir",
-        "--target-rate=2.5", "8", "--stat-check",
-    )  # fmt: skip
+        "/usr/bin/dbench",
+        "-D",
+        "{path}/node{node}",
+        "-t",
+        "30",
+        "--sync",
+        "--sync-dir",
+        "--target-rate=2.5",
+        "8",
+        "--stat-check",
+    )
 
 
 def test_the_command_of_version_5(small: str) -> None:
     work = workload(loadfile=small, warm_up="5s")
     assert argv(work, FIVE) == (
-        "/opt/dbench", "-D", "{path}/node{node}", "-t", "60", "-B", "fileio", "-c", small,
-        "--warmup=5", "1",
-    )  # fmt: skip
+        "/opt/dbench",
+        "-D",
+        "{path}/node{node}",
+        "-t",
+        "60",
+        "-B",
+        "fileio",
+        "-c",
+        small,
+        "--warmup=5",
+        "1",
+    )
 
 
 def test_each_node_makes_its_directory_and_shows_its_loadfile() -> None:
@@ -133,10 +166,19 @@ def test_every_option_is_described() -> None:
 def test_a_default_written_out_is_the_same_case() -> None:
     """Released defaults: none of these may ever enter an id."""
     released: dict[str, Any] = {
-        "loadfile": None, "clients": None, "runtime": "60s", "warm_up": None, "sync": False,
-        "sync_directories": False, "fsync": False, "xattr": False, "target_rate": None,
-        "no_resolve": False, "skip_cleanup": False, "extra_arguments": [],
-    }  # fmt: skip
+        "loadfile": None,
+        "clients": None,
+        "runtime": "60s",
+        "warm_up": None,
+        "sync": False,
+        "sync_directories": False,
+        "fsync": False,
+        "xattr": False,
+        "target_rate": None,
+        "no_resolve": False,
+        "skip_cleanup": False,
+        "extra_arguments": [],
+    }
     assert set(released) == set(DbenchOptions.model_fields)
     assert DbenchOptions.model_validate(released).model_dump(exclude_defaults=True) == {}
 
@@ -278,12 +320,20 @@ UNLIKE: list[tuple[dict[str, Any], dict[str, int], list[Output], str]] = [
     ({"runtime": 6}, {"processes_per_node": 3}, outputs("two-clients"), "clients 2, not 3"),
     ({"runtime": 7}, {"processes_per_node": 2}, outputs("two-clients"), "runtime 6, not 7"),
     ({"runtime": 6}, {"nodes": 2, "processes_per_node": 2}, outputs("two-clients"), "1 nodes"),
-    ({"runtime": 6, "loadfile": f"sha256:{'b' * 64}"}, {"processes_per_node": 2},
-     outputs("two-clients", digests=("a" * 64,)), "not the one of the plan"),
-    ({"runtime": 6}, {"nodes": 2, "processes_per_node": 2},
-     outputs("two-clients", "two-clients", digests=("a" * 64, "b" * 64)), "different loadfiles"),
+    (
+        {"runtime": 6, "loadfile": f"sha256:{'b' * 64}"},
+        {"processes_per_node": 2},
+        outputs("two-clients", digests=("a" * 64,)),
+        "not the one of the plan",
+    ),
+    (
+        {"runtime": 6},
+        {"nodes": 2, "processes_per_node": 2},
+        outputs("two-clients", "two-clients", digests=("a" * 64, "b" * 64)),
+        "different loadfiles",
+    ),
     ({"runtime": 4}, {"processes_per_node": 2}, outputs("enospc"), "No space left on device"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("options", "geometry", "given", "words"), UNLIKE)
@@ -309,9 +359,17 @@ def execute(step: Step, root: Path, nodes: int) -> list[Output]:
         words = [w.replace("{path}", str(root)).replace("{node}", str(node)) for w in what.argv]
         end = run_program(words, str(root), 60.0, {"LC_ALL": "C", **what.env})
         done.append(
-            Output(step.name, f"n{node}", node, end.returncode, end.stdout, end.stderr,
-                   began=end.began, ended=end.ended)
-        )  # fmt: skip
+            Output(
+                step.name,
+                f"n{node}",
+                node,
+                end.returncode,
+                end.stdout,
+                end.stderr,
+                began=end.began,
+                ended=end.ended,
+            )
+        )
 
     threads = [threading.Thread(target=start, args=(node,)) for node in range(nodes)]
     for thread in threads:
@@ -401,8 +459,11 @@ def wired(monkeypatch: pytest.MonkeyPatch) -> None:
 @NEEDED
 @pytest.mark.usefixtures("wired")
 def test_the_ready_campaign_can_be_planned(tmp_path: Path) -> None:
-    sets = [f"targets.{name}.options.{key}={value}" for name in ("cephfs", "daos-dfuse")
-            for key, value in (("path", tmp_path), ("expect_mount", "false"))]  # fmt: skip
+    sets = [
+        f"targets.{name}.options.{key}={value}"
+        for name in ("cephfs", "daos-dfuse")
+        for key, value in (("path", tmp_path), ("expect_mount", "false"))
+    ]
     plan = build_plan("cern-dbench", Request(tuple(sets)))
     cases = [planned.case for planned in plan.cases]
     assert {case.target for case in cases} == {"cephfs", "daos-dfuse"}

@@ -414,9 +414,11 @@ REAL: list[tuple[dict[str, Any], Case]] = [
     ({"rw": "write", "end_fsync": True}, case_of("warm", nodes=2)),
     ({"rw": "randwrite", "nrfiles": 2}, case_of("warm", nodes=2, processes_per_node=2)),
     ({"rw": "randrw", "rwmixread": 70}, case_of("warm", nodes=2)),
-    ({"job": "[a]\nsize=1m\nbs=4k\nrw=randread\n[b]\nsize=2m\nrw=write\n"},
-     case_of("warm", nodes=2, processes_per_node=2)),
-]  # fmt: skip
+    (
+        {"job": "[a]\nsize=1m\nbs=4k\nrw=randread\n[b]\nsize=2m\nrw=write\n"},
+        case_of("warm", nodes=2, processes_per_node=2),
+    ),
+]
 
 
 @needs_fio

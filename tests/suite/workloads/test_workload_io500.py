@@ -58,9 +58,14 @@ def play(step: Step, where: Place, root: Path, most: int | None = None) -> Playe
     params = json.loads(json.dumps(what.params))
     generator = getattr(importlib.import_module(module), name)(params, where)
     player = open_player(
-        "posix", str(root), slots=what.slots, threads=1, seed=5,
-        max_op_bytes=what.max_op_bytes, count_metadata=what.metadata,
-    )  # fmt: skip
+        "posix",
+        str(root),
+        slots=what.slots,
+        threads=1,
+        seed=5,
+        max_op_bytes=what.max_op_bytes,
+        count_metadata=what.metadata,
+    )
     try:
         done, chunk = 0, next(generator, None)
         while chunk is not None:
@@ -174,9 +179,11 @@ def test_later_phases_meet_exactly_what_there_is(geometry: tuple[int, int], tmp_
     # at the stonewall: 5 transfers, 4 segments, 8 files and the create of a ninth, 100 files
     # of which the last has no data yet
     most = {
-        "write-ior-easy": 6, "write-ior-hard": 5,
-        "create-mdtest-easy": 17, "create-mdtest-hard": 3 * 99 + 1,
-    }  # fmt: skip
+        "write-ior-easy": 6,
+        "write-ior-hard": 5,
+        "create-mdtest-easy": 17,
+        "create-mdtest-hard": 3 * 99 + 1,
+    }
     results = play_all(workload(), case, tmp_path, most)
     found = {"ior-easy": 5 << 16, "ior-hard": 4 * 47008, "mdtest-easy": 9, "mdtest-hard": 99}
     assert results["survey"] == [found] * ranks
@@ -227,8 +234,10 @@ def test_random_reads_meet_each_whole_block_once_in_no_order(rest: int) -> None:
 def test_random_reads_end_at_the_stonewall_and_close_their_file() -> None:
     many = random_chunks(1 << 30, 2)  # the opening, and one chunk of eight
     assert [list(set(chunk.ops["kind"])) for chunk in many] == [
-        [Kind.OPEN], [Kind.READ], [Kind.CLOSE],
-    ]  # fmt: skip
+        [Kind.OPEN],
+        [Kind.READ],
+        [Kind.CLOSE],
+    ]
     assert len(many[1].ops) < 1 << 18
 
 

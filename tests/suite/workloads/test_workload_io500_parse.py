@@ -33,12 +33,19 @@ DATA = Path(__file__).parents[2] / "data" / "io500_workload"
 # -- the score -----------------------------------------------------------------------------------
 # the example in IO500's README, Appendix B: name, value, and the two means and the score
 EXAMPLE = {
-    "ior-easy-write": 0.186620, "mdtest-easy-write": 103.300821, "ior-hard-write": 0.001313,
-    "mdtest-hard-write": 58.939081, "find": 1486.435084, "ior-easy-read": 1.575557,
-    "mdtest-easy-stat": 839.392805, "ior-hard-read": 2.272671, "mdtest-hard-stat": 1212.558124,
-    "mdtest-easy-delete": 160.765642, "mdtest-hard-read": 275.011939,
+    "ior-easy-write": 0.186620,
+    "mdtest-easy-write": 103.300821,
+    "ior-hard-write": 0.001313,
+    "mdtest-hard-write": 58.939081,
+    "find": 1486.435084,
+    "ior-easy-read": 1.575557,
+    "mdtest-easy-stat": 839.392805,
+    "ior-hard-read": 2.272671,
+    "mdtest-hard-stat": 1212.558124,
+    "mdtest-easy-delete": 160.765642,
+    "mdtest-hard-read": 275.011939,
     "mdtest-hard-delete": 132.015851,
-}  # fmt: skip
+}
 
 
 def test_score_of_io500s_own_example() -> None:

@@ -118,16 +118,22 @@ def test_dfs_is_one_invocation_and_leaves_no_file() -> None:
         ("write+read", "timed", False, "wr5")
     ]
     assert outline(workload(operations="read", iterations=5), case_of(), DFS)[-1] == (
-        "read", "timed", True, "r5",
-    )  # fmt: skip
+        "read",
+        "timed",
+        True,
+        "r5",
+    )
 
 
 def test_the_cern_commands() -> None:
     """Figures 2-3: -a POSIX -b 16m..1g -t 4m -F -C -i 10; figure 4: -a DFS -r -w -t 1MB -b NG."""
     first = workload(
-        block_size="16MiB", transfer_size="4MiB", file_per_process=True, reorder_tasks=True,
+        block_size="16MiB",
+        transfer_size="4MiB",
+        file_per_process=True,
+        reorder_tasks=True,
         iterations=10,
-    )  # fmt: skip
+    )
     (step,) = steps(first, case_of("warm", processes_per_node=4))
     assert words(step).startswith("/opt/ior/bin/ior -a POSIX -t 4194304 -b 16777216 -s 1 -F -C")
     assert "-i 10" in words(step)

@@ -25,9 +25,13 @@ from tests.suite.ior_workload import MIB, case_of, steps, text_of, workload
 
 # -- outputs ---------------------------------------------------------------------------------
 RANKS_WORK = {
-    "block_size": "8MiB", "segments": 2, "file_per_process": True, "reorder_tasks": True,
-    "fsync": True, "iterations": 3,
-}  # fmt: skip
+    "block_size": "8MiB",
+    "segments": 2,
+    "file_per_process": True,
+    "reorder_tasks": True,
+    "fsync": True,
+    "iterations": 3,
+}
 TWO = case_of("warm", processes_per_node=2)
 
 
@@ -138,9 +142,15 @@ def test_an_output_without_result_says_why() -> None:
 
 def test_stonewalled_bytes_are_not_held_against_it() -> None:
     run = parsed(
-        output("ior-4.1-wearout.txt"), block_size="1GiB", transfer_size="64KiB", stonewall=1,
-        stonewall_wear_out=True, fsync_per_write=True, file_per_process=True, iterations=2,
-    )  # fmt: skip
+        output("ior-4.1-wearout.txt"),
+        block_size="1GiB",
+        transfer_size="64KiB",
+        stonewall=1,
+        stonewall_wear_out=True,
+        fsync_per_write=True,
+        file_per_process=True,
+        iterations=2,
+    )
     assert run.failure == ""
     assert run.phases[0].bytes.tolist() == [459538432 + 436469760]
 
@@ -172,8 +182,12 @@ def carried_out(work: Ior, case: Case, engine: Engine, root: Path) -> Parsed:
             for word in step.what.argv
         ]
         command = [mpirun, "-n", str(case.geometry.processes), *given]
-        extra = {**ROOT, "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-                 "OMPI_MCA_rmaps_base_oversubscribe": "1", "LC_ALL": "C"}  # fmt: skip
+        extra = {
+            **ROOT,
+            "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+            "OMPI_MCA_rmaps_base_oversubscribe": "1",
+            "LC_ALL": "C",
+        }
         done = subprocess.run(
             command, cwd=root, env=os.environ | extra, capture_output=True, text=True, check=False
         )

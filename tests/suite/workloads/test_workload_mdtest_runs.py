@@ -49,8 +49,13 @@ def parse(made: list[Output], case: Case | None = None, **options: Any) -> Parse
 def test_phases_of_all_invocations_are_one_run() -> None:
     run = parse(outputs())
     assert [phase.name for phase in run.phases] == [
-        "mkdir-tree", "create", "stat", "read", "remove", "rmdir-tree",
-    ]  # fmt: skip
+        "mkdir-tree",
+        "create",
+        "stat",
+        "read",
+        "remove",
+        "rmdir-tree",
+    ]
     assert run.failure == ""
     assert (run.processes, run.nodes, run.options["iterations"]) == (2, 1, 1)
     found = {phase.name: phase for phase in run.phases}
@@ -90,9 +95,11 @@ def test_setups_are_checked_and_give_no_phase() -> None:
 
 @pytest.mark.parametrize(
     ("geometry", "words_"),
-    [({"processes_per_node": 4}, "saw 2 tasks, 4 were started"),
-     ({"nodes": 2, "processes_per_node": 1}, "saw 1 client nodes, 2 were asked for")],
-)  # fmt: skip
+    [
+        ({"processes_per_node": 4}, "saw 2 tasks, 4 were started"),
+        ({"nodes": 2, "processes_per_node": 1}, "saw 1 client nodes, 2 were asked for"),
+    ],
+)
 def test_another_geometry_fails_the_run(geometry: dict[str, int], words_: str) -> None:
     assert words_ in parse(outputs(), case_of("cold", **geometry)).failure
 

@@ -105,9 +105,15 @@ def test_every_phase_does_what_it_says(tmp_path: Path) -> None:
     ]
     counts = {name: value[:2] for name, value in after.items()}
     assert counts == {
-        "make-tree": (0, 0), "mkdir": (0, 36), "create": (92, 36), "stat": (92, 36),
-        "open-read": (92, 36), "rename": (92, 36), "remove": (0, 36), "rmdir": (0, 0),
-    }  # fmt: skip
+        "make-tree": (0, 0),
+        "mkdir": (0, 36),
+        "create": (92, 36),
+        "stat": (92, 36),
+        "open-read": (92, 36),
+        "rename": (92, 36),
+        "remove": (0, 36),
+        "rmdir": (0, 0),
+    }
     assert sum(int(r.counts[Kind.READ].sum()) for r in after["open-read"][2]) == 92
     assert sum(r.bytes for r in after["open-read"][2]) == 92 * 60
     assert sum(r.bytes for r in after["create"][2]) == 92 * 100
