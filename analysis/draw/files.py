@@ -1,22 +1,17 @@
-"""Files written aside and renamed, so that a reader never meets half of one."""
+"""Files of figures, tables and pages: their names, and that a reader never meets half of one."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
+from fsmatrix.results.files import asides
 
-@contextlib.contextmanager
-def aside(out: Path) -> Iterator[Path]:
+
+def aside(out: Path) -> AbstractContextManager[Path]:
     """A path of the same folder and suffix to write to; it becomes `out` if nothing is raised."""
-    part = out.with_name(f".{out.stem}.{os.getpid()}.tmp{out.suffix}")
-    try:
-        yield part
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)
+    return asides.replacing(out, out.with_name(f".{out.stem}.{os.getpid()}.tmp{out.suffix}"))
 
 
 def numbered(out: Path, number: int) -> Path:

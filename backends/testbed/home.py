@@ -17,7 +17,7 @@ from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.identity import FILE as IDENTITY
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.trusted import distrust
-from fsmatrix.results.files import trust
+from fsmatrix.results.files import asides, trust
 
 _FILES = ("bed.json", "bed.json.new", "lock", "journal.jsonl", IDENTITY)  # of every bed
 
@@ -137,12 +137,9 @@ class Home:
 
     def write(self, facts: Mapping[str, Any]) -> None:
         """Replace the bed's own file, whole."""
+        text = json.dumps(facts, indent=1)
         aside = self.folder / "bed.json.new"
-        with aside.open("w") as file:
-            json.dump(facts, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(self.folder / "bed.json")
+        asides.write_whole(self.folder / "bed.json", text.encode(), aside)
 
     def read(self) -> dict[str, Any]:
         """The bed's own file; {} if a crash came before it."""

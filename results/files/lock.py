@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 
 from fsmatrix.results.currentjob import NO_JOB, CurrentJob
-from fsmatrix.results.files import trust
+from fsmatrix.results.files import asides, trust
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5.schema import from_json
 from fsmatrix.results.process import Process, boot_id, start_of
@@ -209,7 +209,7 @@ def _refusal(holder: Holder, path: Path, me: Holder, directory: Path) -> str:
 def _create(path: Path, holder: Holder) -> bool:
     """Make the lock file, whole; False if there is one."""
     text = json.dumps(asdict(holder)) + "\n"
-    aside = path.with_name(f".{path.name}.{holder.host}.{holder.pid}")
+    aside = asides.beside(path, end="")
     try:
         trust.create(aside, text.encode(), replace=True)
         try:
@@ -235,7 +235,7 @@ def _create_without_link(path: Path, text: str) -> bool:
 
 def _steal(path: Path, holder: Holder) -> None:
     """Remove the lock file of `holder`, unless another process was faster."""
-    aside = path.with_name(f".{path.name}.stale.{os.uname().nodename}.{os.getpid()}")
+    aside = asides.beside(path.with_name(f"{path.name}.stale"), end="")
     try:
         path.rename(aside)
     except FileNotFoundError:

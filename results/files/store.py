@@ -21,7 +21,6 @@ from pathlib import Path
 from fsmatrix.results.files import asides, freshness, safefile, trust
 from fsmatrix.results.files.campaign.merge import Progress, merge_files
 from fsmatrix.results.files.errors import ResultError
-from fsmatrix.results.files.hdf5.hdf import sync_directory
 from fsmatrix.results.files.hdf5.schema import (
     SCHEMA_VERSION,
     STORE_FORMAT,
@@ -124,7 +123,7 @@ class Store:
             raise StoreError(path, "this run is stored already: a new attempt has a new number")
         if not path.parent.is_dir():
             path.parent.mkdir(trust.FOLDER_MODE, exist_ok=True)
-            sync_directory(self.runs)
+            asides.sync_directory(self.runs)
         runfile.write_run(path, record)
         return path
 
@@ -271,9 +270,7 @@ def _write_marker(path: Path) -> None:
     """The marker, once: the first of several shards makes it."""
     created = datetime.now(UTC).isoformat(timespec="seconds")
     text = json.dumps({"format": STORE_FORMAT, "schema": SCHEMA_VERSION, "created": created})
-    aside = asides.beside(path / MARKER, end="")
-    trust.create(aside, f"{text}\n".encode(), replace=True)
-    aside.replace(path / MARKER)
+    asides.write_whole(path / MARKER, f"{text}\n".encode())
 
 
 def _below(folder: Path, depth: int = 0) -> Iterator[Path]:

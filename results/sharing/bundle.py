@@ -23,9 +23,9 @@ import psutil
 
 from fsmatrix.results.files import archive, freshness, safefile
 from fsmatrix.results.files.archive import Tell
+from fsmatrix.results.files.asides import sync_directory
 from fsmatrix.results.files.campaign.merge import merge_files
 from fsmatrix.results.files.errors import ResultError
-from fsmatrix.results.files.hdf5.hdf import sync_directory
 from fsmatrix.results.files.hdf5.schema import encode_text, from_json, to_json
 from fsmatrix.results.files.run import recordcheck, runfile
 from fsmatrix.results.files.store import CAMPAIGN, MARKER, MERGED, NAME, RUNS, Store, StoreError

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fsmatrix.results.files import safefile
+from fsmatrix.results.files.asides import write_whole
 from fsmatrix.results.files.errors import ResultError
-from fsmatrix.results.files.hdf5.hdf import write_whole
 from fsmatrix.results.files.hdf5.schema import from_json
 from fsmatrix.results.files.run.runfile import read_outline
 from fsmatrix.results.files.store import NAME, Store

@@ -20,7 +20,7 @@ from typing import Any
 import filelock
 
 from fsmatrix.results.files import safefile, trust
-from fsmatrix.results.files.hdf5.hdf import write_whole
+from fsmatrix.results.files.asides import write_whole
 from fsmatrix.results.files.hdf5.schema import from_json
 from fsmatrix.results.files.store import CAMPAIGN, MARKER, RUNS, StoreError
 from fsmatrix.slurm.submission.division import Part

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from fsmatrix.results.files.hdf5.hdf import write_whole
+from fsmatrix.results.files.asides import write_whole
 from fsmatrix.results.files.store import Store, StoreError, settles
 from fsmatrix.slurm.scheduler import BatchJob, JobState, Scheduler, SchedulerAway, SchedulerError
 from fsmatrix.slurm.submission import submission as files

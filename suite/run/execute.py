@@ -14,7 +14,7 @@ from typing import Any
 from fsmatrix.backends.journal.proof import Named
 from fsmatrix.results.currentjob import CurrentJob
 from fsmatrix.results.files import safefile, trust
-from fsmatrix.results.files.hdf5.hdf import write_whole
+from fsmatrix.results.files.asides import write_whole
 from fsmatrix.results.files.hdf5.schema import from_json
 from fsmatrix.results.files.lock import ShardLock
 from fsmatrix.results.files.store import CAMPAIGN, Store, StoreError

@@ -55,18 +55,11 @@ def writing(target: Path) -> Iterator[CampaignWriter]:
 
     If the block raises, nothing appears.  OSError as the system gives it.
     """
-    aside = asides.beside(target)
-    try:
-        with closing(FaultTolerantFile(aside)) as sink:
-            with h5py.File(sink, "w", libver=hdf.LIBVER, rdcc_nbytes=CACHE) as file:
-                yield CampaignWriter(file, sink.check)
-            sink.sync()
-        aside.replace(target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            aside.unlink(missing_ok=True)
-        raise
-    hdf.sync_directory(target.parent)
+    with asides.replacing(target) as aside, closing(FaultTolerantFile(aside)) as sink:
+        with h5py.File(sink, "w", libver=hdf.LIBVER, rdcc_nbytes=CACHE) as file:
+            yield CampaignWriter(file, sink.check)
+        sink.sync()
+    asides.sync_directory(target.parent)
 
 
 def _add(writer: CampaignWriter, path: Path) -> ResultError | None:

@@ -1,4 +1,4 @@
-"""HDF5 as netCDF-4 reads it, made and read in memory, and files that appear whole or not.
+"""HDF5 as netCDF-4 reads it, made and read in memory.
 
 A dimension is a dimension scale; one without values of its own carries netCDF's name for
 that.  Small files are built in memory and written in one go: a run file costs one write,
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from fsmatrix.results.files import asides, safefile
+from fsmatrix.results.files import safefile
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5 import check as hdfcheck
 from fsmatrix.results.files.hdf5.schema import (
@@ -230,33 +229,3 @@ def _check_schema(path: Path, file: h5py.File, kind: str) -> None:
 def _line(error: BaseException) -> str:
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[0][:200]
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """`data` at `path`, durable, or nothing: written aside, synced, renamed, directory synced.
-
-    Others may not write it, whatever the umask is.
-    OSError as the system gives it (ENOSPC, EACCES...); what was written aside is removed.
-    """
-    aside = asides.beside(path)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    with asides.naming(path):
-        try:
-            with os.fdopen(os.open(aside, flags, 0o644), "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            aside.replace(path)
-        except OSError:
-            aside.unlink(missing_ok=True)
-            raise
-        sync_directory(path.parent)
-
-
-def sync_directory(directory: Path) -> None:
-    """Make names in `directory` durable."""
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

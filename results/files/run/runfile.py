@@ -9,6 +9,7 @@ from typing import Any
 
 import h5py
 
+from fsmatrix.results.files import asides
 from fsmatrix.results.files.hdf5 import hdf
 from fsmatrix.results.files.hdf5.schema import (
     RUN_FORMAT,
@@ -57,7 +58,7 @@ def write_run(path: Path, record: RunRecord) -> None:
     OSError as the system gives it.
     """
     path = Path(path)
-    hdf.write_whole(path, run_image(path, record))
+    asides.write_whole(path, run_image(path, record))
 
 
 def run_image(path: Path, record: RunRecord) -> bytes:

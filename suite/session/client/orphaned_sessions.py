@@ -25,7 +25,7 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.identity import Identity, carriers, carries, identity
 from fsmatrix.results.files import trust
-from fsmatrix.results.files.hdf5.hdf import write_whole
+from fsmatrix.results.files.asides import write_whole
 from fsmatrix.results.process import Process, boot_id
 from fsmatrix.suite.session.programs import SCRATCH as PROGRAM_SCRATCH
 

@@ -13,13 +13,13 @@ import pytest
 
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.results.files import asides, trust
-from fsmatrix.results.files.hdf5.hdf import write_whole
+from fsmatrix.results.files.asides import write_whole
 from fsmatrix.results.files.store import Store
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from fsmatrix.results.files.hdf5.hdf import write_whole
+from fsmatrix.results.files.asides import write_whole
 
 Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 write_whole(Path(sys.argv[1]), b"half")
