@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 ID_LENGTH = 16
-CACHE_STATES = ("cold", "warm", "bypass")
 DEFAULT_CACHE = "cold"
 DEFAULT_DEVICE_STATE = "as_found"
 

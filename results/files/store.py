@@ -6,7 +6,7 @@
     locks/              one file per live shard (lock.py)
     campaign.h5         merged
 
-A run is written once and never changed, but for its findings.
+A run is written once and never changed.
 """
 
 from __future__ import annotations

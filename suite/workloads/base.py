@@ -83,7 +83,6 @@ class Step:
     what: Argv | Stream | Function
     reads: bool = False  # the declared cache state is made before it
     files: tuple[str, ...] = ()  # files (relative) whose cache state matters
-    stops_at_exit: bool = False
     phases: tuple[str, ...] = ()  # that a timed program gives, if not one of the step's name
 
 

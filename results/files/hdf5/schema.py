@@ -16,12 +16,6 @@ RUN_FORMAT = "fsmatrix run"
 CAMPAIGN_FORMAT = "fsmatrix campaign"
 STORE_FORMAT = "fsmatrix store"
 
-UNIT_SECONDS = "s"
-UNIT_BYTES = "B"
-UNIT_COUNT = "1"
-UNIT_BANDWIDTH = "B s-1"
-UNIT_RATE = "s-1"
-
 ESCAPE = "json:"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,11 +92,6 @@ def read_duration(path: Path) -> float | None:
     """Seconds of wall time of a run that is ok, else None.  ResultError as `read_run`."""
     with hdf.reading(Path(path), RUN_FORMAT) as file:
         return float(file.attrs["duration"]) if file.attrs["status"] == "ok" else None
-
-
-def replace_findings(path: Path, findings: Sequence[Finding]) -> None:
-    """Replace the findings of a run file as a whole; readers see the old file or the new."""
-    write_run(path, replace(read_run(path), findings=tuple(findings)))
 
 
 def _fill(file: h5py.File, record: RunRecord) -> None:

@@ -104,7 +104,6 @@ class JsonReader:
         self.section = "head"
         self._record: dict[str, str] | None = None
         self._spoiled = ""
-        self._depth_seen = 0
 
     def line(self, line: str, at: int) -> None:
         """Take one line, whatever it is."""

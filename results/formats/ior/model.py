@@ -222,7 +222,6 @@ class Log:
 
     def __init__(self, test: Callable[[], Test]) -> None:
         self._test = test
-        self.seen_moved = False
         self._pending: dict[str, Any] = {}
         self._warnings = 0
         self._known: set[str] = set()  # warnings that were seen already
@@ -242,7 +241,6 @@ class Log:
             return True
         if match := _MOVED.fullmatch(line):
             self._pending["moved"] = int(match[1])
-            self.seen_moved = True
         elif match := _WRONG.match(line):
             found = abs(int(match[2][:18]))
             self._pending["wrong"] = found

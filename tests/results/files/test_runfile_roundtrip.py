@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from fsmatrix.results import histogram, iterations
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5.schema import InvalidRecordError
-from fsmatrix.results.files.run.runfile import read_run, read_status, replace_findings, write_run
+from fsmatrix.results.files.run.runfile import read_run, read_status, write_run
 from fsmatrix.results.record import Finding, Latency, Monitor, Phase, RunRecord
 
 # surrogates and NUL too: what a program prints need not be proper text
@@ -269,21 +269,6 @@ def test_numeric_variables_have_units(tmp_path):
         numbers = [v for v in run.data_vars.values() if v.dtype.kind in "if"]
         assert len(numbers) > 15
         assert {v.name for v in numbers if not v.attrs.get("units")} == {"latency_given"}
-
-
-def test_replace_findings_replaces_all_and_nothing_else(tmp_path):
-    path = tmp_path / "run.h5"
-    stored = record(phases=(phase(),), findings=(FINDING, FINDING))
-    write_run(path, stored)
-    other = replace(FINDING, audit="stragglers", severity="invalid")
-    replace_findings(path, [other])
-    assert same(read_run(path), replace(stored, findings=(other,)))
-    size = path.stat().st_size
-    for _ in range(3):
-        replace_findings(path, [other])
-    assert path.stat().st_size == size
-    replace_findings(path, [])
-    assert read_run(path).findings == ()
 
 
 @pytest.mark.parametrize(
