@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -39,25 +39,29 @@ class Result(Protocol):
         ...
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any, other: Callable[[Any], Any] | None = None) -> Any:
     """`value` as JSON-able data: dataclasses and mappings as dicts, NaN and infinities as None.
 
     Fields of a dataclass that its repr leaves out are left out here too.
-    TypeError for anything that has no such form.
+    What has no such form is given to `other`; TypeError without one.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = dataclasses.fields(value)
-        return {field.name: plain(getattr(value, field.name)) for field in fields if field.repr}
+        return {
+            field.name: plain(getattr(value, field.name), other) for field in fields if field.repr
+        }
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): plain(item, other) for key, item in value.items()}
     if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
+        return plain(value.tolist(), other)
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [plain(item, other) for item in value]
     if isinstance(value, set | frozenset):
-        return [plain(item) for item in sorted(value)]
+        return [plain(item, other) for item in sorted(value)]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, str | int):
         return value
+    if other is not None:
+        return other(value)
     raise TypeError(f"{type(value).__name__} is not JSON-able: {value!r:.80}")

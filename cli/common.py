@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import json
-import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -130,16 +129,10 @@ def say_failures(console: Console, failures: Sequence[tuple[str, str, str]]) -> 
 
 def print_json(value: Any) -> None:
     """One JSON document on standard output; what is no number becomes null."""
-    json.dump(_finite(value), sys.stdout, indent=1, default=str, allow_nan=False)
+    from fsmatrix.analysis.result import plain
+
+    json.dump(plain(value, str), sys.stdout, indent=1, allow_nan=False)
     sys.stdout.write("\n")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def campaign_file(results: Path) -> Path:

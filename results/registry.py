@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar, cast
+
+from fsmatrix.results.suggest import did_you_mean
 
 T = TypeVar("T")
 
@@ -16,7 +17,7 @@ class UnknownName(LookupError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind, self.name, self.known = kind, name, tuple(sorted(known))
-        super().__init__(f"unknown {kind} {name!r}{did_you_mean(name, self.known)}")
+        super().__init__(f"unknown {kind} {name!r}{did_you_mean(name, self.known, 'known')}")
 
 
 class BrokenEntry(ImportError):
@@ -54,14 +55,6 @@ class Registry(Generic[T]):
 
     def _outside(self) -> dict[str, EntryPoint]:
         return {entry.name: entry for entry in entry_points(group=self.group)}
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Text that follows "unknown thing 'name'": a proposal, and what is allowed."""
-    known = sorted(known)
-    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
-    proposal = f": did you mean {near[0]!r}?" if near else ";"
-    return f"{proposal} known are {', '.join(known) or 'none'}"
 
 
 def _load(kind: str, name: str, where: str) -> Any:

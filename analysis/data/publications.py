@@ -17,17 +17,15 @@ import h5py
 import numpy as np
 import pandas as pd
 import xarray as xr
-from pydantic import BaseModel, ConfigDict, ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
+from pydantic import BaseModel, ConfigDict
 
 import fsmatrix.results
 from fsmatrix.analysis.data.load import read_whole
 from fsmatrix.results.case import canonical_json, digest
+from fsmatrix.results.files import yamlmodel
 from fsmatrix.results.files.campaign.campaignfile import CampaignWriter, Entry
 from fsmatrix.results.files.campaign.campaignspec import NUMBERS, TEXTS
 from fsmatrix.results.files.campaign.rows import Row, worst
-from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5 import hdf
 from fsmatrix.results.files.hdf5.schema import to_json
 from fsmatrix.results.record import Finding, Severity
@@ -109,12 +107,7 @@ def describe(name: str) -> Description:
     """What a table is.  ValueError for an unknown name, ResultError for a faulty description."""
     if name not in names():
         raise ValueError(f"no published table {name!r}: there are {', '.join(names())}")
-    path = FOLDER / f"{name}.yaml"
-    try:
-        data = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
-        return Description.model_validate(data)
-    except (OSError, YAMLError, ValidationError) as error:
-        raise ResultError(path, f"does not describe a table: {error}") from error
+    return yamlmodel.load(FOLDER / f"{name}.yaml", Description, "does not describe a table")
 
 
 def published_table(name: str) -> pd.DataFrame:

@@ -9,7 +9,8 @@ import typer
 
 from fsmatrix.cli import common, completion, terminal
 from fsmatrix.cli.questions import analyse
-from fsmatrix.suite.campaign.problems import CampaignError, Origin, did_you_mean, refuse
+from fsmatrix.results.suggest import did_you_mean
+from fsmatrix.suite.campaign.problems import CampaignError, Origin, refuse
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -10,7 +10,8 @@ from rich.text import Text
 
 from fsmatrix.cli import common, completion, terminal
 from fsmatrix.cli.questions import analyse
-from fsmatrix.suite.campaign.problems import Origin, did_you_mean, refuse
+from fsmatrix.results.suggest import did_you_mean
+from fsmatrix.suite.campaign.problems import Origin, refuse
 
 if TYPE_CHECKING:
     import xarray as xr

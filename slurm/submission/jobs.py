@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from fsmatrix.results.suggest import did_you_mean
 from fsmatrix.slurm.scheduler import BatchJob
 from fsmatrix.slurm.submission.division import Part
 from fsmatrix.slurm.submission.submission import COLLECT, Submission
-from fsmatrix.suite.campaign.problems import CampaignError, Problem, did_you_mean
+from fsmatrix.suite.campaign.problems import CampaignError, Problem
 from fsmatrix.suite.campaign.slurm_section import SlurmSection
 from fsmatrix.suite.plan.plan import Plan
 

@@ -8,7 +8,8 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from fsmatrix.suite.campaign.problems import Problem, did_you_mean, shown
+from fsmatrix.results.suggest import did_you_mean
+from fsmatrix.suite.campaign.problems import Problem, shown
 from fsmatrix.suite.campaign.yamlio import KeyPath, Tree
 
 M = TypeVar("M", bound=BaseModel)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -51,14 +50,6 @@ class CampaignError(Exception):
 def refuse(origin: Origin, where: str, message: str) -> CampaignError:
     """A CampaignError with a single problem."""
     return CampaignError([Problem(origin.source, origin.line, where, message)])
-
-
-def did_you_mean(name: str, known: Iterable[str], what: str = "allowed") -> str:
-    """' (did you mean x?); allowed: a, b, x', to be appended to a message."""
-    names = sorted(known)
-    close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.6)
-    hint = f" (did you mean {close[0]!r}?)" if close else ""
-    return f"{hint}; {what}: {', '.join(names) if names else 'none'}"
 
 
 def shown(value: object, limit: int = 60) -> str:

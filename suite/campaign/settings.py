@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fsmatrix.results.suggest import did_you_mean
 from fsmatrix.suite.campaign.campaign import Campaign
 from fsmatrix.suite.campaign.check import refused_paths, validate
-from fsmatrix.suite.campaign.problems import CampaignError, Origin, Problem, did_you_mean, refuse
+from fsmatrix.suite.campaign.problems import CampaignError, Origin, Problem, refuse
 from fsmatrix.suite.campaign.site import (
     SiteFile,
     load_site,

@@ -8,8 +8,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from fsmatrix.results.suggest import did_you_mean
 from fsmatrix.suite.campaign.check import describe
-from fsmatrix.suite.campaign.problems import Problem, did_you_mean, shown
+from fsmatrix.suite.campaign.problems import Problem, shown
 from fsmatrix.suite.campaign.settings import Settings
 from fsmatrix.suite.campaign.yamlio import KeyPath
 from fsmatrix.suite.cases.factors import normal_option

@@ -11,9 +11,10 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.pace import Pace
 from fsmatrix.backends.testbed.options import BedOptions
 from fsmatrix.results.registry import UnknownName
+from fsmatrix.results.suggest import did_you_mean
 from fsmatrix.suite.campaign.campaign import Target, WorkloadEntry
 from fsmatrix.suite.campaign.check import validate
-from fsmatrix.suite.campaign.problems import Problem, did_you_mean
+from fsmatrix.suite.campaign.problems import Problem
 from fsmatrix.suite.campaign.settings import Settings
 from fsmatrix.suite.campaign.yamlio import KeyPath, flatten
 from fsmatrix.suite.cases.beds import BedPlan, assumed, placeholders

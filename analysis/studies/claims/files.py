@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from pydantic import ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
 import fsmatrix.results
 from fsmatrix.analysis.data.study import NUMERIC, ROLES
 from fsmatrix.analysis.questions.bottleneck.usage import COLUMNS
 from fsmatrix.analysis.studies.claims.study import Claim, StudyFile
 from fsmatrix.analysis.units import METRICS, Level
+from fsmatrix.results.files import yamlmodel
 from fsmatrix.results.files.errors import ResultError
 
 FOLDER = Path(fsmatrix.results.__file__).parent / "published" / "studies"
@@ -30,15 +27,11 @@ def load(name: str) -> StudyFile:
     if name not in names():
         raise ValueError(f"no study {name!r}: there are {', '.join(names())}")
     path = FOLDER / f"{name}.yaml"
-    try:
-        text = path.read_text(encoding="utf-8")
-        found = StudyFile.model_validate(YAML(typ="safe", pure=True).load(text))
-    except (OSError, YAMLError, ValidationError) as error:
-        raise ResultError(path, f"is no study: {error}") from error
-    wrong = [f"{'.'.join(map(str, path_))}: {message}" for path_, message, _, _ in faults(found)]
+    study = yamlmodel.load(path, StudyFile, "is no study")
+    wrong = [f"{'.'.join(map(str, path_))}: {message}" for path_, message, _, _ in faults(study)]
     if wrong:
         raise ResultError(path, f"is no study: {'; '.join(wrong)}")
-    return found
+    return study
 
 
 def faults(study: StudyFile) -> Iterator[Fault]:
