@@ -47,10 +47,10 @@ def _hosts(nodes: str) -> tuple[str, ...]:
 
 def counts(text: str) -> tuple[int, ...]:
     """Numbers per node as Slurm writes them: "4(x2),8" is (4, 4, 8); () if it is not that."""
-    found: list[int] = []
+    per_node: list[int] = []
     for part in text.split(",") if text else ():
         match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)
         if match is None:
             return ()
-        found += [int(match[1])] * int(match[2] or 1)
-    return tuple(found)
+        per_node += [int(match[1])] * int(match[2] or 1)
+    return tuple(per_node)

@@ -132,10 +132,10 @@ class Scheduler(ABC):
     def ended(self, job: str) -> bool:
         """Whether a job has certainly ended; False if the batch system does not answer."""
         try:
-            found = self.mine().get(job)
+            state = self.mine().get(job)
         except SchedulerError:
             return False
-        return found is None or found.state == "ended"
+        return state is None or state.state == "ended"
 
 
 SCHEDULERS: Registry[Scheduler] = Registry(

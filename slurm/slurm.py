@@ -100,18 +100,18 @@ class Slurm(Scheduler):
 
     def refusal(self, folder: Path) -> str:
         # seen with 22.05: a job whose folder has one of them ends at once, without a trace
-        found = [character for character in "%\\" if character in str(folder)]
-        return f"Slurm takes {' and '.join(found)} for patterns in paths" if found else ""
+        unusable = [character for character in "%\\" if character in str(folder)]
+        return f"Slurm takes {' and '.join(unusable)} for patterns in paths" if unusable else ""
 
     def longest(self, partition: str | None) -> float | None:
         name = [partition] if partition else []
         try:
-            told = _ask(["scontrol", "--oneliner", "show", "partition", *name])
+            answer = _ask(["scontrol", "--oneliner", "show", "partition", *name])
         except SchedulerAway:
             raise
         except SchedulerError:  # no such partition: sbatch says so, with the cure
             return None
-        for line in told.splitlines():
+        for line in answer.splitlines():
             facts = dict(word.split("=", 1) for word in line.split() if "=" in word)
             if partition or facts.get("Default") == "YES":
                 return duration(facts.get("MaxTime", ""))
@@ -122,24 +122,24 @@ class Slurm(Scheduler):
         if after:
             # with the job's own kill-on-invalid-dep: what can never start must not wait
             words += [f"--dependency=afterany:{':'.join(after)}", "--kill-on-invalid-dep=yes"]
-        told = _ask(
+        answer = _ask(
             [*words, script.name],
             cwd=script.parent,  # where its log goes
             env=_environment(os.environ, script.read_text(encoding="utf-8")),
         )
-        return told.strip().splitlines()[-1].partition(";")[0]
+        return answer.strip().splitlines()[-1].partition(";")[0]
 
     def mine(self) -> dict[str, JobState]:
-        told = _ask(
+        answer = _ask(
             ["squeue", "--noheader", "--states=all", f"--user={os.getuid()}", f"--format={FORMAT}"]
         )
-        return {state.job: state for state in _states(told)}
+        return {state.job: state for state in _states(answer)}
 
     def ended(self, job: str) -> bool:
         """Of anybody's job, which `mine` would not show."""
         try:
             words = ["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T"]
-            return all(_state(said) == "ended" for said in _ask(words).split())
+            return all(_state(state) == "ended" for state in _ask(words).split())
         except SchedulerAway:
             return False
         except SchedulerError as error:
@@ -150,7 +150,7 @@ class Slurm(Scheduler):
         if not ids:
             return {}
         try:
-            told = _ask(
+            answer = _ask(
                 [
                     "sacct",
                     "--noheader",
@@ -162,7 +162,7 @@ class Slurm(Scheduler):
             )
         except SchedulerError:  # no accounting on this cluster: nothing is known
             return {}
-        rows = (line.split("|") for line in told.splitlines())
+        rows = (line.split("|") for line in answer.splitlines())
         return {
             row[0]: JobState(row[0], _state(word), word, nodes=row[2], starts=row[3])
             for row in rows
@@ -188,17 +188,17 @@ def _states(told: str) -> Iterator[JobState]:
     for line in told.splitlines():
         fields = line.split("|", 6)
         if len(fields) == 7:
-            job, said, reason, nodes, starts, limit, token = fields
+            job, state, reason, nodes, starts, limit, token = fields
             yield JobState(
                 job=job,
-                state=_state(said),
-                said=said,
+                state=_state(state),
+                said=state,
                 token="" if token == "(null)" else token,
                 reason="" if reason == "None" else HELD.get(reason, reason),
                 nodes=nodes,
                 starts="" if starts == "N/A" else starts,
                 seconds=duration(limit),
-                never=_never(reason) if _state(said) == "waiting" else "",
+                never=_never(reason) if _state(state) == "waiting" else "",
             )
 
 

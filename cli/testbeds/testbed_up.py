@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fsmatrix.backends.testbed.bed import BaseBed
     from fsmatrix.backends.testbed.ceph import Bed
     from fsmatrix.backends.testbed.steps import Step
-    from fsmatrix.slurm.testbed.testbed import SlurmBed
+    from fsmatrix.slurm.testbed.testbed import SlurmTestbed
 
 System = TypeVar("System", bound="BaseBed[Any]")
 DEFAULTS = {  # where a bed is if nobody says so
@@ -107,10 +107,10 @@ def slurm(
 
     Example: fsmatrix testbed up slurm --nodes 4
     """
-    from fsmatrix.slurm.testbed.testbed import SlurmBed
+    from fsmatrix.slurm.testbed.testbed import SlurmTestbed
 
     _bring_up(
-        SlurmBed,
+        SlurmTestbed,
         directory,
         as_json,
         _slurm_lines,
@@ -197,7 +197,7 @@ def _ceph_lines(bed: Bed) -> list[str]:
     return lines
 
 
-def _slurm_lines(bed: SlurmBed) -> list[str]:
+def _slurm_lines(bed: SlurmTestbed) -> list[str]:
     cpus = bed.options.cpus_per_node
     return [
         f"Slurm          {bed.facts['version']}, {len(bed.nodes)} nodes of {cpus} CPUs, "

@@ -22,12 +22,12 @@ Tell = Callable[[str, int, int], None]  # what is done, done so far, in total
 
 def digests(members: Members, tell: Tell) -> dict[str, str]:
     """SHA-256 of every member, by name, sorted."""
-    found = {}
+    digest_of = {}
     for done, name in enumerate(sorted(members), 1):
         with _opened(members[name]) as file:
-            found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+            digest_of[name] = hashlib.file_digest(file, "sha256").hexdigest()
         tell("checksums", done, len(members))
-    return found
+    return digest_of
 
 
 def sums(found: Mapping[str, str]) -> str:

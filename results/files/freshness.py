@@ -30,9 +30,9 @@ def stamps(files: Sequence[Path], root: Path, campaign: str) -> dict[str, str]:
 
     To be asked before the files are read: what changes then is noticed later.
     """
-    found = {CONTENTS: contents(files, root, campaign)}
+    current = {CONTENTS: contents(files, root, campaign)}
     digest, newest = looks(files, root, campaign)
-    return found | ({LOOKS: digest} if newest < time.time_ns() - TICK else {})
+    return current | ({LOOKS: digest} if newest < time.time_ns() - TICK else {})
 
 
 def is_fresh(merged: Path, files: Sequence[Path], root: Path, campaign: str) -> bool:
@@ -59,9 +59,9 @@ def looks(files: Iterable[Path], root: Path, campaign: str) -> tuple[str, int]:
         except OSError:  # it went while we looked
             digest.update(b"gone\0")
             continue
-        told = f"{name[first:]}\0{seen.st_mode} {seen.st_size} {seen.st_mtime_ns} "
-        told += f"{seen.st_ctime_ns} {seen.st_ino}\0"
-        digest.update(told.encode(errors="surrogateescape"))
+        look = f"{name[first:]}\0{seen.st_mode} {seen.st_size} {seen.st_mtime_ns} "
+        look += f"{seen.st_ctime_ns} {seen.st_ino}\0"
+        digest.update(look.encode(errors="surrogateescape"))
         newest = max(newest, seen.st_ctime_ns)
     return digest.hexdigest(), newest
 

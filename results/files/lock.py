@@ -140,8 +140,8 @@ class ShardLock:
 
     def release(self) -> None:
         """Give it back; only what this process itself took."""
-        mine, self._mine = self._mine, None
-        if mine is not None and mine.pid == os.getpid() and _read(self.path) == mine:
+        holder, self._mine = self._mine, None
+        if holder is not None and holder.pid == os.getpid() and _read(self.path) == holder:
             self.path.unlink(missing_ok=True)
 
     def lost(self) -> str:
@@ -172,11 +172,11 @@ class ShardLock:
                 self._clear(path, me)
 
     def _shares_blocks(self, other: re.Match[str]) -> bool:
-        mine = NAME.fullmatch(self.path.name)
-        assert mine is not None
-        if mine[3] is None or other[3] is None:
+        own = NAME.fullmatch(self.path.name)
+        assert own is not None
+        if own[3] is None or other[3] is None:
             return True  # one of them is the whole shard
-        return int(mine[3]) <= int(other[4]) and int(other[3]) <= int(mine[4])
+        return int(own[3]) <= int(other[4]) and int(other[3]) <= int(own[4])
 
     def _clear(self, path: Path, me: Holder) -> None:
         """Remove a stale lock file; LockedError if its holder lives or may live."""
@@ -240,9 +240,9 @@ def _steal(path: Path, holder: Holder) -> None:
         path.rename(aside)
     except FileNotFoundError:
         return
-    found = _read(aside)
-    if found is not None and found != holder:
-        _create(path, found)  # a living one, just made: give it back
+    stolen = _read(aside)
+    if stolen is not None and stolen != holder:
+        _create(path, stolen)  # a living one, just made: give it back
     aside.unlink(missing_ok=True)
 
 

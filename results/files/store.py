@@ -171,13 +171,13 @@ class Store:
 
     def damaged(self) -> list[tuple[Path, str]]:
         """Files that cannot be read, and why.  Opens every file."""
-        found = []
+        errors = []
         for path in self.files():
             try:
                 runfile.read_run(path)
             except ResultError as error:
-                found.append((path, error.reason))
-        return found
+                errors.append((path, error.reason))
+        return errors
 
     def remove_abandoned(self) -> list[Path]:
         """Remove what killed processes of this host were writing aside; what it was."""

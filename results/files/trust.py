@@ -72,8 +72,8 @@ def require(store: Path) -> None:
 def make_folder(path: Path) -> None:
     """Make a folder that passes, or see that the present one does.  NotTrusted, OSError."""
     path.mkdir(FOLDER_MODE, exist_ok=True)
-    for found, reason in _look(path, folder=True):
-        raise NotTrusted(found, reason)
+    for at, reason in _look(path, folder=True):
+        raise NotTrusted(at, reason)
 
 
 def read(path: Path, limit: int) -> bytes:

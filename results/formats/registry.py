@@ -54,9 +54,9 @@ def formats() -> tuple[Known, ...]:
     """
     outside = [name for name in FORMATS.names() if name not in BUILTIN]
     return tuple(
-        Known(name, one)
+        Known(name, known_format)
         for name in (*BUILTIN, *outside)
-        for one in cast("tuple[Format, ...]", FORMATS.load(name))
+        for known_format in cast("tuple[Format, ...]", FORMATS.load(name))
     )
 
 
@@ -66,9 +66,12 @@ def directory_formats() -> tuple[DirectoryFormat, ...]:
     io500 = importlib.import_module("fsmatrix.results.formats.io500")
     return tuple(
         DirectoryFormat(
-            "io500 directory", ("result_summary.txt", "result.txt"), one, io500.parse_directory
+            "io500 directory",
+            ("result_summary.txt", "result.txt"),
+            known_format,
+            io500.parse_directory,
         )
-        for one in io500.FORMATS
+        for known_format in io500.FORMATS
     )
 
 
@@ -77,14 +80,14 @@ def matching(text: str, known: Sequence[Known] | None = None) -> list[Known]:
 
     `known`: formats to try; all of `formats()` without it.
     """
-    found: dict[str, Known] = {}
-    for one in formats() if known is None else known:
-        if one.family not in found and one.format.recognises(text):
-            found[one.family] = one
-    return list(found.values())
+    matches: dict[str, Known] = {}
+    for known_format in formats() if known is None else known:
+        if known_format.family not in matches and known_format.format.recognises(text):
+            matches[known_format.family] = known_format
+    return list(matches.values())
 
 
 def recognise(text: str, known: Sequence[Known] | None = None) -> Format | None:
     """The format of `text`; None if there is none."""
-    found = matching(text, known)
-    return found[0].format if found else None
+    matches = matching(text, known)
+    return matches[0].format if matches else None

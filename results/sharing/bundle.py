@@ -149,10 +149,10 @@ class _Maker:
         merged = self.stage / MERGED
         root = self.stage if self.anonymiser else self.store.directory
         text = json.dumps(plan) if plan is not None else ""
-        found = merge_files(
+        left_out = merge_files(
             files, merged, text, root, lambda done: self.tell("merge", done, len(files))
         )
-        bad = {error.path: error.reason for error in found}
+        bad = {error.path: error.reason for error in left_out}
         self.left_out += [(str(path.relative_to(root)), why) for path, why in bad.items()]
         kept = [path for path in files if path not in bad]
         if not kept:
@@ -182,11 +182,11 @@ class _Maker:
     ) -> tuple[list[Path], dict[str, Any] | None]:
         """Run files and plan without names; the run files stand in the stage."""
         learner = Learner()
-        known = learner.vocabulary
-        known.learn("host", platform.node())
-        known.learn("user", psutil.Process().username())
-        known.learn_text(str(Path.home()))
-        known.learn_text(str(self.store.directory.resolve()))
+        vocabulary = learner.vocabulary
+        vocabulary.learn("host", platform.node())
+        vocabulary.learn("user", psutil.Process().username())
+        vocabulary.learn_text(str(Path.home()))
+        vocabulary.learn_text(str(self.store.directory.resolve()))
         if plan is not None:
             learner.document(plan)
             learner.campaign(plan["source"]["text"])
@@ -217,12 +217,12 @@ class _Maker:
 
     def _anonymous_plan(self, anonymiser: Anonymiser, plan: dict[str, Any]) -> dict[str, Any]:
         source = plan["source"]
-        told: dict[str, Any] = anonymiser.document({**plan, "source": {"file": source["file"]}})
+        renamed: dict[str, Any] = anonymiser.document({**plan, "source": {"file": source["file"]}})
         try:
-            told["source"]["text"] = anonymiser.campaign(source["text"])
+            renamed["source"]["text"] = anonymiser.campaign(source["text"])
         except ValueError as error:
             raise StoreError(self.store.directory / CAMPAIGN, str(error)) from error
-        return told
+        return renamed
 
     # -- documents ---------------------------------------------------------------------------
     def _plan(self) -> dict[str, Any] | None:

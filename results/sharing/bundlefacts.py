@@ -45,7 +45,9 @@ def facts_of(path: Path) -> Facts:
         engines: dict[str, list[str]] = {}
         for engine, version in pairs.T.tolist():
             engines.setdefault(text(engine), []).append(text(version))
-        environments = [json.loads(text(one)) for one in file["environment_json"][...].tolist()]
+        environments = [
+            json.loads(text(environment)) for environment in file["environment_json"][...].tolist()
+        ]
     return Facts(
         {"total": len(ids), **runs, "invalid": len(invalid)}, engines, _measured(environments)
     )

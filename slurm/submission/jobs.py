@@ -108,17 +108,17 @@ def check(plan: Plan, parts: Sequence[Part], allowed: float | None = None) -> No
     `allowed`: seconds that the batch system lets a job of the partition take.
     """
     section, site = plan.settings.campaign.slurm, plan.settings.site.site
-    known = site.partitions
+    partitions = site.partitions
     problems: list[Problem] = []
 
     def refuse(name: str, message: str) -> None:
         origin = plan.settings.origin("slurm", name)
         problems.append(Problem(origin.source, origin.line, f"slurm.{name}", message))
 
-    if section.partition and known and section.partition not in known:
-        hint = did_you_mean(section.partition, known, "the site has")
+    if section.partition and partitions and section.partition not in partitions:
+        hint = did_you_mean(section.partition, partitions, "the site has")
         refuse("partition", f"no partition {section.partition!r}{hint}")
-    partition = known.get(section.partition or "")
+    partition = partitions.get(section.partition or "")
     if partition is not None:
         nodes = max((part.nodes for part in parts), default=0)
         if partition.nodes is not None and nodes > partition.nodes:
@@ -154,10 +154,10 @@ def _limit(plan: Plan, seconds: float, allowed: float | None) -> int:
 
     What that is the batch system says, if the site's file does not.
     """
-    section, known = plan.settings.campaign.slurm, plan.settings.site.site.partitions
+    section, partitions = plan.settings.campaign.slurm, plan.settings.site.site.partitions
     if section.time is not None:
         return math.ceil(section.time)
-    partition = known.get(section.partition or "")
+    partition = partitions.get(section.partition or "")
     longest = LONGEST
     if partition is not None and partition.hours is not None:
         longest = partition.hours * 3600

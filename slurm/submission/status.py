@@ -82,11 +82,11 @@ class Status:
 def status(out: Path, submission: Submission, scheduler: Scheduler) -> Status:
     """Ask the batch system once and look at the store."""
     store = Store.open(out)
-    known, says = _jobs(out, submission, scheduler)
+    states, says = _jobs(out, submission, scheduler)
     runs = stored(store)
-    parts = tuple(_part(out, part, runs, known.get(part.key)) for part in submission.parts)
+    parts = tuple(_part(out, part, runs, states.get(part.key)) for part in submission.parts)
     end = expected(parts, datetime.now(), speed(parts, runs))
-    return Status(parts, known.get(COLLECT), says, end, tuple(_failures(store, parts, runs)))
+    return Status(parts, states.get(COLLECT), says, end, tuple(_failures(store, parts, runs)))
 
 
 def _failures(
@@ -119,15 +119,15 @@ def _jobs(
     keys = [*(part.key for part in submission.parts), COLLECT]
     gone = {newest[key] for key in keys if key in newest and newest[key] not in queued}
     past = scheduler.past(sorted(gone))
-    found: dict[str, JobState] = {}
+    states: dict[str, JobState] = {}
     for key in keys:
         job = newest.get(key, "")
         state = tokens.get(submission.token_of(key)) or queued.get(job) or past.get(job)
         if state is None and job:
             state = JobState(job, "ended", "ENDED")
         if state is not None:
-            found[key] = state
-    return found, ""
+            states[key] = state
+    return states, ""
 
 
 def _part(
@@ -170,8 +170,8 @@ def speed(parts: Iterable[PartStatus], runs: Mapping[tuple[str, int], Stored]) -
     """
     ratios = []
     for status in parts:
-        known = (runs[run] for run in status.part.runs if run in runs)
-        times = [each for each in known if math.isfinite(each.end)]
+        stored = (runs[run] for run in status.part.runs if run in runs)
+        times = [each for each in stored if math.isfinite(each.end)]
         took = max((t.end for t in times), default=0) - min((t.begin for t in times), default=0)
         share = len(times) / max(len(status.part.runs), 1)
         guess = (status.part.seconds - JOB_SECONDS) * share

@@ -59,10 +59,10 @@ def _read(path: Path) -> Stored:
 def _remembered(cache: Path) -> Iterator[tuple[str, Stored]]:
     """What was seen before; what is not of today's form is read again."""
     try:
-        known = from_json(safefile.read_text(cache))
+        cached = from_json(safefile.read_text(cache))
     except (FileNotFoundError, ValueError):
         return
-    for run_id, values in known.items() if isinstance(known, dict) else ():
+    for run_id, values in cached.items() if isinstance(cached, dict) else ():
         match values:
             case [str(status), float(begin), float(end)]:
                 yield run_id, Stored(status, begin, end)

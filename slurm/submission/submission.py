@@ -137,13 +137,13 @@ def submitted(out: Path) -> list[Submitted]:
         lines = safefile.read_text(folder(out) / JOBS).splitlines()
     except FileNotFoundError:
         return []
-    found = []
+    jobs = []
     for line in lines:
         try:
-            found.append(Submitted(**from_json(line)))
+            jobs.append(Submitted(**from_json(line)))
         except (ValueError, TypeError):
             continue
-    return found
+    return jobs
 
 
 def _part(values: dict[str, Any]) -> Part:

@@ -204,8 +204,8 @@ class Submitter:
 
         def again() -> str:
             # the answer may have been lost, and not the question
-            found = live_tokens(self.scheduler.mine()).get(job.token)
-            return found if found is not None and key != COLLECT else once()
+            live = live_tokens(self.scheduler.mine()).get(job.token)
+            return live if live is not None and key != COLLECT else once()
 
         taken = self.patiently(once, again)
         files.note(out, key, taken)

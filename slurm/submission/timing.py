@@ -20,7 +20,7 @@ def speeds(store: Store, plan: Plan) -> dict[str, float]:
     """
     planned = {each.case.case_id: each for each in plan.cases}
     files = store.files()
-    found: dict[str, list[float]] = {}
+    speeds_of: dict[str, list[float]] = {}
     for path in files[:: max(1, len(files) // LOOKED_AT)]:
         case = planned.get(path.stem.rsplit("-", 2)[0])
         if case is None:
@@ -31,5 +31,5 @@ def speeds(store: Store, plan: Plan) -> dict[str, float]:
             continue
         if seconds is not None:
             guess = run_seconds(case, plan.pace(case))
-            found.setdefault(case.entry, []).append(seconds / guess)
-    return {entry: statistics.median(ratios) for entry, ratios in found.items()}
+            speeds_of.setdefault(case.entry, []).append(seconds / guess)
+    return {entry: statistics.median(ratios) for entry, ratios in speeds_of.items()}

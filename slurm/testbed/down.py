@@ -32,13 +32,13 @@ def end(home: Home, entries: list[Entry]) -> list[str]:
     daemons = [entry for entry in entries if entry.kind == "process"]
     with ExitStack() as held:
         nodes = _namespaces(home, entries, held)
-        said = _cancel(home, daemons)
-        said += end_daemons(daemons)[0]
-        said += _end_jobs(home, nodes)
-    if not left_alone(said):
+        lines = _cancel(home, daemons)
+        lines += end_daemons(daemons)[0]
+        lines += _end_jobs(home, nodes)
+    if not left_alone(lines):
         for entry in entries:
             home.journal.end(entry)
-    return said
+    return lines
 
 
 def _cancel(home: Home, daemons: list[Entry]) -> list[str]:
@@ -77,22 +77,22 @@ def _namespaces(home: Home, here: list[Entry], held: ExitStack) -> set[str]:
     """
     ours = namespace("self")
     slurmds = [process.ours(process.proven(entry)) for entry in here if entry.kind == "process"]
-    known = {seen.pid for seen in slurmds if seen is not None}
+    pids = {seen.pid for seen in slurmds if seen is not None}
     written = {str(entry.facts["name"]) for entry in here if entry.kind == "uts"}
     if ours in written and _names_conf(home, os.getpid()):
         raise BackendError(f"{home.folder}: this is a job of that test bed; ask from outside")
-    found: set[str] = set()
+    namespaces: set[str] = set()
     for seen in _processes():
-        sure = seen.pid in known or _logs_here(home, seen.pid)
+        sure = seen.pid in pids or _logs_here(home, seen.pid)
         name = namespace(seen.pid)
-        if name in found or not (sure or (name in written and _names_conf(home, seen.pid))):
+        if name in namespaces or not (sure or (name in written and _names_conf(home, seen.pid))):
             continue
         with suppress(FileNotFoundError, ProcessLookupError):
             handle = os.open(f"/proc/{seen.pid}/ns/uts", os.O_RDONLY | os.O_CLOEXEC)
             held.callback(os.close, handle)
             if namespace(seen.pid) == name != ours:
-                found.add(name)
-    return found
+                namespaces.add(name)
+    return namespaces
 
 
 def _end_jobs(home: Home, nodes: set[str]) -> list[str]:

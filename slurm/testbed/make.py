@@ -15,7 +15,7 @@ from fsmatrix.backends.testbed import daemons, process
 from fsmatrix.backends.testbed.daemons import Launch
 from fsmatrix.backends.testbed.home import Home, Kind
 from fsmatrix.backends.testbed.steps import Steps
-from fsmatrix.slurm.testbed.conf import BedOptions, conf_text, free_ports
+from fsmatrix.slurm.testbed.conf import SlurmOptions, conf_text, free_ports
 
 KIND = Kind(
     "fsmatrix-testbed-slurm",
@@ -32,7 +32,7 @@ _PRIVATE = ("SINFO_FORMAT", "SINFO_PARTITION", "SQUEUE_FORMAT", "SLURM_CLUSTERS"
 _POLL = 0.01
 
 
-def bring_up(home: Home, options: BedOptions, bed: str, steps: Steps) -> dict[str, Any]:
+def bring_up(home: Home, options: SlurmOptions, bed: str, steps: Steps) -> dict[str, Any]:
     """All steps; returns the facts of the bed."""
     port = free_ports(options.nodes)
     home.conf.write_text(conf_text(home.folder, bed, options, port))
@@ -87,7 +87,7 @@ def _slurmd(home: Home, name: str) -> Entry:
     return daemons.start(home, Launch(f"slurmd.{name}", named))
 
 
-def _wait_for_nodes(home: Home, options: BedOptions, running: list[Entry], steps: Steps) -> None:
+def _wait_for_nodes(home: Home, options: SlurmOptions, running: list[Entry], steps: Steps) -> None:
     deadline = time.monotonic() + START_WITHIN
     while True:
         with steps.waiting():
@@ -102,7 +102,7 @@ def _wait_for_nodes(home: Home, options: BedOptions, running: list[Entry], steps
             )
 
 
-def not_ready(home: Home, options: BedOptions) -> list[str]:
+def not_ready(home: Home, options: SlurmOptions) -> list[str]:
     """Why jobs cannot start on all nodes yet (empty: they can)."""
     try:
         return troubles(node_states(home, START_WITHIN), options)
@@ -142,10 +142,12 @@ def node_states(home: Home, deadline: float) -> dict[str, str]:
     return {words[0]: words[1] for words in lines if len(words) == 2}
 
 
-def troubles(states: dict[str, str], options: BedOptions) -> list[str]:
+def troubles(states: dict[str, str], options: SlurmOptions) -> list[str]:
     """A sentence for each node that does not serve; a trailing * means that it does not answer."""
-    found = ((name, states.get(name, "missing")) for name in options.names)
-    return [f"{name} is {state}" for name, state in found if state.rstrip("-^$@+") not in _SERVING]
+    states_of = ((name, states.get(name, "missing")) for name in options.names)
+    return [
+        f"{name} is {state}" for name, state in states_of if state.rstrip("-^$@+") not in _SERVING
+    ]
 
 
 def look_at(pid: str) -> process.Seen | None:
@@ -156,10 +158,10 @@ def look_at(pid: str) -> process.Seen | None:
 
 def open_files(pid: int) -> list[Path]:
     """What a process has open, as far as it can be told."""
-    found = []
+    files = []
     try:
         for link in Path(f"/proc/{pid}/fd").iterdir():
-            found.append(link.readlink())
+            files.append(link.readlink())
     except (FileNotFoundError, ProcessLookupError):
         pass  # it ended, or closed it, meanwhile
-    return found
+    return files

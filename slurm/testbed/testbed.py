@@ -1,8 +1,8 @@
 """A real Slurm on one machine, for tests and for trying `fsmatrix submit` on a laptop (root).
 
-    from fsmatrix.slurm.testbed.testbed import BedOptions, SlurmBed, down, missing, status, up
+    from fsmatrix.slurm.testbed.testbed import SlurmOptions, SlurmTestbed, down, missing, status, up
 
-    bed = up(BedOptions(nodes=4), "/tmp/x/bed")   # a directory of its own: missing or empty
+    bed = up(SlurmOptions(nodes=4), "/tmp/x/bed")   # a directory of its own: missing or empty
     bed.conf                 # path of slurm.conf (text)
     bed.environment()        # {"SLURM_CONF": ...}: all that sbatch, srun... need
     bed.nodes                # ("node1", "node2", ...): their host names
@@ -11,7 +11,7 @@
     bed.stop_slurmctld(); bed.cont_slurmctld()           # SIGSTOP, SIGCONT
     bed.end_slurmctld(); bed.kill_slurmctld(); bed.restart_slurmctld()
     bed.wait_ready(60)       # until slurmctld answers and all nodes serve
-    SlurmBed.open("/tmp/x/bed")       # a bed that another process brought up
+    SlurmTestbed.open("/tmp/x/bed")       # a bed that another process brought up
     status("/tmp/x/bed")     # dict; never hangs
     down("/tmp/x/bed")       # list of sentences; idempotent; ends the bed's jobs too
 
@@ -38,10 +38,10 @@ from fsmatrix.backends.testbed.home import Home
 from fsmatrix.backends.testbed.steps import Steps
 from fsmatrix.slurm.testbed import down as testbed_down
 from fsmatrix.slurm.testbed import make as testbed_make
-from fsmatrix.slurm.testbed.conf import BedOptions, refusal
+from fsmatrix.slurm.testbed.conf import SlurmOptions, refusal
 from fsmatrix.slurm.testbed.make import KIND, START_WITHIN, answer, node_states, not_ready, troubles
 
-__all__ = ["BedOptions", "SlurmBed", "down", "missing", "status", "up"]
+__all__ = ["SlurmOptions", "SlurmTestbed", "down", "missing", "status", "up"]
 
 STATUS_WITHIN = 5.0  # seconds for asking slurmctld how the nodes are
 _PROGRAMS = ("slurmctld", "slurmd", "srun", "munged")
@@ -49,27 +49,27 @@ _POLL = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class SlurmBed(BaseBed[BedOptions]):
+class SlurmTestbed(BaseBed[SlurmOptions]):
     """A test bed that is up."""
 
     kind = KIND
-    Options = BedOptions
+    Options = SlurmOptions
 
     @classmethod
-    def refusal(cls, options: BedOptions, folder: Path) -> str:  # noqa: ARG003
+    def refusal(cls, options: SlurmOptions, folder: Path) -> str:  # noqa: ARG003
         """Why there can be no such bed in this directory (empty: there can)."""
         return missing() or refusal(folder)
 
     @classmethod
     def bring_up(
-        cls, home: Home, options: BedOptions, known: Mapping[str, Any], steps: Steps
+        cls, home: Home, options: SlurmOptions, known: Mapping[str, Any], steps: Steps
     ) -> dict[str, Any]:
-        """See testbed_make.py."""
+        """What `make.bring_up` does, and its facts for the test bed's own file."""
         return {"facts": testbed_make.bring_up(home, options, known["id"], steps)}
 
     @classmethod
     def end(cls, home: Home, entries: list[Entry]) -> list[str]:
-        """See testbed_down.py; BackendError if this process is one of the bed's jobs."""
+        """End daemons and jobs, as `down.end`; BackendError if this process is one of the bed's jobs."""
         return testbed_down.end(home, entries)
 
     def look(self, states: list[dict[str, Any]]) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class SlurmBed(BaseBed[BedOptions]):
 
         Waits at most STATUS_WITHIN seconds for it, and not at all if it does not run.
         """
-        (state,) = [one["state"] for one in states if one["role"] == "slurmctld"]
+        (state,) = [daemon["state"] for daemon in states if daemon["role"] == "slurmctld"]
         if state != "running":
             return {"health": [f"slurmctld is {state}"]}
         try:
@@ -156,4 +156,4 @@ def missing() -> str:
     return ""
 
 
-up, down, status = SlurmBed.up, SlurmBed.down, SlurmBed.status
+up, down, status = SlurmTestbed.up, SlurmTestbed.down, SlurmTestbed.status

@@ -90,4 +90,4 @@ def _keys(model: type[BaseModel], loc: Iterable[str | int]) -> list[str]:
 def _models(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [found for part in get_args(annotation) for found in _models(part)]
+    return [model for part in get_args(annotation) for model in _models(part)]

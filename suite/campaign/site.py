@@ -143,9 +143,9 @@ class SiteFile:
                 continue
             mount = mounted_at(point)
             if mount is None or mount.fstype != fstype:
-                found = f"{mount.fstype} is" if mount else "nothing is"
+                mounted = f"{mount.fstype} is" if mount else "nothing is"
                 origin = self.origin("mounts", point)
-                return f"{path}: {found} mounted at {point}, {origin} promises {fstype}"
+                return f"{path}: {mounted} mounted at {point}, {origin} promises {fstype}"
         return ""
 
     def forbidden(self, path: str | Path) -> str:

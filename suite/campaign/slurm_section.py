@@ -88,7 +88,7 @@ def owned(name: str) -> str:
     asked = name.lower().replace("_", "-")
     if asked in WHOLE:
         return ""
-    longer = next((one for one in OWN if one.startswith(asked)), "")
+    longer = next((option for option in OWN if option.startswith(asked)), "")
     return OWN.get(asked) or (f"sbatch takes it for {longer}: {OWN[longer]}" if longer else "")
 
 

@@ -69,8 +69,8 @@ class BedPlan:
 
     def realised(self, level: Mapping[str, Any]) -> dict[str, str]:
         """Which of the attributes are emulated.  BackendError as `attributes`."""
-        known = self.attributes(level)
-        return {name: "emulated" for name in PLAYED if known[name] != "none"}
+        attributes = self.attributes(level)
+        return {name: "emulated" for name in PLAYED if attributes[name] != "none"}
 
     def pace(self, level: Mapping[str, Any], pace: Pace) -> Pace:
         """A backend's pace on the bed at a level: it is brought up for each attachment, and its
@@ -111,8 +111,8 @@ def told(plan: BedPlan, bed: Bed) -> dict[str, Any]:
 
 def assumed(backend: type[Backend]) -> dict[str, Any]:
     """Defaults of a backend's options that differ on a bed."""
-    known = backend.Options.model_fields
-    return {name: value for name, value in OWN_CLUSTER.items() if name in known}
+    fields = backend.Options.model_fields
+    return {name: value for name, value in OWN_CLUSTER.items() if name in fields}
 
 
 def placeholders(backend: type[Backend]) -> dict[str, str]:

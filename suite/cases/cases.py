@@ -59,14 +59,14 @@ class Cases:
 
 def expand(settings: Settings, members: Members) -> Cases:
     """All cases; CampaignError with every problem of factors, exclusions and options."""
-    found = axes(settings, members)
+    factor_axes = axes(settings, members)
     exclusions = Exclusions(settings, members)
     problems = [*members.problems, *option_problems(settings, members)]
-    problems += [*found.problems, *exclusions.problems]
-    problems += _too_many(settings, members, found)
+    problems += [*factor_axes.problems, *exclusions.problems]
+    problems += _too_many(settings, members, factor_axes)
     if problems:
         raise CampaignError(problems)
-    expansion = _Expansion(settings, found, exclusions)
+    expansion = _Expansion(settings, factor_axes, exclusions)
     planned: dict[str, Planned] = {}
     for entry in members.entries:
         for target in members.targets:

@@ -32,10 +32,10 @@ class Engines:
                 self._found[name] = self._probe(name)
             except EngineError as error:
                 self._found[name] = error
-        found = self._found[name]
-        if isinstance(found, EngineError):
-            raise found
-        return found
+        engine = self._found[name]
+        if isinstance(engine, EngineError):
+            raise engine
+        return engine
 
     def reason(self, name: str) -> str:
         """Why it cannot be used here; empty if it can."""
@@ -66,10 +66,10 @@ def first_version(folder: Path, engine: Engine) -> str:
     """The version of this engine that the first run in a results directory used."""
     path = folder / VERSIONS
     try:
-        known = dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+        versions = dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
     except ValueError:  # torn by a crash: the runs themselves have the versions
-        known = {}
-    if engine.name not in known:
-        known[engine.name] = engine.version
-        write_whole(path, json.dumps(known).encode())
-    return str(known[engine.name])
+        versions = {}
+    if engine.name not in versions:
+        versions[engine.name] = engine.version
+        write_whole(path, json.dumps(versions).encode())
+    return str(versions[engine.name])

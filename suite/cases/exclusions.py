@@ -88,16 +88,16 @@ class Exclusions:
         return sum(key in entry.workload.Options.model_fields for entry in entries)
 
     def _unknown(self) -> Iterator[Problem]:
-        known = set(COORDINATES) | set(self.settings.campaign.factors)
+        names = set(COORDINATES) | set(self.settings.campaign.factors)
         for entry in self.members.entries:
-            known |= entry.workload.Options.model_fields.keys()
+            names |= entry.workload.Options.model_fields.keys()
         for target in self.members.targets:
-            known |= {*target.target.attributes, *target.level_factors}
-            known |= target.told_names(self.settings.campaign.factors)
+            names |= {*target.target.attributes, *target.level_factors}
+            names |= target.told_names(self.settings.campaign.factors)
         for index, item in enumerate(self.settings.campaign.exclude):
             for key in item:
-                if key not in known:
-                    hint = did_you_mean(key, known)
+                if key not in names:
+                    hint = did_you_mean(key, names)
                     path: KeyPath = ("exclude", index, key)
                     yield self.settings.tree.problem(path, f"{key!r} names nothing{hint}")
 

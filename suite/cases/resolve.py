@@ -68,10 +68,10 @@ def members(settings: Settings, registries: Registries) -> Members:
     launcher = settings.campaign.launcher.name
     if launcher != "auto":
         _load(settings, registries.launchers, launcher, ("launcher", "name"), problems, ("auto",))
-    found = tuple(target for target in targets if target is not None)
-    known = tuple(entry for entry in entries if entry is not None)
-    problems += _attribute_problems(settings, found, known)
-    return Members(found, known, tuple(problems))
+    usable_targets = tuple(target for target in targets if target is not None)
+    usable_entries = tuple(entry for entry in entries if entry is not None)
+    problems += _attribute_problems(settings, usable_targets, usable_entries)
+    return Members(usable_targets, usable_entries, tuple(problems))
 
 
 def _load(
@@ -106,13 +106,13 @@ def _target(
     if backend is None:
         return None
     bed = None
-    known: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
     if target.testbed is not None:
         bed, wrong = _bed(settings, backend, target, where)
         problems += wrong
-        known = placeholders(backend) | assumed(backend)
+        defaults = placeholders(backend) | assumed(backend)
     options, wrong = validate(
-        backend.Options, known | target.options, settings.tree, (*where, "options")
+        backend.Options, defaults | target.options, settings.tree, (*where, "options")
     )
     problems += wrong
     if options is None:

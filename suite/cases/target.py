@@ -64,8 +64,8 @@ class TargetMember:
         if self.bed is None:
             backend = self.backend(self.options)
             return backend.unusable() or self._in_memory(backend)
-        found = self.backend.check()
-        return beds.refusal() or ("" if found.ok else found.reason)
+        usable = self.backend.check()
+        return beds.refusal() or ("" if usable.ok else usable.reason)
 
     def pace(self, level: Mapping[str, Any]) -> Pace:
         """What planning guesses of its speed at a level of the cluster factors."""

@@ -39,9 +39,9 @@ def read(answers: Sequence[str]) -> tuple[str, frozenset[str]]:
     text = "\n".join(answers)
     match = BANNER.search(text)
     if match is None:
-        said = failure_of(text) or " | ".join(text.strip().splitlines()[:3]) or "nothing"
+        printed = failure_of(text) or " | ".join(text.strip().splitlines()[:3]) or "nothing"
         raise EngineError(
-            f"ior does not tell its version, it says: {said[:300]}. It must start by itself, "
+            f"ior does not tell its version, it says: {printed[:300]}. It must start by itself, "
             f"outside of mpirun: {CURE}"
         )
     version = match[1]
@@ -56,24 +56,24 @@ def _ordered(version: str) -> tuple[int, ...]:
 
 
 def _features(text: str) -> frozenset[str]:
-    found = {f"option:{name}" for name in _LONG.findall(text) if _TOLD.fullmatch(name)}
+    features = {f"option:{name}" for name in _LONG.findall(text) if _TOLD.fullmatch(name)}
     modules = {f"api:{name}" for name in _MODULE.findall(text)}
     if listed := _APIS.search(text):
-        found |= {f"api:{name}" for name in listed[1].split("|")}
+        features |= {f"api:{name}" for name in listed[1].split("|")}
     else:
-        found |= modules | {"api:?"}
+        features |= modules | {"api:?"}
     if "B" in _SHORT.findall(text):
-        found.add("option:B")
+        features.add("option:B")
     directives = _DIRECTIVE.findall(text)
     if RANKS_CSV in directives:
-        found.add("option:ranks-csv")
+        features.add("option:ranks-csv")
     if "stoneWallingStatusFile" in directives:
-        found.add("option:stonewall-status-file")
+        features.add("option:stonewall-status-file")
     if _RANDOM.search(text):
-        found.add(RANDOM_OFFSETS)
+        features.add(RANDOM_OFFSETS)
     if "|random|" in text:
-        found.add("packet:random")
-    return frozenset(found)
+        features.add("packet:random")
+    return frozenset(features)
 
 
 KIND = EngineKind(

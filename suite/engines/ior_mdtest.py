@@ -32,14 +32,16 @@ class Pair(EngineKind):
 
         mdtest is the one that FSMATRIX_MDTEST names, the one beside IOR, or the one on PATH.
         """
-        one = ior.KIND.probe(given)
-        beside = Path(one.path).with_name(mdtest.KIND.program)
+        ior_probe = ior.KIND.probe(given)
+        beside = Path(ior_probe.path).with_name(mdtest.KIND.program)
         named = os.environ.get(mdtest.KIND.variable, "")
         own = "" if named or not os.access(beside, os.X_OK) else str(beside)
         other = mdtest.KIND.probe(own)
         features = {f"{FEATURE}{feature}" for feature in other.features}
         return replace(
-            one, name=NAME, features=one.features | features | {f"{PROGRAM}{other.path}"}
+            ior_probe,
+            name=NAME,
+            features=ior_probe.features | features | {f"{PROGRAM}{other.path}"},
         )
 
 

@@ -33,11 +33,11 @@ def collection(root: Path, progress: Progress | None = None) -> Collection:
         raise refuse(Origin(str(root)), "", why)
     formats = Formats.all()
     formats = Formats((), [one for one in formats.directories if one.name == FORMAT])
-    found = find([root], formats.summaries)
-    forms = _forms(found)
+    folders = find([root], formats.summaries)
+    forms = _forms(folders)
     runs: list[Collected] = []
     unread: list[tuple[str, str]] = []
-    for done, one in enumerate(found, 1):
+    for done, one in enumerate(folders, 1):
         if one.members:
             place = _place(one)
             try:
@@ -45,13 +45,13 @@ def collection(root: Path, progress: Progress | None = None) -> Collection:
             except (ResultError, UnreadableError, NotRecognisedError) as error:
                 unread.append((one.inside, getattr(error, "reason", str(error))))
         if progress is not None:
-            progress(done, len(found))
+            progress(done, len(folders))
     if not runs:
         why = f"; {unread[0][0]}: {unread[0][1]}" if unread else ""
         names = " or ".join(sorted(formats.summaries))
         raise refuse(Origin(str(root)), "", f"no results of IO500 below it ({names}){why}")
     with_runs = {run.place.submission for run in runs}
-    places = {_place(one) for one in found}
+    places = {_place(one) for one in folders}
     without = {one.submission for one in places if one.filesystem} - with_runs
     return Collection(tuple(runs), tuple(unread), tuple(sorted(without)))
 
@@ -64,7 +64,7 @@ def _place(found: Found) -> Place:
 
 def _run(found: Found, formats: Formats, place: Place, told: Declared) -> list[Collected]:
     """The run of a directory; none if its summary is that of something else."""
-    members = tuple(one for one in found.members if one.path.suffix != PER_PROCESS)
+    members = tuple(member for member in found.members if member.path.suffix != PER_PROCESS)
     without = replace(found, members=members)
     if not recognise.is_run(without, formats):
         return []

@@ -63,12 +63,12 @@ def find(paths: Sequence[Path], summaries: frozenset[str], but: Path | None = No
     missing = [path for path in paths if not path.exists()]
     if missing:
         raise CampaignError([Problem(str(path), 0, "", "no such file") for path in missing])
-    found: dict[str, Found] = {}
+    by_name: dict[str, Found] = {}
     for path in paths:
-        for one in _below(path, summaries) if path.is_dir() else [_named(path)]:
-            if but is None or not _same(one.path, but):
-                found.setdefault(str(one.path.absolute()), one)
-    return list(found.values())
+        for file in _below(path, summaries) if path.is_dir() else [_named(path)]:
+            if but is None or not _same(file.path, but):
+                by_name.setdefault(str(file.path.absolute()), file)
+    return list(by_name.values())
 
 
 def _named(path: Path) -> Found:

@@ -52,7 +52,7 @@ def records(parsed: Sequence[Parsed], source: Source, labels: Labels) -> list[Ru
     ContradictionError if a label contradicts what an output says; InvalidRecordError if a
     parser gave what cannot be stored.
     """
-    return [_record(one, index, source, labels) for index, one in enumerate(parsed)]
+    return [_record(run, index, source, labels) for index, run in enumerate(parsed)]
 
 
 def run_ids(sha256: str, runs: int) -> list[str]:
@@ -66,8 +66,8 @@ def _case_id(sha256: str, index: int) -> str:
 
 def _record(parsed: Parsed, index: int, source: Source, labels: Labels) -> RunRecord:
     phases.check(Path(source.file), parsed.phases)
-    told = _told(parsed)
-    _compare(told, labels, source)
+    declared = _told(parsed)
+    _compare(declared, labels, source)
     work = _work(parsed, str(labels.get("workload", parsed.engine or source.format)))
     case: dict[str, Any] = work | {"target": str(labels.get("target", UNKNOWN))}
     case["device_state"] = UNKNOWN
@@ -91,7 +91,7 @@ def _record(parsed: Parsed, index: int, source: Source, labels: Labels) -> RunRe
         duration=NAN,
         error=error,
         argv=(parsed.argv,) if parsed.argv else (),
-        coordinates={"target": case["target"], "workload": case["workload"], **told, **level},
+        coordinates={"target": case["target"], "workload": case["workload"], **declared, **level},
         environment={"imported": _provenance(source, labels)},
         phases=parsed.phases,
         evidence={"engine": _evidence(parsed)},
@@ -102,14 +102,14 @@ def _record(parsed: Parsed, index: int, source: Source, labels: Labels) -> RunRe
 
 def _told(parsed: Parsed) -> dict[str, Any]:
     """Factor -> level, of what the output tells; runs of two versions are not repetitions."""
-    told = {name: value for name, value in parsed.options.items() if value is not None}
-    told |= {
+    declared = {name: value for name, value in parsed.options.items() if value is not None}
+    declared |= {
         "version": parsed.version or None,
         "nodes": parsed.nodes,
         "processes": parsed.processes,
     }
-    told["processes_per_node"] = _per_node(parsed)
-    return {name: value for name, value in told.items() if value is not None}
+    declared["processes_per_node"] = _per_node(parsed)
+    return {name: value for name, value in declared.items() if value is not None}
 
 
 def _per_node(parsed: Parsed) -> int | None:

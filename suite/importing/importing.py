@@ -58,7 +58,7 @@ class Outcome:
     @property
     def runs(self) -> int:
         """Runs that were added."""
-        return sum(len(one.run_ids) for one in self.taken)
+        return sum(len(taken.run_ids) for taken in self.taken)
 
 
 @dataclass(frozen=True)

@@ -48,16 +48,16 @@ class Pattern:
 
         ValueError if it can be read in more than one way.
         """
-        found = []
+        readings = []
         for path in paths:
             for expression in (self.longest, self.shortest):
                 match = expression.fullmatch(path)
-                if match and match.groupdict() not in found:
-                    found.append(match.groupdict())
-        if len(found) > 1:
-            one, other = ({n: level(n, t) for n, t in values.items()} for values in found[:2])
+                if match and match.groupdict() not in readings:
+                    readings.append(match.groupdict())
+        if len(readings) > 1:
+            one, other = ({n: level(n, t) for n, t in values.items()} for values in readings[:2])
             raise ValueError(f"can be read in two ways, {_listed(one)} or {_listed(other)}")
-        return {name: level(name, text) for name, text in found[0].items()} if found else None
+        return {name: level(name, text) for name, text in readings[0].items()} if readings else None
 
 
 @dataclass(frozen=True)

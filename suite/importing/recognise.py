@@ -30,7 +30,9 @@ class Formats:
     @property
     def summaries(self) -> frozenset[str]:
         """Names of files that may tell that a directory is one run."""
-        return frozenset(name for one in self.directories for name in one.summaries)
+        return frozenset(
+            name for known_format in self.directories for name in known_format.summaries
+        )
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def of_file(found: Found, formats: Formats) -> Text:
         content.sha256,
         {found.path.name: content.text},
         lambda: first.parse(content.text, found.shown),
-        tuple(one.family for one in matching[1:]),
+        tuple(known_format.family for known_format in matching[1:]),
     )
 
 
@@ -100,11 +102,11 @@ def _summary(
 ) -> tuple[registry.DirectoryFormat, Found, Content] | None:
     """The format of a directory that is one run, and the text that tells it."""
     members = {member.path.name: member for member in found.members}
-    for one in formats.directories:
-        for name in one.summaries:
+    for known_format in formats.directories:
+        for name in known_format.summaries:
             content = _read(members[name]) if name in members else None
-            if content is not None and one.format.recognises(content.text):
-                return one, members[name], content
+            if content is not None and known_format.format.recognises(content.text):
+                return known_format, members[name], content
     return None
 
 

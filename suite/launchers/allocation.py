@@ -15,5 +15,5 @@ class Allocation:
 
     def of(self, hosts: Sequence[str]) -> tuple[int, ...]:
         """CPUs of these hosts; () if that is not known of all of them."""
-        known = dict(zip(self.hosts, self.cpus, strict=False))
-        return tuple(known[host] for host in hosts) if known.keys() >= set(hosts) else ()
+        cpus_of = dict(zip(self.hosts, self.cpus, strict=False))
+        return tuple(cpus_of[host] for host in hosts) if cpus_of.keys() >= set(hosts) else ()

@@ -44,8 +44,8 @@ class Probe:
     @property
     def major(self) -> int:
         """First number of the version; 0 if there is none."""
-        found = re.search(r"\d+", self.version)
-        return int(found.group()) if found else 0
+        digits = re.search(r"\d+", self.version)
+        return int(digits.group()) if digits else 0
 
 
 @dataclass(frozen=True)
@@ -136,9 +136,9 @@ def find_program(names: Sequence[str], pattern: str) -> tuple[str, str]:
             program = shutil.which(name, path=folder)
             if program is None:
                 continue
-            found = re.search(pattern, _version_text(program))
-            if found:
-                return program, found.group(1)
+            version = re.search(pattern, _version_text(program))
+            if version:
+                return program, version.group(1)
     return "", ""
 
 
@@ -146,8 +146,8 @@ def why_missing(names: Sequence[str], what: str) -> str:
     """Why `find_program` found none: there is no such program, or what it says instead."""
     for name in names:
         if program := shutil.which(name):
-            said = " ".join(_version_text(program).split())[:300] or "nothing"
-            return f"{program} does not answer as {what}, it says: {said}"
+            printed = " ".join(_version_text(program).split())[:300] or "nothing"
+            return f"{program} does not answer as {what}, it says: {printed}"
     return f"no {what} on PATH"
 
 
@@ -172,6 +172,6 @@ def find_library(program: str, names: Sequence[str]) -> str:
     for start in (Path(program).parent.parent, prefix):
         for folder in ("lib", "lib64", "lib/*-linux-gnu*"):
             for name in names:
-                for found in sorted(start.glob(f"{folder}/{name}")):
-                    return str(found)
+                for library in sorted(start.glob(f"{folder}/{name}")):
+                    return str(library)
     return ""

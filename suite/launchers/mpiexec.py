@@ -28,8 +28,8 @@ class Mpiexec(Launcher):
         )
         if not program:
             return Probe(False, reason=why_missing(("mpiexec",), "MPICH mpiexec (hydra)"))
-        found = find_library(program, (library.MPICH_NAME, "libmpich.so.12"))
-        return Probe(True, program, version, library=found)
+        path = find_library(program, (library.MPICH_NAME, "libmpich.so.12"))
+        return Probe(True, program, version, library=path)
 
     def command(self, argv: Sequence[str], geometry: Geometry, env: Mapping[str, str]) -> list[str]:
         words = [self.found.program, "-n", str(geometry.processes), "-bind-to", self.binding]

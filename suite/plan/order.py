@@ -72,13 +72,13 @@ Groups = dict[PlotKey, list[Planned]]
 
 def groups(cases: Iterable[Planned]) -> Groups:
     """Cases by whole plot, plots and cases in an order that does not depend on the input's."""
-    found: Groups = {}
+    groups_of: Groups = {}
     for planned in sorted(cases, key=lambda planned: planned.case.case_id):
         case = planned.case
         level = canonical_json(case.level)
         key = PlotKey(case.target, level, case.geometry.nodes, case.device_state)
-        found.setdefault(key, []).append(planned)
-    return dict(sorted(found.items(), key=lambda item: item[0].id))
+        groups_of.setdefault(key, []).append(planned)
+    return dict(sorted(groups_of.items(), key=lambda item: item[0].id))
 
 
 def blocks(repetitions: int, block: int) -> range:
@@ -161,9 +161,11 @@ def _part(plan: Groups, index: int, shares: int) -> Groups:
     pieces = _shares([len(cases) for cases in plan.values()], shares)
     for (key, cases), share in zip(plan.items(), pieces, strict=True):
         if index < share:
-            mine = cases[index::share]
+            share_of_cases = cases[index::share]
             part = f"{index + 1}of{share}" if share > 1 else ""
-            return {PlotKey(**(vars(key) | {"part": part})): mine} if mine else {}
+            return (
+                {PlotKey(**(vars(key) | {"part": part})): share_of_cases} if share_of_cases else {}
+            )
         index -= share
     return {}
 

@@ -97,8 +97,8 @@ class Plan:
         rows = [row for row in self.settings.explain() if row[0] != "seed"]
         given = self.settings.campaign.seed
         drawn = "drawn" if self.request.seed is None else "--seed"
-        said = given == self.seed and self.request.seed is None
-        rows.append(("seed", self.seed, str(self.settings.origin("seed")) if said else drawn))
+        unchanged = given == self.seed and self.request.seed is None
+        rows.append(("seed", self.seed, str(self.settings.origin("seed")) if unchanged else drawn))
         for target in self.members.targets:
             dump = target.options.model_dump(mode="json")
             rows += self._defaults(("targets", target.name, "options"), dump)
@@ -206,14 +206,14 @@ def _cases(
     settings: Settings, lookup: Registries, refused: Sequence[Problem]
 ) -> tuple[Members, Cases]:
     """Members and cases; `refused` is what was found wrong before."""
-    found = members(settings, lookup)
+    resolved = members(settings, lookup)
     try:
-        cases = expand(settings, found)
+        cases = expand(settings, resolved)
     except CampaignError as error:
         raise CampaignError([*refused, *error.problems]) from error
     if refused:
         raise CampaignError(refused)
-    return found, cases
+    return resolved, cases
 
 
 def _of(active: Members, cases: Sequence[Planned]) -> list[Planned]:
@@ -280,8 +280,8 @@ def _room(active: Members) -> dict[str, Space]:
 
 
 def _agreements(active: Members) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    fields_of: dict[str, list[str]] = {}
     for target in active.targets:
         if text := target.agreement():
-            found.setdefault(text, []).append(target.name)
-    return found
+            fields_of.setdefault(text, []).append(target.name)
+    return fields_of

@@ -25,10 +25,10 @@ def only(cases: Iterable[Planned], expressions: Sequence[str]) -> list[Planned]:
         return chosen
     source = f"--only {','.join(expressions)}"
     wanted = _wanted(expressions, source)
-    known = {"case"}.union(*(planned.coordinates for planned in chosen))
+    coordinates = {"case"}.union(*(planned.coordinates for planned in chosen))
     for key in wanted:
-        if key not in known:
-            raise refuse(Origin(source), key, f"no such coordinate{did_you_mean(key, known)}")
+        if key not in coordinates:
+            raise refuse(Origin(source), key, f"no such coordinate{did_you_mean(key, coordinates)}")
     kept = [
         planned
         for planned in chosen

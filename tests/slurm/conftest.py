@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.slurm.testbed.testbed import BedOptions, SlurmBed, down, missing, up
+from fsmatrix.slurm.testbed.testbed import SlurmOptions, SlurmTestbed, down, missing, up
 from tests.slurm.lab import PATIENCE, Lab, jobs_below
 
 
 @pytest.fixture(scope="module")
-def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmBed]:
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmTestbed]:
     if reason := missing():
         pytest.skip(reason)
     directory = tmp_path_factory.mktemp("slurm") / "bed"
-    yield up(BedOptions(nodes=4), directory)
+    yield up(SlurmOptions(nodes=4), directory)
     down(directory)
 
 
 @pytest.fixture
-def lab(bed: SlurmBed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+def lab(bed: SlurmTestbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     for name, value in bed.environment().items():
         monkeypatch.setenv(name, value)
     yield Lab(bed, tmp_path)

@@ -20,7 +20,7 @@ from fsmatrix.results.files.store import NAME, Store
 from fsmatrix.slurm.slurm import Slurm
 from fsmatrix.slurm.submission import status as looking
 from fsmatrix.slurm.submission import submission
-from fsmatrix.slurm.testbed.testbed import SlurmBed
+from fsmatrix.slurm.testbed.testbed import SlurmTestbed
 
 PATIENCE = 120.0  # seconds; a bound for a machine under load
 WITH_FSMATRIX = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -44,7 +44,7 @@ launcher: local
 class Lab:
     """A user's directory on the login node."""
 
-    bed: SlurmBed
+    bed: SlurmTestbed
     home: Path
 
     @property
@@ -146,7 +146,7 @@ class Lab:
         assert not list((self.home / "data").iterdir())  # and nothing was left on the target
 
 
-def jobs_below(bed: SlurmBed, home: Path) -> list[str]:
+def jobs_below(bed: SlurmTestbed, home: Path) -> list[str]:
     rows = bed.run("squeue", "--noheader", "--format=%A %Z").stdout.splitlines()
     return [
         job for job, _, where in (row.partition(" ") for row in rows) if where.startswith(str(home))

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.slurm.testbed.testbed import SlurmBed
+from fsmatrix.slurm.testbed.testbed import SlurmTestbed
 from fsmatrix.suite.campaign.slurm_section import OWN, WHOLE, SlurmSection, owned
 
 OVERWRITES = ("#PBS -o ", "#BSUB -o ", "#SBATCH --outpu=")
 
 
 @pytest.mark.parametrize("line", OVERWRITES)
-def test_sbatch_obeys_it(line: str, bed: SlurmBed, tmp_path: Path) -> None:
+def test_sbatch_obeys_it(line: str, bed: SlurmTestbed, tmp_path: Path) -> None:
     victim, script = tmp_path / "victim", tmp_path / "job.sh"
     victim.write_text("precious\n")
     script.write_text(f"#!/bin/bash\n{line}{victim}\necho gone\n")

@@ -17,7 +17,7 @@ import pytest
 
 from fsmatrix.results.case import Geometry
 from fsmatrix.slurm.nodes import allocation, counts
-from fsmatrix.slurm.testbed.testbed import BedOptions, SlurmBed, down, missing, up
+from fsmatrix.slurm.testbed.testbed import SlurmOptions, SlurmTestbed, down, missing, up
 from fsmatrix.suite.launchers import library
 from fsmatrix.suite.launchers.allocation import Allocation
 from fsmatrix.suite.launchers.base import LauncherError, Probe, find_library
@@ -201,12 +201,12 @@ def test_a_library_of_the_right_name_needs_no_link(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmBed]:
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmTestbed]:
     """A bed of four nodes with four CPUs each."""
     if os.geteuid() == 0 and (reason := missing()):
         pytest.skip(reason)
     directory = tmp_path_factory.mktemp("slurm") / "bed"
-    yield up(BedOptions(nodes=4), directory)
+    yield up(SlurmOptions(nodes=4), directory)
     down(directory)
 
 
@@ -214,7 +214,7 @@ Hello = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def hello(bed: SlurmBed, tmp_path: Path) -> Hello:
+def hello(bed: SlurmTestbed, tmp_path: Path) -> Hello:
     """Runs hello_session.py as a batch job; what it told."""
 
     def run(
@@ -318,7 +318,7 @@ def test_mpiexec_of_mpich(hello: Hello) -> None:
     ("name", "sbatch"), [("srun", ("--export=NONE",)), ("mpirun", ())], ids=["srun", "mpirun"]
 )
 def test_a_list_with_gaps_and_more_processes_than_cpus(
-    name: str, sbatch: tuple[str, ...], hello: Hello, bed: SlurmBed
+    name: str, sbatch: tuple[str, ...], hello: Hello, bed: SlurmTestbed
 ) -> None:
     """The first job also exports nothing of the user's environment."""
     asked = ("--nodelist=node[1,3-4]", "--nodes=3", "--ntasks-per-node=1", *sbatch)

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from fsmatrix.slurm.slurm import Slurm
-from fsmatrix.slurm.testbed.testbed import SlurmBed
+from fsmatrix.slurm.testbed.testbed import SlurmTestbed
 from tests.slurm.lab import EXAMPLES, PATIENCE, WITH_FSMATRIX, Lab, jobs_below
 
 pytestmark = pytest.mark.root
@@ -34,7 +34,7 @@ class Limited:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def limited(bed: SlurmBed, tmp_path_factory: pytest.TempPathFactory) -> Limited:
+def limited(bed: SlurmTestbed, tmp_path_factory: pytest.TempPathFactory) -> Limited:
     """One is warned and queued again, the other is ended; both need more than a minute."""
     labs = [Lab(bed, tmp_path_factory.mktemp(name)) for name in ("warned", "ended")]
     env = {**os.environ, **bed.environment(), "PATH": WITH_FSMATRIX}

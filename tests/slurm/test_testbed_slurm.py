@@ -24,10 +24,10 @@ from fsmatrix.cli.testbeds import testbed as cli
 from fsmatrix.slurm.testbed import make as testbed_make
 from fsmatrix.slurm.testbed import testbed as bed_module
 from fsmatrix.slurm.testbed.conf import LONGEST_DIRECTORY, conf_text
-from fsmatrix.slurm.testbed.testbed import BedOptions, SlurmBed, down, missing, status, up
+from fsmatrix.slurm.testbed.testbed import SlurmOptions, SlurmTestbed, down, missing, status, up
 
 PATIENCE = 60.0  # seconds; a bound for a machine under load
-ONE = BedOptions(nodes=1)
+ONE = SlurmOptions(nodes=1)
 
 
 @pytest.fixture(scope="session")
@@ -38,10 +38,10 @@ def slurm() -> None:
 
 
 @pytest.fixture(scope="module")
-def plain(slurm: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmBed]:
+def plain(slurm: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmTestbed]:
     """A bed of four nodes that several tests share; each leaves it idle."""
     directory = tmp_path_factory.mktemp("slurm") / "bed"
-    yield up(BedOptions(nodes=4, licenses="scratch:1"), directory)
+    yield up(SlurmOptions(nodes=4, licenses="scratch:1"), directory)
     down(directory)
 
 
@@ -79,14 +79,14 @@ def wait_for(what: Callable[[], Any]) -> Any:
     return value
 
 
-def state_of(bed: SlurmBed, job: str) -> str:
+def state_of(bed: SlurmTestbed, job: str) -> str:
     """Slurm's word for the state of a job."""
     shown = bed.run("scontrol", "-o", "show", "job", job).stdout
     found = re.search(r"JobState=(\w+)", shown)
     return found[1] if found else ""
 
 
-def submitted(bed: SlurmBed, command: str, *options: str) -> str:
+def submitted(bed: SlurmTestbed, command: str, *options: str) -> str:
     """The id of a batch job that prints nothing; it has started."""
     sbatch = ("sbatch", "--parsable", "--output=/dev/null", *options, f"--wrap={command}")
     job = bed.run(*sbatch).stdout.strip()
@@ -113,11 +113,11 @@ def submitted(bed: SlurmBed, command: str, *options: str) -> str:
 )
 def test_options_that_mean_nothing_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
-        BedOptions(**options)
+        SlurmOptions(**options)
 
 
 def test_the_configuration_names_ports_and_limits() -> None:
-    asked = BedOptions(nodes=3, cpus_per_node=7, time_limit="2:00:00", licenses="ior:2")
+    asked = SlurmOptions(nodes=3, cpus_per_node=7, time_limit="2:00:00", licenses="ior:2")
     text = conf_text(Path("/x"), "abc", asked, 20000)
     assert re.search(r"^NodeName=node\[1-3\] .*Port=\[20001-20003\] CPUs=7 ", text, re.M)
     assert re.search(r"^PartitionName=main .*MaxTime=2:00:00", text, re.M)
@@ -165,7 +165,7 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 @pytest.mark.root
-def test_a_bed_has_nodes_with_names_of_their_own(plain: SlurmBed) -> None:
+def test_a_bed_has_nodes_with_names_of_their_own(plain: SlurmTestbed) -> None:
     found = status(plain.directory)
     assert (found["state"], found["health"]) == ("up", [])
     assert found["nodes"] == dict.fromkeys(plain.nodes, "idle")
@@ -183,7 +183,7 @@ def test_a_bed_has_nodes_with_names_of_their_own(plain: SlurmBed) -> None:
 
 
 @pytest.mark.root
-def test_a_batch_job_runs_and_is_remembered(plain: SlurmBed, tmp_path: Path) -> None:
+def test_a_batch_job_runs_and_is_remembered(plain: SlurmTestbed, tmp_path: Path) -> None:
     script, out = tmp_path / "job.sh", tmp_path / "out"
     script.write_text("#!/bin/sh\nsrun hostname\necho tasks $SLURM_NTASKS\nexit 3\n")
     sbatch = ("sbatch", "--parsable", "-N2", "--ntasks=8", "-p", "short", "-o", str(out))
@@ -195,7 +195,7 @@ def test_a_batch_job_runs_and_is_remembered(plain: SlurmBed, tmp_path: Path) -> 
 
 
 @pytest.mark.root
-def test_more_cpus_can_be_declared_than_there_are(plain: SlurmBed) -> None:
+def test_more_cpus_can_be_declared_than_there_are(plain: SlurmTestbed) -> None:
     ran = plain.run("srun", "-N1", "-n4", "--exclusive", "sh", "-c", "echo $SLURM_PROCID")
     assert sorted(ran.stdout.split()) == ["0", "1", "2", "3"]
     many = plain.run("srun", "-N1", "-n5", "true", check=False)
@@ -203,7 +203,7 @@ def test_more_cpus_can_be_declared_than_there_are(plain: SlurmBed) -> None:
 
 
 @pytest.mark.root
-def test_a_daemon_that_was_killed_is_seen_and_comes_back(plain: SlurmBed) -> None:
+def test_a_daemon_that_was_killed_is_seen_and_comes_back(plain: SlurmTestbed) -> None:
     job = submitted(plain, "sleep 300", "-w", "node2")
     before = plain.pid("slurmd.node2")
     plain.kill_slurmd("node2")
@@ -220,7 +220,7 @@ def test_a_daemon_that_was_killed_is_seen_and_comes_back(plain: SlurmBed) -> Non
 
 
 @pytest.mark.root
-def test_a_controller_that_hangs_or_is_gone_hangs_nobody(plain: SlurmBed) -> None:
+def test_a_controller_that_hangs_or_is_gone_hangs_nobody(plain: SlurmTestbed) -> None:
     job = submitted(plain, "sleep 300")
     plain.stop_slurmctld()
     try:
@@ -237,7 +237,7 @@ def test_a_controller_that_hangs_or_is_gone_hangs_nobody(plain: SlurmBed) -> Non
 
 
 @pytest.mark.root
-def test_a_second_bed_in_the_same_directory_is_refused(plain: SlurmBed) -> None:
+def test_a_second_bed_in_the_same_directory_is_refused(plain: SlurmTestbed) -> None:
     with pytest.raises(BackendError, match="holds a test bed already"):
         up(ONE, plain.directory)
     assert status(plain.directory)["state"] == "up"
@@ -247,9 +247,11 @@ def test_a_second_bed_in_the_same_directory_is_refused(plain: SlurmBed) -> None:
 
 
 @pytest.mark.root
-def test_down_ends_jobs_and_what_they_left_and_nothing_else(plain: SlurmBed, place: Path) -> None:
+def test_down_ends_jobs_and_what_they_left_and_nothing_else(
+    plain: SlurmTestbed, place: Path
+) -> None:
     """Another bed, its jobs and a shell that is set up for this bed stay."""
-    bed = up(BedOptions(nodes=2), place)
+    bed = up(SlurmOptions(nodes=2), place)
     other = submitted(plain, "sleep 300")
     user = subprocess.Popen(["sleep", "300"], env=os.environ | bed.environment())
     try:
@@ -319,17 +321,17 @@ def test_a_bring_up_that_fails_leaves_nothing(place: Path, monkeypatch: pytest.M
 def test_what_a_killed_bring_up_left_is_found_and_removed(after: str, place: Path) -> None:
     program = (
         "import os, signal\n"
-        "from fsmatrix.slurm.testbed.testbed import BedOptions, up\n"
+        "from fsmatrix.slurm.testbed.testbed import SlurmOptions, up\n"
         "def ended(step):\n"
         f"    if step.name == {after!r}: os.kill(os.getpid(), signal.SIGKILL)\n"
-        f"up(BedOptions(nodes=2), {str(place)!r}, ended=ended)\n"
+        f"up(SlurmOptions(nodes=2), {str(place)!r}, ended=ended)\n"
     )
     ran = subprocess.run([sys.executable, "-P", "-c", program], timeout=PATIENCE, check=False)
     assert ran.returncode == -9
     assert status(place)["state"] == "interrupted"
     assert of_bed(place)
     with pytest.raises(BackendError, match="interrupted"):
-        SlurmBed.open(place)
+        SlurmTestbed.open(place)
     said = down(place)
     assert [line for line in said if line.startswith(LEFT)] == []
     assert not place.exists()

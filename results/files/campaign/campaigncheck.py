@@ -149,9 +149,9 @@ def _states(file: h5py.File) -> Iterator[str]:
     if "status" not in file:
         yield "it has no status"
         return
-    known = {state.encode() for state in STATES}
+    allowed = {state.encode() for state in STATES}
     for at in range(0, file["status"].size, SPAN):
-        found = set(np.unique(file["status"][at : at + SPAN].astype("S")).tolist())
-        if strange := sorted(found - known):
+        stored = set(np.unique(file["status"][at : at + SPAN].astype("S")).tolist())
+        if strange := sorted(stored - allowed):
             yield f"a run has the status {strange[0].decode('utf-8', 'replace')!r:.80}"
             return

@@ -235,7 +235,7 @@ class CampaignWriter:
         )
 
     def _appenders(self) -> list[Appender]:
-        ragged = [column for one in self.ragged.values() for column in one.appenders()]
+        ragged = [column for appender in self.ragged.values() for column in appender.appenders()]
         tables = [table.column for table in self.tables.values()]
         return [*self.numbers.values(), *self.table_rows.values(), *ragged, *tables]
 

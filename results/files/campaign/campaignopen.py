@@ -104,9 +104,9 @@ def _check_schema(path: Path, file: h5py.File) -> None:
 @contextmanager
 def reading(path: Path | str) -> Iterator[h5py.File]:
     """An open campaign file.  ResultError (missing, foreign, newer, damaged) if it is none."""
-    found = opened(Path(path))
-    with found.file:
-        yield found.file
+    campaign = opened(Path(path))
+    with campaign.file:
+        yield campaign.file
 
 
 def attributes(path: Path) -> dict[str, Any]:

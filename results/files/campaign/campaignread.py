@@ -55,7 +55,9 @@ def entries(file: h5py.File, path: Path | str = "") -> Iterator[Entry]:
     try:
         reader = _Reader(file)
         run_ids = file["run_id"][...].tolist()
-        starts = [row for row, one in enumerate(run_ids) if row == 0 or one != run_ids[row - 1]]
+        starts = [
+            row for row, run_id in enumerate(run_ids) if row == 0 or run_id != run_ids[row - 1]
+        ]
     except HDF5_ERRORS as error:
         raise _damaged(path, error) from error
     for first, end in pairwise([*starts, len(run_ids)]):
@@ -102,10 +104,10 @@ class _Reader:
 
     def __init__(self, file: h5py.File) -> None:
         factors = from_json(file.attrs["factors"])
-        one = {*NUMBERS, *TEXTS, *factors.values(), "environment_index", "case_index"}
-        one |= {f"{dim}_{part}" for dim in RAGGED for part in ("first", "size")}
+        per_run = {*NUMBERS, *TEXTS, *factors.values(), "environment_index", "case_index"}
+        per_run |= {f"{dim}_{part}" for dim in RAGGED for part in ("first", "size")}
         several = {name for variables in RAGGED.values() for name in variables}
-        self._columns = {name: _Column(file[name]) for name in (one | several) & file.keys()}
+        self._columns = {name: _Column(file[name]) for name in (per_run | several) & file.keys()}
         self._factors: Mapping[str, str] = factors
         self._kinds = [text(kind) for kind in file["kind_name"][...].tolist()]
         self._tables = {name: file[f"{name}_json"] for name in ("environment", "case")}
@@ -135,8 +137,8 @@ class _Reader:
 
     def _row(self, row: int) -> Row:
         texts = {name: str(self._columns[name].value(row)) for name in TEXTS}
-        known = self._columns.keys()  # files of before have no shares and rates
-        numbers = {name: self._columns[name].value(row) for name in NUMBERS if name in known}
+        stored = self._columns.keys()  # files of before have no shares and rates
+        numbers = {name: self._columns[name].value(row) for name in NUMBERS if name in stored}
         phase = self._phase(row, texts["phase"], numbers) if texts["phase"] else None
         return Row(numbers, texts, phase, self._findings(row))
 
@@ -181,8 +183,8 @@ class _Reader:
         result: dict[str, Latency] = {}
         for code in dict.fromkeys(bins["latency_kind"].tolist()) if bins else ():
             counts: Integers = np.zeros(histogram.BINS, dtype=np.int64)
-            mine = bins["latency_kind"] == code
-            counts[bins["latency_bin"][mine]] = bins["latency_count"][mine]
+            of_kind = bins["latency_kind"] == code
+            counts[bins["latency_bin"][of_kind]] = bins["latency_count"][of_kind]
             nan = float("nan")
             result[self._kinds[code]] = Latency(counts, nan, nan, nan)
         return result

@@ -75,7 +75,7 @@ def rows_of(record: RunRecord) -> list[Row]:
     rows = []
     for phase in record.phases or (None,):
         name = phase.name if phase else ""
-        found = [f for f in record.findings if f.phase == name or f.phase not in names]
+        findings = [f for f in record.findings if f.phase == name or f.phase not in names]
         kinds = latency_kinds(phase) if phase else ()
         rows.append(
             Row(
@@ -83,11 +83,11 @@ def rows_of(record: RunRecord) -> list[Row]:
                 texts={
                     **texts,
                     "phase": name,
-                    "worst_finding": worst(found),
+                    "worst_finding": worst(findings),
                     "latency_of": "+".join(kinds),
                 },
                 phase=phase,
-                findings=found,
+                findings=findings,
             )
         )
     return rows
@@ -157,20 +157,22 @@ def _numbers(record: RunRecord, phase: Phase, kinds: Sequence[str]) -> dict[str,
 
 def used(record: RunRecord, phase: Phase) -> dict[str, float]:
     """Shares and rates of network, devices and CPUs; without those that nobody counted."""
-    known = asdict(usage.of_phase(record, phase))
-    return {name: value for name, value in known.items() if value == value}
+    shares = asdict(usage.of_phase(record, phase))
+    return {name: value for name, value in shares.items() if value == value}
 
 
 def _latencies(phase: Phase, kinds: Sequence[str]) -> dict[str, float]:
     """Mean, extremes and percentiles (seconds) of the pooled kinds; empty without any."""
     pooled = [phase.latency[kind] for kind in kinds]
-    counts: Integers = sum((one.counts for one in pooled), np.zeros(histogram.BINS, np.int64))
+    counts: Integers = sum(
+        (latency.counts for latency in pooled), np.zeros(histogram.BINS, np.int64)
+    )
     operations = int(counts.sum())
     if operations == 0:
         return {}
     values = {name: histogram.percentile(counts, q) for name, q in PERCENTILES.items()}
-    used = [one for one in pooled if one.counts.any()]
-    values["latency_mean"] = sum(one.total for one in used) / operations
-    values["latency_min"] = min(one.minimum for one in used)
-    values["latency_max"] = max(one.maximum for one in used)
+    used = [latency for latency in pooled if latency.counts.any()]
+    values["latency_mean"] = sum(latency.total for latency in used) / operations
+    values["latency_min"] = min(latency.minimum for latency in used)
+    values["latency_max"] = max(latency.maximum for latency in used)
     return values

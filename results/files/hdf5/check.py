@@ -130,13 +130,13 @@ class _Walk:
         self.objects += len(names)
         self.attributes(group, b"/")
         for name in names:
-            one = h5o.open(group, name)
-            if isinstance(one, h5d.DatasetID):
-                self.dataset(one, name)
+            item = h5o.open(group, name)
+            if isinstance(item, h5d.DatasetID):
+                self.dataset(item, name)
                 if self.keep is not None:
-                    self.keep.append(one)
-            elif hasattr(one, "links"):
-                self.group(one, depth + 1)
+                    self.keep.append(item)
+            elif hasattr(item, "links"):
+                self.group(item, depth + 1)
             else:
                 raise self.refuse(name, "is neither a group nor a data set")
 
@@ -215,9 +215,9 @@ _LINKS = {
 
 
 def _stored(one: Any) -> list[Any]:
-    found: list[Any] = []
-    one.chunk_iter(found.append)
-    return found
+    stored: list[Any] = []
+    one.chunk_iter(stored.append)
+    return stored
 
 
 def _inflated(packed: bytes, most: int) -> int:

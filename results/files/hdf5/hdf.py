@@ -212,9 +212,11 @@ def _check_signature(path: Path, data: bytes) -> None:
 
 
 def _check_schema(path: Path, file: h5py.File, kind: str) -> None:
-    found = file.attrs.get("format")
-    if found != kind:
-        what = f"a {found!r} file" if isinstance(found, str) else "an HDF5 file of another program"
+    stored = file.attrs.get("format")
+    if stored != kind:
+        what = (
+            f"a {stored!r} file" if isinstance(stored, str) else "an HDF5 file of another program"
+        )
         raise ForeignFileError(path, f"{what}, not a {kind!r} file")
     version = int(file.attrs["schema_version"])
     if version > SCHEMA_VERSION:

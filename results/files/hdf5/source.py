@@ -34,15 +34,15 @@ class Source:
     def attributes(self) -> dict[str, Any]:
         """All attributes: str, numbers, arrays."""
         count = h5py.h5a.get_num_attrs(self._id)
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         length = 0
         for index in range(count):
             attribute = h5py.h5a.open(self._id, index=index)
-            value = found[attribute.name.decode()] = _attribute(attribute)
+            value = values[attribute.name.decode()] = _attribute(attribute)
             length += len(value) if isinstance(value, str) else 0
             if length > ATTRIBUTE_TEXT:
                 raise ValueError("the attributes are too long")
-        return found
+        return values
 
     def array(self, name: str) -> Any:
         """The values of a variable of numbers."""

@@ -39,7 +39,7 @@ def write(root: Group, phases: Sequence[Phase]) -> None:
     filled = [iterations.filled(phase.iterations) for phase in phases]
     for name, (_, unit, meaning) in iterations.COLUMNS.items():
         if any(name in phase.iterations for phase in phases):
-            column = np.concatenate([one[name] for one in filled if one])
+            column = np.concatenate([columns[name] for columns in filled if columns])
             attributes = {"units": unit, "long_name": meaning}
             root.variable(PREFIX + name, column, ["iteration"], attributes)
 

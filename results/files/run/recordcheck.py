@@ -93,8 +93,8 @@ def _case(record: RunRecord) -> Iterator[str]:
             yield f"its case has {name} that are no mapping"
     if record.environment.get(ANONYMISED) is True:
         return
-    told = hashlib.sha256(record.case.encode()).hexdigest()[:ID_LENGTH]
-    if record.case_id not in (told, digest(case)):
+    expected = hashlib.sha256(record.case.encode()).hexdigest()[:ID_LENGTH]
+    if record.case_id not in (expected, digest(case)):
         yield f"its case has the id {digest(case)}, not {record.case_id[:NAME]}"
     work = digest({name: value for name, value in case.items() if name not in NOT_WORK})
     if record.work_id != work:
@@ -112,7 +112,7 @@ def _documents(record: RunRecord) -> Iterator[str]:
         return
     if not all(isinstance(word, str) for words in record.argv for word in words):
         yield "argv holds something else than words"
-    if not all(isinstance(one, str) for one in record.companions):
+    if not all(isinstance(run_id, str) for run_id in record.companions):
         yield "companions holds something else than ids"
     hosts = {str(rank.get("host", "")) for rank in record.ranks}
     if sum(map(len, hosts)) > HOSTS:

@@ -89,12 +89,12 @@ class _Columns:
 
     def __init__(self, group: h5py.Group) -> None:
         self.group = group
-        one = {"units": "1"}
+        unit = {"units": "1"}
         text = h5py.string_dtype()
-        self.run = Appender(group, "output_run", "i8", one | {"long_name": "first row of its run"})
+        self.run = Appender(group, "output_run", "i8", unit | {"long_name": "first row of its run"})
         self.name = Appender(group, "output_name", text, NAME)
-        self.index = Appender(group, "output_text", "i8", one | {"long_name": "row of the text"})
-        self.first = Appender(group, "text_first", "i8", one | {"long_name": "its first byte"})
+        self.index = Appender(group, "output_text", "i8", unit | {"long_name": "row of the text"})
+        self.first = Appender(group, "text_first", "i8", unit | {"long_name": "its first byte"})
         self.size = Appender(group, "text_size", "i8", SIZE)
         self.digest = Table(group, "text_sha256", {"long_name": "SHA-256 of the text in UTF-8"})
         self.data = group.create_dataset(

@@ -181,8 +181,10 @@ def _phase(run: Reading, rate: float, stop: int | None, source: str) -> tuple[Ph
     if run.warm_up is not None:
         facts["warm_up_seconds"] = run.warm_up
         # the alarm that ends the warm-up prints nothing
-        told = run.warm[-1].second if run.warm else 0
-        facts["warm_up_seconds_seen"] = max(told + 1, run.warm_up) if run.warm_up > 0 else told
+        warmed_up = run.warm[-1].second if run.warm else 0
+        facts["warm_up_seconds_seen"] = (
+            max(warmed_up + 1, run.warm_up) if run.warm_up > 0 else warmed_up
+        )
     if run.client_bytes:
         facts["client_bytes"] = [run.client_bytes[client] for client in sorted(run.client_bytes)]
     if run.end and run.end[2]:
@@ -233,8 +235,8 @@ def _intervals(ticks: list[Tick]) -> Series | None:
         blur = 0.005 * float(edges[-1] + edges[-2]) * MEGABYTE
         if moved.min() >= 0 and blur <= SERIES_BLUR * moved.mean():
             largest = latency[: edges[-1]].reshape(-1, width).max(axis=1)
-            known = None if np.isnan(largest).any() else largest
-            return Series(width, np.rint(moved).astype(np.int64), blur, known)
+            largest_latencies = None if np.isnan(largest).any() else largest
+            return Series(width, np.rint(moved).astype(np.int64), blur, largest_latencies)
     return None
 
 

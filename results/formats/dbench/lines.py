@@ -118,18 +118,18 @@ def read(text: str, source: str) -> list[Reading]:
     for (run, hurt), (following, next_hurt) in pairwise(zip(runs, first, strict=True)):
         following.damage += hurt  # a line of the one may have come into the other
         run.damage += next_hurt
-    told = [
+    values = [
         run
         for run in runs
         if not run.empty or run.runtime is not None or (run.version and run.errors)
     ]
-    if MACHINE.search(text) and not any(run.ticks or run.warm for run in told):
+    if MACHINE.search(text) and not any(run.ticks or run.warm for run in values):
         reason = "dbench's --machine-readable output: run it without that option"
         raise ParseError(source, 0, reason)
-    if not told:
+    if not values:
         reason = "no output of a dbench run: neither 'Running for' nor a line of a rate"
         raise ParseError(source, 0, reason)
-    return told
+    return values
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
@@ -151,14 +151,14 @@ def _next(runs: list[Reading], number: int) -> Reading:
 
 
 def _running(runs: list[Reading], number: int, match: re.Match[str]) -> None:
-    told = (int(match[1]), match[2], int(match[3]))
+    state = (int(match[1]), match[2], int(match[3]))
     last = runs[-1]
-    if last.runtime is not None and last.empty and told == (last.runtime, last.load, last.warm_up):
+    if last.runtime is not None and last.empty and state == (last.runtime, last.load, last.warm_up):
         last.note("recovered", "a line stands there twice", number)
         return
     if not last.empty or last.runtime is not None:
         runs.append(Reading(number, version=last.version))
-    runs[-1].runtime, runs[-1].load, runs[-1].warm_up = told
+    runs[-1].runtime, runs[-1].load, runs[-1].warm_up = state
 
 
 def _line(run: Reading, number: int, line: str) -> None:

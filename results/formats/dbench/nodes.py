@@ -156,9 +156,9 @@ def _series(phases: Sequence[Phase], start: Floats) -> tuple[Integers, Floats | 
         return None
     if any(phase.interval != width for phase in phases):
         return None
-    length = min(len(one) for one in series)
-    summed: Integers = np.sum([one[:length] for one in series], axis=0, dtype=np.int64)
+    length = min(len(column) for column in series)
+    summed: Integers = np.sum([column[:length] for column in series], axis=0, dtype=np.int64)
     latency = [p.interval_latency_max for p in phases if p.interval_latency_max is not None]
     if len(latency) < len(phases):
         return summed, None
-    return summed, np.max([one[:length] for one in latency], axis=0)
+    return summed, np.max([column[:length] for column in latency], axis=0)

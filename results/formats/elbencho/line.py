@@ -64,10 +64,10 @@ class Count:
         if name not in DATA:
             return self.entries
         exact = self.bytes // self.block if self.block and self.bytes % self.block == 0 else 0
-        told = self.iops * seconds
-        if exact and abs(exact - told) <= seconds + 0.02 * exact + 1:
+        counted = self.iops * seconds
+        if exact and abs(exact - counted) <= seconds + 0.02 * exact + 1:
             return exact
-        return round(told)
+        return round(counted)
 
 
 def count_of(line: Line, kind: str) -> Count:

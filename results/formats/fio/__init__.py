@@ -49,15 +49,15 @@ def parse(text: str, source: str) -> list[Parsed]:
 
 def _warnings(text: str) -> list[Note]:
     """What fio says beside its JSON, each once."""
-    found: dict[str, int] = {}
+    first_line: dict[str, int] = {}
     line, position = 1, 0
     for match in _SAID.finditer(text):
         line += text.count("\n", position, match.start())
         position = match.start()
-        found.setdefault(match[0].strip()[:300], line)
-        if len(found) == MOST_NOTES:
+        first_line.setdefault(match[0].strip()[:300], line)
+        if len(first_line) == MOST_NOTES:
             break
-    return [Note("warning", said, number) for said, number in found.items()]
+    return [Note("warning", warning, number) for warning, number in first_line.items()]
 
 
 FORMATS: tuple[Format, ...] = (
@@ -144,12 +144,12 @@ def _run(document: Document, version: str, jobs: Sequence[Job], damages: Sequenc
         notes.append(Note("group-reporting", merged))
     printed = _number(document.header.get("timestamp_ms")) / 1000.0
     starts = [job.start for job in jobs if job.kind]
-    known = all(_plausible(job, printed) for job in jobs if job.kind)
-    if not known and any(starts):
+    plausible = all(_plausible(job, printed) for job in jobs if job.kind)
+    if not plausible and any(starts):
         notes.append(Note("contradiction", "job_start does not fit the time of the output"))
     kinds = list(dict.fromkeys(job.kind for job in jobs if job.kind))
     phases = [
-        phase_of(kind, [job for job in jobs if job.kind == kind], min(starts) if known else 0.0)
+        phase_of(kind, [job for job in jobs if job.kind == kind], min(starts) if plausible else 0.0)
         for kind in kinds
     ]
     notes += traps(jobs)
@@ -161,7 +161,7 @@ def _run(document: Document, version: str, jobs: Sequence[Job], damages: Sequenc
         options=told_options(jobs),
         nodes=len(hosts) or None,
         processes=None if merged else len(jobs),
-        started=_iso(min(starts)) if known and starts else "",
+        started=_iso(min(starts)) if plausible and starts else "",
         failure=_failure(jobs, damages),
         notes=tuple(list(dict.fromkeys(notes))[:MOST_NOTES]),
         facts={

@@ -43,12 +43,12 @@ class Document:
 
 def documents(text: str, source: str) -> list[Document]:
     """All documents of a text, at least one; ParseError if there is none, or nothing whole."""
-    found = [_document(part, line, source) for part, line in _parts(text)]
-    if not found:
+    parsed = [_document(part, line, source) for part, line in _parts(text)]
+    if not parsed:
         raise ParseError(
             source, 0, "no JSON of fio 3.0 or newer in it (run fio with --output-format=json+)"
         )
-    return found
+    return parsed
 
 
 def _parts(text: str) -> Iterator[tuple[str, int]]:

@@ -162,7 +162,7 @@ def _direction(kind: str, data: Mapping[str, Any]) -> Direction:
         problems.append(f"{moved} bytes in no operation")
     if operations and not runtime:
         problems.append("operations, but no runtime: a rate cannot be known")
-    means = {name: found for name in ("clat", "slat", "lat") if (found := _means(data, name))}
+    means = {name: mean for name in ("clat", "slat", "lat") if (mean := _means(data, name))}
     latency = None
     for name in ("clat", "lat"):
         section = data.get(f"{name}_ns")
@@ -197,8 +197,8 @@ def _means(data: Mapping[str, Any], name: str) -> dict[str, float]:
         return {}
     if count == 0 or high == 0.0:
         return {}
-    found = {"mean": mean / 1e9, "min": low / 1e9, "max": high / 1e9}
-    return found | ({"N": count} if isinstance(count, int) else {})
+    means = {"mean": mean / 1e9, "min": low / 1e9, "max": high / 1e9}
+    return means | ({"N": count} if isinstance(count, int) else {})
 
 
 def _fits(value: object) -> bool:

@@ -47,12 +47,12 @@ def read_logs(files: Mapping[str, str]) -> dict[tuple[str, int], JobLog]:
 
     Lines that are damaged are left out.
     """
-    found = {}
+    logs = {}
     for name, text in files.items():
         if (match := _NAME.fullmatch(name)) and (rows := _ROW.findall(text)):
             table = np.array(rows, dtype=np.int64).reshape(-1, 3)
-            found[match[1], int(match[2])] = JobLog(table)
-    return found
+            logs[match[1], int(match[2])] = JobLog(table)
+    return logs
 
 
 def with_logs(parsed: Parsed, files: Mapping[str, str]) -> Parsed:

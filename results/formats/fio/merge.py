@@ -135,49 +135,49 @@ def _joined(arrays: Sequence[Floats]) -> Floats:
 def _latencies(phases: Sequence[Phase]) -> dict[str, Latency]:
     """Sums of histograms; a kind of which a node has operations but no bins is left out."""
     kinds = dict.fromkeys(kind for phase in phases for kind in phase.latency)
-    found = {}
+    latencies = {}
     for kind in kinds:
         did = [p for p in phases if kind in p.latency or kind in p.facts.get("latency", {})]
         if any(kind not in phase.latency for phase in did):
             continue
         parts = [phase.latency[kind] for phase in did]
-        found[kind] = Latency(
+        latencies[kind] = Latency(
             counts=np.sum([part.counts for part in parts], axis=0, dtype=np.int64),
             total=sum(part.total for part in parts),
             minimum=min(part.minimum for part in parts),
             maximum=max(part.maximum for part in parts),
         )
-    return found
+    return latencies
 
 
 def _means(nodes: Sequence[Any]) -> dict[str, dict[str, dict[str, float]]]:
     """Means weighed by their number of operations; only what every node tells of a kind it did."""
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    means: dict[str, dict[str, dict[str, float]]] = {}
     for kind in dict.fromkeys(kind for node in nodes for kind in node):
         did = [node[kind] for node in nodes if kind in node]
-        found[kind] = {}
+        means[kind] = {}
         for name in ("clat", "slat", "lat"):
-            given = [one[name] for one in did if name in one]
+            given = [values[name] for values in did if name in values]
             if not given or len(given) != len(did):
                 continue
-            count = sum(one["N"] for one in given)
-            found[kind][name] = {
-                "mean": sum(one["mean"] * one["N"] for one in given) / count,
-                "min": min(one["min"] for one in given),
-                "max": max(one["max"] for one in given),
+            count = sum(values["N"] for values in given)
+            means[kind][name] = {
+                "mean": sum(values["mean"] * values["N"] for values in given) / count,
+                "min": min(values["min"] for values in given),
+                "max": max(values["max"] for values in given),
                 "N": count,
             }
-    return found
+    return means
 
 
 def _directions(nodes: Sequence[Any]) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
+    directions: dict[str, dict[str, int]] = {}
     for node in nodes:
         for kind, counts in node.items():
-            sums = found.setdefault(kind, {"bytes": 0, "operations": 0})
+            sums = directions.setdefault(kind, {"bytes": 0, "operations": 0})
             for key in sums:
                 sums[key] += counts[key]
-    return found
+    return directions
 
 
 def _series(phases: Sequence[Phase], move: Sequence[float]) -> tuple[float, Integers | None]:

@@ -30,7 +30,7 @@ def told_options(jobs: Sequence[Job]) -> dict[str, Any]:
     return {
         key: value
         for key, value in every[0].items()
-        if all(key in one and one[key] == value for one in every)
+        if all(key in options and options[key] == value for options in every)
     }
 
 
@@ -55,8 +55,8 @@ def traps(jobs: Sequence[Job]) -> list[Note]:
     """What makes fio's numbers with these options doubtful."""
     notes = []
     for job in jobs:
-        if job.options.get("ioengine") == "rados" and job.kind and (found := _rados(job)):
-            text = f"job {job.name} on rados: {'; '.join(found)}; fio ignores completion errors"
+        if job.options.get("ioengine") == "rados" and job.kind and (remarks := _rados(job)):
+            text = f"job {job.name} on rados: {'; '.join(remarks)}; fio ignores completion errors"
             notes.append(Note("rados-phantom", text, phase=job.kind))
     return list(dict.fromkeys(notes))
 
@@ -64,15 +64,15 @@ def traps(jobs: Sequence[Job]) -> list[Note]:
 def _rados(job: Job) -> list[str]:
     options = _typed(job.options)
     objects = options.get("nrfiles", 1)
-    found = []
+    remarks = []
     if objects < FEWEST_OBJECTS:
-        found.append(f"nrfiles={objects}: with fewer than {FEWEST_OBJECTS} objects few OSDs work")
+        remarks.append(f"nrfiles={objects}: with fewer than {FEWEST_OBJECTS} objects few OSDs work")
     size = options.get("size")
     if size is None:
-        found.append("the size of its objects is not told")
+        remarks.append("the size of its objects is not told")
     elif objects and size / objects > LARGEST_OBJECT:
-        found.append(f"objects of {size // objects} bytes are above the limit of 128 MiB")
+        remarks.append(f"objects of {size // objects} bytes are above the limit of 128 MiB")
     reads = any(direction.kind != "write" for direction in job.directions)
     if reads and job.options.get("touch_objects", "1") != "0":
-        found.append("reads without touch_objects=0: objects never written were made empty")
-    return found
+        remarks.append("reads without touch_objects=0: objects never written were made empty")
+    return remarks

@@ -49,7 +49,7 @@ def phase_of(name: str, jobs: Sequence[Job], began: float) -> Phase:
         bytes=_whole([sum(d.bytes for d in job.directions) for job in jobs]),
         operations=_whole([sum(d.operations for d in job.directions) for job in jobs]),
         errors=_whole(errors),
-        latency={kind: found for kind in kinds if (found := _added(every, kind)) is not None},
+        latency={kind: latency for kind in kinds if (latency := _added(every, kind)) is not None},
         began=began,
         clock_uncertainty=START_UNCERTAINTY if began else 0.0,
         errors_by_errno=dict(by_errno),
@@ -70,9 +70,9 @@ def _synced(job: Job) -> bool:
 
 def _added(every: Sequence[Direction], kind: str) -> Latency | None:
     """Histograms of all jobs, bin by bin; None if one of them has none."""
-    found = [direction.latency for direction in every if direction.kind == kind]
-    whole = [latency for latency in found if latency is not None]
-    if len(whole) != len(found):
+    latencies = [direction.latency for direction in every if direction.kind == kind]
+    whole = [latency for latency in latencies if latency is not None]
+    if len(whole) != len(latencies):
         return None
     return Latency(
         counts=np.sum([latency.counts for latency in whole], axis=0, dtype=np.int64),
@@ -84,15 +84,15 @@ def _added(every: Sequence[Direction], kind: str) -> Latency | None:
 
 def _means(directions: Sequence[Direction]) -> dict[str, dict[str, float]]:
     """Means, minima and maxima over jobs; a mean weighs by its number of operations."""
-    found = {}
+    means = {}
     for name in ("clat", "slat", "lat"):
         given = [d.means[name] for d in directions if "N" in d.means.get(name, {})]
-        count = sum(one["N"] for one in given)
+        count = sum(values["N"] for values in given)
         if count and len(given) == len(directions):
-            found[name] = {
-                "mean": sum(one["mean"] * one["N"] for one in given) / count,
-                "min": min(one["min"] for one in given),
-                "max": max(one["max"] for one in given),
+            means[name] = {
+                "mean": sum(values["mean"] * values["N"] for values in given) / count,
+                "min": min(values["min"] for values in given),
+                "max": max(values["max"] for values in given),
                 "N": count,
             }
-    return found
+    return means

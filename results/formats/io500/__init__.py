@@ -61,10 +61,10 @@ def parse_directory(files: Mapping[str, str], source: str) -> Parsed:
     if not phases and not run.entries:
         raise ParseError(source, 0, "no result of any phase of IO500")
     scores = summary.scores or result.scores
-    told = summary.version or result.version
+    version = summary.version or result.version
     return Parsed(
         engine="io500",
-        version=told.removeprefix("io500-"),
+        version=version.removeprefix("io500-"),
         phases=phases,
         nodes=run.nodes,
         processes=result.processes or run.processes,
@@ -99,12 +99,12 @@ class _Run:
                 text = f"{name} is there twice and differs, or is damaged: it is left out"
                 self.notes.append(Note("left-out", text, line, name))
         torn_names = self.summary.torn.keys() | self.result.torn.keys()
-        found = (
+        as_phases = (
             self._phase(entry)
             for name, entry in self.entries.items()
             if entry.score > 0 and name not in torn_names
         )
-        return tuple(phase for phase in found if phase is not None)
+        return tuple(phase for phase in as_phases if phase is not None)
 
     def _phase(self, entry: Entry) -> Phase | None:
         other = self.result.entries.get(entry.name, entry)
@@ -153,8 +153,8 @@ class _Run:
             self.notes.append(Note("recovered", str(error)[:300], 0, entry.name))
             return None
         run = runs[0]
-        found = [one for one in run.phases if one.name == name and window(one) > 0]
-        if program == "ior" and run.version.startswith(UNREAD) and len(found) != 1:
+        phases = [phase for phase in run.phases if phase.name == name and window(phase) > 0]
+        if program == "ior" and run.version.startswith(UNREAD) and len(phases) != 1:
             text = f"{entry.name}.txt is of IOR {run.version}, which is not read: the summary is"
             self.notes.append(Note("recovered", text, 0, entry.name))
             return None
@@ -164,9 +164,9 @@ class _Run:
         for note in run.notes:
             if note.phase in ("", name):
                 self.notes.append(replace(note, phase=entry.name))
-        if program == "mdtest" and name == "create" and len(found) == 1:
-            self.made[rest.rpartition("-")[0]] = int(found[0].operations.sum())
-        return found[0] if len(found) == 1 else None
+        if program == "mdtest" and name == "create" and len(phases) == 1:
+            self.made[rest.rpartition("-")[0]] = int(phases[0].operations.sum())
+        return phases[0] if len(phases) == 1 else None
 
     def _file(self, phase: str, suffix: str) -> str:
         """The text of a file of a phase; until 2020 they had underscores in their names."""
@@ -213,19 +213,19 @@ class _Run:
             Note("invalid-run", text, line, phase)
             for text, line, phase in (*self.result.invalid, *self.summary.invalid)
         ]
-        told = {note.phase for note in notes}
+        noted = {note.phase for note in notes}
         for entry in self.entries.values():
-            if entry.invalid and entry.name not in told:
+            if entry.invalid and entry.name not in noted:
                 text = f"IO500 calls {entry.name} invalid"
                 notes.append(Note("invalid-run", text, entry.line, entry.name))
         if scores is None:
             return notes
         if scores.invalid:
             notes.insert(0, Note("invalid-run", "IO500 calls its score invalid"))
-        for one in differences(self.entries, scores):
+        for difference in differences(self.entries, scores):
             text = (
-                f"the printed score ({one.part}) is {one.printed}, "
-                f"its phases give {one.recomputed:.6f}"
+                f"the printed score ({difference.part}) is {difference.printed}, "
+                f"its phases give {difference.recomputed:.6f}"
             )
             notes.insert(0, Note("contradiction", text))
         return notes
@@ -247,7 +247,9 @@ class _Run:
             }
             again = recomputed(self.entries)
             facts["scores_recomputed"] = {name: getattr(again, name) for name in PARTS}
-            facts["scores_differ"] = [asdict(one) for one in differences(self.entries, scores)]
+            facts["scores_differ"] = [
+                asdict(difference) for difference in differences(self.entries, scores)
+            ]
         if config := _configuration(self.files.get(CONFIG, "")):
             facts["configuration"] = config
         return facts

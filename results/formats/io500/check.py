@@ -39,12 +39,12 @@ def differences(entries: Mapping[str, Entry], printed: Scores) -> list[Differenc
     """
     again = recomputed(entries)
     lost = [_lost(entries, names) for names in (BANDWIDTHS, RATES)]
-    found = []
+    differing = []
     for part, share in zip(PARTS, (*lost, sum(lost) / 2), strict=True):
-        said, own = getattr(printed, part), getattr(again, part)
-        if abs(said - own) > said * (share + printed.precision) + 2 * HALF_DIGIT:
-            found.append(Difference(part, said, own))
-    return found
+        score, own = getattr(printed, part), getattr(again, part)
+        if abs(score - own) > score * (share + printed.precision) + 2 * HALF_DIGIT:
+            differing.append(Difference(part, score, own))
+    return differing
 
 
 def _positive(entries: Mapping[str, Entry], names: tuple[str, ...]) -> list[Entry]:

@@ -105,14 +105,14 @@ def _of_json(text: str) -> Iterator[tuple[str, str]]:
         return
     waiting: list[Any] = [tree]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, list):
-            waiting += one
-        elif isinstance(one, dict):
-            waiting += one.values()
-            given = one.get("att")
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting += node
+        elif isinstance(node, dict):
+            waiting += node.values()
+            given = node.get("att")
             if isinstance(given, dict):
-                yield from _attributes(str(one.get("type")), given)
+                yield from _attributes(str(node.get("type")), given)
 
 
 def _attributes(kind: str, given: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -45,9 +45,9 @@ def phase_of(name: str) -> str:
     The workload puts the kind first: create-mdtest-easy is mdtest-easy-write.
     """
     kind, _, home = name.partition("-")
-    for one in (name, f"{home}-{_KINDS.get(kind, kind)}"):
-        if one in PHASES or one == RANDOM_READ:
-            return one
+    for spelling in (name, f"{home}-{_KINDS.get(kind, kind)}"):
+        if spelling in PHASES or spelling == RANDOM_READ:
+            return spelling
     return ""
 
 
@@ -60,7 +60,7 @@ def score(values: Mapping[str, float]) -> Score:
 
 def _mean(values: Mapping[str, float], names: tuple[str, ...]) -> float | None:
     """Geometric mean; None if one of them is missing or not a positive number."""
-    found = [values.get(name, math.nan) for name in names]
-    if not all(math.isfinite(value) and value > 0 for value in found):
+    factors = [values.get(name, math.nan) for name in names]
+    if not all(math.isfinite(value) and value > 0 for value in factors):
         return None
-    return math.exp(math.fsum(map(math.log, found)) / len(found))
+    return math.exp(math.fsum(map(math.log, factors)) / len(factors))

@@ -90,10 +90,10 @@ class Summary:
 
     def add(self, entry: Entry) -> None:
         """Keep it; two that differ are both given up."""
-        known = self.entries.get(entry.name)
-        if known is None and entry.name not in self.torn:
+        earlier = self.entries.get(entry.name)
+        if earlier is None and entry.name not in self.torn:
             self.entries[entry.name] = entry
-        elif known is None or (known.score, known.seconds) != (entry.score, entry.seconds):
+        elif earlier is None or (earlier.score, earlier.seconds) != (entry.score, entry.seconds):
             self.entries.pop(entry.name, None)
             self.torn[entry.name] = entry.line
 
@@ -133,30 +133,30 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 def read_summary(text: str, source: str) -> Summary:
     """result_summary.txt; ParseError for decimal commas."""
-    found = Summary()
+    summary = Summary()
     for number, line in _lines(text):
         if phase := _PHASE.fullmatch(line):
             mark, name, score, unit, seconds, invalid = phase.groups()
             entry = Entry(
                 name, float(score), unit, float(seconds), mark == "RESULT", bool(invalid), number
             )
-            found.add(entry)
+            summary.add(entry)
         elif score_line := _SCORE.fullmatch(line):
             *numbers, invalid = score_line.groups()
-            found.add_scores(_scores(numbers, bool(invalid)), number)
+            summary.add_scores(_scores(numbers, bool(invalid)), number)
         elif old := _OLD_PHASE.fullmatch(line):
-            found.add(_old_entry(old, number))
+            summary.add(_old_entry(old, number))
         elif old_score := _OLD_SCORE.fullmatch(line):
             invalid, *numbers = old_score.groups()
             if all(numbers):
-                found.add_scores(_scores(numbers, bool(invalid)), number)
+                summary.add_scores(_scores(numbers, bool(invalid)), number)
         elif version := _VERSION.fullmatch(line):
-            found.version, found.mode = version.groups()
+            summary.version, summary.mode = version.groups()
         elif _COMMAS.match(line):
             raise ParseError(source, number, f"decimal commas: {line[:80]!r}; run it in LC_ALL=C")
         elif any(word in line for word in _ANNOUNCED):
-            found.invalid.append((line.strip()[:300], number, ""))
-    return found
+            summary.invalid.append((line.strip()[:300], number, ""))
+    return summary
 
 
 def _scores(numbers: Sequence[str], invalid: bool) -> Scores:
@@ -186,26 +186,26 @@ def _old_entry(match: re.Match[str], line: int) -> Entry:
 
 def read_result(text: str) -> Summary:
     """result.txt: sections, their pairs, and why the run is invalid."""
-    found = Summary()
+    summary = Summary()
     section = ""  # none, or unknown since a line that is neither pair nor remark
     places: dict[str, int] = {}
     for number, line in _lines(text):
         if head := _SECTION.fullmatch(line):
             section = head[1]
             if section in places:
-                found.torn[section] = number
+                summary.torn[section] = number
             places[section] = number
         elif any(word in line for word in _ANNOUNCED):
             reason = line.split("INVALID", 1)[-1].strip() or line.strip()
-            found.invalid.append((reason[:300], number, section if section in PHASES else ""))
+            summary.invalid.append((reason[:300], number, section if section in PHASES else ""))
         elif line and not line.startswith(";") and not _PAIR.fullmatch(line):
             section = ""
         elif section and (pair := _PAIR.fullmatch(line)):
-            values = found.details.setdefault(section, {})
+            values = summary.details.setdefault(section, {})
             if values.setdefault(pair[1], pair[2].strip()) != pair[2].strip():
-                found.torn[section] = number
-    _entries(found, places)
-    return found
+                summary.torn[section] = number
+    _entries(summary, places)
+    return summary
 
 
 def _entries(found: Summary, places: dict[str, int]) -> None:

@@ -57,12 +57,12 @@ def parse(text: str, source: str) -> list[Parsed]:
         reason = failure_of(text)
         raise ParseError(source, 0, reason or "not an output of IOR")
     inline = kind == "text" or "WARNING: Using actual aggregate bytes moved" in text
-    found = [_run(output, index, inline, source) for output in outputs for index in _tests(output)]
-    if not found:
+    runs = [_run(output, index, inline, source) for output in outputs for index in _tests(output)]
+    if not runs:
         return [_ended_before_its_first_test(outputs[0], text, source, kind)]
     if kind == "JSON" and not text.lstrip().startswith(("{", "IOR-")):
-        found[0] = _beheaded(found[0])
-    return found
+        runs[0] = _beheaded(runs[0])
+    return runs
 
 
 def _ended_before_its_first_test(output: Output, text: str, source: str, kind: str) -> Parsed:

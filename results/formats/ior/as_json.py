@@ -43,8 +43,8 @@ KEYS = {
 
 
 def _flag(value: str) -> bool | None:
-    found = whole(value)
-    return None if found is None else found > 0
+    number = whole(value)
+    return None if number is None else number > 0
 
 
 def _positive(value: str) -> int | None:
@@ -223,13 +223,15 @@ class JsonReader:
             test.add(Row(access, numbers, None, at, **pending))
 
     def _numbers(self, record: Mapping[str, str]) -> dict[str, Number] | None:
-        found: dict[str, Number] = {}
+        numbers: dict[str, Number] = {}
         for key, name in KEYS.items():
             value = number(record.get(key, ""))
             if value is not None and value.value >= 0:
-                found[name] = value
-        sound = all(name in found and (name == "total" or found[name].value > 0) for name in MUST)
-        return found if sound and {"open", "transfer", "close"} <= set(found) else None
+                numbers[name] = value
+        sound = all(
+            name in numbers and (name == "total" or numbers[name].value > 0) for name in MUST
+        )
+        return numbers if sound and {"open", "transfer", "close"} <= set(numbers) else None
 
     def _summary(self, record: Mapping[str, str]) -> None:
         for test in self.output.tests:

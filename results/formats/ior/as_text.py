@@ -87,13 +87,13 @@ def put_option(test: Test, key: str, value: str, line: int) -> bool:
 
 def numbers_of(names: Sequence[str], words: Sequence[str]) -> dict[str, Number] | None:
     """Columns by name; None if one that must be there is no positive finite number."""
-    found = {
+    numbers = {
         name: value
         for name, word in zip(names, words, strict=True)
         if (value := number(word)) is not None and value.value >= 0
     }
-    sound = all(name in found and found[name].value > 0 for name in MUST if name != "total")
-    return found if sound and "total" in found else None
+    sound = all(name in numbers and numbers[name].value > 0 for name in MUST if name != "total")
+    return numbers if sound and "total" in numbers else None
 
 
 class TextReader:

@@ -32,13 +32,13 @@ def failure_of(text: str) -> str:
     lines = text.split("\n")
     if len(lines) > 2 * MOST_LINES:
         lines = lines[:MOST_LINES] + lines[-MOST_LINES:]
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for line in lines:
         if len(line) <= 4096:
-            _look(line, found)
+            _look(line, reasons)
     for kind in ("errno", "daos", "loader", "error", "argument", "wrong", "assert", "signal"):
-        if kind in found:
-            return found[kind][:LONGEST_REASON]
+        if kind in reasons:
+            return reasons[kind][:LONGEST_REASON]
     return ""
 
 

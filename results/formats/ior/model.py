@@ -242,9 +242,9 @@ class Log:
         if match := _MOVED.fullmatch(line):
             self._pending["moved"] = int(match[1])
         elif match := _WRONG.match(line):
-            found = abs(int(match[2][:18]))
-            self._pending["wrong"] = found
-            self._test().errors.append(f"wrong data on {match[1]}: {found} errors found")
+            count = abs(int(match[2][:18]))
+            self._pending["wrong"] = count
+            self._test().errors.append(f"wrong data on {match[1]}: {count} errors found")
         elif match := _ERROR.match(line):
             if len(self._test().errors) < MOST_WARNINGS:
                 self._test().errors.append(line)

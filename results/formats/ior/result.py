@@ -32,7 +32,7 @@ def result(output: Output, test: Test, inline: bool, source: str) -> Parsed:
     """One run.  `inline`: IOR's messages stand in this text too."""
     argv = tuple(output.head.get("Command line", "").split())
     merge(test, argv)
-    known = test.settings
+    settings = test.settings
     notes = [*output.before.notes, *test.notes]
     phases, problems = [], [*output.before.errors, *test.errors]
     for name in PHASES:
@@ -48,10 +48,10 @@ def result(output: Output, test: Test, inline: bool, source: str) -> Parsed:
         "finished": output.head.get("Finished"),
         "remove_seconds": test.removals or None,
         "banners": output.banners if output.banners > 1 else None,
-        "test": known.get("test"),
-        "tasks_per_node": known.get("tasks_per_node"),
+        "test": settings.get("test"),
+        "tasks_per_node": settings.get("tasks_per_node"),
         "checks": _checks(test) or None,
-        "keep": known.get("keep"),
+        "keep": settings.get("keep"),
         **test.facts,
     }
     return Parsed(
@@ -59,9 +59,9 @@ def result(output: Output, test: Test, inline: bool, source: str) -> Parsed:
         version=output.version,
         phases=tuple(phases),
         argv=argv,
-        options={name: known[name] for name in OPTIONS if name in known},
-        nodes=known.get("nodes"),
-        processes=known.get("tasks"),
+        options={name: settings[name] for name in OPTIONS if name in settings},
+        nodes=settings.get("nodes"),
+        processes=settings.get("tasks"),
         started=str(test.facts.get("started") or output.head.get("Began", "")),
         failure=failure,
         notes=tuple(notes),
@@ -77,23 +77,23 @@ def _phase(
     notes: list[Note] = []
     kept: list[Iteration] = []
     for index, row in enumerate(rows):
-        found = counted(row, test, inline)
-        if found is None or not 0 < found.window <= LONGEST:
+        timed_row = counted(row, test, inline)
+        if timed_row is None or not 0 < timed_row.window <= LONGEST:
             test.damaged += 1
             text = f"{name}, iteration {index}: the bytes that were moved are not known"
             notes.append(Note("recovered", text, row.line, name))
             continue
-        if found.contradiction:
+        if timed_row.contradiction:
             test.damaged += 1
-            notes.append(Note("contradiction", found.contradiction, row.line, name))
+            notes.append(Note("contradiction", timed_row.contradiction, row.line, name))
             continue
-        if not found.exact:
+        if not timed_row.exact:
             text = (
                 f"iteration {index}: its bytes are rate x time, rounded to transfers (IOR tells "
                 "them in a message that is not here)"
             )
             notes.append(Note("recovered", text, row.line, name))
-        kept.append(found)
+        kept.append(timed_row)
     if not kept and not test.errors:
         notes.append(Note("recovered", f"no iteration of {name} can be used", 0, name))
     return nested(name, kept, test.settings, source), notes
@@ -160,14 +160,14 @@ def _failure(output: Output, test: Test, problems: Sequence[str]) -> str:
     if problems:
         return failure_of("\n".join([*problems, *(f"WARNING: {n.message}" for n in test.notes)]))
     reasons = []
-    known = test.settings
+    settings = test.settings
     if output.finished is False and test is output.test:
         reasons.append("the output is cut: its end is missing")
-    wanted = known.get("iterations")
+    wanted = settings.get("iterations")
     for name in PHASES:
-        asked = known.get(name, name in test.summary)
+        asked = settings.get(name, name in test.summary)
         have = sum(row.access == name for row in test.rows)
-        fewer = bool(asked) and not known.get("limited")  # -T may end the test before
+        fewer = bool(asked) and not settings.get("limited")  # -T may end the test before
         if wanted and (have > int(wanted) or (fewer and have < int(wanted))):
             reasons.append(f"{name} has {have} of {wanted} iterations")
     if test.damaged:
@@ -178,8 +178,8 @@ def _failure(output: Output, test: Test, problems: Sequence[str]) -> str:
         reasons.append("it holds no result")
     if not reasons:
         return ""
-    said = failure_of("\n".join(note.message for note in test.notes if note.key == "warning"))
-    return "; ".join([said, *reasons] if said else reasons)
+    reason = failure_of("\n".join(note.message for note in test.notes if note.key == "warning"))
+    return "; ".join([reason, *reasons] if reason else reasons)
 
 
 def _checks(test: Test) -> list[dict[str, Any]]:
@@ -198,16 +198,16 @@ def _checks(test: Test) -> list[dict[str, Any]]:
 
 def _remarks(output: Output, test: Test) -> list[Note]:
     """Notes for the audits: traps of IOR's own."""
-    known, notes = test.settings, []
+    settings, notes = test.settings, []
     reads = any(row.access == "read" for row in test.rows)
-    moved = known.get("reorder_tasks") or known.get("reorder_random")
-    cached = known.get("api") not in UNCACHED
-    if reads and moved and cached and known.get("nodes") == 1:
-        option = "-C (reorderTasks)" if known.get("reorder_tasks") else "-Z (reorderTasksRandom)"
+    moved = settings.get("reorder_tasks") or settings.get("reorder_random")
+    cached = settings.get("api") not in UNCACHED
+    if reads and moved and cached and settings.get("nodes") == 1:
+        option = "-C (reorderTasks)" if settings.get("reorder_tasks") else "-Z (reorderTasksRandom)"
         text = (
             f"{option} on a single client node moves no read to another node: what was read had "
-            f"been written on the same node (1 node, {known.get('tasks')} tasks, "
-            f"api {known.get('api')})"
+            f"been written on the same node (1 node, {settings.get('tasks')} tasks, "
+            f"api {settings.get('api')})"
         )
         notes.append(Note("reorder-shifts-nothing", text, 0, "read"))
     if any("latency" in row.numbers for row in test.rows):

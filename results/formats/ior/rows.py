@@ -34,19 +34,19 @@ class Iteration:
 # -- settings --------------------------------------------------------------------------------
 def merge(test: Test, argv: Sequence[str]) -> None:
     """Complete the settings: what IOR printed, then its summary, then the command line."""
-    known = test.settings
+    settings = test.settings
     for name in test.conflicts:
-        known.pop(name, None)
+        settings.pop(name, None)
     asked = settings_of_argv(argv) if argv else {}
     if asked.get("script"):
         asked = {}
     summary = next(iter(test.summary.values()), {}) if "summary" not in test.conflicts else {}
     for name in ("tasks", "tasks_per_node", "iterations", "segments"):
-        known.setdefault(name, whole(summary.get(name, "")))
+        settings.setdefault(name, whole(summary.get(name, "")))
     for name in ("transfer_size", "block_size"):
-        printed = known.pop(f"{name}_printed", None)
+        printed = settings.pop(f"{name}_printed", None)
         column = {_whole_bytes(row.numbers[COLUMN[name]]) for row in test.rows}
-        known.setdefault(
+        settings.setdefault(
             name,
             _exact(
                 printed,
@@ -56,22 +56,22 @@ def merge(test: Test, argv: Sequence[str]) -> None:
             ),
         )
     if "api" in summary:
-        known.setdefault("api", summary["api"])
+        settings.setdefault("api", summary["api"])
     for name, value in asked.items():
         if name not in ("transfer_size", "block_size"):
-            known.setdefault(name, value)
-    if "read_file" in known:
-        known.setdefault("read", known["read_file"] or bool(known.get("check_read")))
-    if "read" in known and "write" in known:
-        both = known["read"] and known["write"]
-        known["operations"] = "both" if both else "read" if known["read"] else "write"
-    tasks, each = known.get("tasks"), known.get("tasks_per_node")
-    if tasks is None and len(found := {row.tasks for row in test.rows}) == 1:
-        known["tasks"] = found.pop()
+            settings.setdefault(name, value)
+    if "read_file" in settings:
+        settings.setdefault("read", settings["read_file"] or bool(settings.get("check_read")))
+    if "read" in settings and "write" in settings:
+        both = settings["read"] and settings["write"]
+        settings["operations"] = "both" if both else "read" if settings["read"] else "write"
+    tasks, each = settings.get("tasks"), settings.get("tasks_per_node")
+    if tasks is None and len(tasks_of_rows := {row.tasks for row in test.rows}) == 1:
+        settings["tasks"] = tasks_of_rows.pop()
     if tasks and tasks == each:
-        known.setdefault("nodes", 1)
-    for name in [name for name, value in known.items() if value is None]:
-        del known[name]
+        settings.setdefault("nodes", 1)
+    for name in [name for name, value in settings.items() if value is None]:
+        del settings[name]
 
 
 def _exact(printed: Number | None, *candidates: int | None) -> int | None:
@@ -91,12 +91,12 @@ def _whole_bytes(column: Number) -> int | None:
 
 def _expected(test: Test) -> int | None:
     """Bytes of one access of one iteration when nothing cuts it short."""
-    known = test.settings
+    settings = test.settings
     names = ("block_size", "segments", "tasks")
-    if not all(known.get(name) for name in names):
+    if not all(settings.get(name) for name in names):
         return None
-    expected = math.prod(int(known[name]) for name in names)
-    printed = known.get("aggregate_printed")
+    expected = math.prod(int(settings[name]) for name in names)
+    printed = settings.get("aggregate_printed")
     if expected > LARGEST or (isinstance(printed, Number) and not printed.holds(expected)):
         return None
     return expected
@@ -134,9 +134,9 @@ def counted(row: Row, test: Test, inline: bool) -> Iteration | None:
         return iteration(row, row.moved)
     stonewalled = bool(test.settings.get("stonewall"))
     if expected is not None:
-        found = iteration(row, expected)
-        if not stonewalled or not found.contradiction:
-            return found
+        counts = iteration(row, expected)
+        if not stonewalled or not counts.contradiction:
+            return counts
         if inline:
             return None  # IOR would have said how much was moved
     return _derived(row, test, stonewalled or expected is not None)
@@ -145,8 +145,8 @@ def counted(row: Row, test: Test, inline: bool) -> Iteration | None:
 def transfer_size(row: Row, known: Mapping[str, Any]) -> int:
     """Bytes of one transfer: the row has KiB with two digits, the options have it exactly."""
     printed = round(row.numbers["transfer_size"].value * KIB)
-    told = int(known.get("transfer_size") or 0)
-    return told if abs(told - printed) <= ROUNDED else printed
+    declared = int(known.get("transfer_size") or 0)
+    return declared if abs(declared - printed) <= ROUNDED else printed
 
 
 def _derived(row: Row, test: Test, any_amount: bool) -> Iteration | None:

@@ -81,10 +81,10 @@ def parse_with_ranks(text: str, ranks: str, source: str, made: int | None = None
     if not runs:
         raise ParseError(source, 0, 'not an output of mdtest: no line "mdtest-... was launched"')
     single = len(runs) == 1 and len(runs[0].tests) == 1
-    found = [one for run in runs for one in _results(run, ranks if single else "", made)]
+    results = [result for run in runs for result in _results(run, ranks if single else "", made)]
     if all(run.command_error for run in runs):
         raise ParseError(source, runs[0].command_line, _damaged(runs[0]))
-    return found
+    return results
 
 
 def _damaged(run: Run) -> str:
@@ -148,7 +148,7 @@ def _phases(
     made = Phases(run, test, ranks, notes, before)
     phases = made.all()
     read = any(phase.name == "read" and not phase.bytes.any() for phase in phases)
-    if read and not any(EMPTY_READ in one.text for one in run.troubles.values()):
+    if read and not any(EMPTY_READ in trouble.text for trouble in run.troubles.values()):
         notes.append(Note("empty-read", NO_BYTES, phase="read"))
     return phases, tuple(notes)
 
@@ -159,7 +159,7 @@ def _recorded(run: Run) -> dict[str, Any]:
 
 def _failure(run: Run, test: Test | None, phases: Sequence[Phase]) -> str:
     """Why the run failed; empty if it did not."""
-    worst = [one for one in run.troubles.values() if one.severity != "WARNING"]
+    worst = [trouble for trouble in run.troubles.values() if trouble.severity != "WARNING"]
     if worst:
         return f"mdtest says: {worst[0].text}"
     if run.command_error:
@@ -171,7 +171,7 @@ def _failure(run: Run, test: Test | None, phases: Sequence[Phase]) -> str:
         return 'the output is cut: it has no line "-- finished at"'
     if test is None or not phases:
         return NO_RESULT
-    serious = [one for one in run.troubles.values() if not _harmless(one)]
+    serious = [trouble for trouble in run.troubles.values() if not _harmless(trouble)]
     if serious:
         return f"mdtest went on after {run.counts[serious[0].kind]} errors: {serious[0].text}"
     return ""

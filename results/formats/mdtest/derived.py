@@ -23,7 +23,7 @@ class Unknown(Exception):
 
 def creating(options: Mapping[str, Any]) -> bool:
     """Whether mdtest creates the files that it works on."""
-    return bool(options.get("create_only")) or not any(options.get(one) for one in SELECTING)
+    return bool(options.get("create_only")) or not any(options.get(option) for option in SELECTING)
 
 
 def status_lost(run: Run, ranks: Ranks | None) -> bool:
@@ -33,7 +33,7 @@ def status_lost(run: Run, ranks: Ranks | None) -> bool:
         return False
     if ranks is not None and ranks.items is not None:
         return False
-    return not any("stonewall status file" in one.text for one in run.troubles.values())
+    return not any("stonewall status file" in trouble.text for trouble in run.troubles.values())
 
 
 def derived(
@@ -66,7 +66,7 @@ def each_rate(row: Row, iterations: int) -> tuple[float, ...]:
         return ()
     third = 3 * row.mean - row.maximum - row.minimum
     rates = (row.maximum, third, row.minimum)
-    squares = sum((one - row.mean) ** 2 for one in rates)
+    squares = sum((rate - row.mean) ** 2 for rate in rates)
     tolerance = 0.01 + 1e-6 * row.maximum
     fits = any(abs(math.sqrt(squares / n) - row.deviation) <= tolerance for n in (2, 3))
     inside = row.minimum - 0.005 <= third <= row.maximum + 0.005

@@ -69,8 +69,8 @@ class Phases:
 
     def all(self) -> tuple[Phase, ...]:
         """Every phase that was run and is understood, in mdtest's order."""
-        found = (self._phase(name) for name in NAMES.values())
-        return tuple(phase for phase in found if phase is not None)
+        phases = (self._phase(name) for name in NAMES.values())
+        return tuple(phase for phase in phases if phase is not None)
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -149,7 +149,7 @@ class Phases:
 
     def _counted_in_vain(self) -> bool:
         in_loop = self.options.get("items_per_directory") == 1 and self.options.get("items", 0) > 1
-        missing = any("support rename" in one.text for one in self.run.troubles.values())
+        missing = any("support rename" in trouble.text for trouble in self.run.troubles.values())
         return missing or in_loop
 
     def _items(self, tree: Tree) -> int:
@@ -158,22 +158,22 @@ class Phases:
         planned = tree.items if self.test.kind == "file" else self.test.count // tasks
         if self.test.kind != "file" and planned * tasks != self.test.count:
             raise Unknown(f"{self.test.count} items are no multiple of {tasks} tasks")
-        known = self.ranks.items if self.ranks else None
+        of_ranks = self.ranks.items if self.ranks else None
         creates = creating(options)
-        told: set[int] = set()
+        counts: set[int] = set()
         if creates and options.get("stonewall"):
-            told = self.test.continued
-            if self.iterations > 1 and told:
+            counts = self.test.continued
+            if self.iterations > 1 and counts:
                 raise Unknown("the stonewall was hit: each iteration made another number of files")
-            if (self.test.damaged or self.run.stray) and known is None:
+            if (self.test.damaged or self.run.stray) and of_ranks is None:
                 raise Unknown("a line that may tell how far the stonewall let it come is damaged")
         elif not creates and options.get("stonewall_status"):
-            told = self.run.status_items
-        elif known is not None:
-            told = {planned}
-        if len(told | ({known} if known is not None else set())) > 1:
-            raise Unknown(f"it is said to be of {sorted(told)} and of {known} items per task")
-        return next(iter(told), planned if known is None else known)
+            counts = self.run.status_items
+        elif of_ranks is not None:
+            counts = {planned}
+        if len(counts | ({of_ranks} if of_ranks is not None else set())) > 1:
+            raise Unknown(f"it is said to be of {sorted(counts)} and of {of_ranks} items per task")
+        return next(iter(counts), planned if of_ranks is None else of_ranks)
 
     # -- how long it took ------------------------------------------------------------------
     def _window(self, name: str, rate: Row | None, time: Row | None, counted: int) -> Window:
@@ -241,15 +241,15 @@ class Phases:
         if count > 1:
             facts["number_of_iterations"] = count
         operations = max(0, done * count - errors)
-        known = not errors or count == 1  # whose errors they are is not told
+        attributable = not errors or count == 1  # whose errors they are is not told
         rows = [
             {
-                "seconds": one,
+                "seconds": seconds,
                 "operations": operations // count,
                 "bytes": operations // count * each,
-                "iops": counted / one,
+                "iops": counted / seconds,
             }
-            for one in (window.each if known else ())
+            for seconds in (window.each if attributable else ())
         ]
         whole = totals(
             name,

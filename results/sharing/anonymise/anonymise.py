@@ -41,17 +41,17 @@ class Learner:
 
     def record(self, record: RunRecord) -> None:
         """All names in one record."""
-        known = self.vocabulary
-        known.learn("job", record.job)
-        known.chosen.update(str(name) for name in record.coordinates)
-        known.chosen.update(v for v in record.coordinates.values() if isinstance(v, str))
+        vocabulary = self.vocabulary
+        vocabulary.learn("job", record.job)
+        vocabulary.chosen.update(str(name) for name in record.coordinates)
+        vocabulary.chosen.update(v for v in record.coordinates.values() if isinstance(v, str))
         if record.monitor is not None:
             for host in record.monitor.hosts:
-                known.learn("host", host)
+                vocabulary.learn("host", host)
         for shares in record.evidence.get("cpu", {}).values():
             if isinstance(shares, Mapping):
                 for host in shares:
-                    known.learn("host", str(host))
+                    vocabulary.learn("host", str(host))
         self.document(_plain(record))
 
     def document(self, value: Any, kind: str = "") -> None:
@@ -120,12 +120,12 @@ class Anonymiser:
         return value
 
     def _mapping(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        told = {self.label(str(k)): self.document(v, _kind(str(k))) for k, v in value.items()}
-        _same_size(value, told)
+        renamed = {self.label(str(k)): self.document(v, _kind(str(k))) for k, v in value.items()}
+        _same_size(value, renamed)
         if isinstance(value.get("key"), str) and "value" in value:
             last = value["key"].rpartition(".")[2]
-            told["value"] = self.document(value["value"], _kind(last))
-        return told
+            renamed["value"] = self.document(value["value"], _kind(last))
+        return renamed
 
     # -- records ---------------------------------------------------------------------------
     def record(self, record: RunRecord) -> RunRecord:
@@ -160,8 +160,8 @@ class Anonymiser:
             return self.rewriter.text(case)
 
     def _coordinates(self, levels: Mapping[str, Any]) -> dict[str, Any]:
-        told: dict[str, Any] = self.document(levels)
-        for (factor, before), after in zip(levels.items(), told.values(), strict=True):
+        renamed: dict[str, Any] = self.document(levels)
+        for (factor, before), after in zip(levels.items(), renamed.values(), strict=True):
             if (
                 isinstance(before, str)
                 and self._levels.setdefault((factor, after), before) != before
@@ -170,19 +170,19 @@ class Anonymiser:
                     f"levels {self._levels[factor, after]!r} and {before!r} of factor {factor!r} "
                     "would become the same: name them otherwise"
                 )
-        return told
+        return renamed
 
     def _evidence(self, evidence: Mapping[str, Any]) -> dict[str, Any]:
-        told: dict[str, Any] = self.document(evidence)
+        renamed: dict[str, Any] = self.document(evidence)
         shares = evidence.get("cpu")
         if isinstance(shares, Mapping):  # by phase, then by host
-            told["cpu"] = {
+            renamed["cpu"] = {
                 self.label(phase): self._keys(of, self.document, self.text)
                 if isinstance(of, Mapping)
                 else self.document(of)
                 for phase, of in shares.items()
             }
-        return told
+        return renamed
 
     def _phase(self, phase: Phase) -> Phase:
         return replace(
@@ -212,9 +212,9 @@ class Anonymiser:
         )
 
     def _keys(self, values: Mapping[str, Any], value: Any, key: Any = None) -> dict[str, Any]:
-        told = {(key or self.label)(name): value(item) for name, item in values.items()}
-        _same_size(values, told)
-        return told
+        renamed = {(key or self.label)(name): value(item) for name, item in values.items()}
+        _same_size(values, renamed)
+        return renamed
 
     # -- the campaign ----------------------------------------------------------------------
     def campaign(self, text: str) -> str:
@@ -226,15 +226,15 @@ class Anonymiser:
             tokens = list(YAML(typ="safe", pure=True).scan(text))
         except YAMLError as error:
             raise ValueError(f"the campaign is no YAML: {error}") from error
-        told, done = [], 0
+        parts, done = [], 0
         for before, token in zip([None, *tokens], tokens, strict=False):
             if not isinstance(token, ScalarToken):
                 continue
             begin, end = token.start_mark.index, token.end_mark.index
             loose = " " in token.value and not isinstance(before, KeyToken)
-            told += [self._gap(text[done:begin]), self.rewriter.text(text[begin:end], loose)]
+            parts += [self._gap(text[done:begin]), self.rewriter.text(text[begin:end], loose)]
             done = end
-        return "".join([*told, self._gap(text[done:])]).lstrip("\n")
+        return "".join([*parts, self._gap(text[done:])]).lstrip("\n")
 
     def _gap(self, text: str) -> str:
         """What stands between two values: colons, brackets, blanks, anchors, comments."""
@@ -262,7 +262,9 @@ def _plain(record: RunRecord) -> dict[str, Any]:
         "own": [record.session, record.engine, record.engine_version],
         "case": json.loads(record.case) if record.case.startswith("{") else record.case,
         "phases": [[phase.name, phase.facts] for phase in record.phases],
-        "findings": [[one.message, one.advice, one.evidence] for one in record.findings],
+        "findings": [
+            [finding.message, finding.advice, finding.evidence] for finding in record.findings
+        ],
     }
 
 

@@ -114,8 +114,8 @@ class Rewriter:
         if not colon or not port.isdecimal():
             host, colon, port = place, "", ""
         inside = host.strip("[]")
-        told = self._address(inside, loose) if is_address(inside) else self._host(inside)
-        host = host.replace(inside, told) if inside else host
+        pseudonym = self._address(inside, loose) if is_address(inside) else self._host(inside)
+        host = host.replace(inside, pseudonym) if inside else host
         who = self._person(user) if user else ""
         return f"{who}{at}{host}{colon}{port}" + (self._path(slash + rest) if slash else "")
 
@@ -125,8 +125,8 @@ class Rewriter:
         short, dot, domain = text.partition(".")
         if self.names.is_one(short) and self.names.is_one(domain):
             return text
-        told = self.names.of("host", short.casefold())
-        return f"{told}.{self.names.of('domain', domain.casefold())}" if dot else told
+        pseudonym = self.names.of("host", short.casefold())
+        return f"{pseudonym}.{self.names.of('domain', domain.casefold())}" if dot else pseudonym
 
     def _mail(self, text: str, loose: bool) -> str:
         who, at, place = text.partition("@")
@@ -183,7 +183,7 @@ class Rewriter:
         if self.names.is_one(token):
             return token
         spans = [match.span() for match in PIECE.finditer(token)]
-        told, done, first = [], 0, 0
+        parts, done, first = [], 0, 0
         while first < len(spans):
             for last in range(min(len(spans), first + self.known.longest), first, -1):
                 begin, end = spans[first][0], spans[last - 1][1]
@@ -191,14 +191,14 @@ class Rewriter:
                 if name is not None:
                     before = token[done:begin]
                     kind = self.known.words.get(token[begin:end].casefold())
-                    told += [
+                    parts += [
                         self._in_domain(before) if kind == "domain" else self._inside(before),
                         name,
                     ]
                     done, first = end, last - 1
                     break
             first += 1
-        return "".join([*told, self._inside(token[done:])])
+        return "".join([*parts, self._inside(token[done:])])
 
     def _in_domain(self, text: str) -> str:
         """What stands before a domain: a host that was not learnt, or nothing of interest."""

@@ -255,11 +255,14 @@ class Dbench(Workload):
         if len(nodes) != case.geometry.nodes:
             reasons.append(f"{len(nodes)} nodes gave an output, not {case.geometry.nodes}")
         for node in nodes:
-            told = {"clients": node.parsed.processes, "runtime": node.parsed.options.get("runtime")}
+            printed = {
+                "clients": node.parsed.processes,
+                "runtime": node.parsed.options.get("runtime"),
+            }
             reasons += [
-                f"{node.host}: dbench had {name} {told[name]}, not {value:g}"
+                f"{node.host}: dbench had {name} {printed[name]}, not {value:g}"
                 for name, value in asked.items()
-                if told[name] is not None and told[name] != value
+                if printed[name] is not None and printed[name] != value
             ]
         return reasons
 

@@ -188,16 +188,16 @@ def sections(text: str) -> tuple[Section, ...]:
     if any(line.startswith("include") for line in lines):
         raise ValueError("include: a job must stand in one text, so that it is known what it was")
     common = _options(parser, "global") if parser.has_section("global") else {}
-    found = tuple(
+    sections_of = tuple(
         Section(name, common | _options(parser, name))
         for name in parser.sections()
         if name != "global"
     )
-    if not found:
+    if not sections_of:
         raise ValueError("the job file has no job, only [global] or nothing")
-    for section in found:
+    for section in sections_of:
         _check(section)
-    return found
+    return sections_of
 
 
 def _options(parser: configparser.ConfigParser, name: str) -> dict[str, str]:
@@ -249,11 +249,11 @@ def check_extra(words: Iterable[str], typed: Iterable[str]) -> str:
         if match is None:
             return f"extra argument {word!r}: write --name=value"
         name = match[1].replace("-", "_")
-        asked = next((one for one in sorted(options) if one.startswith(name)), "")
+        asked = next((option for option in sorted(options) if option.startswith(name)), "")
         asked = ALIASES.get(name, asked)
         if asked:
             return f"extra argument {word!r}: give it as the option {asked}"
-        owned = next((one for one in OWNED if one.startswith(name)), "")
+        owned = next((option for option in OWNED if option.startswith(name)), "")
         if owned:
             return f"extra argument {word!r}: {OWNED[owned]}"
         if name not in FREE:

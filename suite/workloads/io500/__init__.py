@@ -81,10 +81,12 @@ class Io500(Workload):
         runs = self._played(case, outputs) if played else self._programs(case, outputs)
         walks = [output for output in outputs if output.step == "find"]
         walked = [Parsed(phases=(_find(walks),))] if walks else []
-        found = {phase.name: phase for run in [*runs, *walked] for phase in run.phases}
-        phases = [self._told(case, found[one.name], played) for one in PHASES if one.name in found]
+        by_name = {phase.name: phase for run in [*runs, *walked] for phase in run.phases}
+        phases = [
+            self._told(case, by_name[item.name], played) for item in PHASES if item.name in by_name
+        ]
         facts = self._score(case, phases, played)
-        told = "; ".join(facts["why_not"]) or "it is made by the io500 program itself"
+        reason = "; ".join(facts["why_not"]) or "it is made by the io500 program itself"
         first = runs[0] if runs else Parsed()
         return Parsed(
             engine=PLAYER if played else PROGRAMS,
@@ -95,7 +97,7 @@ class Io500(Workload):
             failure=next((run.failure for run in runs if run.failure), ""),
             notes=(
                 *(note for run in runs for note in run.notes),
-                Note("not-a-submission", f"no submission to the IO500 list: {told}"),
+                Note("not-a-submission", f"no submission to the IO500 list: {reason}"),
             ),
             facts={"io500": facts},
         )
@@ -135,7 +137,7 @@ class Io500(Workload):
     def _played(self, case: Case, outputs: Sequence[Output]) -> list[Parsed]:
         phases = [output.phase for output in outputs if output.phase is not None]
         geometry = case.geometry
-        return [Parsed(phases=tuple(of_items(one, self.options, geometry) for one in phases))]
+        return [Parsed(phases=tuple(of_items(phase, self.options, geometry) for phase in phases))]
 
     def _programs(self, case: Case, outputs: Sequence[Output]) -> list[Parsed]:
         printed = [one for one in outputs if one.step in BY_NAME and one.step != "find"]
@@ -194,7 +196,7 @@ class Io500(Workload):
             if phase.errors.sum():
                 reasons.append(f"{int(phase.errors.sum())} errors in {BY_NAME[phase.name].io500}")
         reasons += _unequal(phases)
-        missing = [one for one in _SCORED_IN_ORDER if not values.get(one, 0.0) > 0]
+        missing = [name for name in _SCORED_IN_ORDER if not values.get(name, 0.0) > 0]
         if missing:
             reasons.append(f"no value of {', '.join(missing)}")
         if any(phase.name == "find" and not phase.facts["found"] for phase in phases):
@@ -207,17 +209,19 @@ def _unequal(phases: Sequence[Phase]) -> list[str]:
 
     A file that the stonewall cut short is none that was made, but may be there: one a process.
     """
-    found = {phase.name: phase for phase in phases}
+    by_name = {phase.name: phase for phase in phases}
     reasons = []
     for phase in phases:
         which = BY_NAME[phase.name]
-        first = found.get(f"{'write' if which.home.startswith('ior') else 'create'}-{which.home}")
+        first = by_name.get(f"{'write' if which.home.startswith('ior') else 'create'}-{which.home}")
         if first is None or first is phase:
             continue
         if which.random:
             continue  # it reads what it has the time for
         data = which.home.startswith("ior")
-        made, met = (int((one.bytes if data else one.operations).sum()) for one in (first, phase))
+        made, met = (
+            int((side.bytes if data else side.operations).sum()) for side in (first, phase)
+        )
         if not made <= met <= made + (0 if data else first.operations.size):
             what = "bytes" if data else "files"
             reasons.append(f"{which.io500} met {met} {what}, {made} were made")
@@ -249,7 +253,7 @@ def _find(walks: Sequence[Output]) -> Phase:
     """The find phase: each process's window is on its own clock, from a common barrier."""
     ranks = sorted(walks, key=lambda output: output.rank)
     seconds = np.array([float(one.value["seconds"]) for one in ranks])
-    found = sum(int(one.value["found"]) for one in ranks)
+    matched = sum(int(one.value["found"]) for one in ranks)
     return Phase(
         name="find",
         start=np.zeros(len(ranks)),
@@ -258,5 +262,5 @@ def _find(walks: Sequence[Output]) -> Phase:
         operations=np.array([int(one.value["entries"]) for one in ranks], dtype=np.int64),
         errors=np.zeros(len(ranks), dtype=np.int64),
         began=min(one.began for one in ranks),
-        facts={"found": found, "window": "the slowest process's walk", "walk": FIND},
+        facts={"found": matched, "window": "the slowest process's walk", "walk": FIND},
     )

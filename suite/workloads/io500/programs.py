@@ -85,8 +85,8 @@ def parsed(case: Case, output: Output, options: Io500Options) -> Parsed:
         if phase.home.startswith("ior")
         else Mdtest(_mdtest_options(phase)).parse(case, [named])
     )
-    found = [one for one in run.phases if one.name == phase.kind]
-    if not found and not run.failure:
+    phases = [part for part in run.phases if part.name == phase.kind]
+    if not phases and not run.failure:
         raise ParseError(phase.name, 0, f"its output has no phase {phase.kind}")
     facts: dict[str, object] = {}
     if phase.stops:
@@ -95,7 +95,9 @@ def parsed(case: Case, output: Output, options: Io500Options) -> Parsed:
         facts["synced"] = True  # -e, -Y
     return replace(
         run,
-        phases=tuple(replace(one, name=phase.name, facts={**one.facts, **facts}) for one in found),
+        phases=tuple(
+            replace(part, name=phase.name, facts={**part.facts, **facts}) for part in phases
+        ),
         failure=f"{phase.name}: {run.failure}" if run.failure else "",
         notes=tuple(Note(note.key, note.message, note.line, phase.name) for note in run.notes),
     )

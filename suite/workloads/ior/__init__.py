@@ -148,8 +148,8 @@ class Ior(Workload):
         if not engine.version:
             return ""  # not probed yet
         if f"api:{api}" not in has and "api:?" not in has:
-            known = sorted(name[4:] for name in has if name.startswith("api:"))
-            return f"this ior {engine.version} was built without {api} (it has {', '.join(known)})"
+            apis = sorted(name[4:] for name in has if name.startswith("api:"))
+            return f"this ior {engine.version} was built without {api} (it has {', '.join(apis)})"
         direct = options.direct or (case.cache == "bypass" and api == "POSIX")
         if direct and not has & {"option:posix.odirect", "option:B"}:
             return f"this ior {engine.version} has no option for O_DIRECT"

@@ -67,8 +67,8 @@ def _invocation(expected: Expected, output: Output, index: int) -> Parsed:
     try:
         runs = parse(output.stdout, source)
     except ParseError as error:
-        if said := failure_of(f"{output.stdout}\n{output.stderr}"):
-            raise ParseError(source, error.line, said) from error
+        if reason := failure_of(f"{output.stdout}\n{output.stderr}"):
+            raise ParseError(source, error.line, reason) from error
         raise
     run = runs[0]
     failure = _world(expected, runs) or run.failure
@@ -117,9 +117,9 @@ def _ranks(expected: Expected, output: Output, run: Parsed, source: str) -> Pars
 def _missing(expected: Expected, phases: Sequence[Phase], failed: bool) -> list[str]:
     """What is not there, or not as much as was asked for."""
     problems = []
-    found = {phase.name: phase for phase in phases}
+    by_name = {phase.name: phase for phase in phases}
     for name in expected.phases:
-        parts = iterations.rows_of(found[name].iterations) if name in found else []
+        parts = iterations.rows_of(by_name[name].iterations) if name in by_name else []
         if len(parts) != expected.iterations and not failed:
             problems.append(f"{name} has {len(parts)} of {expected.iterations} iterations")
         wrong = [part for part in parts if expected.bytes not in (None, part["bytes"])]

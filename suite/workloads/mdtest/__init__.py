@@ -168,10 +168,10 @@ class Mdtest(Workload):
         try:
             runs = parse_with_ranks(output.stdout, ranks, source)
         except ParseError as error:
-            said = output.stderr.strip().splitlines()
-            if not said:
+            lines = output.stderr.strip().splitlines()
+            if not lines:
                 raise
-            raise ParseError(source, 0, f"{error.reason}; it says: {said[0]}") from error
+            raise ParseError(source, 0, f"{error.reason}; it says: {lines[0]}") from error
         asked = case.geometry
         alone = asked.processes > 1 and all(run.processes == 1 for run in runs)
         failure = runs[0].failure
@@ -189,10 +189,10 @@ class Mdtest(Workload):
         """Phases that are not there as often as they should."""
         options = self.options
         expected = [name for phase in options.phases for name in options.expected(phase)]
-        found = {name: len(parts.get(name, ())) for name in expected}
+        counts = {name: len(parts.get(name, ())) for name in expected}
         return [
             f"{name} is there {count} of {options.iterations} times"
-            for name, count in found.items()
+            for name, count in counts.items()
             if count != options.iterations
         ]
 
@@ -201,9 +201,9 @@ class Mdtest(Workload):
         if not engine.version:
             return ""  # not probed yet
         if f"api:{api}" not in has and UNTOLD not in has:
-            known = sorted(name[4:] for name in has if name.startswith("api:"))
+            apis = sorted(name[4:] for name in has if name.startswith("api:"))
             version = engine.version
-            return f"this mdtest {version} was built without {api} (it has {', '.join(known)})"
+            return f"this mdtest {version} was built without {api} (it has {', '.join(apis)})"
         direct = options.direct or (case.cache == "bypass" and api == "POSIX")
         if direct and "option:posix.odirect" not in has:
             return f"this mdtest {engine.version} has no option for O_DIRECT"

@@ -139,8 +139,8 @@ class MdtestOptions(AioriOptions):
             "remove": ("", "rmdir", "remove"),
         }[phase]
         wanted = (True, not self.files_only, not self.dirs_only)
-        found = tuple(name for name, on in zip(names, wanted, strict=True) if name and on)
-        return (*found, "rmdir-tree") if phase == "remove" else found
+        phases = tuple(name for name, on in zip(names, wanted, strict=True) if name and on)
+        return (*phases, "rmdir-tree") if phase == "remove" else phases
 
     def _items(self) -> str:
         if self.items_per_directory is not None and "items" in self.model_fields_set:

@@ -111,15 +111,15 @@ def survey(params: Mapping[str, Any], place: Place, root: str) -> dict[str, Any]
     if the processes did not all write the same number of blocks of a shared file, OSError
     if there is nothing.  A file that the stonewall cut short is removed.
     """
-    found = {}
+    sizes = {}
     for what, values in params["data"].items():
-        found[what] = _bytes_of(pattern.Task(**values), place, root)
+        sizes[what] = _bytes_of(pattern.Task(**values), place, root)
     for what, values in params["items"].items():
         task = metadata.Task(**values["task"])
-        found[what] = _items_of(task, Path(root, values["home"]), place)
+        sizes[what] = _items_of(task, Path(root, values["home"]), place)
     _found.clear()
-    _found[place.seed] = found
-    return found
+    _found[place.seed] = sizes
+    return sizes
 
 
 def _bytes_of(task: pattern.Task, place: Place, root: str) -> int:
