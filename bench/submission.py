@@ -24,7 +24,7 @@ from rich.table import Table
 from fsmatrix.slurm.slurm import Slurm
 from fsmatrix.slurm.submission import status, submission
 from fsmatrix.slurm.submission.submitting import Submitter
-from fsmatrix.slurm.testbed.testbed import SlurmOptions, SlurmTestbed, down, missing, up
+from fsmatrix.slurm.testbed.testbed import SlurmTestbed, SlurmTestbedOptions, down, missing, up
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.plan.plan import Request, build_plan
 from fsmatrix.suite.run.execute import stored_plan
@@ -99,7 +99,7 @@ def main() -> None:
     total = 0.0
     with tempfile.TemporaryDirectory(prefix="fsm-") as folder:
         home = Path(folder)
-        bed = up(SlurmOptions(nodes=1), home / "bed")
+        bed = up(SlurmTestbedOptions(nodes=1), home / "bed")
         try:
             os.environ.update(bed.environment())
             for name, step in steps(bed, home / "out", runs):

@@ -109,7 +109,7 @@ def rows_of(table: Columns) -> list[dict[str, Any]]:
 
 
 def size(table: Columns) -> int:
-    """How many iterations."""
+    """How many iterations there are."""
     return len(next(iter(table.values()))) if table else 0
 
 

@@ -35,7 +35,7 @@ class Registry(Generic[T]):
         self.group, self.builtin, self.kind = group, builtin, kind
 
     def names(self) -> list[str]:
-        """All names, sorted."""
+        """All names, of here and of entry points, sorted."""
         return sorted({*self.builtin, *self._outside()})
 
     def __contains__(self, name: object) -> bool:

@@ -39,7 +39,7 @@ class LockedError(ResultError):
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a lock."""
+    """Who holds the lock of a shard, as its lock file says."""
 
     k: int
     n: int

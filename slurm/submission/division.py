@@ -22,7 +22,7 @@ SHARED = "storage"  # names the system of targets that name none
 
 @dataclass(frozen=True)
 class Part:
-    """What one job does."""
+    """The runs of a campaign that one job does."""
 
     shard: int  # from 1
     shards: int

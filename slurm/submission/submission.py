@@ -115,7 +115,7 @@ def read(out: Path) -> Submission | None:
 
 
 def write(out: Path, submission: Submission) -> None:
-    """Replace it, whole."""
+    """Replace the stored submission as a whole."""
     text = json.dumps({"version": VERSION, **asdict(submission)})
     write_whole(folder(out) / FILE, text.encode())
 

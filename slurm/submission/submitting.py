@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass
 class Outcome:
-    """What a submission did."""
+    """What became of a submission's parts: queued now, before, or not."""
 
     submitted: dict[str, str] = field(default_factory=dict)  # key of a part -> job
     live: dict[str, str] = field(default_factory=dict)  # were queued already

@@ -23,7 +23,7 @@ _FIRST_PORT, _LAST_PORT = 20000, 32000  # below those that Linux gives away by i
 _TRIES = 100
 
 
-class SlurmOptions(BaseModel):
+class SlurmTestbedOptions(BaseModel):
     """A Slurm test bed.  Every node is a slurmd with a host name of its own on this machine."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -97,7 +97,7 @@ def _free(port: int) -> bool:
     return True
 
 
-def conf_text(folder: Path, bed: str, options: SlurmOptions, port: int) -> str:
+def conf_text(folder: Path, bed: str, options: SlurmTestbedOptions, port: int) -> str:
     """slurm.conf.  The controller listens on `port`, node K on port + K.
 
     Only slurmctld can be told to listen on loopback alone; munge keeps strangers from the rest.

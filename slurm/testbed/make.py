@@ -15,7 +15,7 @@ from fsmatrix.backends.testbed import daemons, process
 from fsmatrix.backends.testbed.daemons import Launch
 from fsmatrix.backends.testbed.home import Home, Kind
 from fsmatrix.backends.testbed.steps import Steps
-from fsmatrix.slurm.testbed.conf import SlurmOptions, conf_text, free_ports
+from fsmatrix.slurm.testbed.conf import SlurmTestbedOptions, conf_text, free_ports
 
 KIND = Kind(
     "fsmatrix-testbed-slurm",
@@ -32,7 +32,7 @@ _PRIVATE = ("SINFO_FORMAT", "SINFO_PARTITION", "SQUEUE_FORMAT", "SLURM_CLUSTERS"
 _POLL = 0.01
 
 
-def bring_up(home: Home, options: SlurmOptions, bed: str, steps: Steps) -> dict[str, Any]:
+def bring_up(home: Home, options: SlurmTestbedOptions, bed: str, steps: Steps) -> dict[str, Any]:
     """All steps; returns the facts of the bed."""
     port = free_ports(options.nodes)
     home.conf.write_text(conf_text(home.folder, bed, options, port))
@@ -87,7 +87,9 @@ def _slurmd(home: Home, name: str) -> Entry:
     return daemons.start(home, Launch(f"slurmd.{name}", named))
 
 
-def _wait_for_nodes(home: Home, options: SlurmOptions, running: list[Entry], steps: Steps) -> None:
+def _wait_for_nodes(
+    home: Home, options: SlurmTestbedOptions, running: list[Entry], steps: Steps
+) -> None:
     deadline = time.monotonic() + START_WITHIN
     while True:
         with steps.waiting():
@@ -102,7 +104,7 @@ def _wait_for_nodes(home: Home, options: SlurmOptions, running: list[Entry], ste
             )
 
 
-def not_ready(home: Home, options: SlurmOptions) -> list[str]:
+def not_ready(home: Home, options: SlurmTestbedOptions) -> list[str]:
     """Why jobs cannot start on all nodes yet (empty: they can)."""
     try:
         return troubles(node_states(home, START_WITHIN), options)
@@ -142,7 +144,7 @@ def node_states(home: Home, deadline: float) -> dict[str, str]:
     return {words[0]: words[1] for words in lines if len(words) == 2}
 
 
-def troubles(states: dict[str, str], options: SlurmOptions) -> list[str]:
+def troubles(states: dict[str, str], options: SlurmTestbedOptions) -> list[str]:
     """A sentence for each node that does not serve; a trailing * means that it does not answer."""
     states_of = ((name, states.get(name, "missing")) for name in options.names)
     return [

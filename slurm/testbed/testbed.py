@@ -1,8 +1,8 @@
 """A real Slurm on one machine, for tests and for trying `fsmatrix submit` on a laptop (root).
 
-    from fsmatrix.slurm.testbed.testbed import SlurmOptions, SlurmTestbed, down, missing, status, up
+    from fsmatrix.slurm.testbed.testbed import SlurmTestbedOptions, SlurmTestbed, down, missing, status, up
 
-    bed = up(SlurmOptions(nodes=4), "/tmp/x/bed")   # a directory of its own: missing or empty
+    bed = up(SlurmTestbedOptions(nodes=4), "/tmp/x/bed")   # a directory of its own: missing or empty
     bed.conf                 # path of slurm.conf (text)
     bed.environment()        # {"SLURM_CONF": ...}: all that sbatch, srun... need
     bed.nodes                # ("node1", "node2", ...): their host names
@@ -38,10 +38,10 @@ from fsmatrix.backends.testbed.home import Home
 from fsmatrix.backends.testbed.steps import Steps
 from fsmatrix.slurm.testbed import down as testbed_down
 from fsmatrix.slurm.testbed import make as testbed_make
-from fsmatrix.slurm.testbed.conf import SlurmOptions, refusal
+from fsmatrix.slurm.testbed.conf import SlurmTestbedOptions, refusal
 from fsmatrix.slurm.testbed.make import KIND, START_WITHIN, answer, node_states, not_ready, troubles
 
-__all__ = ["SlurmOptions", "SlurmTestbed", "down", "missing", "status", "up"]
+__all__ = ["SlurmTestbed", "SlurmTestbedOptions", "down", "missing", "status", "up"]
 
 STATUS_WITHIN = 5.0  # seconds for asking slurmctld how the nodes are
 _PROGRAMS = ("slurmctld", "slurmd", "srun", "munged")
@@ -49,27 +49,27 @@ _POLL = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class SlurmTestbed(BaseBed[SlurmOptions]):
+class SlurmTestbed(BaseBed[SlurmTestbedOptions]):
     """A test bed that is up."""
 
     kind = KIND
-    Options = SlurmOptions
+    Options = SlurmTestbedOptions
 
     @classmethod
-    def refusal(cls, options: SlurmOptions, folder: Path) -> str:  # noqa: ARG003
+    def refusal(cls, options: SlurmTestbedOptions, folder: Path) -> str:  # noqa: ARG003
         """Why there can be no such bed in this directory (empty: there can)."""
         return missing() or refusal(folder)
 
     @classmethod
     def bring_up(
-        cls, home: Home, options: SlurmOptions, known: Mapping[str, Any], steps: Steps
+        cls, home: Home, options: SlurmTestbedOptions, known: Mapping[str, Any], steps: Steps
     ) -> dict[str, Any]:
         """What `make.bring_up` does, and its facts for the test bed's own file."""
         return {"facts": testbed_make.bring_up(home, options, known["id"], steps)}
 
     @classmethod
     def end(cls, home: Home, entries: list[Entry]) -> list[str]:
-        """End daemons and jobs, as `down.end`; BackendError if this process is one of the bed's jobs."""
+        """End daemons and jobs, as `down.end`; BackendError in one of its own jobs."""
         return testbed_down.end(home, entries)
 
     def look(self, states: list[dict[str, Any]]) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class SlurmTestbed(BaseBed[SlurmOptions]):
         daemons.stop(self._home, "slurmctld")
 
     def cont_slurmctld(self) -> None:
-        """SIGCONT."""
+        """Let a stopped slurmctld go on (SIGCONT)."""
         daemons.signal_daemon(self._home, "slurmctld", signal.SIGCONT)
 
     def end_slurmctld(self) -> None:

@@ -166,7 +166,7 @@ class Target(Section):
 
 
 class WorkloadEntry(Section):
-    """What is done."""
+    """An entry of `workloads`: which workload, and its options."""
 
     workload: str = Field(description="name of the workload")
     engine: str | None = Field(
@@ -214,7 +214,7 @@ class Defaults(Section):
 
 
 class Campaign(Defaults):
-    """One YAML file."""
+    """A campaign as one YAML file states it."""
 
     campaign: CampaignName = Field(description="name: lower-case letters, digits, hyphens")
     description: str = Field(default="", description="a sentence for the report")

@@ -63,7 +63,7 @@ class Partition(Section):
 
 
 class Mpi(Section):
-    """The site's MPI."""
+    """What the site says of its MPI."""
 
     launcher: str | None = Field(default=None, description="launcher that `auto` means here")
     options: tuple[str, ...] = Field(default=(), description="further arguments of the launcher")

@@ -49,7 +49,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Content:
-    """A file as text."""
+    """A file's text and the digest of its bytes."""
 
     text: str  # what is not UTF-8 is replaced
     sha256: str  # of the bytes, uncompressed

@@ -57,7 +57,7 @@ class Outcome:
 
     @property
     def runs(self) -> int:
-        """Runs that were added."""
+        """How many runs were added."""
         return sum(len(taken.run_ids) for taken in self.taken)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Allocation:
-    """What a job has."""
+    """The hosts that a job has, and how many CPUs on each."""
 
     hosts: tuple[str, ...]
     cpus: tuple[int, ...] = ()  # of each host; empty if the batch system does not say

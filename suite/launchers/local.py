@@ -10,7 +10,7 @@ from fsmatrix.suite.launchers.base import Launcher, LauncherError, Probe
 
 
 class Local(Launcher):
-    """Starts the program itself."""
+    """One process on this machine, started without any launcher."""
 
     name = "local"
     needs_mpi = False

@@ -17,7 +17,7 @@ from fsmatrix.suite.launchers.base import (
 
 
 class Mpiexec(Launcher):
-    """MPICH's mpiexec."""
+    """MPICH's mpiexec (hydra), over ssh or in a job."""
 
     name = "mpiexec"
 

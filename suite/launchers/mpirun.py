@@ -17,7 +17,7 @@ from fsmatrix.suite.launchers.base import (
 
 
 class Mpirun(Launcher):
-    """Open MPI's mpirun."""
+    """Open MPI's mpirun, releases 4 and 5."""
 
     name = "mpirun"
 

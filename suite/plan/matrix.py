@@ -50,7 +50,7 @@ class Cell:
         return not self.impossible
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """The same as plain data for JSON."""
         return {**vars(self), "reasons": list(self.reasons), "notes": list(self.notes)}
 
 

@@ -43,7 +43,7 @@ class Plot:
 
     @property
     def target(self) -> str:
-        """Name of the target."""
+        """Name of the plot's target."""
         return self.key.target
 
     @property
@@ -53,7 +53,7 @@ class Plot:
 
     @property
     def nodes(self) -> int:
-        """Client nodes."""
+        """Client nodes of the plot's geometry."""
         return self.key.nodes
 
     @property

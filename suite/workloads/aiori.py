@@ -16,7 +16,7 @@ LONGEST_STONEWALL = 10**6  # s
 
 
 class AioriOptions(WorkloadOptions):
-    """Options of both programs."""
+    """Options that IOR and mdtest have in common."""
 
     stonewall: Duration = Field(0.0, description="whole seconds until no new work; 0: none")
     direct: bool = Field(False, description="O_DIRECT; the cache state bypass means it too")

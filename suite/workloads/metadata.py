@@ -91,7 +91,7 @@ class MetadataOptions(WorkloadOptions):
 
     @property
     def tree(self) -> int:
-        """Directories of one tree."""
+        """How many directories one tree has."""
         return streams.directories(self.depth, self.branching)
 
 

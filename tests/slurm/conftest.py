@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.slurm.testbed.testbed import SlurmOptions, SlurmTestbed, down, missing, up
+from fsmatrix.slurm.testbed.testbed import SlurmTestbed, SlurmTestbedOptions, down, missing, up
 from tests.slurm.lab import PATIENCE, Lab, jobs_below
 
 
@@ -17,7 +17,7 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmTestbed]:
     if reason := missing():
         pytest.skip(reason)
     directory = tmp_path_factory.mktemp("slurm") / "bed"
-    yield up(SlurmOptions(nodes=4), directory)
+    yield up(SlurmTestbedOptions(nodes=4), directory)
     down(directory)
 
 

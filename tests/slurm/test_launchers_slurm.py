@@ -17,7 +17,7 @@ import pytest
 
 from fsmatrix.results.case import Geometry
 from fsmatrix.slurm.nodes import allocation, counts
-from fsmatrix.slurm.testbed.testbed import SlurmOptions, SlurmTestbed, down, missing, up
+from fsmatrix.slurm.testbed.testbed import SlurmTestbed, SlurmTestbedOptions, down, missing, up
 from fsmatrix.suite.launchers import library
 from fsmatrix.suite.launchers.allocation import Allocation
 from fsmatrix.suite.launchers.base import LauncherError, Probe, find_library
@@ -206,7 +206,7 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmTestbed]:
     if os.geteuid() == 0 and (reason := missing()):
         pytest.skip(reason)
     directory = tmp_path_factory.mktemp("slurm") / "bed"
-    yield up(SlurmOptions(nodes=4), directory)
+    yield up(SlurmTestbedOptions(nodes=4), directory)
     down(directory)
 
 

@@ -24,10 +24,17 @@ from fsmatrix.cli.testbeds import testbed as cli
 from fsmatrix.slurm.testbed import make as testbed_make
 from fsmatrix.slurm.testbed import testbed as bed_module
 from fsmatrix.slurm.testbed.conf import LONGEST_DIRECTORY, conf_text
-from fsmatrix.slurm.testbed.testbed import SlurmOptions, SlurmTestbed, down, missing, status, up
+from fsmatrix.slurm.testbed.testbed import (
+    SlurmTestbed,
+    SlurmTestbedOptions,
+    down,
+    missing,
+    status,
+    up,
+)
 
 PATIENCE = 60.0  # seconds; a bound for a machine under load
-ONE = SlurmOptions(nodes=1)
+ONE = SlurmTestbedOptions(nodes=1)
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +48,7 @@ def slurm() -> None:
 def plain(slurm: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmTestbed]:
     """A bed of four nodes that several tests share; each leaves it idle."""
     directory = tmp_path_factory.mktemp("slurm") / "bed"
-    yield up(SlurmOptions(nodes=4, licenses="scratch:1"), directory)
+    yield up(SlurmTestbedOptions(nodes=4, licenses="scratch:1"), directory)
     down(directory)
 
 
@@ -113,11 +120,11 @@ def submitted(bed: SlurmTestbed, command: str, *options: str) -> str:
 )
 def test_options_that_mean_nothing_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
-        SlurmOptions(**options)
+        SlurmTestbedOptions(**options)
 
 
 def test_the_configuration_names_ports_and_limits() -> None:
-    asked = SlurmOptions(nodes=3, cpus_per_node=7, time_limit="2:00:00", licenses="ior:2")
+    asked = SlurmTestbedOptions(nodes=3, cpus_per_node=7, time_limit="2:00:00", licenses="ior:2")
     text = conf_text(Path("/x"), "abc", asked, 20000)
     assert re.search(r"^NodeName=node\[1-3\] .*Port=\[20001-20003\] CPUs=7 ", text, re.M)
     assert re.search(r"^PartitionName=main .*MaxTime=2:00:00", text, re.M)
@@ -251,7 +258,7 @@ def test_down_ends_jobs_and_what_they_left_and_nothing_else(
     plain: SlurmTestbed, place: Path
 ) -> None:
     """Another bed, its jobs and a shell that is set up for this bed stay."""
-    bed = up(SlurmOptions(nodes=2), place)
+    bed = up(SlurmTestbedOptions(nodes=2), place)
     other = submitted(plain, "sleep 300")
     user = subprocess.Popen(["sleep", "300"], env=os.environ | bed.environment())
     try:
@@ -321,10 +328,10 @@ def test_a_bring_up_that_fails_leaves_nothing(place: Path, monkeypatch: pytest.M
 def test_what_a_killed_bring_up_left_is_found_and_removed(after: str, place: Path) -> None:
     program = (
         "import os, signal\n"
-        "from fsmatrix.slurm.testbed.testbed import SlurmOptions, up\n"
+        "from fsmatrix.slurm.testbed.testbed import SlurmTestbedOptions, up\n"
         "def ended(step):\n"
         f"    if step.name == {after!r}: os.kill(os.getpid(), signal.SIGKILL)\n"
-        f"up(SlurmOptions(nodes=2), {str(place)!r}, ended=ended)\n"
+        f"up(SlurmTestbedOptions(nodes=2), {str(place)!r}, ended=ended)\n"
     )
     ran = subprocess.run([sys.executable, "-P", "-c", program], timeout=PATIENCE, check=False)
     assert ran.returncode == -9

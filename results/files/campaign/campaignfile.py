@@ -61,7 +61,7 @@ class Ragged:
         self.length += size
 
     def appenders(self) -> list[Appender]:
-        """All its datasets."""
+        """The appenders of its columns, to be flushed together."""
         return [self.row, self.first, self.size, *self.columns.values()]
 
 

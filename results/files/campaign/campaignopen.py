@@ -35,7 +35,7 @@ LARGE = 64 << 20  # bytes of a file of which only large pieces are unpacked to l
 
 @dataclass(frozen=True)
 class Opened:
-    """An open campaign file."""
+    """A campaign file that is open for reading and whose layout was checked."""
 
     file: h5py.File
     size: int  # bytes of the file

@@ -95,7 +95,7 @@ class _Column:
 
 
 def text(value: bytes) -> str:
-    """A stored string."""
+    """The text that a stored string stands for."""
     return decode_text(value.decode("utf-8"))
 
 

@@ -53,7 +53,7 @@ RUN_TEXTS = (
 
 @dataclass(frozen=True)
 class Row:
-    """One row along `run`."""
+    """One row of the campaign file along `run`: a phase of a run."""
 
     numbers: Mapping[str, float]
     texts: Mapping[str, str]

@@ -56,7 +56,7 @@ class Appender:
         self._waiting = 0
 
     def append(self, value: Any) -> None:
-        """One value."""
+        """Add one value; it is written when the buffer is full."""
         self._single.append(value)
         if len(self._single) >= BLOCK:
             self._gather()
@@ -72,7 +72,7 @@ class Appender:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write the values that wait in the buffer."""
         if self._single:
             self._gather()
         if not self._waiting:

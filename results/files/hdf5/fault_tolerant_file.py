@@ -71,17 +71,17 @@ class FaultTolerantFile:
         return bytes(buffer)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move the position."""
+        """Move the position as `io.RawIOBase.seek` does; returns it, bytes."""
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}
         self._position = base[whence] + offset
         return self._position
 
     def tell(self) -> int:
-        """The position."""
+        """The position, bytes from the beginning."""
         return self._position
 
     def truncate(self, size: int) -> int:
-        """Set the length."""
+        """Set the length, bytes; the position stays."""
         try:
             os.ftruncate(self._handle, size)
         except OSError as error:
@@ -90,4 +90,4 @@ class FaultTolerantFile:
         return size
 
     def flush(self) -> None:
-        """Nothing is buffered."""
+        """Nothing to do: nothing is buffered here."""

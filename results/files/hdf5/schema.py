@@ -35,7 +35,7 @@ class ForeignFileError(ResultError):
 
 
 class DamagedFileError(ResultError):
-    """Truncated or damaged."""
+    """A file of ours that is truncated or damaged."""
 
 
 class InvalidRecordError(ResultError):

@@ -270,5 +270,5 @@ def strings(group: Source, name: str) -> tuple[str, ...]:
 
 
 def integers(values: Sequence[int]) -> Integers:
-    """int64 array."""
+    """`values` as an array of int64."""
     return np.array(values, dtype=np.int64)

@@ -51,7 +51,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Declared:
-    """What the form says."""
+    """What a submission's form says of its system."""
 
     filesystem: tuple[str, ...] = ()  # texts that name it, the most telling first
     nodes: int | None = None  # client nodes

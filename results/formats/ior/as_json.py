@@ -131,7 +131,7 @@ class JsonReader:
             self._close(at, whole_=True)
 
     def end(self, at: int) -> None:
-        """The text is over."""
+        """Take note that the text is over: what is open ends here."""
         self._close(at, whole_=False)
 
     def _pair(self, key: str, value: str, at: int) -> None:

@@ -74,7 +74,7 @@ class Phases:
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """Of the command line."""
+        """Options of the command line, by name."""
         return self.run.options or {}
 
     @property

@@ -102,7 +102,7 @@ class Trouble:
 
 @dataclass
 class Run:
-    """One start of mdtest."""
+    """What one start of mdtest printed, with its tests."""
 
     line: int
     version: str
@@ -125,7 +125,7 @@ class Run:
 
 
 class Scanner:
-    """Collects runs from lines."""
+    """Reads a text line by line and collects the runs in it."""
 
     def __init__(self, source: str) -> None:
         """`source`: name of the text for errors."""

@@ -138,7 +138,7 @@ class Section:
 
     @property
     def numjobs(self) -> int:
-        """Its clones."""
+        """How many clones of the job fio starts."""
         return int(self.options.get("numjobs", "1"))
 
     @property
@@ -154,7 +154,7 @@ class Section:
 
     @property
     def kind(self) -> str:
-        """read, write or mixed."""
+        """Which way data goes: read, write or mixed."""
         return _KINDS.get(self.rw, "mixed")
 
     @property
@@ -164,7 +164,7 @@ class Section:
 
     @property
     def nrfiles(self) -> int:
-        """Files of one clone."""
+        """How many files one clone works on."""
         return int(self.options.get("nrfiles") or self.options.get("nr_files") or "1")
 
 

@@ -132,7 +132,7 @@ class FioOptions(WorkloadOptions):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Names of the phases."""
+        """Names of the phases that the options give."""
         if self.job:
             return tuple(dict.fromkeys(section.kind for section in self.jobs))
         return (KINDS[self.rw],)

@@ -68,7 +68,7 @@ def calls(task: Task) -> list[tuple[Kind, int]]:
 
 
 def per_chunk(task: Task) -> int:
-    """Items of one chunk."""
+    """How many items one chunk works on."""
     items = max(1, CHUNK_OPS // len(calls(task)))
     return items // 2 if task.phase == "rename" else items
 

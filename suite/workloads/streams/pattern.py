@@ -60,12 +60,12 @@ class Part:
 
     @property
     def operations(self) -> int:
-        """Operations of one pass."""
+        """How many operations one pass has."""
         return self.full + bool(self.tail)
 
     @property
     def bytes(self) -> int:
-        """Bytes of one pass."""
+        """How many bytes one pass moves."""
         return self.full * self.size + self.tail
 
 
