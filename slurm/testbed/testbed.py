@@ -1,8 +1,8 @@
 """A real Slurm on one machine, for tests and for trying `fsmatrix submit` on a laptop (root).
 
-    from fsmatrix.slurm.testbed.testbed import SlurmTestbedOptions, SlurmTestbed, down, missing, status, up
+    from fsmatrix.slurm.testbed.testbed import SlurmTestbed, SlurmTestbedOptions, down, status, up
 
-    bed = up(SlurmTestbedOptions(nodes=4), "/tmp/x/bed")   # a directory of its own: missing or empty
+    bed = up(SlurmTestbedOptions(nodes=4), "/tmp/x/bed")  # a directory that is missing or empty
     bed.conf                 # path of slurm.conf (text)
     bed.environment()        # {"SLURM_CONF": ...}: all that sbatch, srun... need
     bed.nodes                # ("node1", "node2", ...): their host names
