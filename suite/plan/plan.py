@@ -15,8 +15,7 @@ from fsmatrix.results.case import digest
 from fsmatrix.suite.campaign.find import find
 from fsmatrix.suite.campaign.problems import CampaignError, Origin, Problem, refuse
 from fsmatrix.suite.campaign.settings import Settings, Source, examine
-from fsmatrix.suite.campaign.site import SiteFile
-from fsmatrix.suite.campaign.yamlio import KeyPath, Tree, dotted
+from fsmatrix.suite.campaign.yamlio import KeyPath, dotted
 from fsmatrix.suite.cases.cases import Cases, Planned, expand
 from fsmatrix.suite.cases.factors import default_options
 from fsmatrix.suite.cases.resolve import Members, TargetMember, members
@@ -30,6 +29,7 @@ from fsmatrix.suite.plan.estimate import (
     exceeded,
     warnings,
 )
+from fsmatrix.suite.plan.installation import Installation
 from fsmatrix.suite.plan.matrix import Matrix, matrix
 from fsmatrix.suite.plan.request import Request as Request
 from fsmatrix.suite.plan.select import only
@@ -136,30 +136,31 @@ def build_plan(
     source: str | Path | Source,
     request: Request = Request(),
     *,
-    site: SiteFile | Path | None = None,
-    user: Tree | None = None,
-    environ: Mapping[str, str] = os.environ,
-    lookup: Registries | None = None,
-    root: bool | None = None,
+    installation: Installation = Installation(),
     here: bool = True,
     choose_here: bool | None = None,
     out: Path | None = None,
 ) -> Plan:
     """Plan a campaign; CampaignError with every problem found.
 
-    `source`: a file, the name of a ready campaign, or a text.  `root`: whether the runs will
-    have root's rights (None: as this process).  `here`: this machine will run it, so that its
-    backends may be asked whether they can.  `choose_here`: this machine decides which of the
-    targets that depend on it take part (None: as `here`).  `out`: the results directory that is
-    to be made.
+    `source`: a file, the name of a ready campaign, or a text.  `here`: this machine will run
+    it, so that its backends may be asked whether they can.  `choose_here`: this machine decides
+    which of the targets that depend on it take part (None: as `here`).  `out`: the results
+    directory that is to be made.
     """
     text = source if isinstance(source, Source) else find(source)
-    settings, refused = examine(text, request.sets, site=site, user=user, environ=environ)
+    settings, refused = examine(
+        text,
+        request.sets,
+        site=installation.site,
+        user=installation.user,
+        environ=installation.environ,
+    )
     if settings is None:
         raise CampaignError(refused)
-    lookup = lookup or registries()
+    lookup = installation.lookup or registries()
     everybody, cases = _cases(settings, lookup, refused)
-    root = os.geteuid() == 0 if root is None else root
+    root = os.geteuid() == 0 if installation.root is None else installation.root
     campaign = settings.campaign
     machine = Machine(settings, only(cases.planned, request.only), out)
     asks = here if choose_here is None else choose_here

@@ -16,6 +16,7 @@ from fsmatrix.suite.campaign.campaign import Campaign
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.campaign.site import Site, SiteFile, load_site, load_user
 from fsmatrix.suite.campaign.yamlio import Tree, parse
+from fsmatrix.suite.plan.installation import Installation
 from fsmatrix.suite.plan.plan import Plan, Request, build_plan
 from fsmatrix.suite.registry import WORKLOADS
 
@@ -53,7 +54,10 @@ def of_kind(kind: str) -> list[Any]:
 
 def plan(text: str, *sets: str) -> Plan:
     return build_plan(
-        Source(text), Request(sets=sets), site=SiteFile(), user=Tree(), here=False, root=True
+        Source(text),
+        Request(sets=sets),
+        installation=Installation(site=SiteFile(), user=Tree(), root=True),
+        here=False,
     )
 
 

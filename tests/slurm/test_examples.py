@@ -14,6 +14,7 @@ import pytest
 from fsmatrix.slurm.scheduler import BatchJob, Scheduler
 from fsmatrix.suite.campaign.site import SiteFile
 from fsmatrix.suite.campaign.yamlio import Tree
+from fsmatrix.suite.plan.installation import Installation
 from fsmatrix.suite.plan.plan import Request, build_plan
 
 ROOT = Path(__file__).parents[2]
@@ -69,7 +70,10 @@ def test_a_script_starts_what_it_says(name: str, tmp_path: Path) -> None:
     if (EXAMPLES / f"{name}.yaml").exists():
         sets = tuple(told[i + 1] for i, word in enumerate(told) if word == "--set")
         plan = build_plan(
-            EXAMPLES / told[1], Request(sets), site=SiteFile(), user=Tree(), environ={}, here=False
+            EXAMPLES / told[1],
+            Request(sets),
+            installation=Installation(site=SiteFile(), user=Tree(), environ={}),
+            here=False,
         )
         geometries = {each.case.geometry for each in plan.cases}
         asked = re.findall(r"--(?:nodes|ntasks-per-node)=(\d+)", text)

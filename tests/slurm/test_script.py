@@ -18,6 +18,7 @@ from fsmatrix.slurm.submission import submitting
 from fsmatrix.slurm.submission.submitting import Submitter
 from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.campaign.yamlio import Tree
+from fsmatrix.suite.plan.installation import Installation
 from fsmatrix.suite.plan.plan import Plan, build_plan
 
 DATA = Path(__file__).parent.parent / "data" / "slurm"
@@ -39,7 +40,10 @@ def planned(site: Path | None, **changes: str) -> Plan:
     sets = tuple(f"{name.replace('__', '.')}={value}" for name, value in changes.items())
     environ = {"FSMATRIX_SITE": str(site) if site else ""}
     return build_plan(
-        DATA / "campaign.yaml", Request(sets), user=Tree(), environ=environ, here=False
+        DATA / "campaign.yaml",
+        Request(sets),
+        installation=Installation(user=Tree(), environ=environ),
+        here=False,
     )
 
 

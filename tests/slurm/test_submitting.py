@@ -32,6 +32,7 @@ from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.campaign.site import SiteFile
 from fsmatrix.suite.campaign.yamlio import Tree
+from fsmatrix.suite.plan.installation import Installation
 from fsmatrix.suite.plan.plan import Plan, Request, build_plan
 
 CAMPAIGN = """
@@ -98,7 +99,10 @@ class Paper(Scheduler):
 
 def planned(*sets: str, only: tuple[str, ...] = ()) -> Plan:
     return build_plan(
-        Source(CAMPAIGN), Request(sets, only), site=SiteFile(), user=Tree(), environ={}, here=False
+        Source(CAMPAIGN),
+        Request(sets, only),
+        installation=Installation(site=SiteFile(), user=Tree(), environ={}),
+        here=False,
     )
 
 
@@ -182,7 +186,10 @@ def test_a_job_runs_exactly_the_runs_of_its_part() -> None:
             shard=(part.shard, part.shards), blocks=range(part.blocks[0], part.blocks[1] + 1)
         )
         plan = build_plan(
-            Source(CAMPAIGN), asked, site=SiteFile(), user=Tree(), environ={}, here=False
+            Source(CAMPAIGN),
+            asked,
+            installation=Installation(site=SiteFile(), user=Tree(), environ={}),
+            here=False,
         )
         runs = [(p.case.case_id, r) for plot in plan.plots() for p, r in plot.runs]
         assert sorted(runs) == sorted(part.runs)

@@ -180,6 +180,7 @@ def text(body: str = "", head: str = HEAD) -> Source:
 
 def planned(body: str = "", head: str = HEAD, **more: Any) -> Any:
     """The plan of `text`, on a machine without site and user files."""
+    from fsmatrix.suite.plan.installation import Installation
     from fsmatrix.suite.plan.plan import Request, build_plan
 
     asked = {field.name for field in fields(Request)}
@@ -187,7 +188,10 @@ def planned(body: str = "", head: str = HEAD, **more: Any) -> Any:
     more = {"environ": {}, "lookup": LOOKUP, "root": False} | more
     source = more.pop("source", None) or text(body, head)
     more["environ"] = {"FSMATRIX_SITE": "", **more["environ"]}
-    return build_plan(source, request, **more)
+    place = {
+        field.name: more.pop(field.name) for field in fields(Installation) if field.name in more
+    }
+    return build_plan(source, request, installation=Installation(**place), **more)
 
 
 def problems(body: str = "", head: str = HEAD, **more: Any) -> list[str]:

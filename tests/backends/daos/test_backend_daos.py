@@ -26,6 +26,7 @@ from fsmatrix.backends.player.drivers import DRIVERS
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.campaign.site import SiteFile
 from fsmatrix.suite.campaign.yamlio import Tree
+from fsmatrix.suite.plan.installation import Installation
 from fsmatrix.suite.plan.plan import Request, build_plan
 from tests.backends.daos_standin import THEIRS, Standin, answer, daos, impatient
 
@@ -332,7 +333,12 @@ def impossible(workload: str) -> str:
         "  a: {backend: daos-dfs, options: {pool: bench}}\n  b: {backend: tmpfs, reference: true}\n"
         f"workloads:\n  w: {{{workload}}}\n"
     )
-    made = build_plan(Source(text), Request(), site=SiteFile(), user=Tree(), here=False, root=True)
+    made = build_plan(
+        Source(text),
+        Request(),
+        installation=Installation(site=SiteFile(), user=Tree(), root=True),
+        here=False,
+    )
     reasons = [
         reason for cell in made.matrix.cells if cell.target == "a" for reason in cell.reasons
     ]

@@ -18,6 +18,7 @@ from fsmatrix.results.process import Process
 from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.cases import beds
+from fsmatrix.suite.plan.installation import Installation
 from fsmatrix.suite.plan.plan import Plan, Request, build_plan
 
 MISSING = {"evidence-missing", "read-served-by-cache", "cache-state-not-reached"}
@@ -52,7 +53,7 @@ def with_facts(facts: str) -> str:
 
 
 def planned(campaign: str) -> Plan:
-    return build_plan(Source(campaign), Request(), here=False, root=True)
+    return build_plan(Source(campaign), Request(), installation=Installation(root=True), here=False)
 
 
 def test_levels_of_a_bed_are_whole_plots_and_emulated() -> None:

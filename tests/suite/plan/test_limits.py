@@ -11,6 +11,7 @@ from fsmatrix.results.files.store import Store
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.campaign.site import Fabric, Site
 from fsmatrix.suite.campaign.yamlio import Tree
+from fsmatrix.suite.plan.installation import Installation
 from fsmatrix.suite.plan.limits import DEVICE, NETWORK, known, with_links
 from fsmatrix.suite.plan.plan import Request, build_plan
 from fsmatrix.suite.session.survey import link_speed
@@ -40,7 +41,9 @@ def test_drives_of_a_bed_are_a_limit() -> None:
         "  ceph: {backend: rados, testbed: {osds_per_node: 2, interface: sata, nodes: 2}}\n"
         "workloads: {io: {workload: pattern}}\n"
     )
-    plan = build_plan(Source(text), Request(), site=None, user=Tree(), here=False)
+    plan = build_plan(
+        Source(text), Request(), installation=Installation(site=None, user=Tree()), here=False
+    )
     member = plan.target("ceph")
     assert member.bed is not None
     drive = limits_of(member.bed.options)

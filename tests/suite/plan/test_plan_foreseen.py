@@ -11,6 +11,7 @@ from fsmatrix.backends.player import player
 from fsmatrix.results.formats.fio.options import FEWEST_OBJECTS
 from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.campaign.settings import Source
+from fsmatrix.suite.plan.installation import Installation
 from fsmatrix.suite.plan.plan import Request, build_plan
 from fsmatrix.suite.workloads.fio.job import sections
 from tests.suite.running import fsmatrix
@@ -34,7 +35,9 @@ repetitions: 1
 def refused(option: str, body: str = "", here: bool = False) -> str:
     text = CAMPAIGN.format(option=option) + body
     with pytest.raises(CampaignError) as caught:
-        build_plan(Source(text, "c.yaml"), Request(), here=here, root=True)
+        build_plan(
+            Source(text, "c.yaml"), Request(), installation=Installation(root=True), here=here
+        )
     return str(caught.value)
 
 
@@ -44,7 +47,9 @@ def test_few_rados_objects_are_refused_where_they_are_said() -> None:
     assert f"rados-phantom); on RADOS give {FEWEST_OBJECTS} or more" in said
     for enough in ("nrfiles: 64", "iodepth: 4"):
         text = CAMPAIGN.format(option=enough)
-        assert build_plan(Source(text), Request(), here=False, root=True).cases
+        assert build_plan(
+            Source(text), Request(), installation=Installation(root=True), here=False
+        ).cases
     levels = refused("iodepth: 1", "factors: {nrfiles: [64, 32]}\n")
     assert "c.yaml:13: factors.nrfiles: nrfiles: 32 objects" in levels
 
@@ -54,7 +59,7 @@ def test_objects_that_are_too_large_are_refused_without_asking_fio() -> None:
     assert any("exactly one of them" in line for line in said)
     text = CAMPAIGN.format(option="nrfiles: 64").replace("size: 64MiB", "size: 64GiB")
     with pytest.raises(CampaignError, match="objects of 1GiB: RADOS refuses those above"):
-        build_plan(Source(text), Request(), here=False, root=True)
+        build_plan(Source(text), Request(), installation=Installation(root=True), here=False)
 
 
 @pytest.mark.parametrize(("ramp", "fits"), [("1s", True), ("2s", False), ("3s", False)])
@@ -63,7 +68,9 @@ def test_a_ramp_must_be_shorter_than_the_time(ramp: str, fits: bool) -> None:
     text = CAMPAIGN.format(option=option)
     job = f"[a]\nrw=read\nsize=1m\nruntime=2\nramp_time={ramp}\ntime_based=1\n"
     if fits:
-        assert build_plan(Source(text), Request(), here=False, root=True).cases
+        assert build_plan(
+            Source(text), Request(), installation=Installation(root=True), here=False
+        ).cases
         assert sections(job)
         return
     assert "c.yaml:12: workloads.io.options.ramp_time: ramp_time is" in refused(option)
@@ -80,8 +87,10 @@ def test_a_driver_of_the_c_player_is_refused_where_it_is_not_built(
     )
     monkeypatch.setattr("fsmatrix.suite.cases.resolve.TargetMember.refusal", lambda _self: "")
     with pytest.raises(CampaignError, match=r"driver rados needs the C player.*C compiler"):
-        build_plan(Source(text), Request(), here=True, root=True)
-    assert build_plan(Source(text), Request(), here=False, root=True).cases
+        build_plan(Source(text), Request(), installation=Installation(root=True), here=True)
+    assert build_plan(
+        Source(text), Request(), installation=Installation(root=True), here=False
+    ).cases
 
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="no /dev/shm")

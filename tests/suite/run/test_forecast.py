@@ -7,6 +7,7 @@ import pytest
 from fsmatrix.backends.pace import Pace
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.plan.estimate import attach_seconds, run_seconds
+from fsmatrix.suite.plan.installation import Installation
 from fsmatrix.suite.plan.plan import Plan, Request, build_plan
 from fsmatrix.suite.run.events import Event
 from fsmatrix.suite.run.forecast import ATTACH, RUN, Forecast, Share, spoken
@@ -35,7 +36,7 @@ repetitions: 1
 
 
 def planned(text: str) -> Plan:
-    return build_plan(Source(text), Request(), here=False, root=True)
+    return build_plan(Source(text), Request(), installation=Installation(root=True), here=False)
 
 
 def test_a_read_costs_its_layout_and_itself() -> None:

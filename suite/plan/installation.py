@@ -1,0 +1,23 @@
+"""The place where a plan is made: what stands there beside the campaign."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fsmatrix.suite.campaign.site import SiteFile
+from fsmatrix.suite.campaign.yamlio import Tree
+from fsmatrix.suite.registry import Registries
+
+
+@dataclass(frozen=True)
+class Installation:
+    """What a plan takes from its place; None: as this process finds it."""
+
+    site: SiteFile | Path | None = None
+    user: Tree | None = None  # the user's settings
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    lookup: Registries | None = None
+    root: bool | None = None  # whether the runs will have root's rights
