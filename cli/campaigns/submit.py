@@ -157,22 +157,14 @@ def _tell(console: Console, outcome: Outcome, out: Path) -> None:
     if outcome.complete:
         parts.append(f"done: {plural(outcome.complete, 'part')}")
     console.print(", ".join(parts), highlight=False)
+    text = f"job {outcome.collect} collects and reports; look: fsmatrix status {out}"
     if outcome.missing:
-        console.print(
+        text = (
             f"not queued: {plural(len(outcome.missing), 'job')} ({outcome.why}); "
-            f"fsmatrix submit -o {out} --resume goes on",
-            style="red",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
+            f"fsmatrix submit -o {out} --resume goes on"
         )
-    else:
-        console.print(
-            f"job {outcome.collect} collects and reports; look: fsmatrix status {out}",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+    style = "red" if outcome.missing else None
+    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
 
 def status(directory: Directory, as_json: common.Json = False) -> None:

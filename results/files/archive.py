@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import mmap
 import os
 import tarfile
 from collections.abc import Callable, Mapping
@@ -97,3 +98,17 @@ def _entry(name: str, size: int, time: int, kind: bytes = tarfile.REGTYPE) -> ta
     info.size, info.mtime, info.type = size, time, kind
     info.mode = 0o755 if kind == tarfile.DIRTYPE else 0o644
     return info
+
+
+def replace_text(path: Path, old: str, new: str) -> None:
+    """Replace the one place of a text in a file, in place, by another of the same length.
+
+    HDF5 itself would keep the old text in a gap of the file.  ValueError for other lengths.
+    """
+    if len(old) != len(new):
+        raise ValueError(f"{old!r} and {new!r} are not of one length")
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:
+        place = data.find(old.encode())
+        if place < 0 or data.find(old.encode(), place + 1) >= 0:
+            return  # what was measured holds the same text: the bytes differ from time to time
+        data[place : place + len(old)] = new.encode()

@@ -7,7 +7,6 @@ Memory holds one run at a time.
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import platform
 import re
@@ -164,7 +163,7 @@ class _Maker:
                 file.attrs["left_out"] = encode_text(to_json(left))
             if self.options.runs:
                 file.attrs[freshness.CONTENTS] = freshness.contents(kept, root, text)
-        _replace(merged, created, datetime.fromtimestamp(time, UTC).isoformat())
+        archive.replace_text(merged, created, datetime.fromtimestamp(time, UTC).isoformat())
         self.members[MERGED] = merged
         if self.options.runs:
             self.members |= {str(path.relative_to(root)): path for path in kept}
@@ -292,20 +291,6 @@ class _Maker:
             self.anonymiser.names.counts() if self.anonymiser else {},
             self._ordinary(),
         )
-
-
-def _replace(path: Path, old: str, new: str) -> None:
-    """Replace the time at which a file was made: the same results give the same bytes.
-
-    In place: HDF5 would keep the old text in a gap of the file.
-    """
-    if len(old) != len(new):
-        raise ValueError(f"{old!r} and {new!r} are not of one length")
-    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:
-        place = data.find(old.encode())
-        if place < 0 or data.find(old.encode(), place + 1) >= 0:
-            return  # what was measured holds the same text: the bytes differ from time to time
-        data[place : place + len(old)] = new.encode()
 
 
 def _count(kinds: Iterable[str]) -> dict[str, int]:

@@ -208,13 +208,8 @@ class Conductor:
 
     def _session(self, attachment: Attachment, access: Access, todo: list[RunSpec]) -> None:
         scratch = orphaned_sessions.Scratch.drawn(self.journals)
-        session = Session(
-            self.launcher,
-            attachment.geometry,
-            self.stop,
-            scratch=scratch,
-            in_job=self.settings.in_job,
-        )
+        geometry, job = attachment.geometry, self.settings.in_job
+        session = Session(self.launcher, geometry, self.stop, scratch=scratch, in_job=job)
         try:
             session.start()
             orphaned_sessions.remember(self.journals, session.pids, scratch)
