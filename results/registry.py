@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar, cast
-
-from fsmatrix.results.suggest import did_you_mean
 
 T = TypeVar("T")
 
@@ -55,6 +54,18 @@ class Registry(Generic[T]):
 
     def _outside(self) -> dict[str, EntryPoint]:
         return {entry.name: entry for entry in entry_points(group=self.group)}
+
+
+def did_you_mean(name: str, known: Iterable[str], what: str = "allowed") -> str:
+    """' (did you mean x?); allowed: a, b, x', to be appended to a message."""
+    names, text = sorted(known), str(name)
+    close = [
+        near
+        for spelt in (text, text.lower())
+        for near in difflib.get_close_matches(spelt, names, n=1, cutoff=0.6)
+    ]
+    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    return f"{hint}; {what}: {', '.join(names) if names else 'none'}"
 
 
 def _load(kind: str, name: str, where: str) -> Any:

@@ -9,7 +9,7 @@ import typer
 
 from fsmatrix.cli import common, completion, terminal
 from fsmatrix.cli.questions import analyse
-from fsmatrix.results.suggest import did_you_mean
+from fsmatrix.results.registry import did_you_mean
 from fsmatrix.suite.campaign.problems import CampaignError, Origin, refuse
 
 if TYPE_CHECKING:

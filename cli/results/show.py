@@ -10,7 +10,7 @@ from rich.text import Text
 
 from fsmatrix.cli import common, completion, terminal
 from fsmatrix.cli.questions import analyse
-from fsmatrix.results.suggest import did_you_mean
+from fsmatrix.results.registry import did_you_mean
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
 if TYPE_CHECKING:

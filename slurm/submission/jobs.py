@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.results.suggest import did_you_mean
+from fsmatrix.results.registry import did_you_mean
 from fsmatrix.slurm.scheduler import BatchJob
 from fsmatrix.slurm.submission.division import Part
 from fsmatrix.slurm.submission.submission import COLLECT, Submission

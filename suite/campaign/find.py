@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fsmatrix.results.files import safefile
 from fsmatrix.results.files.errors import ResultError
-from fsmatrix.results.suggest import did_you_mean
+from fsmatrix.results.registry import did_you_mean
 from fsmatrix.suite.campaign.problems import Origin, refuse
 from fsmatrix.suite.campaign.settings import Source
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.results.suggest import did_you_mean
+from fsmatrix.results.registry import did_you_mean
 from fsmatrix.suite.campaign.campaign import Campaign
 from fsmatrix.suite.campaign.check import refused_paths, validate
 from fsmatrix.suite.campaign.problems import CampaignError, Origin, Problem, refuse

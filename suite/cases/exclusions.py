@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fsmatrix.results.suggest import did_you_mean
+from fsmatrix.results.registry import did_you_mean
 from fsmatrix.suite.campaign.check import describe
 from fsmatrix.suite.campaign.problems import Problem, shown
 from fsmatrix.suite.campaign.settings import Settings

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from fsmatrix.results.case import canonical_json
-from fsmatrix.results.suggest import did_you_mean
+from fsmatrix.results.registry import did_you_mean
 from fsmatrix.suite.campaign.campaign import CacheState
 from fsmatrix.suite.campaign.check import describe
 from fsmatrix.suite.campaign.problems import Problem

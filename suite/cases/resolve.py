@@ -10,8 +10,7 @@ from fsmatrix.backends.base import Backend
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.pace import Pace
 from fsmatrix.backends.testbed.options import BedOptions
-from fsmatrix.results.registry import UnknownName
-from fsmatrix.results.suggest import did_you_mean
+from fsmatrix.results.registry import UnknownName, did_you_mean
 from fsmatrix.suite.campaign.campaign import Target, WorkloadEntry
 from fsmatrix.suite.campaign.check import validate
 from fsmatrix.suite.campaign.problems import Problem

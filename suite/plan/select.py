@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from fsmatrix.results.suggest import did_you_mean
+from fsmatrix.results.registry import did_you_mean
 from fsmatrix.results.units import parse_size
 from fsmatrix.suite.campaign.problems import Origin, refuse
 from fsmatrix.suite.cases.cases import Planned

@@ -39,10 +39,17 @@ from fsmatrix.suite.workloads.base import (
 )
 from fsmatrix.suite.workloads.metadata import Metadata, MetadataOptions
 from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
+from tests.suite import probe
 from tests.suite.sessions import runner_on, started
 
 TWO = Geometry(1, 2)
-PROBE = "fsmatrix.suite.session.probe:where"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ranks_import_the_probe() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", probe.ROOT)
+        yield
 
 
 class Scripted(Workload):
@@ -95,7 +102,7 @@ def test_steps_of_every_place(runner: Runner) -> None:
         Step("once", "once", "setup", Argv(show)),
         Step("node", "node", "setup", Argv(show, {"GIVEN": "1"})),
         Step("mpi", "mpi", "timed", Argv((sys.executable, "-c", "print('world')"))),
-        Step("rank", "rank", "timed", Function(PROBE, {"x": [1]})),
+        Step("rank", "rank", "timed", Function(probe.WHERE, {"x": [1]})),
     )
     record, broken = runner.run(job(work))
     assert broken is None
@@ -307,7 +314,7 @@ def test_clock_offsets_between_kernels_are_within_their_uncertainty() -> None:
 
 
 def test_the_run_directory_is_below_the_access(runner: Runner) -> None:
-    work = Scripted(Step("r", "rank", "timed", Function(PROBE, {})))
+    work = Scripted(Step("r", "rank", "timed", Function(probe.WHERE, {})))
     runner.run(job(work, repetition=5))
     assert isinstance(runner.access, PathAccess)
     assert Path(work.outputs[0].value["root"]).parent == Path(runner.access.path)

@@ -30,11 +30,18 @@ from fsmatrix.suite.session.client.launched import Launched
 from fsmatrix.suite.session.stopping import Interrupted, StopFlag
 from fsmatrix.suite.session.survey import Where, addressed, members
 from tests.asking import OPEN_MPI_4
+from tests.suite import probe
 from tests.suite.sessions import started
 
-PROBE = "fsmatrix.suite.session.probe:where"
 EMULATED = {"hosts": ("one", "two"), "emulated": True}
 TWO_NODES = pytest.mark.needs("emulated nodes")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ranks_import_the_probe() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", probe.ROOT)
+        yield
 
 
 def launcher(name: str, **fields: Any) -> Launcher:
@@ -69,7 +76,7 @@ def step(session: Session, geometry: Geometry, kind: str, what: dict[str, Any], 
     return session.request(command | more, 60)
 
 
-def function(session: Session, geometry: Geometry, name: str = PROBE, **more: Any) -> Any:
+def function(session: Session, geometry: Geometry, name: str = probe.WHERE, **more: Any) -> Any:
     what = {"function": name, "params": {"x": 1}}
     return step(session, geometry, "function", what, **more).message["outputs"]
 

@@ -1,13 +1,17 @@
-"""A Python step that tells where a rank is: the smallest one, used by the tests."""
+"""A Python step that tells where a rank is: the smallest one.  Ranks import it by PYTHONPATH."""
 
 from __future__ import annotations
 
 import os
 import platform
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from fsmatrix.backends.player.ops import Place
+
+ROOT = str(Path(__file__).resolve().parents[2])  # what PYTHONPATH must be
+WHERE = f"{__name__}:where"
 
 
 def where(params: Mapping[str, Any], place: Place, root: str) -> dict[str, Any]:
