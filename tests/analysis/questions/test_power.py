@@ -11,8 +11,7 @@ from scipy import stats
 from fsmatrix.analysis.planning import power
 from fsmatrix.analysis.stats.estimates import intervals
 from fsmatrix.analysis.stats.testing import looks, verdict
-
-from .test_compare import made
+from tests.analysis.comparison.test_compare import made
 
 LEVEL = looks.level(0.05, 1)
 
