@@ -156,7 +156,7 @@ def tails(
 
     Example: fsmatrix tails out --quantile 99.9% --out tails.png
     """
-    from fsmatrix.analysis.tails import tails as analysis
+    from fsmatrix.analysis.tails.tails import tails as analysis
 
     share = analyse.share("--quantile", quantile)
     analyse.answer(files, out, as_json, lambda ds: analysis(

@@ -12,7 +12,7 @@ from scipy import stats
 
 from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.stats.tails import within
-from fsmatrix.analysis.tails import tails
+from fsmatrix.analysis.tails.tails import tails
 from fsmatrix.results import histogram
 
 from . import studies
