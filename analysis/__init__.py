@@ -14,15 +14,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fsmatrix.analysis.load import open_campaign as open
-    from fsmatrix.analysis.matrices import matrix
-    from fsmatrix.analysis.publications import published, published_table
+    from fsmatrix.analysis.data.load import open_campaign as open
+    from fsmatrix.analysis.data.matrices import matrix
+    from fsmatrix.analysis.data.publications import published, published_table
 
 _PLACES = {
-    "open": "load:open_campaign",
-    "matrix": "matrices:matrix",
-    "published": "publications:published",
-    "published_table": "publications:published_table",
+    "open": "data.load:open_campaign",
+    "matrix": "data.matrices:matrix",
+    "published": "data.publications:published",
+    "published_table": "data.publications:published_table",
 }
 __all__ = ["matrix", "open", "published", "published_table"]
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from fsmatrix.analysis.load import Rows
+from fsmatrix.analysis.data.load import Rows
+from fsmatrix.analysis.data.study import ROLES
 from fsmatrix.analysis.studies import flash, pagecache
-from fsmatrix.analysis.study import ROLES
 from fsmatrix.results.registry import Registry
 
 if TYPE_CHECKING:
@@ -48,19 +48,19 @@ class Analysis:
 
 STUDIES: dict[str, Analysis] = {
     "scalability": Analysis(
-        "Scalability over storage nodes", "scalability.scalability:scalability",
+        "Scalability over storage nodes", "questions.scalability.scalability:scalability",
         {"storage_nodes": 2}, {"metric": "bandwidth"},
     ),
     "bottleneck": Analysis(
-        "Where bandwidth stops growing", "bottleneck.bottleneck:bottleneck",
+        "Where bandwidth stops growing", "questions.bottleneck.bottleneck:bottleneck",
         {"chunk": 2, "processes": 2},
     ),
     "models": Analysis(
-        "Models of bandwidth over chunk size", "models.models:models", {"chunk": 3},
+        "Models of bandwidth over chunk size", "questions.models.models:models", {"chunk": 3},
         {"metric": "bandwidth", "hold_out": None}, drawn=False,
     ),
     "correlation": Analysis(
-        "Correlation of factors and metrics", "correlation:correlation",
+        "Correlation of factors and metrics", "questions.correlation:correlation",
         {"chunk": 3, "processes": 2},
     ),
     "page-size": Analysis(
@@ -81,24 +81,28 @@ STUDIES: dict[str, Analysis] = {
     "cpu": Analysis("Where CPU time goes", "studies.flash:cpu", metric="cpu_user"),
 }  # fmt: skip
 VARIATION: dict[str, Analysis] = {
-    "effects": Analysis("What the factors do", "effects:effects", {}, {"metric": "bandwidth"}),
-    "variability": Analysis("How runs vary", "spread:spread", {}, {"metric": "bandwidth"}),
+    "effects": Analysis(
+        "What the factors do", "questions.effects:effects", {}, {"metric": "bandwidth"}
+    ),
+    "variability": Analysis(
+        "How runs vary", "questions.variability:spread", {}, {"metric": "bandwidth"}
+    ),
     "repetitions": Analysis(
-        "How many attachments a narrow interval takes", "spread:spread", {},
+        "How many attachments a narrow interval takes", "questions.variability:spread", {},
         {"metric": "bandwidth", "question": "repetitions"}, drawn=False,
     ),
 }  # fmt: skip
 LESSONS: dict[str, Analysis] = {"lessons": Analysis("Lessons", "lessons.lessons:lessons")}
 # beside those of the report, for papers
 EVERY: dict[str, Analysis] = LESSONS | STUDIES | VARIATION | {
-    f"bars-{metric}": Analysis(title, "bars:bars", {"pattern": 1}, {"metric": metric})
+    f"bars-{metric}": Analysis(title, "questions.bars:bars", {"pattern": 1}, {"metric": metric})
     for metric, title in (
         ("bandwidth", "Bandwidth"), ("iops", "Operations per second"),
         ("latency_mean", "Latency, mean"), ("latency_p99", "Latency, 99th percentile"),
     )
 } | {
     "variability-latency_p99": Analysis(
-        "How runs vary", "spread:spread", {}, {"metric": "latency_p99"}
+        "How runs vary", "questions.variability:spread", {}, {"metric": "latency_p99"}
     )
 }  # fmt: skip
 

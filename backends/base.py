@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict
 
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.errors import BackendError as BackendError
-from fsmatrix.backends.journal import Journal
+from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.pace import Pace
 
 CacheMethod = Literal["auto", "drop_caches", "fadvise"]
@@ -86,7 +86,7 @@ def _quiet(message: str) -> None:
 
 
 @dataclass(frozen=True)
-class Room:
+class ProvisionContext:
     """What a backend gets from the conductor: where it may keep things, and the journal."""
 
     target: str
@@ -177,14 +177,14 @@ class Backend(ABC):
             raise BackendError(f"{self.name} realises no cluster factors: {', '.join(level)}")
 
     @abstractmethod
-    def provision(self, level: Mapping[str, Any], room: Room) -> Access:
+    def provision(self, level: Mapping[str, Any], room: ProvisionContext) -> Access:
         """Make or choose what this level needs.  Journalled.  BackendError if impossible."""
 
-    def release(self, access: Access, room: Room) -> None:
+    def release(self, access: Access, room: ProvisionContext) -> None:
         """Undo provision; may keep for the next attachment what `finish` removes."""
         del access, room
 
-    def finish(self, room: Room) -> None:
+    def finish(self, room: ProvisionContext) -> None:
         """The campaign ends: remove what `release` kept.  Journalled."""
         del room
 

@@ -7,19 +7,19 @@ from fsmatrix.results.registry import Registry
 from fsmatrix.results.registry import UnknownName as UnknownName
 
 BUILTIN: dict[str, str] = {
-    "btrfs": "fsmatrix.backends.btrfs:Btrfs",
-    "cephfs-fuse": "fsmatrix.backends.cephfs_fuse:CephfsFuse",
-    "cephfs-kernel": "fsmatrix.backends.cephfs_kernel:CephfsKernel",
-    "daos-dfs": "fsmatrix.backends.daos_dfs:DaosDfs",
-    "directory": "fsmatrix.backends.directory:Directory",
-    "ext2": "fsmatrix.backends.ext2:Ext2",
-    "ext4": "fsmatrix.backends.ext4:Ext4",
-    "f2fs": "fsmatrix.backends.f2fs:F2fs",
-    "libcephfs": "fsmatrix.backends.libcephfs:Libcephfs",
-    "nilfs2": "fsmatrix.backends.nilfs2:Nilfs2",
-    "rados": "fsmatrix.backends.rados:Rados",
-    "tmpfs": "fsmatrix.backends.tmpfs:Tmpfs",
-    "xfs": "fsmatrix.backends.xfs:Xfs",
+    "btrfs": "fsmatrix.backends.local.btrfs:Btrfs",
+    "cephfs-fuse": "fsmatrix.backends.ceph.cephfs_fuse:CephfsFuse",
+    "cephfs-kernel": "fsmatrix.backends.ceph.cephfs_kernel:CephfsKernel",
+    "daos-dfs": "fsmatrix.backends.daos.dfs:DaosDfs",
+    "directory": "fsmatrix.backends.local.directory:Directory",
+    "ext2": "fsmatrix.backends.local.ext2:Ext2",
+    "ext4": "fsmatrix.backends.local.ext4:Ext4",
+    "f2fs": "fsmatrix.backends.local.f2fs:F2fs",
+    "libcephfs": "fsmatrix.backends.ceph.libcephfs:Libcephfs",
+    "nilfs2": "fsmatrix.backends.local.nilfs2:Nilfs2",
+    "rados": "fsmatrix.backends.ceph.rados:Rados",
+    "tmpfs": "fsmatrix.backends.local.tmpfs:Tmpfs",
+    "xfs": "fsmatrix.backends.local.xfs:Xfs",
 }
 BACKENDS: Registry[Backend] = Registry("fsmatrix.backends", BUILTIN, "backend")
 

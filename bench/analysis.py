@@ -34,8 +34,8 @@ sys.path.append(str(Path(__file__).parent))  # also under -P
 
 from analysis_data import SPEED, cells, entries, truth
 
-from fsmatrix.results.merge import writing
-from fsmatrix.results.schema import to_json
+from fsmatrix.results.files.campaign.merge import writing
+from fsmatrix.results.files.hdf5.schema import to_json
 
 SECONDS, BYTES = 30.0, 2 << 30  # limits: the steps that count together, on two cores
 FAR = 0.1  # largest error of a median or ratio against the truth (log): wrong, not inexact
@@ -54,7 +54,7 @@ def open_file(state: State) -> str:
 
 def summarise(state: State) -> str:
     """summarise"""
-    from fsmatrix.analysis.summary import summarise
+    from fsmatrix.analysis.data.summary import summarise
 
     found = summarise(state["ds"])
     off = [_off(cell.metrics["bandwidth"].median, cell.levels) for cell in found.cells]
@@ -73,7 +73,7 @@ def compare(state: State) -> str:
 
 def draw(state: State) -> str:
     """draw bars"""
-    from fsmatrix.analysis.bars import bars
+    from fsmatrix.analysis.questions.bars import bars
 
     found = bars(state["ds"], "bandwidth", where={"storage_nodes": 2})
     _right([_off(bar.median, {"storage_nodes": 2, **bar.levels}) for bar in found.bars])
@@ -104,28 +104,28 @@ def keep_runs(state: State) -> str:
 
 def scale(state: State) -> str:
     """scalability"""
-    from fsmatrix.analysis.scalability.scalability import scalability
+    from fsmatrix.analysis.questions.scalability.scalability import scalability
 
     return f"{len(scalability(state['ds'], 'bandwidth').table())} points"
 
 
 def model(state: State) -> str:
     """models"""
-    from fsmatrix.analysis.models.models import models
+    from fsmatrix.analysis.questions.models.models import models
 
     return f"{len(models(state['ds'], 'bandwidth', None).table())} rows"
 
 
 def correlate(state: State) -> str:
     """correlation"""
-    from fsmatrix.analysis.correlation import correlation
+    from fsmatrix.analysis.questions.correlation import correlation
 
     return f"{len(correlation(state['ds']).table())} rows"
 
 
 def limit(state: State) -> str:
     """bottleneck"""
-    from fsmatrix.analysis.bottleneck.bottleneck import bottleneck
+    from fsmatrix.analysis.questions.bottleneck.bottleneck import bottleneck
 
     return f"{len(bottleneck(state['ds']).verdicts)} series"
 

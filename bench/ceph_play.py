@@ -21,8 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fsmatrix.backends.ops import OP, Chunk, Flag, Kind
-from fsmatrix.backends.player import open_player
+from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
+from fsmatrix.backends.player.player import open_player
 
 CHUNK = 1024
 

@@ -25,16 +25,16 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from fsmatrix.cli.progress import Mode, listener
 from fsmatrix.results import metrics
+from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import RunRecord
-from fsmatrix.results.store import Store
 from fsmatrix.results.units import parse_size
-from fsmatrix.suite.cli.progress import Mode, listener
-from fsmatrix.suite.engines.find import Engines
-from fsmatrix.suite.execute import Options, execute
-from fsmatrix.suite.forecast import Forecast
-from fsmatrix.suite.plan import Request, build_plan
-from fsmatrix.suite.settings import Source
+from fsmatrix.suite.campaign.settings import Source
+from fsmatrix.suite.cases.engines import Engines
+from fsmatrix.suite.plan.plan import Request, build_plan
+from fsmatrix.suite.run.execute import Options, execute
+from fsmatrix.suite.run.forecast import Forecast
 
 ENGINES = ("player", "fio", "ior")
 LIMIT_AROUND = 0.3  # s: what the suite may take around an engine's program

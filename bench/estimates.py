@@ -10,10 +10,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from fsmatrix.suite.events import Event
-from fsmatrix.suite.execute import Options, execute
-from fsmatrix.suite.forecast import Forecast, spoken
-from fsmatrix.suite.plan import Request, build_plan
+from fsmatrix.suite.plan.plan import Request, build_plan
+from fsmatrix.suite.run.events import Event
+from fsmatrix.suite.run.execute import Options, execute
+from fsmatrix.suite.run.forecast import Forecast, spoken
 
 
 def compared(campaign: str, sets: tuple[str, ...]) -> str:

@@ -20,21 +20,21 @@ from pathlib import Path
 
 import numpy as np
 
-from fsmatrix.analysis.findings import findings
-from fsmatrix.analysis.load import open_campaign
+from fsmatrix.analysis.data.load import open_campaign
+from fsmatrix.analysis.questions.findings import findings
 from fsmatrix.results.audits import audit_run
 from fsmatrix.results.audits.base import window
+from fsmatrix.results.files.run.runfile import read_run
+from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import RunRecord
-from fsmatrix.results.runfile import read_run
-from fsmatrix.results.store import Store
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 1.0)
 
 
 def carried_out(campaign: str, folder: Path) -> Path:
     """Results of a ready campaign or a file, run now."""
-    from fsmatrix.suite.execute import Options, execute
-    from fsmatrix.suite.plan import build_plan
+    from fsmatrix.suite.plan.plan import build_plan
+    from fsmatrix.suite.run.execute import Options, execute
 
     out = folder / "out"
     execute(build_plan(campaign, out=out), out, Options(), lambda _event: None)

@@ -14,17 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fsmatrix.analysis import medians
-from fsmatrix.analysis.medians import Floats
-from fsmatrix.analysis.scalability import laws
-from fsmatrix.analysis.stats import (
-    dependence,
-    effects,
-    intervals,
-    pooled,
-    quantile_regression,
-    simulate,
-)
+from fsmatrix.analysis.questions.scalability import laws
+from fsmatrix.analysis.stats import simulate
+from fsmatrix.analysis.stats.estimates import dependence, intervals, medians
+from fsmatrix.analysis.stats.estimates.medians import Floats
+from fsmatrix.analysis.stats.testing import effects, pooled, quantile_regression
 from fsmatrix.results import histogram
 
 BEGIN = "<!-- from here to the end mark: made by python -P bench/intervals.py --write {} -->"

@@ -14,8 +14,8 @@ import math
 import numpy as np
 from scipy import stats
 
-from fsmatrix.analysis.medians import LEVEL, Floats
-from fsmatrix.analysis.scalability import laws
+from fsmatrix.analysis.questions.scalability import laws
+from fsmatrix.analysis.stats.estimates.medians import LEVEL, Floats
 
 NODES = np.array([1.0, 2, 3, 4, 5, 6, 8])
 LAWS = ((0.05, 0.0), (0.3, 0.0), (0.05, 0.002), (0.05, 0.01))  # sigma, kappa

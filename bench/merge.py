@@ -17,8 +17,8 @@ import numpy as np
 
 from fsmatrix.results import histogram, iterations
 from fsmatrix.results.case import Case, Geometry
+from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import Finding, Latency, Phase, RunRecord
-from fsmatrix.results.store import Store
 
 TARGETS = ("xfs", "ext4", "btrfs", "cephfs")
 SIZES = (4096, 65536, 1 << 20)

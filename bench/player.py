@@ -32,9 +32,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from fsmatrix.backends import _player
-from fsmatrix.backends.ops import OP, Chunk, Kind
-from fsmatrix.backends.player import Implementation, Player, open_player
+from fsmatrix.backends.player import _player
+from fsmatrix.backends.player.ops import OP, Chunk, Kind
+from fsmatrix.backends.player.player import Implementation, Player, open_player
 
 SIZE = 4096
 CHUNK = 65_536

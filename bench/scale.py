@@ -37,12 +37,12 @@ sys.path.append(str(Path(__file__).parent))  # also under -P
 from session_runner import runner_in
 
 from fsmatrix.results.case import Case, Geometry
-from fsmatrix.suite.engines.find import Engines
-from fsmatrix.suite.job import Job
+from fsmatrix.suite.cases.engines import Engines
 from fsmatrix.suite.launchers.mpirun import Mpirun
-from fsmatrix.suite.runner import Runner
+from fsmatrix.suite.run.runner import Runner
+from fsmatrix.suite.run.spec import RunSpec
 from fsmatrix.suite.session import clock
-from fsmatrix.suite.session.client import Session
+from fsmatrix.suite.session.client.client import Session
 from fsmatrix.suite.session.stopping import StopFlag
 from fsmatrix.suite.session.survey import members
 from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
@@ -149,14 +149,14 @@ def look(session: Session, folder: Path, name: str) -> Table2:
     return np.concatenate([through, own], axis=1)
 
 
-def runner_of(session: Session, folder: Path) -> tuple[Runner, Job]:
+def runner_of(session: Session, folder: Path) -> tuple[Runner, RunSpec]:
     data = folder / "data"
     data.mkdir()
     runner = runner_in(session, folder, data, SECONDS)
     options = PatternOptions(pattern="seq-write", chunk=CHUNK, bytes_per_process=CHUNK)
     case = Case("here", "pattern", {"pattern": "seq-write"}, session.geometry)
     engine = Engines({}).get("player")
-    return runner, Job(case, Pattern(options), engine, {"target": "here"}, 0, 1, 0, "a", 1)
+    return runner, RunSpec(case, Pattern(options), engine, {"target": "here"}, 0, 1, 0, "a", 1)
 
 
 def measure(nodes: int, per_node: int, runs: int) -> Row:
@@ -183,7 +183,7 @@ def measure(nodes: int, per_node: int, runs: int) -> Row:
     )  # fmt: skip
 
 
-def _run(runner: Runner, job: Job) -> None:
+def _run(runner: Runner, job: RunSpec) -> None:
     record, broken = runner.run(job)
     if broken is not None or record.status != "ok":
         raise SystemExit(f"a run failed: {record.error}")

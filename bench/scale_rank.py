@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from fsmatrix.backends.ops import Place
+from fsmatrix.backends.player.ops import Place
 from fsmatrix.suite.session import __main__ as session
 from fsmatrix.suite.session import survey, wire
 

@@ -26,13 +26,13 @@ sys.path.append(str(Path(__file__).parent))  # also under -P
 from session_runner import runner_in
 
 from fsmatrix.results.case import Case, Geometry
+from fsmatrix.results.files.store import Store
 from fsmatrix.results.metrics import window
-from fsmatrix.results.store import Store
-from fsmatrix.suite.engines.find import Engines
-from fsmatrix.suite.job import Job
-from fsmatrix.suite.keeper import Keeper, Summary
+from fsmatrix.suite.cases.engines import Engines
 from fsmatrix.suite.launchers.mpirun import Mpirun
-from fsmatrix.suite.session.client import Session
+from fsmatrix.suite.run.record_writer import RecordWriter, Summary
+from fsmatrix.suite.run.spec import RunSpec
+from fsmatrix.suite.session.client.client import Session
 from fsmatrix.suite.session.stopping import StopFlag
 from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
 
@@ -64,7 +64,7 @@ def run_cost(folder: Path, runs: int) -> dict[str, float]:
     session.start()
     data = folder / "data"
     data.mkdir()
-    keeper = Keeper(Store.create(folder / "store"), Summary(), lambda _event: None)
+    keeper = RecordWriter(Store.create(folder / "store"), Summary(), lambda _event: None)
     runner = runner_in(session, folder, data, SECONDS, keeper.flush)
     options = PatternOptions(pattern="seq-write", chunk=65536, bytes_per_process=MIB)
     workload = Pattern(options)
@@ -72,7 +72,7 @@ def run_cost(folder: Path, runs: int) -> dict[str, float]:
     rows = []
     engine = Engines({}).get("player")
     for number in range(runs):
-        job = Job(case, workload, engine, {"target": "here"}, number, 1, 0, "a", 1)
+        job = RunSpec(case, workload, engine, {"target": "here"}, number, 1, 0, "a", 1)
         begin = time.monotonic()
         record, broken = runner.run(job)
         assert broken is None, record.error
@@ -120,7 +120,7 @@ def memory(folder: Path) -> dict[str, float]:
                 pattern="rand-write", chunk=4096, overwrite=False, bytes_per_process=count * MIB
             )
             case = Case("here", "pattern", {"bytes_per_process": count * MIB}, Geometry(1, 2))
-            job = Job(case, Pattern(options), Engines({}).get("player"), {}, 0, 1, 0, "a", 1)
+            job = RunSpec(case, Pattern(options), Engines({}).get("player"), {}, 0, 1, 0, "a", 1)
             record, _ = runner.run(job)
             assert record.status == "ok", record.error
             sizes[name] = max(p.memory_info().rss for p in tree)

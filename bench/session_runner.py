@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fsmatrix.backends.access import PathAccess
-from fsmatrix.backends.directory import Directory
-from fsmatrix.suite.job import Settings
-from fsmatrix.suite.runner import Runner
-from fsmatrix.suite.session.client import Session
+from fsmatrix.backends.local.directory import Directory
+from fsmatrix.suite.run.runner import Runner
+from fsmatrix.suite.run.spec import Settings
+from fsmatrix.suite.session.client.client import Session
 
 
 def runner_in(

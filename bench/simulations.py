@@ -16,16 +16,10 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from fsmatrix.analysis.medians import Floats
-from fsmatrix.analysis.stats import (
-    intervals,
-    looks,
-    repetitions,
-    signflips,
-    simulate,
-    tests,
-    verdict,
-)
+from fsmatrix.analysis.stats import repetitions, simulate
+from fsmatrix.analysis.stats.estimates import intervals
+from fsmatrix.analysis.stats.estimates.medians import Floats
+from fsmatrix.analysis.stats.testing import looks, signflips, tests, verdict
 
 MARK = "<!-- below: made by python -P bench/simulations.py --write docs/statistics.md -->"
 INSIDE = 5  # runs in an attachment

@@ -21,13 +21,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from fsmatrix.slurm import status, submission
 from fsmatrix.slurm.slurm import Slurm
-from fsmatrix.slurm.submitting import Submitter
-from fsmatrix.slurm.testbed import BedOptions, SlurmBed, down, missing, up
-from fsmatrix.suite.execute import stored_plan
-from fsmatrix.suite.plan import Request, build_plan
-from fsmatrix.suite.settings import Source
+from fsmatrix.slurm.submission import status, submission
+from fsmatrix.slurm.submission.submitting import Submitter
+from fsmatrix.slurm.testbed.testbed import BedOptions, SlurmBed, down, missing, up
+from fsmatrix.suite.campaign.settings import Source
+from fsmatrix.suite.plan.plan import Request, build_plan
+from fsmatrix.suite.run.execute import stored_plan
 
 LIMIT = 300.0  # seconds of all steps together: minutes, not hours
 CASES = 200

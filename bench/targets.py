@@ -28,10 +28,10 @@ sys.path.append(str(Path(__file__).parent))  # also under -P
 
 from analysis_data import PATTERNS, one_row, phase_of
 
-from fsmatrix.results.campaignfile import Entry
 from fsmatrix.results.case import Case, Geometry
-from fsmatrix.results.merge import writing
-from fsmatrix.results.schema import to_json
+from fsmatrix.results.files.campaign.campaignfile import Entry
+from fsmatrix.results.files.campaign.merge import writing
+from fsmatrix.results.files.hdf5.schema import to_json
 
 CHUNKS = (4096, 65536, 1 << 20)
 LINEAR = 1.2  # of what is counted: twice the targets, 2.4 times the places at most
@@ -63,10 +63,10 @@ def analyse(file: Path) -> dict[str, Any]:
     """Counts, and CPU seconds of each step."""
     from fsmatrix import analysis
     from fsmatrix.analysis.comparison import compare
+    from fsmatrix.analysis.data.summary import summarise
     from fsmatrix.analysis.lessons.lessons import lessons
     from fsmatrix.analysis.report.pivot import pivots
     from fsmatrix.analysis.report.report import write_report
-    from fsmatrix.analysis.summary import summarise
 
     made = {"pairs": 0}
     matched = compare.matched

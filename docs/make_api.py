@@ -8,7 +8,7 @@ from pathlib import Path
 import pdoc
 
 PACKAGES = tuple(
-    f"fsmatrix.{name}" for name in ("analysis", "results", "backends", "suite", "slurm")
+    f"fsmatrix.{name}" for name in ("analysis", "results", "backends", "suite", "slurm", "cli")
 )
 NOT_TO_IMPORT = ("__main__", "_player")  # a program; C
 

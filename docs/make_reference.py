@@ -16,11 +16,11 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from fsmatrix.backends.ceph.leveloptions import LevelOptions, PreparedPool
+from fsmatrix.backends.ceph.levels.leveloptions import LevelOptions, PreparedPool
 from fsmatrix.backends.registry import BACKENDS
 from fsmatrix.backends.testbed.options import BedOptions
 from fsmatrix.results import units
-from fsmatrix.suite import campaign, site
+from fsmatrix.suite.campaign import campaign, site
 from fsmatrix.suite.registry import WORKLOADS
 
 PAGE = Path(__file__).with_name("campaign.md")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fsmatrix.results.currentjob import NO_JOB, CurrentJob
 from fsmatrix.results.registry import BrokenEntry, UnknownName
 from fsmatrix.slurm.scheduler import SCHEDULERS, Scheduler, SchedulerError
-from fsmatrix.suite.batch import Batch
+from fsmatrix.suite.run.batch import Batch
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from fsmatrix.backends.drivers import DRIVERS, Driver
+from fsmatrix.backends.player.drivers import DRIVERS, Driver
 from fsmatrix.results.registry import Registry
 from fsmatrix.suite.launchers.base import Launcher
 from fsmatrix.suite.workloads.base import Workload

@@ -16,11 +16,12 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from fsmatrix.backends import loop, mounting, player
+from fsmatrix.backends.local import loop, mounting
+from fsmatrix.backends.player import player
 from fsmatrix.backends.registry import BACKENDS
 from fsmatrix.backends.system import packages
 from fsmatrix.backends.testbed import ceph
-from fsmatrix.slurm import testbed as slurm
+from fsmatrix.slurm.testbed import testbed as slurm
 from fsmatrix.suite.engines.base import EngineError
 from fsmatrix.suite.launchers import agent
 from fsmatrix.suite.registry import ENGINES, LAUNCHERS

@@ -1,1 +1,4 @@
-"""What an upgrade changed: a baseline against new campaigns, and a history over many."""
+"""What an upgrade changed: a baseline against new campaigns, and a history over many.
+
+From outside: `acceptance`, `history`, `conditions`.
+"""

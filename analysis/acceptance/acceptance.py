@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from fsmatrix.analysis import drawing
 from fsmatrix.analysis.acceptance.conditions import UNDECIDED, Condition, Outcome, outcomes
 from fsmatrix.analysis.comparison import compare
 from fsmatrix.analysis.comparison.lost import WHYS, Lost, cells_of, lost
 from fsmatrix.analysis.comparison.result import Compared, Comparison
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, Levels, Table, table
-from fsmatrix.analysis.medians import SMALLEST
+from fsmatrix.analysis.draw import drawing
 from fsmatrix.analysis.result import plain
-from fsmatrix.analysis.stats.tests import ALPHA, Correction
+from fsmatrix.analysis.stats.estimates.medians import SMALLEST
+from fsmatrix.analysis.stats.testing.tests import ALPHA, Correction
 from fsmatrix.analysis.units import METRICS, OWN, brief
 from fsmatrix.results.units import plural
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from fsmatrix.analysis import provenance
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, Table
-from fsmatrix.analysis.load import environments, rows
+from fsmatrix.analysis.data import provenance
+from fsmatrix.analysis.data.load import environments, rows
 from fsmatrix.analysis.units import level_text
 
 # parts of a description that are new with each attachment, or name one place of it

@@ -6,9 +6,9 @@ import math
 import textwrap
 from typing import TYPE_CHECKING
 
-from fsmatrix.analysis import drawing
 from fsmatrix.analysis.comparison.chart import STYLES
-from fsmatrix.analysis.panels import GRID, INK
+from fsmatrix.analysis.draw import drawing
+from fsmatrix.analysis.draw.panels import GRID, INK
 from fsmatrix.analysis.units import factor_title
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from typing import Literal
 import numpy as np
 
 from fsmatrix.analysis.comparison.lost import WHYS
-from fsmatrix.analysis.stats import tests
-from fsmatrix.analysis.stats.intervals import Curve, Ratio
-from fsmatrix.analysis.stats.tests import Correction
+from fsmatrix.analysis.stats.estimates.intervals import Curve, Ratio
+from fsmatrix.analysis.stats.testing import tests
+from fsmatrix.analysis.stats.testing.tests import Correction
 
 State = Literal["met", "not met", "open"]
 CHANGES = ("faster", "slower")

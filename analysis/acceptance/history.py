@@ -17,21 +17,22 @@ from typing import Literal, get_args
 import numpy as np
 import xarray as xr
 
-from fsmatrix.analysis import matrices, units
+from fsmatrix.analysis import units
 from fsmatrix.analysis.acceptance.changes import changes, facts_of, following
 from fsmatrix.analysis.acceptance.result import Campaign, History, Line, NotCompared, Step
-from fsmatrix.analysis.columns import combined
 from fsmatrix.analysis.comparison import compare
 from fsmatrix.analysis.comparison.cells import GUARDED, STATED
 from fsmatrix.analysis.comparison.lost import Lost, lost
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, Levels, Table, Where, table
-from fsmatrix.analysis.factors import members
-from fsmatrix.analysis.load import rows
-from fsmatrix.analysis.medians import of_runs, per_attachment
-from fsmatrix.analysis.stats.intervals import ratio
-from fsmatrix.analysis.stats.runs import Runs, runs
-from fsmatrix.analysis.stats.tests import ALPHA, Correction
-from fsmatrix.analysis.stats.verdict import verdicts
+from fsmatrix.analysis.data import matrices
+from fsmatrix.analysis.data.columns import combined
+from fsmatrix.analysis.data.factors import members
+from fsmatrix.analysis.data.load import rows
+from fsmatrix.analysis.stats.estimates.intervals import ratio
+from fsmatrix.analysis.stats.estimates.medians import of_runs, per_attachment
+from fsmatrix.analysis.stats.estimates.runs import Runs, runs
+from fsmatrix.analysis.stats.testing.tests import ALPHA, Correction
+from fsmatrix.analysis.stats.testing.verdict import verdicts
 from fsmatrix.analysis.units import Level, labelled
 
 Order = Literal["time", "given"]

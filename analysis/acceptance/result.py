@@ -12,10 +12,10 @@ from fsmatrix.analysis.acceptance.changes import Change
 from fsmatrix.analysis.comparison.lost import Lost
 from fsmatrix.analysis.comparison.rows import Levels
 from fsmatrix.analysis.comparison.words import KINDS
-from fsmatrix.analysis.medians import Median
 from fsmatrix.analysis.result import plain
-from fsmatrix.analysis.stats.tests import Correction
-from fsmatrix.analysis.stats.verdict import Verdict
+from fsmatrix.analysis.stats.estimates.medians import Median
+from fsmatrix.analysis.stats.testing.tests import Correction
+from fsmatrix.analysis.stats.testing.verdict import Verdict
 from fsmatrix.analysis.units import Metric, Unit, brief, labelled, level_text
 
 if TYPE_CHECKING:

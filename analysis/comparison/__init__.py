@@ -1,1 +1,4 @@
-"""Who is faster, cell by cell, by how much, and is it beyond noise."""
+"""Who is faster, cell by cell, by how much, and is it beyond noise.
+
+From outside: `compare`, `result`, `rows`, `advice`, `words`.
+"""

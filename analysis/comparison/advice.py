@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fsmatrix.analysis.extension import Extension, extension
-from fsmatrix.analysis.stats import tests, words
+from fsmatrix.analysis.planning.extension import Extension, extension
+from fsmatrix.analysis.stats import words
+from fsmatrix.analysis.stats.testing import tests
 
 if TYPE_CHECKING:
     from fsmatrix.analysis.comparison.result import Comparison

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from fsmatrix.analysis.axes import Axis
-from fsmatrix.analysis.columns import coded, combined
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, Key, Levels, Table, Where
-from fsmatrix.analysis.factors import members
+from fsmatrix.analysis.data.axes import Axis
+from fsmatrix.analysis.data.columns import coded, combined
+from fsmatrix.analysis.data.factors import members
 from fsmatrix.analysis.units import Level, labelled, level_text
 
 GUARDED = {"engine": "--across-engines", "cache": "--across-cache"}

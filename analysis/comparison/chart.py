@@ -7,8 +7,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fsmatrix.analysis import drawing
-from fsmatrix.analysis.panels import INK
+from fsmatrix.analysis.draw import drawing
+from fsmatrix.analysis.draw.panels import INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

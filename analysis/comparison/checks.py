@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fsmatrix.analysis.columns import combined, plain
 from fsmatrix.analysis.comparison.cells import Match
 from fsmatrix.analysis.comparison.rows import Table, Where
-from fsmatrix.analysis.factors import members
-from fsmatrix.analysis.medians import SMALLEST, Floats, per_attachment
-from fsmatrix.analysis.stats import dip, tests, variability
-from fsmatrix.analysis.stats.runs import Runs
+from fsmatrix.analysis.data.columns import combined, plain
+from fsmatrix.analysis.data.factors import members
+from fsmatrix.analysis.stats.estimates import dip, variability
+from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Floats, per_attachment
+from fsmatrix.analysis.stats.estimates.runs import Runs
+from fsmatrix.analysis.stats.testing import tests
 from fsmatrix.analysis.units import Level, brief, labelled
 
 SURE = 0.01  # corrected p below which a difference of spread, a drift or modes are said

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from fsmatrix.analysis import matrices, units
-from fsmatrix.analysis.columns import Codes
+from fsmatrix.analysis import units
 from fsmatrix.analysis.comparison import questions
 from fsmatrix.analysis.comparison.cells import Match, Matched, matched
 from fsmatrix.analysis.comparison.checks import (
@@ -40,14 +39,16 @@ from fsmatrix.analysis.comparison.whole import (
     units_of,
     whole_mean,
 )
-from fsmatrix.analysis.extension import record_of
-from fsmatrix.analysis.medians import of_runs, per_attachment
-from fsmatrix.analysis.stats import tests
-from fsmatrix.analysis.stats.intervals import Ratio, ratio
-from fsmatrix.analysis.stats.pooled import Pooled, pooled
-from fsmatrix.analysis.stats.runs import Runs, runs
-from fsmatrix.analysis.stats.tests import ALPHA, Correction
-from fsmatrix.analysis.stats.verdict import Verdict, verdicts
+from fsmatrix.analysis.data import matrices
+from fsmatrix.analysis.data.columns import Codes
+from fsmatrix.analysis.planning.extension import record_of
+from fsmatrix.analysis.stats.estimates.intervals import Ratio, ratio
+from fsmatrix.analysis.stats.estimates.medians import of_runs, per_attachment
+from fsmatrix.analysis.stats.estimates.runs import Runs, runs
+from fsmatrix.analysis.stats.testing import tests
+from fsmatrix.analysis.stats.testing.pooled import Pooled, pooled
+from fsmatrix.analysis.stats.testing.tests import ALPHA, Correction
+from fsmatrix.analysis.stats.testing.verdict import Verdict, verdicts
 from fsmatrix.analysis.units import METRICS, OWN, Level, Metric, Unit
 
 TOLERANCE = 0.05

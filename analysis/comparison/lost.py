@@ -8,12 +8,12 @@ from typing import Literal
 
 import numpy as np
 
-from fsmatrix.analysis import summary
-from fsmatrix.analysis.axes import factor_columns
-from fsmatrix.analysis.columns import combined
 from fsmatrix.analysis.comparison.rows import Levels, Table
-from fsmatrix.analysis.factors import Mask
-from fsmatrix.analysis.load import Rows, rows
+from fsmatrix.analysis.data import summary
+from fsmatrix.analysis.data.axes import factor_columns
+from fsmatrix.analysis.data.columns import combined
+from fsmatrix.analysis.data.factors import Mask
+from fsmatrix.analysis.data.load import Rows, rows
 from fsmatrix.analysis.units import labelled
 
 Why = Literal["missing", "failed", "invalid"]

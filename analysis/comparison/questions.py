@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from fsmatrix.analysis.columns import Codes
 from fsmatrix.analysis.comparison.cells import Match
 from fsmatrix.analysis.comparison.parts import Part
-from fsmatrix.analysis.medians import Floats
-from fsmatrix.analysis.stats import looks
-from fsmatrix.analysis.stats.intervals import Ratio, from_logs
-from fsmatrix.analysis.stats.signflips import Together
-from fsmatrix.analysis.stats.tests import correct
-from fsmatrix.analysis.stats.verdict import Kind, judge
-from fsmatrix.analysis.study import pattern_of
+from fsmatrix.analysis.data.columns import Codes
+from fsmatrix.analysis.data.study import pattern_of
+from fsmatrix.analysis.stats.estimates.intervals import Ratio, from_logs
+from fsmatrix.analysis.stats.estimates.medians import Floats
+from fsmatrix.analysis.stats.testing import looks
+from fsmatrix.analysis.stats.testing.signflips import Together
+from fsmatrix.analysis.stats.testing.tests import correct
+from fsmatrix.analysis.stats.testing.verdict import Kind, judge
 from fsmatrix.analysis.units import labelled
 
 Places = Sequence[int]  # columns of the differences

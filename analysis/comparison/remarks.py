@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fsmatrix.analysis import cluster, units
+from fsmatrix.analysis import units
 from fsmatrix.analysis.comparison.cells import Matched
 from fsmatrix.analysis.comparison.checks import common, versions
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, Table
-from fsmatrix.analysis.load import rows
+from fsmatrix.analysis.data import cluster
+from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.units import level_text
 from fsmatrix.results.units import plural
 

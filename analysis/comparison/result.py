@@ -16,16 +16,16 @@ from fsmatrix.analysis.comparison.cells import Alone
 from fsmatrix.analysis.comparison.checks import Spread
 from fsmatrix.analysis.comparison.questions import Question
 from fsmatrix.analysis.comparison.rows import Levels
-from fsmatrix.analysis.extension import Extension, Record
-from fsmatrix.analysis.medians import Floats, Median
+from fsmatrix.analysis.planning.extension import Extension, Record
 from fsmatrix.analysis.result import plain
-from fsmatrix.analysis.stats import tests
-from fsmatrix.analysis.stats.dependence import dependent_words
-from fsmatrix.analysis.stats.effects import Effects
-from fsmatrix.analysis.stats.intervals import GeometricMean, Ratio
-from fsmatrix.analysis.stats.pooled import Pooled
-from fsmatrix.analysis.stats.tests import Correction
-from fsmatrix.analysis.stats.verdict import Kind, Verdict, judge
+from fsmatrix.analysis.stats.estimates.dependence import dependent_words
+from fsmatrix.analysis.stats.estimates.intervals import GeometricMean, Ratio
+from fsmatrix.analysis.stats.estimates.medians import Floats, Median
+from fsmatrix.analysis.stats.testing import tests
+from fsmatrix.analysis.stats.testing.effects import Effects
+from fsmatrix.analysis.stats.testing.pooled import Pooled
+from fsmatrix.analysis.stats.testing.tests import Correction
+from fsmatrix.analysis.stats.testing.verdict import Kind, Verdict, judge
 from fsmatrix.analysis.units import Level, Metric, Unit, brief, labelled
 from fsmatrix.results.units import plural
 

@@ -11,15 +11,15 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from fsmatrix.analysis import summary
-from fsmatrix.analysis.axes import Axis, factor_columns
-from fsmatrix.analysis.columns import Codes, coded, combined
-from fsmatrix.analysis.doubts import audits_of
-from fsmatrix.analysis.factors import Mask
-from fsmatrix.analysis.load import Rows, join, rows, runs_of
-from fsmatrix.analysis.matrices import references
+from fsmatrix.analysis.data import summary
+from fsmatrix.analysis.data.axes import Axis, factor_columns
+from fsmatrix.analysis.data.columns import Codes, coded, combined
+from fsmatrix.analysis.data.doubts import audits_of
+from fsmatrix.analysis.data.factors import Mask
+from fsmatrix.analysis.data.load import Rows, join, rows, runs_of
+from fsmatrix.analysis.data.matrices import references
+from fsmatrix.analysis.data.unmeasured import why_no_value
 from fsmatrix.analysis.units import METRICS, OWN, Level, level_text, own_metric, written
-from fsmatrix.analysis.unmeasured import why_no_value
 
 CAMPAIGN = "campaign"  # the factor that tells files apart
 NOTABLE = ("warning", "invalid")  # severities of findings that raise a doubt

@@ -11,12 +11,12 @@ import pandas as pd
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from fsmatrix.analysis.columns import Codes
 from fsmatrix.analysis.comparison.cells import Match
 from fsmatrix.analysis.comparison.rows import Table
-from fsmatrix.analysis.medians import Floats
-from fsmatrix.analysis.stats.effects import Effects, effects
-from fsmatrix.analysis.stats.intervals import GeometricMean, Ratio, geometric_mean
+from fsmatrix.analysis.data.columns import Codes
+from fsmatrix.analysis.stats.estimates.intervals import GeometricMean, Ratio, geometric_mean
+from fsmatrix.analysis.stats.estimates.medians import Floats
+from fsmatrix.analysis.stats.testing.effects import Effects, effects
 
 MOST_EFFORT = 100_000_000  # operations of a fit; there are some tens of fits
 TOO_MANY = "too many levels and values: select some with --where"

@@ -1,1 +1,4 @@
-"""What a campaign teaches, in sentences with numbers and intervals."""
+"""What a campaign teaches, in sentences with numbers and intervals; it estimates nothing itself.
+
+From outside: `lessons`, `overall`, `ranking`.
+"""

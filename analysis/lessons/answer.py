@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from fsmatrix.analysis.doubts import listed
+from fsmatrix.analysis.data.doubts import listed
+from fsmatrix.analysis.data.study import Study
 from fsmatrix.analysis.lessons.limits import least_attachments
 from fsmatrix.analysis.lessons.overall import TOGETHER
 from fsmatrix.analysis.lessons.words import Bound, Lesson, cell_metric, plural
-from fsmatrix.analysis.study import Study
 from fsmatrix.analysis.units import METRICS, factor_title
 
 MOST_PATTERNS = 6

@@ -16,19 +16,19 @@ from fsmatrix.analysis.comparison.advice import least
 from fsmatrix.analysis.comparison.compare import TOLERANCE, comparisons
 from fsmatrix.analysis.comparison.result import Compared, Comparison
 from fsmatrix.analysis.comparison.words import ahead
+from fsmatrix.analysis.data.study import ROLES, Key, pattern_of
 from fsmatrix.analysis.lessons.overall import overall
 from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, Sure, few, names, plural, times
-from fsmatrix.analysis.stats.intervals import Ratio
-from fsmatrix.analysis.stats.tests import ALPHA
+from fsmatrix.analysis.stats.estimates.intervals import Ratio
+from fsmatrix.analysis.stats.testing.tests import ALPHA
 from fsmatrix.analysis.stats.words import inverted
-from fsmatrix.analysis.study import ROLES, Key, pattern_of
 from fsmatrix.analysis.units import OWN, Level, labelled
 
 OPEN = ("too few", "single", "no data")  # verdicts that tell nothing
 
 
 @dataclass(frozen=True)
-class Duel:
+class PairwiseResult:
     """Two targets in one pattern; kinds of verdicts are of `a`."""
 
     a: str
@@ -61,14 +61,14 @@ def backend_lessons(
     if not found:
         return [Lesson("backend", "", (), "cannot be said", why, "cannot be said")
                 for why in refused], []  # fmt: skip
-    groups: dict[Key, list[Duel]] = defaultdict(list)
+    groups: dict[Key, list[PairwiseResult]] = defaultdict(list)
     several = _varying([cell for one in found for cell in one.cells])
     for one in found:
         mine: dict[Key, list[Compared]] = defaultdict(list)
         for cell in one.cells:
             mine[pattern_of(cell.levels, several)].append(cell)
         for key, cells in mine.items():
-            groups[key].append(Duel(one.a, one.b, one, tuple(cells)))
+            groups[key].append(PairwiseResult(one.a, one.b, one, tuple(cells)))
     ordered = sorted(groups, key=lambda key: [str(level) for _, level in key])
     lessons = [_lesson(key, groups[key]) for key in ordered]
     return [*lessons, *overall(found, targets)], refused
@@ -121,7 +121,7 @@ def _varying(cells: Sequence[Compared]) -> set[str]:
     return {n for n in every if len({cell.levels.get(n, "") for cell in cells}) > 1}
 
 
-def _lesson(key: Key, duels: Sequence[Duel]) -> Lesson:
+def _lesson(key: Key, duels: Sequence[PairwiseResult]) -> Lesson:
     contenders = list(dict.fromkeys(name for d in duels for name in (d.a, d.b)))
     beaten = {d.other(name) for d in duels for name in contenders
               if name in (d.a, d.b) and d.wins(name)}  # fmt: skip
@@ -149,7 +149,7 @@ def _lesson(key: Key, duels: Sequence[Duel]) -> Lesson:
                   _open_words(duels), choice, tuple(_stands_on(duels)), doubts)  # fmt: skip
 
 
-def _beats(name: str, duels: Sequence[Duel]) -> str:
+def _beats(name: str, duels: Sequence[PairwiseResult]) -> str:
     """How much faster a target is than each other one, in how many cells."""
     said = []
     for d in duels:
@@ -163,11 +163,11 @@ def _beats(name: str, duels: Sequence[Duel]) -> str:
     return "; ".join(said)
 
 
-def _better(d: Duel) -> str:
+def _better(d: PairwiseResult) -> str:
     return "faster" if d.whole.metric.more_is_better else "lower"
 
 
-def _span(d: Duel, name: str, cells: Sequence[Compared]) -> str:
+def _span(d: PairwiseResult, name: str, cells: Sequence[Compared]) -> str:
     """The smallest and the largest ratio with their cells, seen from `name`."""
     apart = sorted(cells, key=lambda cell: _factor(d, name, cell).ratio)
     inside = _varying(d.cells)
@@ -179,7 +179,7 @@ def _span(d: Duel, name: str, cells: Sequence[Compared]) -> str:
     return " to ".join(shown)
 
 
-def _factor(d: Duel, name: str, cell: Compared) -> Ratio:
+def _factor(d: PairwiseResult, name: str, cell: Compared) -> Ratio:
     """The ratio as `name` over its rival."""
     return cell.ratio if name == d.a else inverted(cell.ratio)
 
@@ -192,7 +192,7 @@ def _named(cell: Compared, varying: set[str]) -> str:
                      if n in varying and n not in hidden and v != "")  # fmt: skip
 
 
-def _no_winner(duels: Sequence[Duel]) -> str:
+def _no_winner(duels: Sequence[PairwiseResult]) -> str:
     """Nothing is decided, or all are alike."""
     tolerance = 100 * duels[0].whole.tolerance
     said = []
@@ -208,7 +208,7 @@ def _no_winner(duels: Sequence[Duel]) -> str:
     return "; ".join(said)
 
 
-def _between(front: Sequence[str], duels: Sequence[Duel]) -> str:
+def _between(front: Sequence[str], duels: Sequence[PairwiseResult]) -> str:
     """What is known between those that nobody beats."""
     inner = [d for d in duels if d.a in front and d.b in front]
     if not inner:
@@ -222,14 +222,14 @@ def _between(front: Sequence[str], duels: Sequence[Duel]) -> str:
     return ahead(d.a, d.b, cells, d.whole.metric.more_is_better, against=True)
 
 
-def _others(front: Sequence[str], duels: Sequence[Duel]) -> str:
+def _others(front: Sequence[str], duels: Sequence[PairwiseResult]) -> str:
     said = [f"{name} is {_better(d)} than {d.other(name)} in {len(d.wins(name))} of "
             f"{len(d.cells)} cells" for name in front for d in duels
             if name in (d.a, d.b) and d.wins(name)]  # fmt: skip
     return names(said, 4)
 
 
-def _both_ways(duels: Sequence[Duel]) -> str:
+def _both_ways(duels: Sequence[PairwiseResult]) -> str:
     """For each pair with winners which cells decide which way."""
     said = []
     for d in duels:
@@ -245,7 +245,7 @@ def _both_ways(duels: Sequence[Duel]) -> str:
     return "; ".join(said)
 
 
-def _open_words(duels: Sequence[Duel]) -> str:
+def _open_words(duels: Sequence[PairwiseResult]) -> str:
     """Cells that nothing decides."""
     count = sum(len(d.cells) for d in duels)
     open_ = [cell for d in duels for cell in d.undecided]
@@ -263,7 +263,7 @@ def _open_words(duels: Sequence[Duel]) -> str:
     return "; ".join(parts)
 
 
-def _stands_on(duels: Sequence[Duel]) -> list[str]:
+def _stands_on(duels: Sequence[PairwiseResult]) -> list[str]:
     """Cells with their verdicts."""
     return [
         f"{d.a} against {d.b}, {_named(cell, _varying(d.cells)) or 'the only cell'}: {cell.says}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fsmatrix.analysis.data.study import Key, Study, Values, ratio_of
 from fsmatrix.analysis.lessons.words import (
     UNDECIDED,
     Bound,
@@ -24,9 +25,8 @@ from fsmatrix.analysis.lessons.words import (
     times,
     too_few,
 )
-from fsmatrix.analysis.medians import Median
-from fsmatrix.analysis.stats.intervals import Ratio
-from fsmatrix.analysis.study import Key, Study, Values, ratio_of
+from fsmatrix.analysis.stats.estimates.intervals import Ratio
+from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.units import METRICS
 
 

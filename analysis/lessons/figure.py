@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from matplotlib.ticker import NullFormatter
 
-from fsmatrix.analysis import drawing, units
-from fsmatrix.analysis.study import Key, Values
+from fsmatrix.analysis import units
+from fsmatrix.analysis.data.study import Key, Values
+from fsmatrix.analysis.draw import drawing
 from fsmatrix.analysis.units import MARKS, SHORT_TITLES, Level, Unit
 
 if TYPE_CHECKING:

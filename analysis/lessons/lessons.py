@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from fsmatrix.analysis import summary
 from fsmatrix.analysis.comparison.advice import extension_of
 from fsmatrix.analysis.comparison.result import Comparison
-from fsmatrix.analysis.extension import Extension
+from fsmatrix.analysis.data import summary
+from fsmatrix.analysis.data.load import rows
+from fsmatrix.analysis.data.study import ROLES, Study, study
 from fsmatrix.analysis.lessons import limits as evidence
 from fsmatrix.analysis.lessons.answer import answer
 from fsmatrix.analysis.lessons.backend import backend_lessons, only_one, pairs_compared
@@ -28,12 +29,11 @@ from fsmatrix.analysis.lessons.nodes import node_lessons
 from fsmatrix.analysis.lessons.processes import process_lessons
 from fsmatrix.analysis.lessons.ranking import ranked
 from fsmatrix.analysis.lessons.words import TITLES, Bound, Lesson, Question, rate_text
-from fsmatrix.analysis.load import rows
-from fsmatrix.analysis.medians import Median, of_independent
+from fsmatrix.analysis.planning.extension import Extension
 from fsmatrix.analysis.result import plain
-from fsmatrix.analysis.stats.tests import ALPHA
+from fsmatrix.analysis.stats.estimates.medians import Median, of_independent
+from fsmatrix.analysis.stats.testing.tests import ALPHA
 from fsmatrix.analysis.steps import step
-from fsmatrix.analysis.study import ROLES, Study, study
 from fsmatrix.analysis.units import Level
 
 if TYPE_CHECKING:

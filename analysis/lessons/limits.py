@@ -9,20 +9,20 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import xarray as xr
 
-from fsmatrix.analysis import summary as summaries
-from fsmatrix.analysis.axes import factor_columns
-from fsmatrix.analysis.bottleneck import usage
 from fsmatrix.analysis.comparison.rows import at_levels, own_values
-from fsmatrix.analysis.doubts import far_said
-from fsmatrix.analysis.findings import finding_groups
+from fsmatrix.analysis.data import summary as summaries
+from fsmatrix.analysis.data.axes import factor_columns
+from fsmatrix.analysis.data.doubts import far_said
+from fsmatrix.analysis.data.load import rows
+from fsmatrix.analysis.data.matrices import references
+from fsmatrix.analysis.data.study import Study, Values
+from fsmatrix.analysis.data.summary import Summary
+from fsmatrix.analysis.data.unmeasured import why_no_value
 from fsmatrix.analysis.lessons.words import Bound, cell_metric, constant, names, plural
-from fsmatrix.analysis.load import rows
-from fsmatrix.analysis.matrices import references
-from fsmatrix.analysis.medians import SMALLEST
-from fsmatrix.analysis.study import Study, Values
-from fsmatrix.analysis.summary import Summary
+from fsmatrix.analysis.questions.bottleneck import usage
+from fsmatrix.analysis.questions.findings import finding_groups
+from fsmatrix.analysis.stats.estimates.medians import SMALLEST
 from fsmatrix.analysis.units import Level, factor_title
-from fsmatrix.analysis.unmeasured import why_no_value
 
 CACHES = ("cold", "warm", "bypass")
 GROWTH = {

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import get_args
 
 from fsmatrix.analysis import units
+from fsmatrix.analysis.data.study import Study, level_text
 from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, Sure, names
-from fsmatrix.analysis.study import Study, level_text
 from fsmatrix.analysis.units import Level
 
 MOST_LINES = 8  # of one question, one a lesson; more are grouped by answer

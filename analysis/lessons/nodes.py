@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import xarray as xr
 
+from fsmatrix.analysis.data.study import Study, Values
 from fsmatrix.analysis.lessons.words import (
     UNDECIDED,
     Lesson,
@@ -22,10 +23,9 @@ from fsmatrix.analysis.lessons.words import (
     measured,
     plural,
 )
-from fsmatrix.analysis.medians import SMALLEST
-from fsmatrix.analysis.scalability import scalability as scaling
-from fsmatrix.analysis.scalability.laws import FEWEST_LEVELS
-from fsmatrix.analysis.study import Study, Values
+from fsmatrix.analysis.questions.scalability import scalability as scaling
+from fsmatrix.analysis.questions.scalability.laws import FEWEST_LEVELS
+from fsmatrix.analysis.stats.estimates.medians import SMALLEST
 from fsmatrix.analysis.units import METRICS, Level
 
 NODES = scaling.NODES

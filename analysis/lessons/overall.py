@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, Sure, plural
-from fsmatrix.analysis.stats.tests import correct
-from fsmatrix.analysis.stats.verdict import Kind, judge
+from fsmatrix.analysis.stats.testing.tests import correct
+from fsmatrix.analysis.stats.testing.verdict import Kind, judge
 from fsmatrix.analysis.stats.words import inverted, not_proven, whole
 
 TOGETHER = "all cells together"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import xarray as xr
 
-from fsmatrix.analysis.bottleneck import bottleneck as bottlenecks
+from fsmatrix.analysis.data.study import Study, Values
 from fsmatrix.analysis.lessons.words import (
     UNDECIDED,
     Lesson,
@@ -17,8 +17,8 @@ from fsmatrix.analysis.lessons.words import (
     few,
     measured,
 )
-from fsmatrix.analysis.medians import SMALLEST
-from fsmatrix.analysis.study import Study, Values
+from fsmatrix.analysis.questions.bottleneck import bottleneck as bottlenecks
+from fsmatrix.analysis.stats.estimates.medians import SMALLEST
 from fsmatrix.analysis.units import METRICS, Level, brief
 
 RATE = METRICS["bandwidth"]

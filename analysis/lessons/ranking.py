@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from fsmatrix.analysis.data.study import ROLES, Key, Study, Values, pattern_of
 from fsmatrix.analysis.lessons.words import (
     UNDECIDED,
     Lesson,
@@ -19,8 +20,7 @@ from fsmatrix.analysis.lessons.words import (
     names,
     plural,
 )
-from fsmatrix.analysis.medians import Median, of_independent
-from fsmatrix.analysis.study import ROLES, Key, Study, Values, pattern_of
+from fsmatrix.analysis.stats.estimates.medians import Median, of_independent
 from fsmatrix.analysis.units import METRICS, factor_title, labelled
 
 MOST_SHOWN = 5  # targets of a ranking in its sentence; all of them are in its cells

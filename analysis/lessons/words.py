@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from fsmatrix.analysis import units
-from fsmatrix.analysis.doubts import doubts_of as cell_doubts
-from fsmatrix.analysis.matrices import DECIMAL
-from fsmatrix.analysis.medians import SMALLEST, Floats, Median
+from fsmatrix.analysis.data.doubts import doubts_of as cell_doubts
+from fsmatrix.analysis.data.matrices import DECIMAL
+from fsmatrix.analysis.data.study import Key, Values
 from fsmatrix.analysis.stats import repetitions
-from fsmatrix.analysis.stats.intervals import Ratio
-from fsmatrix.analysis.stats.verdict import more
-from fsmatrix.analysis.study import Key, Values
+from fsmatrix.analysis.stats.estimates.intervals import Ratio
+from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Floats, Median
+from fsmatrix.analysis.stats.testing.verdict import more
 from fsmatrix.analysis.units import METRICS, SHORT_TITLES, UNITS, Level, Metric, brief, own_metric
 from fsmatrix.results.units import UnitError, parse_duration
 from fsmatrix.results.units import plural as plural

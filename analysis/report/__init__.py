@@ -1,1 +1,4 @@
-"""The page (and the terminal's tables) that tells a campaign's answer and how sure it is."""
+"""The page (and the terminal's tables) that tells a campaign's answer and how sure it is.
+
+From outside: `report`, `export`, `table`, `standing`; only the command line imports it.
+"""

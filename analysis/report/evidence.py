@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 from fsmatrix.analysis import units
+from fsmatrix.analysis.data.study import Values
 from fsmatrix.analysis.report.matrix import Box
 from fsmatrix.analysis.report.shades import OTHER
 from fsmatrix.analysis.standings.standing import Pair, faster, than
 from fsmatrix.analysis.standings.standings import Standing
-from fsmatrix.analysis.study import Values
 from fsmatrix.analysis.units import Unit, brief
 
 WIDE, ROW, TOP, LABEL = 360, 24, 6, 96  # of the drawing, in its own units

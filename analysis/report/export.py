@@ -11,11 +11,12 @@ from typing import Any
 
 import xarray as xr
 
-from fsmatrix.analysis import catalogue, pictures, tables
+from fsmatrix.analysis import catalogue
 from fsmatrix.analysis.comparison.compare import comparisons
-from fsmatrix.analysis.load import rows
+from fsmatrix.analysis.data.load import rows
+from fsmatrix.analysis.data.summary import summarise
+from fsmatrix.analysis.draw import pictures, tables
 from fsmatrix.analysis.report import sections
-from fsmatrix.analysis.summary import summarise
 
 
 @dataclass(frozen=True)

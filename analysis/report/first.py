@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import xarray as xr
 
+from fsmatrix.analysis.data.load import campaign_json
+from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.analysis.lessons.lessons import Lessons
-from fsmatrix.analysis.load import campaign_json
 from fsmatrix.analysis.report import evidence, matrix
 from fsmatrix.analysis.standings.places import Places, places
 from fsmatrix.analysis.standings.sentences import Extremes, Sentences, extremes, sentences
 from fsmatrix.analysis.standings.standing import MARKS, MEANING
 from fsmatrix.analysis.standings.standings import standings
-from fsmatrix.analysis.summary import Summary
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fsmatrix.analysis.comparison.compare import sortable
-from fsmatrix.analysis.report.layout import ROW_NAMES, X_NAMES, groups
+from fsmatrix.analysis.data.summary import Cell, sort_key
+from fsmatrix.analysis.draw.layout import ROW_NAMES, X_NAMES, groups
 from fsmatrix.analysis.report.shades import Shade, shade
 from fsmatrix.analysis.standings.standing import MARKS, ahead_by
 from fsmatrix.analysis.standings.standings import Standing, Standings
-from fsmatrix.analysis.summary import Cell, sort_key
 from fsmatrix.analysis.units import Level, level_text
 from fsmatrix.results.units import plural
 

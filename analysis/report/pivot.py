@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fsmatrix.analysis import units
-from fsmatrix.analysis.medians import Median
-from fsmatrix.analysis.report.charts import NOT_MEASURED, why_absent
-from fsmatrix.analysis.report.layout import Group, groups
-from fsmatrix.analysis.summary import Cell, Summary, sort_key
+from fsmatrix.analysis.data.summary import Cell, Summary, sort_key
+from fsmatrix.analysis.draw.charts import NOT_MEASURED, why_absent
+from fsmatrix.analysis.draw.layout import Group, groups
+from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.units import MARKS, METRICS, Level, Metric, Unit, level_text
 
 MEDIAN = "median"  # the column of all targets, where they are too many for one each

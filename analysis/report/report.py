@@ -16,18 +16,19 @@ import xarray as xr
 from markupsafe import Markup
 
 import fsmatrix
-from fsmatrix.analysis import load, provenance
-from fsmatrix.analysis.claims import files as claims_files
-from fsmatrix.analysis.claims.study import StudyFile
-from fsmatrix.analysis.findings import finding_groups
+from fsmatrix.analysis.data import load, provenance
+from fsmatrix.analysis.data.summary import Summary, summarise
+from fsmatrix.analysis.draw import page
+from fsmatrix.analysis.draw.charts import Chart, charts, colours
+from fsmatrix.analysis.draw.layout import groups
+from fsmatrix.analysis.draw.panels import WIDTH
 from fsmatrix.analysis.lessons.lessons import Lessons, lessons
-from fsmatrix.analysis.panels import WIDTH
-from fsmatrix.analysis.report import page, pivot, sections, troubles
-from fsmatrix.analysis.report.charts import Chart, charts, colours
+from fsmatrix.analysis.questions.findings import finding_groups
+from fsmatrix.analysis.report import failures, pivot, sections
 from fsmatrix.analysis.report.first import first_screen
-from fsmatrix.analysis.report.layout import groups
 from fsmatrix.analysis.steps import step
-from fsmatrix.analysis.summary import Summary, summarise
+from fsmatrix.analysis.studies.claims import files as claims_files
+from fsmatrix.analysis.studies.claims.study import StudyFile
 from fsmatrix.analysis.units import METRICS, SHORT_TITLES
 
 MOST_FAILED = 100  # cases in the table; more are counted
@@ -70,7 +71,7 @@ def context(
     step("report: medians of every cell")
     data = load.rows(ds)
     summary = summarise(ds, include_reference=include_reference)
-    failed = troubles.failed_runs(data, summary)
+    failed = failures.failed_runs(data, summary)
     plan = load.campaign_json(ds)
     columns, metrics, cells = pivot.cell_table(summary)
     found = _lessons(ds)
@@ -80,7 +81,7 @@ def context(
         "title": _title(plan),
         "description": _text(provenance.found(plan, "description")),
         "summary": summary,
-        "counts": troubles.counts(data),
+        "counts": failures.counts(data),
         "failed": failed[:MOST_FAILED],
         "failed_unlisted": sum(len(group.run_ids) for group in failed[MOST_FAILED:]),
         "left_out": load.left_out(ds),

@@ -9,16 +9,17 @@ from typing import Any
 
 import xarray as xr
 
-from fsmatrix.analysis import catalogue, pictures
+from fsmatrix.analysis import catalogue
 from fsmatrix.analysis.catalogue import Analysis
-from fsmatrix.analysis.claims.claims import claims
-from fsmatrix.analysis.claims.study import StudyFile
 from fsmatrix.analysis.comparison.compare import comparisons
 from fsmatrix.analysis.comparison.result import Compared, Comparison
+from fsmatrix.analysis.data.load import Rows, rows
+from fsmatrix.analysis.data.summary import Summary
+from fsmatrix.analysis.draw import pictures
 from fsmatrix.analysis.lessons.lessons import Lessons
-from fsmatrix.analysis.load import Rows, rows
 from fsmatrix.analysis.steps import step
-from fsmatrix.analysis.summary import Summary
+from fsmatrix.analysis.studies.claims.claims import claims
+from fsmatrix.analysis.studies.claims.study import StudyFile
 from fsmatrix.analysis.units import METRICS, MISSING, OWN, brief, p_text, text
 
 MOST_PAIRS = 6

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from fsmatrix.analysis.report.charts import colours
+from fsmatrix.analysis.draw.charts import colours
 from fsmatrix.analysis.report.matrix import Band, Box, Picture, picture, short
 from fsmatrix.analysis.standings.sentences import extremes, sentences
 from fsmatrix.analysis.standings.standing import MARKS, MEANING

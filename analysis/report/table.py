@@ -8,9 +8,9 @@ from dataclasses import replace
 from rich.table import Table
 from rich.text import Text
 
-from fsmatrix.analysis.doubts import far_said, warnings_said
+from fsmatrix.analysis.data.doubts import far_said, warnings_said
+from fsmatrix.analysis.data.summary import Cell, Summary
 from fsmatrix.analysis.report.pivot import Entry, Part, Pivot, pivots
-from fsmatrix.analysis.summary import Cell, Summary
 from fsmatrix.analysis.units import METRICS, labelled
 
 MAIN = ("bandwidth", "iops")  # of whose values those far off are named

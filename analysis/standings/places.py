@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
+from fsmatrix.analysis.data.study import Study
 from fsmatrix.analysis.lessons.ranking import orders, shown
-from fsmatrix.analysis.study import Study
 from fsmatrix.analysis.units import labelled
 
 

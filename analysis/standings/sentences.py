@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fsmatrix.analysis.doubts import listed
+from fsmatrix.analysis.data.doubts import listed
 from fsmatrix.analysis.lessons.overall import overall
 from fsmatrix.analysis.standings.advice import advice, fewest
 from fsmatrix.analysis.standings.standing import Pair, ahead_by, faster, than

@@ -12,11 +12,11 @@ import xarray as xr
 
 from fsmatrix.analysis.comparison.compare import varying_names
 from fsmatrix.analysis.comparison.result import Compared, Comparison
-from fsmatrix.analysis.load import rows
+from fsmatrix.analysis.data.load import rows
+from fsmatrix.analysis.data.study import Values, per_attachment
+from fsmatrix.analysis.data.summary import Cell, Summary
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.standings.standing import Order, Pair, State, ordered, pair, weakest
-from fsmatrix.analysis.study import Values, per_attachment
-from fsmatrix.analysis.summary import Cell, Summary
 from fsmatrix.analysis.units import (
     METRICS,
     Level,

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from fsmatrix.analysis import medians
-from fsmatrix.analysis.medians import LEVEL, Floats
+from fsmatrix.analysis.stats.estimates import medians
+from fsmatrix.analysis.stats.estimates.medians import LEVEL, Floats
 
 ALPHA = 0.05
 FEWEST = 5  # attachments: below, their spread is not known well enough to plan with

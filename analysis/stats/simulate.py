@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from scipy import optimize, stats
 
-from fsmatrix.analysis.medians import Floats
+from fsmatrix.analysis.stats.estimates.medians import Floats
 from fsmatrix.results import histogram
 
 Shape = Callable[[np.random.Generator, tuple[int, ...]], Floats]

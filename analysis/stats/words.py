@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from fsmatrix.analysis.medians import SMALLEST
-from fsmatrix.analysis.stats.intervals import Ratio
+from fsmatrix.analysis.stats.estimates.intervals import Ratio
+from fsmatrix.analysis.stats.estimates.medians import SMALLEST
 from fsmatrix.analysis.units import brief
 
 TIMES = 2.0  # a ratio from here on is said as times, below it in per cent

@@ -1,1 +1,4 @@
-"""What single studies ask of their data: CERN's report, OLTP on flash, page-cache replay."""
+"""What single studies ask of their data: CERN's report, OLTP on flash, page-cache replay, IO500.
+
+From outside: `flash`, `pagecache`, `claims`, `io500`.
+"""

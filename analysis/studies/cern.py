@@ -16,14 +16,14 @@ import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis import units
-from fsmatrix.analysis.claims.cells import Found, scope_of
-from fsmatrix.analysis.claims.scope import Reach, data_of
-from fsmatrix.analysis.claims.study import Claim, Compare, Range, Source, StudyFile
 from fsmatrix.analysis.comparison.result import wins
-from fsmatrix.analysis.curves import Curves, curves
+from fsmatrix.analysis.questions.curves import Curves, curves
 from fsmatrix.analysis.result import plain
-from fsmatrix.analysis.stats.intervals import from_logs
-from fsmatrix.analysis.stats.verdict import Verdict, verdicts
+from fsmatrix.analysis.stats.estimates.intervals import from_logs
+from fsmatrix.analysis.stats.testing.verdict import Verdict, verdicts
+from fsmatrix.analysis.studies.claims.cells import Found, scope_of
+from fsmatrix.analysis.studies.claims.scope import Reach, data_of
+from fsmatrix.analysis.studies.claims.study import Claim, Compare, Range, Source, StudyFile
 from fsmatrix.analysis.units import METRICS, Level
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Installations:
 
     def figure(self) -> Figure:
         """One row per cell: the ratio, on which side of 1."""
-        from fsmatrix.analysis import drawing
+        from fsmatrix.analysis.draw import drawing
 
         ordered = sorted(self.cells, key=lambda cell: cell.value)
         figure, axes = drawing.frame(

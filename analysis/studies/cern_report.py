@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
-from fsmatrix.analysis.claims import files as claims_files
-from fsmatrix.analysis.claims import words
-from fsmatrix.analysis.claims.claims import claims
-from fsmatrix.analysis.load import PUBLISHED, open_campaign
-from fsmatrix.analysis.publications import published_table
+from fsmatrix.analysis.data.load import PUBLISHED, open_campaign
+from fsmatrix.analysis.data.publications import published_table
 from fsmatrix.analysis.result import plain
+from fsmatrix.analysis.studies.claims import files as claims_files
+from fsmatrix.analysis.studies.claims import words
+from fsmatrix.analysis.studies.claims.claims import claims
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -78,7 +78,7 @@ class Report:
 
     def figure(self) -> Figure:
         """Ratio of the two installations in both trials: what most statements are about."""
-        from fsmatrix.analysis import drawing
+        from fsmatrix.analysis.draw import drawing
 
         wide = ratios()
         figure, axes = drawing.frame(

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from fsmatrix.analysis.comparison.speedup import Speedup, speedup
-from fsmatrix.analysis.curves import Curves, cells_of, curves, described, varying
-from fsmatrix.analysis.load import rows
-from fsmatrix.analysis.medians import Median
+from fsmatrix.analysis.data.load import rows
+from fsmatrix.analysis.data.study import Key, Values
+from fsmatrix.analysis.questions.curves import Curves, cells_of, curves, described, varying
+from fsmatrix.analysis.questions.speedup import Speedup, speedup
 from fsmatrix.analysis.result import plain
+from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.studies.cern import Installations, installations
-from fsmatrix.analysis.study import Key, Values
 from fsmatrix.analysis.units import Level
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Cpu:
 
     def figure(self) -> Figure:
         """Stacked bars."""
-        from fsmatrix.analysis import drawing
+        from fsmatrix.analysis.draw import drawing
 
         shown = self.shares[:MOST_ROWS]
         left_out = len(self.shares) - len(shown)

@@ -7,8 +7,8 @@ from typing import Any
 
 import xarray as xr
 
-from fsmatrix.analysis.curves import Curves, curves, described
-from fsmatrix.analysis.load import rows
+from fsmatrix.analysis.data.load import rows
+from fsmatrix.analysis.questions.curves import Curves, curves, described
 from fsmatrix.analysis.units import brief
 
 DEVICES = ("devices_per_adapter", "ssds_per_hba", "devices")

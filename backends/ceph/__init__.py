@@ -1,1 +1,5 @@
-"""What the Ceph backends and the Ceph test bed share; nothing here needs Ceph when imported."""
+"""Ceph by four doors: RADOS, libcephfs, and CephFS mounted by FUSE or by the kernel.
+
+From outside: the backends by the registry; `bindings`, `levels` and `mounts` for the test bed and
+undoing.
+"""

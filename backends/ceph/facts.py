@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fsmatrix.backends.ceph import placement
-from fsmatrix.backends.ceph.librados import CephError, Cluster
+from fsmatrix.backends.ceph.bindings.librados import CephError, Cluster
+from fsmatrix.backends.ceph.levels import placement
 from fsmatrix.backends.errors import told
 
 OSDS_ASKED = 64  # whose configuration is read; further ones are counted only

@@ -8,16 +8,18 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self, cast
 
 from fsmatrix.backends.access import Access
-from fsmatrix.backends.base import Backend, Room, Settled, Space
-from fsmatrix.backends.ceph import clients, health, levels, network, settle
-from fsmatrix.backends.ceph.health import Watch
-from fsmatrix.backends.ceph.leveloptions import FACTORS
-from fsmatrix.backends.ceph.levels import Levels
-from fsmatrix.backends.ceph.librados import Cluster
-from fsmatrix.backends.ceph.login import Login
+from fsmatrix.backends.base import Backend, ProvisionContext, Settled, Space
+from fsmatrix.backends.ceph.bindings.librados import Cluster
+from fsmatrix.backends.ceph.bindings.login import Login
+from fsmatrix.backends.ceph.levels import levels
+from fsmatrix.backends.ceph.levels.leveloptions import FACTORS
+from fsmatrix.backends.ceph.levels.levels import Levels
+from fsmatrix.backends.ceph.mounts import clients
 from fsmatrix.backends.ceph.options import CephOptions
+from fsmatrix.backends.ceph.state import health, network, settle
+from fsmatrix.backends.ceph.state.health import Watch
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.made import PREFIX
+from fsmatrix.backends.journal.owned_dirs import PREFIX
 from fsmatrix.backends.pace import Pace
 
 
@@ -28,11 +30,11 @@ class Levelled(Backend):
     pace: ClassVar[Pace] = Pace(attach=3.0, run=0.5, bandwidth=120e6, files=500.0)
 
     @abstractmethod
-    def _attach(self, room: Room) -> Access:
+    def _attach(self, room: ProvisionContext) -> Access:
         """`provision` in the pool that the options name."""
 
     @abstractmethod
-    def _detach(self, access: Access, room: Room) -> None:
+    def _detach(self, access: Access, room: ProvisionContext) -> None:
         """Undo `_attach`."""
 
     @abstractmethod
@@ -76,7 +78,7 @@ class Levelled(Backend):
             return {}
         return {"redundancy": options.redundancy, "failure_domain": options.failure_domain}
 
-    def provision(self, level: Mapping[str, Any], room: Room) -> Access:
+    def provision(self, level: Mapping[str, Any], room: ProvisionContext) -> Access:
         """Make the level, if there is one, and what the runs need in it."""
         if self._levels is None:
             if level:
@@ -97,7 +99,7 @@ class Levelled(Backend):
         """For `describe`: what was made for the level, hosts and placement among it."""
         return {"level": access.details["level"]} if "level" in access.details else {}
 
-    def release(self, access: Access, room: Room) -> None:
+    def release(self, access: Access, room: ProvisionContext) -> None:
         """Remove what the runs needed, then the level."""
         self._detach(access, room)
         if "level" in access.details:

@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, cast
 
 from fsmatrix.backends.access import Access
-from fsmatrix.backends.base import Room, Space
-from fsmatrix.backends.ceph import capi, cephfs, facts, own
+from fsmatrix.backends.base import ProvisionContext, Space
+from fsmatrix.backends.ceph import facts
+from fsmatrix.backends.ceph.bindings import capi, cephfs
+from fsmatrix.backends.ceph.bindings.librados import Cluster
+from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.ceph.levelled import Levelled, pool_space
-from fsmatrix.backends.ceph.librados import Cluster
-from fsmatrix.backends.ceph.login import Login
 from fsmatrix.backends.ceph.options import CephfsOptions
-from fsmatrix.backends.ceph.trees import Tree
+from fsmatrix.backends.ceph.places import own
+from fsmatrix.backends.ceph.places.trees import Tree
 from fsmatrix.backends.errors import BackendError
 
 
@@ -31,7 +33,7 @@ class OnCephfs(Levelled):
         """It is no data pool of the file system."""
         return own.unfit(cluster, self._chosen.filesystem, pool)
 
-    def finish(self, room: Room) -> None:
+    def finish(self, room: ProvisionContext) -> None:
         """Remove what a failed provision or release of this process left."""
         own.finish(room)
 

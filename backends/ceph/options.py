@@ -9,9 +9,9 @@ from pydantic import Field, field_validator, model_validator
 
 from fsmatrix.backends.allowed import NUMBER, SIZE, one_of, plain
 from fsmatrix.backends.base import BackendOptions
-from fsmatrix.backends.ceph.leveloptions import LevelOptions
-from fsmatrix.backends.ceph.login import Login
-from fsmatrix.backends.mounting import check_mount_options, mount_keys
+from fsmatrix.backends.ceph.bindings.login import Login
+from fsmatrix.backends.ceph.levels.leveloptions import LevelOptions
+from fsmatrix.backends.local.mounting import check_mount_options, mount_keys
 from fsmatrix.results.units import PositiveSize
 
 LAYOUT = "ceph.dir.layout"

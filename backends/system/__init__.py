@@ -1,1 +1,4 @@
-"""What the backends need from Linux: programs, mounts, block devices, page cache, quotas."""
+"""What the backends need from Linux: programs, mounts, block devices, packages, rights.
+
+From outside: all of it; it imports nothing of the backends but their errors.
+"""

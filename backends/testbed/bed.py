@@ -20,10 +20,10 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel
 
-from fsmatrix.backends import tree, trusted
-from fsmatrix.backends.entries import read
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import Entry, refuse_foreign
+from fsmatrix.backends.journal import tree, trusted
+from fsmatrix.backends.journal.entries import read
+from fsmatrix.backends.journal.journal import Entry, refuse_foreign
 from fsmatrix.backends.system import mounts, packages, tools
 from fsmatrix.backends.testbed import daemons, process
 from fsmatrix.backends.testbed.home import Home, Kind, fresh_id

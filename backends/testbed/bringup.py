@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends.ceph.errors import CephError
-from fsmatrix.backends.ceph.librados import Cluster
-from fsmatrix.backends.ceph.placement import at_once, wait_for_stats
-from fsmatrix.backends.journal import Entry
+from fsmatrix.backends.ceph.bindings.errors import CephError
+from fsmatrix.backends.ceph.bindings.librados import Cluster
+from fsmatrix.backends.ceph.levels.placement import at_once, wait_for_stats
+from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.testbed import cephconf, cgroups, daemons, drives, health, network, pools
 from fsmatrix.backends.testbed.cephconf import Place

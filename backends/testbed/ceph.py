@@ -33,11 +33,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends.ceph.errors import CephError
-from fsmatrix.backends.ceph.librados import Cluster
-from fsmatrix.backends.ceph.placement import wait_for_stats
+from fsmatrix.backends.ceph.bindings.errors import CephError
+from fsmatrix.backends.ceph.bindings.librados import Cluster
+from fsmatrix.backends.ceph.levels.placement import wait_for_stats
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import Entry
+from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.testbed import bringup, cgroups, daemons, health, pools, teardown
 from fsmatrix.backends.testbed.bed import BaseBed, lacking
 from fsmatrix.backends.testbed.cgroups import Limits

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fsmatrix.backends.ceph.errors import CephError
-from fsmatrix.backends.journal import Entry
+from fsmatrix.backends.ceph.bindings.errors import CephError
+from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.testbed import process
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.backends.testbed.steps import Steps

@@ -6,9 +6,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsmatrix.backends import loop
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import Journal
+from fsmatrix.backends.journal.journal import Journal
+from fsmatrix.backends.local import loop
 from fsmatrix.backends.testbed import cgroups
 from fsmatrix.backends.testbed.cgroups import Limits
 from fsmatrix.backends.testbed.home import Home

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fsmatrix.backends.ceph.librados import Cluster
+from fsmatrix.backends.ceph.bindings.librados import Cluster
 
 
 def serving(cluster: Cluster) -> bool:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends import tree
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.identity import FILE as IDENTITY
-from fsmatrix.backends.journal import Journal
-from fsmatrix.backends.trusted import distrust
-from fsmatrix.results import trust
+from fsmatrix.backends.journal import tree
+from fsmatrix.backends.journal.identity import FILE as IDENTITY
+from fsmatrix.backends.journal.journal import Journal
+from fsmatrix.backends.journal.trusted import distrust
+from fsmatrix.results.files import trust
 
 _FILES = ("bed.json", "bed.json.new", "lock", "journal.jsonl", IDENTITY)  # of every bed
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError, ToolError
-from fsmatrix.backends.journal import Journal
+from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.testbed.cephconf import MON_PORT
 

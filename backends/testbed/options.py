@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from fsmatrix.backends.ceph.redundancy import Redundancy, parse_redundancy, placement_refusal
+from fsmatrix.backends.ceph.levels.redundancy import Redundancy, parse_redundancy, placement_refusal
 from fsmatrix.results.units import PositiveSize
 
 GIB = 1 << 30

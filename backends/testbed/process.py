@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends.entries import Entry
 from fsmatrix.backends.errors import ToolError
-from fsmatrix.backends.identity import carries
+from fsmatrix.backends.journal.entries import Entry
+from fsmatrix.backends.journal.identity import carries
 from fsmatrix.backends.system import tools
 from fsmatrix.results.process import stat
 

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fsmatrix.backends import proof, undo
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import Entry
+from fsmatrix.backends.journal import proof, rollback
+from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.testbed import cephconf, cgroups, network, process
 from fsmatrix.backends.testbed.bed import LEFT, end_daemons
 from fsmatrix.backends.testbed.home import Home
@@ -63,7 +63,7 @@ def _undo(home: Home, entry: Entry) -> str:
     try:
         _prove(home, entry)
         return _KINDS[entry.kind](entry)
-    except (BackendError, undo.LeftAlone, OSError, KeyError, ValueError, TypeError) as error:
+    except (BackendError, rollback.LeftAlone, OSError, KeyError, ValueError, TypeError) as error:
         return f"{LEFT}{error}"
 
 
@@ -75,7 +75,7 @@ def _prove(home: Home, entry: Entry) -> None:
         return
     name = Path(str(entry.facts.get("path") or entry.facts.get("name"))).name
     if not _OWN.fullmatch(name):
-        raise undo.LeftAlone(f"{name} is no {entry.kind} of a test bed: not removed")
+        raise rollback.LeftAlone(f"{name} is no {entry.kind} of a test bed: not removed")
 
 
 def _undo_cgroup(entry: Entry) -> str:
@@ -97,7 +97,7 @@ def _undo_sockets(entry: Entry) -> str:
         return ""
     ours = folder.parent == cephconf.SHORT and folder.name.startswith(cephconf.SOCKETS)
     if not ours or folder.is_symlink() or folder.stat().st_uid != os.geteuid():
-        raise undo.LeftAlone(f"{folder} is not as the test bed made it")
+        raise rollback.LeftAlone(f"{folder} is not as the test bed made it")
     for path in folder.iterdir():
         if path.is_socket():
             path.unlink()
@@ -110,7 +110,7 @@ _OWN = re.compile(
     r"fsmatrix-[0-9a-f]{6}-(osd|node)\d+|fsm[0-9a-f]{6}(b|n\d+)|fsmatrix-bed-[0-9a-f]{6}"
 )
 _KINDS: dict[str, Callable[[Entry], str]] = {
-    "loop": lambda entry: undo.undo_loop(entry.facts, True),
+    "loop": lambda entry: rollback.undo_loop(entry.facts, True),
     "cgroup": _undo_cgroup,
     "link": lambda entry: network.remove_link(str(entry.facts["name"])),
     "sockets": _undo_sockets,

@@ -4,7 +4,7 @@ What a storage system says of itself has three weights.  It serves no I/O, of so
 least (BLOCKED): the run is invalid, unless its own latencies show that none of its operations
 waited.  It is impaired (a daemon is down, data moves): the number may mean something else, and
 it is invalid if the run's own operations stood still meanwhile.  What says nothing about speed
-or data never gets here (`backends/ceph/health.py`, HARMLESS).
+or data never gets here (`backends/ceph/state/health.py`, HARMLESS).
 """
 
 from __future__ import annotations

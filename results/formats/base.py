@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.record import Phase
-from fsmatrix.results.schema import ResultError
 
 
 class ParseError(ResultError):

@@ -11,9 +11,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fsmatrix.suite.session.programs import clean_environment
-from fsmatrix.suite.workloads.base import Engine
 
 PROBE_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The program that does it: path, version and features as probed (suite/cases/engines.py)."""
+
+    name: str
+    version: str
+    path: str = ""
+    features: frozenset[str] = frozenset()
+
+    @property
+    def program(self) -> str:
+        """What to start: the path that was found, or the name."""
+        return self.path or self.name
 
 
 class EngineError(Exception):

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from fsmatrix.backends import identity
+from fsmatrix.backends.journal import identity
 from fsmatrix.results.case import Geometry
 
 PROBE_SECONDS = 20
@@ -80,7 +80,7 @@ class Launcher(ABC):
 
     @property
     def proof(self) -> dict[str, str]:
-        """For the environment of everything that is started (backends/identity.py)."""
+        """For the environment of everything that is started (backends/journal/identity.py)."""
         return identity.proof(self.store, Path(self.scratch).name) if self.store else {}
 
     @property

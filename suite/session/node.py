@@ -36,7 +36,7 @@ def call(
     arguments: Mapping[str, Any],
 ) -> Any:
     """Call one node-side method of a backend; its answer as JSON-able data."""
-    from fsmatrix.backends.journal import Journal
+    from fsmatrix.backends.journal.journal import Journal
 
     backend, where = backend_of(access)
     if function in ("mount", "unmount"):

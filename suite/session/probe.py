@@ -7,7 +7,7 @@ import platform
 from collections.abc import Mapping
 from typing import Any
 
-from fsmatrix.backends.ops import Place
+from fsmatrix.backends.player.ops import Place
 
 
 def where(params: Mapping[str, Any], place: Place, root: str) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Programs that a step starts: full CPU set, an environment without MPI, a deadline.
 
 subprocess starts children by vfork and exec here (no preexec_fn), which is safe in an MPI
-process.  A program ends with everything that it has started (orphans.py), however it ends, and
-when the process that started it is killed (setpriv, where the system has it).
+process.  A program ends with everything that it has started (orphaned_processes.py), however it
+ends, and when the process that started it is killed (setpriv, where the system has it).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-from fsmatrix.suite.session import orphans
+from fsmatrix.suite.session import orphaned_processes
 
 GRACE = 3.0
 LOOK = 0.2  # seconds between two questions to `stop`
@@ -142,7 +142,7 @@ def _collected(done: Finished, folder: Path, patterns: Sequence[str]) -> Finishe
     return replace(done, files=found, dropped=dropped)
 
 
-@orphans.adopting()
+@orphaned_processes.adopting()
 def _run(
     argv: Sequence[str],
     cwd: str,
@@ -152,12 +152,12 @@ def _run(
 ) -> Finished:
     began = time.time()
     wrapper = _until_we_die() if shutil.which(argv[0]) else ()  # else it is Popen that says why
-    mark = orphans.new_mark()
+    mark = orphaned_processes.new_mark()
     try:
         process = subprocess.Popen(
             [*wrapper, *argv],
             cwd=cwd,
-            env=clean_environment({"LC_ALL": "C", **(env or {}), orphans.PROGRAM: mark}),
+            env=clean_environment({"LC_ALL": "C", **(env or {}), orphaned_processes.PROGRAM: mark}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -179,7 +179,7 @@ def _run(
             end_group(process, ended, pipes)
         moment = time.time()
         returncode = process.wait()
-        orphans.end(mark, orphans.GRACE if in_time else 0.0)
+        orphaned_processes.end(mark, orphaned_processes.GRACE if in_time else 0.0)
         del _RUNNING[process]
         _drain(pipes)
     out, err = (pipe.text for pipe in pipes)
@@ -201,7 +201,7 @@ def end_group(process: subprocess.Popen[bytes], ended: int, pipes: Sequence[Pipe
     """End a program that we started as a group leader, kindly first, with its group.
 
     A stopped one does not hear the first signal.  Workers in sessions of their own (fio) are
-    ended by who waits for the program (orphans.py).
+    ended by who waits for the program (orphaned_processes.py).
     """
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
@@ -224,7 +224,7 @@ def end_running() -> None:
             process.kill()  # it starts nothing more
         with contextlib.suppress(subprocess.TimeoutExpired):  # it hangs in the kernel
             process.wait(GRACE)
-        orphans.end(mark)
+        orphaned_processes.end(mark)
 
 
 @cache

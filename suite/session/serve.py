@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, ClassVar
 
-from fsmatrix.backends.ops import Place
+from fsmatrix.backends.player.ops import Place
 from fsmatrix.suite.session import clock, programs, wire
 from fsmatrix.suite.session.clock import Offset
 from fsmatrix.suite.session.comm import Comm

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from fsmatrix.backends.ops import Chunk, Chunks, Place
-from fsmatrix.backends.played import Latencies, fold, no_latencies
-from fsmatrix.backends.player import Player, PlayerResult, open_player, wait_until
+from fsmatrix.backends.player.ops import Chunk, Chunks, Place
+from fsmatrix.backends.player.player import Player, PlayerResult, open_player, wait_until
+from fsmatrix.backends.player.result import Latencies, fold, no_latencies
 from fsmatrix.suite.session.clock import Offset
 from fsmatrix.suite.session.comm import Comm
 from fsmatrix.suite.session.wire import Arrays

@@ -14,14 +14,16 @@ import platform
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fsmatrix.results.process import boot_id
 from fsmatrix.suite.session.comm import Comm
 
 if TYPE_CHECKING:
     from fsmatrix.results.case import Geometry
-    from fsmatrix.suite.workloads.base import Where
+
+# Where a step is carried out: by one leader, the leader of each node, ranks of MPI, every rank.
+Where = Literal["once", "node", "mpi", "rank"]
 
 
 @dataclass(frozen=True)

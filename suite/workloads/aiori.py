@@ -8,7 +8,8 @@ from pydantic import Field, field_validator
 
 from fsmatrix.backends.access import Access, CephfsAccess, DfsAccess, RadosAccess
 from fsmatrix.results.units import Duration, PositiveSize
-from fsmatrix.suite.workloads.base import Engine, WorkloadOptions
+from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.workloads.base import WorkloadOptions
 
 CEPH_CONF = "/etc/ceph/ceph.conf"  # what Ceph's libraries read; IOR wants it named
 LONGEST_STONEWALL = 10**6  # s

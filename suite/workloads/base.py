@@ -13,8 +13,9 @@ from fsmatrix.backends.access import Access
 from fsmatrix.results.case import Case
 from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import Phase
+from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.session.survey import Where
 
-Where = Literal["once", "node", "mpi", "rank"]
 Role = Literal["setup", "timed", "check"]
 
 
@@ -84,21 +85,6 @@ class Step:
     files: tuple[str, ...] = ()  # files (relative) whose cache state matters
     stops_at_exit: bool = False
     phases: tuple[str, ...] = ()  # that a timed program gives, if not one of the step's name
-
-
-@dataclass(frozen=True)
-class Engine:
-    """The program that does it: path, version and features probed before (suite/engines)."""
-
-    name: str
-    version: str
-    path: str = ""
-    features: frozenset[str] = frozenset()
-
-    @property
-    def program(self) -> str:
-        """What to start: the path that was found, or the name."""
-        return self.path or self.name
 
 
 @dataclass(frozen=True)

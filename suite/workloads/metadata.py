@@ -18,19 +18,12 @@ from fsmatrix.backends.access import Access
 from fsmatrix.results.case import Case
 from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.units import Size, format_size
-from fsmatrix.suite.streams import metadata as streams
-from fsmatrix.suite.streams.metadata import Task
-from fsmatrix.suite.workloads.base import (
-    Engine,
-    Footprint,
-    Output,
-    Step,
-    Stream,
-    Workload,
-    WorkloadOptions,
-)
+from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.workloads.base import Footprint, Output, Step, Stream, Workload, WorkloadOptions
+from fsmatrix.suite.workloads.streams import metadata as streams
+from fsmatrix.suite.workloads.streams.metadata import Task
 
-GENERATOR = "fsmatrix.suite.streams.metadata:generate"
+GENERATOR = "fsmatrix.suite.workloads.streams.metadata:generate"
 PhaseName = Literal["mkdir", "create", "stat", "read", "rename", "remove", "rmdir"]
 PHASES: tuple[PhaseName, ...] = get_args(PhaseName)  # in this order
 # "read" is the name of a data phase elsewhere: bandwidths of the two must not be mixed

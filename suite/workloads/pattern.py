@@ -20,22 +20,16 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from fsmatrix.backends.access import Access
-from fsmatrix.backends.ops import MAX_OP_BYTES
+from fsmatrix.backends.player.ops import MAX_OP_BYTES
 from fsmatrix.results.case import Case
 from fsmatrix.results.units import Duration, PositiveSize, format_size
-from fsmatrix.suite.streams.pattern import Task, name_of, part_of, reads_of
-from fsmatrix.suite.workloads.base import (
-    Engine,
-    Footprint,
-    Step,
-    Stream,
-    Workload,
-    WorkloadOptions,
-)
+from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.workloads.base import Footprint, Step, Stream, Workload, WorkloadOptions
+from fsmatrix.suite.workloads.streams.pattern import Task, name_of, part_of, reads_of
 
 MIB = 1 << 20
 DIRECT_UNIT = 512  # smallest logical block of a device; 4096 is what most want
-GENERATOR = "fsmatrix.suite.streams.pattern:generate"
+GENERATOR = "fsmatrix.suite.workloads.streams.pattern:generate"
 Depth = Annotated[int, Field(strict=True, ge=1, le=1024)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 

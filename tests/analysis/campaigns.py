@@ -11,9 +11,10 @@ from typing import Any
 import h5py
 import numpy as np
 
-from fsmatrix.results import hdf, histogram
-from fsmatrix.results.campaignfile import CampaignWriter
+from fsmatrix.results import histogram
 from fsmatrix.results.case import Case, Geometry
+from fsmatrix.results.files.campaign.campaignfile import CampaignWriter
+from fsmatrix.results.files.hdf5 import hdf
 from fsmatrix.results.record import Finding, Latency, Phase, RunRecord
 
 PATTERNS = ("rand-read", "rand-write", "seq-read", "seq-write")

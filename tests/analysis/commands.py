@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from fsmatrix.suite.cli import main as cli
+from fsmatrix.cli import main as cli
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:

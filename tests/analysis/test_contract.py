@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from fsmatrix.analysis import summary
 from fsmatrix.analysis.catalogue import EVERY, Analysis
 from fsmatrix.analysis.comparison.compare import comparisons
+from fsmatrix.analysis.data import summary
 from fsmatrix.analysis.report import report, sections
 from fsmatrix.analysis.result import Result
-from tests.analysis import studies
+from tests.analysis import study_data as studies
 
 LEVELS = {
     "target": ("a", "b"), "pattern": ("seq-read", "rand-write"), "chunk": (4096, 65536, 1 << 20),

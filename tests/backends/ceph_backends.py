@@ -12,9 +12,10 @@ import pytest
 
 from fsmatrix.backends import registry
 from fsmatrix.backends.access import Access
-from fsmatrix.backends.base import Room
-from fsmatrix.backends.ceph import clients, osdcounters
-from fsmatrix.backends.ceph.login import Login
+from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.ceph.bindings.login import Login
+from fsmatrix.backends.ceph.mounts import clients
+from fsmatrix.backends.ceph.state import osdcounters
 from fsmatrix.backends.testbed.ceph import Bed
 
 NAMES = ("rados", "libcephfs", "cephfs-fuse", "cephfs-kernel")
@@ -30,7 +31,9 @@ def backend(name: str, bed: Bed, **options: Any) -> Any:
     if not usable.ok:
         assert usable.reason
         if name == "cephfs-kernel":  # no registry has another kernel for this machine
-            pytest.skip(f"not in any registry: {usable.reason}; see tests/backends/test_guest.py")
+            pytest.skip(
+                f"not in any registry: {usable.reason}; see tests/backends/local/test_guest.py"
+            )
         pytest.skip(usable.reason)
     needed = {"pool": bed.pools["rados"]} if name == "rados" else {}
     cluster = {"conf": bed.conf, "keyring": bed.keyring, "user": bed.user}
@@ -66,7 +69,9 @@ def fuse_of(access: Access) -> list[int]:
 
 
 @contextmanager
-def attached(name: str, bed: Bed, room: Room, **options: Any) -> Iterator[tuple[Any, Any]]:
+def attached(
+    name: str, bed: Bed, room: ProvisionContext, **options: Any
+) -> Iterator[tuple[Any, Any]]:
     """(backend, access), mounted; everything is taken down afterwards."""
     used = backend(name, bed, **options)
     access = used.provision({}, room)

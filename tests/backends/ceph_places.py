@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fsmatrix.backends.ceph.librados import Cluster, IoCtx
-from fsmatrix.backends.player import Player, open_player
+from fsmatrix.backends.ceph.bindings.librados import Cluster, IoCtx
+from fsmatrix.backends.player.player import Player, open_player
 from fsmatrix.backends.testbed.ceph import Bed
 from tests.backends.playing import chunk
 

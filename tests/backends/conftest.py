@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends import daos_tool
-from fsmatrix.backends.base import Room
-from fsmatrix.backends.ceph import clients, login, trees
-from fsmatrix.backends.journal import Journal
-from fsmatrix.backends.ops import Kind
-from fsmatrix.backends.player import Player, open_player
+from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.ceph.bindings import login
+from fsmatrix.backends.ceph.mounts import clients
+from fsmatrix.backends.ceph.places import trees
+from fsmatrix.backends.daos import tool as daos_tool
+from fsmatrix.backends.journal.journal import Journal
+from fsmatrix.backends.player.ops import Kind
+from fsmatrix.backends.player.player import Player, open_player
 from fsmatrix.backends.system import mounts
 from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, up
 from tests import asking
@@ -39,9 +41,11 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Iterator[Room]:
+def room(tmp_path: Path) -> Iterator[ProvisionContext]:
     """The conductor's room; nothing may stay mounted or running after a test."""
-    yield Room("a", tmp_path / "state", Journal(tmp_path / "journals/host.jsonl"), "tag1")
+    yield ProvisionContext(
+        "a", tmp_path / "state", Journal(tmp_path / "journals/host.jsonl"), "tag1"
+    )
     assert mounts.mounted_below(tmp_path) == []
 
 

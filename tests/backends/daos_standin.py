@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends import daos_tool, registry
-from fsmatrix.backends.daos_dfs import DaosDfs
+from fsmatrix.backends import registry
+from fsmatrix.backends.daos import tool as daos_tool
+from fsmatrix.backends.daos.dfs import DaosDfs
 from fsmatrix.backends.system import tools
 
 TESTS = Path(__file__).resolve().parents[1]

@@ -7,8 +7,8 @@ from typing import Any, get_args
 
 import numpy as np
 
-from fsmatrix.backends.ops import OP, Chunk, Kind
-from fsmatrix.backends.player import Implementation, Player
+from fsmatrix.backends.player.ops import OP, Chunk, Kind
+from fsmatrix.backends.player.player import Implementation, Player
 
 IMPLEMENTATIONS = [name for name in get_args(Implementation) if name != "auto"]
 Open = Callable[..., Player]

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fsmatrix.results.schema import ResultError
-from fsmatrix.results.store import Store
+from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.store import Store
 from tests.chaos.commands import Command
 from tests.chaos.place import Place
 

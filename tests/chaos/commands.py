@@ -15,12 +15,12 @@ import traceback
 from pathlib import Path
 
 import fsmatrix.analysis.report.report
-import fsmatrix.results.merge
-import fsmatrix.suite.execute  # noqa: F401  (loaded for the children)
-from fsmatrix.suite.cli import main
+import fsmatrix.results.files.campaign.merge
+import fsmatrix.suite.run.execute  # noqa: F401  (loaded for the children)
+from fsmatrix.cli import main
 
 DEADLINE = 180.0  # seconds; a command that takes longer hangs
-MODULE = [sys.executable, "-P", "-m", "fsmatrix.suite.cli.main"]
+MODULE = [sys.executable, "-P", "-m", "fsmatrix.cli.main"]
 _ENDED: dict[int, int] = {}  # pid -> status of children that were waited for
 
 

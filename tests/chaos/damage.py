@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends import identity
-from fsmatrix.results import hdf
+from fsmatrix.backends.journal import identity
+from fsmatrix.results.files.hdf5 import hdf
 from fsmatrix.results.process import boot_id, start_of
 from tests.chaos import kills, victims
 from tests.chaos.checks import Outcome
@@ -181,7 +181,7 @@ def _run_hostile(store: Path, rng: random.Random) -> None:
 
 def _merged(store: Path) -> Path:
     """campaign.h5 alone: nothing can make it anew."""
-    from fsmatrix.results.store import Store
+    from fsmatrix.results.files.store import Store
 
     Store.open(store).merge()
     shutil.rmtree(store / "runs")

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from fsmatrix.backends import entries
+from fsmatrix.backends.journal import entries
 from fsmatrix.backends.system.mounts import Mount, mounts
 from fsmatrix.results.process import start_of
 from tests.chaos.commands import reap

@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 
 from fsmatrix.backends import registry
-from fsmatrix.backends.base import Room
-from fsmatrix.backends.ceph import trees
-from fsmatrix.backends.journal import Journal
-from fsmatrix.backends.ops import OP, Chunk, Flag, Kind
-from fsmatrix.backends.player import ENGINE_C, engine_name, open_player
-from fsmatrix.backends.provenance import path_of
+from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.ceph.places import trees
+from fsmatrix.backends.journal.journal import Journal
+from fsmatrix.backends.local.provenance import path_of
+from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
+from fsmatrix.backends.player.player import ENGINE_C, engine_name, open_player
 from fsmatrix.backends.system import mounts, signature
-from fsmatrix.suite.cli.main import main as command_line
+from fsmatrix.cli.main import main as command_line
 
 PIECE = 128 << 10
 PIECES = 32
@@ -68,7 +68,7 @@ def life(name: str, options: dict[str, Any]) -> None:
     kind = registry.load(name)
     usable = kind.check()
     place = SCRATCH / name
-    room = Room("target", place / "state", Journal(place / "journal.jsonl"), "tag")
+    room = ProvisionContext("target", place / "state", Journal(place / "journal.jsonl"), "tag")
     backend = kind(kind.Options.model_validate(options))
     access = backend.provision({}, room)
     kind.mount(access, room.journal)

@@ -22,7 +22,7 @@ GROUPS = {registry.group for registry in REGISTRIES}
 def registries() -> set[str]:
     """The groups of all registries, from the text of the packages."""
     found: set[str] = set()
-    for package in ("analysis", "backends", "results", "slurm", "suite"):
+    for package in ("analysis", "backends", "cli", "results", "slurm", "suite"):
         for path in (acme.ROOT / package).rglob("*.py"):
             found |= set(re.findall(r'"(fsmatrix\.[a-z]+)", (?:\{|BUILTIN)', path.read_text()))
             found |= set(re.findall(r'Registry\(\s+"(fsmatrix\.[a-z]+)"', path.read_text()))

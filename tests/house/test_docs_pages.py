@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import typer.main
 
-from fsmatrix.results.schema import CAMPAIGN_FORMAT
-from fsmatrix.suite.cli.app import app
+from fsmatrix.cli.app import app
+from fsmatrix.results.files.hdf5.schema import CAMPAIGN_FORMAT
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from fsmatrix.backends.registry import BACKENDS
-from fsmatrix.suite.campaign import Campaign
-from fsmatrix.suite.plan import Plan, Request, build_plan
+from fsmatrix.suite.campaign.campaign import Campaign
+from fsmatrix.suite.campaign.settings import Source
+from fsmatrix.suite.campaign.site import Site, SiteFile, load_site, load_user
+from fsmatrix.suite.campaign.yamlio import Tree, parse
+from fsmatrix.suite.plan.plan import Plan, Request, build_plan
 from fsmatrix.suite.registry import WORKLOADS
-from fsmatrix.suite.settings import Source
-from fsmatrix.suite.site import Site, SiteFile, load_site, load_user
-from fsmatrix.suite.yamlio import Tree, parse
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "campaign.md"

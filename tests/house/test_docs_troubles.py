@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "troubles.md"
-PACKAGES = ("analysis", "backends", "results", "slurm", "suite")
+PACKAGES = ("analysis", "backends", "cli", "results", "slurm", "suite")
 HOLE = "\0"  # stands for a value in a message
 FEWEST = 20
 LONG_ENOUGH = 8  # letters of the longest piece between two placeholders

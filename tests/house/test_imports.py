@@ -1,83 +1,87 @@
-"""The house's import directions, read from the syntax trees of all modules."""
+"""Which module may import which: between packages, folders and files, and in ranks."""
 
 from __future__ import annotations
 
-import ast
+import importlib
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "docs"))
+folders = importlib.import_module("make_folders")
 MAY_IMPORT = {
     "results": {"results"},
     "backends": {"backends", "results"},
     "suite": {"suite", "backends", "results"},
     "slurm": {"slurm", "suite", "backends", "results"},
     "analysis": {"analysis", "results"},
+    "cli": {"cli", "analysis", "slurm", "suite", "backends", "results", "jobs"},
     "jobs": set(),
 }
 # What a rank imports must stay small; these modules run in ranks.
 RANK_MODULES = (
     "suite/session",
-    "suite/streams",
-    "backends/ops.py",
-    "backends/player.py",
-    "backends/twin.py",
-    "backends/content.py",
+    "suite/workloads/streams",
+    "backends/player/ops.py",
+    "backends/player/player.py",
+    "backends/player/python",
+    "backends/player/content.py",
 )
-CONDUCTOR_SIDE = {
-    "client.py",
-    "death.py",
-    "launched.py",
-    "loopback.py",
-}  # of suite/session, not imported by ranks
+CONDUCTOR_SIDE = "client"  # the folder of suite/session that ranks do not import
 HEAVY = {"pydantic", "h5py", "xarray", "scipy", "ruamel", "rich", "typer", "psutil"}
-
-
-def modules(package: str) -> list[Path]:
-    return sorted((ROOT / package).rglob("*.py"))
-
-
-def imports(path: Path, top_only: bool = False) -> set[str]:
-    """Full names of what a module imports (with `top_only`, outside functions)."""
-    tree = ast.parse(path.read_text())
-    nodes = tree.body if top_only else ast.walk(tree)
-    found = set()
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+MOST_ENTRIES = 16  # files and folders side by side
 
 
 @pytest.mark.parametrize("package", MAY_IMPORT)
 def test_packages_import_in_one_direction(package: str) -> None:
-    for path in modules(package):
-        for name in imports(path):
+    for path in sorted((ROOT / package).rglob("*.py")):
+        for name in folders.imports(path):
             parts = name.split(".")
             assert parts[0] not in MAY_IMPORT, f"{path}: import fsmatrix.{name} instead"
-            if parts[0] != "fsmatrix" or len(parts) < 2 or parts[1] not in MAY_IMPORT:
-                continue
-            if package == "suite" and "cli" in path.relative_to(ROOT).parts:
-                continue  # the top of the house
-            assert parts[1] in MAY_IMPORT[package], f"{path} may not import {name}"
+            if parts[0] == "fsmatrix" and len(parts) > 1 and parts[1] in MAY_IMPORT:
+                assert parts[1] in MAY_IMPORT[package], f"{path} may not import {name}"
 
 
-def test_nothing_imports_the_cli() -> None:
-    for package in MAY_IMPORT:
-        for path in modules(package):
-            if "cli" in path.relative_to(ROOT).parts:
-                continue
-            assert not any(name.startswith("fsmatrix.suite.cli") for name in imports(path)), path
+def test_every_package_is_under_this_test() -> None:
+    linked = {path.name for path in (ROOT / "fsmatrix").iterdir() if path.is_symlink()}
+    assert linked == set(MAY_IMPORT) == {*folders.PACKAGES, "jobs"}
+
+
+def test_no_circle_between_files() -> None:
+    assert folders.circle(folders.graph()) == []
+
+
+def test_no_circle_between_what_stands_side_by_side() -> None:
+    edges = folders.graph()
+    places = ["", *(name for name, path in folders.modules().items() if path.name == "__init__.py")]
+    assert {
+        folder: found
+        for folder in places
+        if (found := folders.circle(folders.siblings(folder, edges)))
+    } == {}
+
+
+def test_folders_hold_no_more_than_can_be_looked_over() -> None:
+    for folder in {path.parent for path in folders.modules().values()}:
+        entries = [p for p in folder.iterdir() if p.is_dir() or p.suffix == ".py"]
+        shown = [p.name for p in entries if not p.name.startswith("__")]
+        assert len(shown) <= MOST_ENTRIES, f"{folder.relative_to(ROOT)}: {sorted(shown)}"
 
 
 def test_ranks_import_little() -> None:
     for start in RANK_MODULES:
         place = ROOT / start
         for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
-            if path.name in CONDUCTOR_SIDE:
+            if CONDUCTOR_SIDE in path.relative_to(ROOT).parts:
                 continue
-            heavy = {name.split(".")[0] for name in imports(path, top_only=True)} & HEAVY
+            heavy = {name.split(".")[0] for name in folders.imports(path, top_only=True)} & HEAVY
             assert not heavy, f"{path} imports {heavy} in every rank"
+
+
+def test_the_drawing_is_that_of_the_code() -> None:
+    command = [sys.executable, "-P", str(ROOT / "docs/make_folders.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from fsmatrix.backends import registry
-from fsmatrix.backends.local import LocalOptions
+from fsmatrix.backends.local.local import LocalOptions
 from fsmatrix.suite.workloads.dbench.words import WORDS as DBENCH
 from fsmatrix.suite.workloads.ior.options import WORDS as IOR
 

@@ -17,11 +17,11 @@ WANTED = (
     "fsmatrix/jobs/quickstart.yaml",
     "fsmatrix/jobs/smoke.yaml",
     "fsmatrix/results/published/ssd-cluster-setup.csv",
-    "fsmatrix/analysis/report/templates/report.html.j2",
-    "fsmatrix/backends/ops.py",
+    "fsmatrix/analysis/draw/templates/report.html.j2",
+    "fsmatrix/backends/player/ops.py",
     "fsmatrix/suite/session/__main__.py",
 )
-PACKAGES = ("analysis", "backends", "jobs", "results", "slurm", "suite")
+PACKAGES = ("analysis", "backends", "cli", "jobs", "results", "slurm", "suite")
 
 
 def tracked() -> set[str]:
@@ -52,7 +52,7 @@ def test_wheel_is_complete(tmp_path: Path) -> None:
     names = build(tmp_path)
     assert not [name for name in WANTED if name not in names]
     assert tracked() - names == set()
-    assert any(name.startswith("fsmatrix/backends/_player.") for name in names)
+    assert any(name.startswith("fsmatrix/backends/player/_player.") for name in names)
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"fsmatrix"}
 
@@ -69,4 +69,4 @@ def test_wheel_without_a_compiler(tmp_path: Path) -> None:
     """The extension is optional: the pure-Python player serves."""
     names = build(tmp_path, CC="/bin/false")
     assert not [name for name in names if name.endswith(".so")]
-    assert "fsmatrix/backends/twin.py" in names
+    assert "fsmatrix/backends/player/python/player.py" in names

@@ -13,8 +13,9 @@ import h5py
 import numpy as np
 from h5py import h5d, h5p, h5s, h5t
 
-from fsmatrix.results import hdf, histogram, iterations
+from fsmatrix.results import histogram, iterations
 from fsmatrix.results.case import Case, Geometry
+from fsmatrix.results.files.hdf5 import hdf
 from fsmatrix.results.record import Finding, Latency, Monitor, Phase, RunRecord
 
 SECRET = "external secret"
@@ -190,7 +191,7 @@ def read_with_little(folder: Path, read: str, memory: int, seconds: int = 60) ->
     program = (
         "import resource, signal, sys; from pathlib import Path\n"
         f"from {module} import {function} as read\n"
-        "from fsmatrix.results.schema import ResultError\n"
+        "from fsmatrix.results.files.hdf5.schema import ResultError\n"
         f"resource.setrlimit(resource.RLIMIT_AS, ({memory}, {memory})); signal.alarm({seconds})\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "for path in Path(sys.argv[1]).glob('[0-9]*.h5'):\n"

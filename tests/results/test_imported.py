@@ -12,21 +12,18 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from fsmatrix.results import campaignread, iterations, merge
-from fsmatrix.results.campaignfile import CampaignWriter
+from fsmatrix.results import iterations
 from fsmatrix.results.case import Case
+from fsmatrix.results.files.campaign import campaignread, merge
+from fsmatrix.results.files.campaign.campaignfile import CampaignWriter
+from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.hdf5.schema import DamagedFileError, ForeignFileError, NewerSchemaError
+from fsmatrix.results.files.run.runfile import read_run, write_run
 from fsmatrix.results.formats.base import Format, Note, Parsed, totals
 from fsmatrix.results.formats.registry import Known, matching, recognise
 from fsmatrix.results.histogram import BINS
-from fsmatrix.results.imported import ContradictionError, Source, records, run_ids
 from fsmatrix.results.record import Finding, Latency, Phase, RunRecord
-from fsmatrix.results.runfile import read_run, write_run
-from fsmatrix.results.schema import (
-    DamagedFileError,
-    ForeignFileError,
-    NewerSchemaError,
-    ResultError,
-)
+from fsmatrix.suite.importing.imported import ContradictionError, Source, records, run_ids
 
 WRITE = totals("write", 2.0, 1 << 20, 256)
 PARSED = Parsed(

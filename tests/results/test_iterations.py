@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,12 +11,13 @@ import pytest
 import xarray as xr
 
 from fsmatrix.results import iterations
-from fsmatrix.results.bundle import Options, bundle
+from fsmatrix.results.files.hdf5.schema import InvalidRecordError
+from fsmatrix.results.files.run.runfile import read_run, write_run
+from fsmatrix.results.files.store import Store
 from fsmatrix.results.formats.base import totals
 from fsmatrix.results.record import Phase
-from fsmatrix.results.runfile import read_run, write_run
-from fsmatrix.results.schema import InvalidRecordError
-from fsmatrix.results.store import Store
+from fsmatrix.results.sharing.bundle import Options, bundle
+from tests.archives import unpack
 from tests.results.hostile import record
 from tests.results.ior_outputs import GOOD, MIB, only, phase, runs
 
@@ -136,13 +136,12 @@ def test_bundles_carry_them(anonymise: bool, tmp_path: Path) -> None:
     store = Store.create(tmp_path / "out")
     store.write(record())
     bundle(store.directory, tmp_path / "b.tar.gz", Options(anonymise))
-    with tarfile.open(tmp_path / "b.tar.gz") as archive:
-        archive.extractall(tmp_path / "unpacked", filter="data")
-    (path,) = (tmp_path / "unpacked").rglob("runs/*/*.h5")
+    inside = unpack(tmp_path / "b.tar.gz", tmp_path / "unpacked")
+    (path,) = inside.rglob("runs/*/*.h5")
     (read,) = read_run(path).phases
     assert read.iterations["open"].tolist() == [0.1, 0.1]
     assert read.summary == {"iterations": 2, "bandwidth_max": 1024.0}
-    (merged,) = (tmp_path / "unpacked").rglob("campaign.h5")
+    (merged,) = inside.rglob("campaign.h5")
     with xr.open_dataset(merged, engine="h5netcdf") as ds:
         assert ds["iteration_open"].values.tolist() == [0.1, 0.1]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from fsmatrix.results.runfile import read_run
-from fsmatrix.results.store import Store
+from fsmatrix.results.files.run.runfile import read_run
+from fsmatrix.results.files.store import Store
 
 ROOT = Path(__file__).parents[2]
 LEFT_BEHIND = shutil.ignore_patterns(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.slurm.testbed import BedOptions, SlurmBed, down, missing, up
+from fsmatrix.slurm.testbed.testbed import BedOptions, SlurmBed, down, missing, up
 from tests.slurm.lab import PATIENCE, Lab, jobs_below
 
 

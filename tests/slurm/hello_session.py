@@ -18,8 +18,8 @@ from fsmatrix.results.case import Geometry
 from fsmatrix.slurm.slurm import Slurm
 from fsmatrix.suite.launchers.base import Launcher, LauncherError, Probe, find_library
 from fsmatrix.suite.registry import LAUNCHERS
-from fsmatrix.suite.session.client import Session
-from fsmatrix.suite.session.death import SessionError
+from fsmatrix.suite.session.client.client import Session
+from fsmatrix.suite.session.client.death import SessionError
 from fsmatrix.suite.session.programs import run
 from fsmatrix.suite.session.stopping import StopFlag
 

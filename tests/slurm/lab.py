@@ -15,12 +15,12 @@ from typing import Any
 
 import h5py
 
-from fsmatrix.results.store import NAME, Store
-from fsmatrix.slurm import status as looking
-from fsmatrix.slurm import submission
+from fsmatrix.cli.campaigns.submit import as_data
+from fsmatrix.results.files.store import NAME, Store
 from fsmatrix.slurm.slurm import Slurm
-from fsmatrix.slurm.testbed import SlurmBed
-from fsmatrix.suite.cli.submit import as_data
+from fsmatrix.slurm.submission import status as looking
+from fsmatrix.slurm.submission import submission
+from fsmatrix.slurm.testbed.testbed import SlurmBed
 
 PATIENCE = 120.0  # seconds; a bound for a machine under load
 WITH_FSMATRIX = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -63,7 +63,7 @@ class Lab:
     def call(self, *words: object, env: dict[str, str] | None = None) -> tuple[int, str]:
         """A command of fsmatrix: its status and what it printed."""
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "fsmatrix.suite.cli.main", *map(str, words)],
+            [sys.executable, "-P", "-m", "fsmatrix.cli.main", *map(str, words)],
             env={**os.environ, "COLUMNS": "200", **(env or {})},
             cwd=self.home, capture_output=True, text=True, timeout=PATIENCE, check=False,
         )  # fmt: skip

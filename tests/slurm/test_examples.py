@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from fsmatrix.slurm.scheduler import BatchJob, Scheduler
-from fsmatrix.suite.plan import Request, build_plan
-from fsmatrix.suite.site import SiteFile
-from fsmatrix.suite.yamlio import Tree
+from fsmatrix.suite.campaign.site import SiteFile
+from fsmatrix.suite.campaign.yamlio import Tree
+from fsmatrix.suite.plan.plan import Request, build_plan
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "slurm" / "examples"

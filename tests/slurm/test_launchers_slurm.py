@@ -17,7 +17,7 @@ import pytest
 
 from fsmatrix.results.case import Geometry
 from fsmatrix.slurm.nodes import allocation, counts
-from fsmatrix.slurm.testbed import BedOptions, SlurmBed, down, missing, up
+from fsmatrix.slurm.testbed.testbed import BedOptions, SlurmBed, down, missing, up
 from fsmatrix.suite.launchers import library
 from fsmatrix.suite.launchers.allocation import Allocation
 from fsmatrix.suite.launchers.base import LauncherError, Probe, find_library

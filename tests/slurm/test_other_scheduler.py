@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.results.currentjob import CurrentJob
-from fsmatrix.results.lock import Holder
+from fsmatrix.results.files.lock import Holder
+from fsmatrix.results.files.store import Store
 from fsmatrix.results.process import Process
-from fsmatrix.results.store import Store
 
 PATIENCE = 240.0  # seconds; a bound for a machine under load
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "sacct", "srun", "sinfo")
@@ -47,7 +47,7 @@ class Site:
 
     def call(self, *words: object, **more: str) -> tuple[int, str]:
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "fsmatrix.suite.cli.main", *map(str, words)],
+            [sys.executable, "-P", "-m", "fsmatrix.cli.main", *map(str, words)],
             env={**self.environment, **more},
             cwd=self.home, capture_output=True, text=True, timeout=PATIENCE, check=False,
         )  # fmt: skip

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsmatrix.slurm import submitting
 from fsmatrix.slurm.scheduler import BatchJob
 from fsmatrix.slurm.script import sbatch_word, script_text, time_text
 from fsmatrix.slurm.slurm import Slurm
-from fsmatrix.slurm.submitting import Submitter
-from fsmatrix.suite.plan import Plan, build_plan
-from fsmatrix.suite.problems import CampaignError
-from fsmatrix.suite.yamlio import Tree
+from fsmatrix.slurm.submission import submitting
+from fsmatrix.slurm.submission.submitting import Submitter
+from fsmatrix.suite.campaign.problems import CampaignError
+from fsmatrix.suite.campaign.yamlio import Tree
+from fsmatrix.suite.plan.plan import Plan, build_plan
 
 DATA = Path(__file__).parent.parent / "data" / "slurm"
 SITES = ("plain", "cray", "conda", "apptainer")
@@ -29,7 +29,7 @@ JOB = BatchJob(
 
 
 def planned(site: Path | None, **changes: str) -> Plan:
-    from fsmatrix.suite.plan import Request
+    from fsmatrix.suite.plan.plan import Request
 
     sets = tuple(f"{name.replace('__', '.')}={value}" for name, value in changes.items())
     environ = {"FSMATRIX_SITE": str(site) if site else ""}
@@ -40,7 +40,7 @@ def planned(site: Path | None, **changes: str) -> Plan:
 
 def scripts(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, str]:
     monkeypatch.setattr(submitting.files, "new_token", lambda: "0a1b2c3d")
-    monkeypatch.setattr("fsmatrix.slurm.jobs.sys.executable", "/opt/fsmatrix/bin/python")
+    monkeypatch.setattr("fsmatrix.slurm.submission.jobs.sys.executable", "/opt/fsmatrix/bin/python")
     return dict(Submitter(Slurm()).rehearse(plan, Path("/scratch/me/out"), Path("/home/me")))
 
 

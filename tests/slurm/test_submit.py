@@ -16,7 +16,7 @@ import time
 import h5py
 import pytest
 
-from fsmatrix.results.store import Store
+from fsmatrix.results.files.store import Store
 from tests.slurm.lab import EXAMPLES, PATIENCE, WITH_FSMATRIX, Lab, jobs_below
 
 pytestmark = pytest.mark.root
@@ -138,7 +138,7 @@ def test_submission_and_status_outlast_a_controller_that_stops(lab: Lab) -> None
     path = lab.campaign()
     lab.bed.end_slurmctld()
     submitting = subprocess.Popen(
-        [sys.executable, "-P", "-m", "fsmatrix.suite.cli.main", "submit", path, "-o", lab.out],
+        [sys.executable, "-P", "-m", "fsmatrix.cli.main", "submit", path, "-o", lab.out],
         cwd=lab.home,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
@@ -166,7 +166,7 @@ def test_two_submits_at_once_make_one_submission(lab: Lab) -> None:
     path = lab.campaign()
     both = [
         subprocess.Popen(
-            [sys.executable, "-P", "-m", "fsmatrix.suite.cli.main", "submit", path, "-o", lab.out],
+            [sys.executable, "-P", "-m", "fsmatrix.cli.main", "submit", path, "-o", lab.out],
             cwd=lab.home,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )

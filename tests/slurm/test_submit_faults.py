@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from fsmatrix.slurm.slurm import Slurm
-from fsmatrix.slurm.testbed import SlurmBed
+from fsmatrix.slurm.testbed.testbed import SlurmBed
 from tests.slurm.lab import EXAMPLES, PATIENCE, WITH_FSMATRIX, Lab, jobs_below
 
 pytestmark = pytest.mark.root

@@ -14,11 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from fsmatrix.cli import terminal
+from fsmatrix.results.files.store import Store, StoreError
 from fsmatrix.results.record import RunRecord
-from fsmatrix.results.store import Store, StoreError
-from fsmatrix.slurm import status as looking
-from fsmatrix.slurm import stored, submission, submitting
-from fsmatrix.slurm.division import JOB_SECONDS, divide, left
 from fsmatrix.slurm.scheduler import (
     BatchJob,
     JobState,
@@ -26,13 +24,15 @@ from fsmatrix.slurm.scheduler import (
     SchedulerAway,
     SchedulerError,
 )
-from fsmatrix.slurm.submitting import Submitter
-from fsmatrix.suite.cli import terminal
-from fsmatrix.suite.plan import Plan, Request, build_plan
-from fsmatrix.suite.problems import CampaignError
-from fsmatrix.suite.settings import Source
-from fsmatrix.suite.site import SiteFile
-from fsmatrix.suite.yamlio import Tree
+from fsmatrix.slurm.submission import status as looking
+from fsmatrix.slurm.submission import stored, submission, submitting
+from fsmatrix.slurm.submission.division import JOB_SECONDS, divide, left
+from fsmatrix.slurm.submission.submitting import Submitter
+from fsmatrix.suite.campaign.problems import CampaignError
+from fsmatrix.suite.campaign.settings import Source
+from fsmatrix.suite.campaign.site import SiteFile
+from fsmatrix.suite.campaign.yamlio import Tree
+from fsmatrix.suite.plan.plan import Plan, Request, build_plan
 
 CAMPAIGN = """
 campaign: two
@@ -382,7 +382,7 @@ def test_a_refused_submission_keeps_what_others_put_there(tmp_path: Path) -> Non
 def test_failed_runs_are_named_with_their_reasons(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fsmatrix.suite.cli import submit as commands
+    from fsmatrix.cli.campaigns import submit as commands
 
     monkeypatch.setenv("COLUMNS", "60")
     out, plan, scheduler = tmp_path / "out", planned(), Paper()
@@ -404,7 +404,7 @@ def test_failed_runs_are_named_with_their_reasons(
 
 
 def test_times_are_learned_from_finished_runs(tmp_path: Path) -> None:
-    from fsmatrix.slurm.timing import speeds
+    from fsmatrix.slurm.submission.timing import speeds
 
     out, plan = tmp_path / "out", planned()
     first = submit(Paper(), out, plan)

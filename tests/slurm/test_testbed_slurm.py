@@ -20,11 +20,11 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import packages
 from fsmatrix.backends.testbed import process
 from fsmatrix.backends.testbed.bed import LEFT
-from fsmatrix.slurm import testbed as bed_module
-from fsmatrix.slurm import testbed_make
-from fsmatrix.slurm.testbed import BedOptions, SlurmBed, down, missing, status, up
-from fsmatrix.slurm.testbed_conf import LONGEST_DIRECTORY, conf_text
-from fsmatrix.suite.cli import testbed as cli
+from fsmatrix.cli.testbeds import testbed as cli
+from fsmatrix.slurm.testbed import make as testbed_make
+from fsmatrix.slurm.testbed import testbed as bed_module
+from fsmatrix.slurm.testbed.conf import LONGEST_DIRECTORY, conf_text
+from fsmatrix.slurm.testbed.testbed import BedOptions, SlurmBed, down, missing, status, up
 
 PATIENCE = 60.0  # seconds; a bound for a machine under load
 ONE = BedOptions(nodes=1)
@@ -287,7 +287,7 @@ def test_down_ends_jobs_of_nodes_whose_daemons_are_dead(place: Path) -> None:
 @pytest.mark.root
 def test_a_bed_is_not_taken_down_by_one_of_its_own_jobs(place: Path) -> None:
     bed = up(ONE, place)
-    program = f"from fsmatrix.slurm.testbed import down; down({str(place)!r})"
+    program = f"from fsmatrix.slurm.testbed.testbed import down; down({str(place)!r})"
     ran = bed.run("srun", sys.executable, "-P", "-c", program, check=False)
     assert "ask from outside" in ran.stderr
     assert status(place)["state"] == "up"
@@ -311,7 +311,7 @@ def test_a_bring_up_that_fails_leaves_nothing(place: Path, monkeypatch: pytest.M
 def test_what_a_killed_bring_up_left_is_found_and_removed(after: str, place: Path) -> None:
     program = (
         "import os, signal\n"
-        "from fsmatrix.slurm.testbed import BedOptions, up\n"
+        "from fsmatrix.slurm.testbed.testbed import BedOptions, up\n"
         "def ended(step):\n"
         f"    if step.name == {after!r}: os.kill(os.getpid(), signal.SIGKILL)\n"
         f"up(BedOptions(nodes=2), {str(place)!r}, ended=ended)\n"

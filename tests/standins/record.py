@@ -14,7 +14,7 @@ import re
 import sys
 from pathlib import Path
 
-from fsmatrix.results.store import Store
+from fsmatrix.results.files.store import Store
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "standins"
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends.ceph.cephfs import Cephfs
-from fsmatrix.backends.ceph.login import Login
-from fsmatrix.backends.journal import Journal
-from fsmatrix.backends.made import PREFIX
+from fsmatrix.backends.ceph.bindings.cephfs import Cephfs
+from fsmatrix.backends.ceph.bindings.login import Login
+from fsmatrix.backends.journal.journal import Journal
+from fsmatrix.backends.journal.owned_dirs import PREFIX
 from fsmatrix.backends.system import mounts
 from fsmatrix.backends.testbed.ceph import Bed, status
+from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import RunRecord
-from fsmatrix.results.store import Store
 from tests.suite.running import Running
 
 SINGLE = "single"  # a pool of one copy

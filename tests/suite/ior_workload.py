@@ -7,8 +7,9 @@ from typing import Any
 
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.results.case import Case, Geometry
+from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.engines.ior import read
-from fsmatrix.suite.workloads.base import Argv, Engine, Step
+from fsmatrix.suite.workloads.base import Argv, Step
 from fsmatrix.suite.workloads.ior import Ior
 from fsmatrix.suite.workloads.ior.options import IorOptions
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.results.case import Case, Geometry
+from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.engines.mdtest import read
-from fsmatrix.suite.workloads.base import Argv, Engine, Step
+from fsmatrix.suite.workloads.base import Argv, Step
 from fsmatrix.suite.workloads.mdtest import Mdtest
 from fsmatrix.suite.workloads.mdtest.options import MdtestOptions
 

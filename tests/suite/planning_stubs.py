@@ -9,12 +9,12 @@ from pydantic import model_validator
 
 from fsmatrix.backends.access import Access, DeviceAccess, PathAccess
 from fsmatrix.backends.base import Backend, BackendOptions, Evidence, Space, Usable
-from fsmatrix.backends.drivers import DRIVERS, Driver
+from fsmatrix.backends.player.drivers import DRIVERS, Driver
 from fsmatrix.results.case import Case
 from fsmatrix.results.registry import UnknownName
 from fsmatrix.results.units import PositiveSize
+from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.registry import Registries
-from fsmatrix.suite.settings import Source
 from fsmatrix.suite.workloads.base import Footprint, Workload, WorkloadOptions
 
 MIB = 1 << 20
@@ -180,7 +180,7 @@ def text(body: str = "", head: str = HEAD) -> Source:
 
 def planned(body: str = "", head: str = HEAD, **more: Any) -> Any:
     """The plan of `text`, on a machine without site and user files."""
-    from fsmatrix.suite.plan import Request, build_plan
+    from fsmatrix.suite.plan.plan import Request, build_plan
 
     asked = {field.name for field in fields(Request)}
     request = Request(**{name: more.pop(name) for name in asked & more.keys()})
@@ -192,7 +192,7 @@ def planned(body: str = "", head: str = HEAD, **more: Any) -> Any:
 
 def problems(body: str = "", head: str = HEAD, **more: Any) -> list[str]:
     """Texts of the problems with which a campaign is refused."""
-    from fsmatrix.suite.problems import CampaignError
+    from fsmatrix.suite.campaign.problems import CampaignError
 
     try:
         planned(body, head, **more)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-FSMATRIX = [sys.executable, "-P", "-m", "fsmatrix.suite.cli.main"]
+FSMATRIX = [sys.executable, "-P", "-m", "fsmatrix.cli.main"]
 DEADLINE = 240
 
 

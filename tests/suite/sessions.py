@@ -11,10 +11,10 @@ import pytest
 
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.results.case import Geometry
-from fsmatrix.suite.job import Settings
 from fsmatrix.suite.launchers.mpirun import Mpirun
-from fsmatrix.suite.runner import Runner
-from fsmatrix.suite.session.client import START_SECONDS, Session
+from fsmatrix.suite.run.runner import Runner
+from fsmatrix.suite.run.spec import Settings
+from fsmatrix.suite.session.client.client import START_SECONDS, Session
 from fsmatrix.suite.session.stopping import StopFlag
 from tests import asking
 

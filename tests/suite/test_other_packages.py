@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.analysis.load import open_campaign
+from fsmatrix.analysis.data.load import open_campaign
+from fsmatrix.analysis.data.summary import summarise
 from fsmatrix.analysis.report.report import write_report
-from fsmatrix.analysis.summary import summarise
-from fsmatrix.results.store import Store
+from fsmatrix.results.files.store import Store
 from tests.results.hostile import record
 from tests.suite import acme
 from tests.suite.running import DEADLINE, FSMATRIX

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from fsmatrix.results.formats.base import Format, Parsed, ParseError, totals
 from fsmatrix.results.formats.registry import DirectoryFormat, Known
-from fsmatrix.suite.files import find
-from fsmatrix.suite.importing import Import, Outcome
-from fsmatrix.suite.labels import labeller
-from fsmatrix.suite.recognise import Formats
+from fsmatrix.suite.importing.files import find
+from fsmatrix.suite.importing.importing import Import, Outcome
+from fsmatrix.suite.importing.labels import labeller
+from fsmatrix.suite.importing.recognise import Formats
 
 
 def tree(root: Path, texts: Mapping[str, str | bytes]) -> Path:

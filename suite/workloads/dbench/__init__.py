@@ -20,15 +20,8 @@ from fsmatrix.results.formats import dbench as output_format
 from fsmatrix.results.formats.base import Parsed, ParseError
 from fsmatrix.results.formats.dbench.nodes import NodeRun, merge
 from fsmatrix.results.units import Duration
-from fsmatrix.suite.workloads.base import (
-    Argv,
-    Engine,
-    Footprint,
-    Output,
-    Step,
-    Workload,
-    WorkloadOptions,
-)
+from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.workloads.base import Argv, Footprint, Output, Step, Workload, WorkloadOptions
 from fsmatrix.suite.workloads.dbench.loadfile import Loadfile, Survey, loadfile
 from fsmatrix.suite.workloads.dbench.words import REFUSED, WORDS
 

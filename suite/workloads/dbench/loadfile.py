@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from fsmatrix.results import safefile
-from fsmatrix.results.schema import ResultError
+from fsmatrix.results.files import safefile
+from fsmatrix.results.files.errors import ResultError
 
 OK = frozenset({"NT_STATUS_OK", "0x00000000", "0x0", "SUCCESS"})
 TRUNCATING = frozenset({4, 5})  # dispositions FILE_OVERWRITE and FILE_OVERWRITE_IF

@@ -22,14 +22,8 @@ from fsmatrix.results.formats.base import Note, Parsed, ParseError
 from fsmatrix.results.formats.fio.merge import merge
 from fsmatrix.results.formats.fio.options import FEWEST_OBJECTS, LARGEST_OBJECT
 from fsmatrix.results.units import format_size
-from fsmatrix.suite.workloads.base import (
-    Engine,
-    Footprint,
-    Output,
-    Step,
-    Workload,
-    WorkloadOptions,
-)
+from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.workloads.base import Footprint, Output, Step, Workload, WorkloadOptions
 from fsmatrix.suite.workloads.fio import argv as fio_argv
 from fsmatrix.suite.workloads.fio.argv import (
     NEEDED_ACCESS,

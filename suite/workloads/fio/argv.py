@@ -7,7 +7,8 @@ import math
 from fsmatrix.backends.access import Access, DeviceAccess, DfsAccess, RadosAccess
 from fsmatrix.results.case import Case
 from fsmatrix.results.formats.fio.options import FEWEST_OBJECTS, LARGEST_OBJECT, MIB
-from fsmatrix.suite.workloads.base import Argv, Engine
+from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.workloads.base import Argv
 from fsmatrix.suite.workloads.fio.options import FioOptions
 
 NEEDED_ACCESS = {"rados": "rados", "rbd": "rados", "dfs": "dfs"}

@@ -26,8 +26,9 @@ from fsmatrix.results.formats.io500.score import GIB, KILO, score
 from fsmatrix.results.formats.io500.score import PHASES as SCORED
 from fsmatrix.results.formats.ior import failure_of
 from fsmatrix.results.record import Phase
+from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.engines.ior_mdtest import NAME as PROGRAMS
-from fsmatrix.suite.workloads.base import Engine, Footprint, Output, Step, Workload, WorkloadOptions
+from fsmatrix.suite.workloads.base import Footprint, Output, Step, Workload, WorkloadOptions
 from fsmatrix.suite.workloads.io500.phases import (
     BY_NAME,
     OFFICIAL_STONEWALL,

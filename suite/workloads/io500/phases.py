@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from fsmatrix.backends.ops import MAX_OP_BYTES
+from fsmatrix.backends.player.ops import MAX_OP_BYTES
 from fsmatrix.results.case import Geometry
 from fsmatrix.results.units import PositiveSize, format_size
 from fsmatrix.suite.workloads.base import Function, Step, WorkloadOptions
@@ -17,7 +17,7 @@ HARD_TRANSFER = 47008  # bytes of an operation of ior-hard
 HARD_FILE = 3901  # bytes of a file of mdtest-hard
 RANDOM_TRANSFER = 4096  # bytes of an operation of ior-rnd4K-easy-read
 RANDOM = "rnd4K-"  # in the names of that phase, which reads the files of ior-easy
-STREAMS = "fsmatrix.suite.streams.io500"
+STREAMS = "fsmatrix.suite.workloads.streams.io500"
 MIB = 1 << 20
 GIB = 1 << 30
 Count = Annotated[int, Field(ge=1, le=10**12)]
@@ -128,7 +128,7 @@ def shift_of(geometry: Geometry) -> str:
 
 
 def function(name: str, where: str, **params: object) -> Step:
-    """A setup step by a function of suite/streams/io500.py."""
+    """A setup step by a function of suite/workloads/streams/io500.py."""
     return Step(name, "rank", "setup", Function(f"{STREAMS}:{where}", params))
 
 

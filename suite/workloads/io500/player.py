@@ -7,7 +7,6 @@ from typing import Any
 
 from fsmatrix.results.case import Geometry
 from fsmatrix.results.record import Phase
-from fsmatrix.suite.streams import metadata, pattern
 from fsmatrix.suite.workloads.base import Step, Stream
 from fsmatrix.suite.workloads.io500.phases import (
     BY_NAME,
@@ -22,6 +21,7 @@ from fsmatrix.suite.workloads.io500.phases import (
     function,
     shift_of,
 )
+from fsmatrix.suite.workloads.streams import metadata, pattern
 
 UNBOUNDED = 1e6  # seconds of wear-out: as long as it takes, as in IOR; the run has a deadline
 HOMES = ("mdtest-easy", "mdtest-hard")

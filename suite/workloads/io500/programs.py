@@ -11,10 +11,11 @@ from dataclasses import replace
 
 from fsmatrix.results.case import Case
 from fsmatrix.results.formats.base import Note, Parsed, ParseError
+from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.engines.ior import RANDOM_OFFSETS, RANKS_CSV
 from fsmatrix.suite.engines.ior_mdtest import FEATURE, mdtest_of
 from fsmatrix.suite.engines.mdtest import RANKS_CSV as MDTEST_RANKS_CSV
-from fsmatrix.suite.workloads.base import Argv, Engine, Output, Step
+from fsmatrix.suite.workloads.base import Argv, Output, Step
 from fsmatrix.suite.workloads.io500.phases import (
     BY_NAME,
     HARD_FILE,

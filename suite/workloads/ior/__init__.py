@@ -15,15 +15,8 @@ from fsmatrix.backends.access import Access
 from fsmatrix.results.case import Case
 from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.formats.ior import failure_of
-from fsmatrix.suite.workloads.base import (
-    Argv,
-    Engine,
-    Footprint,
-    Output,
-    Step,
-    Workload,
-    WorkloadOptions,
-)
+from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.workloads.base import Argv, Footprint, Output, Step, Workload, WorkloadOptions
 from fsmatrix.suite.workloads.ior.argv import APIS, Invocation
 from fsmatrix.suite.workloads.ior.options import IorOptions
 from fsmatrix.suite.workloads.ior.outputs import Expected, combine

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from fsmatrix.backends.access import Access
 from fsmatrix.results.case import Case
+from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.workloads.aiori import place, target_arguments
-from fsmatrix.suite.workloads.base import Argv, Engine
+from fsmatrix.suite.workloads.base import Argv
 from fsmatrix.suite.workloads.ior.options import IorOptions
 
 # type of access -> APIs that work on it, the usual one first

@@ -18,15 +18,9 @@ from fsmatrix.results.formats.base import Note, Parsed, ParseError
 from fsmatrix.results.formats.mdtest import joined, parse_with_ranks
 from fsmatrix.results.formats.mdtest.text import NAMES
 from fsmatrix.results.record import Phase
+from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.engines.mdtest import RANKS_CSV, UNTOLD
-from fsmatrix.suite.workloads.base import (
-    Engine,
-    Footprint,
-    Output,
-    Step,
-    Workload,
-    WorkloadOptions,
-)
+from fsmatrix.suite.workloads.base import Footprint, Output, Step, Workload, WorkloadOptions
 from fsmatrix.suite.workloads.mdtest.argv import APIS, RANKS, Invocation
 from fsmatrix.suite.workloads.mdtest.options import PHASES, MdtestOptions
 

@@ -8,8 +8,8 @@ import sys
 
 import numpy as np
 
-from fsmatrix.backends.ops import OP, Chunk
-from fsmatrix.backends.player import open_player
+from fsmatrix.backends.player.ops import OP, Chunk
+from fsmatrix.backends.player.player import open_player
 
 asked = json.load(sys.stdin)
 names = tuple(name.encode() for name in asked["names"])

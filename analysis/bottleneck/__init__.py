@@ -1,1 +1,0 @@
-"""Where bandwidth stops growing, and what is at its limit there."""

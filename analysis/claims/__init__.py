@@ -1,1 +1,0 @@
-"""Findings of a study as statements that a campaign confirms, refutes or cannot test."""

@@ -1,0 +1,85 @@
+"""Factors of a campaign: which vary, which only follow others, and groups of equal rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from fsmatrix.analysis.data.columns import coded, combined
+from fsmatrix.analysis.data.load import Array
+from fsmatrix.analysis.units import Level
+
+Mask = npt.NDArray[np.bool_]
+FIRST = ("workload", "pattern", "phase")  # order of columns; the target comes last
+OF_PHASES = ("phase", "engine")  # what a run that failed before its first phase does not have
+# what a reader must see in every table and chart even if each target has its own
+KEPT_APART = frozenset({
+    "workload", "pattern", "phase", "engine", "cache", "device_state",
+    "nodes", "processes_per_node", "threads",
+})  # fmt: skip
+
+
+def roles(
+    columns: Mapping[str, Array], timed: Mask
+) -> tuple[tuple[str, ...], dict[str, Level], tuple[str, ...], dict[str, str]]:
+    """(varying, constants, attributes of targets, derived).
+
+    Of phases and engines those of rows that have a phase count: a run that failed has none.  All
+    else counts for every row, so that rows which differ can be told apart by what varies.
+    """
+    every = np.ones_like(timed)
+    use = timed if timed.any() else every
+    coded = {
+        name: codes(column[use if name in OF_PHASES else every]) for name, column in columns.items()
+    }
+    constants = {
+        name: levels[0]
+        for name, (levels, _) in coded.items()
+        if len(levels) == 1 and name != "target" and not _missing(levels[0])
+    }
+    several = {n: c for n, (levels, c) in coded.items() if len(levels) > 1 and n != "target"}
+    free = [name for name in several if name not in KEPT_APART]
+    targets = codes(columns["target"])[1]
+    attributes = tuple(name for name in free if _follows(several[name], targets))
+    varying = [name for name in several if name not in attributes]
+    derived: dict[str, str] = {}
+    for name in reversed([name for name in varying if name not in KEPT_APART]):
+        owners = [o for o in varying if o != name and o not in OF_PHASES]
+        owner = next((o for o in owners if _follows(several[name], several[o])), "")
+        if not owner and name == "processes" and "processes_per_node" in varying:
+            geometry = [several[o] for o in ("nodes", "processes_per_node") if o in varying]
+            if _follows(several[name], combined(geometry, timed.size)[1]):
+                owner = "processes_per_node"  # nodes x processes per node
+        if owner:
+            derived[name] = owner
+            varying.remove(name)
+    varying.sort(key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
+    return (*varying, "target"), constants, attributes, derived
+
+
+def codes(column: Array) -> tuple[list[Level], npt.NDArray[np.int64]]:
+    """Levels, sorted, and the index of each row's level; NaN is one level."""
+    return coded(column)
+
+
+def _missing(level: Level) -> bool:
+    return level == "" or level != level
+
+
+def _follows(codes: npt.NDArray[np.int64], owner: npt.NDArray[np.int64]) -> bool:
+    """Whether each owner has one code only."""
+    pairs, owners = (combined(columns, owner.size)[0] for columns in ([owner, codes], [owner]))
+    return pairs.size == owners.size
+
+
+def groups(columns: Iterable[Array], length: int) -> npt.NDArray[np.int64]:
+    """Number of the combination that each row has, shape [row]."""
+    return combined([codes(column)[1] for column in columns], length)[1]
+
+
+def members(group: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+    """Rows of each group."""
+    order = np.argsort(group, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(group[order])) + 1) if group.size else []

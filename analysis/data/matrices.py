@@ -1,0 +1,245 @@
+"""The matrix of a campaign: one metric over all factors that vary, as an N-dimensional array.
+
+A cell is a combination of levels.  Its value is the median of the medians of its attachments
+(mountings of a target), since runs inside one attachment are not independent.  Runs count as
+they do in summary.py: of the newest attempt, ok, without a finding that makes them invalid, not
+of a reference target.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import xarray as xr
+
+from fsmatrix.analysis.data import summary
+from fsmatrix.analysis.data.axes import Axis, axes_of, coordinates_of, dimension, factor_columns
+from fsmatrix.analysis.data.columns import Codes, coded, is_text
+from fsmatrix.analysis.data.factors import Mask
+from fsmatrix.analysis.data.load import Array, Rows, rows
+from fsmatrix.analysis.units import METRICS, UNITS, Quantity, Unit, level_text
+
+Statistic = Literal["median", "mean", "min", "max"]
+By = Literal["cell", "attachment", "run"]
+SI: dict[Quantity, str] = {"bandwidth": "B s-1", "rate": "s-1", "time": "s"}
+DECIMAL: dict[Quantity, tuple[Unit, ...]] = {  # beside those that units.py chooses from
+    "bandwidth": (
+        Unit("B/s", 1.0), Unit("kB/s", 1e3), Unit("MB/s", 1e6), Unit("GB/s", 1e9),
+        Unit("Mb/s", 1e6 / 8), Unit("Gb/s", 1e9 / 8),
+    ),
+    "rate": (Unit("1/s", 1.0), Unit("1/min", 1 / 60)),
+    "time": (Unit("us", 1e-6),),
+}  # fmt: skip
+MOST_CELLS = 20_000_000  # 160 MB for one array
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The rows that count, and their places."""
+
+    rows: npt.NDArray[np.int64]  # [value] row of the campaign
+    cells: Codes  # [value] flat number of the cell
+    attachments: Codes  # [value]
+    values: npt.NDArray[np.float64]  # [value] in display units
+
+
+def matrix(
+    ds: xr.Dataset,
+    metric: str,
+    *,
+    unit: str | None = None,
+    statistic: Statistic = "median",
+    dims: Sequence[str] | None = None,
+    by: By = "cell",
+    include_reference: bool = False,
+    include_invalid: bool = False,
+) -> xr.DataArray:
+    """A metric as an array with one dimension for each factor that varies.
+
+    `dims`: the dimensions in this order, instead of all factors, phase and engine that vary
+    and the target.  `unit`: a display unit (Mb/s, GiB/s, ms, ...) instead of the SI unit.
+    `statistic` is taken within each attachment, then over attachments.  `by`: "attachment" or
+    "run" keep a last dimension of attachments (their medians) or runs, in the order of blocks,
+    with `attachment_id` and `block` beside each; where a cell has fewer there is NaN.
+
+    Coordinates `runs` and `attachments` count what each cell is made of; factors of one level
+    are coordinates without a dimension, factors that follow another one lie along it.  Cells
+    without a value are NaN.  ValueError for an unknown name or unit, no runs, or a factor,
+    engine or cache state that varies inside a cell.
+    """
+    if statistic not in get_args(Statistic):
+        raise ValueError(f"statistic {statistic!r}: one of {', '.join(get_args(Statistic))}")
+    if by not in get_args(By):
+        raise ValueError(f"by {by!r}: one of {', '.join(get_args(By))}")
+    data = rows(ds)
+    shown = unit_of(ds, metric, unit)
+    columns = factor_columns(ds, data.factors)
+    kept = summary.current(data)
+    if not include_reference:
+        kept &= ~references(data)
+    counting = kept & (data["status"] == "ok") & (data["phase"] != "")
+    if not include_invalid:
+        counting &= ~summary.invalid(data)
+    axes = axes_of(columns, kept, data["phase"] != "", dims)
+    shape = _shape(axes)
+    chosen = _chosen(data, metric, axes, counting, shown.divisor)
+    _refuse_mixing(chosen, columns, [axis.name for axis in axes])
+    names = [dimension(axis.name) for axis in axes]
+    coordinates = coordinates_of(axes, columns, kept)
+    runs, attachments, reduced = _reduced(chosen, statistic, math.prod(shape))
+    coordinates |= {
+        "runs": (names, runs.reshape(shape)),
+        "attachments": (names, attachments.reshape(shape)),
+    }
+    attributes = {
+        "units": shown.label,
+        "long_name": _title(ds, metric),
+        "statistic": _said(statistic, by),
+        "invalid_rows": int((summary.invalid(data) & kept).sum()),
+        "failed_rows": int((kept & (data["status"] != "ok")).sum()),
+    }
+    if by == "cell":
+        return xr.DataArray(reduced.reshape(shape), coordinates, names, metric, attributes)
+    values, companions = _ragged(data, chosen, by, statistic, shape)
+    coordinates |= {name: ([*names, by], array) for name, array in companions.items()}
+    return xr.DataArray(values, coordinates, [*names, by], metric, attributes)
+
+
+def unit_of(ds: xr.Dataset, metric: str, unit: str | None) -> Unit:
+    """The unit to show a metric in; ValueError for an unknown metric or unit."""
+    numbers = [
+        str(name)
+        for name, variable in ds.variables.items()
+        if variable.dims == ("run",) and not is_text(variable)
+    ]
+    if metric not in numbers:
+        known = ", ".join(name for name in METRICS if name in numbers)
+        raise ValueError(f"no metric {metric!r} in this campaign: it has {known}, ...")
+    stored = str(ds[metric].attrs.get("units", "1"))
+    quantity = next((quantity for quantity, label in SI.items() if label == stored), None)
+    if unit is None or unit == stored:
+        return Unit(stored, 1.0)
+    choices = (*(u for _, u in UNITS[quantity]), *DECIMAL[quantity]) if quantity else ()
+    for choice in choices:
+        if unit == choice.label:
+            return choice
+    allowed = ", ".join(choice.label for choice in choices) or "none"
+    raise ValueError(f"{metric} cannot be shown in {unit!r}: possible are {allowed}")
+
+
+def _shape(axes: Sequence[Axis]) -> tuple[int, ...]:
+    shape = tuple(len(axis.levels) for axis in axes)
+    if math.prod(shape) > MOST_CELLS:
+        sizes = ", ".join(f"{axis.name} {len(axis.levels)}" for axis in axes)
+        raise ValueError(
+            f"{math.prod(shape)} cells ({sizes}) are too many: select levels first, or name `dims`"
+        )
+    return shape
+
+
+def _chosen(
+    data: Rows, metric: str, axes: Sequence[Axis], counting: Mask, divisor: float
+) -> Chosen:
+    values = summary.values_of(data, metric)
+    there = np.flatnonzero(counting & ~np.isnan(values))
+    cells = np.zeros(there.size, dtype=np.int64)
+    for axis in axes:
+        cells = cells * len(axis.levels) + axis.codes[there]
+    attachments = np.asarray(pd.factorize(data["attachment"][there])[0], dtype=np.int64)
+    return Chosen(there, cells, attachments, values[there] / divisor)
+
+
+def _refuse_mixing(chosen: Chosen, columns: Mapping[str, Axis], dims: Iterable[str]) -> None:
+    """ValueError if a cell holds several levels of a column that is no dimension."""
+    if not chosen.rows.size:
+        return
+    first = np.empty(int(chosen.cells.max()) + 1, dtype=np.int64)
+    first[chosen.cells[::-1]] = chosen.rows[::-1]
+    for name in set(columns) - set(dims):
+        codes = columns[name].codes
+        other = np.flatnonzero(codes[chosen.rows] != codes[first[chosen.cells]])
+        if other.size:
+            row = int(chosen.rows[other[0]])
+            pair = (codes[first[chosen.cells[other[0]]]], codes[row])
+            said = " and ".join(level_text(name, columns[name].levels[code]) for code in pair)
+            raise ValueError(
+                f"a cell would mix {name} {said}: make {name} a dimension, or select one first"
+            )
+
+
+def _reduced(
+    chosen: Chosen, statistic: Statistic, cells: int
+) -> tuple[Codes, Codes, npt.NDArray[np.float64]]:
+    """(runs, attachments, value) of every cell, each of shape [cell]."""
+    medians = _per_attachment(chosen, statistic)
+    owner = medians.index.get_level_values("cell")
+    values = np.full(cells, np.nan)
+    grouped = medians.groupby(owner).agg(statistic)
+    values[grouped.index.to_numpy(dtype=np.int64)] = grouped.to_numpy()
+    runs = np.bincount(chosen.cells, minlength=cells)
+    return runs, np.bincount(owner.to_numpy(dtype=np.int64), minlength=cells), values
+
+
+def _per_attachment(chosen: Chosen, statistic: Statistic) -> pd.Series[float]:
+    """The statistic of each (cell, attachment)."""
+    frame = pd.DataFrame(
+        {"cell": chosen.cells, "attachment": chosen.attachments, "value": chosen.values}
+    )
+    return frame.groupby(["cell", "attachment"], sort=False)["value"].agg(statistic)
+
+
+def _ragged(
+    data: Rows, chosen: Chosen, by: By, statistic: Statistic, shape: tuple[int, ...]
+) -> tuple[npt.NDArray[np.float64], dict[str, Array]]:
+    """Values with a last dimension of runs or attachments, and what each of them is."""
+    block = data["block"][chosen.rows].astype(np.float64)
+    frame = pd.DataFrame(
+        {"cell": chosen.cells, "attachment": chosen.attachments, "value": chosen.values,
+         "block": block, "row": chosen.rows}
+    )  # fmt: skip
+    if by == "attachment":
+        groups = frame.groupby(["cell", "attachment"], sort=False)
+        frame = groups.agg(
+            value=("value", statistic), block=("block", "min"), row=("row", "first")
+        ).reset_index()
+    frame = frame.sort_values(["cell", "block", "row"], kind="stable")
+    place = frame.groupby("cell").cumcount().to_numpy()
+    where = (frame["cell"].to_numpy(), place)
+    whole = (math.prod(shape), int(place.max(initial=0)) + 1 if place.size else 0)
+    if math.prod(whole) > MOST_CELLS:
+        raise ValueError(f"{whole[0]} cells x {whole[1]} {by}s are too many: select levels first")
+    values, blocks = np.full(whole, np.nan), np.full(whole, np.nan)
+    names = np.full(whole, "", dtype=object)
+    values[where], blocks[where] = frame["value"].to_numpy(), frame["block"].to_numpy()
+    names[where] = data["attachment"][frame["row"].to_numpy()]
+    final = (*shape, whole[1])
+    companions = {"attachment_id": names.reshape(final), "block": blocks.reshape(final)}
+    return values.reshape(final), companions
+
+
+def references(data: Rows) -> Mask:
+    """summary.py's rule, asked once for each different level."""
+    if "reference" not in data.factors:
+        return np.zeros(len(data), dtype=bool)
+    levels, codes = coded(data.factor("reference"))
+    flags: Mask = summary.is_reference(
+        Rows({"reference": np.array(levels)}, {"reference": "reference"})
+    )
+    return flags[codes]
+
+
+def _title(ds: xr.Dataset, metric: str) -> str:
+    return METRICS[metric].title if metric in METRICS else ds[metric].attrs.get("long_name", metric)
+
+
+def _said(statistic: Statistic, by: By) -> str:
+    if by == "run":
+        return "each run"
+    within = f"{statistic} of each attachment's runs"
+    return within if by == "attachment" else f"{statistic} over attachments of the {within}"

@@ -1,0 +1,326 @@
+"""One value per attachment of every cell, and the roles that factors have in the SSD study.
+
+The study (Wu et al., "How does SSD Cluster Perform for Distributed File Systems") varies storage
+nodes, SSD interface, access pattern, processes per client and chunk size.  Workloads name
+these differently (`chunk`, `bs`, `transfer_size`): a role is what they are for the analysis.
+Whatever else varies (target, cache state, engine...) is kept apart, never averaged over.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+
+from fsmatrix.analysis import units
+from fsmatrix.analysis.data import doubts, summary, unmeasured
+from fsmatrix.analysis.data.cluster import Cluster
+from fsmatrix.analysis.data.columns import coded, combined
+from fsmatrix.analysis.data.factors import members
+from fsmatrix.analysis.data.load import Rows, rows
+from fsmatrix.analysis.data.summary import Cell
+from fsmatrix.analysis.stats.estimates.intervals import Ratio, ratio
+from fsmatrix.analysis.stats.estimates.medians import LEVEL, Floats, Median, per_group
+from fsmatrix.analysis.stats.estimates.runs import runs
+from fsmatrix.analysis.units import METRICS, Level, Metric, Unit
+
+ROLES: dict[str, tuple[str, ...]] = {
+    "interface": ("interface",),
+    "pattern": ("pattern", "rw", "phase"),
+    "storage_nodes": ("storage_nodes",),
+    "processes": ("processes_per_node", "processes"),
+    "chunk": ("chunk", "chunk_size", "bs", "transfer_size"),
+}
+NUMERIC = ("storage_nodes", "processes", "chunk")
+TITLES = {"processes": "processes per client node", "chunk": "chunk size"}
+# the orders of the paper's figures; what it does not have comes after them
+ORDER: dict[str, tuple[str, ...]] = {
+    "interface": ("SATA", "PCIe"),
+    "pattern": (
+        "rand-read", "randread", "seq-read", "read", "rand-write", "randwrite", "seq-write",
+        "write",
+    ),
+}  # fmt: skip
+# what the paper prints; its Mb are 10**6 bits
+PAPER_UNITS: dict[units.Quantity, Unit] = {
+    "bandwidth": Unit("Mb/s", 1e6 / 8),
+    "rate": Unit("1/s", 1.0),
+    "time": Unit("ms", 1e-3),
+}
+
+Key = tuple[tuple[str, Level], ...]  # (role or factor, level)
+
+
+@dataclass(frozen=True)
+class Values:
+    """A cell's values of one metric, SI units: the median of each attachment."""
+
+    cell: Cell
+    median: Median
+    values: Floats  # [attachment]
+    attachments: tuple[str, ...]
+    blocks: tuple[int, ...]  # the block of each attachment
+
+    def level(self, name: str) -> Level:
+        """The level of a role or a factor; "" if it has none."""
+        for factor in ROLES.get(name, (name,)):
+            level = self.cell.levels.get(factor, "")
+            if level != "" and level == level:
+                return level
+        return ""
+
+    def number(self, role: str) -> float:
+        """The level of a numeric role; NaN if it has none."""
+        level = self.level(role)
+        return float("nan") if isinstance(level, str) else float(level)
+
+
+@dataclass(frozen=True)
+class Study:
+    """Every cell of a campaign for one metric."""
+
+    metric: Metric
+    cells: tuple[Values, ...]  # also those without a value
+    varying: tuple[str, ...]  # roles, then other factors, that have several levels
+    confounded: Mapping[str, str]  # factor that changes with a role's level -> that role
+    cluster: Cluster
+    invalid_runs: int
+    only: Key = ()  # levels that `where` kept
+
+    @property
+    def valued(self) -> tuple[Values, ...]:
+        """Cells that have a value."""
+        return tuple(cell for cell in self.cells if cell.values.size)
+
+    def levels(self, name: str, cells: Iterable[Values] | None = None) -> list[Level]:
+        """Levels of a role or factor, in the order of the paper, or by size or name."""
+        found = {cell.level(name) for cell in (self.cells if cells is None else cells)}
+        order = ORDER.get(name, ())
+        return sorted(
+            found - {""}, key=lambda v: (order.index(v) if v in order else len(order), by_size(v))
+        )
+
+    def series(self, *along: str) -> dict[Key, list[Values]]:
+        """Cells with values that differ in `along` only, sorted by it; keys in sorted order."""
+        apart = [name for name in self.varying if name not in along]
+        found: dict[Key, list[Values]] = defaultdict(list)
+        for cell in self.valued:
+            if all(math.isfinite(cell.number(name)) for name in along if name in NUMERIC):
+                found[tuple((name, cell.level(name)) for name in apart)].append(cell)
+        places = {name: self.levels(name) for name in apart}
+        order = sorted(
+            found, key=lambda key: [places[n].index(v) if v != "" else -1 for n, v in key]
+        )
+        return {
+            key: sorted(found[key], key=lambda c: [c.number(n) for n in along if n in NUMERIC])
+            for key in order
+        }
+
+    def label(self, name: str, level: Level) -> str:
+        """A level in words that say what it is."""
+        if name == "processes":
+            return f"{level_text(name, level)} process{'' if level == 1 else 'es'}"
+        if name == "chunk":
+            return level_text(name, level)
+        text = str(level) if name == "interface" else units.labelled(_factor(name), level)
+        return text + self.cluster.emulated.get(_factor(name), "")
+
+    def describe(self, key: Key) -> str:
+        """A key in words; "all" if it holds nothing."""
+        return ", ".join(self.label(name, level) for name, level in key if level != "") or "all"
+
+    def title(self, name: str) -> str:
+        """A role's name for readers, which says if its levels are emulated."""
+        shown = TITLES.get(name, units.factor_title(_factor(name)))
+        return shown + self.cluster.emulated.get(_factor(name), "")
+
+    def fitting(self, unit: Unit | None = None) -> Unit:
+        """`unit`, or the one that fits the medians."""
+        values = [cell.median.median for cell in self.valued]
+        return unit or units.fitting(self.metric.quantity, values)
+
+    def named(self, cell: Values) -> str:
+        """A cell in words: its levels of all that varies."""
+        return self.describe(tuple((name, cell.level(name)) for name in self.varying))
+
+    def doubts(self, cells: Iterable[Values] | None = None) -> list[str]:
+        """Sentences on findings that warn, and on values far off, of these cells or of all."""
+        chosen = self.valued if cells is None else cells
+        return doubts.said([(self.named(c), c.cell, c.median) for c in chosen], self.metric)
+
+    @property
+    def remarks(self) -> list[str]:
+        """What must stand beside every result of all cells of this campaign."""
+        return self.setting + self.doubts()
+
+    @property
+    def setting(self) -> list[str]:
+        """What must stand beside every result, of whichever cells."""
+        said = [f"Only {self.describe(self.only)}."] if self.only else []
+        said += [f"{text}." for text in (self.cluster.setting,) if text]
+        said += [self.cluster.explanation] if self.cluster.explanation else []
+        if self.invalid_runs:
+            said.append(f"{self.invalid_runs} invalid runs are not in it.")
+        said += [
+            f"{units.factor_title(factor)} changes with {TITLES.get(role, role)}: "
+            "their effects cannot be told apart."
+            for factor, role in self.confounded.items()
+        ]
+        return said
+
+
+def study(
+    ds: xr.Dataset,
+    metric: str,
+    where: Mapping[str, Level] | None = None,
+    also: Collection[str] = (),
+) -> Study:
+    """The cells of a campaign, of those whose levels are as `where` says.
+
+    `also`: further metrics whose medians the cells hold.
+    ValueError for an unknown metric, a factor that is not there, and for no value at all.
+    """
+    if metric not in METRICS:
+        raise ValueError(f"no metric {metric!r}; there are {', '.join(METRICS)}")
+    summarised = summary.summarise(ds, metrics={metric, *also})
+    values = per_attachment(rows(ds), metric, summarised.cells)
+    chosen = tuple(
+        cell for cell in values if all(same(cell.level(n), v) for n, v in (where or {}).items())
+    )
+    if not any(cell.values.size for cell in chosen):
+        raise ValueError(_nothing(ds, metric, values, chosen, where or {}))
+    varying, confounded = _varying(chosen, summarised)
+    return Study(
+        metric=METRICS[metric],
+        cells=chosen,
+        varying=varying,
+        confounded=confounded,
+        cluster=summarised.cluster,
+        invalid_runs=sum(cell.cell.invalid for cell in chosen),
+        only=tuple((where or {}).items()),
+    )
+
+
+def ratio_of(a: Values, b: Values, level: float = LEVEL) -> Ratio:
+    """The ratio of two cells' medians, a over b, over attachments.
+
+    Cells of one attachment are paired by it, others by their block where both have enough.
+    """
+    shared = set(a.attachments) & set(b.attachments)
+    sides = [
+        runs(cell.values, cell.attachments, cell.attachments if shared else cell.blocks)
+        for cell in (a, b)
+    ]
+    return ratio(sides[0], sides[1], level)
+
+
+def level_text(name: str, level: Level) -> str:
+    """A role's level alone: "128 KiB", "16"."""
+    return units.level_text(_factor(name), level)
+
+
+def by_size(level: Level) -> tuple[bool, float, str]:
+    """A key that puts numbers, by their size, before texts."""
+    return (True, 0.0, level) if isinstance(level, str) else (False, float(level), "")
+
+
+def same(level: Level, wanted: Level) -> bool:
+    """Whether a level is the wanted one; a text that reads as a number by its own text ("3.10")."""
+    if isinstance(level, str):
+        return level == (wanted if isinstance(wanted, str) else units.written(wanted))
+    return not isinstance(wanted, str) and float(level) == float(wanted)
+
+
+def _factor(role: str) -> str:
+    return ROLES[role][0] if role in ROLES else role
+
+
+def _nothing(
+    ds: xr.Dataset, metric: str, every: Sequence[Values], chosen: Sequence[Values],
+    where: Mapping[str, Level],
+) -> str:  # fmt: skip
+    for name, level in where.items():
+        if not any(same(cell.level(name), level) for cell in every):
+            levels = sorted({cell.level(name) for cell in every} - {""}, key=by_size)
+            known = ", ".join(level_text(name, one) for one in levels) or "no levels of it"
+            return f"no runs with {name} {level_text(name, level)}; there are {known}"
+    why = unmeasured.why_no_value(ds, unmeasured.rows_of(ds, [cell.cell for cell in chosen]))
+    return f"no run gave any {METRICS[metric].title.lower()}: {why}"
+
+
+def per_attachment(data: Rows, metric: str, cells: Sequence[Cell]) -> tuple[Values, ...]:
+    """Every cell of a summary with the values that its median of a metric is of (the same rows)."""
+    if metric not in data.columns or not cells:
+        return tuple(Values(cell, cell.metrics[metric], np.empty(0), (), ()) for cell in cells)
+    names = [name for name in cells[0].levels if name not in ("engine", "phase")]
+    columns = {name: data.factor(name) for name in names}
+    columns |= {name: data[name] for name in ("engine", "phase") if name in data.columns}
+    measured = summary.values_of(data, metric)
+    usable = summary.current(data) & (data["status"] == "ok") & (data["phase"] != "")
+    usable &= (data["worst_finding"] != "invalid") & np.isfinite(measured)
+    first, group = combined([coded(column)[1] for column in columns.values()], len(data))
+    place = {tuple(repr(column[row].item()) for column in columns.values()): i
+             for i, row in enumerate(first)}  # fmt: skip
+    labels, owner = coded(data["attachment"])
+    blocks = np.zeros(len(labels), dtype=np.int64)
+    blocks[owner] = data["block"]
+    rows_of, pair = combined([group[usable], owner[usable]], int(usable.sum()))
+    reduced = per_group(measured[usable], pair)[1]
+    cell_of, owner_of = group[usable][rows_of], owner[usable][rows_of]
+    found = {int(cell_of[pairs[0]]): pairs for pairs in members(cell_of)}
+    result = []
+    for cell in cells:
+        key = tuple(repr(cell.levels[name]) for name in columns)
+        pairs = found.get(place.get(key, -1), np.empty(0, dtype=np.int64))
+        owners = owner_of[pairs]
+        result.append(Values(
+            cell, cell.metrics[metric], reduced[pairs],
+            tuple(str(labels[i]) for i in owners), tuple(blocks[owners].tolist()),
+        ))  # fmt: skip
+    return tuple(result)
+
+
+def _varying(
+    cells: Sequence[Values], summarised: summary.Summary
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """(roles and factors of several levels, factors that follow a role)."""
+    valued = [cell for cell in cells if cell.values.size]
+    named = {factor for factors in ROLES.values() for factor in factors}
+    others = [name for name in summarised.varying if name not in named]
+    column = {
+        name: [cell.level(name) for cell in valued]
+        for name in dict.fromkeys((*ROLES, *others, "phase"))
+    }
+    several = [name for name in ROLES if len(set(column[name])) > 1]
+    others += [] if _follows(column["phase"], column["pattern"]) else ["phase"]
+    confounded: dict[str, str] = {}
+    for name in others:
+        owner = next((role for role in several if _follows(column[name], column[role])), "")
+        if len(set(column[name])) > 1:
+            if owner and name not in ("target", "phase", "engine", "cache", "workload"):
+                confounded[name] = owner
+            else:
+                several.append(name)
+    return tuple(several), confounded
+
+
+def _follows(levels: Sequence[Level], owner: Sequence[Level]) -> bool:
+    """Whether cells of one level of the owner have one level."""
+    return len(set(zip(owner, levels, strict=True))) == len(set(owner))
+
+
+def pattern_of(levels: Mapping[str, Level], several: set[str]) -> Key:
+    """Workload, engine and pattern where they vary; the phase where that is not the pattern."""
+    pattern = next((n for n in ROLES["pattern"] if levels.get(n, "") != ""), "")
+    key: list[tuple[str, Level]] = []
+    key += [(name, levels[name]) for name in ("workload", "engine") if name in several]
+    if pattern:
+        key.append((pattern, levels[pattern]))
+    phase = levels.get("phase", "")
+    if phase != "" and pattern != "phase" and str(phase) not in str(levels.get(pattern, "")):
+        key.append(("phase", phase))
+    return tuple(key)

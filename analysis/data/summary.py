@@ -1,0 +1,305 @@
+"""Medians and intervals of every cell: factor combination x phase x target."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from fsmatrix.analysis.data import cluster
+from fsmatrix.analysis.data.cluster import Cluster
+from fsmatrix.analysis.data.columns import Codes, combined
+from fsmatrix.analysis.data.doubts import audits_of
+from fsmatrix.analysis.data.factors import Mask, codes, groups, roles
+from fsmatrix.analysis.data.load import Array, Rows, rows, runs_of
+from fsmatrix.analysis.questions import iterations
+from fsmatrix.analysis.stats.estimates.medians import Median, of_cells
+from fsmatrix.analysis.units import METRICS, Level
+from fsmatrix.results.record import SEVERITIES
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+NOT_FACTORS = ("reference",)
+MOST_TARGETS = 12  # that stand beside each other, or are compared in pairs (66); more are ranked
+RANK: dict[str, int] = {"": 0, **{severity: i for i, severity in enumerate(SEVERITIES, 1)}}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination of levels, one phase, one target."""
+
+    levels: Mapping[str, Level]  # factor -> level; with target, engine and phase
+    runs: int  # that the medians are of: ok and not invalid
+    attachments: int
+    failed: int  # runs of this combination that failed or timed out
+    invalid: int  # runs left out because a finding says that they are invalid
+    worst_finding: str
+    findings: tuple[str, ...]  # audits, by name
+    metrics: Mapping[str, Median]
+    doubts: tuple[str, ...] = ()  # audits that warn of runs that the medians are of, by name
+    own: iterations.OwnSummary | None = None  # what the engine says of its iterations in these runs
+
+    @property
+    def target(self) -> str:
+        """Name of the target."""
+        return str(self.levels.get("target", ""))
+
+    @property
+    def notes(self) -> str:
+        """What a reader must know: failed and invalid runs, findings."""
+        parts = [f"{self.failed} failed"] if self.failed else []
+        parts += [f"{self.invalid} invalid"] if self.invalid else []
+        parts += [f"{self.worst_finding}: {', '.join(self.findings)}"] if self.findings else []
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All cells, and what varies between them."""
+
+    cells: tuple[Cell, ...]
+    varying: tuple[str, ...]  # factors that are columns; `target` last
+    constants: Mapping[str, Level]  # factors of one level
+    attributes: tuple[str, ...]  # factors that each target has one level of
+    derived: Mapping[str, str]  # factors that follow another one -> that one
+    references: tuple[str, ...]  # reference targets
+    references_shown: bool
+    invalid_runs: int
+    invalid_included: bool
+    superseded: int  # earlier attempts of runs that were tried again: in no cell
+    cluster: Cluster = field(default_factory=Cluster)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Targets of the cells, sorted."""
+        return tuple(sorted({cell.target for cell in self.cells}))
+
+    @property
+    def many_targets(self) -> bool:
+        """Whether there are too many to stand beside each other."""
+        return len(self.targets) > MOST_TARGETS
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """One flat dict per cell; values in SI units, NaN where there is no value."""
+        return [_flat(cell, self) for cell in self.cells]
+
+    def table(self, metrics: Sequence[str] = ()) -> Group:
+        """Tables for the terminal with their legend: of these metrics, or the usual ones."""
+        from rich.console import Group
+
+        from fsmatrix.analysis.report.table import legend, tables, usual_tables
+
+        return Group(*(tables(self, metrics) if metrics else usual_tables(self)), legend(self))
+
+
+def summarise(
+    ds: xr.Dataset,
+    *,
+    include_reference: bool = False,
+    include_invalid: bool = False,
+    metrics: Collection[str] = METRICS.keys(),
+) -> Summary:
+    """Summary of a campaign (`load.open_campaign`), with the medians of `metrics`.
+
+    Runs with a finding of severity `invalid` are counted and left out of the medians unless
+    `include_invalid`; reference targets are left out unless `include_reference`.
+    """
+    every = rows(ds)
+    references = reference_targets(every)
+    shown = _shown(every, include_reference)
+    superseded = np.unique(runs_of(every.where(shown & ~current(every)))).size
+    data = every.where(shown & current(every))
+    names = [name for name in every.factors if name not in NOT_FACTORS]
+    columns = {name: data.factor(name) for name in names}
+    columns |= {name: data[name] for name in ("engine", "phase") if name in data.columns}
+    first, group = combined([codes(column)[1] for column in columns.values()], len(data))
+    few = {name: column[first] for name, column in columns.items()}
+    varying, constants, attributes, derived = roles(few, data["phase"][first] != "")
+    kept = np.flatnonzero(shown & current(every))
+    audits = audits_of(ds, kept, group)
+    counted = ~invalid(data) & (data["status"] == "ok")
+    warned = audits_of(ds, kept[counted], group[counted], ("warning",))
+    own = iterations.of_cells(ds, kept[counted], group[counted])
+    cells = _cells(data, few, group, audits, warned, own, include_invalid, attributes, metrics)
+    return Summary(
+        cells=tuple(sorted(cells, key=lambda cell: sort_key(cell, varying))),
+        varying=varying,
+        constants=constants,
+        attributes=attributes,
+        derived=derived,
+        references=references,
+        references_shown=include_reference,
+        invalid_runs=int(np.unique(runs_of(data.where(invalid(data)))).size),
+        invalid_included=include_invalid,
+        superseded=int(superseded),
+        cluster=cluster.of(
+            ds, data, columns, constants, {**derived, **dict.fromkeys(attributes, "target")}
+        ),
+    )
+
+
+def reference_targets(data: Rows) -> tuple[str, ...]:
+    """Targets whose coordinate `reference` is true."""
+    if "reference" not in data.factors:
+        return ()
+    return tuple(sorted({str(t) for t in data.factor("target")[is_reference(data)]}))
+
+
+def is_reference(data: Rows) -> Mask:
+    """Rows of reference targets."""
+    levels, place = codes(data.factor("reference"))
+    flags: Mask = np.array([str(v).lower() in ("true", "1", "1.0") for v in levels])[place]
+    return flags
+
+
+def _shown(data: Rows, include_reference: bool) -> Mask:
+    keep = np.ones(len(data), dtype=bool)
+    if not include_reference and "reference" in data.factors:
+        keep &= ~is_reference(data)
+    return keep
+
+
+def current(data: Rows) -> Mask:
+    """Rows of the newest attempt at their run."""
+    return np.asarray(data["last_attempt"] != 0)
+
+
+def invalid(data: Rows) -> Mask:
+    """Rows of runs that ended well and that a finding calls invalid."""
+    return np.asarray((data["worst_finding"] == "invalid") & (data["status"] == "ok"))
+
+
+def _cells(
+    data: Rows,
+    few: Mapping[str, Array],
+    group_of: Codes,
+    audits: Mapping[int, set[str]],
+    warned: Mapping[int, set[str]],
+    own: Mapping[int, iterations.OwnSummary],
+    include_invalid: bool,
+    of_targets: Sequence[str],
+    metrics: Collection[str],
+) -> list[Cell]:
+    """All cells.  A combination without any phase (all its runs failed before) gets the
+    phases that other targets have for the same work; `of_targets` are targets' attributes."""
+    size = len(next(iter(few.values())))
+    base = groups((c for n, c in few.items() if n not in ("phase", "engine")), size)
+    apart = ("phase", "engine", "target", *of_targets)
+    work = groups((c for n, c in few.items() if n not in apart), size)
+    failures = _distinct(base[group_of], data, data["status"] != "ok")
+    timed = few["phase"] != ""
+    phased = set(base[timed].tolist())
+    phases: dict[int, set[str]] = {}
+    for number, phase in zip(work[timed].tolist(), few["phase"][timed].tolist(), strict=True):
+        phases.setdefault(number, set()).add(phase)
+    bad = invalid(data)
+    ok = (data["status"] == "ok") & (data["phase"] != "")
+    used = ok if include_invalid else ok & ~bad
+    counted = Counter(group_of[bad].tolist())
+    severities = _worst(data["worst_finding"], group_of, size)
+    measured = _measured(data, group_of, used, size, metrics)
+    cells = []
+    for group in range(size):
+        levels = {name: column[group].item() for name, column in few.items()}
+        if timed[group]:
+            names = [str(few["phase"][group])]
+        elif int(base[group]) not in phased:
+            names = sorted(phases.get(int(work[group]), {""}))
+        else:
+            names = []
+        cells += [
+            Cell(
+                levels=levels | {"phase": name},
+                runs=measured[group].runs,
+                attachments=measured[group].attachments,
+                failed=failures.get(int(base[group]), 0),
+                invalid=counted[group],
+                worst_finding=severities[group],
+                findings=tuple(sorted(audits.get(group, ()))),
+                metrics=measured[group].metrics,
+                doubts=tuple(sorted(warned.get(group, ()))),
+                own=own.get(group),
+            )
+            for name in names
+        ]
+    return cells
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """What the rows of one cell gave that count."""
+
+    runs: int
+    attachments: int
+    metrics: Mapping[str, Median]
+
+
+def _measured(
+    data: Rows, group_of: Codes, used: Mask, size: int, metrics: Collection[str]
+) -> list[_Measured]:
+    """Of each of `size` cells, from the rows `used`: the medians of `medians.of_runs`."""
+    cell = group_of[used]
+    first, pair = combined([codes(data["attachment"])[1][used], cell], cell.size)
+    owner = cell[first]  # the cell of each attachment in a cell
+    runs, attachments = (np.bincount(where, minlength=size).tolist() for where in (cell, owner))
+    medians = {name: of_cells(values_of(data, name)[used], pair, owner, size) for name in metrics}
+    of_each = [{name: many[i] for name, many in medians.items()} for i in range(size)]
+    return [_Measured(*one) for one in zip(runs, attachments, of_each, strict=True)]
+
+
+def _distinct(group_of: Codes, data: Rows, keep: Mask) -> dict[int, int]:
+    """Group -> different runs among the rows `keep`."""
+    if not keep.any():
+        return {}
+    runs = runs_of(data.where(keep))
+    pairs = combined([group_of[keep], runs], runs.size)[0]
+    return Counter(group_of[keep][pairs].tolist())
+
+
+def _worst(findings: Array, group_of: Codes, size: int) -> list[str]:
+    """The worst severity in each of `size` groups."""
+    levels, place = codes(findings)
+    order = np.argsort([RANK.get(str(level), 0) for level in levels], kind="stable")
+    ranks = np.argsort(order)  # by severity, then by name
+    worst = np.zeros(size, dtype=np.int64)
+    np.maximum.at(worst, group_of, ranks[place])
+    return [str(levels[order[rank]]) for rank in worst]
+
+
+def values_of(part: Rows, metric: str) -> npt.NDArray[np.float64]:
+    """A metric's values; a phase that moved no bytes has no bandwidth."""
+    if metric not in part.columns:
+        return np.full(len(part), np.nan)
+    values = part[metric].astype(np.float64)
+    if metric == "bandwidth" and "bytes" in part.columns:
+        values = np.where(part["bytes"] == 0, np.nan, values)
+    return values
+
+
+def sort_key(cell: Cell, varying: Sequence[str]) -> tuple[tuple[int, float, str], ...]:
+    """Order of cells by these factors: missing levels, then numbers, then texts."""
+    key = []
+    for name in varying:
+        level = cell.levels[name]
+        if isinstance(level, str):
+            key.append((2 if level else 0, 0.0, level))
+        else:
+            key.append((1, level, "") if level == level else (0, 0.0, ""))
+    return tuple(key)
+
+
+def _flat(cell: Cell, summary: Summary) -> dict[str, Any]:
+    flat: dict[str, Any] = {name: cell.levels[name] for name in summary.varying}
+    flat |= {"runs": cell.runs, "attachments": cell.attachments, "failed": cell.failed}
+    flat |= {"invalid": cell.invalid, "worst_finding": cell.worst_finding}
+    flat["findings"] = list(cell.findings)
+    for name, median in cell.metrics.items():
+        flat |= {name: median.median, f"{name}_low": median.low, f"{name}_high": median.high}
+        flat |= {f"{name}_coverage": median.coverage, f"{name}_kind": median.kind}
+    return flat

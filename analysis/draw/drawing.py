@@ -1,0 +1,93 @@
+"""The frame of a matplotlib figure: panels, title, and what must be said below them."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from fsmatrix.analysis.draw.charts import PALETTE
+from fsmatrix.analysis.draw.panels import GRID, INK
+from fsmatrix.analysis.stats.estimates.medians import Median
+from fsmatrix.analysis.units import MARKS
+
+MARKERS = "osD^vP*X"
+SMALL, MEDIUM = 7.5, 9.0
+TITLE_WIDTH = 7.5  # characters of the title in an inch: beside it stands the legend
+NOTE_WIDTH = 15.5  # characters of a note in an inch of the figure
+
+
+def weak(medians: Iterable[Median]) -> list[str]:
+    """The note that whiskers need if some of these have too few attachments."""
+    if any(median.kind in MARKS for median in medians):
+        return ["Some whiskers are ranges of fewer than 6 attachments and decide nothing."]
+    return []
+
+
+def colour(index: int) -> str:
+    """The colour of a series, colour-blind safe; after ten they come again."""
+    return PALETTE[index % len(PALETTE)]
+
+
+class Page(Figure):
+    """A figure that is laid out when it is saved, once.
+
+    With a layout engine of its own matplotlib would draw it whole one more time for that.
+    """
+
+    def savefig(self, *args: Any, **options: Any) -> None:
+        """As Figure's."""
+        ConstrainedLayoutEngine().execute(self)
+        super().savefig(*args, **options)
+
+
+def frame(
+    rows: int, columns: int, *, title: str, notes: Sequence[str],
+    width: float = 2.9, height: float = 2.4,
+) -> tuple[Figure, list[list[Axes]]]:  # fmt: skip
+    """A figure of rows x columns panels of width x height inches; notes stand below them."""
+    wide = max(columns * width + 0.6, 6.4)
+    lines = [line for note in notes for line in textwrap.wrap(note, int(NOTE_WIDTH * wide))]
+    size = (wide, rows * height + 0.75 + 0.14 * len(lines))
+    figure = Page(figsize=size, dpi=110)
+    figure.suptitle(
+        "\n".join(textwrap.wrap(title, int(TITLE_WIDTH * wide))), fontsize=11, color=INK
+    )
+    if lines:
+        figure.supxlabel("\n".join(lines), fontsize=SMALL, x=0.01, ha="left", color=INK)
+    made = figure.subplots(rows, columns, squeeze=False)
+    axes = [[made[row, column] for column in range(columns)] for row in range(rows)]
+    for row in axes:
+        for ax in row:
+            _plain(ax)
+    return figure, axes
+
+
+def _plain(ax: Axes) -> None:
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(axis="y", color=GRID, linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.tick_params(labelsize=SMALL, colors=INK)
+
+
+def whiskers(middle: float, low: float, high: float) -> list[list[float]]:
+    """Lengths below and above a value as matplotlib takes them; never negative."""
+    return [[max(middle - low, 0.0)], [max(high - middle, 0.0)]]
+
+
+def legend(figure: Figure, axes: Sequence[Sequence[Axes]], title: str = "") -> None:
+    """One legend for all panels, each label once, at the right."""
+    handles: dict[str, Artist] = {}
+    for ax in (ax for row in axes for ax in row):
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    if handles:
+        figure.legend(
+            list(handles.values()), list(handles), loc="outside right upper", fontsize=SMALL,
+            title=title or None, title_fontsize=SMALL, frameon=False,
+        )  # fmt: skip

@@ -1,0 +1,31 @@
+"""A page: a template with everything escaped, written aside and renamed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from fsmatrix.analysis.draw.files import aside
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def rendered(template: str, **values: Any) -> str:
+    """The template with these values; a value that is missing raises."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(template).render(values)
+
+
+def write(text: str, out: Path) -> Path:
+    """Write a page to `out`.  OSError as the system gives it."""
+    with aside(out) as part:
+        part.write_text(text, encoding="utf-8", errors="replace")
+    return out

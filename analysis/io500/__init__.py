@@ -1,1 +1,0 @@
-"""What a collection of IO500 submissions says: scores checked, families, phases, one's own run."""

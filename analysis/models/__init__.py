@@ -1,1 +1,0 @@
-"""Models of a metric over chunk size: fitted, validated, and used to predict."""

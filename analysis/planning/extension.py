@@ -1,0 +1,165 @@
+"""What would decide a campaign's open cells: more blocks, and the command that adds them."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from fsmatrix.analysis.data.load import campaign_json, campaigns_json
+from fsmatrix.analysis.result import plain
+from fsmatrix.analysis.stats.estimates.medians import SMALLEST
+from fsmatrix.analysis.stats.testing import looks, tests
+from fsmatrix.results.files.store import MARKER
+from fsmatrix.results.units import plural
+
+MOST = 10_000  # repetitions that a campaign may have
+ORDINAL = ("first", "second", "third", "fourth", "fifth")
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a campaign's record says of its blocks.
+
+    `looks`: numbers of blocks that were planned in turn, so far as a verdict was possible;
+    none without a record.  `store`: its results directory as it was named, "" if not known.
+    """
+
+    looks: tuple[int, ...] = ()
+    planned: int = 0  # repetitions
+    block: int = 1  # repetitions that share one attachment
+    store: str = ""
+    queued: bool = False  # by `fsmatrix submit`
+
+    def level(self, alpha: float) -> float:
+        """The share of alpha that is tested at in this look."""
+        return looks.level(alpha, len(self.looks))
+
+    def next_level(self, alpha: float) -> float:
+        """The share of alpha after blocks were added."""
+        return looks.level(alpha, len(self.looks) + 1) if self.looks else alpha
+
+    def says(self, alpha: float) -> str:
+        """How sure a verdict must be in this look, and why; "" without a record."""
+        if not self.looks:
+            return ""
+        number = len(self.looks)
+        which = ORDINAL[number - 1] if number <= len(ORDINAL) else f"{number}th"
+        before = " and ".join(map(str, self.looks[:-1]))
+        after = f", after {before} blocks" if before else ""
+        stays = "; what an earlier look called stays called" if before else ""
+        return (
+            f"This is the {which} look at this campaign{after}: a verdict may be wrong in "
+            f"{100 * self.level(alpha):.2g} %, so that blocks may be added and all looks "
+            f"together err in {100 * alpha:.3g} % at most{stays}."
+        )
+
+
+def record_of(ds: xr.Dataset) -> Record:
+    """Of one campaign; of several that which was looked at most often, and no store."""
+    several = campaigns_json(ds)
+    if several:
+        every = [_record(plan, None) for plan in several]
+        return max(every, key=lambda record: len(record.looks))
+    return _record(campaign_json(ds), ds.encoding.get("source"))
+
+
+def _record(plan: Mapping[str, Any], source: object) -> Record:
+    planned = _count(plan.get("repetitions"))
+    history = plan.get("looks")
+    turns = [_count(n) for n in history] if isinstance(history, list) else [planned]
+    block = _count(plan.get("block")) or 1
+    store = Path(source).parent if isinstance(source, str) and source else None
+    there = store is not None and (store / MARKER).is_file()
+    return Record(
+        looks=looks.spending([math.ceil(n / block) for n in turns]), planned=planned, block=block,
+        store=str(store) if there else "",
+        queued=there and store is not None and (store / "slurm").is_dir(),
+    )  # fmt: skip
+
+
+def _count(value: object) -> int:
+    """A number of repetitions; 0 for what is none."""
+    return value if isinstance(value, int) and 0 < value <= MOST else 0
+
+
+@dataclass(frozen=True)
+class Extension:
+    """How many blocks would decide cells that are not decided yet.
+
+    `have`: blocks of the cell that has the fewest; `needed`: for each cell that more blocks
+    would decide, how many in all, as far as ratio and spread stay as they are; `cells`: all
+    that are not decided; `least`: fewest blocks that can decide anything.
+    """
+
+    record: Record
+    have: int
+    needed: tuple[int, ...]
+    cells: int
+    least: int
+
+    @property
+    def target(self) -> int:
+        """Blocks in all that may decide half of the cells; 0: there is no such number."""
+        if not self.needed:
+            return 0
+        half = float(np.quantile(self.needed, 0.5, method="lower"))
+        return max(math.ceil(half), self.least, self.have + 1)
+
+    @property
+    def command(self) -> str:
+        """What adds them; "" where the results directory is not known."""
+        possible = 0 < self.target * self.record.block <= MOST
+        if not self.record.store or not possible:
+            return ""
+        verb = "submit" if self.record.queued else "run"
+        words = ["fsmatrix", verb, "-o", self.record.store, "--resume"]
+        if self.target * self.record.block > self.record.planned:
+            words += ["--set", f"repetitions={self.target * self.record.block}"]
+        return shlex.join(words)
+
+    @property
+    def says(self) -> str:
+        """The advice in a sentence or two; "" where no number of blocks is known to help."""
+        if not self.target:
+            return ""
+        repetitions = self.target * self.record.block
+        how = self.command or (
+            f"resume the campaign with --set repetitions={repetitions}"
+            if self.record.planned else f"{self.target} blocks of each in all"
+        )  # fmt: skip
+        enough = sum(n <= self.target for n in self.needed)
+        what = f"may decide {enough} of the {plural(self.cells, 'cell')} that are not proven yet"
+        if self.cells == 1:
+            what = "may decide the cell that is not proven yet"
+        rest = [n for n in self.needed if n > self.target]
+        more = f"; all of them would take {max(rest)} in all" if rest else ""
+        more = more if len(self.needed) == self.cells else more.replace("all of them", "others")
+        return f"Add {plural(self.target - self.have, 'block')}: {how} ({what}{more})."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and strings."""
+        made: dict[str, Any] = plain({
+            "have": self.have, "blocks": self.target, "command": self.command, "says": self.says,
+            "undecided": self.cells,
+        })  # fmt: skip
+        return made
+
+
+def extension(
+    record: Record, have: Sequence[int], needed: Sequence[int | None], alpha: float, family: int
+) -> Extension:
+    """The advice for cells that are not decided.
+
+    `have`, `needed`: blocks of each cell that are there, and in all; None: not known, or too many.
+    `family`: tests among which Holm shares alpha.
+    """
+    least = max(SMALLEST, tests.fewest(family, record.next_level(alpha)))
+    known = tuple(max(n, least) for n in needed if n)
+    return Extension(record, min(have, default=0), known, len(have), least)

@@ -1,0 +1,256 @@
+"""Network traffic over time while runs went on (figure 10 of the SSD-cluster study).
+
+Campaign files hold no series of counters: they stand in the run files of the store.  A rate is
+what a client's network counter moved between two samples, in the direction in which the run moved
+more, over the time between them.  The study drew all repetitions and no medians; both are here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from fsmatrix.analysis import units
+from fsmatrix.analysis.data.load import rows
+from fsmatrix.analysis.data.study import Key, Study, Values, level_text, study
+from fsmatrix.analysis.questions.bottleneck import usage
+from fsmatrix.analysis.result import plain
+from fsmatrix.analysis.stats.estimates.medians import Floats, Median, of_runs
+from fsmatrix.analysis.units import Level, Unit
+from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.run.recordcheck import NONSENSE
+from fsmatrix.results.files.store import Store
+from fsmatrix.results.metrics import window
+from fsmatrix.results.record import RunRecord
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COUNTERS = ("network_received_bytes", "network_sent_bytes")
+AROUND = 0.5  # seconds before and after the phase that are shown too
+
+
+@dataclass(frozen=True)
+class Series:
+    """One run's traffic; time in seconds, 0 is the phase's start."""
+
+    run_id: str
+    attachment: str
+    seconds: float  # of the phase
+    hosts: tuple[str, ...]
+    begin: Floats  # [interval] between two samples
+    end: Floats
+    rate: Floats  # [host, interval], bytes per second; NaN where a host has no sample
+
+    @property
+    def level(self) -> float:
+        """Median over the intervals inside the phase of all hosts' traffic; NaN without any."""
+        inside = self.rate[:, (self.begin >= 0) & (self.end <= self.seconds)].sum(axis=0)
+        known = inside[~np.isnan(inside)]
+        return float(np.median(known)) if known.size else math.nan
+
+
+@dataclass(frozen=True)
+class Cell:
+    """All runs of one combination of levels."""
+
+    key: Key  # what varies beside the chunk size
+    chunk: Level
+    runs: tuple[Series, ...]
+    median: Median  # of the runs' levels, over attachments
+    limit: float  # of all storage nodes' links, bytes per second; NaN if unknown
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Traffic over time of every cell that has a series."""
+
+    study: Study
+    unit: Unit
+    cells: tuple[Cell, ...]  # sorted by key, then by chunk size
+    without: int  # runs that have no series
+    left_out: tuple[str, ...] = ()  # run files that could not be used, and why
+
+    @property
+    def says(self) -> list[str]:
+        """The level of each cell beside the limit of the links."""
+        said = []
+        for cell in self.cells:
+            m = cell.median
+            text = f"{self._named(cell)}: {units.text(m.median, self.unit)}"
+            if m.decides:
+                low, high = (units.text(value, self.unit) for value in (m.low, m.high))
+                text += f" [{low}, {high}]"
+            text += f" {self.unit.label} in {len(cell.runs)} runs"
+            if math.isfinite(cell.limit):
+                text += f", {m.median / cell.limit:.0%} of the storage nodes' links"
+            said.append(text + ("." if m.decides else f" ({m.says})."))
+        if self.without:
+            said.append(f"{self.without} runs have no series of network counters.")
+        said += self.left_out
+        return said + self.study.remarks
+
+    def _named(self, cell: Cell) -> str:
+        chunk = [level_text("chunk", cell.chunk)] if cell.chunk != "" else []
+        where = self.study.describe(cell.key)
+        return ", ".join([*chunk, *([where] if where != "all" or not chunk else [])])
+
+    def table(self) -> pd.DataFrame:
+        """One row per run and interval between two samples."""
+        import pandas as pd
+
+        return pd.DataFrame([
+            {**dict(cell.key), "chunk": cell.chunk, "run_id": run.run_id, "node": host,
+             "from, s": begin, "to, s": end, f"traffic, {self.unit.label}": rate}
+            for cell in self.cells
+            for run in cell.runs
+            for host, rates in zip(run.hosts, run.rate / self.unit.divisor, strict=True)
+            for begin, end, rate in zip(run.begin, run.end, rates, strict=True)
+        ])  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able; bytes per second."""
+        made: dict[str, Any] = plain({
+            "cells": [
+                {"levels": dict(c.key), "chunk": c.chunk, "median": c.median, "limit": c.limit,
+                 "runs": c.runs}
+                for c in self.cells
+            ],
+            "says": self.says,
+        })  # fmt: skip
+        return made
+
+    @property
+    def pages(self) -> tuple[Key, ...]:
+        """What each figure is of: whatever varies beside the chunk size."""
+        return tuple(dict.fromkeys(cell.key for cell in self.cells))
+
+    def figure(self, page: int = 0) -> Figure:
+        """A panel for each chunk size, a line for each run and client node."""
+        from fsmatrix.analysis.draw import drawing
+
+        if not 0 <= page < len(self.pages):
+            raise ValueError(f"there are pages 0 to {len(self.pages) - 1}, not {page}")
+        key = self.pages[page]
+        cells = [cell for cell in self.cells if cell.key == key]
+        hosts = sorted({host for cell in cells for run in cell.runs for host in run.hosts})
+        where = self.study.describe(key)
+        notes = ["A line is one run on one client node; shaded: the shortest phase."]
+        if _limited(cells):
+            notes.append("Dotted: the links of all storage nodes together.")
+        figure, axes = drawing.frame(
+            1, len(cells), title="Network traffic" + (f": {where}" if where != "all" else ""),
+            notes=[*notes, *self.study.remarks], width=2.4, height=2.6,
+        )  # fmt: skip
+        for ax, cell in zip(axes[0], cells, strict=True):
+            self._panel(ax, cell, hosts)
+            if _limited(cells):
+                ax.axhline(cell.limit / self.unit.divisor, color="black", linestyle=":")
+        top = max(ax.get_ylim()[1] for ax in axes[0])
+        for ax in axes[0]:
+            ax.set_ylim(0, top)
+        axes[0][0].set_ylabel(f"traffic, {self.unit.label}", fontsize=8)
+        drawing.legend(figure, axes, "client node")
+        return figure
+
+    def _panel(self, ax: Axes, cell: Cell, hosts: Sequence[str]) -> None:
+        from fsmatrix.analysis.draw import drawing
+
+        for run in cell.runs:
+            for host, rates in zip(run.hosts, run.rate, strict=True):
+                values = np.repeat(rates / self.unit.divisor, 2)
+                ax.plot(np.stack([run.begin, run.end], axis=1).ravel(), values, linewidth=0.9,
+                        color=drawing.colour(hosts.index(host)), label=host, alpha=0.7)  # fmt: skip
+        ax.axvspan(0, min(run.seconds for run in cell.runs), color="black", alpha=0.05, zorder=0)
+        ax.set_title(level_text("chunk", cell.chunk) if cell.chunk != "" else "", fontsize=8.5)
+        ax.set_xlabel("time, s", fontsize=8)
+
+
+def traffic(
+    ds: xr.Dataset,
+    store: Path | str,
+    *,
+    where: Mapping[str, Level] | None = None,
+    unit: Unit | None = None,
+) -> Traffic:
+    """Traffic of the runs that count, from the run files of `store`; `where` as in `study`.
+
+    ValueError where no run has a bandwidth, and where no run file has network counters;
+    ResultError if `store` is none.
+    """
+    of = study(ds, "bandwidth", where)
+    data, files = rows(ds), Store.open(store)
+    runs: list[list[Series]] = [[] for _ in of.valued]
+    without = 0
+    left_out: list[ResultError] = []
+    for own, members in zip(runs, usage.rows_of(ds, of), strict=True):
+        for row in members:
+            run_id, phase = str(data["run_id"][row]), str(data["phase"][row])
+            record = usage.read_or_none(files, run_id, left_out)
+            found = _series(record, phase, files, left_out) if record else None
+            without += found is None
+            own += [found] if found else []
+    made = tuple(
+        _cell(key, cell, mine)
+        for key, cells in of.series("chunk").items()
+        for cell in cells
+        for mine in (runs[next(i for i, c in enumerate(of.valued) if c is cell)],)
+        if mine
+    )
+    if not made:
+        raise ValueError(f"no run file in {store} has network counters of a run that counts")
+    shown = unit or units.fitting("bandwidth", [cell.median.median for cell in made])
+    return Traffic(of, shown, made, without, tuple(usage.told(left_out)))
+
+
+def _series(
+    record: RunRecord, phase: str, store: Store, left_out: list[ResultError]
+) -> Series | None:
+    """As `series`; what makes no sense of a monitor is an error in `left_out`."""
+    try:
+        return series(record, phase)
+    except NONSENSE as error:
+        left_out.append(ResultError(store.path(record.run_id), f"its monitor: {error}"))
+        return None
+
+
+def series(record: RunRecord, name: str) -> Series | None:
+    """The traffic of one phase of a run; None where no counter was sampled around it.
+
+    All hosts have the times of the one that was sampled most often: they are off by a sampling
+    interval at most.
+    """
+    phase = next((p for p in record.phases if p.name == name), None)
+    monitor = record.monitor
+    if phase is None or monitor is None or not any(n in monitor.series for n in COUNTERS):
+        return None
+    time, seconds = monitor.time - phase.began, window(phase)
+    near = np.flatnonzero((time[1:] > -AROUND) & (time[:-1] < seconds + AROUND))
+    steps = np.diff(time)[near]
+    if not near.size or not (steps > 0).all():
+        return None
+    moved = [np.diff(monitor.series[n], axis=1)[:, near] for n in COUNTERS if n in monitor.series]
+    busier = max(moved, key=lambda one: float(np.nansum(one)))
+    return Series(record.run_id, record.attachment, seconds, monitor.hosts,
+                  time[near], time[near + 1], busier / steps)  # fmt: skip
+
+
+def _cell(key: Key, cell: Values, runs: Sequence[Series]) -> Cell:
+    levels, owners = [run.level for run in runs], np.array([run.attachment for run in runs])
+    limit = usage.link_limit(cell.level("network"), cell.number("storage_nodes"))
+    return Cell(key, cell.level("chunk"), tuple(runs), of_runs(levels, owners), limit)
+
+
+def _limited(cells: Sequence[Cell]) -> bool:
+    """Whether the links' limit is one of what a line shows: one client node has all traffic."""
+    return all(
+        math.isfinite(cell.limit) and len(run.hosts) == 1 for cell in cells for run in cell.runs
+    )

@@ -1,0 +1,276 @@
+"""A metric over one numeric factor, a line for each combination of whatever else varies.
+
+IOR over tasks per block size, transactions over warehouses per file system, IOPS over devices per
+host adapter: the same question.  Points are medians over attachments with their intervals.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import xarray as xr
+
+from fsmatrix.analysis import units
+from fsmatrix.analysis.data.doubts import doubts_of
+from fsmatrix.analysis.data.load import rows
+from fsmatrix.analysis.data.study import Key, Study, Values, ratio_of, same, study
+from fsmatrix.analysis.result import plain
+from fsmatrix.analysis.stats.estimates.medians import Median
+from fsmatrix.analysis.units import METRICS, Level, brief
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_LINES = 10  # colours: then the dashes change
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line; its cells in the order of the factor.  SI units."""
+
+    key: Key
+    levels: tuple[float, ...]
+    cells: tuple[Values, ...]
+
+    @property
+    def best(self) -> int:
+        """Place of the highest median."""
+        return max(range(len(self.cells)), key=lambda i: self.cells[i].median.median)
+
+
+@dataclass(frozen=True)
+class Curves:
+    """All lines of one metric; `panel`: factors whose levels have panels of their own."""
+
+    metric: str
+    title: str
+    unit: str
+    divisor: float
+    along: str
+    panel: tuple[str, ...]
+    lines: tuple[Line, ...]
+    of: Study
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def says(self) -> list[str]:
+        """Each line's ends, and where it is highest."""
+        return [*(self._said(line) for line in self.lines), *self.remarks, *self.of.remarks]
+
+    def _said(self, line: Line) -> str:
+        first, last, best = line.cells[0], line.cells[-1], line.best
+        low, high, top = (units.level_text(self.along, line.levels[i]) for i in (0, -1, best))
+        name = units.factor_title(self.along)
+        where = f"{described(line.key)}: " if line.key else ""
+        text = f"{where}{self.title} {self._number(first.median)} at {name} {low}"
+        if len(line.cells) == 1:
+            return f"{text}, one level only."
+        r = ratio_of(last, first)
+        sure = f" [{brief(r.low)}, {brief(r.high)}]" if r.decides else " (no interval)"
+        return (
+            f"{text}, {self._number(last.median)} at {high}: {brief(r.ratio)} times{sure}; "
+            f"highest at {top}{self._dip(line)}."
+        )
+
+    def _dip(self, line: Line) -> str:
+        """A lowest point between the ends, and the doubts about it; "" if an end is the lowest."""
+        place = min(range(len(line.cells)), key=lambda i: line.cells[i].median.median)
+        if place in (0, len(line.cells) - 1):
+            return ""
+        cell = line.cells[place]
+        found = doubts_of(cell.cell, cell.median, self.of.metric)
+        doubt = f" (in doubt: {', '.join(found)})" if found else ""
+        level = units.level_text(self.along, line.levels[place])
+        return f", lowest at {level}: {self._number(cell.median)}{doubt}"
+
+    def _number(self, median: Median) -> str:
+        return f"{units.number(median.median / self.divisor)} {self.unit}"
+
+    def table(self) -> pd.DataFrame:
+        """One row per point."""
+        import pandas as pd
+
+        return pd.DataFrame([
+            {**dict(line.key), self.along: x,
+             f"median, {self.unit}": c.median.median / self.divisor,
+             f"low, {self.unit}": c.median.low / self.divisor,
+             f"high, {self.unit}": c.median.high / self.divisor, "kind": c.median.kind,
+             "attachments": c.median.independent}
+            for line in self.lines for x, c in zip(line.levels, line.cells, strict=True)
+        ])  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        """SI units."""
+        lines = [
+            {"levels": dict(line.key), self.along: line.levels,
+             "medians": [c.median for c in line.cells]}
+            for line in self.lines
+        ]  # fmt: skip
+        made: dict[str, Any] = plain(
+            {"metric": self.metric, "along": self.along, "lines": lines, "says": self.says}
+        )
+        return made
+
+    def figure(self) -> Figure:
+        """One panel for each level of `panel`."""
+        from fsmatrix.analysis.draw import drawing
+
+        panels = list(dict.fromkeys(_only(line.key, self.panel) for line in self.lines))
+        weak = any(not c.median.decides for line in self.lines for c in line.cells)
+        notes = ["Medians over attachments with their intervals."]
+        notes += ["Hollow: too few values for an interval; a whisker decides nothing."] * weak
+        figure, axes = drawing.frame(
+            1, len(panels), title="", notes=[*notes, *self.remarks, *self.of.remarks],
+            width=3.0 if len(panels) > 2 else 3.6, height=2.9,
+        )  # fmt: skip
+        figure.suptitle(f"{self.title} over {units.factor_title(self.along)}", x=0.01, ha="left",
+                        fontsize=11)  # fmt: skip
+        names = list(dict.fromkeys(_without(line.key, self.panel) for line in self.lines))
+        for ax, panel in zip(axes[0], panels, strict=True):
+            for line in self.lines:
+                if _only(line.key, self.panel) == panel:
+                    self._line(ax, line, names.index(_without(line.key, self.panel)))
+            ax.set_title(described(panel), fontsize=8)
+            ax.set_xlabel(units.factor_title(self.along), fontsize=8)
+            ax.set_ylim(bottom=0)
+        axes[0][0].set_ylabel(self.unit, fontsize=8)
+        drawing.legend(figure, axes)
+        return figure
+
+    def _line(self, ax: Axes, line: Line, index: int) -> None:
+        from fsmatrix.analysis.draw import drawing
+
+        scale, shade = self.divisor, drawing.colour(index)
+        medians = [cell.median for cell in line.cells]
+        reach = [drawing.whiskers(m.median / scale, m.low / scale, m.high / scale) for m in medians]
+        weak = any(not m.decides for m in medians)
+        ax.errorbar(
+            line.levels, [m.median / scale for m in medians],
+            yerr=[[one[side][0] for one in reach] for side in (0, 1)], color=shade, capsize=2,
+            marker=drawing.MARKERS[index % 8], markersize=4.5, linewidth=1.2,
+            markerfacecolor="white" if weak else shade,
+            linestyle=("-", "--", ":")[index // MOST_LINES % 3],
+            label=described(_without(line.key, self.panel)) or None,
+        )  # fmt: skip
+        if units.is_size(self.along):
+            ax.set_xscale("log", base=2)
+        texts = [units.level_text(self.along, x) for x in line.levels]
+        ax.set_xticks(line.levels, texts, rotation=45 if units.is_size(self.along) else 0)
+
+
+def cells_of(ds: xr.Dataset, metric: str, where: Mapping[str, Level] | None = None) -> Study:
+    """Cells of any metric, also one that campaigns do not have (then `of.metric` is not its name).
+
+    ValueError for a metric that is not there, and for no value at all.
+    """
+    if metric not in rows(ds).columns:
+        raise ValueError(f"no {metric} in this campaign")
+    if metric in METRICS:
+        return study(ds, metric, where)
+    return study(ds.assign(iops=ds[metric]), "iops", where)
+
+
+def curves(
+    ds: xr.Dataset,
+    metric: str,
+    along: Sequence[str],
+    *,
+    panel: Sequence[str] = (),
+    title: str = "",
+    unit: tuple[str, float] | None = None,
+    where: Mapping[str, Level] | None = None,
+    remarks: Sequence[str] = (),
+) -> Curves:
+    """Lines over the first factor of `along` that varies; `unit` is (label, SI value of it).
+
+    ValueError without such a factor, and where a line would have several cells at one level.
+    """
+    of = cells_of(ds, metric, where)
+    there = [name for name in along if len(numbers(of.valued, name)) > 0]
+    varied = [name for name in there if len(set(numbers(of.valued, name))) > 1]
+    if not there:
+        raise ValueError(f"no factor {' or '.join(along)} in this campaign")
+    factor = (varied or there)[0]
+    found = lines(of.valued, factor)
+    shown = unit or _unit(ds, metric, of)
+    apart = tuple(n for n in panel if len({dict(line.key).get(n, "") for line in found}) > 1)
+    return Curves(
+        metric, title or _title(ds, metric), *shown, factor, apart, tuple(found), of, tuple(remarks)
+    )
+
+
+def numbers(cells: Sequence[Values], name: str) -> list[float]:
+    """The numeric levels that cells have of a factor."""
+    levels = [cell.cell.levels.get(name, "") for cell in cells]
+    return [float(v) for v in levels if not isinstance(v, str) and math.isfinite(v)]
+
+
+def varying(cells: Sequence[Values], without: Sequence[str]) -> list[str]:
+    """Factors that several levels are there of, and that do not just follow one of `without`."""
+    names = [name for name in (cells[0].cell.levels if cells else {}) if name not in without]
+    several = [n for n in names if len({_text(c, n) for c in cells}) > 1]
+    return [name for name in several if not any(_follows(cells, name, o) for o in without)]
+
+
+def lines(cells: Sequence[Values], along: str) -> list[Line]:
+    """Cells that agree in all but `along`, sorted by it."""
+    cells = [cell for cell in cells if numbers([cell], along)]
+    apart = varying(cells, [along])
+    apart = [n for i, n in enumerate(apart) if not any(_same(cells, n, o) for o in apart[:i])]
+    groups: dict[Key, list[Values]] = {}
+    for cell in cells:
+        groups.setdefault(tuple((n, cell.cell.levels[n]) for n in apart), []).append(cell)
+    made = []
+    for key in sorted(groups, key=repr):
+        ordered = sorted(groups[key], key=lambda c: numbers([c], along)[0])
+        levels = tuple(numbers([c], along)[0] for c in ordered)
+        if any(same(a, b) for a, b in itertools.pairwise(levels)):
+            raise ValueError(f"several cells of one {along} in {described(key) or 'all'}")
+        made.append(Line(key, levels, tuple(ordered)))
+    return made
+
+
+def described(key: Key) -> str:
+    """A key in words."""
+    return ", ".join(units.labelled(name, level) for name, level in key if level != "")
+
+
+def _without(key: Key, names: Sequence[str]) -> Key:
+    return tuple(pair for pair in key if pair[0] not in names)
+
+
+def _only(key: Key, names: Sequence[str]) -> Key:
+    return tuple(pair for pair in key if pair[0] in names)
+
+
+def _text(cell: Values, name: str) -> str:
+    return repr(cell.cell.levels.get(name, ""))
+
+
+def _follows(cells: Sequence[Values], name: str, owner: str) -> bool:
+    pairs = {(_text(c, owner), _text(c, name)) for c in cells}
+    return len(pairs) == len({pair[0] for pair in pairs}) and owner in cells[0].cell.levels
+
+
+def _same(cells: Sequence[Values], name: str, owner: str) -> bool:
+    """Whether two factors change together."""
+    return _follows(cells, name, owner) and _follows(cells, owner, name)
+
+
+def _title(ds: xr.Dataset, metric: str) -> str:
+    if metric in METRICS:
+        return METRICS[metric].title
+    return str(ds[metric].attrs.get("long_name", "") or metric.replace("_", " "))
+
+
+def _unit(ds: xr.Dataset, metric: str, of: Study) -> tuple[str, float]:
+    if metric in METRICS:
+        shown = of.fitting()
+        return shown.label, shown.divisor
+    return str(ds[metric].attrs.get("units", "") or "1"), 1.0

@@ -1,0 +1,232 @@
+"""How runs vary in every cell, and how many attachments would narrow the interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from fsmatrix.analysis import units
+from fsmatrix.analysis.comparison.rows import Levels, Table, table
+from fsmatrix.analysis.data import matrices
+from fsmatrix.analysis.data.columns import combined
+from fsmatrix.analysis.data.factors import members
+from fsmatrix.analysis.result import plain
+from fsmatrix.analysis.stats.estimates.medians import LEVEL, Median, of_runs
+from fsmatrix.analysis.stats.estimates.variability import Variability, variability
+from fsmatrix.analysis.stats.repetitions import MOST, Repetitions, for_width
+from fsmatrix.analysis.units import Unit, brief
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+HALF_WIDTH = 0.05  # of the median
+MOST_ROWS = 60  # cells in a figure
+
+
+@dataclass(frozen=True)
+class Varied:
+    """One cell: its median, how its runs vary, and how many attachments it takes."""
+
+    named: str
+    levels: Levels
+    median: Median
+    variability: Variability
+    repetitions: Repetitions
+
+
+@dataclass(frozen=True)
+class Spreads:
+    """All cells of a campaign."""
+
+    metric: str
+    title: str
+    unit: Unit
+    half_width: float
+    cells: tuple[Varied, ...]
+    question: str  # "variability" or "repetitions": what is said and drawn
+
+    @property
+    def says(self) -> list[str]:
+        """What stands out."""
+        return self._needed() if self.question == "repetitions" else self._varied()
+
+    def _varied(self) -> list[str]:
+        spreads = [(100 * c.variability.cv, c.named) for c in self.cells if c.variability.runs > 1]
+        if not spreads:
+            return ["One run per cell: nothing is known about its variation."]
+        worst, where = max(spreads)
+        typical = float(np.median([spread for spread, _ in spreads]))
+        said = [
+            f"{self.title}: coefficient of variation {brief(typical, 2)} % in the typical cell, "
+            f"{brief(worst, 2)} % in the worst ({where or 'the only one'})."
+        ]
+        return said + [
+            f"{cell.named or 'The only cell'}: {line}."
+            for cell in self.cells
+            for line in cell.variability.says[1:]
+        ]
+
+    def _needed(self) -> list[str]:
+        known = [c for c in self.cells if c.repetitions.known]
+        width = f"+- {100 * self.half_width:.3g} %"
+        unknown = len(self.cells) - len(known)
+        said = []
+        if known:
+            numbers = [c.repetitions.needed for c in known]
+            enough = sum(c.repetitions.more == 0 for c in known)
+            most = "more than can be planned" if None in numbers else str(
+                max(n for n in numbers if n is not None)
+            )  # fmt: skip
+            said.append(
+                f"{self.title} within {width} at {100 * LEVEL:.3g} %: {enough} of {len(known)} "
+                f"cells have enough attachments; the most that one needs is {most}."
+            )
+        if unknown:
+            why = next(c.repetitions.says for c in self.cells if not c.repetitions.known)
+            said.append(f"{unknown} cells cannot tell: {why}.")
+        return said
+
+    def table(self) -> pd.DataFrame:
+        """One row per cell; spreads in per cent."""
+        import pandas as pd
+
+        shown = self._row_needed if self.question == "repetitions" else self._row_varied
+        return pd.DataFrame([{"cell": c.named or "the only cell", **shown(c)} for c in self.cells])
+
+    def _row_varied(self, cell: Varied) -> dict[str, Any]:
+        one = cell.variability
+        return {
+            f"median, {self.unit.label}": cell.median.median / self.unit.divisor,
+            "runs": one.runs, "attachments": one.attachments, "cv, %": 100 * one.cv,
+            "robust, %": 100 * one.robust_cv, "between, %": 100 * one.between,
+            "within, %": 100 * one.within, "drift p": one.drift.p,
+            "modes p": one.p_modes_between, "remarks": "; ".join(one.says[1:]),
+        }  # fmt: skip
+
+    def _row_needed(self, cell: Varied) -> dict[str, Any]:
+        found = cell.repetitions
+        half = (cell.median.high - cell.median.low) / 2 / cell.median.median
+        return {"have": found.have, "half width, %": 100 * half, "in words": found.says}
+
+    def to_dict(self) -> dict[str, Any]:
+        """SI units."""
+        made: dict[str, Any] = plain({
+            "metric": self.metric, "half_width": self.half_width, "says": self.says,
+            "cells": [
+                {"levels": c.levels, "median": c.median, "variability": c.variability.to_dict(),
+                 "repetitions": c.repetitions.to_dict()}
+                for c in self.cells
+            ],
+        })  # fmt: skip
+        return made
+
+    def figure(self) -> Figure:
+        """A row for each cell, the widest first: its spread, or attachments it has and needs."""
+        from fsmatrix.analysis.draw import drawing
+
+        needed = self.question == "repetitions"
+        known = [c for c in self.cells if (c.repetitions.known if needed else c.variability.runs)]
+        cells = sorted(known, key=lambda c: -self._size(c))[:MOST_ROWS]
+        left = len(self.cells) - len(cells)
+        figure, axes = drawing.frame(
+            1, 1, title=f"{self.title}: " + ("attachments needed" if needed else "variation"),
+            notes=[f"{left} cells are not shown."] if left else [], width=8.6,
+            height=0.24 * len(cells) + 1.0,
+        )  # fmt: skip
+        ax = axes[0][0]
+        places = [-float(i) for i in range(len(cells))]
+        series: list[tuple[str, list[float], str]] = (
+            [("have", [c.repetitions.have for c in cells], "o"),
+             (f"needed for +- {100 * self.half_width:.3g} %",
+              [c.repetitions.needed or math.nan for c in cells], "D")]
+            if needed
+            else [("between attachments", [100 * c.variability.between for c in cells], "s"),
+                  ("within attachments", [100 * c.variability.within for c in cells], "^"),
+                  ("coefficient of variation", [100 * c.variability.cv for c in cells], "o")]
+        )  # fmt: skip
+        for number, (label, values, marker) in enumerate(series):
+            if not np.isfinite(values).any():
+                continue
+            ax.plot(values, places, marker, color=drawing.colour(number), label=label,
+                    linestyle="none", markersize=5, alpha=0.85)  # fmt: skip
+        names = [
+            (c.named or "the only cell").replace("$", r"\$")
+            + (f" (more than {MOST})" if needed and c.repetitions.needed is None else "")
+            for c in cells
+        ]
+        ax.set_yticks(places, names, fontsize=drawing.SMALL)
+        ax.set_ylim(-len(cells) + 0.4, 0.6)
+        ax.set_xlim(left=0)
+        ax.grid(visible=True, axis="x", color="#e4e7eb", linewidth=0.8)
+        ax.set_xlabel("attachments" if needed else "per cent", fontsize=drawing.MEDIUM)
+        drawing.legend(figure, axes)
+        return figure
+
+    def _size(self, cell: Varied) -> float:
+        if self.question == "repetitions":
+            return float(cell.repetitions.needed or math.inf)
+        return cell.variability.cv if cell.variability.cv == cell.variability.cv else -1.0
+
+
+def spread(
+    ds: xr.Dataset,
+    metric: str,
+    question: str = "variability",
+    *,
+    half_width: float = HALF_WIDTH,
+    unit: Unit | None = None,
+    where: Levels | None = None,
+) -> Spreads:
+    """Variability and planning of every cell; ValueError without a run that counts."""
+    if not 0 < half_width < 1:
+        raise ValueError(f"the half width must be a share such as 0.05, not {half_width}")
+    kind = units.METRICS.get(metric)
+    shown = matrices.unit_of(ds, metric, unit.label if unit else None)
+    of = table(ds, metric, ("target",), where)
+    if unit is None and kind is not None:
+        shown = units.fitting(kind.quantity, [float(np.median(of.values))])
+    axes = {"target": of.sides, **of.factors}
+    groups = members(combined([axis.codes for axis in axes.values()], of.values.size)[1])
+    rows = [
+        {name: axis.levels[axis.codes[group[0]]] for name, axis in axes.items()} for group in groups
+    ]
+    varying = [
+        name
+        for name in axes
+        if len({row[name] for row in rows}) > 1 and not _follows(name, list(axes), rows)
+    ]
+    cells = [
+        _cell(of, group, levels, varying, half_width)
+        for group, levels in zip(groups, rows, strict=True)
+    ]
+    return Spreads(
+        metric, kind.title if kind else metric, shown, half_width,
+        tuple(sorted(cells, key=lambda c: c.named)), question,
+    )  # fmt: skip
+
+
+def _follows(name: str, names: Sequence[str], rows: Sequence[Levels]) -> bool:
+    """Whether an earlier factor has one level of this one for each of its own."""
+    for owner in names[: names.index(name)]:
+        pairs = {(row[owner], row[name]) for row in rows}
+        if len(pairs) == len({pair[0] for pair in pairs}):
+            return True
+    return False
+
+
+def _cell(
+    of: Table, group: Any, levels: Levels, varying: Sequence[str], half_width: float
+) -> Varied:
+    ordered = group[np.argsort(of.order[group], kind="stable")]
+    values, owners = of.values[ordered], of.attachments[ordered]
+    return Varied(
+        named=", ".join(units.labelled(name, levels[name]) for name in varying), levels=levels,
+        median=of_runs(values, owners), variability=variability(values, owners),
+        repetitions=for_width(values, owners, half_width),
+    )  # fmt: skip

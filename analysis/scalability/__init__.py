@@ -1,1 +1,0 @@
-"""Growth over storage nodes: speed-up, efficiency and the laws that fit."""

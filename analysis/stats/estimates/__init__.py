@@ -1,0 +1,4 @@
+"""Estimates with intervals: medians, ratios, quantiles, tails, and how one cell varies.
+
+From outside: all of it.  Pure functions of arrays: independent values in, an interval out.
+"""

@@ -1,0 +1,186 @@
+"""From an interval, corrected p and a declared tolerance to a verdict in words."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from fsmatrix.analysis.stats import repetitions, words
+from fsmatrix.analysis.stats.estimates.intervals import Ratio
+from fsmatrix.analysis.stats.estimates.medians import Floats
+from fsmatrix.analysis.stats.repetitions import Repetitions
+from fsmatrix.analysis.stats.testing import signflips, tests
+from fsmatrix.analysis.stats.testing.tests import ALPHA, Correction
+
+Kind = Literal["faster", "slower", "no difference", "too few", "no data"]
+
+
+def judge(
+    interval: Ratio,
+    p: float,
+    p_equal: float,
+    x: float,
+    alpha: float = ALPHA,
+    more_is_faster: bool = True,
+) -> Kind:
+    """The verdict on a / b: a pure function of interval, corrected p, and tolerance x.
+
+    `no difference` (larger than x): the interval lies within 1 / (1 + x) .. 1 + x and the
+    equivalence test agrees; that comes first, so a small difference that is sure is none that
+    matters.  `faster`, `slower`: the interval leaves out 1 and p <= alpha.  Otherwise `too few`.
+    `more_is_faster` is False for times.
+    """
+    if not x > 0:
+        raise ValueError(f"the tolerance must be positive, such as 0.05, not {x}")
+    if interval.kind == "none":
+        return "no data"
+    if interval.kind != "interval":
+        return "too few"
+    if interval.low >= 1 / (1 + x) and interval.high <= 1 + x and p_equal <= alpha:
+        return "no difference"
+    if p <= alpha and (interval.low > 1 or interval.high < 1):
+        return "faster" if (interval.low > 1) == more_is_faster else "slower"
+    return "too few"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A verdict on one cell with all that it follows from; p are corrected, `raw` are not."""
+
+    kind: Kind
+    interval: Ratio
+    p: float
+    p_equal: float
+    p_median: float  # of order statistics, by Holm: that the medians differ, whatever the shapes
+    raw_p: float
+    raw_p_equal: float
+    x: float
+    alpha: float
+    cells: int
+    correction: Correction
+    share: float  # of alpha, with more blocks, that this cell has in the worst case
+    more_is_faster: bool = True  # False for times
+
+    @functools.cached_property
+    def needed(self) -> Repetitions | None:
+        """With `too few`: how many attachments it would take; None without any scatter known."""
+        if self.kind != "too few":
+            return None
+        return more(self.interval, self.x, self.share, typical=self.correction == "max-t")
+
+    @property
+    def median_differs(self) -> bool:
+        """Whether the medians differ whatever the shapes: the sign test, stricter than max-T."""
+        return self.kind in ("faster", "slower") and self.p_median <= self.alpha
+
+    @property
+    def says(self) -> str:
+        """The verdict in a sentence, of a as against b."""
+        found = self.interval
+        if self.kind == "no data":
+            return "no data on one side"
+        ahead = words.whole(found, self.more_is_faster)
+        if self.kind == "no difference":
+            return f"no difference larger than {100 * self.x:.3g} %: {ahead}"
+        if found.kind == "one session":
+            return f"{ahead} in one attachment: others may differ"
+        if self.kind != "too few":
+            return ahead
+        return f"{ahead}; {words.not_proven(found, 'this cell')}{self._missing}"
+
+    @property
+    def _missing(self) -> str:
+        """What it would take; "" if that is not known."""
+        have, unit = min(self.interval.units), words.unit(self.interval)
+        family = self.cells if self.correction == "holm" else 1
+        least = tests.fewest(family, self.alpha)
+        said = ""
+        if have < least and family > 1:
+            said = f"; {have} {unit} cannot prove one of {family} cells, {least} can"
+        elif have < least and not words.every_time(self.interval):
+            said = f"; {have} {unit} prove nothing, {least} can"
+        return f"{said}; to tell: {self.needed.says}" if self.needed else said
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and strings."""
+        kept = {k: v for k, v in self.__dict__.items() if k not in ("interval", "needed")}
+        needed = self.needed.to_dict() if self.needed else None
+        return kept | {"interval": self.interval.to_dict(), "needed": needed, "says": self.says,
+                       "median_differs": self.median_differs}  # fmt: skip
+
+
+def verdicts(
+    cells: Sequence[Ratio],
+    x: float,
+    alpha: float = ALPHA,
+    correction: Correction = "holm",
+    more_is_faster: bool = True,
+    differences: Floats | None = None,
+    together: signflips.Together | None = None,
+    later: float | None = None,
+) -> list[Verdict]:
+    """A verdict on each cell of one comparison, corrected over all of them.
+
+    The claims of a difference and those of equivalence are two families, each at alpha.
+    `differences`: log ratios, shape [block, cell], which `max-t` needs (ValueError without);
+    `together`: their p over several looks (`looks.max_t`), None: of this one alone.  `later`: the
+    alpha with more blocks, for which `needed` is; None: the same.
+    """
+    if not x > 0:
+        raise ValueError(f"the tolerance must be positive, such as 0.05, not {x}")
+    raw = np.array([cell.p for cell in cells])
+    count = max(int(np.count_nonzero(~np.isnan(raw))), 1)
+    share = alpha / (count if correction != "none" else 1)
+    if correction == "max-t":
+        if differences is None:
+            raise ValueError("max-t needs the differences of every block")
+        together = together or signflips.max_t(differences, alpha)
+        p, share = together.p, together.share
+        raw_equal = signflips.equivalent(differences, float(np.log1p(x)))
+        raw_equal = np.maximum(raw_equal, np.finfo(float).tiny)
+        p_equal = tests.correct(raw_equal)
+    else:
+        raw_equal = np.array([cell.p_equal(x) for cell in cells])
+        p, p_equal = tests.correct(raw, correction), tests.correct(raw_equal, correction)
+    p_median = tests.correct(raw)
+    share *= (later or alpha) / alpha
+    return [
+        Verdict(
+            kind=judge(cell, float(p[i]), float(p_equal[i]), x, alpha, more_is_faster),
+            interval=cell, p=float(p[i]), p_equal=float(p_equal[i]), p_median=float(p_median[i]),
+            raw_p=float(raw[i]), raw_p_equal=float(raw_equal[i]), x=x, alpha=alpha,
+            cells=count if correction != "none" else 1, correction=correction, share=share,
+            more_is_faster=more_is_faster,
+        )
+        for i, cell in enumerate(cells)
+    ]  # fmt: skip
+
+
+def more(cell: Ratio, x: float, alpha: float, *, typical: bool = False) -> Repetitions | None:
+    """Attachments until one or the other verdict is expected, if ratio and spread stay so.
+
+    The half width must fall below the distance of the log ratio from 0 (a difference), or
+    below that from the tolerance (equivalence, at 1 - 2 alpha); whichever comes first.
+    `alpha` is the share of this one cell.  `typical`: by the mean of the blocks' log ratios,
+    otherwise by medians.  None within one session.
+    """
+    if min(cell.units) < 2:
+        return None
+    (values, *_) = cell.parts
+    distance = abs(float(np.mean(values) if typical else np.log(cell.ratio)))
+    room = float(np.log1p(x)) - distance
+    if typical:
+        differs = repetitions.for_typical(values, distance, alpha)
+        equal = repetitions.for_typical(values, room, 2 * alpha)
+    else:
+        differs = repetitions.for_parts(cell.parts, distance, 1 - alpha)
+        level = max(1 - 2 * alpha, cell.level)
+        equal = repetitions.for_parts(cell.parts, room, level)
+    if not differs.known:
+        return differs
+    options = [r for r in (differs, equal) if r.needed is not None]
+    return min(options, key=lambda r: r.needed or 0) if options else differs

@@ -1,0 +1,275 @@
+"""The cells of a campaign that a claim is about, each with its estimate and interval.
+
+An estimate has nested intervals at all levels (stats.intervals.Curve) on a scale where zero means
+no effect: the log of a ratio, Fisher's z of a correlation.  One-sided p follow from them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy import stats
+
+from fsmatrix.analysis.data.doubts import doubts_of
+from fsmatrix.analysis.data.study import Key, Study, Values, ratio_of, same
+from fsmatrix.analysis.questions.correlation import FACTORS, _correlated
+from fsmatrix.analysis.stats.estimates.intervals import Curve, Ratio, from_logs
+from fsmatrix.analysis.stats.estimates.medians import LEVEL, SMALLEST, Floats
+from fsmatrix.analysis.studies.claims.scope import Data, Reach
+from fsmatrix.analysis.studies.claims.study import Claim, StudyFile
+from fsmatrix.analysis.units import SHORT_TITLES, Level
+
+_GRID = np.logspace(-9, 0, 181)  # alphas at which an interval by Student's t is kept
+
+
+@dataclass(frozen=True)
+class Found:
+    """One cell of a claim.  `value`, `low`, `high`: a ratio or r; the interval is of 95 %."""
+
+    label: str
+    metric: str
+    value: float
+    low: float
+    high: float
+    kind: str  # of the interval: stats.intervals.Kind
+    units: tuple[int, ...]  # blocks, or attachments of both sides
+    bounds: tuple[float, float]  # claimed, with slack; infinite without an end
+    curve: Curve = field(repr=False, compare=False)  # of the log, or of z
+    parts: tuple[Floats, ...] = field(repr=False, compare=False, default=())
+    blocks: tuple[int, ...] = ()  # of each value of the only part; none if cells share no blocks
+    key: Key = ()  # levels of what else varies
+    doubts: tuple[str, ...] = ()  # audits that warn of its values, values far off
+
+    @property
+    def decides(self) -> bool:
+        """Whether it has an interval that may be judged."""
+        return self.kind == "interval"
+
+    def p_above(self, bound: float) -> float:
+        """One-sided p that the curve's quantity is at most `bound` (on the curve's scale)."""
+        return self._p(self.curve.low > bound)
+
+    def p_below(self, bound: float) -> float:
+        """One-sided p that it is at least `bound`."""
+        return self._p(self.curve.high < bound)
+
+    def _p(self, beyond: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> float:
+        places = np.flatnonzero(beyond)
+        if not self.decides or not places.size:
+            return 1.0
+        return float(self.curve.alphas[places[0]]) / 2
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The cells of a claim, and what of its scope the data do not have."""
+
+    cells: tuple[Found, ...]
+    missing: tuple[str, ...]  # levels that the study had and the data have not
+    absent: str  # why nothing can be tested
+    notes: tuple[str, ...]
+
+
+def scope_of(data: Data, file: StudyFile, claim: Claim) -> Scope:
+    """All cells of a claim."""
+    cells: list[Found] = []
+    missing: dict[str, None] = {}
+    notes: dict[str, None] = {}
+    reasons: dict[str, None] = {}
+    for metric in claim.metric:
+        needed = [name for name in (metric, claim.over_metric) if name]
+        lacking = [data.absent[name] for name in needed if name in data.absent]
+        if lacking:
+            reasons |= dict.fromkeys(lacking)
+            missing |= dict.fromkeys(f"metric {name}" for name in needed if name in data.absent)
+            continue
+        scope = _of_metric(data, file, claim, metric)
+        cells += scope.cells
+        missing |= dict.fromkeys(scope.missing)
+        notes |= dict.fromkeys(scope.notes)
+        reasons |= dict.fromkeys([scope.absent] if scope.absent else [])
+    absent = "" if cells else "; ".join(reasons) or "no cells to compare"
+    return Scope(tuple(cells), tuple(missing), absent, tuple(notes))
+
+
+def _of_metric(data: Data, file: StudyFile, claim: Claim, metric: str) -> Scope:
+    of = data.studies[metric]
+    emulated = _emulated(of, file, claim)
+    if emulated:
+        return Scope((), (), f"{emulated} is emulated: a claim about it is not tested on that", ())
+    reach = Reach(data, file, claim, metric)
+    cells = [cell for cell in of.valued if reach.inside(cell)]
+    if not cells:
+        return Scope((), (), reach.why(of.valued), ())
+    found = list(_found(data, reach, cells))
+    lacking = reach.lacking(cells)
+    absent = "" if found else reach.why(cells)
+    return Scope(tuple(found), lacking, absent, tuple(reach.notes))
+
+
+def _emulated(of: Study, file: StudyFile, claim: Claim) -> str:
+    about = claim.about or (*claim.compared, *claim.where)
+    made = (name for name in about if any(n in of.cluster.emulated for n in file.names(name)))
+    return next(made, "")
+
+
+def _found(data: Data, reach: Reach, cells: list[Values]) -> Iterator[Found]:
+    claim, compare = reach.claim, reach.claim.compare
+    if compare is None:
+        other = data.studies[claim.over_metric]
+        places = {repr(sorted(c.cell.levels.items(), key=str)): c for c in other.valued}
+        for cell in cells:
+            twin = places.get(repr(sorted(cell.cell.levels.items(), key=str)))
+            key = tuple((name, cell.level(name)) for name in reach.of.varying)
+            if twin is not None:
+                yield from _ratio(reach, key, cell, twin, "")
+    elif compare.correlation:
+        for key, group in reach.groups(cells, FACTORS).items():
+            yield from _r(reach, key, group)
+    elif compare.both:
+        for of, over in compare.both:
+            mine = [c for c in cells if reach.has(c, of) or reach.has(c, over)]
+            for key, group in reach.groups(mine, tuple(of)).items():
+                yield from _pair(reach, key, group, of, over)
+    else:
+        factor = compare.steps or compare.knee
+        for key, group in reach.groups(cells, (factor,)).items():
+            ordered = _ordered(reach, group, factor)
+            yield from _steps(reach, key, ordered) if compare.steps else _knee(reach, key, ordered)
+
+
+def _pair(
+    reach: Reach, key: Key, group: list[Values], of: Mapping[str, Level], over: Mapping[str, Level]
+) -> Iterator[Found]:
+    first = [cell for cell in group if reach.has(cell, of)]
+    second = [cell for cell in group if reach.has(cell, over)]
+    if len(first) == len(second) == 1:
+        words = f"{' '.join(map(str, of.values()))} over {' '.join(map(str, over.values()))}"
+        yield from _ratio(reach, key, first[0], second[0], words)
+    elif first and second:
+        reach.notes[f"{len(first)} cells against {len(second)} in {reach.of.describe(key)}: "
+                    "left out"] = None  # fmt: skip
+
+
+def _ordered(reach: Reach, group: list[Values], factor: str) -> list[tuple[float, Values]]:
+    known = [str(level) for level in reach.file.levels(factor)]
+    places = []
+    for cell in group:
+        level = reach.level(cell, factor)
+        if not isinstance(level, str):
+            places.append((float(level), cell))
+        elif level in known:
+            places.append((float(known.index(level)), cell))
+    if len({place for place, _ in places}) < len(places):
+        reach.notes[f"several cells of one {factor}: left out"] = None
+        return []
+    return sorted(places, key=lambda place: place[0])
+
+
+def _steps(reach: Reach, key: Key, cells: list[tuple[float, Values]]) -> Iterator[Found]:
+    compare = reach.claim.compare
+    every = compare is not None and compare.which == "all"
+    pairs = itertools.combinations(cells, 2) if every else itertools.pairwise(cells)
+    for (before, a), (after, b) in pairs:
+        yield from _ratio(reach, key, b, a, f"{after:g} over {before:g}")
+
+
+def _knee(reach: Reach, key: Key, cells: list[tuple[float, Values]]) -> Iterator[Found]:
+    """Growth per doubling up to the knee (claimed: above low) and beyond it (below)."""
+    claim, compare = reach.claim, reach.claim.compare
+    at = reach.file.canonical(compare.knee, compare.at) if compare else ""
+    place = next((i for i, (x, _) in enumerate(cells) if same(x, at)), 0)
+    if not 0 < place < len(cells) - 1:
+        return
+    (x0, low), (x1, knee), (x2, high) = cells[place - 1 : place + 2]
+    limit = claim.claimed.low or 1.0
+    sides = ((low, knee, x1 / x0, (limit, math.inf), "up to the knee"),
+             (knee, high, x2 / x1, (0.0, limit), "beyond the knee"))  # fmt: skip
+    for before, after, growth, bounds, words in sides:
+        for one in _ratio(reach, key, after, before, words):
+            yield replace(_scaled(one, 1 / math.log2(growth)), bounds=bounds)
+
+
+def _scaled(one: Found, by: float) -> Found:
+    """The same on the scale of growth per doubling: logs times `by`."""
+    curve = one.curve
+    return replace(
+        one,
+        value=one.value**by, low=one.low**by, high=one.high**by,
+        curve=Curve(curve.estimate * by, curve.alphas, curve.low * by, curve.high * by),
+        parts=tuple(part * by for part in one.parts),
+    )  # fmt: skip
+
+
+def _ratio(reach: Reach, key: Key, a: Values, b: Values, words: str) -> Iterator[Found]:
+    if np.any(a.values <= 0) or np.any(b.values <= 0):
+        reach.notes[f"no ratio of zeros in {reach.of.describe(key)}: left out"] = None
+        return
+    r, blocks = _over(a, b)
+    yield Found(_label(reach, key, words), reach.metric, r.ratio, r.low, r.high, r.kind,
+                r.units, reach.claim.bounds, r.curve, r.parts, blocks,
+                tuple(pair for pair in key if pair[1] != ""), _doubts(reach, (a, b)))  # fmt: skip
+
+
+def _doubts(reach: Reach, cells: Iterable[Values]) -> tuple[str, ...]:
+    every = (text for c in cells for text in doubts_of(c.cell, c.median, reach.of.metric))
+    return tuple(dict.fromkeys(every))
+
+
+def _over(a: Values, b: Values) -> tuple[Ratio, tuple[int, ...]]:
+    """As `study.ratio_of`, without its search where each block has one attachment; the blocks."""
+    shared = set(a.attachments) & set(b.attachments)
+    names = [c.attachments if shared else c.blocks for c in (a, b)]
+    first, second = (dict(zip(n, np.log(c.values), strict=True))
+                     for n, c in zip(names, (a, b), strict=True))  # fmt: skip
+    both = [name for name in first if name in second]
+    single = len(first) == len(a.blocks) and len(second) == len(b.blocks)
+    if single and len(both) >= min(SMALLEST, len(first), len(second)) > 0:
+        block = dict(zip(names[0], a.blocks, strict=True))
+        logs = np.array([first[name] - second[name] for name in both])
+        return from_logs((logs,)), tuple(block[name] for name in both)
+    return ratio_of(a, b), ()
+
+
+def _r(reach: Reach, key: Key, group: list[Values]) -> Iterator[Found]:
+    compare = reach.claim.compare
+    if compare is None:
+        return
+    group = [c for c in group if all(math.isfinite(c.number(name)) for name in FACTORS)]
+    if not group:
+        return
+    c = _correlated(key, compare.correlation, reach.metric, group, compare.coding)
+    if c.absent:
+        reach.notes[f"{reach.of.describe(key)}: {c.absent}"] = None
+        return
+    known = math.isfinite(c.pearson_low)
+    kind = "interval" if known else "one session" if c.attachments < 2 else "range"
+    curve = _student(c.pearson_low, c.pearson_high, c.attachments) if known else _nothing(c.pearson)
+    yield Found(_label(reach, key, f"r with {compare.correlation}"), reach.metric, c.pearson,
+                c.pearson_low, c.pearson_high, kind, (c.attachments,), reach.claim.bounds,
+                curve, doubts=_doubts(reach, group))  # fmt: skip
+
+
+def _student(low: float, high: float, n: int) -> Curve:
+    """The jackknife interval of z (correlation.py) at all levels."""
+    ends = math.atanh(low), math.atanh(high)
+    centre, reach = (ends[0] + ends[1]) / 2, (ends[1] - ends[0]) / 2
+    error = reach / float(stats.t.ppf((1 + LEVEL) / 2, n - 1))
+    widths = error * np.asarray(stats.t.ppf(1 - _GRID / 2, n - 1))
+    return Curve(centre, _GRID, centre - widths, centre + widths)
+
+
+def _nothing(r: float) -> Curve:
+    empty = np.empty(0)
+    return Curve(math.atanh(min(max(r, -1 + 1e-12), 1 - 1e-12)), empty, empty, empty)
+
+
+def _label(reach: Reach, key: Key, words: str) -> str:
+    parts = [words] if words else []
+    parts += [SHORT_TITLES.get(reach.metric, reach.metric)] if len(reach.claim.metric) > 1 else []
+    levels = reach.of.describe(key)
+    return ", ".join([*parts, *([levels] if levels != "all" else [])]) or "all"

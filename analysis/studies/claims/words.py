@@ -1,0 +1,142 @@
+"""A claim's verdict in words: what was claimed, what was measured, in how many cells it is so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fsmatrix.analysis.studies.claims import together
+from fsmatrix.analysis.studies.claims.cells import Found
+from fsmatrix.analysis.studies.claims.judge import Judged, Where, place, seems
+from fsmatrix.analysis.studies.claims.study import Claim, Quantifier
+from fsmatrix.analysis.units import number
+
+MOST_NAMED = 8  # cells that contradict
+
+
+def claimed(claim: Claim) -> str:
+    """The claimed range: "at least 1.5 times in every cell"."""
+    low, high, unit = claim.claimed.low, claim.claimed.high, _unit(claim)
+    if claim.compare and claim.compare.knee:
+        return f"{low or 1:g} times or more per doubling up to the knee, less beyond it"
+    nothing = 0 if claim.scale == "r" else 1
+    if low is not None and high is not None:
+        span = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+    elif low is not None:
+        span = f"above {low:g}" if low == nothing else f"at least {low:g}"
+    else:
+        assert high is not None
+        span = f"below {high:g}" if high == nothing else f"at most {high:g}"
+    slack = claim.claimed.slack
+    about = f" (give or take {100 * slack:.3g} %)" if slack and claim.scale != "r" else ""
+    about = f" (give or take {slack:.3g})" if slack and claim.scale == "r" else about
+    return f"{'r ' * (claim.scale == 'r')}{span}{unit}{about} {_quantifier(claim)}"
+
+
+def _quantifier(claim: Claim) -> str:
+    q = claim.quantifier
+    if isinstance(q, Quantifier):
+        return f"in at least {q.at_least} of {q.of} cells"
+    return {"every": "in every cell", "range": "over the cells",
+            "median": "in more than half of the cells"}[q]  # fmt: skip
+
+
+def measured(one: Judged) -> str:
+    """The smallest and the largest cell with what is sure of them."""
+    cells = sorted(one.scope.cells, key=lambda cell: cell.value)
+    ends = [cells[0]] if len(cells) == 1 else [cells[0], cells[-1]]
+    unit, sure = _unit(one.claim), any(cell.decides for cell in ends)
+    texts = [number_of(cell.value) + (f"{unit}{_sure(cell)}" if sure else "") for cell in ends]
+    texts[-1] += "" if sure else unit
+    middle = f", the median of them {number_of(float(np.median([c.value for c in cells])))}"
+    many = f" in {len(cells)} cells{middle}" if len(cells) > 1 else ""
+    return " to ".join(texts) + many
+
+
+def _sure(cell: Found) -> str:
+    return f" (95 % sure: {number_of(cell.low)} to {number_of(cell.high)})" if cell.decides else ""
+
+
+def labels(one: Judged) -> dict[str, str]:
+    """Label of a cell -> it without what all cells of the claim have in common."""
+    split = {cell.label: cell.label.split(", ") for cell in one.scope.cells}
+    if len(split) < 2:
+        return {label: label for label in split}
+    common = set.intersection(*(set(words) for words in split.values()))
+    return {label: ", ".join(word for word in words if word not in common) or label
+            for label, words in split.items()}  # fmt: skip
+
+
+def bare(one: Judged) -> str:
+    """Where nothing can be tested: in how many cells the numbers are as claimed, and where not."""
+    cells = one.scope.cells
+    other = [cell for cell in cells if not seems(one.claim, cell)]
+    agree = "agree with" if one.apparent else "contradict"
+    said = f"Taken as they are, the numbers {agree} it: as claimed in {len(cells) - len(other)} " \
+           f"of {len(cells)} cells"  # fmt: skip
+    return f"{said}{_not_in(other, labels(one))}; how much of that is chance is not known."
+
+
+def whether(claim: Claim, cell: Found) -> str:
+    """Whether a cell is as claimed: "yes", "no", "not sure"; without an interval as it seems."""
+    if not cell.decides:
+        return f"{'yes' if seems(claim, cell) else 'no'} (may be chance)"
+    return {"inside": "yes", "outside": "no", "open": "not sure"}[place(cell)]
+
+
+def _not_in(cells: list[Found], short: Mapping[str, str]) -> str:
+    """The cells that contradict, the farthest from 1 first."""
+    if not cells:
+        return ""
+    cells = sorted(cells, key=lambda cell: -abs(cell.curve.estimate))
+    named = "; ".join(f"{short[c.label]} ({number_of(c.value)})" for c in cells[:MOST_NAMED])
+    more = f"; and {len(cells) - MOST_NAMED} more" if len(cells) > MOST_NAMED else ""
+    return f", not in {named}{more}"
+
+
+def parts(one: Judged) -> list[str]:
+    """In how many cells it is so, all cells together, and the parts of the verdict that differ."""
+    count = len(one.scope.cells)
+    needed = "all of them" if one.needed == count else f"{one.needed} of them"
+    said = []
+    if count > 1:
+        said.append(f"{_counted(one.counts, count)}; the claim needs {needed}.")
+    for bounds, mean in together.means(one.scope.cells).items():
+        knee = one.claim.compare is not None and bool(one.claim.compare.knee)
+        where = "All cells together" if not knee else \
+                "All cells together up to the knee" if bounds[1] == np.inf else \
+                "All cells together beyond the knee"  # fmt: skip
+        said.append(f"{where}: {number_of(mean.ratio)}{_unit(one.claim)} (95 % sure: "
+                    f"{number_of(mean.low)} to {number_of(mean.high)}).")  # fmt: skip
+    if one.reach is not None:
+        said.append(f"That the range is reached at both ends {_verb(one.reach)}.")
+    if one.direction is not None and one.direction != one.kind:
+        way = "more" if one.claim.direction == "higher" else "less"
+        said.append(f"The direction alone ({way}, whatever by how much) {_verb(one.direction)}.")
+    if one.scope.missing:
+        said.append("The data have a part only of what the claim is about.")
+    return said
+
+
+def _counted(counts: Mapping[Where, int], count: int) -> str:
+    """How many cells are as claimed, each by its own interval."""
+    if counts["inside"] == count:
+        return f"All {count} cells are as claimed, each 95 % sure"
+    if counts["outside"] == count:
+        return f"None of {count} cells is as claimed, each 95 % sure"
+    shown = f"Of {count} cells {counts['inside']} are as claimed and {counts['outside']} are not"
+    return f"{shown}, each 95 % sure; of {counts['open']} it is not sure"
+
+
+def _verb(kind: str) -> str:
+    return kind if kind != "cannot be tested" else "cannot be tested here"
+
+
+def _unit(claim: Claim) -> str:
+    return " times" if claim.scale == "ratio" else ""
+
+
+def number_of(value: float) -> str:
+    """Three digits; of a correlation two decimals come out of it."""
+    return f"-{number(-value)}" if value < 0 else number(value)

@@ -1,0 +1,145 @@
+"""The study `io500` drawn: scores over client nodes, hard over easy, correlations of phases."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from fsmatrix.analysis.draw import drawing
+from fsmatrix.analysis.draw.drawing import MARKERS, SMALL
+from fsmatrix.analysis.studies.io500.families import NOT_TOLD
+from fsmatrix.analysis.studies.io500.phases import NAMES, Pair
+from fsmatrix.analysis.studies.io500.ranges import HARD_OVER_EASY, hard_over_easy
+from fsmatrix.analysis.studies.io500.words import CAVEAT, ENOUGH
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.image import AxesImage
+
+    from fsmatrix.analysis.studies.io500.study import Io500Study
+
+GREY = "#b8bec5"
+SPREAD = 0.16  # of a family's points beside its line
+SIDEWAYS = 0.025  # of the client nodes, from family to family
+MOST = 9  # families with a colour; the others are grey
+
+
+def shown(study: Io500Study) -> list[str]:
+    """Families that have a colour, the largest first: those with enough submissions, or all."""
+    told = [row for row in study.families if row.key[0] != NOT_TOLD]
+    enough = [row for row in told if row.submissions >= ENOUGH]
+    return [row.key[0] for row in enough or told or study.families][:MOST]
+
+
+def over_nodes(study: Io500Study) -> Figure:
+    """A point per submission: its score over its client nodes."""
+    figure, axes = drawing.frame(
+        1,
+        1,
+        title="IO500 score over client nodes",
+        width=7.6,
+        height=4.2,
+        notes=["Families with the same number of client nodes stand beside each other.", CAVEAT],
+    )
+    ax, names = axes[0][0], shown(study)
+    for place, name in [(-1, ""), *enumerate(names)]:
+        points = [
+            (one.nodes, one.score.total)
+            for one in study.submissions
+            if one.nodes and one.score.total
+            and (one.family == name if name else one.family not in names)
+        ]  # fmt: skip
+        if points:
+            ax.scatter(
+                _beside([nodes for nodes, _ in points], place), [total for _, total in points],
+                s=16, alpha=0.8, linewidths=0,
+                marker=MARKERS[place % len(MARKERS)] if name else "o",
+                color=drawing.colour(place) if name else GREY,
+                label=f"{name or 'others'} ({len(points)})",
+            )  # fmt: skip
+    for one in study.standings:
+        mine = next((place.value for place in one.places if place.what == "score"), None)
+        if mine:
+            ax.scatter([one.nodes], [mine], s=90, marker="*", color="black", label=one.name)
+    ax.set(xscale="log", yscale="log")
+    ax.set_xlabel("client nodes", fontsize=SMALL)
+    ax.set_ylabel("score (geometric mean of GiB/s and kIOPS)", fontsize=SMALL)
+    drawing.legend(figure, axes)
+    return figure
+
+
+def _beside(nodes: list[int], place: int) -> list[float]:
+    """A little to the left or right by family, that families at one number are seen."""
+    return [count * (1 + SIDEWAYS * (place - MOST / 2)) for count in nodes]
+
+
+def hard_against_easy(study: Io500Study) -> Figure:
+    """A point per submission and family; a line at the median; one: hard is as fast as easy."""
+    names = shown(study)
+    rows = {row.key[0]: row for row in study.ratios}
+    figure, axes = drawing.frame(
+        1, len(HARD_OVER_EASY), title="Hard over easy", width=2.5, height=0.3 * len(names) + 1,
+        notes=["A point is a submission, the line its family's median; at 1 hard work is as fast "
+               "as easy work.", CAVEAT],
+    )  # fmt: skip
+    for ax, what in zip(axes[0], HARD_OVER_EASY, strict=True):
+        for place, name in enumerate(names):
+            values = [
+                value for one in study.submissions
+                if one.family == name and (value := hard_over_easy(one, what)) is not None
+            ]  # fmt: skip
+            beside = place + SPREAD * np.cos(2.4 * np.arange(len(values)))
+            ax.scatter(values, beside, s=7, alpha=0.7, linewidths=0, color=drawing.colour(place))
+            if (middle := rows[name].ranges[what].median) is not None:
+                ax.plot([middle] * 2, [place - 0.36, place + 0.36], color="black", linewidth=1.4)
+        _ratio_axis(ax, what, names if ax is axes[0][0] else [""] * len(names))
+    return figure
+
+
+def _ratio_axis(ax: Axes, what: str, labels: list[str]) -> None:
+    ax.axvline(1.0, color=GREY, linewidth=0.8)
+    ax.set(xscale="log", ylim=(len(labels) - 0.4, -0.6))
+    ax.set_yticks(range(len(labels)), labels, fontsize=SMALL)
+    ax.set_title(what, fontsize=9)
+
+
+def correlations(study: Io500Study) -> Figure:
+    """Spearman's r of every two phases: over all submissions, and with ten client nodes."""
+    kept = [
+        name for name in NAMES
+        if any(one.r is not None for one in study.pairs if name in (one.a, one.b))
+    ]  # fmt: skip
+    figure, axes = drawing.frame(
+        1, 2, title="How phases go together (Spearman's r)", width=5.2, height=4.4,
+        notes=["Left: all submissions. Right: ten client nodes, one submission of each "
+               "system. Grey: too few have both.", CAVEAT],
+    )  # fmt: skip
+    left, right = axes[0]
+    _heat(left, study.pairs, kept, "r", kept)
+    image = _heat(right, study.pairs, kept, "r_ten", [""] * len(kept))
+    figure.colorbar(image, ax=[left, right], shrink=0.8, pad=0.01)
+    return figure
+
+
+def _heat(
+    ax: Axes, pairs: tuple[Pair, ...], names: list[str], column: str, labels: list[str]
+) -> AxesImage:
+    grid = np.full((len(names), len(names)), np.nan)
+    for one in pairs:
+        value = getattr(one, column)
+        if value is None or one.a not in names or one.b not in names:
+            continue
+        for a, b in ((one.a, one.b), (one.b, one.a)):
+            place = names.index(a), names.index(b)
+            grid[place] = value
+            ax.annotate(
+                f"{value:.2f}", place[::-1], ha="center", va="center", fontsize=5.4,
+                color="white" if abs(value) > 0.7 else "black",
+            )  # fmt: skip
+    ax.set_facecolor("#d9dce0")
+    ax.grid(visible=False)
+    ax.set_xticks(range(len(names)), names, fontsize=6, rotation=90)
+    ax.set_yticks(range(len(names)), labels, fontsize=6)
+    return ax.imshow(grid, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")

@@ -1,0 +1,87 @@
+"""The study's tables as text, for the page and the terminal: families against years or sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from fsmatrix.analysis.studies.io500.ranges import SCORES, Range, Row
+from fsmatrix.analysis.studies.io500.study import Io500Study
+from fsmatrix.analysis.studies.io500.submissions import CLASSES, NO_CLASS
+from fsmatrix.analysis.studies.io500.words import MARK
+from fsmatrix.analysis.units import MISSING, number
+
+MEASURE = "score"  # that is shown by year and by client nodes
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table: a heading, columns, lines of text; the first column names the family."""
+
+    title: str
+    columns: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]
+
+
+def grids(study: Io500Study, fewest: int = 1, ranges: bool = True) -> list[Grid]:
+    """Families with at least `fewest` submissions; `ranges`: smallest and largest too."""
+    names = [row.key[0] for row in study.families if row.submissions >= fewest]
+    sizes = [name for _, _, name in CLASSES] + [NO_CLASS]
+    years = sorted({row.key[1] for row in study.years})
+    what = "median [smallest–largest] (submissions)" if ranges else "median (submissions)"
+
+    def text(one: Range) -> str:
+        return _range(one, ranges)
+
+    return [
+        _families(study, fewest),
+        _crossed(f"Score by year, {what}; {MARK}", study.years, names, years, text),
+        _crossed(f"Score by client nodes, {what}; {MARK}", study.sizes, names, sizes, text),
+    ]
+
+
+def _families(study: Io500Study, fewest: int) -> Grid:
+    head = ("family", "submissions", "systems", "years", "client nodes")
+    return Grid(
+        f"Families, median [smallest–largest]; {MARK}",
+        (*head, *SCORES),
+        tuple(
+            (row.key[0], str(row.submissions), str(row.systems), _ends(row.years),
+             _ends(row.nodes), *(_range(row.ranges[name], True, False) for name in SCORES))
+            for row in study.families if row.submissions >= fewest
+        ),
+    )  # fmt: skip
+
+
+def ratios(study: Io500Study, fewest: int = 1) -> Grid:
+    """Hard over easy of the families."""
+    chosen = [row for row in study.ratios if row.submissions >= fewest]
+    names = tuple(chosen[0].ranges) if chosen else ()
+    return Grid(
+        f"Hard over easy, median [smallest–largest] (submissions); {MARK}",
+        ("family", *names),
+        tuple((row.key[0], *(_range(row.ranges[name], True) for name in names)) for row in chosen),
+    )
+
+
+def _crossed(
+    title: str, rows: Sequence[Row], names: Sequence[str], columns: Sequence[str],
+    text: Callable[[Range], str],
+) -> Grid:  # fmt: skip
+    found = {row.key: text(row.ranges[MEASURE]) for row in rows}
+    kept = [one for one in columns if any((name, one) in found for name in names)]
+    lines = [(name, *(found.get((name, one), "") for one in kept)) for name in names]
+    return Grid(title, ("family", *kept), tuple(lines))
+
+
+def _range(one: Range, ends: bool, count: bool = True) -> str:
+    if one.median is None or one.low is None or one.high is None:
+        return MISSING
+    spread = f" [{number(one.low)}–{number(one.high)}]" if ends and one.submissions > 1 else ""
+    return f"{number(one.median)}{spread}" + (f" ({one.submissions})" if count else "")
+
+
+def _ends(ends: tuple[int, int] | None) -> str:
+    if ends is None:
+        return MISSING
+    return f"{ends[0]}" if ends[0] == ends[1] else f"{ends[0]}–{ends[1]}"

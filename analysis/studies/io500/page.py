@@ -1,0 +1,44 @@
+"""The study `io500` as one HTML file that opens offline.  Nothing of a submission is trusted."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import fsmatrix
+from fsmatrix.analysis.draw import page, pictures
+from fsmatrix.analysis.steps import step
+from fsmatrix.analysis.studies.io500 import grids, words
+from fsmatrix.analysis.studies.io500.study import Io500Study
+from fsmatrix.analysis.units import MISSING, number
+
+TEMPLATE = "io500.html.j2"
+SUFFIX = ".html"
+DETAIL = "  "  # before lines that are lists of files: the page has those below
+
+
+def write(study: Io500Study, out: Path) -> Path:
+    """Write the page, aside and renamed.  OSError as the system gives it."""
+    return page.write(render(study), out)
+
+
+def render(study: Io500Study) -> str:
+    """The page as text."""
+    step("io500: the page")
+    return page.rendered(
+        TEMPLATE,
+        study=study,
+        caveat=words.CAVEAT,
+        says=[line for line in study.facts if not line.startswith(DETAIL)],
+        together=list(words.correlated(study.pairs)),
+        systems=len({one.system for one in study.submissions}),
+        images=[(one.get_suptitle(), pictures.data_uri(one)) for one in pictures.figures(study)],
+        grids=[*grids.grids(study), grids.ratios(study)],
+        number=_number,
+        version=fsmatrix.__version__,
+        written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    )
+
+
+def _number(value: float | None) -> str:
+    return MISSING if value is None else number(value)

@@ -1,0 +1,143 @@
+"""Where a run of one's own stands among submissions with as many client nodes."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import xarray as xr
+
+from fsmatrix.analysis.data.summary import Cell, Summary, summarise
+from fsmatrix.analysis.studies.io500.submissions import NO_CLASS, Submission, size_class
+from fsmatrix.analysis.units import labelled
+from fsmatrix.results.formats.io500.score import (
+    BANDWIDTHS,
+    GIB,
+    KILO,
+    PHASES,
+    RANDOM_READ,
+    phase_of,
+    score,
+)
+
+NO_SUBMISSION = "not-a-submission"  # the audit
+SCORES = {"score": "", "bandwidth score": "GiB/s", "metadata score": "kIOPS"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """One value of one's own among others.  In IO500's units."""
+
+    what: str  # a phase, or one of SCORES
+    unit: str
+    value: float
+    below: int  # submissions of the class with a smaller value
+    equal: int
+    submissions: int  # of the class that have one
+    percentile: float | None  # share of them below, equal ones half; None without any
+    median: float | None  # of the class
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A configuration of one's own campaign."""
+
+    name: str  # what tells it from the others
+    engine: str
+    nodes: int
+    size: str  # class of client nodes
+    by_rules: bool  # nothing says that the list would not accept it
+    places: tuple[Place, ...]
+
+
+def standings(ds: xr.Dataset, submissions: Sequence[Submission]) -> tuple[Standing, ...]:
+    """Of every configuration of a campaign that has phases of IO500: medians over attachments.
+
+    ValueError if there is none, or if its number of client nodes is not told.
+    """
+    summary = summarise(ds, metrics=("bandwidth", "iops"))
+    found: dict[tuple[str, ...], list[Cell]] = defaultdict(list)
+    for cell in summary.cells:
+        if phase_of(str(cell.levels["phase"])) and cell.runs:
+            found[_key(cell)].append(cell)
+    if not found:
+        raise ValueError(_nothing(summary))
+    return tuple(_standing(cells, summary, submissions) for cells in found.values())
+
+
+def _nothing(summary: Summary) -> str:
+    failed = sum(cell.failed for cell in summary.cells)
+    if any(phase_of(str(cell.levels["phase"])) for cell in summary.cells):
+        return f"no phase of IO500 has a valid result: {summary.invalid_runs} runs are invalid"
+    names = sorted({str(cell.levels["phase"]) for cell in summary.cells} - {""})
+    lost = f"; {failed} runs failed" if failed else ""
+    return f"no phase of IO500 in it; there are {', '.join(names) or 'no phases'}{lost}"
+
+
+def _key(cell: Cell) -> tuple[str, ...]:
+    return tuple(repr(level) for name, level in cell.levels.items() if name != "phase")
+
+
+def _standing(
+    cells: Sequence[Cell], summary: Summary, submissions: Sequence[Submission]
+) -> Standing:
+    levels = cells[0].levels
+    nodes = levels.get("nodes", math.nan)
+    if isinstance(nodes, str) or not nodes >= 1:
+        raise ValueError(
+            "the number of client nodes is not told: there is no class to stand in "
+            "(`fsmatrix import --set nodes=N` says it)"
+        )
+    size = size_class(int(nodes))
+    peers = [one for one in submissions if one.size == size and size != NO_CLASS]
+    values = {phase_of(str(cell.levels["phase"])): _value(cell) for cell in cells}
+    values = {name: value for name, value in values.items() if value > 0}
+    names = [name for name in summary.varying if name not in ("phase", "nodes", "target")]
+    told = [labelled(name, levels[name]) for name in names if levels.get(name, "") != ""]
+    return Standing(
+        name=", ".join([str(levels.get("target", "")), *told]),
+        engine=str(levels.get("engine", "")),
+        nodes=int(nodes),
+        size=size,
+        by_rules=not any(NO_SUBMISSION in cell.findings for cell in cells),
+        places=tuple(_places(values, peers)),
+    )
+
+
+def _value(cell: Cell) -> float:
+    """In IO500's unit of the phase; NaN without one."""
+    if phase_of(str(cell.levels["phase"])) in (*BANDWIDTHS, RANDOM_READ):
+        return cell.metrics["bandwidth"].median / GIB
+    return cell.metrics["iops"].median / KILO
+
+
+def _places(values: Mapping[str, float], peers: Sequence[Submission]) -> list[Place]:
+    mine = score(values)
+    totals = {
+        "score": (mine.total, [one.score.total for one in peers]),
+        "bandwidth score": (mine.bandwidth, [one.score.bandwidth for one in peers]),
+        "metadata score": (mine.rate, [one.score.rate for one in peers]),
+    }
+    made = [
+        _place(what, SCORES[what], own, [value for value in others if value is not None])
+        for what, (own, others) in totals.items()
+        if own is not None
+    ]
+    for name in (*PHASES, RANDOM_READ):
+        if name in values:
+            unit = "GiB/s" if name.startswith("ior") else "kIOPS"
+            others = [one.values[name] for one in peers if name in one.values]
+            made.append(_place(name, unit, values[name], others))
+    return made
+
+
+def _place(what: str, unit: str, value: float, others: Sequence[float]) -> Place:
+    below = sum(other < value for other in others)
+    equal = sum(other == value for other in others)
+    if not others:
+        return Place(what, unit, value, 0, 0, 0, None, None)
+    share = (below + equal / 2) / len(others)
+    return Place(what, unit, value, below, equal, len(others), share, statistics.median(others))

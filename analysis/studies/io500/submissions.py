@@ -1,0 +1,142 @@
+"""The runs of a collection as submissions: each once, and those that cannot count, with why.
+
+Texts lie in a collection more than once, and beside a result lie results of others.  A text counts
+once.  Of several in one submission the one with the outputs of IOR and mdtest is its own; where
+that leaves several, none is.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fsmatrix.analysis.studies.io500.families import family
+from fsmatrix.results.formats.io500.collected import Collected
+from fsmatrix.results.formats.io500.score import PHASES, RANDOM_READ, Score, score
+
+# classes of client nodes; ten is a list of IO500 of its own
+CLASSES: tuple[tuple[int, int, str], ...] = (
+    (1, 1, "1"), (2, 9, "2 to 9"), (10, 10, "10"), (11, 99, "11 to 99"),
+    (100, 999, "100 to 999"), (1000, 10**9, "1000 and more"),
+)  # fmt: skip
+NO_CLASS = "not told"
+SAME, BESIDE = "the same text as", "lies beside the result of"
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One that counts.  Values in IO500's units: GiB/s, thousands of operations per second."""
+
+    name: str
+    file: str
+    system: str  # institution/system: its submissions are not independent
+    filesystem: str  # as the collection names it
+    family: str
+    year: int | None
+    nodes: int | None  # client nodes
+    processes: int | None
+    values: Mapping[str, float]  # phase -> value; without phases that contradict their output
+    score: Score
+
+    @property
+    def size(self) -> str:
+        """Its class of client nodes."""
+        return size_class(self.nodes)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A place whose run does not count."""
+
+    file: str
+    why: str
+
+
+def size_class(nodes: int | None) -> str:
+    """The class of a number of client nodes."""
+    return next((name for low, high, name in CLASSES if nodes and low <= nodes <= high), NO_CLASS)
+
+
+def distinct(runs: Iterable[Collected]) -> list[Collected]:
+    """Each text once, as the place tells it that tells most."""
+    best: dict[str, Collected] = {}
+    for run in runs:
+        known = best.get(run.sha256)
+        if known is None or _outputs(run) > _outputs(known):
+            best[run.sha256] = run
+    return list(best.values())
+
+
+def submissions(runs: Sequence[Collected]) -> tuple[tuple[Submission, ...], tuple[LeftOut, ...]]:
+    """(what counts, by name; what does not), of all places in which runs were found."""
+    inside: dict[str, list[Collected]] = defaultdict(list)
+    for run in runs:
+        inside[run.place.submission].append(run)
+    left: list[LeftOut] = []
+    own = [run for places in inside.values() for run in _own(places, left)]
+    own.sort(key=lambda run: (run.place.year or 0, not _outputs(run), run.file))
+    counted: dict[str, Collected] = {}
+    for run in own:
+        if (first := counted.get(run.sha256)) is not None:
+            left.append(LeftOut(run.file, f"{SAME} {first.file}"))
+            continue
+        counted[run.sha256] = run
+        if why := _why_not(run):
+            left.append(LeftOut(run.file, why))
+    made = [_submission(run) for run in counted.values() if not _why_not(run)]
+    return (
+        tuple(sorted(made, key=lambda one: one.name)),
+        tuple(sorted(left, key=lambda one: one.file)),
+    )
+
+
+def _own(places: Sequence[Collected], left: list[LeftOut]) -> list[Collected]:
+    """The run of one submission: one or none; the others are left out."""
+    texts = distinct(places)
+    whole = [run for run in texts if _outputs(run)] or texts
+    if len(whole) > 1:
+        why = f"one of {len(texts)} results in this submission: which is its own is not told"
+        left += [LeftOut(run.file, why) for run in places]
+        return []
+    mine = whole[0]
+    for run in places:
+        if run is not mine:
+            same = run.sha256 == mine.sha256
+            left.append(LeftOut(run.file, f"{SAME if same else BESIDE} {mine.file}"))
+    return whole
+
+
+def _outputs(run: Collected) -> int:
+    """Phases of which IOR's or mdtest's own output is there."""
+    return sum(bool(phase.facts["own_output"]) for phase in run.parsed.phases)
+
+
+def _why_not(run: Collected) -> str:
+    invalid = [note.message for note in run.parsed.notes if note.key == "invalid-run"]
+    if invalid:
+        return f"IO500 calls it invalid: {invalid[0]}"
+    return f"failed: {run.parsed.failure}" if run.parsed.failure else ""
+
+
+def _submission(run: Collected) -> Submission:
+    place, parsed = run.place, run.parsed
+    values = {
+        phase.name: float(phase.facts["score"])
+        for phase in parsed.phases
+        if phase.name in PHASES or phase.name == RANDOM_READ
+    }
+    names = (*run.declared.filesystem, place.filesystem, place.system)
+    started = parsed.started[:4]
+    return Submission(
+        name=place.submission,
+        file=run.file,
+        system=place.system,
+        filesystem=place.filesystem,
+        family=family(names),
+        year=place.year or (int(started) if started.isdecimal() else None),
+        nodes=parsed.nodes or run.declared.nodes,
+        processes=parsed.processes,
+        values=values,
+        score=score(values),
+    )

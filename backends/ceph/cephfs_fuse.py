@@ -1,0 +1,68 @@
+"""CephFS by ceph-fuse: mounted by the suite with a process of its own, or found mounted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.ceph.bindings.login import Login
+from fsmatrix.backends.ceph.cephfs_mounted import CephfsMounted
+from fsmatrix.backends.ceph.mounts import clients
+from fsmatrix.backends.ceph.options import FuseOptions
+from fsmatrix.backends.ceph.places.trees import Tree
+from fsmatrix.backends.local import mounting
+from fsmatrix.backends.system import packages, tools
+
+DEVICE = Path("/dev/fuse")
+
+
+class CephfsFuse(CephfsMounted):
+    """One ceph-fuse for each kernel; it writes no log and has no admin socket."""
+
+    name = "cephfs-fuse"
+    Options = FuseOptions
+    fstype = clients.FUSE
+    fstypes = frozenset({clients.FUSE, "fuse.ceph"})
+
+    @classmethod
+    def mount_refusal(cls) -> str:
+        """No root, no ceph-fuse, or no /dev/fuse."""
+        device = "" if os.access(DEVICE, os.R_OK | os.W_OK) else f"{DEVICE} cannot be used"
+        reasons = (mounting.root_refusal(), packages.missing(clients.FUSE_PROGRAM), device)
+        return "; ".join(reason for reason in reasons if reason)
+
+    @classmethod
+    def version(cls) -> str:
+        """Of ceph-fuse."""
+        return tools.version(clients.FUSE_PROGRAM, "--version")
+
+    def settings(self, room: ProvisionContext) -> dict[str, Any]:
+        """The client's options, and a name for the mount."""
+        options = cast(FuseOptions, self.options)
+        return {"client": options.client, "source": f"fsmatrix-{room.tag}"}
+
+    @classmethod
+    def argv(cls, details: Mapping[str, Any]) -> list[str]:
+        """In the foreground: its pid is known from the beginning."""
+        own = Tree.of(details)
+        point, source = details["point"], details["source"]
+        client = details["client"]
+        return clients.fuse_argv(Login.of(details), own.filesystem, own.path, point, source, client)
+
+    @classmethod
+    def attach(cls, argv: Sequence[str], point: Path) -> None:
+        """Start it, and wait until it is mounted."""
+        clients.start_fuse(argv, point)
+
+    @classmethod
+    def client_of(cls, argv: Sequence[str]) -> Sequence[str]:
+        """ceph-fuse itself."""
+        return argv
+
+    @classmethod
+    def keeps_data(cls, details: Mapping[str, Any]) -> bool:
+        """Yes, unless the suite has turned its object cache off."""
+        return "tree" in details or details["client"].get("client_oc") != "false"

@@ -1,0 +1,71 @@
+"""CephFS by the kernel's own client: mounted by the suite, or found mounted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.ceph.bindings.login import Login
+from fsmatrix.backends.ceph.cephfs_mounted import CephfsMounted
+from fsmatrix.backends.ceph.mounts import clients
+from fsmatrix.backends.ceph.options import KernelOptions
+from fsmatrix.backends.ceph.places.trees import Tree
+from fsmatrix.backends.local import mounting
+from fsmatrix.backends.system import packages, tools
+
+
+class CephfsKernel(CephfsMounted):
+    """Its cache is the kernel's page cache and nothing else."""
+
+    name = "cephfs-kernel"
+    Options = KernelOptions
+    fstype = clients.KERNEL
+    fstypes = frozenset({clients.KERNEL})
+
+    @classmethod
+    def mount_refusal(cls) -> str:
+        """No root, no ceph in the kernel, or no mount.ceph."""
+        reasons = (
+            mounting.root_refusal(),
+            mounting.kernel_refusal(clients.KERNEL),
+            packages.missing(clients.KERNEL_PROGRAM),
+        )
+        return "; ".join(reason for reason in reasons if reason)
+
+    @classmethod
+    def version(cls) -> str:
+        """The kernel is the client."""
+        return f"kernel {os.uname().release}"
+
+    def settings(self, room: ProvisionContext) -> dict[str, Any]:
+        """The mount's options."""
+        del room
+        return {"mount_options": cast(KernelOptions, self.options).mount_options}
+
+    @classmethod
+    def argv(cls, details: Mapping[str, Any]) -> list[str]:
+        """mount.ceph finds the monitors and the key as ceph.conf says."""
+        own, options = Tree.of(details), details["mount_options"]
+        login, point = Login.of(details), details["point"]
+        return clients.kernel_argv(login, own.filesystem, own.path, point, options)
+
+    @classmethod
+    def attach(cls, argv: Sequence[str], point: Path) -> None:
+        """Mount."""
+        del point
+        tools.run(argv, deadline=clients.MOUNT_DEADLINE)
+
+    @classmethod
+    def client_of(cls, argv: Sequence[str]) -> Sequence[str]:
+        """No process."""
+        del argv
+        return ()
+
+    @classmethod
+    def keeps_data(cls, details: Mapping[str, Any]) -> bool:
+        """No."""
+        del details
+        return False

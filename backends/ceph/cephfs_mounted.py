@@ -1,0 +1,160 @@
+"""CephFS at a path: mounted by the suite for itself, or found mounted.
+
+Mounted by the suite: the conductor makes a directory `fsmatrix-<tag>` in the file system through
+libcephfs, and each kernel mounts that very directory, so that nothing else of the file system is
+even reachable.  Found mounted (option `path`): the directory is made through the mount, which stays
+as it is; the cluster is asked only if it can be reached as the options say.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from abc import abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+from fsmatrix.backends.access import Access, PathAccess
+from fsmatrix.backends.base import ProvisionContext, Space, Usable
+from fsmatrix.backends.ceph.bindings.login import Login
+from fsmatrix.backends.ceph.mounts.attached import Attached
+from fsmatrix.backends.ceph.oncephfs import ceph_facts, cluster_details, library_refusal
+from fsmatrix.backends.ceph.options import LAYOUT, MountedOptions
+from fsmatrix.backends.ceph.places import own
+from fsmatrix.backends.ceph.places.trees import Tree
+from fsmatrix.backends.errors import BackendError, told
+from fsmatrix.backends.journal import owned_dirs
+from fsmatrix.backends.local import mounting, provenance
+from fsmatrix.backends.local.directory import place_refusal
+from fsmatrix.backends.local.provenance import path_of
+from fsmatrix.backends.system.mounts import mount_of, mounts
+
+
+class CephfsMounted(Attached):
+    """Base of cephfs-fuse and cephfs-kernel."""
+
+    fstypes: ClassVar[frozenset[str]]  # of a mount that is found
+
+    @property
+    def _chosen(self) -> MountedOptions:
+        return cast(MountedOptions, self.options)
+
+    @classmethod
+    @abstractmethod
+    def mount_refusal(cls) -> str:
+        """Why this kernel cannot mount it (empty: it can)."""
+
+    @classmethod
+    @abstractmethod
+    def version(cls) -> str:
+        """Of the client."""
+
+    @abstractmethod
+    def settings(self, room: ProvisionContext) -> dict[str, Any]:
+        """What `argv` needs of the options; into the access's details."""
+
+    # -- conductor ---------------------------------------------------------------------
+    @classmethod
+    def check(cls) -> Usable:
+        """It can be mounted, or one is mounted already."""
+        reason = cls.mount_refusal() or library_refusal()
+        if reason and any(mount.fstype in cls.fstypes for mount in mounts()):
+            return Usable(True, f"found mounted only ({reason})")
+        return Usable(False, reason=reason) if reason else Usable(True, cls.version())
+
+    def refusal(self) -> str:
+        """Why these options cannot work here."""
+        path = self._chosen.path
+        if path:
+            return place_refusal(Path(path)) or self._other_mount(Path(path))
+        return self.mount_refusal() or library_refusal() or own.refusal(self._chosen)
+
+    def _other_mount(self, path: Path) -> str:
+        mount = mount_of(path)
+        if mount.fstype in self.fstypes:
+            return f"{mount.point} is mounted read-only" if mount.read_only else ""
+        kinds = " or ".join(sorted(self.fstypes))
+        return f"{path} is {mount.fstype}, mounted at {mount.point}, not {kinds}"
+
+    def _attach(self, room: ProvisionContext) -> PathAccess:
+        """Make the directory, with its layout."""
+        reason = self.refusal()
+        if reason:
+            raise BackendError(reason)
+        shared = {
+            **self._chosen.login.facts,
+            "drop_server_caches": self._chosen.drop_server_caches,
+            "host": socket.gethostname(),
+        }
+        return self._in_found(room, shared) if self._chosen.path else self._mounted(room, shared)
+
+    def _mounted(self, room: ProvisionContext, shared: Mapping[str, Any]) -> PathAccess:
+        room.state.mkdir(parents=True, exist_ok=True)
+        mine = own.make(self._chosen, room)
+        point = mounting.new_point(room.state, room.journal)
+        details = {
+            **shared,
+            **mine.facts,
+            **cluster_details(mine.login),
+            "point": str(point),
+            **self.settings(room),
+        }
+        return PathAccess(self.name, room.target, details, str(point / owned_dirs.DATA))
+
+    def _in_found(self, room: ProvisionContext, shared: Mapping[str, Any]) -> PathAccess:
+        folder = owned_dirs.make_tree(Path(self._chosen.path).resolve(), room.tag, room.journal)
+        data, details = folder / owned_dirs.DATA, {**shared, "tree": str(folder), "tag": room.tag}
+        details |= {"filesystem": self._chosen.filesystem, "fsid": "", "osd_addresses": []}
+        try:
+            for name, value in self._chosen.layout.items():
+                os.setxattr(data, name, value.encode())
+        except OSError as error:
+            owned_dirs.release_tree(folder, room.tag, room.journal)
+            raise BackendError(
+                f"layout {self._chosen.layout} of {data} cannot be set: {error.strerror}; the "
+                "user needs the MDS capability `p`, and the pool must be a data pool"
+            ) from error
+        known = told(lambda: cluster_details(self._chosen.login))
+        details |= {"cluster_error": known["error"]} if "error" in known else known
+        return PathAccess(self.name, room.target, {**details, **self.settings(room)}, str(data))
+
+    def _detach(self, access: Access, room: ProvisionContext) -> None:
+        """Unmount if a crash left it mounted, and remove the directory."""
+        if "tree" in access.details:
+            owned_dirs.release_tree(
+                Path(access.details["tree"]), access.details["tag"], room.journal
+            )
+            return
+        self.unmount(access, room.journal)
+        mounting.remove_point(Path(access.details["point"]), room.journal)
+        own.release(Tree.of(access.details), room)
+
+    def describe(self, access: Access) -> dict[str, Any]:
+        """Facts of mount, layout and cluster; what cannot be told is recorded as such."""
+        details, path = access.details, path_of(access)
+        known: dict[str, Any] = {"managed": "point" in details, "mount_command": []}
+        if known["managed"]:
+            known["mount_command"] = self.argv(details)
+            known["layout"] = told(Tree.of(details).layout)
+        else:
+            known["layout"] = _layout_of(path)
+        if details["fsid"]:
+            known["ceph"] = ceph_facts(Login.of(details), details["filesystem"])
+        else:
+            known["ceph"] = {"error": details["cluster_error"]}
+        return provenance.filesystem_facts(path) | known | self.level_facts(access)
+
+    def space(self, access: Access | None = None) -> Space:
+        """What the data pool may still take; of a found mount, what statfs says."""
+        if self._chosen.path:
+            return provenance.space(path_of(access) if access else self._chosen.path)
+        return super().space(access)
+
+
+def _layout_of(path: str) -> str:
+    """Of a directory at a mount: its own, or that it has none of its own."""
+    try:
+        return os.getxattr(path, LAYOUT).decode(errors="replace")
+    except OSError as error:
+        return f"inherited ({error.strerror})"

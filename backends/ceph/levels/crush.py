@@ -1,0 +1,162 @@
+"""A level of the cluster factors in CRUSH: a root of its own over hosts that stay where they are.
+
+Pure: from what the cluster says to the commands that make a level, and those that remove it.
+Hosts are only linked and unlinked, never moved, re-classed or removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fsmatrix.backends.ceph.levels.redundancy import Redundancy
+
+MARK = "fsmatrix"  # key of our mark on a pool, in the metadata of its application
+
+
+@dataclass(frozen=True)
+class Command:
+    """A monitor command.  `arguments` in the order in which the ceph tool takes them."""
+
+    prefix: str
+    arguments: Mapping[str, Any]
+    named: Mapping[str, Any] = field(default_factory=dict)  # what the tool takes as --name=value
+
+    @property
+    def text(self) -> str:
+        """As one would type it."""
+        words = ["ceph", self.prefix]
+        for value in self.arguments.values():
+            words += map(str, value) if isinstance(value, list) else [str(value)]
+        for name, value in self.named.items():
+            option = "--" + name.replace("_", "-")
+            words.append(option if value is True else f"{option}={value}")
+        return " ".join(words)
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host bucket with its OSDs of the wanted class that are up and in."""
+
+    name: str
+    osds: tuple[int, ...]
+
+
+def hosts_of(tree: Mapping[str, Any], root: str, device_class: str) -> list[Host] | None:
+    """From `ceph osd tree`: hosts below `root` with usable OSDs of the class, by name.
+
+    None if there is no such root.  Class "": OSDs of any.
+    """
+    nodes = {node["id"]: node for node in tree["nodes"]}
+    start = next((node for node in tree["nodes"] if node["name"] == root), None)
+    if start is None:
+        return None
+    found, waiting = [], [start]
+    while waiting:
+        node = waiting.pop()
+        below = [nodes[number] for number in node.get("children", []) if number in nodes]
+        if node["type"] != "host":
+            waiting += below
+            continue
+        osds = sorted(int(osd["id"]) for osd in below if _usable(osd, device_class))
+        if osds:
+            found.append(Host(str(node["name"]), tuple(osds)))
+    return sorted(found, key=lambda host: host.name)
+
+
+def _usable(osd: Mapping[str, Any], device_class: str) -> bool:
+    of_class = not device_class or osd.get("device_class") == device_class
+    return bool(
+        osd["type"] == "osd" and of_class and osd.get("status") == "up" and osd.get("reweight", 0)
+    )
+
+
+def drawn(hosts: Iterable[Host], number: int, draw: str) -> list[Host]:
+    """So many hosts at random, by name; the same `draw` gives the same ones.
+
+    The hosts of a smaller level are among those of a larger one, so that levels of one block
+    differ by the added hosts only.
+    """
+
+    def ticket(host: Host) -> bytes:
+        return hashlib.blake2b(f"{draw}/{host.name}".encode(), digest_size=16).digest()
+
+    chosen = sorted(hosts, key=ticket)[:number]
+    return sorted(chosen, key=lambda host: host.name)
+
+
+@dataclass(frozen=True)
+class Level:
+    """What is made for a level; all of it has the same name, which holds random digits."""
+
+    name: str
+    tag: str
+    hosts: tuple[str, ...]
+    osds: tuple[int, ...]  # of these hosts, of the class
+    redundancy: Redundancy
+    failure_domain: str
+    device_class: str
+    pg_num: int
+    filesystem: str = ""  # gets the pool as a data pool; empty: the pool is used by itself
+
+    @property
+    def application(self) -> str:
+        """What the pool is for, in Ceph's words."""
+        return "cephfs" if self.filesystem else "rados"
+
+    def making(self) -> list[Command]:
+        """Commands in order.  Links come before the rule: it takes the root's class by name."""
+        name, groups = self.name, self.pg_num
+        steps = [Command("osd crush add-bucket", {"name": name, "type": "root"})]
+        steps += [
+            Command("osd crush link", {"name": host, "args": [f"root={name}"]})
+            for host in self.hosts
+        ]
+        pool = {"pool": name, "pg_num": groups, "pgp_num": groups}
+        off = {"autoscale_mode": "off"}
+        if self.redundancy.erasure_coded:
+            profile = {"name": name, "profile": self._profile()}
+            steps += [
+                Command("osd erasure-code-profile set", profile),
+                Command("osd crush rule create-erasure", {"name": name, "profile": name}),
+                Command("osd pool create", pool | {
+                    "pool_type": "erasure", "erasure_code_profile": name, "rule": name}, off),
+                Command("osd pool set", {
+                    "pool": name, "var": "allow_ec_overwrites", "val": "true"}),
+            ]  # fmt: skip
+        else:
+            rule = {"name": name, "root": name, "type": self.failure_domain}
+            rule |= {"class": self.device_class} if self.device_class else {}
+            steps += [
+                Command("osd crush rule create-replicated", rule),
+                Command("osd pool create", pool | {"pool_type": "replicated"},
+                        {"rule": name, "size": self.redundancy.size, **off}),
+            ]  # fmt: skip
+        mark = {"pool": name, "app": self.application, "key": MARK, "value": self.tag}
+        if self.filesystem:  # adding it to a file system enables the application
+            steps.append(Command("fs add_data_pool", {"fs_name": self.filesystem, "pool": name}))
+        else:
+            steps.append(Command("osd pool application enable", {"pool": name, "app": "rados"}))
+        return [*steps, Command("osd pool application set", mark)]
+
+    def _profile(self) -> list[str]:
+        code = self.redundancy
+        found = [f"k={code.k}", f"m={code.m}", f"crush-failure-domain={self.failure_domain}"]
+        found.append(f"crush-root={self.name}")
+        return found + ([f"crush-device-class={self.device_class}"] if self.device_class else [])
+
+
+def removing(name: str, hosts: Sequence[str], filesystem: str, coded: bool) -> list[Command]:
+    """Commands that take a level down, in order."""
+    steps = []
+    if filesystem:
+        steps.append(Command("fs rm_data_pool", {"fs_name": filesystem, "pool": name}))
+    sure = {"yes_i_really_really_mean_it": True}
+    steps.append(Command("osd pool delete", {"pool": name, "pool2": name}, sure))
+    steps.append(Command("osd crush rule rm", {"name": name}))
+    if coded:
+        steps.append(Command("osd erasure-code-profile rm", {"name": name}))
+    steps += [Command("osd crush unlink", {"name": host, "ancestor": name}) for host in hosts]
+    return [*steps, Command("osd crush rm", {"name": name})]

@@ -1,0 +1,211 @@
+"""Levels of `storage_nodes` and `interface` on a Ceph that exists, each with a pool of its own.
+
+By CRUSH: a root of our own to which N hosts are linked, a rule on it (with a device class), a pool.
+Nothing that exists is moved or changed, and all is removed again.  Or the user names a prepared
+pool for each level; then nothing is made, and it is checked on how many hosts that pool lies.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.ceph import facts
+from fsmatrix.backends.ceph.bindings.errors import CephError
+from fsmatrix.backends.ceph.bindings.librados import Cluster
+from fsmatrix.backends.ceph.bindings.login import Login
+from fsmatrix.backends.ceph.levels import levelstate, limits, placement
+from fsmatrix.backends.ceph.levels.crush import Host, Level, drawn, hosts_of
+from fsmatrix.backends.ceph.levels.leveloptions import LevelOptions
+from fsmatrix.backends.ceph.levels.redundancy import placement_refusal
+from fsmatrix.backends.ceph.state.settle import settle
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal.owned_dirs import PREFIX
+
+ENTRY = "ceph-level"  # kind of journal entry
+PURGE_SECONDS = 30.0
+Wanted = Mapping[str, Any]  # cluster factor -> level
+
+
+@dataclass(frozen=True)
+class Levels:
+    """How a target's levels are made, and in which cluster."""
+
+    login: Login
+    options: LevelOptions
+    filesystem: str | None  # None: RADOS; "": the only one
+    unfit: Callable[[Cluster, str], str]  # why a pool cannot be used by the backend
+
+    # -- before anything is made ------------------------------------------------------------
+    def refusal(self, level: Wanted) -> str:
+        """Why this level cannot be (empty: it can)."""
+        nodes = level.get("storage_nodes", 1)
+        if not isinstance(nodes, int) or isinstance(nodes, bool) or nodes < 1:
+            return f"storage_nodes={nodes}: a level is a number of hosts, 1 or more"
+        try:
+            with self.login.connect() as cluster:
+                if self.options.pools:
+                    return self._prepared_refusal(cluster, level)
+                return self._crush_refusal(cluster, level) or limits.refusal(
+                    cluster, self.options.copies.size == 1
+                )
+        except BackendError as error:
+            return str(error)
+
+    def agreement(self) -> str:
+        """What the user must agree to before anything is made (empty: nothing, or agreed)."""
+        if self.options.pools or self.options.consent:
+            return ""
+        with self.login.connect() as cluster:
+            scaled = [
+                str(pool["pool_name"])
+                for pool in cluster.mon("osd dump")["pools"]
+                if pool["pg_autoscale_mode"] == "on"
+            ]
+        return (
+            "for each level a CRUSH root over linked hosts, a rule and a pool are made in cluster "
+            f"{cluster.conf or 'of the default configuration'} and removed again; nothing that "
+            "exists is moved. While two roots hold the same hosts, Ceph's pg_autoscaler leaves "
+            f"the pools on them as they are (it is on for: {', '.join(scaled) or 'none'}). "
+            "`fsmatrix run --dry-run` prints every command; options.levels.consent: true agrees"
+        )
+
+    def commands(self, level: Wanted, draw: str, name: str) -> list[str]:
+        """What making and removing this level would tell the cluster, as one would type it."""
+        if self.options.pools:
+            return []
+        with self.login.connect() as cluster:
+            made = self._level(cluster, level, draw, name, "dry-run")
+        removal = levelstate.removal(_facts_of(made))
+        return [one.text for one in [*made.making(), *removal]]
+
+    def _prepared_refusal(self, cluster: Cluster, level: Wanted) -> str:
+        pool = self.options.prepared(level)
+        if pool is None:
+            return f"levels.pools names not just one pool for {_said(level)}"
+        if reason := self.unfit(cluster, pool.pool):
+            return reason
+        wanted = level.get("storage_nodes")
+        found = len(placement.where(cluster, pool.pool)["hosts"])
+        if wanted is not None and found != wanted:
+            return f"pool {pool.pool} lies on {found} hosts, not on {wanted}"
+        return ""
+
+    def _crush_refusal(self, cluster: Cluster, level: Wanted) -> str:
+        options, hosts = self.options, self._hosts(cluster, level)
+        number = self._number(level, hosts)
+        if number > len(hosts) or not hosts:
+            of_class = options.class_of(level)
+            which = f" of class {of_class}" if of_class else ""
+            return (
+                f"{_said(level) or 'a level'} needs {number} hosts; CRUSH bucket {options.root} "
+                f"has {len(hosts)} with OSDs{which} that are up and in"
+            )
+        fewest = sum(sorted(len(host.osds) for host in hosts)[:number])
+        redundancy, domain = options.redundancy, options.failure_domain
+        if reason := placement_refusal(redundancy, domain, number, fewest):
+            return reason
+        copies = options.copies.size * self._groups(fewest)
+        return limits.too_many_groups(cluster, copies / fewest)
+
+    def _hosts(self, cluster: Cluster, level: Wanted) -> list[Host]:
+        tree = cluster.mon("osd tree")
+        hosts = hosts_of(tree, self.options.root, self.options.class_of(level))
+        if hosts is None:
+            raise CephError(f"there is no CRUSH bucket {self.options.root}")
+        return hosts
+
+    def _number(self, level: Wanted, hosts: Sequence[Host]) -> int:
+        return int(level.get("storage_nodes", self.options.storage_nodes or max(1, len(hosts))))
+
+    def _groups(self, osds: int) -> int:
+        return self.options.pg_num or self.options.copies.placement_groups(osds)
+
+    def _level(self, cluster: Cluster, level: Wanted, draw: str, name: str, tag: str) -> Level:
+        hosts = self._hosts(cluster, level)
+        chosen = drawn(hosts, self._number(level, hosts), draw)
+        osds = tuple(osd for host in chosen for osd in host.osds)
+        filesystem = ""
+        if self.filesystem is not None:
+            filesystem = str(facts.filesystem_of(cluster, self.filesystem)["name"])
+        return Level(
+            name=name,
+            tag=tag,
+            hosts=tuple(host.name for host in chosen),
+            osds=osds,
+            redundancy=self.options.copies,
+            failure_domain=self.options.failure_domain,
+            device_class=self.options.class_of(level),
+            pg_num=self._groups(len(osds)),
+            filesystem=filesystem,
+        )
+
+    # -- making -----------------------------------------------------------------------------
+    def make(self, level: Wanted, room: ProvisionContext) -> dict[str, Any]:
+        """Make it, journalled; facts of it, with "pool".  BackendError, with nothing left."""
+        reason = self.refusal(level) or self.agreement()
+        if reason:
+            raise BackendError(reason)
+        with self.login.connect(levelstate.SERVE_SECONDS) as cluster:
+            prepared = self.options.prepared(level)
+            if prepared is not None:
+                lies = placement.where(cluster, prepared.pool)
+                return {"pool": prepared.pool, "made": False, "placement": lies}
+            name = f"{PREFIX}{room.tag}-{room.target}-{secrets.token_hex(4)}"
+            made = self._level(cluster, level, room.draw, name, room.tag)
+            levelstate.require_absent(cluster, name)
+            known = {**_facts_of(made), **self.login.facts}
+            entry = room.journal.begin(ENTRY, target=room.target, path=name, **known)
+            try:
+                for command in made.making():
+                    room.progress(command.text)
+                    levelstate.run(cluster, command)
+                moved = levelstate.even_out(cluster, name, made.redundancy.size)
+                levelstate.wait_clean(cluster, name, made.pg_num)
+                lies = placement.where(cluster, name, made.osds)
+            except BackendError:
+                with suppress(BackendError):  # what cannot be removed now stays in the journal
+                    levelstate.remove(known)
+                    room.journal.end(entry)
+                raise
+        return {
+            **known,
+            "pool": name,
+            "made": True,
+            "redundancy": self.options.redundancy,
+            "failure_domain": made.failure_domain,
+            "device_class": made.device_class,
+            "root": self.options.root,
+            "pg_num": made.pg_num,
+            "groups_moved": moved,
+            "placement": lies,
+        }
+
+
+def release(known: Mapping[str, Any], room: ProvisionContext) -> None:
+    """Remove a level that `make` made; a prepared pool stays."""
+    if not known["made"]:
+        return
+    if known["filesystem"]:  # removed files are purged from the pool before it goes
+        settle(Login.of(known), PURGE_SECONDS, known["filesystem"])
+    levelstate.remove(known)
+    room.journal.end_all(ENTRY, path=known["name"])
+
+
+def _facts_of(level: Level) -> dict[str, Any]:
+    """What removing it needs; for journal entries and accesses."""
+    return {
+        "name": level.name,
+        "tag": level.tag,
+        "linked": list(level.hosts),
+        "filesystem": level.filesystem,
+        "coded": level.redundancy.erasure_coded,
+    }
+
+
+def _said(level: Wanted) -> str:
+    return ", ".join(f"{name}={value}" for name, value in level.items())

@@ -1,0 +1,137 @@
+"""A level's bucket, rule and pool in the cluster: made, looked at, removed."""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from fsmatrix.backends.ceph.bindings.errors import CephError
+from fsmatrix.backends.ceph.bindings.librados import Cluster
+from fsmatrix.backends.ceph.bindings.login import Login
+from fsmatrix.backends.ceph.levels import limits, placement
+from fsmatrix.backends.ceph.levels.crush import MARK, Command, removing
+from fsmatrix.backends.errors import ToolError
+from fsmatrix.backends.system.workfolder import work_folder
+
+CLEAN_SECONDS = 120.0  # for a new pool's placement groups
+SERVE_SECONDS = 60.0  # for one call: a read lease is 16 s with Ceph's defaults
+UPMAP_CLIENT = "luminous"  # releases are named in the order of the alphabet
+
+
+def remove(known: Mapping[str, Any]) -> bool:
+    """Remove what is there of a recorded level; False if nothing was.
+
+    CephError, with nothing removed, if the pool of that name carries another mark than ours.
+    """
+    name = str(known["name"])
+    with Login.of(known).connect() as cluster:
+        pools = {str(pool["pool_name"]): pool for pool in cluster.mon("osd dump")["pools"]}
+        if name in pools:
+            marks = [app[MARK] for app in pools[name]["application_metadata"].values()
+                     if MARK in app]  # fmt: skip
+            if marks not in ([], [known["tag"]]):
+                raise CephError(f"pool {name} belongs to {marks[0]!r}: not touched")
+        there = present(cluster, name)
+        for command in removal(known):
+            try:
+                run(cluster, command)
+            except CephError as error:
+                if error.errno != errno.ENOENT and not _never_added(error, command):
+                    raise
+        return bool(there)
+
+
+def _never_added(error: CephError, command: Command) -> bool:
+    """The pool was not (or is no longer) a data pool of the file system."""
+    return command.prefix == "fs rm_data_pool" and error.errno == errno.EINVAL
+
+
+def require_absent(cluster: Cluster, name: str) -> None:
+    """CephError if anything in the cluster has that name."""
+    if found := present(cluster, name):
+        raise CephError(f"{', '.join(found)} {name} exists and is not the suite's: left alone")
+
+
+def present(cluster: Cluster, name: str) -> list[str]:
+    """Which of bucket, rule, profile and pool of that name there are."""
+    crush = cluster.mon("osd crush dump")
+    names = {
+        "bucket": [bucket["name"] for bucket in crush["buckets"]],
+        "rule": [rule["rule_name"] for rule in crush["rules"]],
+        "profile": cluster.mon("osd erasure-code-profile ls"),
+        "pool": [pool["poolname"] for pool in cluster.mon("osd lspools")],
+    }
+    return [kind for kind, known in names.items() if name in known]
+
+
+def run(cluster: Cluster, command: Command) -> None:
+    """Do it; CephError that says the command and, where that is it, which right is missing."""
+    try:
+        cluster.mon(command.prefix, **command.arguments, **command.named)
+    except CephError as error:
+        if error.errno in (errno.EACCES, errno.EPERM):
+            text = f"{error.text or 'refused'}; {limits.NEEDED}"
+            raise CephError(command.text, error.errno, text) from error
+        raise CephError(command.text, error.errno, error.text) from error
+
+
+def removal(known: Mapping[str, Any]) -> list[Command]:
+    return removing(
+        str(known["name"]), known["linked"], str(known["filesystem"]), bool(known["coded"])
+    )
+
+
+def even_out(cluster: Cluster, pool: str, size: int) -> int | str:
+    """Groups moved, or why none could be: see placement.balance.
+
+    Groups of one copy stay: in Ceph 16 some that move never get a read lease from anybody and
+    serve nothing ever after (state laggy; seen in 5 of 12 pools, in none of 14 with two copies).
+    """
+    if size == 1:
+        return "not balanced: groups of a single copy may not serve any more when they move"
+    release = str(cluster.mon("osd dump")["require_min_compat_client"])
+    if release < UPMAP_CLIENT:
+        return f"not balanced: clients older than {UPMAP_CLIENT} are allowed ({release})"
+    try:
+        with work_folder() as folder:
+            return placement.balance(cluster, [pool], folder)
+    except ToolError as error:
+        return f"not balanced: {error}"
+
+
+def wait_clean(cluster: Cluster, pool: str, number: int) -> None:
+    """Until all placement groups of a new pool are where they are to stay, and serve.
+
+    What the manager tells may be of before they moved, and a group that has moved may serve only
+    once the read lease of its old OSD is over: so all of them are asked in the end.
+    """
+    deadline, pause, missing = time.monotonic() + CLEAN_SECONDS, 0.1, "unknown"
+    while time.monotonic() < deadline:
+        groups = placement.groups_of(cluster, pool)
+        osds = sorted({int(osd) for group in groups for osd in group["up"]})
+        placement.wait_for_stats(cluster, osds, deadline)
+        missing = _missing(cluster, pool, number)
+        if not missing:
+            with cluster.ioctx(pool) as context:
+                next(iter(context.names()), None)
+            return
+        time.sleep(pause)
+        pause = min(2 * pause, 1.0)
+    raise CephError(
+        f"placement groups of pool {pool} are not clean after {CLEAN_SECONDS:.0f} s: {missing}"
+    )
+
+
+def _missing(cluster: Cluster, pool: str, number: int) -> str:
+    """What a pool's placement groups lack (empty: nothing)."""
+    groups = {str(group["pgid"]): group for group in placement.groups_of(cluster, pool)}
+    states = sorted({str(group["state"]) for group in groups.values()} - {"active+clean"})
+    if len(groups) != number or states:
+        return f"{len(groups)} of {number} are there, in states {states}"
+    for moved in cluster.mon("osd dump")["pg_upmap_items"]:
+        up = {int(osd) for osd in groups.get(str(moved["pgid"]), {"up": ()})["up"]}
+        if up and not all(one["to"] in up and one["from"] not in up for one in moved["mappings"]):
+            return f"{moved['pgid']} has not moved"
+    return ""

@@ -1,0 +1,204 @@
+"""RADOS: objects in a pool, in namespaces of the suite's own (see ceph/spaces.py).
+
+Nothing else in the pool is touched, and none is made but for `levels` (ceph/levels.py).  The player
+cuts files into objects of `object_size`.
+
+Cache states.  librados keeps no data in the client: `cold` and `bypass` hold without doing
+anything there, and `warm` does not exist.  What the OSDs keep is told, and dropped on request.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, cast
+
+from fsmatrix.backends.access import Access, RadosAccess, expect
+from fsmatrix.backends.base import CacheMethod, Evidence, ProvisionContext, Usable
+from fsmatrix.backends.base import Space as FreeSpace
+from fsmatrix.backends.ceph import facts
+from fsmatrix.backends.ceph.bindings import capi
+from fsmatrix.backends.ceph.bindings.librados import CephError, Cluster
+from fsmatrix.backends.ceph.bindings.login import Login, root_text
+from fsmatrix.backends.ceph.levelled import Levelled, pool_space
+from fsmatrix.backends.ceph.options import RadosOptions
+from fsmatrix.backends.ceph.places.spaces import Space
+from fsmatrix.backends.ceph.state import caches
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal.journal import Journal
+from fsmatrix.backends.journal.owned_dirs import PREFIX
+
+ENTRY = "rados-space"  # kind of journal entry
+
+
+class Rados(Levelled):
+    """Namespaces of the suite's own in an existing pool."""
+
+    name = "rados"
+    Options = RadosOptions
+    access_type = RadosAccess
+    cache_states = frozenset({"cold", "bypass"})
+    driver = "rados"
+    pool_option = "pool"
+    bed_options: ClassVar[Mapping[str, str]] = {"conf": "conf", "pool": "pools.rados"}
+
+    @property
+    def _chosen(self) -> RadosOptions:
+        return cast(RadosOptions, self.options)
+
+    # -- conductor ---------------------------------------------------------------------
+    @classmethod
+    def check(cls) -> Usable:
+        """librados is there; which cluster is meant only the options say."""
+        reason = capi.available(capi.RADOS)
+        return Usable(False, reason=reason) if reason else Usable(True, capi.RADOS)
+
+    def refusal(self) -> str:
+        """No cluster, no access, no such pool, or one that is not for this."""
+        try:
+            with self._chosen.login.connect(options=self._chosen.client) as cluster:
+                return pool_refusal(cluster, self._chosen.pool) if self._chosen.pool else ""
+        except BackendError as error:
+            return str(error)
+
+    def unfit(self, cluster: Cluster, pool: str) -> str:
+        """Not there, or not for this."""
+        return pool_refusal(cluster, pool)
+
+    def _attach(self, room: ProvisionContext) -> RadosAccess:
+        """Take a prefix of namespaces, journalled first, and mark it."""
+        options, login = self._chosen, self._chosen.login
+        with login.connect(options=options.client) as cluster:
+            reason = pool_refusal(cluster, options.pool)
+            if reason:
+                raise BackendError(reason)
+            fsid, addresses = cluster.fsid, facts.addresses(cluster)
+        prefix = f"{PREFIX}{room.tag}-{room.target}-{secrets.token_hex(4)}"
+        space = Space(login, options.pool, prefix, room.tag)
+        place = f"{options.pool}/{prefix}"
+        entry = room.journal.begin(ENTRY, target=room.target, path=place, **space.facts)
+        try:
+            space.make()
+        except CephError as error:
+            if error.errno in (0, errno.EACCES, errno.EPERM):  # foreign, or nothing was written
+                room.journal.end(entry)
+            raise
+        return RadosAccess(
+            backend=self.name,
+            target=room.target,
+            pool=options.pool,
+            conf=login.conf,
+            user=login.user,
+            prefix=prefix,
+            details={
+                **space.facts,
+                "object_size": options.object_size,
+                "client": options.client,
+                "drop_server_caches": options.drop_server_caches,
+                "fsid": fsid,
+                "osd_addresses": addresses,
+                "host": socket.gethostname(),
+            },
+        )
+
+    def _detach(self, access: Access, room: ProvisionContext) -> None:
+        """Remove the objects of all runs, and the marker."""
+        space = Space.of(access.details)
+        space.remove()
+        room.journal.end_all(ENTRY, pool=space.pool, prefix=space.prefix)
+
+    def finish(self, room: ProvisionContext) -> None:
+        """Remove what a failed provision or release of this process left."""
+        for entry in room.journal.pending(ENTRY, target=room.target):
+            if entry.mine:
+                Space.of(entry.facts).remove()
+                room.journal.end(entry)
+
+    def describe(self, access: Access) -> dict[str, Any]:
+        """Facts of cluster and pool; what cannot be told is recorded as such."""
+        rados = expect(access, RadosAccess)
+        known = {
+            "filesystem": "rados",
+            "managed": True,
+            "kernel": os.uname().release,
+            "pool": rados.pool,
+            "object_size": access.details["object_size"],
+            "client_options": dict(access.details["client"]),
+            **self.level_facts(access),
+        }
+        try:
+            with Login.of(access.details).connect() as cluster:
+                return known | {"ceph": facts.cluster_facts(cluster, [rados.pool])}
+        except BackendError as error:
+            return known | {"ceph": {"error": str(error)}}
+
+    def space(self, access: Access | None = None) -> FreeSpace:
+        """What the pool may still take, by `ceph df` and its quota; others may fill it too."""
+        pool = expect(access, RadosAccess).pool if access else self._chosen.pool
+        return pool_space(self._chosen.login, [pool])
+
+    # -- node leaders ------------------------------------------------------------------
+    @classmethod
+    def mount(cls, access: Access, journal: Journal) -> None:
+        """Look whether this node reaches the very namespace that the conductor marked."""
+        del journal
+        space = Space.of(access.details)
+        with space.login.connect() as cluster:
+            found = space.found_tag(cluster)
+        if found != space.tag:
+            raise BackendError(
+                f"{socket.gethostname()}: namespace {space.prefix} of pool {space.pool}, made on "
+                f"{access.details['host']}, is not there: is it the same cluster?"
+            )
+
+    @classmethod
+    def run_root(cls, access: Access, name: str) -> str:
+        """What the player's driver `rados` gets: lines key=value."""
+        space = Space.of(access.details)
+        values = {
+            **space.login.facts,
+            "pool": space.pool,
+            "namespace": space.namespace(name),
+            "object_size": access.details["object_size"],
+        }
+        return root_text(values, access.details["client"])
+
+    @classmethod
+    def make_run(cls, access: Access, name: str, programs: bool = False) -> None:
+        """Record the run's namespace; harmless if another node did."""
+        Space.of(access.details).make_run(name, programs)
+
+    @classmethod
+    def remove_run(cls, access: Access, name: str) -> None:
+        """Remove the objects of the run's namespace; harmless if it is gone."""
+        Space.of(access.details).remove_run(name)
+
+    @classmethod
+    def cache(
+        cls, access: Access, state: str, files: Sequence[str], *, method: CacheMethod = "auto"
+    ) -> Evidence:
+        """Nothing is to be done in the client: see the module."""
+        del files, method
+        if state not in cls.cache_states:
+            raise BackendError(f"librados has no cache in the client: no cache state {state!r}")
+        return caches.client_keeps_nothing(access.details, state, "none")
+
+
+def pool_refusal(cluster: Cluster, name: str) -> str:
+    """Why a pool cannot take the player's objects (empty: it can)."""
+    pools = {pool["pool_name"]: pool for pool in cluster.mon("osd dump")["pools"]}
+    if name not in pools:
+        return f"there is no pool {name} (there are: {', '.join(sorted(pools)) or 'none'})"
+    pool = pools[name]
+    if "metadata" in pool["application_metadata"].get("cephfs", {}):
+        return f"pool {name} holds the metadata of a CephFS: nothing is written there"
+    flags = pool["flags_names"].split(",")
+    if pool["erasure_code_profile"] and "ec_overwrites" not in flags:
+        return (
+            f"pool {name} is erasure-coded and cannot be written in part: "
+            f"ceph osd pool set {name} allow_ec_overwrites true"
+        )
+    return ""

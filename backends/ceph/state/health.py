@@ -1,0 +1,129 @@
+"""What is wrong with a cluster now, in sentences.
+
+Every failed health check counts but those in HARMLESS, which say nothing about speed or data (a
+test bed of size 1 has some of them always); beside them recovery, backfill and whatever else
+the placement groups do that the checks do not name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fsmatrix.backends.ceph.bindings.librados import Cluster
+from fsmatrix.backends.ceph.bindings.login import Login
+from fsmatrix.backends.errors import BackendError
+
+HARMLESS = frozenset(
+    {
+        *("AUTH_INSECURE_GLOBAL_ID_RECLAIM", "AUTH_INSECURE_GLOBAL_ID_RECLAIM_ALLOWED"),
+        *("POOL_NO_REDUNDANCY", "POOL_APP_NOT_ENABLED", "POOL_PG_NUM_NOT_POWER_OF_TWO"),
+        *("POOL_TOO_FEW_PGS", "POOL_TOO_MANY_PGS", "TOO_FEW_PGS", "MANY_OBJECTS_PER_PG"),
+        *("POOL_TARGET_SIZE_BYTES_OVERCOMMITTED", "POOL_HAS_TARGET_SIZE_BYTES_AND_RATIO"),
+        *("MDS_INSUFFICIENT_STANDBY", "MON_MSGR2_NOT_ENABLED", "TELEMETRY_CHANGED"),
+        *("RECENT_CRASH", "RECENT_MGR_MODULE_CRASH", "MGR_MODULE_DEPENDENCY"),
+        *("PG_NOT_SCRUBBED", "PG_NOT_DEEP_SCRUBBED", "OSD_NO_SORTBITWISE"),
+        *("BLUESTORE_NO_PER_POOL_OMAP", "BLUESTORE_NO_PER_PG_OMAP", "BLUESTORE_LEGACY_STATFS"),
+        *("TOO_FEW_OSDS", "OLD_CRUSH_TUNABLES", "OLD_CRUSH_STRAW_CALC_VERSION", "MON_DISK_LOW"),
+    }
+)
+# parts of a placement group's state in which it does its ordinary work
+ORDINARY = frozenset({"active", "clean", "scrubbing", "deep", "unknown"})
+REMARKABLE = frozenset({"scrubbing", "deep"})  # ordinary, but it costs bandwidth
+
+
+def ailments(status: Mapping[str, Any]) -> list[str]:
+    """Sentences about an answer to `ceph status` (JSON)."""
+    found = [
+        f"{name} ({check['severity']}): {check['summary']['message']}"
+        for name, check in sorted(status["health"]["checks"].items())
+        if name not in HARMLESS
+    ]
+    if status["health"]["status"] == "HEALTH_ERR" and not found:
+        found.append("the cluster's health is HEALTH_ERR")
+    return found + _groups(status["pgmap"])
+
+
+def _groups(pgmap: Mapping[str, Any]) -> list[str]:
+    """What placement groups do beside their ordinary work."""
+    found = []
+    doing = states(pgmap)
+    for state, count in sorted(doing.items()):
+        parts = set(state.split("+"))
+        if parts - ORDINARY or parts & REMARKABLE or "unknown" in parts:
+            found.append(f"{count} of {pgmap['num_pgs']} placement groups are {state}")
+    rate = pgmap.get("recovering_bytes_per_sec", 0)
+    if rate:
+        found.append(f"recovery moves {rate} bytes per second")
+    return found
+
+
+def restarts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Sentences about daemons that went down or came up between two answers to `ceph status`."""
+    found = []
+    osds, up = after["osdmap"], "osd_up_since"  # when the number of OSDs that are up changed
+    if osds.get(up) != before["osdmap"].get(up):
+        found.append(
+            f"OSDs went down or came up: {osds['num_up_osds']} of {osds['num_osds']} are up"
+        )
+    new = _mdss(after)
+    found += [
+        f"the MDS of rank {rank} of file system {filesystem} was restarted or replaced"
+        for (filesystem, rank), gid in sorted(_mdss(before).items())
+        if new.get((filesystem, rank)) != gid
+    ]
+    return found
+
+
+def _mdss(status: Mapping[str, Any]) -> dict[tuple[int, int], int]:
+    """(file system, rank) -> id of the MDS instance that has it."""
+    ranks = status["fsmap"].get("by_rank", [])
+    return {(int(r["filesystem_id"]), int(r["rank"])): int(r["gid"]) for r in ranks}
+
+
+def states(pgmap: Mapping[str, Any]) -> dict[str, int]:
+    """State of placement groups -> how many."""
+    return {str(s["state_name"]): int(s["count"]) for s in pgmap.get("pgs_by_state", [])}
+
+
+class Watch:
+    """Asks again and again over one connection; after a failure over a new one.
+
+    A daemon that was down between two looks only is known by what its restart changed.
+    """
+
+    def __init__(self, login: Login) -> None:
+        self._login = login
+        self._cluster: Cluster | None = None
+        self._before: Mapping[str, Any] | None = None  # status at the look before
+
+    def look(self) -> list[str]:
+        """What is wrong now, or was since the look before (empty: nothing).
+
+        That the cluster cannot be asked is an ailment too.
+        """
+        try:
+            if self._cluster is None:
+                self._cluster = self._login.connect()
+            status = self._cluster.mon("status")
+        except BackendError as error:
+            self.close()
+            return [f"the cluster's health is not known: {error}"]
+        found = ailments(status) + (restarts(self._before, status) if self._before else [])
+        self._before = status
+        return found
+
+    def close(self) -> None:
+        """End the connection; harmless if there is none."""
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            cluster.close()
+
+
+def health(login: Login) -> list[str]:
+    """One look, over a connection of its own."""
+    watch = Watch(login)
+    try:
+        return watch.look()
+    finally:
+        watch.close()

@@ -1,0 +1,102 @@
+"""What answers of the `daos` tool mean: facts for the record, ailments, where bytes are counted."""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import psutil
+
+from fsmatrix.backends.base import Space
+from fsmatrix.backends.daos.tool import Container, Pool, System
+from fsmatrix.backends.errors import BackendError
+
+QUIET = frozenset({"idle", "done"})  # states of a rebuild
+# of a container; owner, group and access list stay private
+PROPERTIES = frozenset(
+    {
+        *("cksum", "cksum_size", "srv_cksum", "compression", "encryption"),
+        *("dedup", "dedup_threshold", "ec_cell_sz", "ec_pda", "rp_pda", "rd_fac", "rd_lvl"),
+        *("perf_domain", "layout_type", "layout_version", "obj_version", "global_version"),
+        "status",
+    }
+)
+_HOST = re.compile(r"://(?:\[([^\]]+)\]|([^:/\[\]]+))")
+
+
+def pool_facts(pool: Pool) -> dict[str, Any]:
+    """State, size and space of a pool, bytes by tier."""
+    facts = pool.model_dump(exclude={"tier_stats"}, exclude_none=True)
+    return facts | {"tiers": {tier.media_type: tier.sizes for tier in pool.tiers}}
+
+
+def container_facts(found: Container | None) -> dict[str, Any]:
+    """Layout and object classes of a container; BackendError if it is not there."""
+    if found is None:
+        raise BackendError("the container is not there")
+    return found.model_dump()
+
+
+def known_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a container's properties that are recorded."""
+    return {name: value for name, value in properties.items() if name in PROPERTIES}
+
+
+def free(pool: Pool) -> Space:
+    """Free bytes of the tier that takes bulk data: NVMe, or SCM where there is none."""
+    sizes = {tier.media_type: tier.free for tier in pool.tiers if tier.total}
+    return Space(
+        sizes.get("nvme", sizes.get("scm")), None, "daos pool query, redundancy not deducted"
+    )
+
+
+def rebuilding(pool: Pool) -> bool:
+    """Whether a rebuild goes on; False if the pool does not say."""
+    return pool.rebuild is not None and pool.rebuild.state not in QUIET
+
+
+def ailments(pool: Pool) -> list[str]:
+    """What is wrong with a pool, one sentence each."""
+    found = []
+    if pool.state not in ("", "Ready"):
+        found.append(f"the pool is in state {pool.state}")
+    if pool.disabled_targets:
+        found.append(f"{pool.disabled_targets} of {pool.total_targets} targets are disabled")
+    for what, ranks in (("disabled", pool.disabled_ranks), ("dead", pool.dead_ranks)):
+        if ranks:
+            found.append(f"ranks that are {what}: {', '.join(map(str, ranks))}")
+    if rebuilding(pool) and pool.rebuild:
+        found.append(f"a rebuild is going on ({pool.rebuild.state})")
+    if pool.rebuild and pool.rebuild.status:
+        found.append(f"the last rebuild ended with status {pool.rebuild.status}")
+    return found
+
+
+def servers(system: System) -> list[str]:
+    """Addresses of the engines, each once; "" stands for those that cannot be read."""
+    matches = (_HOST.search(engine.uri) for engine in system.rank_uris or ())
+    return sorted({match[1] or match[2] if match else "" for match in matches})
+
+
+@functools.cache
+def on_network(provider: str, addresses: tuple[str, ...]) -> bool:
+    """Whether all traffic with the servers passes this kernel's network interfaces.
+
+    True for TCP to other machines.  RDMA (verbs, cxi) passes them by, and traffic with an
+    engine on this machine goes over the loopback one, which is not counted.
+    """
+    if not addresses or not re.search(r"\btcp|\bsockets", provider):
+        return False
+    local = {item.address for items in psutil.net_if_addrs().values() for item in items}
+    return not any(_is_local(address, local) for address in addresses)
+
+
+def _is_local(address: str, local: set[str]) -> bool:
+    """Whether it is this machine's; True if it cannot be told."""
+    try:
+        return ipaddress.ip_address(address).is_loopback or address in local
+    except ValueError:
+        return True

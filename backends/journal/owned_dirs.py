@@ -1,0 +1,69 @@
+"""Trees of the suite, journalled: made before use, removed after it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal import tree
+from fsmatrix.backends.journal.journal import Journal
+
+DATA = "data"  # the folder in a tree that a run works in
+PREFIX = "fsmatrix-"
+
+
+def new_folder(
+    parent: Path,
+    name: str,
+    journal: Journal,
+    kind: str,
+    *,
+    mode: int = 0o777,
+    failed: str = "{} cannot be made",
+    **facts: str,
+) -> Path:
+    """Make the folder `name` (or `name-2`, ... where that exists), journalled as a `kind`.
+
+    A present one is never taken: another shard may work in it, or something is still busy there.
+    BackendError if it cannot be made, with the text `failed` ({}: its path) before the reason.
+    """
+    for number in itertools.count(1):
+        folder = parent / (name if number == 1 else f"{name}-{number}")
+        if os.path.lexists(folder):
+            continue
+        entry = journal.begin(kind, path=str(folder), **facts)
+        try:
+            folder.mkdir(mode)
+        except FileExistsError:
+            journal.end(entry)
+            continue
+        except OSError as error:
+            journal.end(entry)
+            raise BackendError(f"{failed.format(folder)}: {error.strerror}") from error
+        return folder
+    raise AssertionError("itertools.count does not end")
+
+
+def make_tree(parent: Path, tag: str, journal: Journal) -> Path:
+    """Make `fsmatrix-<tag>` (or `...-2` where that exists) in `parent`, marked, with `data`.
+
+    Not even a directory with our tag is taken over.  BackendError if it cannot be made.
+    """
+    if not tag or "/" in tag or "\0" in tag:
+        raise BackendError(f"a tag names a directory and must not be {tag!r}")
+    folder = new_folder(parent, f"{PREFIX}{tag}", journal, "tree", tag=tag)
+    try:
+        tree.write_marker(folder, tag, journal.identity.store)
+        (folder / DATA).mkdir()
+    except OSError as error:
+        raise BackendError(f"{folder} cannot be used: {error.strerror}") from error
+    return folder
+
+
+def release_tree(folder: Path, tag: str, journal: Journal) -> None:
+    """Remove a tree with everything in it; nothing if it is gone.  NotOurs if it is foreign."""
+    if os.path.lexists(folder):
+        tree.remove_tree(folder, tag)
+    journal.end_all("tree", path=str(folder))

@@ -1,0 +1,192 @@
+"""What proves that a recorded thing is the store's own, before it is touched.
+
+A journal says what to look at, never what to do: each kind of thing has to show by itself, by
+where it is and what it carries, that this very store made it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fsmatrix.backends.journal import tree
+from fsmatrix.backends.journal.identity import Identity, carries
+from fsmatrix.backends.system import loopdev, mounts
+
+Facts = Mapping[str, Any]
+PREFIX = "fsmatrix-"
+_IMAGE = re.compile(r"[0-9a-f]{16}\.img|image\.\d+")
+_POINT = re.compile(r"mnt(-\d+)?")
+_TAGGED = re.compile(r"fsmatrix-[0-9a-f]{16,}(-\d+)?")
+_TMPFS = re.compile(r"fsmatrix-[A-Za-z0-9_.-]+")
+_LOOP = re.compile(r"/dev/loop\d+")
+
+
+class LeftAlone(Exception):
+    """Something is there that is not, or not provably, what the journal recorded."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """Places that the stored plan names, by target: its user asked for them."""
+
+    images: Mapping[str, str] = field(default_factory=dict)
+    devices: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What a store may undo things on: who it is, and what its plan names."""
+
+    identity: Identity
+    named: Named = field(default_factory=Named)
+    folder: Path | None = None  # a test bed's own; None: the store's `state`
+
+    @property
+    def state(self) -> Path:
+        """Where images and mount points are."""
+        return self.identity.state if self.folder is None else self.folder
+
+    def holds(self, path: Path) -> bool:
+        """Whether it is a place inside, reached by no link."""
+        return path.is_absolute() and path.resolve() == path and path.is_relative_to(self.state)
+
+    def image(self, path: Path, target: str | None = None) -> bool:
+        """Whether an image of this store may be there (of a target, or of any)."""
+        if self.holds(path):
+            return _IMAGE.fullmatch(path.name) is not None
+        images = self.named.images
+        named = images.values() if target is None else [images.get(target, "")]
+        return any(one and path == _place(one) for one in named)
+
+    def device(self, path: str, target: str | None = None) -> bool:
+        """Whether the plan names this block device (for a target, or for any)."""
+        devices = self.named.devices
+        named = devices.values() if target is None else [devices.get(target, "")]
+        return any(one and Path(one).resolve() == Path(path) for one in named)
+
+
+def _place(path: str) -> Path:
+    """As loop.py takes the path of an image that the user names."""
+    place = Path(path).expanduser().absolute()
+    return place.parent.resolve() / place.name
+
+
+def of_mount(facts: Facts, ground: Ground) -> None:
+    """At a mount point of ours: our tmpfs, our image, or a device that the plan names."""
+    path, source = str(facts["path"]), str(facts["source"])
+    mount = mounts.mounted_at(path)
+    if mount is None or mount.source != source:
+        return
+    if not ground.holds(Path(path)) or not _POINT.fullmatch(Path(path).name):
+        raise LeftAlone(f"{path} is no mount point of this results directory: not unmounted")
+    ours = (
+        bool(_TMPFS.fullmatch(source))
+        if mount.fstype == "tmpfs"
+        else _our_loop(source, ground) or ground.device(source)
+    )
+    if not ours:
+        raise LeftAlone(f"{path}: nothing proves that {source} is ours: not unmounted")
+
+
+def _our_loop(device: str, ground: Ground) -> bool:
+    if not _LOOP.fullmatch(device):
+        return False
+    behind = loopdev.backing(device)
+    return behind is not None and ground.image(_file_of(behind))
+
+
+def _file_of(behind: loopdev.Backing) -> Path:
+    return Path(behind.file.removesuffix(" (deleted)"))
+
+
+def of_loop(facts: Facts, ground: Ground) -> None:
+    """The kernel says that an image of ours is behind it."""
+    image = Path(str(facts["image"]))
+    if not ground.image(image):
+        raise LeftAlone(f"{image} is no image of this results directory: not detached")
+    for behind in loopdev.attached_to(int(facts["inode"]), int(facts["filesystem"])):
+        if _file_of(behind) != image:
+            raise LeftAlone(f"{behind.device} has {behind.file} behind it: not detached")
+
+
+def of_image(facts: Facts, ground: Ground) -> None:
+    """In the state directory, or where the plan wants this target's image; and our own file."""
+    path = Path(str(facts["path"]))
+    if not ground.image(path, str(facts.get("target", ""))):
+        raise LeftAlone(f"{path} is no image of this results directory: not removed")
+    if os.path.lexists(path) and path.lstat().st_uid != os.geteuid():
+        raise LeftAlone(f"{path} belongs to user {path.lstat().st_uid}: not removed")
+
+
+def of_folder(facts: Facts, ground: Ground) -> None:
+    """A mount point in the state directory."""
+    path = Path(str(facts["path"]))
+    if not ground.holds(path) or not _POINT.fullmatch(path.name):
+        raise LeftAlone(f"{path} is no mount point of this results directory: not removed")
+
+
+def of_tree(facts: Facts, ground: Ground) -> None:
+    """A marker with the recorded tag and this store's proof; without one, our name and owner."""
+    path, tag = Path(str(facts["path"])), str(facts["tag"])
+    if not os.path.lexists(path):
+        return
+    if not path.is_absolute():
+        raise LeftAlone(f"{path} is no absolute path: not removed")
+    mark = tree.read_mark(path)
+    if mark is None:
+        named = _TAGGED.fullmatch(path.name) and path.name.startswith(f"{PREFIX}{tag}")
+        if not named or path.lstat().st_uid != os.geteuid():
+            raise LeftAlone(f"{path} has no marker: not removed")
+    elif mark.tag != tag:
+        raise LeftAlone(f"{path} belongs to {mark.tag!r}: not removed (expected {tag!r})")
+    elif mark.store != ground.identity.store:
+        raise LeftAlone(f"{path} belongs to another results directory: not removed")
+
+
+def of_device(facts: Facts, ground: Ground) -> None:
+    """The plan names it for the recorded target, and the UUID was drawn by this store."""
+    device, uuid = str(facts["device"]), str(facts["uuid"])
+    if not ground.device(device, str(facts.get("target", ""))):
+        raise LeftAlone(f"{device} is not named by the stored campaign: not touched")
+    if not ground.identity.made_uuid(uuid):
+        raise LeftAlone(f"{device}: the UUID {uuid} is not of this results directory: not touched")
+
+
+def of_cephfs_mount(facts: Facts, ground: Ground) -> None:
+    """At a mount point of ours; a ceph-fuse carries our proof in its environment."""
+    from fsmatrix.backends.ceph.mounts import clients
+
+    path = Path(str(facts["path"]))
+    if not ground.holds(path) or not _POINT.fullmatch(path.name):
+        raise LeftAlone(f"{path} is no mount point of this results directory: not unmounted")
+    for pid in clients.processes(facts["argv"]) if facts["fstype"] == clients.FUSE else ():
+        if not carries(pid, ground.identity.store):
+            raise LeftAlone(f"process {pid} is not of this results directory: not ended")
+
+
+def of_server_thing(facts: Facts, ground: Ground) -> None:
+    """On servers: a name of ours, which holds random digits; marker or UUID are looked at next."""
+    del ground
+    names = [str(facts[one]) for one in ("name", "prefix", "label") if one in facts]
+    if not names or not all(name.startswith(PREFIX) for name in names):
+        raise LeftAlone(f"{' '.join(names) or 'this'} is no name that the suite gives: not removed")
+
+
+PROOFS: Mapping[str, Callable[[Facts, Ground], None]] = {
+    "mount": of_mount,
+    "cephfs-mount": of_cephfs_mount,
+    "loop": of_loop,
+    "device": of_device,
+    "image": of_image,
+    "folder": of_folder,
+    "tree": of_tree,
+    "daos-container": of_server_thing,
+    "cephfs-tree": of_server_thing,
+    "rados-space": of_server_thing,
+    "ceph-level": of_server_thing,
+}

@@ -1,0 +1,149 @@
+"""Directories that the suite makes for itself, marks, and removes again; nothing else.
+
+A tree is a directory with a marker file that holds its tag.  It is removed by descriptors
+(openat), without following links and without entering another file system or mount.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal.marker import LIMIT, Mark, mark_in, marker_of, whose
+from fsmatrix.backends.journal.marker import MARKER as MARKER
+from fsmatrix.backends.system import mounts
+
+STORE_MARKER = "store.json"  # of a results store
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class NotOurs(BackendError):
+    """A directory that the suite did not make, or cannot prove to have made."""
+
+
+def write_marker(folder: Path, tag: str, store: str = "") -> None:
+    """Mark `folder` as the suite's own; FileExistsError if it is marked already."""
+    descriptor = os.open(
+        folder / MARKER, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644
+    )
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(marker_of(tag, store))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_marker(folder: Path) -> str | None:
+    """The tag of a tree; None if `folder` is no tree of ours."""
+    mark = read_mark(folder)
+    return None if mark is None else mark.tag
+
+
+def read_mark(folder: Path) -> Mark | None:
+    """What the marker of a tree says; None if `folder` is no tree of ours."""
+    try:
+        with _opened(folder) as descriptor:
+            return _mark(descriptor)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return None
+        raise
+
+
+def owner_above(path: Path) -> Path | None:
+    """The directory at or above `path` that belongs to a run or a results store."""
+    for folder in (path, *path.parents):
+        for name in (MARKER, STORE_MARKER):
+            if os.access(folder, os.X_OK) and (folder / name).exists():
+                return folder
+    return None
+
+
+def inside_refusal(path: Path) -> str:
+    """Why nothing may be made in `path`: another run's directory is there (empty: none)."""
+    above = owner_above(path.resolve())
+    return f"{path} is inside another run's directory, {above}" if above else ""
+
+
+def remove_tree(folder: Path, tag: str) -> None:
+    """Remove a tree of ours whole.
+
+    NotOurs, with nothing removed, if its marker does not hold `tag` or something is mounted
+    in it.  The marker goes last, so that an interrupted removal can be repeated.
+    """
+    with _opened(folder) as descriptor:
+        mark = _mark(descriptor)
+        found = None if mark is None else mark.tag
+        if found != tag:
+            raise NotOurs(f"{folder} {whose(found)}: not removed (expected {tag!r})")
+        inside = mounts.mounted_below(folder.resolve())
+        if inside:
+            raise NotOurs(f"{folder}: {inside[0].point} is mounted in it: not removed")
+        _empty(descriptor, str(folder), os.fstat(descriptor).st_dev)
+        identity = os.fstat(descriptor)
+        os.unlink(MARKER, dir_fd=descriptor)
+    now = folder.lstat()
+    if (now.st_dev, now.st_ino) == (identity.st_dev, identity.st_ino):
+        folder.rmdir()
+
+
+def _empty(top: int, name: str, device: int) -> None:
+    """Remove everything in directory `top` but its marker; one descriptor per level."""
+    stack = [(top, name, _entries(top, keep=MARKER))]
+    try:
+        while stack:
+            folder, label, names = stack[-1]
+            entry = next(names, None)
+            if entry is None:
+                stack.pop()
+                if stack:
+                    os.close(folder)
+                    os.rmdir(label, dir_fd=stack[-1][0])
+                continue
+            facts = os.stat(entry, dir_fd=folder, follow_symlinks=False)
+            if facts.st_dev != device:
+                raise NotOurs(f"{entry} in {label} is on another file system: not removed")
+            if stat.S_ISDIR(facts.st_mode):
+                child = os.open(entry, _FOLDER, dir_fd=folder)
+                stack.append((child, entry, _entries(child)))
+            else:
+                os.unlink(entry, dir_fd=folder)
+    finally:
+        for folder, _, _ in stack[1:]:
+            os.close(folder)
+
+
+def _entries(folder: int, keep: str = "") -> Iterator[str]:
+    return iter([name for name in os.listdir(folder) if name != keep])
+
+
+def _mark(folder: int) -> Mark | None:
+    try:
+        descriptor = os.open(
+            MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=folder
+        )
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP):
+            return None
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        return mark_in(os.read(descriptor, LIMIT))
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, _FOLDER)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,83 @@
+"""Whether what lies in a directory can only have been put there by us.
+
+A name below /tmp or /var/tmp can be foreseen, so another user can have made it first; who owns
+a directory above it can put another one in its place.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from fsmatrix.results.files import trust
+
+
+def distrust(folder: Path, environ: Mapping[str, str] = os.environ) -> str:
+    """Why somebody else could change `folder`, an absolute path (empty: nobody could).
+
+    Of a folder that is not there yet, what is above it is looked at.
+
+    It must be a directory of our own, no symbolic link, that neither its group nor others may
+    write to.  What is above it, also above links on the way, must belong to root, to us, or
+    to who called sudo, and nobody else may rename in it (the sticky bit, as /tmp has it, is
+    enough).
+    """
+    if folder.is_symlink():
+        return f"{folder} is a symbolic link"
+    owners = _owners(environ)
+    for part in (*reversed(folder.parents), folder):
+        if not os.path.lexists(part):
+            break
+        facts = part.lstat()
+        if stat.S_ISLNK(facts.st_mode) and facts.st_uid not in owners:
+            return f"{part} is a symbolic link of {_name(facts.st_uid)}"
+    place = folder.resolve()
+    for part in filter(os.path.lexists, place.parents):
+        facts = part.lstat()
+        if facts.st_uid not in owners:
+            return f"{part} belongs to {_name(facts.st_uid)}, who could replace what is in it"
+        if reason := _open(part, facts):
+            return reason
+    flaw = trust.flaw(place, place.lstat(), folder=True) if os.path.lexists(place) else ""
+    return f"{place} {flaw}" if flaw else ""
+
+
+@contextmanager
+def closed_to_others() -> Iterator[None]:
+    """What is made meanwhile cannot be written to by others, whatever the user's umask."""
+    before = os.umask(0o077)
+    os.umask(before | 0o022)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def _owners(environ: Mapping[str, str]) -> set[int]:
+    """Root, we, and who became root by sudo: each of them could do it anyway."""
+    owners = {0, os.geteuid()}
+    caller = environ.get("SUDO_UID", "")
+    if os.geteuid() == 0 and caller.isascii() and caller.isdecimal():
+        owners.add(int(caller))
+    return owners
+
+
+def _open(part: Path, facts: os.stat_result) -> str:
+    """Why others can rename entries of a directory (empty: they cannot)."""
+    if facts.st_mode & stat.S_ISVTX:
+        return ""
+    private = facts.st_gid in (0, facts.st_uid)  # a user's own group has the user's number
+    if facts.st_mode & stat.S_IWOTH or (facts.st_mode & stat.S_IWGRP and not private):
+        return f"{part} can be written to by others (mode {facts.st_mode & 0o7777:o})"
+    return ""
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"

@@ -1,0 +1,204 @@
+"""Any existing directory: the way to a file system that somebody else mounted."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import field_validator
+
+from fsmatrix.backends import cache as page_cache
+from fsmatrix.backends.access import Access, PathAccess
+from fsmatrix.backends.base import (
+    MEMORY_TYPES,
+    Backend,
+    BackendOptions,
+    CacheMethod,
+    Evidence,
+    ProvisionContext,
+    Settled,
+    Space,
+    Usable,
+)
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal import owned_dirs, tree
+from fsmatrix.backends.journal.journal import Journal
+from fsmatrix.backends.local import clients, provenance
+from fsmatrix.backends.local.provenance import path_of
+from fsmatrix.backends.system import devices
+from fsmatrix.backends.system.mounts import Mount, mount_of
+
+_BEGIN = re.compile(r"(~|\$HOME|\$\{HOME\}|\$TMPDIR|\$\{TMPDIR\})(/.*)?|/.*", re.DOTALL)
+
+
+class DirectoryOptions(BackendOptions):
+    """Options of a directory."""
+
+    path: str  # absolute, or below ~, $HOME or $TMPDIR (/tmp where that is not set)
+    expect_mount: bool = False  # refuse a path on the root file system
+    expect_fs: str = ""  # refuse another type of file system: "lustre", "nfs", "xfs"
+
+    @field_validator("path")
+    @classmethod
+    def _path(cls, value: str) -> str:
+        if not _BEGIN.fullmatch(value) or "\0" in value:
+            raise ValueError(
+                f"path {value!r} must be absolute or begin with ~, $HOME or $TMPDIR; other "
+                "variables are not replaced"
+            )
+        return value
+
+
+def expand(path: str) -> Path:
+    """The path that is meant.  Links in what $HOME, ~ and $TMPDIR stand for are followed.
+
+    BackendError if this user has no home directory.
+    """
+    match = _BEGIN.fullmatch(path)
+    if match is None or match[1] is None:
+        return Path(path)
+    temporary = Path(os.environ.get("TMPDIR") or "/tmp")
+    try:
+        base = temporary if "TMPDIR" in match[1] else Path.home()
+    except RuntimeError as error:
+        raise BackendError(
+            f"{path}: this user has no home directory, and HOME is not set"
+        ) from error
+    return base.resolve() / (match[2] or "").lstrip("/")
+
+
+class Directory(Backend):
+    """A directory of ours, `fsmatrix-<tag>`, inside a given one."""
+
+    name = "directory"
+    Options = DirectoryOptions
+    access_type = PathAccess
+
+    @property
+    def _chosen(self) -> DirectoryOptions:
+        return cast(DirectoryOptions, self.options)
+
+    @classmethod
+    def check(cls) -> Usable:
+        """Always usable; each path is looked at by `refusal`."""
+        return Usable(True, f"kernel {os.uname().release}")
+
+    def refusal(self) -> str:
+        """Why nothing may be written there."""
+        try:
+            return place_refusal(expand(self._chosen.path)) or self._unexpected()
+        except BackendError as error:
+            return str(error)
+
+    def memory(self) -> str:
+        """tmpfs or ramfs, if the path is on one."""
+        fstype = mount_of(expand(self._chosen.path)).fstype
+        return fstype if fstype in MEMORY_TYPES else ""
+
+    def _unexpected(self) -> str:
+        path = expand(self._chosen.path)
+        mount = mount_of(path)
+        if self._chosen.expect_mount and mount.point == "/":
+            return (
+                f"{path} is on the root file system ({mount.fstype}), and a mount was promised "
+                "(expect_mount): is the file system mounted?"
+            )
+        expected = self._chosen.expect_fs
+        client = clients.recognise_at(str(path), mount)
+        names = {mount.fstype, client.name if client else mount.fstype}
+        if expected and expected not in names:
+            return f"{path} is {mount.fstype}, mounted at {mount.point}, not {expected} (expect_fs)"
+        return f"{mount.point} is mounted read-only" if mount.read_only else ""
+
+    def provision(self, level: Mapping[str, Any], room: ProvisionContext) -> PathAccess:
+        """Make our own tree in the directory."""
+        self.refuse_level(level)
+        reason = self.refusal()
+        if reason:
+            raise BackendError(reason)
+        folder = owned_dirs.make_tree(expand(self._chosen.path).resolve(), room.tag, room.journal)
+        return PathAccess(
+            backend=self.name,
+            target=room.target,
+            path=str(folder / owned_dirs.DATA),
+            details={"tree": str(folder), "tag": room.tag, "host": socket.gethostname()},
+        )
+
+    def release(self, access: Access, room: ProvisionContext) -> None:
+        """Remove our own tree and nothing else."""
+        owned_dirs.release_tree(Path(access.details["tree"]), access.details["tag"], room.journal)
+
+    def describe(self, access: Access) -> dict[str, Any]:
+        """Facts of the file system, and what a network file system's own tools tell."""
+        path = path_of(access)
+        mount = mount_of(path)
+        facts = provenance.filesystem_facts(path) | {"managed": False}
+        client = clients.recognise_at(path, mount)
+        return facts | (clients.client_facts(client, path, mount) if client else {})
+
+    def space(self, access: Access | None = None) -> Space:
+        """By statfs and the user's quota."""
+        return provenance.space(path_of(access) if access else expand(self._chosen.path))
+
+    @classmethod
+    def mount(cls, access: Access, journal: Journal) -> None:
+        """Look whether this kernel sees the very tree that the conductor owned_dirs."""
+        del journal
+        folder = Path(access.details["tree"])
+        if tree.read_marker(folder) != access.details["tag"]:
+            raise BackendError(
+                f"{folder}, made on host {access.details['host']}, is not seen on "
+                f"{socket.gethostname()}: is the same file system mounted there?"
+            )
+
+    @classmethod
+    def cache(
+        cls, access: Access, state: str, files: Sequence[str], *, method: CacheMethod = "auto"
+    ) -> Evidence:
+        """Of this kernel; what servers keep in memory stays."""
+        root = Path(path_of(access))
+        evidence = page_cache.bring(root, files, state, method)
+        servers = "unknown" if clients.recognise_at(str(root), mount_of(root)) else "none"
+        facts = {**evidence.facts, "server_caches": servers}
+        return Evidence(evidence.state, evidence.method, facts)
+
+    @classmethod
+    def counters(cls, access: Access) -> dict[str, float]:
+        """Of the devices below, or of the network for a network file system."""
+        mount = mount_of(path_of(access))
+        if clients.recognise_at(path_of(access), mount):
+            return provenance.network_counters()
+        return provenance.device_counters(devices.devices_of(mount))
+
+    @classmethod
+    def settle(cls, access: Access, timeout: float) -> Settled:
+        """Write back and wait until this kernel's devices are quiet; servers are not seen."""
+        return provenance.settle(path_of(access), timeout)
+
+    @classmethod
+    def health(cls, access: Access) -> list[str]:
+        """The tree has gone, or its mount has become read-only."""
+        if not Path(path_of(access)).is_dir():
+            return [f"{path_of(access)} has gone"]
+        mount: Mount = mount_of(path_of(access))
+        return [f"{mount.point} has become read-only"] if mount.read_only else []
+
+
+def place_refusal(path: Path) -> str:
+    """Why the suite does not make a directory in `path` (empty: it may)."""
+    try:
+        if path.is_symlink():
+            return f"{path} is a symbolic link to {path.resolve()}: name that path itself"
+        if not path.exists():
+            return f"{path} does not exist"
+        if not path.is_dir():
+            return f"{path} is a file, not a directory"
+    except (OSError, RuntimeError) as error:
+        return f"{path} cannot be looked at: {error}"
+    if not os.access(path, os.W_OK | os.X_OK):
+        return f"{path} is not writable for user {os.geteuid()}"
+    return tree.inside_refusal(path)

@@ -1,0 +1,84 @@
+"""ext2 on an image or a device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fsmatrix.backends.allowed import (
+    NUMBER,
+    PERCENT,
+    SIZE,
+    SWITCH,
+    Form,
+    Keys,
+    Words,
+    features,
+    label,
+    merged,
+    one_of,
+    plain,
+)
+from fsmatrix.backends.local.local import LocalBackend, LocalOptions
+from fsmatrix.backends.local.mounting import mount_keys
+
+# All of mke2fs 1.47 but journal_dev, which makes a journal for another device.
+FEATURES = features(
+    "64bit bigalloc casefold dir_index dir_nlink ea_inode encrypt ext_attr extent extents "
+    "extra_isize fast_commit filetype flex_bg has_journal huge_file inline_data large_dir "
+    "large_file metadata_csum metadata_csum_seed meta_bg mmp orphan_file project quota "
+    "resize_inode sparse_super sparse_super2 stable_inodes uninit_bg verity none"
+)
+_WORDS: dict[str, Form | Keys | None] = {
+    "-b": SIZE,
+    "-C": SIZE,
+    "-E": Keys(
+        plain(NUMBER, "stride stripe_width stripe-width num_backup_sb mmp_update_interval")
+        | plain(SIZE, "resize orphan_file_size")
+        | {"packed_meta_blocks": SWITCH, "quotatype": one_of("usr", "grp", "prj")}
+        | {"encoding": Form("an encoding: utf8, utf8-12.1", r"utf8(-\d+\.\d+)?")}
+        | {"encoding_flags": one_of("strict", "no_strict")}
+    ),
+    "-g": NUMBER,
+    "-G": NUMBER,
+    "-i": SIZE,
+    "-I": NUMBER,
+    "-j": None,
+    "-J": Keys(plain(SIZE, "size fast_commit_size")),
+    "-L": label(16),
+    "-m": PERCENT,
+    "-N": NUMBER,
+    "-O": FEATURES,
+    "-r": SWITCH,
+    "-T": Form("a usage type: largefile, small", r"[a-z][a-z0-9]{0,30}"),
+}
+
+
+class Ext2Options(LocalOptions):
+    """mke2fs 1.43 to 1.47."""
+
+    mkfs_words = Words("mkfs.ext2", _WORDS)
+    mount_words = mount_keys(
+        "acl noacl bsddf minixdf debug grpid nogrpid bsdgroups sysvgroups nouid32 oldalloc orlov "
+        "user_xattr nouser_xattr quota noquota usrquota grpquota",
+        {"errors": one_of("continue", "remount-ro")},
+    )
+
+
+class Ext2(LocalBackend):
+    """mkfs.ext2 with its defaults, everything initialised at once."""
+
+    name = "ext2"
+    fstype = "ext2"
+    program = "mkfs.ext2"
+    Options = Ext2Options
+    extended = "nodiscard,lazy_itable_init=0"
+
+    @classmethod
+    def mkfs(cls, device: str, identity: str, options: Sequence[str]) -> list[str]:
+        """No discard, and no lazy initialisation: the kernel would do it while we measure.
+
+        Of several -E mke2fs takes the last: the user's keys and ours stand in one.
+        """
+        kept, asked = merged(options, "-E")
+        extended = f"{asked},{cls.extended}" if asked else cls.extended
+        return [cls.program, "-q", "-F", "-U", identity, "-E", extended, *kept, device]

@@ -1,0 +1,191 @@
+"""Images: files that file systems are made in, fully allocated and written once.
+
+An image stays until the campaign ends, so that each attachment costs only a mkfs; the
+journal knows which one is ours.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal.journal import Entry, Journal
+from fsmatrix.backends.journal.rollback import LeftAlone, undo_image
+from fsmatrix.backends.system.mounts import mount_of
+from fsmatrix.results.units import format_size
+
+BLOCK = 4 << 20  # bytes per write when an image is filled
+STAMP = 4096  # one stamp per this many bytes makes blocks differ (deduplicating storage)
+MARGIN = 64 << 20  # bytes that stay free beside an image
+
+
+def folder_refusal(folder: Path, size: int, direct: bool) -> str:
+    """Why no image of `size` bytes can be in `folder` (empty: it can); nothing stays there.
+
+    `direct`: its file system must do O_DIRECT.  A folder that does not exist will be made: the
+    nearest one above it is asked.
+    """
+    place = next(path for path in (folder, *folder.parents) if path.exists())
+    try:
+        descriptor = os.open(place, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        return f"no image can be made in {place}: {error.strerror}; choose another directory (-o)"
+    try:
+        if direct:
+            flags = os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC
+            os.close(os.open(f"/proc/self/fd/{descriptor}", flags))
+    except OSError:
+        return (
+            f"{place} ({mount_of(place).fstype}) does no direct I/O, which images need: choose "
+            "another directory (-o), or set `direct_io: preferred`"
+        )
+    finally:
+        os.close(descriptor)
+    free = _free(place)
+    if free < size + MARGIN:
+        return (
+            f"images need {format_size(size, 1)} and {format_size(MARGIN)} beside them, {place} "
+            f"has {format_size(free, 1)} free: choose another directory (-o)"
+        )
+    return ""
+
+
+def image_for(room: ProvisionContext, size: int, path: str = "") -> Entry:
+    """The journal entry of this target's image: kept from the last attachment, or new.
+
+    `path`: where the user wants it; it must not exist yet.  Default inside `room.state`.
+    """
+    for entry in room.journal.pending("image", target=room.target, size=size, written=True):
+        if entry.mine and (not path or entry.facts["path"] == str(_place(path))):
+            if _intact(entry):
+                return entry
+            remove_image(entry, room.journal)
+    return make_image(room, size, path)
+
+
+def make_image(room: ProvisionContext, size: int, path: str = "") -> Entry:
+    """Allocate and write an image once; BackendError if there is no room or it exists."""
+    file = _place(path) if path else _place(str(room.state / f"{secrets.token_hex(8)}.img"))
+    _check_place(file, size)
+    entry = room.journal.begin(
+        "image", path=str(file), folder=str(file.parent), size=size, target=room.target
+    )
+    made = False
+    try:
+        descriptor = os.open(file.parent, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        room.journal.end(entry)
+        hint = " (it has no unnamed files)" if error.errno == errno.EOPNOTSUPP else ""
+        raise BackendError(f"no image in {file.parent}: {error.strerror}{hint}") from error
+    try:
+        facts = os.fstat(descriptor)
+        entry = room.journal.confirm(entry, inode=facts.st_ino, filesystem=facts.st_dev)
+        _fill(descriptor, file, size, room.progress)
+        _link(descriptor, file)
+        made = True
+    except OSError as error:
+        raise BackendError(f"image {file} cannot be made: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+        if not made:
+            room.journal.end(entry)
+    return room.journal.confirm(entry, written=True)
+
+
+def remove_image(entry: Entry, journal: Journal) -> None:
+    """Remove an image of ours; BackendError if the file there is another one."""
+    try:
+        undo_image(entry.facts, True)
+    except LeftAlone as reason:
+        raise BackendError(str(reason)) from reason
+    journal.end(entry)
+
+
+def _place(path: str) -> Path:
+    """Absolute path; its folder without links."""
+    place = Path(path).expanduser().absolute()
+    return place.parent.resolve() / place.name
+
+
+def _check_place(file: Path, size: int) -> None:
+    if os.path.lexists(file):
+        raise BackendError(
+            f"image {file} exists and was not made by this campaign: name a path that does not"
+        )
+    if not file.parent.is_dir():
+        raise BackendError(f"image {file}: the directory {file.parent} does not exist")
+    free = _free(file.parent)
+    if free < size + MARGIN:
+        raise BackendError(
+            f"image {file} needs {format_size(size)} and {format_size(MARGIN)} beside it, "
+            f"{file.parent} has {format_size(free, 1)} free"
+        )
+
+
+def _free(folder: Path) -> int:
+    sizes = os.statvfs(folder)
+    return sizes.f_bavail * sizes.f_frsize
+
+
+def _fill(descriptor: int, file: Path, size: int, progress: Callable[[str], None]) -> None:
+    """Allocate, then write every byte, around the page cache where that is possible."""
+    os.posix_fallocate(descriptor, 0, size)
+    block = mmap.mmap(-1, BLOCK)
+    block.write(os.urandom(BLOCK))
+    direct = _direct_twin(descriptor, size)
+    target = descriptor if direct is None else direct
+    try:
+        tenth = 0
+        for number, offset in enumerate(range(0, size, BLOCK)):
+            for start in range(0, BLOCK, STAMP):
+                block[start : start + 8] = (number + 1).to_bytes(8, "little")
+            length = min(BLOCK, size - offset)
+            if os.pwrite(target, memoryview(block)[:length], offset) != length:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if direct is None:
+                os.fdatasync(target)
+            if offset * 10 // size > tenth:
+                tenth = offset * 10 // size
+                progress(f"writing image {file.name} once: {tenth}0 % of {format_size(size, 1)}")
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        if direct is not None:
+            os.close(direct)
+
+
+def _direct_twin(descriptor: int, size: int) -> int | None:
+    """The same file opened with O_DIRECT; None where that is refused or sizes do not fit."""
+    if size % STAMP:
+        return None
+    try:
+        return os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+def _link(descriptor: int, file: Path) -> None:
+    """Give the unnamed file its name; FileExistsError if somebody was quicker."""
+    folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:  # with a dst_dir_fd Python calls linkat and follows /proc's link to the file
+        os.link(f"/proc/self/fd/{descriptor}", file.name, dst_dir_fd=folder, follow_symlinks=True)
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _intact(entry: Entry) -> bool:
+    """Whether the image is still the inode that we made, whole and fully allocated."""
+    try:
+        facts = Path(entry.facts["path"]).lstat()
+    except FileNotFoundError:
+        return False
+    same = (facts.st_ino, facts.st_dev) == (entry.facts["inode"], entry.facts["filesystem"])
+    size = int(entry.facts["size"])
+    return same and facts.st_size == size and facts.st_blocks * 512 >= size

@@ -1,0 +1,300 @@
+"""Managed local file systems: an image or a device, formatted anew for each attachment.
+
+A subclass names its type and its mkfs; everything else is the same for all of them.
+"""
+
+from __future__ import annotations
+
+import socket
+import stat
+import uuid
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal, cast
+
+from pydantic import field_validator, model_validator
+
+from fsmatrix.backends import cache as page_cache
+from fsmatrix.backends.access import Access, PathAccess
+from fsmatrix.backends.allowed import Keys, Words
+from fsmatrix.backends.base import (
+    Backend,
+    BackendOptions,
+    CacheMethod,
+    Evidence,
+    ProvisionContext,
+    Settled,
+    Space,
+    Usable,
+)
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal.journal import Journal
+from fsmatrix.backends.journal.owned_dirs import DATA
+from fsmatrix.backends.local import images, loop, mounting, provenance
+from fsmatrix.backends.local.provenance import path_of
+from fsmatrix.backends.system import devices, loopdev, mounts, packages, signature, tools
+from fsmatrix.results.process import boot_id
+from fsmatrix.results.units import PositiveSize
+
+MKFS_DEADLINE = 3600.0  # seconds: large devices without lazy initialisation
+# What a new file system leaves free, at least: measured with xfs, ext4, ext2 and btrfs of
+# 128 MiB to 8 GiB (mkfs defaults of Debian 12).  For plans; when attached, statfs tells.
+USABLE_SHARE = 0.9
+OWN_NEEDS = 80 << 20  # bytes
+
+
+class LocalOptions(BackendOptions):
+    """Options of a managed local file system.  Each says what its users may hand on."""
+
+    mkfs_words: ClassVar[Words] = Words("mkfs", {})
+    mount_words: ClassVar[tuple[Keys, Keys]] = mounting.mount_keys()
+
+    size: PositiveSize = 1 << 30  # of the image, bytes
+    image: str = ""  # path of the image file, which must not exist; default: state directory
+    device: str = ""  # a block device instead of an image
+    serial: str = ""  # serial number of that device
+    mkfs_options: tuple[str, ...] = ()
+    mount_options: str = ""
+    direct_io: Literal["required", "preferred"] = "required"
+    owner: str = ""  # user who owns the directory of the runs
+
+    @field_validator("mount_options")
+    @classmethod
+    def _mount_options(cls, value: str) -> str:
+        return mounting.check_mount_options(value, cls.mount_words)
+
+    @field_validator("mkfs_options")
+    @classmethod
+    def _mkfs_options(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if reason := cls.mkfs_words.refusal(value):
+            raise ValueError(reason)
+        return value
+
+    @model_validator(mode="after")
+    def _one_place(self) -> LocalOptions:
+        if self.image and self.device:
+            raise ValueError("give either image or device, not both")
+        if self.serial and not self.device:
+            raise ValueError("serial belongs to device, and there is no device")
+        for name in ("image", "device"):
+            value = getattr(self, name)
+            if value and not value.startswith(("/", "~/")):
+                raise ValueError(f"{name} must be an absolute path, not {value!r}")
+        return self
+
+
+class LocalBackend(Backend):
+    """Base of xfs, ext4, ext2, btrfs."""
+
+    Options = LocalOptions
+    access_type = PathAccess
+    fstype: ClassVar[str]
+    program: ClassVar[str]  # mkfs.xfs
+    version_option: ClassVar[str] = "-V"
+
+    @classmethod
+    @abstractmethod
+    def mkfs(cls, device: str, identity: str, options: Sequence[str]) -> list[str]:
+        """The argv that formats `device` with UUID `identity`, without discards."""
+
+    @property
+    def _chosen(self) -> LocalOptions:
+        return cast(LocalOptions, self.options)
+
+    # -- conductor ---------------------------------------------------------------------
+    @classmethod
+    def check(cls) -> Usable:
+        """Root, a kernel with the file system, its mkfs and loop devices."""
+        reasons = (
+            mounting.root_refusal(),
+            mounting.kernel_refusal(cls.fstype),
+            packages.missing(cls.program),
+            packages.missing("mount"),
+            loop.loop_refusal(),
+        )
+        found = "; ".join(reason for reason in reasons if reason)
+        return Usable(False, reason=found) if found else Usable(True, cls.version())
+
+    @classmethod
+    def version(cls) -> str:
+        """Version of the mkfs program; empty if it tells none."""
+        return tools.version(cls.program, cls.version_option)
+
+    def refusal(self) -> str:
+        """Why the device may not be formatted."""
+        chosen = self._chosen
+        if not chosen.device or mounting.root_refusal():
+            return ""
+        try:
+            return signature.refusal(chosen.device, chosen.serial)
+        except (BackendError, OSError) as error:
+            return str(error)
+
+    def keeps(self) -> int:
+        """The image, unless it is elsewhere."""
+        return 0 if self._chosen.device or self._chosen.image else self._chosen.size
+
+    def state_refusal(self, folder: Path, size: int) -> str:
+        """No room for the image there, or no direct I/O."""
+        direct = self._chosen.direct_io == "required"
+        return images.folder_refusal(folder, size, direct) if self.keeps() else ""
+
+    def provision(self, level: Mapping[str, Any], room: ProvisionContext) -> PathAccess:
+        """Attach the image (made once) or take the device, and format it."""
+        self.refuse_level(level)
+        room.state.mkdir(parents=True, exist_ok=True)
+        if self._chosen.device:
+            device, image, identity = self._take_device(room)
+        else:
+            entry = images.image_for(room, self._chosen.size, self._chosen.image)
+            image, identity = str(entry.facts["path"]), str(uuid.uuid4())
+            device, _ = loop.attach(entry, room.journal, self._chosen.direct_io)
+        try:
+            return self._formatted(room, device, image, identity)
+        except BaseException:
+            loop.detach(device, room.journal)
+            raise
+
+    def _formatted(
+        self, room: ProvisionContext, device: str, image: str, identity: str
+    ) -> PathAccess:
+        if image:
+            loop.forbid_discard(device)
+        argv = self.mkfs(device, identity, self._chosen.mkfs_options)
+        tools.run(argv, deadline=MKFS_DEADLINE)
+        rewritten = loop.rewrite_unwritten(image, device) if image else None
+        point = mounting.new_point(room.state, room.journal)
+        return PathAccess(
+            backend=self.name,
+            target=room.target,
+            path=str(point / DATA),
+            details={
+                "device": device,
+                "image": image,
+                "image_rewritten": rewritten,
+                "direct_io": _is_direct(device),
+                "point": str(point),
+                "mount_options": self._chosen.mount_options,
+                "owner": self._chosen.owner,
+                "mkfs": argv,
+                "mkfs_version": self.version(),
+                "boot_id": boot_id(),
+                "host": socket.gethostname(),
+            },
+        )
+
+    def _take_device(self, room: ProvisionContext) -> tuple[str, str, str]:
+        """(device, no image, UUID): the same UUID for each attachment of a campaign.
+
+        The UUID is in the journal before mkfs runs, so that a device that carries our own
+        file system from the last attachment is known as ours.
+        """
+        chosen = self._chosen
+        device = str(Path(chosen.device).resolve())
+        pending = room.journal.pending("device", device=device, target=room.target)
+        known = [entry for entry in pending if entry.mine]
+        identity = str(known[0].facts["uuid"]) if known else room.journal.identity.new_uuid()
+        reason = signature.refusal(device, chosen.serial, our_uuid=identity if known else "")
+        if not reason and chosen.direct_io == "required" and not _is_direct(device):
+            reason = f"{device} is a loop device without direct I/O (losetup --direct-io=on)"
+        if reason:
+            raise BackendError(reason)
+        if not known:
+            room.journal.begin("device", device=device, uuid=identity, target=room.target)
+            if signature.signatures(device):  # a partition table, allowed by the serial number
+                tools.run(["wipefs", "--all", device])
+        return device, "", identity
+
+    def release(self, access: Access, room: ProvisionContext) -> None:
+        """Unmount if a crash left it mounted, and detach; the image stays until `finish`."""
+        self.unmount(access, room.journal)
+        mounting.remove_point(Path(access.details["point"]), room.journal)
+        loop.detach(access.details["device"], room.journal, access.details["image"])
+
+    def finish(self, room: ProvisionContext) -> None:
+        """Remove the image; erase our file system from a device."""
+        ours = [entry for entry in room.journal.pending(target=room.target) if entry.mine]
+        for entry in [entry for entry in ours if entry.kind == "image"]:
+            images.remove_image(entry, room.journal)
+        for entry in [entry for entry in ours if entry.kind == "device"]:
+            reason = signature.in_use(entry.facts["device"])
+            if reason:
+                raise BackendError(f"{entry.facts['device']}: {reason}")
+            signature.wipe(entry.facts["device"], entry.facts["uuid"])
+            room.journal.end(entry)
+
+    def describe(self, access: Access) -> dict[str, Any]:
+        """Facts of the mounted file system, its device, its image and its mkfs."""
+        facts = provenance.filesystem_facts(path_of(access))
+        kept = ("mkfs", "mkfs_version", "image_rewritten", "direct_io")
+        return facts | {name: access.details[name] for name in kept} | {"managed": True}
+
+    def space(self, access: Access | None = None) -> Space:
+        """Of the mounted file system, else an estimate from the image's or device's size."""
+        if access is not None:
+            return provenance.space(path_of(access))
+        size, source = self._chosen.size, "estimate from the image"
+        if self._chosen.device:
+            number = devices.number_of(self._chosen.device)
+            size, source = devices.device_facts(number)["capacity"], "estimate from the device"
+        return Space(max(0, int(size * USABLE_SHARE) - OWN_NEEDS), None, source)
+
+    # -- node leaders --------------------------------------------------------------------
+    @classmethod
+    def mount(cls, access: Access, journal: Journal) -> None:
+        """Mount with nodev and nosuid; the device must be of this kernel."""
+        details = access.details
+        if details["boot_id"] != boot_id():
+            raise BackendError(
+                f"{cls.name} of target {access.target} was attached on host {details['host']}: "
+                f"a local file system cannot be reached from {socket.gethostname()}"
+            )
+        point = Path(details["point"])
+        options, owner = details["mount_options"], details["owner"]
+        mounting.mount_at(journal, cls.fstype, details["device"], point, options, owner)
+
+    @classmethod
+    def unmount(cls, access: Access, journal: Journal) -> None:
+        """Unmount."""
+        mounting.unmount_at(journal, access.details["device"], Path(access.details["point"]))
+
+    @classmethod
+    def cache(
+        cls, access: Access, state: str, files: Sequence[str], *, method: CacheMethod = "auto"
+    ) -> Evidence:
+        """Make a cache state; `bypass` is refused if the device itself goes through a cache."""
+        direct = bool(access.details["direct_io"])
+        if state == "bypass" and not direct:
+            raise BackendError(
+                f"cache state bypass is refused on {access.details['device']}: the loop device "
+                "has no direct I/O, so O_DIRECT reads would come from the page cache below it"
+            )
+        evidence = page_cache.bring(Path(path_of(access)), files, state, method)
+        if state == "cold" and not direct and access.details["image"]:
+            page_cache.evict(Path(access.details["image"]))
+        return evidence
+
+    @classmethod
+    def counters(cls, access: Access) -> dict[str, float]:
+        """Of the device, and of the disk below its image."""
+        return provenance.device_counters([devices.number_of(access.details["device"])])
+
+    @classmethod
+    def settle(cls, access: Access, timeout: float) -> Settled:
+        """Write back and wait until the device is quiet."""
+        return provenance.settle(path_of(access), timeout)
+
+    @classmethod
+    def health(cls, access: Access) -> list[str]:
+        """Not mounted, or turned read-only by an error."""
+        mount = mounts.mounted_at(access.details["point"])
+        if mount is None:
+            return [f"nothing is mounted at {access.details['point']}"]
+        return [f"{mount.point} has become read-only"] if mount.read_only else []
+
+
+def _is_direct(device: str) -> bool:
+    """A disk, or a loop device that does not go through the page cache below it."""
+    is_loop = stat.S_ISBLK(Path(device).stat().st_mode) and loopdev.backing(device) is not None
+    return not is_loop or loopdev.direct_io(device)

@@ -1,0 +1,163 @@
+"""Provenance and state of the file system below a path: facts, counters, quiet, space."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fsmatrix.backends.access import Access, PathAccess, expect
+from fsmatrix.backends.base import Settled, Space
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.system import devices, libc, quota
+from fsmatrix.backends.system.deadline import Overdue, within
+from fsmatrix.backends.system.mounts import mount_of
+
+MEMINFO = Path("/proc/meminfo")
+SYS_NET = Path("/sys/class/net")
+DIRTY_SHARE = 1e-4  # of the memory: what other programs always leave dirty
+DIRTY_FLOOR = 1 << 20  # bytes
+FIRST_LOOK = 0.002  # seconds between two looks at a device that did nothing in between
+NEXT_LOOK = 0.02
+_NO_COUNT = 2**63  # statfs of DFUSE says -1 inodes, and more than any file system holds is no count
+
+
+def path_of(access: Access) -> str:
+    """The path of a path access; TypeError for another kind."""
+    return expect(access, PathAccess).path
+
+
+def filesystem_facts(path: Path | str) -> dict[str, Any]:
+    """What `path` is on: type, mount options, devices, capacity and free bytes, kernel."""
+    mount = mount_of(path)
+    sizes = os.statvfs(path)
+    return {
+        "filesystem": mount.fstype,
+        "mount_point": mount.point,
+        "mount_source": mount.source,
+        "mount_options": mount.options,
+        "super_options": mount.super_options,
+        "capacity": sizes.f_blocks * sizes.f_frsize,
+        "free": sizes.f_bavail * sizes.f_frsize,
+        "block_size": sizes.f_bsize,
+        "inodes": sizes.f_files,
+        "inodes_free": sizes.f_favail,
+        "devices": [devices.device_facts(number) for number in devices.devices_of(mount)],
+        "kernel": os.uname().release,
+    }
+
+
+def device_counters(numbers: Iterable[str]) -> dict[str, float]:
+    """Counters of block devices and of the disks below their images; see Backend.counters."""
+    numbers = tuple(numbers)
+    counters: dict[str, float] = {}
+    top = devices.total(numbers)
+    if top:
+        counters["device_read_bytes"] = top.read_bytes
+        counters["device_written_bytes"] = top.written_bytes
+        counters["device_busy_seconds"] = top.busy_seconds
+    below = devices.total(devices.backing_below(numbers))
+    if below:
+        counters["backing_read_bytes"] = below.read_bytes
+        counters["backing_written_bytes"] = below.written_bytes
+    return counters
+
+
+def network_counters() -> dict[str, float]:
+    """Bytes over all network interfaces but the loopback one."""
+    counters = {"network_received_bytes": 0.0, "network_sent_bytes": 0.0}
+    for interface in SYS_NET.glob("*"):
+        if interface.name == "lo":
+            continue
+        for name, file in (("network_received_bytes", "rx"), ("network_sent_bytes", "tx")):
+            text = (interface / f"statistics/{file}_bytes").read_text()
+            counters[name] += float(text)
+    return counters
+
+
+@dataclass(frozen=True)
+class _Look:
+    """One look at the system."""
+
+    dirty: int  # bytes of the whole kernel, being written back included
+    in_flight: int  # requests at the devices and at the disks below their images
+    moved: int  # bytes read and written at the devices so far
+
+
+def settle(path: Path | str, timeout: float) -> Settled:
+    """Write back the file system of `path`, then wait until nothing moves.
+
+    Quiet: dirty and written-back memory of the kernel at most max(1 MiB, 0.01 % of memory),
+    no request in flight, and no byte moved at the devices between two looks.  At most about
+    `timeout` seconds, also if the file system hangs.
+    """
+    began = time.monotonic()
+    numbers = devices.devices_below(path)
+    below = devices.backing_below(numbers)
+    limit = max(DIRTY_FLOOR, int(DIRTY_SHARE * _meminfo("MemTotal")))
+    last = _look(numbers, below)
+    if not _bounded(lambda: libc.syncfs(path), timeout):
+        return Settled(False, time.monotonic() - began, {"waiting_for": "write-back (syncfs)"})
+    pause = FIRST_LOOK
+    synced_all = False
+    while True:
+        time.sleep(pause)
+        look = _look(numbers, below)
+        quiet = look.dirty <= limit and look.in_flight == 0 and look.moved == last.moved
+        seconds = time.monotonic() - began
+        if quiet or seconds >= timeout:
+            return Settled(quiet, seconds, {**vars(look), "dirty_limit": limit})
+        if look.dirty > limit and not synced_all:  # other file systems of this kernel
+            synced_all = True
+            _bounded(os.sync, timeout - seconds)
+        last, pause = look, NEXT_LOOK
+
+
+def _look(numbers: tuple[str, ...], below: tuple[str, ...]) -> _Look:
+    top, bottom = devices.total(numbers), devices.total(below)
+    return _Look(
+        dirty=_meminfo("Dirty") + _meminfo("Writeback"),
+        in_flight=sum(stat.in_flight for stat in (top, bottom) if stat),
+        moved=top.read_bytes + top.written_bytes if top else 0,
+    )
+
+
+def _meminfo(name: str) -> int:
+    """A line of /proc/meminfo in bytes."""
+    for line in MEMINFO.read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _bounded(action: Callable[[], None], timeout: float) -> bool:
+    """Whether `action` ended within `timeout` seconds; a hanging one stays in its thread."""
+    try:
+        within(timeout, action)
+    except Overdue:
+        return False
+    except OSError as error:
+        raise BackendError(f"writing back failed: {error}") from error
+    return True
+
+
+def space(path: Path | str) -> Space:
+    """What may still be written at `path`: statfs, and the user's quota where one is told."""
+    sizes = os.statvfs(path)
+    free: int | None = sizes.f_bavail * sizes.f_frsize
+    known = 0 < sizes.f_files < _NO_COUNT and sizes.f_favail < _NO_COUNT
+    inodes: int | None = sizes.f_favail if known else None
+    source = "statfs"
+    limit = quota.user_quota(mount_of(path).point)
+    if limit is not None:
+        free, inodes = _lower(free, limit.bytes), _lower(inodes, limit.inodes)
+        source = "statfs and user quota"
+    return Space(free, inodes, source)
+
+
+def _lower(first: int | None, second: int | None) -> int | None:
+    known = [value for value in (first, second) if value is not None]
+    return min(known) if known else None

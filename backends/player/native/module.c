@@ -1,0 +1,378 @@
+/* fsmatrix.backends.player._player: the player for Python.  backends/player/player.py is its only user. */
+#include "fsm_python.h"
+
+#include <string.h>
+
+#include "fsm_content.h"
+#include "fsm_player.h"
+
+struct fsm_clock fsm_base_clock;
+
+typedef struct {
+    PyObject_HEAD
+    struct fsm_player player;
+    PyObject *capsule; /* of an outside driver: kept alive */
+    bool open, busy;
+} Player;
+
+static bool usable(Player *self)
+{
+    if (self->open && !self->busy)
+        return true;
+    PyErr_SetString(self->open ? PyExc_RuntimeError : PyExc_ValueError,
+                    self->open ? "the player is playing in another thread"
+                               : "the player is closed");
+    return false;
+}
+
+static const struct fsm_driver *find_driver(PyObject *asked)
+{
+    if (PyCapsule_IsValid(asked, FSM_DRIVER_CAPSULE)) {
+        const struct fsm_driver *driver = PyCapsule_GetPointer(asked, FSM_DRIVER_CAPSULE);
+        if (driver->abi != FSM_DRIVER_ABI)
+            return PyErr_Format(PyExc_ValueError, "the driver has ABI %u, the player %u",
+                                driver->abi, FSM_DRIVER_ABI), NULL;
+        if (!driver->execute || !driver->max_depth ||
+            (driver->max_depth > 1 && (!driver->submit || !driver->reap)))
+            return PyErr_Format(PyExc_ValueError, "driver %s (depth %u) lacks execute, submit or "
+                                "reap", driver->name, driver->max_depth), NULL;
+        return driver;
+    }
+    static const struct fsm_driver *const ours[] = {&fsm_posix, &fsm_null, &fsm_rados,
+                                                    &fsm_cephfs, &fsm_posix_threads};
+    const char *name = PyUnicode_Check(asked) ? PyUnicode_AsUTF8(asked) : NULL;
+    for (size_t i = 0; name && i < sizeof ours / sizeof *ours; i++)
+        if (strcmp(name, ours[i]->name) == 0)
+            return ours[i];
+    if (!PyErr_Occurred())
+        PyErr_Format(PyExc_ValueError, "no driver %R: known are posix, null, rados and cephfs, "
+                     "or a capsule named " FSM_DRIVER_CAPSULE, asked);
+    return NULL;
+}
+
+static void set_open_error(const struct fsm_driver *driver, int error, PyObject *root)
+{
+    const char *reason = driver->explain ? driver->explain() : NULL;
+    PyObject *arguments = NULL;
+    if (reason && (arguments = Py_BuildValue("is", error, reason)))
+        PyErr_SetObject(PyExc_OSError, arguments);
+    Py_XDECREF(arguments);
+    errno = error;
+    if (!PyErr_Occurred())
+        PyErr_SetFromErrnoWithFilenameObject(PyExc_OSError, root);
+}
+
+static PyObject *player_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *words[] = {"driver", "root", "pool", "slots", "threads", "depth", "seed",
+                            "origin_ns", "max_op_bytes", "count_metadata", "stop_on_error", "tsc",
+                            "openat2", NULL};
+    PyObject *driver, *root;
+    Py_buffer pool;
+    unsigned long long seed, origin;
+    unsigned int slots, threads, depth, most;
+    int metadata, stop, tsc, openat2;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&y*IIIKKIpppp", words, &driver,
+                                     PyUnicode_FSConverter, &root, &pool, &slots, &threads,
+                                     &depth, &seed, &origin, &most, &metadata, &stop, &tsc, &openat2))
+        return NULL;
+    Player *self = NULL;
+    const struct fsm_driver *found = find_driver(driver);
+    if (!found)
+        goto out;
+    if (pool.len < (Py_ssize_t)FSM_BLOCK || (pool.len & (pool.len - 1)) || !slots || !threads ||
+        threads > 1024 || most > 1u << 30) {
+        PyErr_SetString(PyExc_ValueError, "pool not a power of two, or slots, threads or "
+                                          "max_op_bytes out of range");
+        goto out;
+    }
+    if (!depth || depth > found->max_depth) {
+        PyErr_Format(PyExc_ValueError, "depth must lie between 1 and %u for driver %s, not %u",
+                     found->max_depth, found->name, depth);
+        goto out;
+    }
+    self = (Player *)type->tp_alloc(type, 0);
+    if (!self)
+        goto out;
+    self->capsule = Py_NewRef(driver);
+    self->open = true;
+    self->player = (struct fsm_player){
+        .driver = found, .seed = seed, .origin_ns = origin, .count_metadata = metadata,
+        .stop_on_error = stop, .tsc = tsc && FSM_HAVE_TSC};
+    const struct fsm_config config = {
+        PyBytes_AS_STRING(root), slots, threads, depth, most,
+        (openat2 ? 0 : FSM_NO_OPENAT2) | (self->player.tsc ? FSM_TSC : 0)};
+    int error;
+    Py_BEGIN_ALLOW_THREADS
+    fsm_wait_until(fsm_base_clock.ns + FSM_SHORTEST_BASE, 0);
+    error = fsm_player_open(&self->player, &config, pool.buf, (size_t)pool.len);
+    Py_END_ALLOW_THREADS
+    if (error) {
+        set_open_error(found, error, root);
+        Py_CLEAR(self);
+    }
+out:
+    Py_DECREF(root);
+    PyBuffer_Release(&pool);
+    return (PyObject *)self;
+}
+
+static void end(Player *self)
+{
+    if (!self->open)
+        return;
+    self->open = false;
+    Py_BEGIN_ALLOW_THREADS
+    fsm_player_close(&self->player);
+    Py_END_ALLOW_THREADS
+}
+
+static void player_dealloc(Player *self)
+{
+    end(self);
+    Py_XDECREF(self->capsule);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+/* Everything about a chunk is checked before anything of it is done. */
+static bool check_ops(const struct fsm_player *player, const struct fsm_op *ops, size_t count,
+                      bool *paced)
+{
+    uint64_t times = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct fsm_op *op = &ops[i];
+        const char *wrong = NULL;
+        const bool data = op->kind == FSM_READ || op->kind == FSM_WRITE;
+        times |= op->time;
+        if (op->kind >= FSM_KINDS)
+            wrong = "an unknown kind";
+        else if (!(player->driver->kinds & FSM_BIT(op->kind)))
+            wrong = "a kind that the driver cannot do";
+        else if (op->file >= player->slots)
+            wrong = "a file beyond the slots";
+        else if (op->kind == FSM_RENAME && op->file2 >= player->slots)
+            wrong = "a file2 beyond the slots";
+        else if (data && op->size > player->max_op_bytes)
+            wrong = "a size above max_op_bytes";
+        else if (op->offset > (uint64_t)INT64_MAX - (1u << 30))
+            wrong = "an offset beyond 2**63";
+        else if (op->time > (uint64_t)INT64_MAX / 4)
+            wrong = "a time beyond 2**61";
+        if (wrong) {
+            PyErr_Format(PyExc_ValueError, "operation %zu (kind %u, file %u) has %s", i,
+                         (unsigned)op->kind, (unsigned)op->file, wrong);
+            return false;
+        }
+    }
+    *paced = times != 0;
+    return true;
+}
+
+static bool check_names(const struct fsm_player *player, PyObject *names, unsigned long long first)
+{
+    unsigned long long count = (unsigned long long)PySequence_Fast_GET_SIZE(names);
+    if (count && (first >= player->slots || count > player->slots - first))
+        return PyErr_Format(PyExc_ValueError, "names for slots %llu to %llu, there are %u", first,
+                            first + count - 1, player->slots), false;
+    for (unsigned long long i = 0; i < count; i++) {
+        PyObject *name = PySequence_Fast_GET_ITEM(names, (Py_ssize_t)i);
+        if (!PyBytes_Check(name))
+            return PyErr_Format(PyExc_ValueError, "name %R is not bytes", name), false;
+        if (memchr(PyBytes_AS_STRING(name), 0, (size_t)PyBytes_GET_SIZE(name)))
+            return PyErr_Format(PyExc_ValueError, "name %R has a NUL byte", name), false;
+        if (PyBytes_GET_SIZE(name) >= FSM_TEXT)
+            return PyErr_Format(PyExc_ValueError, "a name of %zd bytes; %d are allowed",
+                                PyBytes_GET_SIZE(name), FSM_TEXT - 1), false;
+        if (player->files[first + i].handle >= 0)
+            return PyErr_Format(PyExc_ValueError, "slot %llu cannot be named %R: it is open",
+                                first + i, name), false;
+    }
+    return true;
+}
+
+static bool set_names(struct fsm_player *player, PyObject *names, unsigned long long first)
+{
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(names); i++) {
+        PyObject *name = PySequence_Fast_GET_ITEM(names, i);
+        if (fsm_file_name(player, &player->files[first + (unsigned long long)i],
+                          PyBytes_AS_STRING(name), (size_t)PyBytes_GET_SIZE(name))) {
+            PyErr_NoMemory();
+            return false;
+        }
+    }
+    return true;
+}
+
+static PyObject *player_play(Player *self, PyObject *args)
+{
+    struct fsm_player *player = &self->player;
+    Py_buffer ops;
+    PyObject *given, *names = NULL, *answer = NULL;
+    unsigned long long first;
+    bool paced;
+    if (!usable(self) || !PyArg_ParseTuple(args, "y*OK", &ops, &given, &first))
+        return NULL;
+    const size_t count = (size_t)ops.len / sizeof(struct fsm_op);
+    if (ops.len % (Py_ssize_t)sizeof(struct fsm_op) || (uintptr_t)ops.buf % 8)
+        PyErr_SetString(PyExc_ValueError, "ops must be an aligned, contiguous array of OP");
+    else if (check_ops(player, ops.buf, count, &paced) &&
+             (names = PySequence_Fast(given, "names must be a sequence of bytes")) &&
+             check_names(player, names, first) && set_names(player, names, first)) {
+        uint64_t executed;
+        if (paced && fsm_player_want_service(player)) {
+            PyErr_NoMemory();
+        } else {
+            self->busy = true;
+            Py_BEGIN_ALLOW_THREADS
+            executed = fsm_player_play(player, ops.buf, count, paced);
+            Py_END_ALLOW_THREADS
+            self->busy = false;
+            answer = PyLong_FromUnsignedLongLong(executed);
+        }
+    }
+    Py_XDECREF(names);
+    PyBuffer_Release(&ops);
+    return answer;
+}
+
+static PyObject *player_drain(Player *self, PyObject *unused)
+{
+    (void)unused;
+    if (!usable(self))
+        return NULL;
+    self->busy = true;
+    Py_BEGIN_ALLOW_THREADS
+    fsm_player_drain(&self->player);
+    Py_END_ALLOW_THREADS
+    self->busy = false;
+    Py_RETURN_NONE;
+}
+
+static PyObject *player_stop_at(Player *self, PyObject *arg)
+{
+    unsigned long long ns = PyLong_AsUnsignedLongLong(arg);
+    if (PyErr_Occurred() || !usable(self))
+        return NULL;
+    self->player.deadline_ns = ns;
+    Py_RETURN_NONE;
+}
+
+static PyObject *player_begin(Player *self, PyObject *arg)
+{
+    unsigned long long ns = PyLong_AsUnsignedLongLong(arg);
+    if (PyErr_Occurred() || !usable(self))
+        return NULL;
+    if (self->player.before)
+        return PyErr_Format(PyExc_ValueError, "the player has begun to play already");
+    self->player.origin_ns = ns;
+    Py_RETURN_NONE;
+}
+
+/* Operations that each lane executed of the last chunk. */
+static PyObject *player_played(Player *self, PyObject *unused)
+{
+    (void)unused;
+    if (!usable(self))
+        return NULL;
+    PyObject *played = PyTuple_New(self->player.threads);
+    for (uint32_t i = 0; played && i < self->player.threads; i++) {
+        PyObject *count = PyLong_FromUnsignedLongLong(self->player.lanes[i].played);
+        if (count)
+            PyTuple_SET_ITEM(played, i, count);
+        else
+            Py_CLEAR(played);
+    }
+    return played;
+}
+
+static PyObject *player_lanes(Player *self, PyObject *unused)
+{
+    (void)unused;
+    if (!usable(self))
+        return NULL;
+    PyObject *lanes = PyList_New(0);
+    for (uint32_t i = 0; lanes && i < self->player.threads; i++) {
+        PyObject *facts = fsm_lane_facts(&self->player.lanes[i]);
+        if (!facts || PyList_Append(lanes, facts))
+            Py_CLEAR(lanes);
+        Py_XDECREF(facts);
+    }
+    return lanes;
+}
+
+static PyObject *player_close(Player *self, PyObject *unused)
+{
+    (void)unused;
+    if (self->open && !usable(self))
+        return NULL;
+    end(self);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef player_methods[] = {
+    {"play", (PyCFunction)player_play, METH_VARARGS, "play(ops, names, first) -> executed"},
+    {"drain", (PyCFunction)player_drain, METH_NOARGS, "wait for all that is in flight"},
+    {"stop_at", (PyCFunction)player_stop_at, METH_O, "stop_at(monotonic_ns); 0 = never"},
+    {"begin", (PyCFunction)player_begin, METH_O, "begin(origin_ns), before the first play"},
+    {"played", (PyCFunction)player_played, METH_NOARGS, "executed of the last chunk, by lane"},
+    {"lanes", (PyCFunction)player_lanes, METH_NOARGS, "facts of each lane, as dicts"},
+    {"close", (PyCFunction)player_close, METH_NOARGS, "close all handles, end all threads"},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyTypeObject player_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "fsmatrix.backends.player._player.Player",
+    .tp_basicsize = sizeof(Player),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_new = player_new,
+    .tp_dealloc = (destructor)player_dealloc,
+    .tp_methods = player_methods,
+};
+
+static PyObject *wait_until(PyObject *module, PyObject *args)
+{
+    unsigned long long ns, spin;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "KK", &ns, &spin))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    fsm_wait_until(ns, spin);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+static PyObject *driver_capsule(PyObject *module, PyObject *name)
+{
+    (void)module;
+    const struct fsm_driver *driver = find_driver(name);
+    return driver ? PyCapsule_New((void *)driver, FSM_DRIVER_CAPSULE, NULL) : NULL;
+}
+
+static PyMethodDef module_methods[] = {
+    {"wait_until", wait_until, METH_VARARGS, "wait_until(monotonic_ns, spin_ns)"},
+    {"_bare_loop", fsm_bare_loop, METH_VARARGS,
+     "_bare_loop(fd, offsets of 8 bytes, size, write) -> ns that the loop took"},
+    {"_driver", driver_capsule, METH_O, "_driver(name) -> capsule of a driver of ours"},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module_definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "fsmatrix.backends.player._player",
+    .m_doc = "The player of op streams, in C.",
+    .m_size = -1,
+    .m_methods = module_methods,
+};
+
+PyMODINIT_FUNC PyInit__player(void)
+{
+    fsm_base_clock.tsc = FSM_HAVE_TSC;
+    fsm_pair(FSM_HAVE_TSC, &fsm_base_clock.ticks, &fsm_base_clock.ns);
+    if (PyType_Ready(&player_type) < 0)
+        return NULL;
+    PyObject *module = PyModule_Create(&module_definition);
+    if (module && PyModule_AddObjectRef(module, "Player", (PyObject *)&player_type) < 0)
+        Py_CLEAR(module);
+    return module;
+}

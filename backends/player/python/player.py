@@ -1,0 +1,183 @@
+"""The pure-Python player: the same work as the C one where that is not built, slower.
+
+Same bytes in the same files, same counts, same errors; a test plays random streams on both.
+Recorded as an engine of its own ("player-python").  Only the driver posix and null.
+"""
+
+from __future__ import annotations
+
+import mmap
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fsmatrix.backends.player import content
+from fsmatrix.backends.player.ops import Chunk, Kind
+from fsmatrix.backends.player.player import ENGINE_PYTHON, VERSION, checked_ops, left_of
+from fsmatrix.backends.player.python.lane import PythonLane
+from fsmatrix.backends.player.python.posix import Calls, File, NullCalls, PosixCalls
+from fsmatrix.backends.player.result import PlayerResult, merge
+
+MAX_NAME = 4095
+MAX_OFFSET = (1 << 63) - 1 - (1 << 30)
+MAX_TIME = ((1 << 63) - 1) // 4
+
+
+class PythonPlayer:
+    """See `player.Player` for the methods."""
+
+    def __init__(
+        self,
+        driver: Any,
+        root: str,
+        pool: content.Bytes,
+        *,
+        slots: int,
+        threads: int,
+        depth: int = 1,
+        seed: int,
+        origin_ns: int,
+        max_op_bytes: int,
+        count_metadata: bool,
+        stop_on_error: bool,
+    ) -> None:
+        if driver not in ("posix", "null"):
+            raise ValueError(f"no driver {driver!r}: the Python player has posix and null")
+        if depth != 1:
+            raise ValueError(f"depth must be 1 for the Python player, not {depth}")
+        self._calls: Calls = PosixCalls(root) if driver == "posix" else NullCalls()
+        self._slots = slots
+        self._most = max_op_bytes
+        self._seed = seed
+        self._files: dict[int, File] = {}
+        self._origin = origin_ns
+        self._deadline = 0
+        self._before = 0
+        self._stop_on_error = stop_on_error
+        self._open = True
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        self._lanes = [
+            PythonLane(
+                self._calls,
+                self._files,
+                _mapped(content.extended(pool, max_op_bytes)),
+                _mapped(np.zeros(max_op_bytes + 1, dtype=np.uint8)),
+                count_metadata=count_metadata,
+                stop_on_error=stop_on_error,
+            )
+            for _ in range(threads)
+        ]
+
+    def play(self, chunk: Chunk) -> int:
+        """See `Player`."""
+        self._usable()
+        ops = checked_ops(chunk)
+        self._check_ops(ops)
+        self._check_names(chunk.names, chunk.first)
+        for slot, name in enumerate(chunk.names, chunk.first):
+            self._files[slot] = File(name, content.key_of(self._seed, name))
+        for slot in np.union1d(ops["file"], ops["file2"]).tolist():
+            self._files.setdefault(slot, File(b"", 0))
+        self._origin = self._origin or time.monotonic_ns()
+        for lane in self._lanes:
+            lane.begin(self._origin, self._deadline, self._before, self._lanes)
+        if not (self._stop_on_error and any(lane.errors for lane in self._lanes)):
+            self._run(ops)
+        self._before += len(ops)
+        return sum(lane.played for lane in self._lanes)
+
+    def _run(self, ops: npt.NDArray[Any]) -> None:
+        if self._pool is None:
+            self._lanes[0].run(range(len(ops)), ops)
+            return
+        thread = ops["stream"] % len(self._lanes)
+        parts = [np.flatnonzero(thread == index) for index in range(len(self._lanes))]
+        running = [
+            self._pool.submit(lane.run, part.tolist(), ops[part])
+            for lane, part in zip(self._lanes, parts, strict=True)
+        ]
+        for future in running:
+            future.result()
+
+    def left(self, chunk: Chunk) -> Chunk:
+        """See `Player`."""
+        return left_of(chunk, tuple(lane.played for lane in self._lanes))
+
+    def drain(self) -> None:
+        """See `Player`."""
+
+    def begin(self, origin_ns: int) -> None:
+        """See `Player`."""
+        self._usable()
+        if self._before:
+            raise ValueError("the player has begun to play already")
+        self._origin = origin_ns
+
+    def stop_at(self, monotonic_ns: int) -> None:
+        """See `Player`."""
+        self._usable()
+        self._deadline = monotonic_ns
+
+    def result(self) -> PlayerResult:
+        """See `Player`."""
+        self._usable()
+        return merge([lane.facts() for lane in self._lanes], ENGINE_PYTHON, VERSION, "monotonic")
+
+    def close(self) -> None:
+        """See `Player`."""
+        if not self._open:
+            return
+        self._open = False
+        for file in self._files.values():
+            if file.handle >= 0:
+                self._calls.execute(Kind.CLOSE, 0, file, file, 0, _NO_BYTES)
+        if self._pool is not None:
+            self._pool.shutdown()
+        self._calls.close()
+
+    def _usable(self) -> None:
+        if not self._open:
+            raise ValueError("the player is closed")
+
+    def _check_ops(self, ops: npt.NDArray[Any]) -> None:
+        kind = ops["kind"]
+        data = (kind == Kind.READ) | (kind == Kind.WRITE)
+        for bad, text in (
+            (kind >= len(Kind), "an unknown kind"),
+            (ops["file"] >= self._slots, "a file beyond the slots"),
+            ((kind == Kind.RENAME) & (ops["file2"] >= self._slots), "a file2 beyond the slots"),
+            (data & (ops["size"] > self._most), "a size above max_op_bytes"),
+            (ops["offset"] > MAX_OFFSET, "an offset beyond 2**63"),
+            (ops["time"] > MAX_TIME, "a time beyond 2**61"),
+        ):
+            if bad.any():
+                raise ValueError(f"operation {int(np.argmax(bad))} has {text}")
+
+    def _check_names(self, names: Sequence[bytes], first: int) -> None:
+        if names and not 0 <= first <= self._slots - len(names):
+            raise ValueError(
+                f"names for slots {first} to {first + len(names) - 1}, there are {self._slots}"
+            )
+        for slot, name in enumerate(names, first):
+            if not isinstance(name, bytes):
+                raise ValueError(f"name {name!r} is not bytes")
+            if b"\0" in name:
+                raise ValueError(f"name {name!r} has a NUL byte")
+            if len(name) > MAX_NAME:
+                raise ValueError(f"a name of {len(name)} bytes; {MAX_NAME} are allowed")
+            if slot in self._files and self._files[slot].handle >= 0:
+                raise ValueError(f"slot {slot} cannot be named {name!r}: it is open")
+
+
+_NO_BYTES = memoryview(b"")
+
+
+def _mapped(data: content.Bytes) -> content.Bytes:
+    """A copy in page-aligned memory, as O_DIRECT needs it."""
+    copy = np.frombuffer(mmap.mmap(-1, len(data)), dtype=np.uint8)
+    copy[:] = data
+    return copy

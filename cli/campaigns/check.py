@@ -1,0 +1,121 @@
+"""`fsmatrix check`: what is usable on this machine, with version or the reason why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+from rich.markup import escape
+from rich.table import Table
+
+from fsmatrix.cli import common, terminal
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing that a campaign may name."""
+
+    kind: str  # backend, workload, engine, launcher
+    name: str
+    ok: bool
+    version: str = ""
+    reason: str = ""
+
+
+def check(as_json: common.Json = False) -> None:
+    """Show every backend, workload, engine and launcher: usable, or why not.
+
+    Example: fsmatrix check --json
+    """
+    items = [*_backends(), *_workloads(), *_engines(), *_launchers()]
+    if as_json:
+        common.print_json([asdict(item) for item in items])
+        return
+    table = Table("", "name", "usable", "version or reason", box=None)
+    last = ""
+    for item in items:
+        mark = "[green]yes[/]" if item.ok else "[yellow]no[/]"
+        table.add_row(
+            item.kind if item.kind != last else "",
+            item.name,
+            mark,
+            escape(item.version if item.ok else item.reason),
+        )
+        last = item.kind
+    terminal.console().print(table)
+
+
+def _backends() -> Iterator[Item]:
+    from fsmatrix.backends.registry import BACKENDS
+
+    for name in BACKENDS.names():
+        try:
+            found = BACKENDS.load(name).check()
+        except ImportError as error:
+            yield Item("backend", name, False, reason=str(error))
+        else:
+            yield Item("backend", name, found.ok, found.version, found.reason)
+
+
+def _workloads() -> Iterator[Item]:
+    from fsmatrix.suite.registry import WORKLOADS
+
+    for name in WORKLOADS.names():
+        try:
+            workload = WORKLOADS.load(name)
+        except ImportError as error:
+            yield Item("workload", name, False, reason=str(error))
+        else:
+            engines = ", ".join(workload.engines)
+            accesses = ", ".join(sorted(workload.accesses))
+            yield Item("workload", name, True, f"engine {engines}; speaks {accesses}")
+
+
+def _engines() -> Iterator[Item]:
+    from fsmatrix.backends.player import player
+
+    fast = player.engine_name() == player.ENGINE_C
+    yield Item(
+        "engine",
+        player.ENGINE_C,
+        fast,
+        f"version {player.VERSION}",
+        "not built: install a C compiler and install fsmatrix again",
+    )
+    yield Item("engine", player.ENGINE_PYTHON, True, f"version {player.VERSION}; slower")
+    yield from _external_engines()
+
+
+def _external_engines() -> Iterator[Item]:
+    from fsmatrix.suite.cases.engines import Engines
+    from fsmatrix.suite.engines.base import EngineError
+    from fsmatrix.suite.registry import ENGINES
+
+    engines = Engines({})
+    for name in ENGINES.names():
+        try:
+            found = engines.get(name)
+        except (EngineError, ImportError) as error:
+            yield Item("engine", name, False, reason=str(error))
+        else:
+            can = _features(found.features)
+            yield Item("engine", name, True, f"version {found.version} ({found.path}){can}")
+
+
+def _features(features: frozenset[str]) -> str:
+    """Features of one kind together: "; api POSIX, MPIIO"; not all options one by one."""
+    kinds: dict[str, list[str]] = {}
+    for feature in sorted(features):
+        kind, _, value = feature.partition(":")
+        if value and kind != "option":
+            kinds.setdefault(kind, []).append(value)
+    return "".join(f"; {kind} {', '.join(values)}" for kind, values in kinds.items())
+
+
+def _launchers() -> Iterator[Item]:
+    from fsmatrix.suite.registry import LAUNCHERS
+
+    for name in LAUNCHERS.names():
+        found = LAUNCHERS.load(name).probe()
+        version = f"{found.version} ({found.program})" if found.program else found.version
+        yield Item("launcher", name, found.ok, version, found.reason)

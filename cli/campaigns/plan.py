@@ -1,0 +1,223 @@
+"""`fsmatrix plan`: what a campaign would do, and whether it can."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fsmatrix.cli import common, completion, terminal
+from fsmatrix.cli.common import print_json
+from fsmatrix.cli.questions import analyse
+from fsmatrix.suite.campaign.problems import Origin, refuse
+
+if TYPE_CHECKING:
+    from fsmatrix.analysis.planning.power import Power
+    from fsmatrix.suite.plan.plan import Plan
+
+SHOWN_PLOTS = 12
+POWER = "What it can prove"
+
+
+def plan(
+    campaign: common.Campaign,
+    sets: common.Sets = None,
+    only: common.Only = None,
+    shard: common.Shard = "1/1",
+    blocks: common.Blocks = None,
+    seed: common.Seed = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Every setting and where it came from.")
+    ] = False,
+    elsewhere: Annotated[
+        bool,
+        typer.Option(
+            "--elsewhere", help="Do not ask this machine for paths, engines, space: others run it."
+        ),
+    ] = False,
+    skip_unusable: common.SkipUnusable = False,
+    detect: Annotated[
+        str | None,
+        typer.Option(
+            "--detect", help="How likely a difference of this size would be proven: 10%.",
+            rich_help_panel=POWER,
+        ),
+    ] = None,
+    cv: Annotated[
+        str | None,
+        typer.Option(
+            "--cv", help="With --detect: how much values vary from block to block: 5%.",
+            rich_help_panel=POWER,
+        ),
+    ] = None,
+    pilot: Annotated[
+        Path | None,
+        typer.Option(
+            "--pilot", help="With --detect: an earlier campaign, for how much values vary.",
+            rich_help_panel=POWER, autocompletion=completion.results,
+        ),
+    ] = None,
+    as_json: common.Json = False,
+) -> None:  # fmt: skip
+    """Check a campaign and show its matrix, cases, order, estimated time and space.
+
+    Example: fsmatrix plan quickstart --set repetitions=10 --explain;
+    fsmatrix plan ssd-cluster --elsewhere
+
+    Example: fsmatrix plan quickstart --detect 10% --cv 5%
+    """
+    from fsmatrix.suite.plan.plan import build_plan
+
+    size, spread = _asked(detect, cv, pilot)
+    asked = replace(common.request(sets, only, shard, seed, blocks), skip_unusable=skip_unusable)
+    made = build_plan(campaign, asked, here=not elsewhere)
+    proven = _power(made, size, spread, pilot) if detect is not None else None
+    data = made.to_json()
+    if as_json:
+        print_json(data | ({"power": proven.to_dict()} if proven else {}))
+        return
+    out = terminal.console()
+    out.print(f"[bold]{escape(data['campaign'])}[/]  {escape(data['description'])}")
+    _matrix(out, data)
+    _size(out, data)
+    for line in proven.says if proven else ():
+        out.print(escape(line))
+    _order(out, data)
+    for warning in (*data["warnings"], *(() if elsewhere else _nodes(made))):
+        out.print(f"[yellow]note:[/] {escape(warning)}")
+    if explain:
+        _explain(out, data)
+
+
+def _asked(detect: str | None, cv: str | None, pilot: Path | None) -> tuple[float, float]:
+    """--detect and --cv as shares, 0 where not given; refused if they do not say enough."""
+    if detect is None:
+        for option, given in (("--cv", cv), ("--pilot", pilot)):
+            if given is not None:
+                message = "says how much values vary: give --detect 10% (what to prove) with it"
+                raise refuse(Origin(f"{option} {given}"), "", message)
+        return 0.0, 0.0
+    if (cv is None) == (pilot is None):
+        message = "say how much values vary from block to block: by --cv 5% or by --pilot DIR"
+        raise refuse(Origin(f"--detect {detect}"), "", message)
+    return analyse.share("--detect", detect), 0.0 if cv is None else analyse.share("--cv", cv)
+
+
+def _power(made: Plan, detect: float, cv: float, pilot: Path | None) -> Power:
+    """What the planned blocks can prove; refused where nothing is compared."""
+    from fsmatrix.analysis.planning import power
+
+    if not made.comparisons:
+        message = "no two targets do the same work here: there is nothing to compare"
+        raise refuse(Origin("--detect"), "", message)
+    if pilot is None:
+        spread, spreads = power.of_cv(cv)
+    else:
+        with analyse.bad_input([str(pilot)]):
+            spread, spreads = power.of_pilot(analyse.opened([str(pilot)]))
+    campaign = made.settings.campaign
+    blocks = math.ceil(campaign.repetitions / campaign.order.block)
+    return power.power(detect, spread, spreads, made.comparisons, blocks)
+
+
+def _nodes(made: Plan) -> tuple[str, ...]:
+    """What `run` would refuse in this place: a job of `submit` has its nodes."""
+    if made.estimate.nodes <= 1:
+        return ()
+    from fsmatrix.slurm.here import here
+    from fsmatrix.suite.run.launching import too_few_nodes
+
+    reason = too_few_nodes(made, here().batch)
+    return (f"run would be refused here, submit not: {reason}",) if reason else ()
+
+
+def _matrix(out: Console, data: dict[str, Any]) -> None:
+    targets = list(dict.fromkeys(cell["target"] for cell in data["matrix"]))
+    table = Table(
+        "workload", *map(escape, targets), title="workload x target", title_justify="left"
+    )
+    entries = list(dict.fromkeys(cell["entry"] for cell in data["matrix"]))
+    cells = {(cell["entry"], cell["target"]): cell for cell in data["matrix"]}
+    for entry in entries:
+        row = []
+        for target in targets:
+            if (entry, target) not in cells:
+                row.append("[dim]excluded[/]")
+                continue
+            cell = cells[entry, target]
+            text = f"{cell['cases'] - cell['impossible']} cases"
+            row.append(
+                text
+                + "".join(f"\n[red]{escape(r)}[/]" for r in cell["reasons"])
+                + "".join(f"\n[dim]{escape(n)}[/]" for n in cell["notes"])
+            )
+        table.add_row(escape(entry), *row)
+    out.print(table)
+
+
+def _size(out: Console, data: dict[str, Any]) -> None:
+    from fsmatrix.results.units import format_size, plural
+    from fsmatrix.suite.run.forecast import spoken
+
+    cost = data["estimate"]
+    out.print(
+        f"{plural(len(data['cases']), 'case')} x {plural(data['repetitions'], 'repetition')} = "
+        f"{plural(cost['runs'], 'run')} in {plural(cost['attachments'], 'attachment')}; "
+        f"seed {data['seed']}"
+    )
+    space = ", ".join(
+        f"{escape(name)} {format_size(size, 1)}" for name, size in cost["space"].items()
+    )
+    least = "at least " if data["timed"] else ""  # a fixed time writes what it can
+    out.print(
+        f"about {spoken(cost['seconds'])} (a guess until the first block has run), space {space}, "
+        f"{least}{format_size(cost['written'], 1)} written in all"
+    )
+    if data["comparisons"]:
+        out.print(
+            f"{data['comparisons']} comparisons between targets: at least "
+            f"{data['deciding_repetitions']} blocks are needed to decide any of them at 5 %; "
+            "what is likely to be proven: --detect 10% --cv 5%"
+        )
+
+
+def _order(out: Console, data: dict[str, Any]) -> None:
+    table = Table(
+        "block",
+        "attachment",
+        "target",
+        "level",
+        "nodes",
+        "runs",
+        box=None,
+        title="order",
+        title_justify="left",
+    )
+    for plot in data["order"][:SHOWN_PLOTS]:
+        level = ", ".join(f"{k}={v}" for k, v in plot["level"].items())
+        table.add_row(
+            str(plot["block"]),
+            plot["attachment"],
+            escape(plot["target"]),
+            escape(level),
+            str(plot["geometry"]["nodes"]),
+            str(len(plot["runs"])),
+        )
+    out.print(table)
+    if len(data["order"]) > SHOWN_PLOTS:
+        out.print(f"... and {len(data['order']) - SHOWN_PLOTS} more (--json has all)")
+
+
+def _explain(out: Console, data: dict[str, Any]) -> None:
+    table = Table(box=None)
+    for title in ("setting", "value", "said by"):
+        table.add_column(title, overflow="fold")
+    for row in data["settings"]:
+        table.add_row(escape(row["key"]), escape(str(row["value"])), escape(row["origin"]))
+    out.print(table)

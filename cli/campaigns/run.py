@@ -1,0 +1,171 @@
+"""`fsmatrix run`: carries a campaign out, merges its runs and writes the report."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from fsmatrix.cli import common, terminal
+from fsmatrix.cli.progress import Mode, listener
+from fsmatrix.suite.campaign.problems import Origin, refuse
+
+if TYPE_CHECKING:
+    from fsmatrix.slurm.here import Here
+    from fsmatrix.suite.plan.plan import Plan
+    from fsmatrix.suite.plan.request import Request
+    from fsmatrix.suite.run.record_writer import Summary
+
+SOME_FAILED = 1
+INTERRUPTED = 130
+
+
+def run(
+    campaign: common.CampaignToResume = None,
+    out: common.Out = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with what the directory does not have yet.")
+    ] = False,
+    retry_failed: common.RetryFailed = False,
+    sets: common.Sets = None,
+    only: common.Only = None,
+    shard: common.Shard = "1/1",
+    blocks: common.Blocks = None,
+    requeue: Annotated[
+        bool,
+        typer.Option(
+            "--requeue", help="In a batch job that is warned of its limit: queue it again."
+        ),
+    ] = False,
+    seed: common.Seed = None,
+    skip_unusable: common.SkipUnusable = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Few lines, for batch logs.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Every event as one line of JSON.")
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Print what clusters would be told for each attachment; do nothing."
+        ),
+    ] = False,
+    report: Annotated[
+        bool, typer.Option("--report/--no-report", help="Merge and write report.html at the end.")
+    ] = True,
+) -> None:
+    """Run a campaign.  Status: 0 all runs ok, 1 some failed, 2 bad input, 130 interrupted.
+
+    SIGUSR1 (sbatch --signal=B:USR1@120) lets the current run end and leaves the rest to --resume.
+
+    Example: fsmatrix run quickstart -o out;  fsmatrix run -o out --resume
+    """
+    from fsmatrix.slurm.here import here
+    from fsmatrix.suite.run.execute import Options, execute
+    from fsmatrix.suite.run.forecast import Forecast
+
+    asked = replace(common.request(sets, only, shard, seed, blocks), skip_unusable=skip_unusable)
+    made, out = _plan(campaign, out, resume, asked)
+    if dry_run:
+        _rehearse(made, as_json)
+        return
+    console = terminal.console(stderr=True) if as_json or quiet else terminal.console()
+    # a bar that moves is for terminals: into a file it would be nothing until the end
+    mode: Mode = "json" if as_json else "live" if console.is_terminal and not quiet else "quiet"
+    # a part of a campaign repeats nothing that its `submit` has said
+    for warning in made.warnings if mode != "json" and made.request.blocks is None else ():
+        console.print(f"note: {warning}", highlight=False, markup=False, soft_wrap=True)
+    with listener(mode, made.estimate.runs, console, Forecast.of(made)) as tell:
+        place = here()
+        summary = execute(made, out, Options(resume, retry_failed, place.batch), tell)
+    whole = made.request.shard == (1, 1) and made.request.blocks is None
+    written = _finish(out, whole and report and not (summary.interrupted or summary.stopped))
+    if mode != "json":
+        _tell(console, summary, written, out)
+    if requeue and summary.signal == signal.SIGUSR1:
+        _requeue(console, summary, place)
+    raise typer.Exit(_status(summary))
+
+
+def _plan(
+    campaign: str | None, out: Path | None, resume: bool, asked: Request
+) -> tuple[Plan, Path]:
+    """The plan as this command asks for it, and its results directory."""
+    from fsmatrix.suite.plan.plan import build_plan
+    from fsmatrix.suite.run.execute import continued, is_stored, stored_plan
+
+    part = asked.shard != (1, 1) or asked.blocks is not None
+    if asked.skip_unusable and part:
+        message = "decides for the whole campaign: give it without --shard and --blocks"
+        raise refuse(Origin("--skip-unusable"), "", message)
+    if campaign is None:
+        if out is None or not resume:
+            raise refuse(Origin("fsmatrix run"), "", "name a campaign, or give -o DIR --resume")
+        if not is_stored(out):
+            raise refuse(Origin(str(out)), "", "holds no campaign that could be resumed")
+        return stored_plan(out, asked), out
+    place = out or Path(f"{Path(campaign).stem}-out")
+    there = is_stored(place)
+    if there and (resume or part):
+        asked = continued(place, asked)
+    return build_plan(campaign, asked, out=None if there else place), place
+
+
+def _requeue(console: Console, summary: Summary, place: Here) -> None:
+    """Queue this job again if it got on at all: one that never does must not go on for ever."""
+    if summary.ok or summary.failures:
+        console.print("queued again: the next start goes on from here")  # which may end us
+        place.requeue()
+    else:
+        console.print("not queued again: no run ended within the limit of the job")
+
+
+def _rehearse(plan: Plan, as_json: bool) -> None:
+    from fsmatrix.suite.run.execute import rehearse
+
+    told = list(rehearse(plan))
+    if as_json:
+        common.print_json([
+            {"attachment": plot.attachment, "block": plot.block, "target": plot.target,
+             "level": dict(plot.level), "commands": commands}
+            for plot, commands in told
+        ])  # fmt: skip
+        return
+    for plot, commands in told:
+        level = "".join(f", {name}={value}" for name, value in plot.level.items())
+        terminal.echo(f"# block {plot.block}: target {plot.target}{level}")
+        terminal.echo("\n".join(commands) or "# nothing")
+
+
+def _status(summary: Summary) -> int:
+    if summary.interrupted:
+        return INTERRUPTED
+    return SOME_FAILED if summary.failures or summary.stopped else 0
+
+
+def _finish(out: Path, wanted: bool) -> Path | None:
+    """Merge and report, where it is wanted: a part of a campaign has no report of its own."""
+    if not wanted:
+        return None
+    from fsmatrix.analysis.report.report import write_report
+    from fsmatrix.results.files.store import Store
+
+    store = Store.open(out)
+    if not any(store.ids()):
+        return None  # stopped before the first run ended
+    common.calm()
+    return write_report(store.merge(), out / "report.html", place=str(out))
+
+
+def _tell(console: Console, summary: Summary, written: Path | None, out: Path) -> None:
+    failed = len(summary.failures)
+    parts = [f"{summary.ok} runs ok", f"{failed} failed"]
+    if summary.skipped:
+        parts.append(f"{summary.skipped} were there before")
+    console.print(f"{', '.join(parts)}; results in {out}", highlight=False, markup=False)
+    common.say_failures(console, [(run, "failed", reason) for run, reason in summary.failures])
+    if written is not None:
+        console.print(f"report: {written}", markup=False, highlight=False, soft_wrap=True)

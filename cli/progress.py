@@ -1,0 +1,129 @@
+"""How a running campaign is shown: live in a terminal, as quiet lines, or as JSON lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Literal
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from fsmatrix.suite.run.events import Event
+from fsmatrix.suite.run.forecast import Forecast, spoken
+
+Mode = Literal["live", "quiet", "json"]
+LOUD = ("failed", "given_up", "warning", "recovered", "stopped", "waiting")
+
+
+def is_loud(event: Event) -> bool:
+    """Whether it is said to people; why runs cannot be begun is said once."""
+    known = event.facts.get("again", False) or not event.facts.get("begun", True)
+    return event.what in LOUD and not known
+
+
+class LiveProgress:
+    """A bar with the time left; what went wrong stays on the screen above it."""
+
+    def __init__(self, total: int, console: Console, forecast: Forecast) -> None:
+        self._forecast = forecast
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("[bold]{task.fields[where]}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+            TextColumn("{task.fields[trouble]}"),
+            console=console,
+        )
+        self._task = self._bar.add_task("runs", total=total, where="start", trouble="", left="")
+        self._failed = 0
+
+    def __enter__(self) -> LiveProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, event: Event) -> None:
+        self._forecast(event)
+        self._bar.update(self._task, left=left(self._forecast))
+        if is_loud(event):
+            self._bar.console.print(
+                f"[yellow]{_word(event)}[/]: {escape(event.text)}", highlight=False
+            )
+        if event.what == "run":
+            self._bar.update(self._task, where=_where(event))
+        if event.what == "skipped":
+            self._bar.update(self._task, advance=event.facts["runs"])
+        if event.what == "failed":
+            self._failed += 1
+        if event.what in ("finished", "failed"):
+            trouble = f"[red]{self._failed} failed[/]" if self._failed else ""
+            self._bar.update(self._task, advance=1, trouble=trouble)
+
+
+class QuietLog:
+    """For batch logs: what went wrong, and one line for each attachment."""
+
+    def __init__(self, console: Console, forecast: Forecast) -> None:
+        self._console = console
+        self._forecast = forecast
+
+    def __enter__(self) -> QuietLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to end."""
+
+    def __call__(self, event: Event) -> None:
+        self._forecast(event)
+        if is_loud(event) or event.what == "attach":
+            more = f"; {left(self._forecast)}" if event.what == "attach" else ""
+            self._console.print(
+                f"{_word(event)}: {event.text}{more}",
+                highlight=False, markup=False, soft_wrap=True,
+            )  # fmt: skip
+
+
+class JsonLog(QuietLog):
+    """Every event as one line of JSON on standard output."""
+
+    def __call__(self, event: Event) -> None:
+        sys.stdout.write(json.dumps(event.to_json(), default=str) + "\n")
+        sys.stdout.flush()
+
+
+def listener(
+    mode: Mode, total: int, console: Console, forecast: Forecast
+) -> LiveProgress | QuietLog:
+    """The listener of a mode."""
+    if mode == "json":
+        return JsonLog(console, forecast)
+    if mode == "quiet":
+        return QuietLog(console, forecast)
+    return LiveProgress(total, console, forecast)
+
+
+def left(forecast: Forecast) -> str:
+    """What is left, in words."""
+    return f"about {spoken(forecast.seconds)} left"
+
+
+def _word(event: Event) -> str:
+    return event.what.replace("given_up", "given up")
+
+
+def _where(event: Event) -> str:
+    told = event.facts.get("coordinates", {})
+    return escape(f"{told.get('target', '')} {told.get('workload', '')}".strip())

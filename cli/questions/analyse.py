@@ -1,0 +1,273 @@
+"""What the commands of the analysis share: files in, a result out as text, JSON or picture."""
+
+from __future__ import annotations
+
+import contextlib
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.cells import cell_len
+from rich.table import Table
+from rich.text import Text
+
+from fsmatrix.cli import common, completion, terminal
+from fsmatrix.suite.campaign.problems import Origin, refuse
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+    from fsmatrix.analysis.result import Result
+    from fsmatrix.analysis.units import Level, Unit
+
+PUBLISHED = "published:"
+ROW = 100  # characters that a row may take in a terminal that is narrower
+NARROW = 12  # to which a column of words is folded
+GAP = 2  # blanks between columns
+
+Files = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILES...",
+        help="Results directories, campaign.h5 files, or published:NAME.",
+        show_default=False,
+        autocompletion=completion.results,
+    ),
+]
+MetricName = Annotated[
+    str,
+    typer.Option(
+        "--metric", help="bandwidth, iops, latency_p99, ...", autocompletion=completion.metrics
+    ),
+]
+UnitName = Annotated[
+    str | None, typer.Option("--unit", help="Unit to show: MiB/s, Mb/s, ms, ... (as fits).")
+]
+Wheres = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        help="Only runs of this level: pattern=seq-read (repeatable).",
+        autocompletion=completion.levels,
+    ),
+]
+Tolerance = Annotated[
+    str, typer.Option("--tolerance", help="A difference that does not matter: 5% or 0.05.")
+]
+Alpha = Annotated[float, typer.Option("--alpha", help="Chance of a false claim over all cells.")]
+CorrectionName = Annotated[
+    str, typer.Option("--correction", help="Of p: max-t, holm, benjamini-hochberg or none.")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "-o",
+        "--out",
+        help="Draw it (.png, .svg or .pdf), or write its table (.csv, .tex or .md).",
+    ),
+]
+
+
+@contextlib.contextmanager
+def bad_input(files: Sequence[str]) -> Iterator[None]:
+    """What the analysis refuses as a message that names the files."""
+    try:
+        yield
+    except ValueError as error:
+        raise refuse(Origin(" ".join(files)), "", str(error)) from error
+
+
+def labels(files: Sequence[str]) -> list[str]:
+    """A short name for each file: its own, or its directory's if it is called campaign.h5."""
+    short = [
+        Path(f).resolve().parent.name if Path(f).name == "campaign.h5" else Path(f).name or f
+        for f in files
+    ]
+    return short if len(set(short)) == len(short) else list(files)
+
+
+def opened(files: Sequence[str]) -> xr.Dataset:
+    """The files as one campaign; several are told apart by a factor `campaign`."""
+    from fsmatrix.analysis.comparison.rows import together
+    from fsmatrix.analysis.data.load import open_campaign
+
+    if len(set(files)) < len(files):
+        raise ValueError("the same file twice: nothing can be compared with itself")
+    common.calm()
+    datasets = [open_campaign(_path(name)) for name in files]
+    if len(files) == 1:
+        return datasets[0]
+    return together(dict(zip(labels(files), datasets, strict=True)))
+
+
+def _path(name: str) -> str | Path:
+    return name if name.startswith(PUBLISHED) else common.campaign_file(Path(name))
+
+
+def levels(wheres: Sequence[str] | None) -> dict[str, Level]:
+    """--where factor=level as factor -> level; a number as a number, a size in bytes."""
+    from fsmatrix.analysis.units import wanted_level
+
+    found: dict[str, Level] = {}
+    for text in wheres or ():
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise refuse(Origin(f"--where {text}"), "", "must be factor=level")
+        found[name] = wanted_level(value)
+    return found
+
+
+def share(option: str, text: str) -> float:
+    """`5%` or `0.05`."""
+    try:
+        value = float(text.rstrip("%").strip()) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 10:
+        raise refuse(Origin(f"{option} {text}"), "", "must be a share such as 5% or 0.05")
+    return value
+
+
+def unit(ds: xr.Dataset, metric: str, name: str | None) -> Unit | None:
+    """A display unit by its name; None if none is asked for."""
+    from fsmatrix.analysis.data.matrices import unit_of
+
+    return unit_of(ds, metric, name) if name else None
+
+
+def picture(out: Path | None, *more: str) -> None:
+    """Refuse a file that no picture or table can be written to, before anything is computed.
+
+    `more`: suffixes of what else the command writes.
+    """
+    from fsmatrix.analysis.draw import pictures, tables
+
+    if out is None:
+        return
+    known = (*more, *pictures.FORMATS, *tables.FORMATS)
+    if out.suffix.lower() not in known:
+        raise refuse(Origin(f"--out {out}"), "", f"must end in {', '.join(known)}")
+    if not out.parent.is_dir():
+        raise refuse(Origin(f"--out {out}"), "", f"no directory {out.parent}")
+
+
+def answer(
+    files: Sequence[str], out: Path | None, as_json: bool, ask: Callable[[xr.Dataset], Result]
+) -> None:
+    """Ask the files' campaign; print the result, and draw it if asked to."""
+    picture(out)
+    with bad_input(files):
+        found = ask(opened(files))
+    deliver(found, out, as_json)
+
+
+def deliver(result: Result, out: Path | None, as_json: bool) -> None:
+    """Print sentences and table, or JSON; draw if asked to."""
+    if as_json:
+        common.print_json(result.to_dict())
+    else:
+        show(result)
+    if out:
+        drawn([result], out)
+
+
+def show(result: Result) -> None:
+    """Sentences and table; what all rows share stands once above them."""
+    from fsmatrix.analysis.draw.tables import text
+
+    say(result.says)
+    frame, shared = lifted(text(result.table()))
+    say([f"In all rows: {shared}."] if shared else [])
+    if not frame.columns.empty:
+        words = [len({*frame[name]}) and frame[name].str.contains("[A-Za-z]").any()
+                 for name in frame.columns]  # fmt: skip
+        fold = next((i for i, word in enumerate(words) if not word), len(words))
+        grid([str(name) for name in frame.columns], frame.to_numpy().tolist(), fold)
+
+
+def drawn(results: Sequence[Any], out: Path) -> None:
+    """Write the pictures or tables and say where, on standard error: output may be JSON."""
+    from fsmatrix.analysis.draw import pictures, tables
+
+    save = tables.save if out.suffix.lower() in tables.FORMATS else pictures.save
+    for path in save(list(results), out):
+        terminal.echo(str(path), err=True)
+
+
+def say(sentences: Sequence[str]) -> None:
+    """Sentences, one a line."""
+    console = terminal.console()
+    for line in sentences:
+        console.print(Text(line), soft_wrap=True)
+
+
+def grid(
+    columns: Sequence[str], rows: Sequence[Sequence[str | Text]], fold: int = 0, *,
+    must: bool = True,
+) -> bool:  # fmt: skip
+    """A table that loses no column, however narrow the terminal is; whether it was printed.
+
+    Where a row would be wider than ROW and the terminal, headings are wrapped, then the first
+    `fold` columns, down to NARROW.  A table that then is too wide is printed if it `must`.
+    """
+    texts = [[Text(c) if isinstance(c, str) else c for c in row] for row in rows]
+    heads = list(columns)
+    console = terminal.console()
+    room = max(ROW, console.width if console.is_terminal else 0)
+    widths = _widths(heads, texts, room)
+    if sum(widths) + GAP * len(widths) > room and not must:
+        return False
+    widths = _folded(widths, fold, room)
+    table = Table(box=None, header_style="bold", padding=(0, GAP, 0, 0), pad_edge=False)
+    for place, (head, width) in enumerate(zip(heads, widths, strict=True)):
+        lines = textwrap.wrap(head, width, break_long_words=place < fold) or [""]
+        table.add_column(
+            Text("\n".join(lines)), width=width, no_wrap=place >= fold, overflow="fold",
+        )  # fmt: skip
+    for row in texts:
+        table.add_row(*row)
+    console.width = max(console.width, sum(widths) + GAP * len(widths))
+    console.print(table, crop=False)
+    return True
+
+
+def _widths(heads: Sequence[str], rows: Sequence[Sequence[Text]], room: int) -> list[int]:
+    """Characters that each column takes; headings whole, or wrapped between words if need be."""
+    body = [max((row[i].cell_len for row in rows), default=0) for i in range(len(heads))]
+    whole = [max(cell_len(head), wide) for head, wide in zip(heads, body, strict=True)]
+    if sum(whole) + GAP * len(whole) <= room:
+        return whole
+    return [
+        max(wide, *(cell_len(word) for word in head.split() or [""]))
+        for head, wide in zip(heads, body, strict=True)
+    ]
+
+
+def _folded(widths: Sequence[int], fold: int, room: int) -> list[int]:
+    """The first `fold` columns narrower, the widest first, until all fit."""
+    made = list(widths)
+    while sum(made) + GAP * len(made) > room:
+        place = max(range(fold), key=lambda i: made[i], default=-1)
+        if place < 0 or made[place] <= NARROW:
+            break
+        made[place] -= 1
+    return made
+
+
+def lifted(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """(the table without columns that are empty or alike in all rows, what all rows share)."""
+    from fsmatrix.analysis.units import MISSING
+
+    if len(frame) < 2:
+        return frame, ""
+    shared, kept = [], []
+    for name in frame.columns:
+        values = set(frame[name])
+        if len(values) > 1:
+            kept.append(name)
+        elif not values & {"", MISSING}:
+            shared.append(f"{name} {values.pop()}")
+    return frame[kept], ", ".join(shared)

@@ -1,0 +1,118 @@
+"""`fsmatrix claims`: what a study claims, tested on a campaign."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fsmatrix.cli import common, completion, terminal
+from fsmatrix.cli.questions import analyse
+from fsmatrix.suite.campaign.problems import CampaignError, Origin, did_you_mean, refuse
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from fsmatrix.analysis.studies.claims.judge import Judged
+    from fsmatrix.analysis.studies.claims.study import StudyFile
+
+
+def claims(
+    study: Annotated[
+        str,
+        typer.Argument(
+            help="A study that comes with fsmatrix, or its YAML file.",
+            autocompletion=completion.studies,
+        ),
+    ],
+    results: Annotated[
+        str,
+        typer.Argument(
+            help="A results directory, a campaign.h5, or published:<name>.",
+            autocompletion=completion.results,
+        ),
+    ],
+    claim: Annotated[
+        str | None, typer.Option("--claim", help="Only this one, by its name, with all its cells.")
+    ] = None,
+    figure: Annotated[
+        Path | None, typer.Option("--figure", help="Draw into this file (PNG, PDF, SVG).")
+    ] = None,
+    as_json: common.Json = False,
+) -> None:
+    """Test a study's claims on a campaign: holds, does not hold, cannot be told or tested.
+
+    The status is 0 whatever the verdicts.
+    Example: fsmatrix claims ssd-cluster out
+
+    Example: fsmatrix claims cern published:cern-lhcb-rntuple --claim second-trial-zstd-reads
+    """
+    from fsmatrix.analysis.studies.claims.claims import claims as tested
+
+    common.calm()
+    found_study = read_study(study)
+    try:
+        found = tested(_opened(results), found_study)
+        found = found.of(claim) if claim is not None else found
+    except ValueError as error:
+        raise refuse(Origin(results), "", str(error)) from error
+    if figure is not None:
+        try:
+            found.figure().savefig(figure)
+        except ValueError as error:  # a kind of file that matplotlib does not write
+            raise refuse(Origin(f"--figure {figure}"), "", str(error)) from error
+    if as_json:
+        common.print_json(found.to_dict())
+        return
+    console = terminal.console()
+    for line in found.says:
+        console.print(f"{line}\n", highlight=False, markup=False, soft_wrap=True)
+    if claim is not None and found.judged[0].scope.cells:
+        _print_cells(found.judged[0])
+
+
+def _print_cells(one: Judged) -> None:
+    """A row for each cell of a claim."""
+    from fsmatrix.analysis.studies.claims.words import labels, number_of, whether
+
+    short = labels(one)
+    rows = [
+        [short[cell.label], number_of(cell.value), number_of(cell.low) if cell.decides else "",
+         number_of(cell.high) if cell.decides else "", whether(one.claim, cell)]
+        for cell in one.scope.cells
+    ]  # fmt: skip
+    analyse.grid(["cell", "measured", "95 % sure from", "to", "as claimed"], rows, 1)
+
+
+def read_study(name: str) -> StudyFile:
+    """A study by name, or of a YAML file; CampaignError with file and line for what is wrong."""
+    from fsmatrix.analysis.studies.claims import files as claims_files
+    from fsmatrix.analysis.studies.claims.study import StudyFile
+    from fsmatrix.suite.campaign import yamlio
+    from fsmatrix.suite.campaign.check import validate
+
+    path = Path(name)
+    if path.suffix not in (".yaml", ".yml") and not path.is_file():
+        if name not in claims_files.names():
+            hint = did_you_mean(name, claims_files.names(), "there are")
+            raise refuse(Origin(name), "", f"no such study, and no YAML file{hint}")
+        path = claims_files.FOLDER / f"{name}.yaml"
+    tree = yamlio.load(path)
+    study, problems = validate(StudyFile, tree.data, tree)
+    if study is not None:
+        problems = [
+            tree.problem(where, message + (did_you_mean(wrong, allowed) if allowed else ""))
+            for where, message, wrong, allowed in claims_files.faults(study)
+        ]
+    if problems or study is None:
+        raise CampaignError(problems)
+    return study
+
+
+def _opened(results: str) -> xr.Dataset:
+    from fsmatrix.analysis.data.load import PUBLISHED, open_campaign
+
+    if results.startswith(PUBLISHED):
+        return open_campaign(results)
+    return open_campaign(common.campaign_file(Path(results)))

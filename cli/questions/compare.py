@@ -1,0 +1,239 @@
+"""`fsmatrix compare`: targets, levels of a factor, or campaigns, cell by cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
+
+import typer
+from rich.text import Text
+
+from fsmatrix.cli import common, completion, terminal
+from fsmatrix.cli.questions import acceptance, analyse
+from fsmatrix.suite.campaign.problems import Origin, refuse
+
+if TYPE_CHECKING:
+    from fsmatrix.analysis.acceptance.acceptance import Acceptance
+    from fsmatrix.analysis.comparison.result import Compared, Comparison
+    from fsmatrix.analysis.stats.estimates.medians import Median
+
+Correction = Literal["max-t", "holm", "benjamini-hochberg", "none"]
+STYLE = {"faster": "green", "slower": "red", "no difference": "cyan", "too few": "dim",
+         "single": "dim", "no data": "dim"}  # fmt: skip
+SYMBOL = {"faster": "▲", "slower": "▼", "no difference": "=", "too few": "?", "single": "×",
+          "no data": "×"}  # fmt: skip
+
+SHORT = {"single": "one value", "too few": "not proven"}
+LEGEND = {
+    "[": "[ ]: {sure} % sure that the ratio lies in there",
+    "*": "*: too few blocks, less sure",
+    "†": "†: one attachment or one value",
+    "▲": "▲ ▼: proven",
+    "?": "?: may be chance",
+    " !": "!: an audit warns",
+    "(!)": "(!): in doubt, see below",
+}
+
+
+def compare(
+    files: analyse.Files,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            "--by",
+            help="What is compared: target, any factor, several as target+trial, or campaign. "
+            "Default: campaign for several files, target for one.",
+            autocompletion=completion.factors_joined,
+        ),
+    ] = None,
+    sides: Annotated[
+        str | None,
+        typer.Option(
+            "--levels",
+            "--targets",
+            help="Only these: xfs,ext4.  Default: every pair.",
+            autocompletion=completion.sides,
+        ),
+    ] = None,
+    metric: Annotated[
+        str,
+        typer.Option(
+            "--metric",
+            help="bandwidth, iops, latency_p99, ...  Default: each phase's own, bandwidth of data "
+            "and operations per second of metadata.",
+        ),
+    ] = "",
+    unit: analyse.UnitName = None,
+    tolerance: analyse.Tolerance = "5%",
+    alpha: analyse.Alpha = 0.05,
+    correction: analyse.CorrectionName = "max-t",
+    where: analyse.Wheres = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--ignore",
+            help="A factor that may differ between the cells of a pair; work_id: options that "
+            "are no factor (repeatable).",
+            autocompletion=completion.factors,
+        ),
+    ] = None,
+    across_engines: Annotated[
+        bool, typer.Option("--across-engines", help="Compare also what two engines measured.")
+    ] = False,
+    across_cache: Annotated[
+        bool, typer.Option("--across-cache", help="Compare also two cache states.")
+    ] = False,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            "--baseline",
+            metavar="OLD",
+            help="A campaign (file or directory) that all FILES are compared with.",
+            rich_help_panel=acceptance.TESTS,
+            autocompletion=completion.results,
+        ),
+    ] = None,
+    fail_if: acceptance.FailIf = None,
+    allow: acceptance.Allow = None,
+    out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:
+    """Compare targets, levels of a factor, or campaigns, cell by cell.
+
+    It takes 6 blocks or more to prove that one is faster; fewer show by how much it was.
+
+    Example: fsmatrix compare out --targets xfs,ext4 --metric latency_p99 --out ratios.png
+
+    Example: fsmatrix compare old.h5 new.h5
+
+    Example: fsmatrix compare --baseline old.h5 new.h5 --fail-if 'slower > 10 %'
+    (status 1 if a condition is met; docs/acceptance.md)
+    """
+    from fsmatrix.analysis.acceptance.acceptance import acceptance as acceptance_of
+    from fsmatrix.analysis.comparison.compare import comparisons
+
+    analyse.picture(out)
+    conditions = acceptance.of_baseline(fail_if, allow, baseline, by, sides)
+    options: dict[str, Any] = {
+        "where": analyse.levels(where), "tolerance": analyse.share("--tolerance", tolerance),
+        "alpha": alpha, "correction": corrected(correction), "unit": unit,
+        "ignore": tuple(ignore or ()), "across_engines": across_engines,
+        "across_cache": across_cache,
+    }  # fmt: skip
+    every = [*([baseline] if baseline is not None else []), *files]
+    with analyse.bad_input(every):
+        ds = analyse.opened(every)
+        old = analyse.labels(every)[0] if baseline is not None else ""
+        if conditions:
+            _accepted(acceptance_of(
+                ds, old, metric, conditions=conditions, allow=allow or (), **options
+            ), out, as_json)  # fmt: skip
+            return
+        named = tuple(by.split("+")) if by else ("campaign" if len(every) > 1 else "target",)
+        chosen = tuple(side.strip() for side in sides.split(",")) if sides else ()
+        if not chosen and named == ("campaign",):
+            chosen = tuple(analyse.labels(every))
+        found = comparisons(ds, metric, by=named, sides=chosen, baseline=old, **options)
+    if as_json:
+        common.print_json([one.to_dict() for one in found])
+    else:
+        _print_all(found)
+    if out:
+        analyse.drawn(found, out)
+
+
+def corrected(name: str) -> Correction:
+    """--correction, or its refusal."""
+    if name not in get_args(Correction):
+        known = ", ".join(get_args(Correction))
+        raise refuse(Origin(f"--correction {name}"), "", f"one of {known}")
+    return cast(Correction, name)
+
+
+def _accepted(found: Acceptance, out: Path | None, as_json: bool) -> None:
+    """Print an acceptance test and end with its status."""
+    if as_json:
+        common.print_json(found.to_dict())
+    else:
+        analyse.say(found.says)
+        terminal.echo("")
+        _print_all(found.comparisons)
+    if out:
+        analyse.drawn([found], out)
+    if not found.passed:
+        raise typer.Exit(acceptance.FAILED)
+
+
+def _print_all(found: Sequence[Comparison]) -> None:
+    """Each, and once what they share."""
+    from fsmatrix.analysis.comparison.words import tested
+
+    if not found:
+        return
+    already: set[str] = set()
+    signs: set[str] = set()
+    for one in found:
+        signs |= _print(one, already)
+        terminal.echo("")
+    shown = "; ".join(text for sign, text in LEGEND.items() if sign in signs)
+    analyse.say([shown.format(sure=f"{100 * (1 - found[0].alpha):.3g}"), tested(found)])
+
+
+def _print(one: Comparison, already: set[str]) -> set[str]:
+    """The answer, the rows, what stands beside them if not `already` said; the rows' signs."""
+    analyse.say(one.says[:1])
+    for spans in (True, False):  # without the medians' intervals if a row would not fit
+        columns, rows = _rows(one, spans)
+        if analyse.grid(columns, rows, fold=_labels(one), must=not spans):
+            break
+    beside = [line for line in one.says[1:] if line not in already]
+    analyse.say(beside)
+    already.update(beside)
+    texts = [str(cell).replace("▼", "▲") for row in rows for cell in row[-4:]]
+    return {sign for sign in LEGEND if any(sign in text for text in texts)}
+
+
+def _labels(one: Comparison) -> int:
+    """Columns that say which cell a row is of."""
+    return max(len(one.varying), 1) + any(cell.apart for cell in one.cells)
+
+
+def _rows(one: Comparison, spans: bool) -> tuple[list[str], list[list[str | Text]]]:
+    from fsmatrix.analysis.units import factor_title, level_text
+
+    apart = any(cell.apart for cell in one.cells)
+    columns = [factor_title(name) for name in one.varying] or ["cell"]
+    columns += ["differs"] * apart
+    columns += [f"{one.a}, {one.unit.label}", f"{one.b}, {one.unit.label}", "ratio", "verdict"]
+    rows: list[list[str | Text]] = []
+    for cell in one.cells:
+        style = STYLE[cell.kind]
+        verdict = f"{SYMBOL[cell.kind]} {SHORT.get(cell.kind, cell.kind)}" + " (!)" * bool(
+            cell.doubts
+        )
+        row: list[str | Text] = [level_text(n, cell.levels.get(n, "")) for n in one.varying]
+        row = row or ["the only case"]
+        row += [cell.apart] * apart
+        row += [_median(m, one, spans) + " !" * w for m, w in zip((cell.a, cell.b), cell.warned,
+                strict=True)]  # fmt: skip
+        rows.append([*row, _ratio(cell), Text(verdict, style=style)])
+    return columns, rows
+
+
+def _median(of: Median, one: Comparison, spans: bool) -> str:
+    from fsmatrix.analysis.units import MARKS
+    from fsmatrix.analysis.units import text as shown
+
+    span = (
+        f" [{shown(of.low, one.unit)}–{shown(of.high, one.unit)}]" if spans and of.runs > 1 else ""
+    )
+    return f"{shown(of.median, one.unit)}{MARKS.get(of.kind, '')}{span}"
+
+
+def _ratio(cell: Compared) -> str:
+    from fsmatrix.analysis.units import brief
+
+    found = cell.ratio
+    span = f" [{brief(found.low)}–{brief(found.high)}]" if found.low == found.low else ""
+    return f"{brief(found.ratio)}{'' if found.decides else '*' if span else '†'}{span}"

@@ -1,0 +1,56 @@
+"""`fsmatrix lessons`: what a campaign says to somebody who must choose."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fsmatrix.cli import common
+from fsmatrix.cli.questions import analyse
+from fsmatrix.suite.campaign.problems import Origin, refuse
+
+
+def lessons(
+    files: analyse.Files,
+    latency: Annotated[
+        str | None,
+        typer.Option("--latency", help="A bound for chunk sizes: 'p99 < 10ms', 'mean < 1ms'."),
+    ] = None,
+    bandwidth: Annotated[
+        str | None,
+        typer.Option("--bandwidth", help="That storage nodes must reach: 500MB/s, 4Gb/s (bits)."),
+    ] = None,
+    tolerance: Annotated[
+        str, typer.Option("--tolerance", help="Share that is no difference that matters.")
+    ] = "5%",
+    where: analyse.Wheres = None,
+    out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:
+    """Which target for which pattern, best chunk size, where growth ends, nodes for a bandwidth.
+
+    Each with its number, interval and attachments, how sure it is, and what the data cannot say.
+    Example: fsmatrix lessons out --latency 'p99 < 10ms' --bandwidth 500MB/s
+    """
+    from fsmatrix.analysis.lessons.lessons import lessons as analysis
+    from fsmatrix.analysis.lessons.words import bound_of, rate_of
+    from fsmatrix.results.units import UnitError
+
+    analyse.picture(out)
+    only, share = analyse.levels(where), analyse.share("--tolerance", tolerance)
+    try:
+        bound = bound_of(latency) if latency is not None else None
+    except UnitError as error:
+        raise refuse(Origin(f"--latency {latency}"), "", str(error)) from error
+    try:
+        rate = rate_of(bandwidth) if bandwidth is not None else None
+    except UnitError as error:
+        raise refuse(Origin(f"--bandwidth {bandwidth}"), "", str(error)) from error
+    with analyse.bad_input(files):
+        found = analysis(
+            analyse.opened(files), latency_bound=bound, bandwidth=rate, tolerance=share, where=only
+        )
+    if out is not None and found.drawable:
+        raise refuse(Origin(f"--out {out}"), "", found.drawable)
+    analyse.deliver(found, out, as_json)

@@ -1,0 +1,215 @@
+"""Commands of the analyses that take a factor of the user's choice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fsmatrix.cli import common, completion
+from fsmatrix.cli.questions import analyse, studies
+from fsmatrix.suite.campaign.problems import Origin, refuse
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from fsmatrix.analysis.result import Result
+
+
+def effects(
+    files: analyse.Files,
+    metric: analyse.MetricName = "bandwidth",
+    factor: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--factor",
+            help="Only these (repeatable).  Default: all that vary.",
+            autocompletion=completion.factors,
+        ),
+    ] = None,
+    order: Annotated[int, typer.Option("--order", help="Of the largest interaction: 1 to 3.")] = 2,
+    where: analyse.Wheres = None,
+    out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:
+    """What each factor does, and which factors change what others do (analysis of variance).
+
+    Example: fsmatrix effects out --metric iops --out effects.pdf
+    """
+    from fsmatrix.analysis.questions.effects import effects as analysis
+
+    analyse.answer(files, out, as_json, lambda ds: analysis(
+        ds, metric, factors=factor or (), order=order, where=analyse.levels(where)
+    ))  # fmt: skip
+
+
+def curves(
+    files: analyse.Files,
+    along: Annotated[
+        str,
+        typer.Option(
+            "--along",
+            help="A numeric factor: processes, page_size, warehouses...",
+            autocompletion=completion.factors,
+        ),
+    ],
+    metric: analyse.MetricName = "bandwidth",
+    panel: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--panel",
+            help="A factor whose levels get panels of their own (repeatable).",
+            autocompletion=completion.factors,
+        ),
+    ] = None,
+    unit: analyse.UnitName = None,
+    where: analyse.Wheres = None,
+    out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:
+    """A metric over a numeric factor, one line for each combination of what else varies.
+
+    Example: fsmatrix curves published:flash-tpcc-nilfs2-gc --along warehouses
+    --metric transaction_rate --unit 1/min
+    """
+    from fsmatrix.analysis.questions.curves import curves as analysis
+
+    def ask(ds: xr.Dataset) -> Result:
+        shown = analyse.unit(ds, metric, unit)
+        return analysis(
+            ds, metric, [along], panel=panel or (), where=analyse.levels(where),
+            unit=(shown.label, shown.divisor) if shown else None,
+        )  # fmt: skip
+
+    analyse.answer(files, out, as_json, ask)
+
+
+def predict(
+    files: analyse.Files,
+    chunk: Annotated[
+        list[str] | None,
+        typer.Option("--chunk", help="A chunk size, tested or not: 2MiB (repeatable)."),
+    ] = None,
+    measured: Annotated[
+        str | None,
+        typer.Option(
+            "--measured",
+            help="A campaign that is held against the predictions.",
+            autocompletion=completion.results,
+        ),
+    ] = None,
+    metric: analyse.MetricName = "bandwidth",
+    unit: analyse.UnitName = None,
+    where: analyse.Wheres = None,
+    out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:
+    """What models of a campaign expect: of untested chunk sizes, or of another campaign (faults).
+
+    Example: fsmatrix predict out --chunk 2MiB --where pattern=seq-read
+    Example: fsmatrix predict out --measured today --out faults.pdf
+    """
+    from fsmatrix.analysis.questions.models.models import models
+    from fsmatrix.analysis.questions.models.predictions import faults
+    from fsmatrix.analysis.questions.models.predictions import predict as analysis
+
+    if bool(chunk) == bool(measured):
+        raise refuse(Origin("fsmatrix predict"), "", "needs either --chunk or --measured")
+    analyse.picture(out)
+    sizes = [studies.number(f"chunk={text}") for text in chunk or ()]
+    with analyse.bad_input([*files, *([measured] if measured else [])]):
+        ds = analyse.opened(files)
+        shown = analyse.unit(ds, metric, unit)
+        made = models(ds, metric, None, where=analyse.levels(where), unit=shown)
+        found = faults(made, analyse.opened([measured])) if measured else analysis(made, sizes)
+    analyse.deliver(found, out, as_json)
+
+
+def cpu(
+    files: analyse.Files, where: analyse.Wheres = None, out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:  # fmt: skip
+    """Where the clients' CPU time goes: user, system, waiting for I/O, idle.
+
+    Example: fsmatrix cpu out --where pattern=rand-read --out cpu.pdf
+    """
+    from fsmatrix.analysis.studies.flash import cpu as analysis
+
+    analyse.answer(files, out, as_json, lambda ds: analysis(ds, analyse.levels(where)))
+
+
+def speedup(
+    files: analyse.Files,
+    of: Annotated[
+        str,
+        typer.Option(
+            "--of", help="The level that should be faster.", autocompletion=completion.sides
+        ),
+    ],
+    over: Annotated[
+        str,
+        typer.Option(
+            "--over", help="The level that it is compared with.", autocompletion=completion.sides
+        ),
+    ],
+    by: Annotated[
+        str,
+        typer.Option("--by", help="What they are levels of.", autocompletion=completion.factors),
+    ] = "target",
+    along: Annotated[
+        str,
+        typer.Option(
+            "--along",
+            help="The numeric factor that the speed-up may change with.",
+            autocompletion=completion.factors,
+        ),
+    ] = "memory",
+    metric: analyse.MetricName = "bandwidth",
+    where: analyse.Wheres = None,
+    out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:
+    """How often one level is another, over a third factor: a speed-up under less memory.
+
+    Example: fsmatrix speedup out --of nilfs2 --over ext2 --along memory --metric iops
+    """
+    from fsmatrix.analysis.questions.speedup import speedup as analysis
+
+    analyse.answer(files, out, as_json, lambda ds: analysis(
+        ds, of, over, along=(along,), by=by, metric=metric, where=analyse.levels(where)
+    ))  # fmt: skip
+
+
+def traffic(
+    files: analyse.Files,
+    unit: analyse.UnitName = None,
+    where: analyse.Wheres = None,
+    out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:
+    """Network traffic of the clients over time, a panel for each chunk size (figure 10).
+
+    Example: fsmatrix traffic out --where processes_per_node=16 --out figure10.pdf
+    """
+    from fsmatrix.analysis.questions.bottleneck.traffic import traffic as analysis
+
+    if len(files) != 1 or not Path(files[0]).is_dir():
+        raise refuse(Origin(" ".join(files)), "", "must be one results directory: series of "
+                     "counters are in its run files, not in the campaign file")  # fmt: skip
+    analyse.answer(files, out, as_json, lambda ds: analysis(
+        ds, Path(files[0]), where=analyse.levels(where), unit=analyse.unit(ds, "bandwidth", unit)
+    ))  # fmt: skip
+
+
+def adapters(
+    files: analyse.Files, where: analyse.Wheres = None, out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:  # fmt: skip
+    """Operations per second of one device over the devices that share a host adapter.
+
+    Example: fsmatrix adapters published:ssd-per-hba --out adapters.pdf
+    """
+    from fsmatrix.analysis.studies.pagecache import adapters as analysis
+
+    analyse.answer(files, out, as_json, lambda ds: analysis(ds, where=analyse.levels(where)))

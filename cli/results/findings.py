@@ -1,0 +1,84 @@
+"""`fsmatrix findings`: what the audits found, and which cells and runs it concerns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from fsmatrix.cli import common, completion, terminal
+from fsmatrix.cli.questions import analyse
+
+if TYPE_CHECKING:
+    from fsmatrix.analysis.questions.findings import FindingGroup, Findings
+
+STYLE = {"invalid": "bold red", "warning": "yellow", "info": "cyan"}
+MOST_CELLS, MOST_RUNS, MOST_MESSAGES = 4, 2, 2  # shown, unless --audit asks for all
+
+
+def findings(
+    files: analyse.Files,
+    audit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--audit",
+            help="Only this audit's, with all cells and runs (repeatable).",
+            autocompletion=completion.audits,
+        ),
+    ] = None,
+    where: analyse.Wheres = None,
+    out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:
+    """What the audits found: by severity and audit, with the cells and runs that it concerns.
+
+    What each audit looks at, and its threshold: docs/audits.md.
+
+    Example: fsmatrix findings out --where target=xfs
+
+    Example: fsmatrix findings out --audit not-stationary --json
+    """
+    from fsmatrix.analysis.questions.findings import findings as analysis
+
+    analyse.picture(out)
+    with analyse.bad_input(files):
+        found = analysis(analyse.opened(files), where=analyse.levels(where), audits=audit or ())
+        if as_json:
+            common.print_json(found.to_dict())
+        else:
+            _print(found, whole=bool(audit))
+        if out is not None:
+            analyse.drawn([found], out)
+
+
+def _print(found: Findings, whole: bool) -> None:
+    analyse.say(found.says)
+    console = terminal.console()
+    for group in found.groups:
+        head = Text(f"\n{group.severity}", style=STYLE.get(group.severity, ""))
+        head.append(f" {group.audit}: {_counted(group, found)}", style="default")
+        console.print(head, soft_wrap=True)
+        analyse.say([f"  {line}" for line in _lines(group, whole)])
+
+
+def _counted(group: FindingGroup, found: Findings) -> str:
+    return f"{group.runs} of {found.runs} runs, {len(group.cells)} of {found.cells} cells"
+
+
+def _lines(group: FindingGroup, whole: bool) -> list[str]:
+    """Messages, advice, cells with their runs."""
+    messages = group.messages if whole else group.messages[:MOST_MESSAGES]
+    lines = [*messages]
+    if left := len(group.messages) - len(messages):
+        lines.append(f"and {left} more like these")
+    lines += [f"what to do: {group.advice}"] if group.advice else []
+    cells = group.cells if whole else group.cells[:MOST_CELLS]
+    for cell in cells:
+        runs = cell.run_ids if whole else cell.run_ids[:MOST_RUNS]
+        more = ", ..." if len(runs) < len(cell.run_ids) else ""
+        named = f"{cell.named or 'the only cell'}: " + ", ".join(runs) + more
+        lines.append(f"- {named}")
+    if left := len(group.cells) - len(cells):
+        lines.append(f"- and {left} more cells (--audit {group.audit} names all)")
+    return lines

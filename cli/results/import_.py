@@ -1,0 +1,110 @@
+"""`fsmatrix import`: outputs that somebody has already, as a campaign file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fsmatrix.cli import common, terminal
+from fsmatrix.suite.campaign.problems import Origin, refuse
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fsmatrix.suite.importing.importing import Outcome
+
+SOME_LEFT_OUT = 1
+MOST_SHOWN = 20
+
+
+def import_(
+    paths: Annotated[list[Path], typer.Argument(help="Files and directories.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Campaign file to make or add to.")],
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Say it of all files: target=ceph-a (repeatable)."),
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option("--map", help="Read it from the paths: 'results/{target}/{nodes}/*.json'."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Look, and write nothing.")] = False,
+    as_json: common.Json = False,
+) -> None:
+    """Import outputs of IOR, mdtest, fio, dbench, IO500 and elbencho.
+
+    Files are recognised by content.  Status 1: some files of a directory could not be
+    imported, and are named; 2: nothing was written.
+
+    Example: fsmatrix import results -o old.h5 --map 'results/{target}/{storage_nodes}/*.json'
+    """
+    from rich.progress import Progress
+
+    from fsmatrix.suite.importing.files import find
+    from fsmatrix.suite.importing.importing import Import
+    from fsmatrix.suite.importing.labels import labeller
+    from fsmatrix.suite.importing.recognise import Formats
+
+    if not out.absolute().parent.is_dir():
+        raise refuse(Origin(f"-o {out}"), "", f"{out.absolute().parent} is no directory")
+    labels, formats = labeller(sets or (), pattern), Formats.all()
+    found = find(paths, formats.summaries, out)
+    console = terminal.console()
+    with Progress(console=console, transient=True, disable=as_json) as bar:
+        task = bar.add_task("importing", total=len(found))
+        outcome = Import(out, labels, formats).run(
+            found, dry_run, lambda done: bar.update(task, completed=done)
+        )
+    if as_json:
+        common.print_json(_told(outcome, out, dry_run))
+    else:
+        _say(console, outcome, out, dry_run)
+    if outcome.refused:
+        raise typer.Exit(SOME_LEFT_OUT)
+
+
+def _told(outcome: Outcome, out: Path, dry: bool) -> dict[str, Any]:
+    def listed(pairs: list[tuple[str, str]], key: str) -> list[dict[str, str]]:
+        return [{"path": path, key: text} for path, text in pairs]
+
+    return {
+        "file": str(out),
+        "written": not dry and bool(outcome.taken),
+        "runs_added": outcome.runs,
+        "runs_kept": outcome.kept,
+        "imported": [
+            {"path": one.file, "format": one.format, "target": one.target,
+             "runs": list(one.run_ids), "failed": list(one.failed)}
+            for one in outcome.taken
+        ],
+        "already_there": listed(outcome.known, "same_as"),
+        "not_recognised": listed(outcome.not_recognised, "reason"),
+        "left_out": listed(outcome.refused, "reason"),
+    }  # fmt: skip
+
+
+def _say(console: Console, outcome: Outcome, out: Path, dry: bool) -> None:
+    failed = [(one.file, f"failed run: {why}") for one in outcome.taken for why in one.failed]
+    same = [(file, f"same text as {other}") for file, other in outcome.known]
+    _list(console, "not recognised", outcome.not_recognised, "dim")
+    _list(console, "already there", same, "dim")
+    _list(console, "imported", failed, "yellow")
+    _list(console, "left out", outcome.refused, "red")
+    formats = Counter(one.format for one in outcome.taken for _ in one.run_ids)
+    kinds = ", ".join(f"{count} {name}" for name, count in sorted(formats.items()))
+    verb = "would be added to" if dry else "added to"
+    text = f"{outcome.runs} runs {verb} {out}" + (f" ({kinds})" if kinds else "")
+    if outcome.kept:
+        text += f"; {outcome.kept} were there before"
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _list(console: Console, title: str, pairs: list[tuple[str, str]], style: str) -> None:
+    for file, reason in pairs[:MOST_SHOWN]:
+        text = f"{title}: {file}: {reason}"
+        console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+    if len(pairs) > MOST_SHOWN:
+        console.print(f"{title}: {len(pairs) - MOST_SHOWN} more (--json lists all)", style=style)

@@ -1,0 +1,103 @@
+"""`fsmatrix report`: one HTML file that opens offline, and figures and tables for papers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fsmatrix.cli import common, completion, terminal
+from fsmatrix.cli.questions import analyse
+from fsmatrix.cli.questions.claims import read_study
+from fsmatrix.suite.campaign.problems import Origin, refuse
+
+if TYPE_CHECKING:
+    from fsmatrix.analysis.report.export import Wanted
+
+PAPERS = "For papers"
+
+
+def report(
+    results: common.Results,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="File to write.")] = None,
+    reference: Annotated[
+        bool, typer.Option("--reference", help="Compare the declared references too.")
+    ] = False,
+    study: Annotated[
+        list[str] | None,
+        typer.Option("--study", help="Judge its claims too: a name or a YAML file (repeatable).",
+                     autocompletion=completion.studies),
+    ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option("--figures", metavar="DIR", rich_help_panel=PAPERS,
+                     help="Write every figure that the data allows into DIR."),
+    ] = None,
+    figure_format: Annotated[
+        str, typer.Option("--figure-format", rich_help_panel=PAPERS, help="Of pdf, svg, png.")
+    ] = "pdf,svg,png",
+    tables: Annotated[
+        Path | None,
+        typer.Option("--tables", metavar="DIR", rich_help_panel=PAPERS,
+                     help="Write the tables of the same results into DIR."),
+    ] = None,
+    table_format: Annotated[
+        str,
+        typer.Option("--table-format", rich_help_panel=PAPERS,
+                     help="Of csv, tex (booktabs), md."),
+    ] = "csv,tex,md",
+) -> None:  # fmt: skip
+    """Write the report of a campaign; with --figures or --tables their files too.
+
+    Example: fsmatrix report out -o report.html
+
+    Example: fsmatrix report out --figures figures --figure-format pdf --tables tables
+    """
+    from fsmatrix.analysis.draw import pictures
+    from fsmatrix.analysis.draw import tables as tablefiles
+    from fsmatrix.analysis.report.report import write_report
+
+    drawn = _wanted("figure", figures, figure_format, pictures.FORMATS)
+    tabled = _wanted("table", tables, table_format, tablefiles.FORMATS)
+    studies = [read_study(name) for name in study or ()]
+    common.calm()
+    merged = common.campaign_file(results)
+    folder = results if results.is_dir() else results.parent
+    with analyse.bad_input([str(results)]):
+        place = str(results) if results.is_dir() else ""
+        made = write_report(merged, out or folder / "report.html", reference, studies, place)
+        terminal.echo(str(made))
+        if drawn or tabled:
+            _export(merged, drawn, tabled)
+
+
+def _wanted(what: str, directory: Path | None, formats: str, known: Iterable[str]) -> Wanted | None:
+    """--figures or --tables with its formats, refused before anything is written."""
+    from fsmatrix.analysis.report.export import Wanted
+
+    if directory is None:
+        return None
+    suffixes = tuple(dict.fromkeys(f".{name.strip().lower()}" for name in formats.split(",")))
+    names = [suffix.removeprefix(".") for suffix in known]
+    if not {suffix.removeprefix(".") for suffix in suffixes} <= set(names):
+        raise refuse(Origin(f"--{what}-format {formats}"), "", f"of {', '.join(names)}")
+    if directory.exists() and not directory.is_dir():
+        raise refuse(Origin(f"--{what}s {directory}"), "", "is no directory")
+    if not directory.resolve().parent.is_dir():
+        raise refuse(
+            Origin(f"--{what}s {directory}"), "", f"no directory {directory.resolve().parent}"
+        )
+    return Wanted(directory, suffixes)
+
+
+def _export(merged: Path, drawn: Wanted | None, tabled: Wanted | None) -> None:
+    from fsmatrix.analysis.data.load import open_campaign
+    from fsmatrix.analysis.report.export import export
+
+    found = export(open_campaign(merged), drawn, tabled)
+    for path in found.files:
+        terminal.echo(str(path))
+    for name, why in found.missing:
+        terminal.echo(f"not made: {name}: {why}", err=True)

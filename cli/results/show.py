@@ -1,0 +1,110 @@
+"""`fsmatrix show`: failed runs, who is ahead where, and medians, in the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.measure import Measurement
+from rich.text import Text
+
+from fsmatrix.cli import common, completion, terminal
+from fsmatrix.cli.questions import analyse
+from fsmatrix.suite.campaign.problems import Origin, did_you_mean, refuse
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from rich.console import Console
+
+    from fsmatrix.analysis.data.summary import Cell, Summary
+    from fsmatrix.analysis.standings.standings import Standings
+
+WIDEST = 10_000  # columns of characters that a table may need
+
+
+def show(
+    results: common.Results,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metric",
+            help="bandwidth, iops, latency_p99, ... (repeatable).",
+            autocompletion=completion.metrics,
+        ),
+    ] = None,
+    reference: Annotated[
+        bool, typer.Option("--reference", help="Show the declared references too.")
+    ] = False,
+    as_json: common.Json = False,
+) -> None:
+    """Show a campaign's failed runs, who is ahead in which cell, medians and intervals.
+
+    Example: fsmatrix show out --metric bandwidth --metric latency_p99
+    """
+    from rich.console import Group
+
+    from fsmatrix.analysis.data.load import open_campaign, rows
+    from fsmatrix.analysis.data.summary import summarise
+    from fsmatrix.analysis.questions import iterations
+    from fsmatrix.analysis.units import METRICS
+
+    for name in metric or ():
+        if name not in METRICS:
+            raise refuse(
+                Origin(f"--metric {name}"), "", "no such metric" + did_you_mean(name, METRICS)
+            )
+    dataset = open_campaign(common.campaign_file(results))
+    with analyse.bad_input([str(results)]):
+        summary = summarise(dataset, include_reference=reference)
+    if as_json:
+        found, _ = _standings(dataset, summary)
+        rows_of = zip(summary.cells, iterations.with_values(dataset, summary), strict=True)
+        common.print_json([flat | _where(found, cell) for cell, flat in rows_of])
+        return
+    console = terminal.console()
+    data = rows(dataset)
+    failed = data.where(data["status"] != "ok")
+    common.say_failures(
+        console, list(zip(failed["run_id"], failed["status"], failed["error"], strict=True))
+    )
+    if not metric:
+        _first_screen(console, dataset, summary, str(results) if results.is_dir() else "")
+    tables = Group(summary.table(metric or ()), iterations.tables(summary))
+    # rich leaves out columns that do not fit, from the right: the numbers
+    needs = Measurement.get(console, console.options.update(max_width=WIDEST), tables)
+    needed = needs.minimum if console.is_terminal else needs.maximum
+    console.width = max(console.width, needed)
+    console.print(tables, crop=False)
+
+
+def _standings(dataset: xr.Dataset, summary: Summary) -> tuple[Standings | None, list[str]]:
+    """Who is ahead in which cell, and why some or all of that is not known."""
+    from fsmatrix.analysis.lessons.backend import pairs_compared
+    from fsmatrix.analysis.report.sections import MOST_RUNS
+    from fsmatrix.analysis.standings.standings import standings
+
+    if summary.many_targets or dataset.sizes["run"] > MOST_RUNS:
+        return None, ["so many are for `fsmatrix lessons` and `fsmatrix compare`"]
+    targets = [name for name in summary.targets if name not in summary.references]
+    compared, refused = pairs_compared(dataset, targets)
+    return (standings(dataset, summary, compared) if compared else None), refused
+
+
+def _where(found: Standings | None, cell: Cell) -> dict[str, Any]:
+    """What `--json` says of a cell beside its medians."""
+    standing = found.of(cell) if found else None
+    return standing.to_dict() if standing else {}
+
+
+def _first_screen(console: Console, dataset: xr.Dataset, summary: Summary, place: str) -> None:
+    """As the report's, or why there is none."""
+    from fsmatrix.analysis.data.load import campaign_json
+    from fsmatrix.analysis.report.standing import WIDTH, standing
+
+    found, refused = _standings(dataset, summary)
+    for why in refused:
+        console.print(Text(f"Not compared: {why}.", style="dim"))
+    if found:
+        console.width = max(console.width, WIDTH)  # rich prints no wider than its console
+        for part in standing(found, campaign_json(dataset), place):
+            console.print(part, width=None if console.is_terminal else WIDTH, crop=False)

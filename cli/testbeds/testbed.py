@@ -1,0 +1,118 @@
+"""`fsmatrix testbed`: a real system on this machine, up, looked at, and down again."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fsmatrix.cli import common, terminal
+from fsmatrix.cli.testbeds import testbed_up
+from fsmatrix.cli.testbeds.testbed_up import DEFAULTS
+
+NOT_AS_ASKED = 1  # status of `status` (not up) and of `down` (something was left alone)
+# each has up, status and down
+_MODULES = {"ceph": "fsmatrix.backends.testbed.ceph", "slurm": "fsmatrix.slurm.testbed.testbed"}
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="A real Ceph or Slurm of this machine's packages, with emulated nodes (root).",
+)
+app.add_typer(testbed_up.app, name="up")
+
+Directory = Annotated[
+    Path | None,
+    typer.Option(
+        "--directory",
+        "-d",
+        help="The bed's directory. Default: those where `up` makes beds by itself "
+        f"({', '.join(map(str, DEFAULTS.values()))}).",
+    ),
+]
+
+
+@app.command("status")
+def status(directory: Directory = None, as_json: common.Json = False) -> None:
+    """Say whether test beds are up, with daemons and health.  Status 1: one is not, or none is.
+
+    With --directory --json gives one bed's facts, else {"beds": [...]}.
+
+    Example: fsmatrix testbed status --json
+    """
+    beds = [_found(place) for place in _places(directory)]
+    if as_json:
+        common.print_json(beds[0] if directory else {"beds": beds})
+    else:
+        for found in beds:
+            _say_status(terminal.console(), found)
+    there = [found["state"] for found in beds if found["state"] != "none"]
+    if not there or set(there) != {"up"}:
+        raise typer.Exit(NOT_AS_ASKED)
+
+
+@app.command("down")
+def down(directory: Directory = None, as_json: common.Json = False) -> None:
+    """Take test beds down, also after a crash: all that they made, and nothing else.
+
+    It may be said again at any time.  Status 1: something was left alone, and why.
+    With --directory --json tells of one bed, else {"beds": [...]}.
+
+    Example: fsmatrix testbed down --directory /var/tmp/fsmatrix-testbed
+    """
+    from fsmatrix.backends.testbed.bed import left_alone
+
+    beds = []
+    for place in _places(directory):
+        said = [line for name in _MODULES for line in _system(name).down(place)]
+        beds.append({"directory": str(place), "done": said, "left_alone": left_alone(said)})
+        if not as_json:
+            for line in said or [f"{place}: no test bed"]:
+                terminal.console().print(line, highlight=False, markup=False, soft_wrap=True)
+    if as_json:
+        common.print_json(beds[0] if directory else {"beds": beds})
+    if any(bed["left_alone"] for bed in beds):
+        raise typer.Exit(NOT_AS_ASKED)
+
+
+def _places(directory: Path | None) -> list[Path]:
+    return [directory] if directory else list(DEFAULTS.values())
+
+
+def _system(name: str) -> Any:
+    return importlib.import_module(_MODULES[name])
+
+
+def _found(directory: Path) -> Mapping[str, Any]:
+    """Facts of the bed in a directory, whichever system it is."""
+    none: Mapping[str, Any] = {}
+    for name in _MODULES:
+        found = _system(name).status(directory)
+        if found["state"] != "none":
+            return {"system": name, **found}
+        none = found
+    return none
+
+
+def _say_status(console: Console, found: Mapping[str, Any]) -> None:
+    words = {
+        "none": "no test bed",
+        "distrusted": "not looked at",
+        "interrupted": "bringing it up was interrupted: take it down",
+    }
+    state = words.get(found["state"], found["state"])
+    system = f" ({found['system']})" if "system" in found else ""
+    console.print(
+        f"{found['directory']}{system}: {state}", highlight=False, markup=False, soft_wrap=True
+    )
+    table = Table("daemon", "pid", "state", box=None)
+    for daemon in found.get("daemons", []):
+        table.add_row(daemon["role"], str(daemon["pid"] or ""), daemon["state"])
+    if table.row_count:
+        console.print(table)
+    for line in found.get("health", []):
+        console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)

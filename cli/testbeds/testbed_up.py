@@ -1,0 +1,190 @@
+"""`fsmatrix testbed up`: a command for each system that can be brought up."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+from rich.console import Console
+
+from fsmatrix.cli import common, terminal
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from fsmatrix.backends.testbed.bed import BaseBed
+    from fsmatrix.backends.testbed.ceph import Bed
+    from fsmatrix.backends.testbed.steps import Step
+    from fsmatrix.slurm.testbed.testbed import SlurmBed
+
+System = TypeVar("System", bound="BaseBed[Any]")
+DEFAULTS = {  # where a bed is if nobody says so
+    "ceph": Path("/var/tmp/fsmatrix-testbed"),
+    "slurm": Path("/var/tmp/fsmatrix-testbed-slurm"),
+}
+Directory = Annotated[
+    Path, typer.Option("--directory", "-d", help="The bed's own directory: all its state.")
+]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Bring a test bed up.  It outlives this command; what fails half-way is taken down again.",
+)
+
+
+@app.command("ceph")
+def ceph(
+    nodes: Annotated[int, typer.Option(help="Storage nodes, each its own host bucket.")] = 3,
+    osds_per_node: Annotated[
+        str, typer.Option(help="OSDs of a node; study: 6 of sata, 3 of pcie.")
+    ] = "1",
+    interface: Annotated[
+        str, typer.Option(help="Drives to emulate: sata, pcie; none: plain files.")
+    ] = "none",
+    scale: Annotated[
+        float, typer.Option(help="Speed of a drive, as a part of the real one's.")
+    ] = 0.1,
+    network: Annotated[
+        str, typer.Option(help="Speed of a node's link: 1Gbit...; or none.")
+    ] = "none",
+    redundancy: Annotated[str, typer.Option(help="size=1, size=3 or ec=2+1.")] = "size=1",
+    failure_domain: Annotated[str, typer.Option(help="osd or host.")] = "host",
+    osd_size: Annotated[str, typer.Option(help="Size of each OSD.")] = "2GiB",
+    pg_num: Annotated[
+        int | None, typer.Option(help="Placement groups of a data pool. Default: 100 per OSD.")
+    ] = None,
+    auth: Annotated[str, typer.Option(help="none, or cephx: users and capabilities.")] = "none",
+    address: Annotated[str, typer.Option(help="Address of the daemons. Default: 127.x.y.1.")] = "",
+    directory: Directory = DEFAULTS["ceph"],
+    as_json: common.Json = False,
+) -> None:
+    """Bring a Ceph up, and say for each step who was waited for.
+
+    Example: fsmatrix testbed up ceph --nodes 3 --osds-per-node 2 --interface sata --network 1Gbit
+    """
+    from fsmatrix.backends.testbed.ceph import Bed
+
+    _bring_up(
+        Bed, directory, as_json, _ceph_lines,
+        nodes=nodes, interface=interface, scale=scale, network=network, redundancy=redundancy,
+        osds_per_node=int(osds_per_node) if osds_per_node.isdecimal() else osds_per_node,
+        failure_domain=failure_domain, osd_size=osd_size, pg_num=pg_num, auth=auth,
+        address=address,
+    )  # fmt: skip
+
+
+@app.command("slurm")
+def slurm(
+    nodes: Annotated[int, typer.Option(help="Compute nodes, node1 to nodeN.")] = 4,
+    cpus_per_node: Annotated[
+        int, typer.Option(help="CPUs that a node declares; may be more than there are.")
+    ] = 4,
+    time_limit: Annotated[
+        str, typer.Option(help="Longest job of partition main, as Slurm writes times.")
+    ] = "1-00:00:00",
+    short_time_limit: Annotated[
+        str, typer.Option(help="Longest job of partition short.")
+    ] = "0:30:00",
+    licenses: Annotated[str, typer.Option(help="Licences of the cluster: scratch:1,ior:2.")] = "",
+    directory: Directory = DEFAULTS["slurm"],
+    as_json: common.Json = False,
+) -> None:
+    """Bring a Slurm up: slurmctld, and a slurmd with a host name of its own for each node.
+
+    Example: fsmatrix testbed up slurm --nodes 4
+    """
+    from fsmatrix.slurm.testbed.testbed import SlurmBed
+
+    _bring_up(
+        SlurmBed, directory, as_json, _slurm_lines,
+        nodes=nodes, cpus_per_node=cpus_per_node, time_limit=time_limit,
+        short_time_limit=short_time_limit, licenses=licenses,
+    )  # fmt: skip
+
+
+def _bring_up(
+    system: type[System],
+    directory: Path,
+    as_json: bool,
+    lines: Callable[[System], list[str]],
+    **given: Any,
+) -> None:
+    """Bring a bed with the given options up; `lines` say how to use it."""
+    options = _checked(system.Options, given)
+    with _told(as_json) as (begun, ended):
+        bed = system.up(options, directory, begun=begun, ended=ended)
+    if as_json:
+        common.print_json(system.status(directory))
+        return
+    total, own = (sum(step[name] for step in bed.steps) for name in ("seconds", "own"))
+    for line in (
+        f"up in {total:.1f} s, {own:.1f} s of it our own",
+        *lines(bed),
+        f"take it down:  fsmatrix testbed down --directory {bed.directory}",
+    ):
+        terminal.console().print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _checked(kind: type[BaseModel], given: dict[str, Any]) -> BaseModel:
+    """The options, or BackendError that names the command's option."""
+    from pydantic import ValidationError
+
+    from fsmatrix.backends.errors import BackendError
+
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0]).replace("_", "-")
+        text = str(first["msg"]).removeprefix("Value error, ")
+        raise BackendError(f"--{name} {first['input']}: {text}") from error
+
+
+@contextmanager
+def _told(as_json: bool) -> Iterator[tuple[Callable[[str], None], Callable[[Step], None]]]:
+    """What tells of steps that begin and end.  SIGTERM takes down what was made, as Ctrl-C does."""
+
+    def end(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    console = terminal.console(stderr=True) if as_json else terminal.console()
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        with console.status("") as spinner:
+            yield spinner.update, lambda step: _say_step(console, step)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _say_step(console: Console, step: Step) -> None:
+    console.print(
+        f"{step.name:<22} {step.seconds:6.2f} s = {step.waited:6.2f} s waited for daemons or the "
+        f"system + {step.own:6.2f} s own",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _ceph_lines(bed: Bed) -> list[str]:
+    lines = [
+        f"configuration  {bed.conf}",
+        f"file system    {bed.filesystem}, data pool {bed.pools['data']}",
+        f"RADOS pool     {bed.pools['rados']}",
+    ]
+    for name, factor in bed.facts["factors"].items():
+        if "realised" in factor:
+            lines.append(f"{name:<14} {factor['level']}, {factor['realised']}: {factor['how']}")
+    return lines
+
+
+def _slurm_lines(bed: SlurmBed) -> list[str]:
+    cpus = bed.options.cpus_per_node
+    return [
+        f"Slurm          {bed.facts['version']}, {len(bed.nodes)} nodes of {cpus} CPUs, "
+        f"{bed.facts['realised']}: all are this machine",
+        f"use it:        export SLURM_CONF={bed.conf}",
+    ]

@@ -1,0 +1,293 @@
+"""The campaign file: all runs in long form, one row per run and phase.  See docs/results.md."""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import h5py
+import numpy as np
+
+from fsmatrix.results import histogram, iterations
+from fsmatrix.results.files.campaign.campaignspec import (
+    FINDING_TEXTS,
+    NUMBERS,
+    RAGGED,
+    TEXTS,
+    attributes,
+    factor_names,
+    reserved,
+)
+from fsmatrix.results.files.campaign.rows import Row, levels_of, rows_of
+from fsmatrix.results.files.hdf5.columns import Appender, Coded, Table, create
+from fsmatrix.results.files.hdf5.hdf import TEXT
+from fsmatrix.results.files.hdf5.schema import CAMPAIGN_FORMAT, SCHEMA_VERSION, encode_text, to_json
+from fsmatrix.results.files.run.texts import CampaignTexts, attach
+from fsmatrix.results.record import RunRecord
+
+Level = str | int | float | None
+
+
+class Ragged:
+    """One ragged dimension: its variables, and first row and size for each run."""
+
+    def __init__(self, file: h5py.File, name: str, rows: int = 0) -> None:
+        """`rows` along `run` are there already, and have none of it."""
+        self.name = name
+        self.row = Appender(file, f"{name}_run", "i8", attributes("1", "row along run"))
+        self.first = Appender(file, f"{name}_first", "i8", attributes("1", f"first {name} row"))
+        size = attributes("1", f"number of {name} rows") | {"sample_dimension": name}
+        self.size = Appender(file, f"{name}_size", "i8", size)
+        self.columns = {
+            variable: Appender(file, variable, kind, attributes(unit, meaning))
+            for variable, (kind, unit, meaning) in RAGGED[name].items()
+        }
+        self.length = 0
+        self.first.extend(np.zeros(rows))
+        self.size.extend(np.zeros(rows))
+
+    def add(self, run: int, values: Mapping[str, Sequence[Any]]) -> None:
+        """The values of one row along `run` (without values: none)."""
+        size = len(next(iter(values.values()))) if values else 0
+        self.first.append(self.length)
+        self.size.append(size)
+        self.row.extend(np.full(size, run))
+        for name, column in values.items():
+            self.columns[name].extend(column)
+        self.length += size
+
+    def appenders(self) -> list[Appender]:
+        """All its datasets."""
+        return [self.row, self.first, self.size, *self.columns.values()]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run as a campaign file holds it."""
+
+    rows: Sequence[Row]  # at least one
+    levels: Mapping[str, Level]  # factor -> level
+    environment: str  # JSON
+    case: str  # canonical JSON
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+
+def entry_of(record: RunRecord) -> Entry:
+    """A record as a campaign file holds it."""
+    return Entry(
+        rows_of(record), levels_of(record), to_json(record.environment), record.case, record.texts
+    )
+
+
+class CampaignWriter:
+    """Takes runs one by one, attempts at one repetition together; `finish` completes the file."""
+
+    def __init__(self, file: h5py.File, check: Callable[[], None] = lambda: None) -> None:
+        """`check` raises if the file cannot be written any more; it is called often."""
+        self.file = file
+        self._check = check
+        self.rows = 0
+        self.runs = 0
+        self.numbers = {
+            name: self._number(name) for name in NUMBERS if name not in iterations.OWN_VARIABLES
+        }
+        self.texts = {name: Coded() for name in TEXTS}
+        self.factors: dict[str, Coded] = {}
+        self.ragged = {name: Ragged(file, name) for name in RAGGED if name != "iteration"}
+        self.kinds: dict[str, int] = {}
+        self.tables = {
+            name: Table(file, f"{name}_json", attributes("", f"each different {name} once"))
+            for name in ("environment", "case")
+        }
+        self.table_rows = {
+            name: Appender(file, f"{name}_index", "i8", attributes("1", f"row of {name}_json"))
+            for name in self.tables
+        }
+        self.texts_kept = CampaignTexts(file)
+        self.last = array("b")
+        self._previous: tuple[str, int] | None = None
+        self._previous_row = 0
+
+    def add(self, record: RunRecord) -> None:
+        """The rows of one run."""
+        self.put(entry_of(record))
+
+    def put(self, entry: Entry) -> None:
+        """As `add`, of a run that was in a campaign file before."""
+        codes = {
+            "environment": self.tables["environment"].code(
+                _key(entry.environment), entry.environment
+            ),
+            "case": self.tables["case"].code(_key(entry.case), entry.case),
+        }
+        first = entry.rows[0]
+        self._mark_last((first.texts["case_id"], int(first.numbers["repetition"])))
+        self.texts_kept.add(self.rows, entry.texts)
+        for row in entry.rows:
+            for name in entry.levels:
+                if name not in self.factors:
+                    self.factors[name] = Coded(self.rows)
+            for name, column in self.factors.items():
+                column.append(entry.levels.get(name))
+            for name, code in codes.items():
+                self.table_rows[name].append(code)
+            self._add_row(row)
+            self.last.append(1)
+            self.rows += 1
+            self._check()
+        self.runs += 1
+
+    def _mark_last(self, repetition: tuple[str, int]) -> None:
+        """Rows of an earlier attempt at the same repetition are not of the last one."""
+        if repetition == self._previous:
+            for row in range(self._previous_row, self.rows):
+                self.last[row] = 0
+        self._previous, self._previous_row = repetition, self.rows
+
+    def _number(self, name: str) -> Appender:
+        kind, unit, meaning = NUMBERS[name]
+        return Appender(self.file, name, kind, attributes(unit, meaning))
+
+    def _iterated(self) -> None:
+        """Make what only campaigns with iterations have; the rows before have none."""
+        self.ragged["iteration"] = Ragged(self.file, "iteration", self.rows)
+        for name in iterations.OWN_VARIABLES:
+            self.numbers[name] = self._number(name)
+            self.numbers[name].extend(np.full(self.rows, np.nan))
+
+    def _add_row(self, row: Row) -> None:
+        if "iteration" not in self.ragged and (_iterations(row) or _own(row)):
+            self._iterated()
+        for name, column in self.numbers.items():
+            missing = 0 if NUMBERS[name][0] == "i8" else float("nan")
+            column.append(row.numbers.get(name, missing))
+        for name, coded in self.texts.items():
+            coded.append(row.texts[name])
+        phase = row.phase
+        self.ragged["worker"].add(
+            self.rows,
+            {
+                f"worker_{name}": getattr(phase, name)
+                for name in ("start", "end", "bytes", "operations", "errors")
+            }
+            if phase
+            else {},
+        )
+        self.ragged["latency"].add(self.rows, self._latencies(row))
+        self.ragged["interval"].add(self.rows, _series(row))
+        if "iteration" in self.ragged:
+            self.ragged["iteration"].add(self.rows, _iterations(row))
+        self.ragged["finding"].add(self.rows, _findings(row))
+
+    def _latencies(self, row: Row) -> dict[str, Any]:
+        columns: dict[str, list[Any]] = {name: [] for name in RAGGED["latency"]}
+        for kind, latency in row.phase.latency.items() if row.phase else ():
+            bins = np.flatnonzero(latency.counts)
+            code = self.kinds.setdefault(kind, len(self.kinds))
+            columns["latency_kind"].append(np.full(bins.size, code))
+            columns["latency_bin"].append(bins)
+            columns["latency_count"].append(latency.counts[bins])
+        return {n: np.concatenate(parts) for n, parts in columns.items() if parts}
+
+    def finish(self, campaign: str, left_out: Sequence[Mapping[str, str]]) -> None:
+        """Write what waits, decode the coded columns, attach the dimensions."""
+        names = factor_names(self.factors, reserved())
+        dims: dict[str, list[str]] = {"run": [*self.numbers, *TEXTS, *names.values()]}
+        for column in self._appenders():
+            column.flush()
+            self._check()
+        for name, meaning in TEXTS.items():
+            self.texts[name].write(self.file, name, attributes("", meaning))
+            self._check()
+        for factor, name in names.items():
+            self.factors[factor].write(self.file, name, {"long_name": f"factor {factor}"})
+            self._check()
+        last = create(
+            self.file, "last_attempt", "i1", attributes("1", "1 = newest attempt"), self.rows
+        )
+        last[...] = np.frombuffer(self.last, dtype=np.int8)
+        dims["run"] += ["last_attempt", *(f"{name}_index" for name in self.tables)]
+        for name in self.ragged:
+            dims["run"] += [f"{name}_first", f"{name}_size"]
+            dims[name] = [f"{name}_run", *RAGGED[name]]
+        dims |= {name: [f"{name}_json"] for name in self.tables}
+        dims |= self._fixed()
+        for dim, members in dims.items():
+            attach(self.file, dim, [self.file[name] for name in members])
+        self.texts_kept.finish()
+        self._check()
+        coordinates = ["phase", *names.values()]
+        self.file.attrs.update(
+            {
+                "format": CAMPAIGN_FORMAT,
+                "schema_version": SCHEMA_VERSION,
+                "created": datetime.now(UTC).isoformat(timespec="seconds"),
+                "campaign": encode_text(campaign),
+                "factors": to_json(names),
+                "left_out": to_json(list(left_out)),
+                "runs": self.runs,
+                "coordinates": " ".join(coordinates),
+            }
+        )
+
+    def _appenders(self) -> list[Appender]:
+        ragged = [column for one in self.ragged.values() for column in one.appenders()]
+        tables = [table.column for table in self.tables.values()]
+        return [*self.numbers.values(), *self.table_rows.values(), *ragged, *tables]
+
+    def _fixed(self) -> dict[str, list[str]]:
+        """Latency bins and names of the kinds."""
+        names = [encode_text(kind) for kind in self.kinds]
+        kinds = create(self.file, "kind_name", TEXT, attributes("", "kind of operation"))
+        kinds.resize((len(names),))
+        kinds[...] = names
+        for name, edges in (
+            ("bin_lower", histogram.lower_edges()),
+            ("bin_upper", histogram.upper_edges()),
+        ):
+            meaning = attributes("s", "latency bin is [lower, upper)")
+            create(self.file, name, "f8", meaning, histogram.BINS)[...] = edges / 1e9
+        return {"kind": ["kind_name"], "bin": ["bin_lower", "bin_upper"]}
+
+
+def _series(row: Row) -> dict[str, Any]:
+    phase = row.phase
+    if phase is None:
+        return {}
+    given = {name: getattr(phase, name) for name in RAGGED["interval"]}
+    sizes = [len(values) for values in given.values() if values is not None]
+    if not sizes:
+        return {}
+    missing = {"i8": np.zeros(sizes[0], dtype=np.int64), "f8": np.full(sizes[0], np.nan)}
+    return {
+        name: values if values is not None else missing[RAGGED["interval"][name][0]]
+        for name, values in given.items()
+    }
+
+
+def _iterations(row: Row) -> dict[str, Any]:
+    table = iterations.filled(row.phase.iterations) if row.phase else {}
+    return {iterations.PREFIX + name: column for name, column in table.items()}
+
+
+def _own(row: Row) -> bool:
+    """Whether the engine sums its iterations up."""
+    return row.numbers.get(iterations.OWN + "iterations", 0) > 0
+
+
+def _findings(row: Row) -> dict[str, Any]:
+    if not row.findings:
+        return {}
+    columns: dict[str, Any] = {
+        f"finding_{name}": [encode_text(getattr(finding, name)) for finding in row.findings]
+        for name in FINDING_TEXTS
+    }
+    return columns | {"finding_version": [finding.version for finding in row.findings]}
+
+
+def _key(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

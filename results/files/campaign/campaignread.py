@@ -1,0 +1,201 @@
+"""Runs read back from a campaign file, as it holds them, to go into another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from fsmatrix.results import histogram, iterations
+from fsmatrix.results.files.campaign.campaignfile import Entry, Level
+from fsmatrix.results.files.campaign.campaignopen import reading
+from fsmatrix.results.files.campaign.campaignspec import (
+    FINDING_TEXTS,
+    LATER,
+    NUMBERS,
+    RAGGED,
+    TEXTS,
+)
+from fsmatrix.results.files.campaign.rows import Row
+from fsmatrix.results.files.hdf5.hdf import HDF5_ERRORS
+from fsmatrix.results.files.hdf5.schema import DamagedFileError, decode_text, from_json
+from fsmatrix.results.files.run.texts import TextReader
+from fsmatrix.results.record import Finding, Integers, Latency, Phase
+
+__all__ = ["entries", "reading", "text", "texts_of"]
+
+AHEAD = 1 << 14  # elements read at once
+
+
+def texts_of(path: Path | str, run_id: str) -> dict[str, str]:
+    """Original texts by name of one run of a campaign file; empty if none were kept.
+
+    LookupError if there is no such run; ResultError if the file cannot be read.
+    """
+    with reading(path) as file:
+        rows = np.flatnonzero(file["run_id"][...] == run_id.encode())
+        try:
+            if rows.size:
+                return TextReader(file).of_row(int(rows[0]))
+        except HDF5_ERRORS as error:
+            raise _damaged(path, error) from error
+    raise LookupError(f"{path}: no run {run_id}")
+
+
+def entries(file: h5py.File, path: Path | str = "") -> Iterator[Entry]:
+    """All runs of an open campaign file in its order, one in memory at a time; `path`: its name.
+
+    DamagedFileError if what is there makes no sense.
+    """
+    try:
+        reader = _Reader(file)
+        run_ids = file["run_id"][...].tolist()
+        starts = [row for row, one in enumerate(run_ids) if row == 0 or one != run_ids[row - 1]]
+    except HDF5_ERRORS as error:
+        raise _damaged(path, error) from error
+    for first, end in pairwise([*starts, len(run_ids)]):
+        try:
+            entry = reader.entry(first, end)
+        except HDF5_ERRORS as error:
+            raise _damaged(path, error) from error
+        yield entry
+
+
+def _damaged(path: Path | str, error: Exception) -> DamagedFileError:
+    return DamagedFileError(path, f"cannot be read as a campaign file: {error}")
+
+
+class _Column:
+    """A variable read in ascending order, many elements at once."""
+
+    def __init__(self, dataset: h5py.Dataset) -> None:
+        self._dataset = dataset
+        self._first = 0
+        self._values: npt.NDArray[Any] = np.empty(0, dtype=dataset.dtype)
+
+    def part(self, first: int, end: int) -> npt.NDArray[Any]:
+        """Elements first..end."""
+        low = self._first
+        if first < low or end > low + len(self._values):
+            self._first = low = first
+            self._values = self._dataset[first : max(end, first + AHEAD)]
+        return self._values[first - low : end - low]
+
+    def value(self, row: int) -> Any:
+        """One element: str, int or float."""
+        value = self.part(row, row + 1)[0]
+        return text(value) if isinstance(value, bytes) else value.item()
+
+
+def text(value: bytes) -> str:
+    """A stored string."""
+    return decode_text(value.decode("utf-8"))
+
+
+class _Reader:
+    """All columns of a campaign file."""
+
+    def __init__(self, file: h5py.File) -> None:
+        factors = from_json(file.attrs["factors"])
+        one = {*NUMBERS, *TEXTS, *factors.values(), "environment_index", "case_index"}
+        one |= {f"{dim}_{part}" for dim in RAGGED for part in ("first", "size")}
+        several = {name for variables in RAGGED.values() for name in variables}
+        self._columns = {name: _Column(file[name]) for name in (one | several) & file.keys()}
+        self._factors: Mapping[str, str] = factors
+        self._kinds = [text(kind) for kind in file["kind_name"][...].tolist()]
+        self._tables = {name: file[f"{name}_json"] for name in ("environment", "case")}
+        self._texts = TextReader(file)
+
+    def entry(self, first: int, end: int) -> Entry:
+        """The run of these rows."""
+        return Entry(
+            rows=[self._row(row) for row in range(first, end)],
+            levels={name: self._level(column, first) for name, column in self._factors.items()},
+            environment=self._table("environment", first),
+            case=self._table("case", first),
+            texts=self._texts.of_row(first),
+        )
+
+    def _level(self, column: str, row: int) -> Level:
+        """A level; whole numbers are whole also where a column of floats held them."""
+        value: Level = self._columns[column].value(row)
+        if isinstance(value, float):
+            if value != value:
+                return None
+            return int(value) if value.is_integer() and abs(value) < 2**53 else value
+        return None if value == "" else value
+
+    def _table(self, name: str, row: int) -> str:
+        return text(self._tables[name][self._columns[f"{name}_index"].value(row)])
+
+    def _row(self, row: int) -> Row:
+        texts = {name: str(self._columns[name].value(row)) for name in TEXTS}
+        known = self._columns.keys()  # files of before have no shares and rates
+        numbers = {name: self._columns[name].value(row) for name in NUMBERS if name in known}
+        phase = self._phase(row, texts["phase"], numbers) if texts["phase"] else None
+        return Row(numbers, texts, phase, self._findings(row))
+
+    def _ragged(self, dim: str, row: int) -> dict[str, npt.NDArray[Any]]:
+        if f"{dim}_first" not in self._columns:
+            return {}  # files of before have no iterations
+        first = self._columns[f"{dim}_first"].value(row)
+        end = first + self._columns[f"{dim}_size"].value(row)
+        if end == first:
+            return {}
+        names = [name for name in RAGGED[dim] if name not in LATER or name in self._columns]
+        return {name: self._columns[name].part(first, end) for name in names}
+
+    def _phase(self, row: int, name: str, numbers: Mapping[str, float]) -> Phase:
+        workers, series = self._ragged("worker", row), self._ragged("interval", row)
+        empty = np.empty(0)
+        return Phase(
+            name=name,
+            start=workers.get("worker_start", empty),
+            end=workers.get("worker_end", empty),
+            bytes=workers.get("worker_bytes", empty),
+            operations=workers.get("worker_operations", empty),
+            errors=workers.get("worker_errors", empty),
+            latency=self._latencies(row),
+            interval=numbers["interval_width"],
+            interval_bytes=series.get("interval_bytes"),
+            interval_operations=series.get("interval_operations"),
+            interval_latency_max=series.get("interval_latency_max"),
+            iterations=iterations.stripped(
+                {
+                    name.removeprefix(iterations.PREFIX): column
+                    for name, column in self._ragged("iteration", row).items()
+                }
+            ),
+            began=numbers["began"],
+            clock_uncertainty=numbers["clock_uncertainty"],
+        )
+
+    def _latencies(self, row: int) -> dict[str, Latency]:
+        """Counts by kind; sums and extremes stand in the columns of the row."""
+        bins = self._ragged("latency", row)
+        result: dict[str, Latency] = {}
+        for code in dict.fromkeys(bins["latency_kind"].tolist()) if bins else ():
+            counts: Integers = np.zeros(histogram.BINS, dtype=np.int64)
+            mine = bins["latency_kind"] == code
+            counts[bins["latency_bin"][mine]] = bins["latency_count"][mine]
+            nan = float("nan")
+            result[self._kinds[code]] = Latency(counts, nan, nan, nan)
+        return result
+
+    def _findings(self, row: int) -> list[Finding]:
+        columns = self._ragged("finding", row)
+        if not columns:
+            return []
+        texts = {
+            name: [text(value) for value in columns[f"finding_{name}"].tolist()]
+            for name in FINDING_TEXTS
+        }
+        return [
+            Finding(version=int(version), **{name: column[i] for name, column in texts.items()})  # type: ignore[arg-type]
+            for i, version in enumerate(columns["finding_version"].tolist())
+        ]

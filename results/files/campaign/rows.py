@@ -1,0 +1,159 @@
+"""A run record as rows of the campaign file: one per phase, one if there is no phase."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from fsmatrix.results import histogram, iterations, metrics, usage
+from fsmatrix.results.case import Case
+from fsmatrix.results.files.hdf5.schema import to_json
+from fsmatrix.results.record import SEVERITIES, Finding, Integers, Phase, RunRecord
+
+NAN = float("nan")
+TEXT_LIMIT = 500  # characters of one string in the campaign file
+DATA_KINDS = ("read", "write")
+METADATA_PHASES = frozenset(
+    {
+        "open", "create", "stat", "remove", "unlink", "mkdir", "rmdir", "rename",
+        "truncate", "readdir",
+    }
+)  # fmt: skip
+PERCENTILES = {
+    "latency_p50": 0.50,
+    "latency_p95": 0.95,
+    "latency_p99": 0.99,
+    "latency_p99_9": 0.999,
+}
+RUN_TEXTS = (
+    "run_id", "case_id", "work_id", "attachment", "session", "job", "status", "engine",
+    "engine_version", "error", "started",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row along `run`."""
+
+    numbers: Mapping[str, float]
+    texts: Mapping[str, str]
+    phase: Phase | None
+    findings: Sequence[Finding]
+
+
+def rows_of(record: RunRecord) -> list[Row]:
+    """The rows of one run, in the order of its phases."""
+    texts = {name: getattr(record, name)[:TEXT_LIMIT] for name in RUN_TEXTS}
+    texts["hosts"] = " ".join(dict.fromkeys(str(rank.get("host", "")) for rank in record.ranks))
+    numbers = {
+        "repetition": record.repetition,
+        "attempt": record.attempt,
+        "block": record.block,
+        "duration": record.duration,
+    }
+    names = {phase.name for phase in record.phases}
+    rows = []
+    for phase in record.phases or (None,):
+        name = phase.name if phase else ""
+        found = [f for f in record.findings if f.phase == name or f.phase not in names]
+        kinds = latency_kinds(phase) if phase else ()
+        rows.append(
+            Row(
+                numbers={**numbers, **(_numbers(record, phase, kinds) if phase else {})},
+                texts={
+                    **texts,
+                    "phase": name,
+                    "worst_finding": worst(found),
+                    "latency_of": "+".join(kinds),
+                },
+                phase=phase,
+                findings=found,
+            )
+        )
+    return rows
+
+
+def levels_of(record: RunRecord) -> dict[str, Any]:
+    """Factor -> level; `target` and `workload` always (from the case, if not given)."""
+    levels = dict(record.coordinates)
+    if "target" not in levels or "workload" not in levels:
+        case = Case.from_canonical(record.case)
+        levels = {"target": case.target, "workload": case.workload, **levels}
+    return {name: plain_level(level) for name, level in levels.items()}
+
+
+def plain_level(level: Any) -> str | int | float | None:
+    """A level as a number or a string; None stays None (no level)."""
+    if level is None or isinstance(level, str):
+        return level
+    if isinstance(level, bool | np.bool_):
+        return "true" if level else "false"
+    if isinstance(level, int | np.integer):
+        number = int(level)
+        return number if abs(number) < 2**63 else str(number)
+    if isinstance(level, float | np.floating):
+        return float(level)
+    return to_json(level)
+
+
+def worst(findings: Sequence[Finding]) -> str:
+    """The worst severity; an empty string without findings."""
+    ranks = [SEVERITIES.index(finding.severity) for finding in findings]
+    return SEVERITIES[max(ranks)] if ranks else ""
+
+
+def latency_kinds(phase: Phase) -> tuple[str, ...]:
+    """The kinds of operation that the latency columns of this phase pool, sorted."""
+    kinds = sorted(kind for kind in phase.latency if "/" not in kind)
+    if phase.name in DATA_KINDS and phase.name in kinds:
+        return (phase.name,)
+    if phase.name.split("-")[0] in METADATA_PHASES:
+        return tuple(kinds)
+    return tuple(kind for kind in kinds if kind in DATA_KINDS) or tuple(kinds)
+
+
+def _numbers(record: RunRecord, phase: Phase, kinds: Sequence[str]) -> dict[str, float]:
+    io_window = metrics.io_window(phase)
+    total = float(phase.bytes.sum())
+    return {
+        "began": phase.began,
+        "bandwidth": metrics.bandwidth(phase),
+        "iops": metrics.iops(phase),
+        "window": metrics.window(phase),
+        "io_window": io_window,
+        "io_bandwidth": total / io_window if io_window > 0 else NAN,
+        "first_finisher_rate": metrics.first_finisher_rate(phase),
+        "bytes": total,
+        "operations": float(phase.operations.sum()),
+        "errors": float(phase.errors.sum()),
+        "workers": len(phase.start),
+        "clock_uncertainty": phase.clock_uncertainty,
+        "interval_width": phase.interval,
+        **{iterations.OWN + name: value for name, value in phase.summary.items()},
+        **used(record, phase),
+        **_latencies(phase, kinds),
+    }
+
+
+def used(record: RunRecord, phase: Phase) -> dict[str, float]:
+    """Shares and rates of network, devices and CPUs; without those that nobody counted."""
+    known = asdict(usage.of_phase(record, phase))
+    return {name: value for name, value in known.items() if value == value}
+
+
+def _latencies(phase: Phase, kinds: Sequence[str]) -> dict[str, float]:
+    """Mean, extremes and percentiles (seconds) of the pooled kinds; empty without any."""
+    pooled = [phase.latency[kind] for kind in kinds]
+    counts: Integers = sum((one.counts for one in pooled), np.zeros(histogram.BINS, np.int64))
+    operations = int(counts.sum())
+    if operations == 0:
+        return {}
+    values = {name: histogram.percentile(counts, q) for name, q in PERCENTILES.items()}
+    used = [one for one in pooled if one.counts.any()]
+    values["latency_mean"] = sum(one.total for one in used) / operations
+    values["latency_min"] = min(one.minimum for one in used)
+    values["latency_max"] = max(one.maximum for one in used)
+    return values

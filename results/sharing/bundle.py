@@ -1,0 +1,300 @@
+"""One archive of a campaign that another group can look at again and run again.
+
+The archive holds one folder that is a results directory of its own; see docs/bundle.md.
+Memory holds one run at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import platform
+import re
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import h5py
+import psutil
+
+from fsmatrix.results.files import archive, freshness, safefile
+from fsmatrix.results.files.archive import Tell
+from fsmatrix.results.files.campaign.merge import merge_files
+from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.hdf5.hdf import sync_directory
+from fsmatrix.results.files.hdf5.schema import encode_text, from_json, to_json
+from fsmatrix.results.files.run import recordcheck, runfile
+from fsmatrix.results.files.store import CAMPAIGN, MARKER, MERGED, NAME, RUNS, Store, StoreError
+from fsmatrix.results.record import RunRecord
+from fsmatrix.results.sharing import bundlefacts
+from fsmatrix.results.sharing.anonymise.anonymise import Anonymiser, ClashError, Learner
+
+SUFFIXES = (".tar.gz", ".tgz")
+REPORT = "report.html"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What goes into the archive."""
+
+    anonymise: bool = False
+    runs: bool = True
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """An archive that was made."""
+
+    path: Path
+    folder: str  # the one inside it
+    runs: dict[str, int]  # total, ok, failed, timeout, invalid
+    files: int
+    size: int  # bytes
+    left_out: tuple[tuple[str, str], ...]  # file, why
+    replaced: dict[str, int] = field(default_factory=dict)  # kind -> different names
+    ordinary: dict[str, str] = field(default_factory=dict)  # name like an ordinary word -> kind
+
+
+def bundle(
+    directory: Path, target: Path, options: Options = Options(), tell: Tell | None = None
+) -> Bundle:
+    """Make the archive `target` of the results directory `directory`.
+
+    The archive appears whole, durable, or not at all; the same results give the same bytes.
+    Damaged run files and links are left out and named.  ResultError if `target` is there or
+    `directory` is no store or holds no run; OSError as the system gives it.
+    """
+    store = Store.open(directory)
+    folder = _folder(target)
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as stage:
+            return _Maker(store, Path(stage), options, tell or _silent).make(target, folder)
+    except ClashError as error:
+        raise ResultError(store.directory, f"cannot be made anonymous: {error}") from error
+
+
+def _folder(target: Path) -> str:
+    name = next((target.name.removesuffix(s) for s in SUFFIXES if target.name.endswith(s)), "")
+    if not re.fullmatch(r"\w[\w.+-]*", name):
+        raise ResultError(target, f"an archive is named NAME{' or NAME'.join(SUFFIXES)}")
+    if os.path.lexists(target):
+        raise ResultError(target, "is there already: choose another name")
+    if not target.parent.is_dir():
+        raise ResultError(target, f"there is no directory {target.parent}")
+    return name
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    del what, done, total
+
+
+class _Maker:
+    """Collects the members of one archive; `stage` takes what is made for it."""
+
+    def __init__(self, store: Store, stage: Path, options: Options, tell: Tell) -> None:
+        self.store = store
+        self.stage = stage
+        self.options = options
+        self.tell = tell
+        self.left_out: list[tuple[str, str]] = []
+        self.anonymiser: Anonymiser | None = None
+        self.members: dict[str, Path] = {}  # name in the folder -> file
+        self.runs: dict[str, int] = {}
+
+    def make(self, target: Path, folder: str) -> Bundle:
+        files = list(self._usable())
+        time = int(max((path.stat().st_mtime for path in files), default=0.0))
+        plan = self._plan()
+        if self.options.anonymise:
+            files, plan = self._anonymous(files, plan)
+            assert self.anonymiser is not None
+            folder = self.anonymiser.label(folder)
+        self._merge(files, plan, time)
+        self._documents(folder, plan)
+        digests = archive.digests(self.members, self.tell)
+        self._write(archive.SUMS, archive.sums(digests))
+        aside = self.stage / target.name
+        archive.pack(aside, folder, self.members, digests, time, self.tell)
+        if os.path.lexists(target):
+            raise ResultError(target, "is there already: choose another name")
+        aside.rename(target)
+        sync_directory(target.parent)
+        return self._outcome(target, folder)
+
+    # -- runs --------------------------------------------------------------------------------
+    def _usable(self) -> Iterator[Path]:
+        """Run files where they should be; links are not followed."""
+        if self.store.runs.is_symlink():
+            self.left_out.append((RUNS, "is a symbolic link"))
+            return
+        for path in self.store.files():
+            if path.is_symlink():
+                self._leave(path, "is a symbolic link")
+            elif reason := safefile.unusable(path.stat().st_mode):
+                self._leave(path, reason)
+            elif not NAME.fullmatch(path.stem) or path != self.store.path(path.stem):
+                self._leave(path, "is not named or placed as a run file")
+            else:
+                yield path
+
+    def _leave(self, path: Path, reason: str) -> None:
+        self.left_out.append((str(path.relative_to(self.store.directory)), reason))
+
+    def _merge(self, files: list[Path], plan: dict[str, Any] | None, time: int) -> None:
+        """campaign.h5, and the run files among the members."""
+        merged = self.stage / MERGED
+        root = self.stage if self.anonymiser else self.store.directory
+        text = json.dumps(plan) if plan is not None else ""
+        found = merge_files(
+            files, merged, text, root, lambda done: self.tell("merge", done, len(files))
+        )
+        bad = {error.path: error.reason for error in found}
+        self.left_out += [(str(path.relative_to(root)), why) for path, why in bad.items()]
+        kept = [path for path in files if path not in bad]
+        if not kept:
+            raise StoreError(self.store.directory, "holds no run that could go into an archive")
+        left = [{"file": name, "reason": reason} for name, reason in self._told_left_out()]
+        with h5py.File(merged, "r+") as file:
+            created = str(file.attrs["created"])
+            if left:
+                file.attrs["left_out"] = encode_text(to_json(left))
+            if self.options.runs:
+                file.attrs[freshness.CONTENTS] = freshness.contents(kept, root, text)
+        _replace(merged, created, datetime.fromtimestamp(time, UTC).isoformat())
+        self.members[MERGED] = merged
+        if self.options.runs:
+            self.members |= {str(path.relative_to(root)): path for path in kept}
+
+    def _told_left_out(self) -> list[tuple[str, str]]:
+        """As the archive names them."""
+        if self.anonymiser is None:
+            return sorted(self.left_out)
+        text = self.anonymiser.text
+        return sorted((text(name), text(reason)) for name, reason in self.left_out)
+
+    # -- anonymous ---------------------------------------------------------------------------
+    def _anonymous(
+        self, files: list[Path], plan: dict[str, Any] | None
+    ) -> tuple[list[Path], dict[str, Any] | None]:
+        """Run files and plan without names; the run files stand in the stage."""
+        learner = Learner()
+        known = learner.vocabulary
+        known.learn("host", platform.node())
+        known.learn("user", psutil.Process().username())
+        known.learn_text(str(Path.home()))
+        known.learn_text(str(self.store.directory.resolve()))
+        if plan is not None:
+            learner.document(plan)
+            learner.campaign(plan["source"]["text"])
+        readable = []
+        for path, record in self._records(files, "read"):
+            learner.record(record)
+            readable.append(path)
+        self.anonymiser = anonymiser = Anonymiser(learner)
+        if plan is not None:
+            plan = self._anonymous_plan(anonymiser, plan)
+        staged = []
+        for path, record in self._records(readable, "anonymise"):
+            new = self.stage / path.relative_to(self.store.directory)
+            new.parent.mkdir(parents=True, exist_ok=True)
+            new.write_bytes(runfile.run_image(new, anonymiser.record(record)))
+            staged.append(new)
+        return staged, plan
+
+    def _records(self, files: list[Path], what: str) -> Iterator[tuple[Path, RunRecord]]:
+        for done, path in enumerate(files, 1):
+            try:
+                record = recordcheck.read(path)
+            except ResultError as error:
+                self._leave(path, error.reason)
+                continue
+            yield path, record
+            self.tell(what, done, len(files))
+
+    def _anonymous_plan(self, anonymiser: Anonymiser, plan: dict[str, Any]) -> dict[str, Any]:
+        source = plan["source"]
+        told: dict[str, Any] = anonymiser.document({**plan, "source": {"file": source["file"]}})
+        try:
+            told["source"]["text"] = anonymiser.campaign(source["text"])
+        except ValueError as error:
+            raise StoreError(self.store.directory / CAMPAIGN, str(error)) from error
+        return told
+
+    # -- documents ---------------------------------------------------------------------------
+    def _plan(self) -> dict[str, Any] | None:
+        """campaign.json; None if there is none."""
+        path = self.store.directory / CAMPAIGN
+        if path.is_symlink():
+            self._leave(path, "is a symbolic link")
+        if path.is_symlink() or not path.exists():
+            return None
+        try:
+            plan: dict[str, Any] = from_json(safefile.read_text(path))
+            bundlefacts.check_plan(plan)
+        except (ValueError, KeyError, TypeError) as error:
+            raise StoreError(path, f"damaged: {error}") from error
+        return plan
+
+    def _documents(self, folder: str, plan: dict[str, Any] | None) -> None:
+        facts = bundlefacts.facts_of(self.members[MERGED])
+        versions = {
+            "bundled_with": bundlefacts.bundled_with(),
+            "measured_with": facts.measured_with,
+            "engines": facts.engines,
+        }
+        self.members[MARKER] = self.store.directory / MARKER
+        self._write("versions.json", json.dumps(versions, indent=1) + "\n")
+        if plan is not None:
+            self._write("campaign.yaml", plan["source"]["text"])
+            self._write(CAMPAIGN, json.dumps(plan))
+        report = self.store.directory / REPORT
+        if not self.anonymiser and report.is_file() and not report.is_symlink():
+            self.members[REPORT] = report
+        names = self.anonymiser.names.counts() if self.anonymiser else {}
+        text = bundlefacts.readme(
+            name=folder, campaign=(plan or {}).get("campaign", ""),
+            description=(plan or {}).get("description", ""), versions=versions, runs=facts.runs,
+            engines=facts.engines, rerun=bundlefacts.command(plan, folder) if plan else "",
+            planned=plan is not None, with_runs=self.options.runs, report=REPORT in self.members,
+            anonymous=self.anonymiser is not None, replaced=names,
+            ordinary=_count(self._ordinary().values()), left_out=self._told_left_out(),
+        )  # fmt: skip
+        self._write("README.md", text)
+        self.runs = dict(facts.runs)
+
+    def _ordinary(self) -> dict[str, str]:
+        return dict(self.anonymiser.rewriter.ordinary) if self.anonymiser else {}
+
+    def _write(self, name: str, text: str) -> None:
+        self.members[name] = self.stage / name
+        self.members[name].write_text(text, encoding="utf-8")
+
+    def _outcome(self, target: Path, folder: str) -> Bundle:
+        return Bundle(
+            target, folder, self.runs, len(self.members), target.stat().st_size,
+            tuple(sorted(self.left_out)),
+            self.anonymiser.names.counts() if self.anonymiser else {}, self._ordinary(),
+        )  # fmt: skip
+
+
+def _replace(path: Path, old: str, new: str) -> None:
+    """Replace the time at which a file was made: the same results give the same bytes.
+
+    In place: HDF5 would keep the old text in a gap of the file.
+    """
+    if len(old) != len(new):
+        raise ValueError(f"{old!r} and {new!r} are not of one length")
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:
+        place = data.find(old.encode())
+        if place < 0 or data.find(old.encode(), place + 1) >= 0:
+            return  # what was measured holds the same text: the bytes differ from time to time
+        data[place : place + len(old)] = new.encode()
+
+
+def _count(kinds: Iterable[str]) -> dict[str, int]:
+    kinds = sorted(kinds)
+    return {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}

@@ -1,0 +1,4 @@
+"""A campaign as jobs: divided, submitted, looked at, cancelled.
+
+From outside: `submitting`, `submission`, `status`.
+"""

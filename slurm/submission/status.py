@@ -1,0 +1,195 @@
+"""Where a submitted campaign stands, from its store and the batch system together."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Literal
+
+from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.store import Store
+from fsmatrix.slurm.scheduler import JobState, Scheduler, SchedulerError
+from fsmatrix.slurm.submission import submission as files
+from fsmatrix.slurm.submission.division import JOB_SECONDS, Part
+from fsmatrix.slurm.submission.stored import Stored, stored
+from fsmatrix.slurm.submission.submission import COLLECT, Submission
+
+LOG_BYTES = 4096
+MOST_READ = 200  # failed runs whose reasons are read
+Word = Literal["done", "running", "waiting", "unknown", "stopped", "not submitted"]
+UNASKED = "UNKNOWN"  # what is said of jobs while the batch system does not answer
+
+
+@dataclass(frozen=True)
+class PartStatus:
+    """One part: its runs, and its newest job."""
+
+    part: Part
+    word: Word
+    ok: int
+    failed: int  # newest attempt failed or timed out
+    job: JobState | None = None
+    says: str = ""  # why it waits, or the last line that a stopped job printed
+
+    @property
+    def rest(self) -> int:
+        """Runs that are not stored."""
+        return len(self.part.runs) - self.ok - self.failed
+
+
+@dataclass(frozen=True)
+class Status:
+    """All parts, and when they will be done."""
+
+    parts: tuple[PartStatus, ...]
+    collect: JobState | None
+    scheduler_says: str  # why the batch system could not be asked; "" it could
+    expected: datetime | None  # local time; not before this; None if nothing is under way
+    failures: tuple[tuple[str, str, str], ...] = ()  # run id, status, reason; newest attempts
+
+    @property
+    def ok(self) -> int:
+        """Runs that are stored and ok."""
+        return sum(part.ok for part in self.parts)
+
+    @property
+    def failed(self) -> int:
+        """Runs whose newest attempt failed."""
+        return sum(part.failed for part in self.parts)
+
+    @property
+    def running(self) -> int:
+        """Runs that are being carried out: one in each job that runs and is not done."""
+        return sum(part.word == "running" and part.rest > 0 for part in self.parts)
+
+    @property
+    def waiting(self) -> int:
+        """Runs of jobs that wait or run, but those being carried out."""
+        under_way = (p for p in self.parts if p.word in ("running", "waiting"))
+        return sum(part.rest for part in under_way) - self.running
+
+    @property
+    def lost(self) -> int:
+        """Runs that no job will carry out: `submit --resume` does."""
+        return sum(p.rest for p in self.parts if p.word in ("stopped", "not submitted"))
+
+
+def status(out: Path, submission: Submission, scheduler: Scheduler) -> Status:
+    """Ask the batch system once and look at the store."""
+    store = Store.open(out)
+    known, says = _jobs(out, submission, scheduler)
+    runs = stored(store)
+    parts = tuple(_part(out, part, runs, known.get(part.key)) for part in submission.parts)
+    end = expected(parts, datetime.now(), speed(parts, runs))
+    return Status(parts, known.get(COLLECT), says, end, tuple(_failures(store, parts, runs)))
+
+
+def _failures(
+    store: Store, parts: Iterable[PartStatus], runs: Mapping[tuple[str, int], Stored]
+) -> Iterator[tuple[str, str, str]]:
+    """Runs of these parts whose newest attempt failed, with their reasons: the first MOST_READ."""
+    mine = (run for part in parts if part.failed for run in part.part.runs)
+    bad = [run for run in mine if run in runs and runs[run].status != "ok"]
+    for case, repetition in bad[:MOST_READ]:
+        attempt = store.next_attempt(case, repetition) - 1
+        run_id = f"{case}-r{repetition:04d}-a{attempt}"
+        try:
+            record = store.read(run_id)
+        except (ResultError, KeyError) as error:  # removed or spoiled meanwhile
+            yield run_id, runs[case, repetition].status, str(error)
+            continue
+        yield run_id, record.status, record.error
+
+
+def _jobs(
+    out: Path, submission: Submission, scheduler: Scheduler
+) -> tuple[dict[str, JobState], str]:
+    """Key of a part -> its newest job, with what the batch system knows of it."""
+    newest = {noted.key: noted.job for noted in files.submitted(out)}
+    try:
+        queued = scheduler.mine()
+    except SchedulerError as error:
+        return {key: JobState(job, "ended", UNASKED) for key, job in newest.items()}, str(error)
+    tokens = {state.token: state for state in queued.values() if state.state != "ended"}
+    keys = [*(part.key for part in submission.parts), COLLECT]
+    gone = {newest[key] for key in keys if key in newest and newest[key] not in queued}
+    past = scheduler.past(sorted(gone))
+    found: dict[str, JobState] = {}
+    for key in keys:
+        job = newest.get(key, "")
+        state = tokens.get(submission.token_of(key)) or queued.get(job) or past.get(job)
+        if state is None and job:
+            state = JobState(job, "ended", "ENDED")
+        if state is not None:
+            found[key] = state
+    return found, ""
+
+
+def _part(
+    out: Path, part: Part, runs: Mapping[tuple[str, int], Stored], job: JobState | None
+) -> PartStatus:
+    counts = Counter(runs[run].status for run in part.runs if run in runs)
+    ok, there = counts["ok"], counts.total()
+    word: Word
+    if job is not None and job.state != "ended":
+        word = "running" if job.state == "running" else "waiting"
+        says = (job.never or job.reason) if word == "waiting" else job.nodes
+    elif there == len(part.runs):
+        word, says = "done", ""
+    elif job is None:
+        word, says = "not submitted", ""
+    elif job.said == UNASKED:
+        word, says = "unknown", ""
+    else:
+        word, says = "stopped", f"{job.said}: {last_line(out, part.key, job.job)}"
+    return PartStatus(part, word, ok, there - ok, job, says)
+
+
+def last_line(out: Path, key: str, job: str) -> str:
+    """What a job printed last; "" if nothing."""
+    path = files.folder(out) / f"{key}-{job}.log"
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - LOG_BYTES))
+            lines = file.read().decode(errors="replace").split("\n")
+    except FileNotFoundError:
+        return f"it left no log ({path.name})"
+    printed = [" ".join(line.split()) for line in lines if line.strip()]
+    return printed[-1] if printed else f"it printed nothing ({path.name})"
+
+
+def speed(parts: Iterable[PartStatus], runs: Mapping[tuple[str, int], Stored]) -> float:
+    """Seconds that parts took / seconds that were estimated: the median, 1 if none is known.
+
+    From the begin of a part's first stored run to the end of its last: parts of two and more.
+    """
+    ratios = []
+    for status in parts:
+        known = (runs[run] for run in status.part.runs if run in runs)
+        times = [each for each in known if math.isfinite(each.end)]
+        took = max((t.end for t in times), default=0) - min((t.begin for t in times), default=0)
+        share = len(times) / max(len(status.part.runs), 1)
+        guess = (status.part.seconds - JOB_SECONDS) * share
+        if len(times) > 1 and guess > 0 and took > 0:
+            ratios.append(took / guess)
+    return statistics.median(ratios) if ratios else 1.0
+
+
+def expected(parts: Iterable[PartStatus], now: datetime, speed: float) -> datetime | None:
+    """When the last part will end, if each lane of jobs went on without waiting for nodes.
+
+    Estimated seconds that are left x `speed`, added up over the jobs of one storage system.
+    """
+    seconds: dict[str, float] = {}
+    for part in parts:
+        if part.word in ("running", "waiting"):
+            left = part.part.seconds * speed * part.rest / max(len(part.part.runs), 1)
+            seconds[part.part.system] = seconds.get(part.part.system, 0.0) + left
+    if not seconds:
+        return None
+    return now + timedelta(seconds=math.ceil(max(seconds.values())))

@@ -1,0 +1,154 @@
+"""Take a Slurm down: its jobs, its daemons, and what jobs left running."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from fsmatrix.backends.errors import BackendError, ToolError
+from fsmatrix.backends.journal.journal import Entry
+from fsmatrix.backends.testbed import process
+from fsmatrix.backends.testbed.bed import LEFT, end_daemons, left_alone
+from fsmatrix.backends.testbed.home import Home
+from fsmatrix.slurm.testbed.make import answer, look_at, namespace, open_files
+
+JOBS_END_WITHIN = 10.0  # seconds; KillWait is 5: jobs may clean up after themselves
+_ASK_WITHIN = 5.0  # seconds for each question to slurmctld
+_POLL = 0.05
+
+
+def end(home: Home, entries: list[Entry]) -> list[str]:
+    """One sentence for each thing that was ended or left alone.
+
+    Jobs are cancelled and get KillWait to end; what is left of them is then killed.  A process
+    is a job's if it is in the UTS namespace of one of the bed's nodes.  If anything is left
+    alone, all stays in the journal.  BackendError if this process itself is one of the jobs.
+    """
+    daemons = [entry for entry in entries if entry.kind == "process"]
+    with ExitStack() as held:
+        nodes = _namespaces(home, entries, held)
+        said = _cancel(home, daemons)
+        said += end_daemons(daemons)[0]
+        said += _end_jobs(home, nodes)
+    if not left_alone(said):
+        for entry in entries:
+            home.journal.end(entry)
+    return said
+
+
+def _cancel(home: Home, daemons: list[Entry]) -> list[str]:
+    """Cancel all jobs, where slurmctld runs and answers; wait until they have ended."""
+    states = {entry.facts["role"]: process.ours(process.proven(entry)) for entry in daemons}
+    controller = states.get("slurmctld")
+    if controller is None or controller.state in "Tt":
+        return []
+    try:
+        jobs = _jobs(home)
+        if not jobs:
+            return []
+        for state in ("PENDING", "RUNNING"):  # so that none starts as another ends
+            answer(home, "scancel", f"--state={state}", *jobs, deadline=_ASK_WITHIN, check=False)
+        answer(home, "scancel", *jobs, deadline=_ASK_WITHIN, check=False)
+        deadline = time.monotonic() + JOBS_END_WITHIN
+        while _jobs(home) and time.monotonic() < deadline:
+            time.sleep(_POLL)
+    except ToolError as error:
+        return [f"note: jobs were not cancelled but killed: {error}"]
+    return [f"cancelled {len(jobs)} job{'s' if len(jobs) > 1 else ''}"]
+
+
+def _jobs(home: Home) -> list[str]:
+    """Ids of all jobs that have not ended; array tasks by their own number."""
+    ran = answer(home, "squeue", "--all", "-h", "-r", "-o", "%A", deadline=_ASK_WITHIN)
+    return sorted(set(ran.stdout.split()))
+
+
+def _namespaces(home: Home, here: list[Entry], held: ExitStack) -> set[str]:
+    """UTS namespaces of the bed's nodes, held open so that none is given to anybody else.
+
+    Those of slurmds that run; of Slurm's programs that log into this bed; and of others that
+    were written down, if what is in them names this bed's slurm.conf.  BackendError if this
+    process itself is in one.
+    """
+    ours = namespace("self")
+    slurmds = [process.ours(process.proven(entry)) for entry in here if entry.kind == "process"]
+    known = {seen.pid for seen in slurmds if seen is not None}
+    written = {str(entry.facts["name"]) for entry in here if entry.kind == "uts"}
+    if ours in written and _names_conf(home, os.getpid()):
+        raise BackendError(f"{home.folder}: this is a job of that test bed; ask from outside")
+    found: set[str] = set()
+    for seen in _processes():
+        sure = seen.pid in known or _logs_here(home, seen.pid)
+        name = namespace(seen.pid)
+        if name in found or not (sure or (name in written and _names_conf(home, seen.pid))):
+            continue
+        with suppress(FileNotFoundError, ProcessLookupError):
+            handle = os.open(f"/proc/{seen.pid}/ns/uts", os.O_RDONLY | os.O_CLOEXEC)
+            held.callback(os.close, handle)
+            if namespace(seen.pid) == name != ours:
+                found.add(name)
+    return found
+
+
+def _end_jobs(home: Home, nodes: set[str]) -> list[str]:
+    """Kill all processes of the nodes, until there are none; and slurmctld's helper."""
+    killed, deadline = 0, time.monotonic() + process.GONE_WITHIN
+    while left := [seen for seen in _processes() if _is_left(home, seen.pid, nodes)]:
+        if time.monotonic() >= deadline:
+            return [f"{LEFT}process {seen.pid} ({' '.join(seen.argv)}) does not end"
+                    for seen in left]  # fmt: skip
+        for seen in left:
+            killed += _kill(home, seen.pid, nodes)
+    return [f"ended {killed} processes of jobs"] if killed else []
+
+
+def _is_left(home: Home, pid: int, nodes: set[str]) -> bool:
+    return namespace(pid) in nodes or _logs_here(home, pid)
+
+
+def _kill(home: Home, pid: int, nodes: set[str]) -> int:
+    """SIGKILL it and wait a moment; looked at again by handle, against a pid used again."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return 0
+    try:
+        if not _is_left(home, pid, nodes):
+            return 0
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+        select.select([handle], [], [], 1.0)
+        return 1
+    except ProcessLookupError:
+        return 0
+    finally:
+        os.close(handle)
+
+
+def _processes() -> Iterator[process.Seen]:
+    for folder in Path("/proc").glob("[0-9]*"):
+        seen = look_at(folder.name)
+        if seen is not None and seen.pid != os.getpid():
+            yield seen
+
+
+def _logs_here(home: Home, pid: int) -> bool:
+    """Whether it is a program of Slurm (its command line may say anything) of this bed."""
+    try:
+        name = Path(f"/proc/{pid}/exe").readlink().name
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return False  # gone, or a thread of the kernel
+    logs = home.folder / "log"
+    return name.startswith("slurm") and any(path.parent == logs for path in open_files(pid))
+
+
+def _names_conf(home: Home, pid: int) -> bool:
+    try:
+        words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return False
+    return os.fsencode(f"SLURM_CONF={home.conf}") in words

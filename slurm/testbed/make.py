@@ -1,0 +1,159 @@
+"""Bring a Slurm up, step by step: munged, slurmctld, then all slurmds at once."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from pathlib import Path
+from typing import Any
+
+from fsmatrix.backends.errors import BackendError, ToolError
+from fsmatrix.backends.journal.journal import Entry
+from fsmatrix.backends.system import tools
+from fsmatrix.backends.testbed import daemons, process
+from fsmatrix.backends.testbed.daemons import Launch
+from fsmatrix.backends.testbed.home import Home, Kind
+from fsmatrix.backends.testbed.steps import Steps
+from fsmatrix.slurm.testbed.conf import BedOptions, conf_text, free_ports
+
+KIND = Kind(
+    "fsmatrix-testbed-slurm",
+    "slurm.conf",
+    ("run", "log", "state", "spool", "tmp"),
+    ("munge.key",),
+    words="Slurm test bed",
+)
+START_WITHIN = daemons.START_WITHIN
+_KEY_BYTES = 128  # munged(8): 32 to 1024
+_SERVING = {"idle", "mixed", "allocated", "completing", "planned", "reserved"}
+# Variables by which a user changes what Slurm's commands print or whom they ask.
+_PRIVATE = ("SINFO_FORMAT", "SINFO_PARTITION", "SQUEUE_FORMAT", "SLURM_CLUSTERS")
+_POLL = 0.01
+
+
+def bring_up(home: Home, options: BedOptions, bed: str, steps: Steps) -> dict[str, Any]:
+    """All steps; returns the facts of the bed."""
+    port = free_ports(options.nodes)
+    home.conf.write_text(conf_text(home.folder, bed, options, port))
+    with steps.step("munged"):
+        _munged(home, steps)
+    with steps.step("slurmctld"):
+        argv = ("slurmctld", "-D", "-i", "-f", str(home.conf))
+        controller = daemons.start(home, Launch("slurmctld", argv))
+        daemons.wait_for_port(home, controller, "127.0.0.1", port, steps)
+    with steps.step("slurmds"):
+        nodes = [_slurmd(home, name) for name in options.names]
+        _wait_for_nodes(home, options, [controller, *nodes], steps)
+        for entry in nodes:
+            note_namespace(home, entry)
+    with steps.waiting():
+        version = answer(home, "sinfo", "--version").stdout.split()[-1]
+    return {"version": version, "port": port, "nodes": list(options.names), "realised": "emulated"}
+
+
+def _munged(home: Home, steps: Steps) -> None:
+    """A munge of the bed's own: without it any user of this machine could run jobs as root."""
+    key, run = home.folder / "munge.key", home.folder / "run"
+    with os.fdopen(os.open(key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(secrets.token_bytes(_KEY_BYTES))
+    socket = run / "munge.socket"
+    argv = (
+        "munged", "--foreground", "--force", "--num-threads=1", f"--key-file={key}",
+        f"--socket={socket}", f"--pid-file={run}/munged.pid", f"--seed-file={run}/munge.seed",
+        f"--log-file={home.folder}/log/munged.log",
+    )  # fmt: skip
+    entry = daemons.start(home, Launch("munged", argv))
+    deadline = time.monotonic() + START_WITHIN
+    while not socket.is_socket():
+        daemons.check(home, [entry])
+        if time.monotonic() >= deadline:
+            raise BackendError(f"munged made no socket: {daemons.last_words(home, entry)}")
+        with steps.waiting():
+            time.sleep(_POLL)
+
+
+def _slurmd(home: Home, name: str) -> Entry:
+    for folder in ("spool", "tmp"):
+        (home.folder / folder / name).mkdir()
+    slurmd = ("slurmd", "-D", "-N", name, "-f", str(home.conf))
+    named = ("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', name, *slurmd)
+    return daemons.start(home, Launch(f"slurmd.{name}", named))
+
+
+def _wait_for_nodes(home: Home, options: BedOptions, running: list[Entry], steps: Steps) -> None:
+    deadline = time.monotonic() + START_WITHIN
+    while True:
+        with steps.waiting():
+            reasons = not_ready(home, options)
+            if not reasons:
+                return
+            time.sleep(_POLL)
+        daemons.check(home, running)
+        if time.monotonic() >= deadline:
+            raise BackendError(
+                f"within {START_WITHIN:g} s not all nodes registered: {'; '.join(reasons)}"
+            )
+
+
+def not_ready(home: Home, options: BedOptions) -> list[str]:
+    """Why jobs cannot start on all nodes yet (empty: they can)."""
+    try:
+        return troubles(node_states(home, START_WITHIN), options)
+    except ToolError as error:
+        return [f"slurmctld does not answer: {error}"]
+
+
+def note_namespace(home: Home, entry: Entry) -> None:
+    """Write down the UTS namespace of a node: what runs in it belongs to the bed.
+
+    CephError (a BackendError) if slurmd ended before it had one.
+    """
+    while (name := namespace(int(entry.facts["pid"]))) in ("", namespace("self")):
+        daemons.check(home, [entry])  # unshare(1) has not got so far yet
+        time.sleep(_POLL)
+    home.journal.begin("uts", node=entry.facts["role"], name=name)
+
+
+def namespace(pid: int | str) -> str:
+    """The UTS namespace of a process, as "uts:[4026531838]"; "" if it is gone or hidden."""
+    try:
+        return str(Path(f"/proc/{pid}/ns/uts").readlink())
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return ""
+
+
+def answer(home: Home, *argv: str, deadline: float = START_WITHIN, check: bool = True) -> tools.Ran:
+    """Run one of Slurm's commands against this bed; ToolError as tools.run."""
+    unset = [word for name in _PRIVATE if name in os.environ for word in ("-u", name)]
+    return tools.run(["env", *unset, f"SLURM_CONF={home.conf}", *argv], deadline, check)
+
+
+def node_states(home: Home, deadline: float) -> dict[str, str]:
+    """Slurm's state of each node ("idle", "down*"...); ToolError if slurmctld does not answer."""
+    ran = answer(home, "sinfo", "-h", "-N", "-p", "main", "-o", "%N %T", deadline=deadline)
+    lines = (line.split() for line in ran.stdout.splitlines())
+    return {words[0]: words[1] for words in lines if len(words) == 2}
+
+
+def troubles(states: dict[str, str], options: BedOptions) -> list[str]:
+    """A sentence for each node that does not serve; a trailing * means that it does not answer."""
+    found = ((name, states.get(name, "missing")) for name in options.names)
+    return [f"{name} is {state}" for name, state in found if state.rstrip("-^$@+") not in _SERVING]
+
+
+def look_at(pid: str) -> process.Seen | None:
+    """A process; None if it is gone or only its exit status is left."""
+    seen = process.look(int(pid))
+    return None if seen is None or seen.state in "ZX" else seen
+
+
+def open_files(pid: int) -> list[Path]:
+    """What a process has open, as far as it can be told."""
+    found = []
+    try:
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            found.append(link.readlink())
+    except (FileNotFoundError, ProcessLookupError):
+        pass  # it ended, or closed it, meanwhile
+    return found

@@ -1,0 +1,159 @@
+"""A real Slurm on one machine, for tests and for trying `fsmatrix submit` on a laptop (root).
+
+    from fsmatrix.slurm.testbed.testbed import BedOptions, SlurmBed, down, missing, status, up
+
+    bed = up(BedOptions(nodes=4), "/tmp/x/bed")   # a directory of its own: missing or empty
+    bed.conf                 # path of slurm.conf (text)
+    bed.environment()        # {"SLURM_CONF": ...}: all that sbatch, srun... need
+    bed.nodes                # ("node1", "node2", ...): their host names
+    bed.run("sbatch", "job.sh")       # a Slurm command; Ran(returncode, stdout, stderr)
+    bed.kill_slurmd("node2"); bed.restart_slurmd("node2")
+    bed.stop_slurmctld(); bed.cont_slurmctld()           # SIGSTOP, SIGCONT
+    bed.end_slurmctld(); bed.kill_slurmctld(); bed.restart_slurmctld()
+    bed.wait_ready(60)       # until slurmctld answers and all nodes serve
+    SlurmBed.open("/tmp/x/bed")       # a bed that another process brought up
+    status("/tmp/x/bed")     # dict; never hangs
+    down("/tmp/x/bed")       # list of sentences; idempotent; ends the bed's jobs too
+
+Each slurmd is in a UTS namespace of its own, so its jobs see the node's host name.  A killed
+slurmd leaves its job steps running, as on a real node.  Beds live side by side.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fsmatrix.backends.errors import BackendError, ToolError
+from fsmatrix.backends.journal.journal import Entry
+from fsmatrix.backends.system import tools
+from fsmatrix.backends.system.rights import has_sys_admin
+from fsmatrix.backends.testbed import daemons, process
+from fsmatrix.backends.testbed.bed import BaseBed, lacking
+from fsmatrix.backends.testbed.home import Home
+from fsmatrix.backends.testbed.steps import Steps
+from fsmatrix.slurm.testbed import down as testbed_down
+from fsmatrix.slurm.testbed import make as testbed_make
+from fsmatrix.slurm.testbed.conf import BedOptions, refusal
+from fsmatrix.slurm.testbed.make import KIND, START_WITHIN, answer, node_states, not_ready, troubles
+
+__all__ = ["BedOptions", "SlurmBed", "down", "missing", "status", "up"]
+
+STATUS_WITHIN = 5.0  # seconds for asking slurmctld how the nodes are
+_PROGRAMS = ("slurmctld", "slurmd", "srun", "munged")
+_POLL = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmBed(BaseBed[BedOptions]):
+    """A test bed that is up."""
+
+    kind = KIND
+    Options = BedOptions
+
+    @classmethod
+    def refusal(cls, options: BedOptions, folder: Path) -> str:  # noqa: ARG003
+        """Why there can be no such bed in this directory (empty: there can)."""
+        return missing() or refusal(folder)
+
+    @classmethod
+    def bring_up(
+        cls, home: Home, options: BedOptions, known: Mapping[str, Any], steps: Steps
+    ) -> dict[str, Any]:
+        """See testbed_make.py."""
+        return {"facts": testbed_make.bring_up(home, options, known["id"], steps)}
+
+    @classmethod
+    def end(cls, home: Home, entries: list[Entry]) -> list[str]:
+        """See testbed_down.py; BackendError if this process is one of the bed's jobs."""
+        return testbed_down.end(home, entries)
+
+    def look(self, states: list[dict[str, Any]]) -> dict[str, Any]:
+        """`health`, and `nodes`: Slurm's own state of each, if slurmctld answers.
+
+        Waits at most STATUS_WITHIN seconds for it, and not at all if it does not run.
+        """
+        (state,) = [one["state"] for one in states if one["role"] == "slurmctld"]
+        if state != "running":
+            return {"health": [f"slurmctld is {state}"]}
+        try:
+            nodes = node_states(self._home, STATUS_WITHIN)
+        except ToolError as error:
+            return {"health": [f"slurmctld does not answer: {error}"]}
+        return {"health": troubles(nodes, self.options), "nodes": nodes}
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Host names of the nodes."""
+        return self.options.names
+
+    def environment(self) -> dict[str, str]:
+        """What Slurm's commands need in their environment."""
+        return {"SLURM_CONF": self.conf}
+
+    def run(self, *argv: str, deadline: float = START_WITHIN, check: bool = True) -> tools.Ran:
+        """Run a command against this bed; ToolError if it is too slow or, with `check`, fails."""
+        return answer(self._home, *argv, deadline=deadline, check=check)
+
+    def kill_slurmd(self, node: str) -> None:
+        """SIGKILL; returns when it is gone.  Its job steps run on."""
+        daemons.kill(self._home, f"slurmd.{node}")
+
+    def restart_slurmd(self, node: str) -> None:
+        """Start it again (one that runs is killed first); returns at once."""
+        entry = daemons.restart(self._home, f"slurmd.{node}")
+        testbed_make.note_namespace(self._home, entry)
+
+    def stop_slurmctld(self) -> None:
+        """SIGSTOP: every Slurm command hangs until its own timeout."""
+        daemons.stop(self._home, "slurmctld")
+
+    def cont_slurmctld(self) -> None:
+        """SIGCONT."""
+        daemons.signal_daemon(self._home, "slurmctld", signal.SIGCONT)
+
+    def end_slurmctld(self) -> None:
+        """SIGTERM: it saves its state and ends.  Slurm commands fail; running jobs run on.
+
+        BackendError if it does not end within START_WITHIN seconds.
+        """
+        daemons.signal_daemon(self._home, "slurmctld", signal.SIGTERM)
+        entry, deadline = daemons.entry_of(self._home, "slurmctld"), time.monotonic() + START_WITHIN
+        while process.ours(process.proven(entry)) is not None:
+            if time.monotonic() >= deadline:
+                raise BackendError(f"{self.directory}: slurmctld does not end")
+            time.sleep(_POLL)
+
+    def kill_slurmctld(self) -> None:
+        """SIGKILL: as `end_slurmctld`, but what it knew of the last seconds is lost, also jobs."""
+        daemons.kill(self._home, "slurmctld")
+
+    def restart_slurmctld(self) -> None:
+        """Start it again with the state that it saved; returns at once."""
+        daemons.restart(self._home, "slurmctld")
+
+    def wait_ready(self, seconds: float = START_WITHIN) -> None:
+        """Until slurmctld answers and every node serves; BackendError after `seconds`."""
+        deadline = time.monotonic() + seconds
+        while reasons := not_ready(self._home, self.options):
+            if time.monotonic() >= deadline:
+                raise BackendError(
+                    f"{self.directory}: not ready within {seconds:g} s: {'; '.join(reasons)}"
+                )
+            time.sleep(_POLL)
+
+
+def missing() -> str:
+    """Why no Slurm can be brought up here (empty: it can); for skips and refusals."""
+    if reason := lacking(_PROGRAMS, "libpmix.so"):
+        return reason
+    if not has_sys_admin():
+        return "each node is a namespace of its own, and this container's root may make none"
+    return ""
+
+
+up, down, status = SlurmBed.up, SlurmBed.down, SlurmBed.status

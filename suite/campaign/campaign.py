@@ -1,0 +1,237 @@
+"""The campaign's schema: what a user may write in campaign.yaml.
+
+Names of backends, workloads, launchers, options and factors are checked later (cases.py),
+where the registries are at hand; here only the shape.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, StringConstraints, model_validator
+
+from fsmatrix.results.case import DEFAULT_DEVICE_STATE
+from fsmatrix.results.units import Duration, PositiveDuration, PositiveSize
+from fsmatrix.suite.campaign.problems import CampaignError, Problem
+from fsmatrix.suite.campaign.section import Count, Name, Section
+from fsmatrix.suite.campaign.slurm_section import SlurmSection
+
+__all__ = ["Campaign", "CampaignError", "Problem", "Section"]
+
+CampaignName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=64)]
+Seed = Annotated[int, Field(strict=True, ge=0, lt=2**53)]  # exact in JSON
+CacheState = Literal["cold", "warm", "bypass"]
+
+
+def _level(value: Any) -> Any:
+    """A level is text, a number, a boolean, or a list of those."""
+    parts = value if isinstance(value, list) and value else [value]
+    if not all(isinstance(part, str | int | float | bool) for part in parts):
+        raise ValueError("a level is text, a number, true, false, or a list of those")
+    return value
+
+
+def _scalar(value: Any) -> Any:
+    if not isinstance(value, str | int | float | bool):
+        raise ValueError("must be text, a number, true or false")
+    return value
+
+
+Level = Annotated[Any, BeforeValidator(_level)]
+Scalar = Annotated[Any, BeforeValidator(_scalar)]
+
+
+class GeometrySection(Section):
+    """Client nodes x processes per node x threads per process."""
+
+    nodes: Count = Field(default=1, description="client nodes")
+    processes_per_node: Count = Field(
+        default=1, description="processes (MPI ranks) on each client node"
+    )
+    threads: Count = Field(default=1, description="threads of each process")
+
+
+class PartialGeometry(Section):
+    """A workload's own geometry; what is absent comes from the campaign's."""
+
+    nodes: Count | None = Field(default=None, description="client nodes")
+    processes_per_node: Count | None = Field(
+        default=None, description="processes on each client node"
+    )
+    threads: Count | None = Field(default=None, description="threads of each process")
+
+
+class LauncherSection(Section):
+    """How processes are started.  `launcher: mpirun` is short for `launcher: {name: mpirun}`."""
+
+    name: str = Field(default="auto", description="auto, or the name of a launcher")
+    emulated_nodes: int = Field(
+        default=0,
+        ge=0,
+        le=4096,
+        strict=True,
+        description="virtual client nodes to make on this machine; 0 = use the real ones",
+    )
+    hosts: tuple[str, ...] = Field(default=(), description="host names of the client nodes")
+    options: tuple[str, ...] = Field(
+        default=(), description="further arguments of the launcher's command"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+
+class LimitsSection(Section):
+    """What the campaign may use; exceeding it is refused before anything runs."""
+
+    time_per_run: PositiveDuration = Field(default=60.0, description="deadline of one run")
+    space: PositiveSize | None = Field(
+        default=None, description="bytes stored at once on one target"
+    )
+    bytes_written: PositiveSize | None = Field(
+        default=None, description="bytes written by all runs"
+    )
+    cases: Count = Field(default=100_000, description="cases, counted before exclusions")
+    runs: Annotated[int, Field(strict=True, ge=1, le=100_000_000)] = Field(
+        default=1_000_000, description="runs (cases x repetitions), counted before exclusions"
+    )
+
+
+class OrderSection(Section):
+    """The split plot: what is repeated inside one attachment, and how often one attaches."""
+
+    seed: Seed | None = Field(
+        default=None, description="seed of the order; the campaign's if absent"
+    )
+    block: Count = Field(default=1, description="repetitions that share one attachment")
+    attachments: Count = Field(
+        default=6, description="independent attachments that there should be"
+    )
+
+
+class SettleSection(Section):
+    """Waiting before each run until the system is quiet."""
+
+    timeout: Duration = Field(default=10.0, description="longest wait; 0 = none")
+
+
+class TargetLimits(Section):
+    """What a target cannot exceed, from data sheets or other measurements."""
+
+    device_bandwidth: PositiveSize | None = Field(
+        default=None, description="bytes per second of all its devices together"
+    )
+    network_bandwidth: PositiveSize | None = Field(
+        default=None,
+        description="bytes per second of all its clients' links together, each way; if absent the "
+        "site's fabric, else the link speeds that the nodes tell",
+    )
+
+
+class Target(Section):
+    """A storage system under test."""
+
+    backend: str = Field(description="name of the backend")
+    options: dict[str, Any] = Field(default={}, description="options of the backend")
+    when: Literal["always", "usable", "fallback", "root", "not-root"] = Field(
+        default="always",
+        description="usable: take part if this machine can have it, now; fallback: likewise, and "
+        "only while fewer than two others do; root, not-root: as this user only.  A target that "
+        "is `always` there and cannot be had refuses the campaign",
+    )
+    testbed: dict[str, Any] | None = Field(
+        default=None,
+        description="bring a real Ceph up on this machine for it, with these options of "
+        "`fsmatrix testbed up ceph`; storage_nodes and interface are then cluster factors",
+    )
+    system: Name | None = Field(
+        default=None, description="the cluster behind it; one job at a time each"
+    )
+    attributes: dict[Name, Scalar] = Field(
+        default={},
+        description="facts about the cluster that become coordinates: storage_nodes, interface",
+    )
+    realised: dict[str, Literal["hardware", "emulated"]] = Field(
+        default={}, description="how an attribute or a level is made; hardware if absent"
+    )
+    limits: TargetLimits = Field(default=TargetLimits(), description="what it cannot exceed")
+    reference: bool = Field(
+        default=False, strict=True, description="shown for orientation, compared only on request"
+    )
+    device_state: str = Field(
+        default=DEFAULT_DEVICE_STATE, description="state of the device before a run"
+    )
+
+
+class WorkloadEntry(Section):
+    """What is done."""
+
+    workload: str = Field(description="name of the workload")
+    engine: str | None = Field(
+        default=None, description="program that does it; the workload's first"
+    )
+    options: dict[str, Any] = Field(default={}, description="options of the workload")
+    geometry: PartialGeometry = Field(
+        default=PartialGeometry(), description="overrides the campaign's"
+    )
+    cache: CacheState | None = Field(default=None, description="overrides the campaign's")
+
+
+class Defaults(Section):
+    """What site and user files may preset and a campaign may override."""
+
+    launcher: LauncherSection = Field(
+        default=LauncherSection(), description="how processes are started"
+    )
+    limits: LimitsSection = Field(
+        default=LimitsSection(), description="time, space, bytes, cases, runs"
+    )
+    cache_method: Literal["auto", "drop_caches", "fadvise"] = Field(
+        default="auto",
+        description="how caches are emptied; auto: fadvise where it works, else drop_caches",
+    )
+    settle: SettleSection = Field(default=SettleSection(), description="waiting for a quiet system")
+    affinity: Literal["none", "core"] = Field(
+        default="none", description="CPUs of a rank: all of its node, or one of its own per thread"
+    )
+    geometry: GeometrySection = Field(
+        default=GeometrySection(), description="geometry where none is said"
+    )
+    order: OrderSection = Field(default=OrderSection(), description="blocks, attachments, seed")
+    engines: dict[Name, str] = Field(
+        default={},
+        description="program of an external engine (ior: /opt/ior/bin/ior); if absent: the "
+        "environment's FSMATRIX_IOR and so on, else the first on PATH",
+    )
+    repetitions: Annotated[int, Field(strict=True, ge=1, le=10_000)] = Field(
+        default=6, description="runs of every case"
+    )
+    slurm: SlurmSection = Field(
+        default=SlurmSection(), description="what `fsmatrix submit` asks of Slurm"
+    )
+
+
+class Campaign(Defaults):
+    """One YAML file."""
+
+    campaign: CampaignName = Field(description="name: lower-case letters, digits, hyphens")
+    description: str = Field(default="", description="a sentence for the report")
+    seed: Seed | None = Field(default=None, description="drawn and stored if absent")
+    targets: dict[Name, Target] = Field(min_length=1, description="storage systems under test")
+    workloads: dict[Name, WorkloadEntry] = Field(min_length=1, description="what is done")
+    factors: dict[str, Annotated[tuple[Level, ...], Field(min_length=1)]] = Field(
+        default={},
+        description="name -> levels; every combination is a case.  A factor is an option of a "
+        "workload, a field of the geometry, cache, device_state, or a cluster factor of a backend",
+    )
+    exclude: tuple[Annotated[dict[str, Level], Field(min_length=1)], ...] = Field(
+        default=(),
+        description="combinations to leave out: all given levels match; a list matches any of its "
+        "items; target and workload may be given too",
+    )
+    cache: CacheState = Field(default="cold", description="state of the caches before a read")
+    impossible: Literal["refuse", "skip"] = Field(
+        default="refuse", description="what happens to pairs of workload and target that cannot be"
+    )

@@ -1,0 +1,168 @@
+"""What a user may say about Slurm, in the site file's defaults, the user's, or a campaign."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+
+from fsmatrix.results.units import PositiveDuration
+from fsmatrix.suite.campaign.section import Count, Name, Section
+
+OPTION = re.compile(r"[a-z][a-z0-9_-]*", re.ASCII)
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+# Burst buffers and DataWarp.  Not #PBS and #BSUB: sbatch obeys them, above its own directives.
+DIRECTIVE = re.compile(r"#(BB|DW) [\x20-\x7e]+", re.ASCII)
+# Options of sbatch that `submit` itself says, and why nobody else may.
+OWN = {
+    **dict.fromkeys(
+        ("nodes", "ntasks", "ntasks-per-node", "nodelist-count"),
+        "the campaign's geometry says it",
+    ),
+    **dict.fromkeys(("job-name", "dependency"), "it keeps jobs of one storage system apart"),
+    "comment": "a job whose submission was cut off is found again by it",
+    **dict.fromkeys(
+        ("output", "error", "open-mode", "chdir", "workdir"),
+        "`fsmatrix status` must find what jobs print",
+    ),
+    **dict.fromkeys(
+        (
+            "array",
+            "wrap",
+            "wait",
+            "test-only",
+            "parsable",
+            "quiet",
+            "export",
+            "input",
+            "help",
+            "usage",
+            "version",
+        ),
+        "jobs would not be what was planned",
+    ),
+    **dict.fromkeys(("export-file", "bbf", "nodefile"), "it names a file that Slurm would read"),
+    **dict.fromkeys(
+        ("uid", "gid", "get-user-env", "reboot"), "jobs run as who submits them, on nodes as found"
+    ),
+    **dict.fromkeys(
+        ("signal", "requeue", "no-requeue", "kill-on-invalid-dep"),
+        "jobs end cleanly before their limit and go on in the next one by it",
+    ),
+}
+
+WHOLE = frozenset({"nodelist"})  # options of sbatch that only look like the beginning of one of OWN
+
+
+def _line(text: str) -> str:
+    """One line of text that can stand in a script."""
+    if not text.isprintable():
+        raise ValueError(f"{text!r} must be one line of printable characters")
+    return text
+
+
+def _directive(text: str) -> str:
+    if text.startswith("#SBATCH"):
+        raise ValueError(f"{text!r} is an option of sbatch: write it as a key of this section")
+    if not DIRECTIVE.fullmatch(text):
+        raise ValueError(
+            f"{text!r} is no directive that is handed on: #BB or #DW, a blank and text, "
+            "such as '#BB create_persistent name=bb capacity=1TB'"
+        )
+    return text
+
+
+def _option(value: Any) -> Any:
+    """true, false, a number or a line of text."""
+    if not isinstance(value, str | int | float | bool):
+        raise ValueError(f"{value!r} must be text, a number, true or false")
+    return _line(value) if isinstance(value, str) else value
+
+
+def owned(name: str) -> str:
+    """Why an option of sbatch is not for settings (empty: it is).
+
+    sbatch takes the beginning of a name for the whole: `outpu` is `output`, `wra` is `wrap`.
+    """
+    asked = name.lower().replace("_", "-")
+    if asked in WHOLE:
+        return ""
+    longer = next((one for one in OWN if one.startswith(asked)), "")
+    return OWN.get(asked) or (f"sbatch takes it for {longer}: {OWN[longer]}" if longer else "")
+
+
+Line = Annotated[str, AfterValidator(_line)]
+Directive = Annotated[str, AfterValidator(_directive)]
+SlurmOption = Annotated[Any, BeforeValidator(_option)]
+
+
+class SlurmSection(Section):
+    """Settings of jobs; keys beyond these become --key=value of sbatch."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    __pydantic_extra__: dict[str, SlurmOption] = Field(init=False)
+
+    partition: Line | None = Field(default=None, description="--partition")
+    account: Line | None = Field(default=None, description="--account")
+    qos: Line | None = Field(default=None, description="--qos")
+    time: PositiveDuration | None = Field(
+        default=None, description="limit of one job; twice the estimate if absent"
+    )
+    exclusive: SlurmOption = Field(
+        default=True, description="--exclusive: nodes of one's own; false, or user, mcs, topo"
+    )
+    cpus_per_task: Count | None = Field(
+        default=None, description="--cpus-per-task, also of every step; the threads if absent"
+    )
+    parallel: Count = Field(
+        default=1, description="jobs of one storage system that may run at once; recorded, audited"
+    )
+    blocks_per_job: Count = Field(
+        default=1, description="blocks of a job; more make fewer jobs, on fewer different nodes"
+    )
+    licenses: dict[Name, Line] = Field(
+        default={}, description="storage system -> licence that its jobs hold, such as ceph_a:1"
+    )
+    directives: tuple[Directive, ...] = Field(
+        default=(), description="lines for other programs: '#BB ...', '#DW ...'"
+    )
+    modules: tuple[Line, ...] = Field(
+        default=(), description="environment modules to load, after the site's"
+    )
+    engine_modules: dict[Name, tuple[Line, ...]] = Field(
+        default={}, description="engine -> modules that jobs load where it is used: {ior: [ior/4]}"
+    )
+    venv: Line | None = Field(
+        default=None, description="virtual environment to activate; the one that submits if absent"
+    )
+    conda: Line | None = Field(default=None, description="conda environment to activate instead")
+    container: Line | None = Field(
+        default=None, description="Apptainer image in which `fsmatrix run` is started"
+    )
+    container_options: tuple[Line, ...] = Field(
+        default=(), description="arguments of `apptainer exec`, such as --bind=/scratch"
+    )
+    environment: dict[str, Line] = Field(
+        default={}, description="variables to export before the run"
+    )
+
+    @model_validator(mode="after")
+    def _names(self) -> SlurmSection:
+        for name in self.options:
+            if not OPTION.fullmatch(name.lower()):
+                raise ValueError(f"{name!r} is no option of sbatch")
+            if reason := owned(name):
+                raise ValueError(f"{name!r} is not for settings: {reason}")
+        for name in self.environment:
+            if not VARIABLE.fullmatch(name):
+                raise ValueError(f"environment: {name!r} is no name of a variable")
+        chosen = [name for name in ("venv", "conda", "container") if getattr(self, name)]
+        if len(chosen) > 1:
+            raise ValueError(f"{' and '.join(chosen)} exclude each other")
+        return self
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keys beyond the known ones, as they were written."""
+        return dict(self.__pydantic_extra__ or {})

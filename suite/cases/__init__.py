@@ -1,0 +1,4 @@
+"""What a campaign's text means: targets and workloads with their classes, factors, and the cases.
+
+From outside: `members`, `cases`, `factors`, `engines`.
+"""

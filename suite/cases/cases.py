@@ -1,0 +1,288 @@
+"""Expansion: from factors to cases.  The count is known, and bounded, before any is made."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.results.case import Case, Geometry, canonical_json
+from fsmatrix.suite.campaign.check import describe, problem_of
+from fsmatrix.suite.campaign.problems import MAX_SHOWN, CampaignError, Problem
+from fsmatrix.suite.campaign.settings import Settings
+from fsmatrix.suite.campaign.yamlio import KeyPath
+from fsmatrix.suite.cases.exclusions import Exclusions, either
+from fsmatrix.suite.cases.factors import (
+    Axes,
+    Axis,
+    axes,
+    default_options,
+    normal_option,
+    option_problems,
+)
+from fsmatrix.suite.cases.resolve import GEOMETRY, EntryMember, Members, TargetMember
+from fsmatrix.suite.workloads.base import Workload
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A case with all that is known about it before it runs."""
+
+    case: Case
+    entry: str  # name of the workload entry
+    engine: str
+    coordinates: Mapping[str, Any]  # every factor, option, attribute; defaults filled in
+    realised: Mapping[str, str] = field(default_factory=dict)  # coordinate -> hardware, emulated
+    reference: bool = False
+    work: Workload | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Cases:
+    """All cases of a campaign, in the order in which the file tells them."""
+
+    planned: tuple[Planned, ...]
+    excluded: int  # combinations that `exclude` left out
+
+    def __iter__(self) -> Iterator[Planned]:
+        return iter(self.planned)
+
+    def __len__(self) -> int:
+        return len(self.planned)
+
+
+def expand(settings: Settings, members: Members) -> Cases:
+    """All cases; CampaignError with every problem of factors, exclusions and options."""
+    found = axes(settings, members)
+    exclusions = Exclusions(settings, members)
+    problems = [*members.problems, *option_problems(settings, members)]
+    problems += [*found.problems, *exclusions.problems]
+    problems += _too_many(settings, members, found)
+    if problems:
+        raise CampaignError(problems)
+    expansion = _Expansion(settings, found, exclusions)
+    planned: dict[str, Planned] = {}
+    for entry in members.entries:
+        for target in members.targets:
+            for item in expansion.pair(entry, target):
+                twin = planned.setdefault(item.case.case_id, item)
+                if twin is not item:
+                    expansion.complain(("workloads", entry.name), _twin_text(twin, item))
+    problems = list(expansion.problems.values()) or list(exclusions.idle())
+    if not planned and not problems:
+        problems.append(settings.tree.problem(("exclude",), "leaves no combination"))
+    if problems:
+        raise CampaignError(problems)
+    return Cases(tuple(planned.values()), expansion.excluded)
+
+
+def _too_many(settings: Settings, members: Members, found: Axes) -> Iterator[Problem]:
+    cases = sum(found.count(e.name, t.name) for e in members.entries for t in members.targets)
+    limits, repetitions = settings.campaign.limits, settings.campaign.repetitions
+    if cases > limits.cases:
+        message = f"{cases} cases before exclusions; limits.cases allows {limits.cases}"
+        yield settings.tree.problem(("factors",), message)
+    elif cases * repetitions > limits.runs:
+        message = f"{cases} cases x {repetitions} repetitions = {cases * repetitions} runs"
+        path: KeyPath = ("repetitions",)
+        yield settings.tree.problem(path, f"{message}; limits.runs allows {limits.runs}")
+
+
+def _twin_text(twin: Planned, item: Planned) -> str:
+    where = f"workloads.{twin.entry}" if twin.entry != item.entry else "another combination"
+    return f"gives the same case as {where} on target {item.case.target}: {item.case.canonical}"
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Checked options of one combination."""
+
+    work: Workload
+    differing: Mapping[str, Any]  # options that are not the default
+    options: Mapping[str, Any]  # all of them
+
+
+@dataclass(frozen=True)
+class _Cluster:
+    """A target at one level of the cluster factors."""
+
+    level: Mapping[str, Any]
+    attributes: Mapping[str, Any]
+    realised: Mapping[str, str]
+
+
+class _Expansion:
+    """The combinations of workload entries and targets."""
+
+    def __init__(self, settings: Settings, found: Axes, exclusions: Exclusions) -> None:
+        self.settings = settings
+        self.axes = found
+        self.exclusions = exclusions
+        self.excluded = 0
+        self.problems: dict[KeyPath, Problem] = {}  # one for each place is enough
+        self.works: dict[tuple[Any, ...], _Work | None] = {}
+        self.clusters: dict[tuple[str, str], _Cluster] = {}
+
+    def complain(self, path: KeyPath, message: str) -> None:
+        """Keep a problem; CampaignError once there are too many to be read."""
+        self.problems.setdefault(path, self.settings.tree.problem(path, message))
+        if len(self.problems) > MAX_SHOWN:
+            raise CampaignError(self.problems.values())
+
+    def pair(self, entry: EntryMember, target: TargetMember) -> Iterator[Planned]:
+        """The cases of one workload entry on one target."""
+        axes_here = self.axes.of(entry.name, target.name)
+        fixed = self._fixed(entry, target)
+        for picks in itertools.product(*(range(len(axis.levels)) for axis in axes_here)):
+            levels = {a.factor: a.levels[i] for a, i in zip(axes_here, picks, strict=True)}
+            cluster = self._cluster(target, _level(axes_here, levels))
+            draft = fixed | dict(cluster.attributes) | levels
+            draft["processes"] = draft["nodes"] * draft["processes_per_node"]
+            if self.exclusions.excluded(entry.name, draft):
+                self.excluded += 1
+                continue
+            work = self._work(entry, axes_here, picks)
+            if work is not None:
+                yield _planned(entry, target, cluster, draft, work)
+
+    def _cluster(self, target: TargetMember, level: Mapping[str, Any]) -> _Cluster:
+        """What the target is like at a level; a bed that cannot be is left to the matrix."""
+        key = (target.name, canonical_json(level))
+        if key not in self.clusters:
+            try:
+                made = _Cluster(level, target.attributes(level), target.realised(level))
+            except BackendError:
+                made = _Cluster(level, target.target.attributes, target.target.realised)
+            self.clusters[key] = made
+        return self.clusters[key]
+
+    def _fixed(self, entry: EntryMember, target: TargetMember) -> dict[str, Any]:
+        """Coordinates of a pair before its factors are set, for exclusions."""
+        campaign, model = self.settings.campaign, entry.workload.Options
+        fixed: dict[str, Any] = default_options(model)
+        for name, value in entry.entry.options.items():
+            if name in model.model_fields:
+                try:
+                    fixed[name] = normal_option(model, name, value)
+                except ValidationError:
+                    fixed[name] = value  # reported when the options are checked
+        for name in GEOMETRY:
+            own = getattr(entry.entry.geometry, name)
+            fixed[name] = getattr(campaign.geometry, name) if own is None else own
+        return fixed | {
+            "cache": entry.entry.cache or campaign.cache,
+            "device_state": target.target.device_state,
+            "target": target.name,
+            "backend": target.target.backend,
+            "engine": entry.engine,
+            "workload": either(entry.name, entry.entry.workload),
+        }
+
+    def _work(
+        self, entry: EntryMember, axes_here: tuple[Axis, ...], picks: tuple[int, ...]
+    ) -> _Work | None:
+        chosen = {
+            axis.factor: pick
+            for axis, pick in zip(axes_here, picks, strict=True)
+            if axis.varies == "option"
+        }
+        key = (entry.name, *chosen.items())
+        if key not in self.works:
+            self.works[key] = self._check(entry, chosen)
+        return self.works[key]
+
+    def _check(self, entry: EntryMember, chosen: Mapping[str, int]) -> _Work | None:
+        factors = self.settings.campaign.factors
+        levels = {name: factors[name][pick] for name, pick in chosen.items()}
+        try:
+            options = entry.workload.Options.model_validate(entry.entry.options | levels)
+        except ValidationError as error:
+            for detail in error.errors(include_url=False):
+                self._blame(entry, detail, chosen, levels)
+            return None
+        return _Work(
+            entry.workload(options),
+            options.model_dump(mode="json", exclude_defaults=True),
+            options.model_dump(mode="json"),
+        )
+
+    def _blame(
+        self,
+        entry: EntryMember,
+        detail: ErrorDetails,
+        chosen: Mapping[str, int],
+        levels: Mapping[str, Any],
+    ) -> None:
+        """Report a refused combination at the factor or option that its message names."""
+        where: KeyPath = ("workloads", entry.name, "options")
+        name = str(detail["loc"][0]) if detail["loc"] else ""
+        if name and name not in chosen:
+            model = entry.workload.Options
+            problem = problem_of(model, detail, self.settings.tree, where)
+            self.problems.setdefault((*where, name), problem)
+            return
+        message = describe(detail) if name else detail["msg"].removeprefix("Value error, ")
+        words = [name] if name else re.findall(r"\w+", message)
+        factor = next((word for word in words if word in chosen), None)
+        option = next((word for word in words if word in entry.entry.options), None)
+        if factor is not None:
+            where = ("factors", factor, chosen[factor])
+        elif option is not None:
+            where = (*where, option)
+        given = ", ".join(f"{key}: {value}" for key, value in levels.items())
+        levels_text = f" with {given[:120]}" if given else ""
+        self.complain(where, f"{message} (workload {entry.name}{levels_text})")
+
+
+def _planned(
+    entry: EntryMember,
+    target: TargetMember,
+    cluster: _Cluster,
+    draft: Mapping[str, Any],
+    work: _Work,
+) -> Planned:
+    geometry = Geometry(**{name: draft[name] for name in GEOMETRY})
+    case = Case(
+        target=target.name,
+        workload=entry.entry.workload,
+        options=work.differing,
+        geometry=geometry,
+        cache=draft["cache"],
+        device_state=draft["device_state"],
+        level=cluster.level,
+    )
+    coordinates = (
+        dict(cluster.attributes)
+        | dict(cluster.level)
+        | dict(work.options)
+        | {
+            **vars(geometry),
+            "processes": geometry.processes,
+            "cache": case.cache,
+            "device_state": case.device_state,
+            "target": case.target,
+            "backend": target.target.backend,
+            "engine": entry.engine,
+            "workload": case.workload,
+        }
+    )
+    return Planned(
+        case,
+        entry.name,
+        entry.engine,
+        coordinates,
+        cluster.realised,
+        target.reference,
+        work.work,
+    )
+
+
+def _level(axes_here: tuple[Axis, ...], levels: Mapping[str, Any]) -> dict[str, Any]:
+    """The levels of the cluster factors alone."""
+    return {axis.factor: levels[axis.factor] for axis in axes_here if axis.varies == "level"}

@@ -1,0 +1,119 @@
+"""Combinations that the campaign leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from fsmatrix.suite.campaign.check import describe
+from fsmatrix.suite.campaign.problems import Problem, did_you_mean, shown
+from fsmatrix.suite.campaign.settings import Settings
+from fsmatrix.suite.campaign.yamlio import KeyPath
+from fsmatrix.suite.cases.factors import normal_option
+from fsmatrix.suite.cases.resolve import COORDINATES, EntryMember, Members
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One item of `exclude` in the terms of one workload entry: key -> values that match."""
+
+    index: int
+    values: Mapping[str, tuple[Any, ...]]
+
+    def matches(self, draft: Mapping[str, Any]) -> bool:
+        """Whether all its levels are those of `draft`."""
+        return all(
+            key in draft and any(_same(draft[key], value) for value in values)
+            for key, values in self.values.items()
+        )
+
+
+class Exclusions:
+    """All items of `exclude`, which of them matched something, and what is wrong with them."""
+
+    def __init__(self, settings: Settings, members: Members) -> None:
+        self.settings = settings
+        self.members = members
+        self.used: set[int] = set()
+        self.problems = list(self._unknown())
+        self._wrong: dict[KeyPath, list[str]] = {}
+        self.rules = {entry.name: self._rules(entry) for entry in members.entries}
+        for path, messages in self._wrong.items():
+            if len(messages) == self._speakers(str(path[-1])):
+                self.problems.append(settings.tree.problem(path, messages[0]))
+
+    def excluded(self, entry: str, draft: Mapping[str, Any]) -> bool:
+        """Whether a combination is left out; `draft` holds its coordinates."""
+        hits = [rule.index for rule in self.rules[entry] if rule.matches(draft)]
+        self.used.update(hits)
+        return bool(hits)
+
+    def idle(self) -> Iterator[Problem]:
+        """Items that matched nothing; to be asked after all combinations were."""
+        wrong = {problem.where for problem in self.problems}
+        for index, item in enumerate(self.settings.campaign.exclude):
+            where: KeyPath = ("exclude", index)
+            if index not in self.used and not any(w.startswith(f"exclude[{index}]") for w in wrong):
+                yield self.settings.tree.problem(where, f"{shown(item)} matches no combination")
+
+    def _rules(self, entry: EntryMember) -> list[Rule]:
+        rules = []
+        for index, item in enumerate(self.settings.campaign.exclude):
+            values = {}
+            for key, value in item.items():
+                listed = value if isinstance(value, list) else [value]
+                values[key] = tuple(self._values(entry, index, key, listed))
+                if isinstance(value, list):
+                    values[key] += (value,)  # an option may itself be a list
+            rules.append(Rule(index, values))
+        return rules
+
+    def _values(self, entry: EntryMember, index: int, key: str, values: list[Any]) -> Iterator[Any]:
+        for value in values:
+            if key not in entry.workload.Options.model_fields:
+                yield value
+                continue
+            try:
+                yield normal_option(entry.workload.Options, key, value)
+            except ValidationError as error:
+                message = describe(error.errors(include_url=False)[0])
+                self._wrong.setdefault(("exclude", index, key), []).append(message)
+
+    def _speakers(self, key: str) -> int:
+        entries = self.members.entries
+        return sum(key in entry.workload.Options.model_fields for entry in entries)
+
+    def _unknown(self) -> Iterator[Problem]:
+        known = set(COORDINATES) | set(self.settings.campaign.factors)
+        for entry in self.members.entries:
+            known |= entry.workload.Options.model_fields.keys()
+        for target in self.members.targets:
+            known |= {*target.target.attributes, *target.level_factors}
+            known |= target.told_names(self.settings.campaign.factors)
+        for index, item in enumerate(self.settings.campaign.exclude):
+            for key in item:
+                if key not in known:
+                    hint = did_you_mean(key, known)
+                    path: KeyPath = ("exclude", index, key)
+                    yield self.settings.tree.problem(path, f"{key!r} names nothing{hint}")
+
+
+def _same(level: Any, value: Any) -> bool:
+    if isinstance(level, _Either):
+        return value in level.names
+    return isinstance(level, bool) == isinstance(value, bool) and bool(level == value)
+
+
+@dataclass(frozen=True)
+class _Either:
+    """A coordinate with more than one name: a workload entry and its kind of workload."""
+
+    names: tuple[str, ...]
+
+
+def either(*names: str) -> Any:
+    """A draft's value that equals any of `names`."""
+    return _Either(names)

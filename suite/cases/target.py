@@ -1,0 +1,117 @@
+"""A target of a campaign with its backend, its options and its test bed: what they tell of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from fsmatrix.backends.base import Backend, BackendOptions
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.pace import Pace
+from fsmatrix.suite.campaign.campaign import Target
+from fsmatrix.suite.cases import beds
+from fsmatrix.suite.cases.beds import FACTORS, BedPlan
+
+
+@dataclass(frozen=True)
+class TargetMember:
+    """A target, its backend's class and the checked options."""
+
+    name: str
+    target: Target
+    backend: type[Backend]
+    options: BackendOptions
+    bed: BedPlan | None = None
+
+    @property
+    def level_factors(self) -> frozenset[str]:
+        """Cluster factors that it can realise."""
+        own = self.backend(self.options).level_factors
+        return own | (FACTORS.keys() if self.bed else frozenset())
+
+    def told(self, level: Mapping[str, Any]) -> dict[str, Any]:
+        """Coordinates of the cluster that the backend's options and the bed tell.
+
+        BackendError if no bed can be at that level.
+        """
+        own = dict(self.backend(self.options).attributes())
+        return own | (self.bed.attributes(level) if self.bed else {})
+
+    def attributes(self, level: Mapping[str, Any]) -> dict[str, Any]:
+        """Coordinates of the cluster: what was declared, and `told`.  BackendError as `told`."""
+        return {**self.target.attributes, **self.told(level)}
+
+    def realised(self, level: Mapping[str, Any]) -> dict[str, str]:
+        """Coordinate -> hardware or emulated, as declared; on a bed the cluster is emulated.
+
+        BackendError as `told`.
+        """
+        return {**self.target.realised, **(self.bed.realised(level) if self.bed else {})}
+
+    @property
+    def reference(self) -> bool:
+        """Shown for orientation only: declared so, or a reference by nature (memory)."""
+        return self.target.reference or self.backend.reference
+
+    def refusal(self) -> str:
+        """Why it cannot be had on this machine, now, with these rights (empty: it can).
+
+        In the words of `fsmatrix check`, with the cure.
+        """
+        if self.bed is None:
+            backend = self.backend(self.options)
+            return backend.unusable() or self._in_memory(backend)
+        found = self.backend.check()
+        return beds.refusal() or ("" if found.ok else found.reason)
+
+    def pace(self, level: Mapping[str, Any]) -> Pace:
+        """What planning guesses of its speed at a level of the cluster factors."""
+        pace = self.backend.pace
+        if self.bed is None:
+            return pace
+        with suppress(BackendError):  # no such bed: the matrix says so
+            return self.bed.pace(level, pace)
+        return pace
+
+    def _in_memory(self, backend: Backend) -> str:
+        """Of storage that is none every run is invalid: the audit `memory-reference`."""
+        if self.reference or not (fstype := backend.memory()):
+            return ""
+        return (
+            f"its files would lie in memory ({fstype}), so that no run is valid "
+            "(memory-reference): say reference: true, or choose a place on storage"
+        )
+
+    def told_names(self, factors: Mapping[str, Sequence[Any]]) -> set[str]:
+        """Coordinates of the cluster that bed or backend tell at any level."""
+        names: set[str] = set()
+        for level in levels_of(self, factors):
+            with suppress(BackendError):  # no such bed: the matrix says so
+                names |= self.told(level).keys()
+        return names
+
+    def level_refusal(self, level: Mapping[str, Any]) -> str:
+        """Why a level cannot be made (empty: it can)."""
+        if self.bed is None:
+            return self.backend(self.options).level_refusal(level)
+        try:
+            self.bed.at(level)
+        except BackendError as error:
+            return str(error)
+        return ""
+
+    def agreement(self) -> str:
+        """What the user must still agree to before it is used (empty: nothing)."""
+        return "" if self.bed else self.backend(self.options).agreement()
+
+
+def levels_of(
+    member: TargetMember, factors: Mapping[str, Sequence[Any]]
+) -> Iterator[dict[str, Any]]:
+    """Combinations of the cluster factors' levels that this target gets."""
+    axes = {name: factors[name] for name in sorted(member.level_factors & factors.keys())}
+    for picks in itertools.product(*axes.values()):
+        yield dict(zip(axes, picks, strict=True))

@@ -1,0 +1,169 @@
+"""Run records of outputs that somebody else's runs left behind.
+
+What the output and the labels do not tell is absent, never guessed.  Of the cache state
+nothing is known, and nothing of independence: all imported runs share one attachment, so
+that no interval over attachments, and no verdict, is made from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fsmatrix.results.audits import audit_run
+from fsmatrix.results.case import canonical_json, digest
+from fsmatrix.results.files.campaign.rows import plain_level
+from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.run import phases
+from fsmatrix.results.formats.base import Parsed
+from fsmatrix.results.record import RunRecord
+
+UNKNOWN = "unknown"  # the target that nobody named, the cache state that no output tells
+ATTACHMENT = "imported"  # one for all: not known to be independent
+REPETITION = 1
+NAN = float("nan")
+NAMES = ("target", "workload")  # labels that are not levels of a factor
+
+Labels = Mapping[str, str | int | float]
+
+
+class ContradictionError(ResultError):
+    """A label says something else than the output itself."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the text of some runs is from."""
+
+    file: str  # as it is named in the provenance
+    sha256: str  # of its bytes, uncompressed
+    format: str
+    at: str  # of the import: UTC, ISO 8601
+    by: str  # version of fsmatrix
+    texts: Mapping[str, str]  # name -> text
+
+
+def records(parsed: Sequence[Parsed], source: Source, labels: Labels) -> list[RunRecord]:
+    """One record for each run of a source, with its findings.
+
+    ContradictionError if a label contradicts what an output says; InvalidRecordError if a
+    parser gave what cannot be stored.
+    """
+    return [_record(one, index, source, labels) for index, one in enumerate(parsed)]
+
+
+def run_ids(sha256: str, runs: int) -> list[str]:
+    """Ids of the runs of a source: importing it twice adds nothing."""
+    return [f"{_case_id(sha256, index)}-r{REPETITION:04d}-a1" for index in range(runs)]
+
+
+def _case_id(sha256: str, index: int) -> str:
+    return digest([sha256, index])
+
+
+def _record(parsed: Parsed, index: int, source: Source, labels: Labels) -> RunRecord:
+    phases.check(Path(source.file), parsed.phases)
+    told = _told(parsed)
+    _compare(told, labels, source)
+    work = _work(parsed, str(labels.get("workload", parsed.engine or source.format)))
+    case: dict[str, Any] = work | {"target": str(labels.get("target", UNKNOWN))}
+    case["device_state"] = UNKNOWN
+    level = {name: value for name, value in labels.items() if name not in NAMES}
+    if level:
+        case["level"] = level
+    error = parsed.failure or ("" if parsed.phases else "the output holds no result")
+    record = RunRecord(
+        case=canonical_json(case),
+        case_id=_case_id(source.sha256, index),
+        work_id=digest(work),
+        repetition=REPETITION,
+        attempt=1,
+        block=0,
+        attachment=ATTACHMENT,
+        session="",
+        status="failed" if error else "ok",
+        engine=parsed.engine or UNKNOWN,
+        engine_version=parsed.version,
+        started=_utc(parsed.started),
+        duration=NAN,
+        error=error,
+        argv=(parsed.argv,) if parsed.argv else (),
+        coordinates={"target": case["target"], "workload": case["workload"], **told, **level},
+        environment={"imported": _provenance(source, labels)},
+        phases=parsed.phases,
+        evidence={"engine": _evidence(parsed)},
+        texts=source.texts,
+    )
+    return replace(record, findings=audit_run(record))
+
+
+def _told(parsed: Parsed) -> dict[str, Any]:
+    """Factor -> level, of what the output tells; runs of two versions are not repetitions."""
+    told = {name: value for name, value in parsed.options.items() if value is not None}
+    told |= {
+        "version": parsed.version or None,
+        "nodes": parsed.nodes,
+        "processes": parsed.processes,
+    }
+    told["processes_per_node"] = _per_node(parsed)
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _per_node(parsed: Parsed) -> int | None:
+    """Processes per node, if both are known and every node has as many."""
+    if not parsed.nodes or parsed.processes is None or parsed.processes % parsed.nodes:
+        return None
+    return parsed.processes // parsed.nodes
+
+
+def _compare(told: Mapping[str, Any], labels: Labels, source: Source) -> None:
+    for name, value in labels.items():
+        own = plain_level(told[name]) if name in told else value
+        if name not in NAMES and own != value and str(own) != str(value):
+            raise ContradictionError(
+                source.file,
+                f"the output says {name} = {own}, the label says {value}: take another name "
+                "for the factor, or correct it",
+            )
+
+
+def _work(parsed: Parsed, workload: str) -> dict[str, Any]:
+    """What is known of the work.  A geometry that is not told is null, not the default."""
+    work: dict[str, Any] = {"workload": workload, "cache": UNKNOWN}
+    options = {name: plain_level(v) for name, v in parsed.options.items() if v is not None}
+    if options:
+        work["options"] = options
+    work["geometry"] = {"nodes": parsed.nodes, "processes_per_node": _per_node(parsed)}
+    if parsed.processes is not None:
+        work["processes"] = parsed.processes
+    return work
+
+
+def _provenance(source: Source, labels: Labels) -> dict[str, Any]:
+    facts = {name: value for name, value in vars(source).items() if name != "texts"}
+    return facts | ({"labels": dict(labels)} if labels else {})
+
+
+def _evidence(parsed: Parsed) -> dict[str, Any]:
+    """What the audits of engines read."""
+    return {
+        "name": parsed.engine,
+        "version": parsed.version,
+        "nodes": parsed.nodes,
+        "processes": parsed.processes,
+        "started": parsed.started,
+        "notes": [asdict(note) for note in parsed.notes],
+        "facts": dict(parsed.facts),
+    }
+
+
+def _utc(text: str) -> str:
+    """ISO 8601 in UTC; empty if the text is none or does not know its zone."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return ""
+    return time.astimezone(UTC).isoformat().replace("+00:00", "Z") if time.tzinfo else ""

@@ -1,0 +1,253 @@
+"""Import: files of other people's benchmarks become a campaign file, one at a time.
+
+Files are found (`suite/importing/files.py`), recognised by content, parsed, labelled and written in
+a stream; memory holds one of them.  A campaign file that an import made is added to.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import fsmatrix
+from fsmatrix.results.files.campaign import campaignread, merge
+from fsmatrix.results.files.campaign.campaignfile import CampaignWriter
+from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.hdf5.schema import from_json
+from fsmatrix.results.record import RunRecord
+from fsmatrix.suite.campaign.problems import CampaignError, Problem
+from fsmatrix.suite.importing import imported, recognise
+from fsmatrix.suite.importing.files import Found, UnreadableError
+from fsmatrix.suite.importing.labels import Labeller, Level
+from fsmatrix.suite.importing.recognise import Formats, NotRecognisedError, Text
+
+CAMPAIGN = {"name": "imported results", "imported": True}
+Progress = Callable[[int], None]
+Labels = Mapping[str, Level]
+
+
+class _Unchanged(Exception):
+    """Nothing new: the file stays as it is."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A file, or a directory that is one run, that was imported."""
+
+    file: str
+    format: str
+    run_ids: tuple[str, ...]
+    failed: tuple[str, ...]  # why runs of it are failed
+    target: str
+
+
+@dataclass
+class Outcome:
+    """What became of everything that was found."""
+
+    taken: list[Taken] = field(default_factory=list)
+    known: list[tuple[str, str]] = field(default_factory=list)  # file, which has the same text
+    not_recognised: list[tuple[str, str]] = field(default_factory=list)  # file, why
+    refused: list[tuple[str, str]] = field(default_factory=list)  # file, why
+    kept: int = 0  # runs that were in the campaign file before
+
+    @property
+    def runs(self) -> int:
+        """Runs that were added."""
+        return sum(len(one.run_ids) for one in self.taken)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A text that is in the file."""
+
+    file: str
+    labels: dict[str, Level]
+
+
+class Import:
+    """One import.  `run` does it."""
+
+    def __init__(self, out: Path, labeller: Labeller, formats: Formats | None = None) -> None:
+        self.out = out
+        self.labeller = labeller
+        self.formats = formats or Formats.all()
+        self.outcome = Outcome()
+        self._seen: dict[str, _Seen] = {}
+        self._problems: list[Problem] = []
+        self._now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+    def run(
+        self, found: Sequence[Found], dry: bool = False, progress: Progress | None = None
+    ) -> Outcome:
+        """Import all that was found; `dry`: write nothing.  `progress` is told how many are
+        done.
+
+        CampaignError with everything that is wrong with files that were named, or with
+        labels; ResultError if `out` is something else than a campaign file of imported runs.
+        Then nothing is written.
+        """
+        before = _identity(self.out)
+        with suppress(_Unchanged), ExitStack() as stack:
+            writer = None if dry else stack.enter_context(merge.writing(self.out))
+            self._keep(writer)
+            for done, one in enumerate(found, 1):
+                self._take(one, writer)
+                if progress is not None:
+                    progress(done)
+            self._judge()
+            if writer is not None:
+                writer.finish(json.dumps(CAMPAIGN), self._left_out())
+                if _identity(self.out) != before:
+                    raise ResultError(self.out, "was changed by somebody else: import again")
+        return self.outcome
+
+    def _judge(self) -> None:
+        """Raise what forbids to write."""
+        if self._problems:
+            raise CampaignError(self._problems)
+        if not self.outcome.taken and not self.outcome.known:
+            raise CampaignError([Problem(str(self.out), 0, "", self._nothing())])
+        if not self.outcome.taken:
+            raise _Unchanged
+
+    # -- one file ----------------------------------------------------------------------
+    def _take(self, found: Found, writer: CampaignWriter | None) -> None:
+        """Import what was found, or say why not."""
+        try:
+            if found.members and not recognise.is_run(found, self.formats):
+                for member in found.members:
+                    self._take(member, writer)
+                return
+            text = self._text(found)
+            labels = self.labeller.labels(text.place.names, text.place.inside)
+            if self._is_known(text, labels):
+                return
+            records = imported.records(text.parse(), self._source(text), labels)
+        except NotRecognisedError as error:
+            self._skip(found, str(error), self.outcome.not_recognised)
+        except UnreadableError as error:
+            self._skip(found, str(error), self.outcome.refused)
+        except ResultError as error:
+            self._skip(found, error.reason, self.outcome.refused)
+        except CampaignError as error:
+            self._problems += error.problems
+        else:
+            self._put(text, labels, records, writer)
+
+    def _skip(self, found: Found, reason: str, where: list[tuple[str, str]]) -> None:
+        """What was named must be imported; what was found in a directory need not."""
+        if found.named:
+            self._problems.append(Problem(found.shown, 0, "", reason))
+        else:
+            where.append((found.shown, reason))
+
+    def _put(
+        self, text: Text, labels: Labels, records: list[RunRecord], writer: CampaignWriter | None
+    ) -> None:
+        for record in records:
+            if writer is not None:
+                writer.add(record)
+        self._seen[text.sha256] = _Seen(text.found.shown, dict(labels))
+        ids = tuple(record.run_id for record in records)
+        failed = tuple(record.error for record in records if record.status != "ok")
+        target = str(labels.get("target", imported.UNKNOWN))
+        self.outcome.taken.append(Taken(text.found.shown, text.format, ids, failed, target))
+        if text.others:
+            reason = (
+                f"holds output of {', '.join(text.others)} too, which was not imported (only "
+                f"{text.format}): split it"
+            )
+            self.outcome.refused.append((text.found.shown, reason))
+
+    def _text(self, found: Found) -> Text:
+        if not found.members:
+            return recognise.of_file(found, self.formats)
+        text, skipped = recognise.of_directory(found, self.formats)
+        for member, error in skipped:
+            foreign = isinstance(error, NotRecognisedError)
+            where = self.outcome.not_recognised if foreign else self.outcome.refused
+            where.append((member.shown, str(error)))
+        return text
+
+    def _source(self, text: Text) -> imported.Source:
+        return imported.Source(
+            file=text.found.recorded, sha256=text.sha256, format=text.format, at=self._now,
+            by=fsmatrix.__version__, texts=text.texts,
+        )  # fmt: skip
+
+    # -- what is there already ---------------------------------------------------------
+    def _is_known(self, text: Text, labels: Labels) -> bool:
+        """Whether the same text is in the file; ResultError if it is there as something else."""
+        seen = self._seen.get(text.sha256)
+        if seen is None:
+            return False
+        if seen.labels != dict(labels):
+            raise ResultError(
+                text.found.shown,
+                f"has the same text as {seen.file}, which was imported as "
+                f"{_listed(seen.labels)}, not as {_listed(labels)}",
+            )
+        self.outcome.known.append((text.found.shown, seen.file))
+        return True
+
+    def _keep(self, writer: CampaignWriter | None) -> None:
+        """The runs that are in the campaign file go into the new one, in their order."""
+        if not self.out.exists():
+            return
+        with campaignread.reading(self.out) as file:
+            if not _is_imported(str(file.attrs.get("campaign", ""))):
+                raise ResultError(
+                    self.out,
+                    "is a campaign file that was not made by an import, and will not be changed: "
+                    "choose another name",
+                )
+            for entry in campaignread.entries(file, self.out):
+                self._remember(entry.environment)
+                self.outcome.kept += 1
+                if writer is not None:
+                    writer.put(entry)
+
+    def _remember(self, environment: str) -> None:
+        """The text that a run in the file is of."""
+        try:
+            facts = from_json(environment)["imported"]
+            sha256, file, labels = facts["sha256"], facts["file"], facts.get("labels", {})
+            self._seen[str(sha256)] = _Seen(str(file), dict(labels))
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            reason = f"holds a run that does not say what it was imported from ({error})"
+            raise ResultError(self.out, reason) from error
+
+    def _nothing(self) -> str:
+        outcome = self.outcome
+        bad = [f"{file}: {why}" for file, why in (*outcome.refused, *outcome.not_recognised)[:5]]
+        return "; ".join(["nothing to import", *bad])
+
+    def _left_out(self) -> list[dict[str, str]]:
+        return [{"file": file, "reason": reason} for file, reason in self.outcome.refused]
+
+
+def _listed(labels: Labels) -> str:
+    return " ".join(f"{name}={value}" for name, value in labels.items()) or "nothing in particular"
+
+
+def _is_imported(campaign: str) -> bool:
+    """Whether the text of a campaign says that an import made it."""
+    try:
+        facts = from_json(campaign or "{}")
+    except ValueError:
+        return False
+    return isinstance(facts, dict) and facts.get("imported") is True
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Changes when the file is replaced."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns

@@ -1,0 +1,111 @@
+"""What a file, or a directory, of another program is: its format, its text, its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from fsmatrix.results.formats import registry
+from fsmatrix.results.formats.base import Parsed
+from fsmatrix.results.units import format_size
+from fsmatrix.suite.importing.files import LIMIT, BinaryError, Content, Found, UnreadableError, read
+
+
+class NotRecognisedError(Exception):
+    """A file is nothing that can be imported; the text says why."""
+
+
+@dataclass(frozen=True)
+class Formats:
+    """What is recognised; tests bring their own."""
+
+    files: Sequence[registry.Known]
+    directories: Sequence[registry.DirectoryFormat] = ()
+
+    @classmethod
+    def all(cls) -> Formats:
+        """Everything that the registry has."""
+        return cls(registry.formats(), registry.directory_formats())
+
+    @property
+    def summaries(self) -> frozenset[str]:
+        """Names of files that may tell that a directory is one run."""
+        return frozenset(name for one in self.directories for name in one.summaries)
+
+
+@dataclass(frozen=True)
+class Text:
+    """A recognised text, or the texts of a directory that is one run."""
+
+    found: Found
+    place: Found  # the file that a pattern is matched with
+    format: str
+    sha256: str
+    texts: dict[str, str]
+    parse: Callable[[], list[Parsed]]
+    others: tuple[str, ...] = ()  # families of formats that recognise it too
+
+
+def of_file(found: Found, formats: Formats) -> Text:
+    """A file by its content.  NotRecognisedError, UnreadableError."""
+    content = _read(found)
+    matching = registry.matching(content.text, formats.files)
+    if not matching:
+        raise NotRecognisedError("not the output of a program that is known here")
+    first = matching[0].format
+    return Text(
+        found, found, first.name, content.sha256, {found.path.name: content.text},
+        lambda: first.parse(content.text, found.shown),
+        tuple(one.family for one in matching[1:]),
+    )  # fmt: skip
+
+
+def is_run(found: Found, formats: Formats) -> bool:
+    """Whether a directory is one run; if not, its files tell what they are, each for itself."""
+    try:
+        return _summary(found, formats) is not None
+    except (UnreadableError, NotRecognisedError):
+        return False
+
+
+def of_directory(
+    found: Found, formats: Formats
+) -> tuple[Text, list[tuple[Found, NotRecognisedError | UnreadableError]]]:
+    """A directory that is one run, and those of its files that could not be read, with why."""
+    summary = _summary(found, formats)
+    if summary is None:
+        raise NotRecognisedError("no file of it tells that it is a run")
+    form, place, content = summary
+    texts: dict[str, str] = {}
+    skipped: list[tuple[Found, NotRecognisedError | UnreadableError]] = []
+    for member in found.members:
+        try:
+            text = _read(member).text
+            if sum(map(len, texts.values())) + len(text) > LIMIT:
+                raise UnreadableError(f"with it the files are longer than {format_size(LIMIT)}")
+            texts[member.path.name] = text
+        except (NotRecognisedError, UnreadableError) as error:
+            skipped.append((member, error))
+    return Text(
+        found, place, form.name, content.sha256, texts, lambda: [form.parse(texts, found.shown)]
+    ), skipped
+
+
+def _summary(
+    found: Found, formats: Formats
+) -> tuple[registry.DirectoryFormat, Found, Content] | None:
+    """The format of a directory that is one run, and the text that tells it."""
+    members = {member.path.name: member for member in found.members}
+    for one in formats.directories:
+        for name in one.summaries:
+            content = _read(members[name]) if name in members else None
+            if content is not None and one.format.recognises(content.text):
+                return one, members[name], content
+    return None
+
+
+def _read(found: Found) -> Content:
+    try:
+        return read(found.path, follow=found.named)
+    except BinaryError as error:
+        raise NotRecognisedError(str(error)) from error

@@ -1,0 +1,178 @@
+"""What a campaign will cost, and what its number of repetitions can decide.
+
+The times are guesses for planning only; limits are checked on bytes, which are exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fsmatrix.backends.base import Space
+from fsmatrix.backends.pace import Pace
+from fsmatrix.results.units import format_size, plural
+from fsmatrix.suite.campaign.problems import Problem
+from fsmatrix.suite.campaign.settings import Settings
+from fsmatrix.suite.cases.cases import Planned
+from fsmatrix.suite.plan.matrix import footprint
+from fsmatrix.suite.plan.order import Groups
+
+ALPHA = 0.05
+SHORTEST = 0.1  # seconds of a run's work
+SESSION_SECONDS = 1.5  # to start and end a world of ranks, and for each rank
+RANK_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Of all runs of a plan; bytes and seconds."""
+
+    runs: int
+    attachments: int
+    seconds: float
+    space: dict[str, int]  # target -> the most bytes that one attachment holds at once
+    files: dict[str, int]  # target -> the most files, likewise
+    written: int
+    nodes: int  # most client nodes of a run
+
+
+def estimate(
+    plan: Groups,
+    repetitions: int,
+    block: int,
+    pace_of: Callable[[str, Mapping[str, Any]], Pace] = lambda _target, _level: Pace(),
+) -> Estimate:
+    """Cost of a plan.  A run's files are removed before the next run starts.
+
+    `pace_of`: what is guessed of a target at a level.
+    """
+    blocks = math.ceil(repetitions / block)
+    seconds, written, runs = 0.0, 0, 0
+    space: dict[str, int] = {}
+    files: dict[str, int] = {}
+    for key, cases in plan.items():
+        pace = pace_of(key.target, cases[0].case.level)
+        seconds += blocks * attach_seconds(cases, pace)
+        for planned in cases:
+            needs = footprint(planned)
+            seconds += repetitions * run_seconds(planned, pace)
+            written += repetitions * needs.written
+            runs += repetitions
+            space[key.target] = max(space.get(key.target, 0), needs.space)
+            files[key.target] = max(files.get(key.target, 0), needs.files)
+    nodes = max((key.nodes for key in plan), default=0)
+    return Estimate(runs, blocks * len(plan), seconds, space, files, written, nodes)
+
+
+def attach_seconds(cases: Iterable[Planned], pace: Pace) -> float:
+    """Guess of what an attachment takes beside its runs: bringing up, session, taking down."""
+    ranks = max((planned.case.geometry.processes for planned in cases), default=0)
+    return pace.attach + SESSION_SECONDS + RANK_SECONDS * ranks
+
+
+def run_seconds(planned: Planned, pace: Pace) -> float:
+    """Guess of the time of one run, with what is made, settled and removed around its work."""
+    needs = footprint(planned)
+    work = needs.files / pace.files + needs.written / pace.bandwidth
+    work += needs.seconds if needs.seconds is not None else needs.read / pace.bandwidth
+    return pace.run + max(SHORTEST, work)
+
+
+def exceeded(settings: Settings, cost: Estimate, room: Mapping[str, Space]) -> Iterator[Problem]:
+    """Limits of the campaign, caps of the site and room on the targets that are too small."""
+    yield from _limits(settings, cost)
+    yield from _caps(settings, cost)
+    for target, space in room.items():
+        held = cost.space.get(target, 0), cost.files.get(target, 0)
+        for message in short_of_room(*held, space):
+            yield settings.tree.problem(("targets", target), message)
+
+
+def short_of_room(size: int, files: int, room: Space) -> Iterator[str]:
+    """Why that many bytes and files do not fit at once."""
+    for what, needed, free in (("bytes", size, room.bytes), ("files", files, room.inodes)):
+        if free is not None and needed > free:
+            yield f"must hold {needed} {what} at once; {room.source} gives {free}"
+
+
+def most_held(cases: Iterable[Planned]) -> tuple[int, int]:
+    """The most bytes and files that one run of these cases holds at once."""
+    needs = [footprint(planned) for planned in cases]
+    return max((n.space for n in needs), default=0), max((n.files for n in needs), default=0)
+
+
+def _limits(settings: Settings, cost: Estimate) -> Iterator[Problem]:
+    limits, tree = settings.campaign.limits, settings.tree
+    for target, space in cost.space.items():
+        if limits.space is not None and space > limits.space:
+            message = f"target {target} must hold {_size(space)}; allowed are {_size(limits.space)}"
+            yield tree.problem(("limits", "space"), message)
+    if limits.bytes_written is not None and cost.written > limits.bytes_written:
+        allowed = _size(limits.bytes_written)
+        message = f"{_size(cost.written)} will be written; allowed are {allowed}"
+        yield tree.problem(("limits", "bytes_written"), message)
+
+
+def _caps(settings: Settings, cost: Estimate) -> Iterator[Problem]:
+    caps, hours = settings.site.site.caps, cost.seconds / 3600
+    for name, value, cap, text in (
+        ("bytes", cost.written, caps.bytes, f"the campaign writes {_size(cost.written)}"),
+        ("nodes", cost.nodes, caps.nodes, f"the campaign uses {cost.nodes} client nodes"),
+        ("hours", hours, caps.hours, f"the campaign takes about {hours:.1f} hours"),
+    ):
+        if cap is not None and value > cap:
+            allowed = _size(int(cap)) if name == "bytes" else f"{cap:g}"
+            yield settings.site.tree.problem(("caps", name), f"{text}; the site allows {allowed}")
+
+
+def comparisons(cases: Iterable[Planned]) -> int:
+    """Pairs of targets that do the same work: the cells of the planned family of tests.
+
+    References take no part.  Levels and device states of one target count as targets.
+    """
+    works = Counter(planned.case.work_id for planned in cases if not planned.reference)
+    return sum(math.comb(count, 2) for count in works.values())
+
+
+def smallest_p(n: int) -> float:
+    """Smallest p of a comparison over n blocks, alone or with others (stats/signflips.py).
+
+    2 / 2^n: all signs of the blocks' differences are alike, or all are the other way round.
+    """
+    return min(1.0, 2.0 ** (1 - n))
+
+
+def deciding(alpha: float = ALPHA) -> int:
+    """Fewest blocks at which a comparison of targets can be decided, however many there are."""
+    n = 1
+    while smallest_p(n) > alpha:
+        n += 1
+    return n
+
+
+def warnings(settings: Settings, impossible: int, tests: int) -> Iterator[str]:
+    """What a plan should say beside its numbers; `tests`: comparisons of the planned family."""
+    campaign = settings.campaign
+    if impossible:
+        cases = plural(impossible, "case")
+        yield f"left out as impossible: {cases} (see the matrix)"
+    blocks = -(-campaign.repetitions // campaign.order.block)
+    if blocks < campaign.order.attachments:
+        extent = "of medians need 6" if blocks > 1 else "and tests hold within one session only"
+        yield (
+            f"{plural(blocks, 'independent attachment')}; order.attachments asks for "
+            f"{campaign.order.attachments}: intervals {extent}"
+        )
+    needed = deciding()
+    if tests and blocks < needed:
+        yield (
+            f"{plural(blocks, 'block')} cannot decide any of "
+            f"{plural(tests, 'comparison')} of targets at 5 %: at least {needed} are needed"
+        )
+
+
+def _size(size: int) -> str:
+    return f"{format_size(size, 1)} ({size} bytes)" if size >= 1024 else f"{size} bytes"

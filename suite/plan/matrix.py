@@ -1,0 +1,277 @@
+"""The matrix workload x target: what can be run, and in words why something cannot."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from fsmatrix.backends.player import player
+from fsmatrix.backends.player.drivers import Driver
+from fsmatrix.results.case import canonical_json
+from fsmatrix.suite.campaign.problems import Problem
+from fsmatrix.suite.campaign.settings import Settings
+from fsmatrix.suite.campaign.yamlio import KeyPath
+from fsmatrix.suite.cases.cases import Planned
+from fsmatrix.suite.cases.engines import Engines
+from fsmatrix.suite.cases.resolve import EntryMember, Members, TargetMember
+from fsmatrix.suite.engines.base import EngineError
+from fsmatrix.suite.registry import Registries
+from fsmatrix.suite.workloads.base import Footprint
+
+# type of access -> (what a workload speaks, what a target gives, the way out)
+WORDS: Mapping[str, tuple[str, str, str]] = {
+    "path": ("paths", "a path", "use a target that gives what it speaks"),
+    "dfs": ("DFS containers", "a DFS container", "use its DFUSE mount"),
+    "daos": ("DAOS pools", "a DAOS pool", "use its DFUSE mount"),
+    "rados": ("RADOS pools", "a RADOS pool", "use a CephFS mount of the same cluster"),
+    "cephfs": ("libcephfs roots", "a libcephfs root", "use the cephfs-kernel or cephfs-fuse mount"),
+    "device": ("block devices", "a block device", "use a file system on it"),
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One workload entry on one target."""
+
+    entry: str
+    workload: str
+    target: str
+    cases: int
+    impossible: int
+    reasons: tuple[str, ...]  # why the impossible ones are
+    notes: tuple[str, ...]  # what is to be known about the possible ones
+
+    @property
+    def ok(self) -> bool:
+        """Whether every case can be run."""
+        return not self.impossible
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {**vars(self), "reasons": list(self.reasons), "notes": list(self.notes)}
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """All cells, the cases that can be run, and those that cannot with the reason."""
+
+    cells: tuple[Cell, ...]
+    possible: tuple[Planned, ...]
+    impossible: tuple[tuple[Planned, str], ...]
+
+    def problems(self, settings: Settings) -> Iterator[Problem]:
+        """Impossible cells as problems of their workload entries."""
+        for cell in self.cells:
+            for reason in cell.reasons:
+                extent = f"{cell.impossible} of {cell.cases} cases"
+                message = f"{reason} ('impossible: skip' would leave out {extent})"
+                yield settings.tree.problem(_place(settings, cell.entry, reason), message)
+
+
+class Judge:
+    """Says of a case why it cannot be run."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        members: Members,
+        registries: Registries,
+        here: bool,
+        refusals: Mapping[str, str],
+    ) -> None:
+        self.settings = settings
+        self.registries = registries
+        self.targets = {target.name: target for target in members.targets}
+        self.entries = {entry.name: entry for entry in members.entries}
+        self.engines = Engines(settings.campaign.engines, registries.engines) if here else None
+        self.levels: dict[tuple[str, str], str] = {}
+        self.refusals = refusals
+
+    def reasons(self, planned: Planned, footprint: Footprint) -> Iterator[str]:
+        """All reasons; none if the case can be run."""
+        target, entry = self.targets[planned.case.target], self.entries[planned.entry]
+        if self.refusals.get(target.name):
+            yield f"target {target.name}: {self.refusals[target.name]}"
+        yield from self._level(planned, target)
+        yield from _access(entry, target)
+        yield from _states(planned, target)
+        if entry.engine == "player":
+            yield from _driver(entry, target, footprint, self.registries.drivers)
+            yield from self._player(target)
+        yield from self._engine(planned, entry, target)
+        yield from self._launcher(planned)
+        if planned.work is not None:
+            refusal = planned.work.refusal(planned.case)
+            if refusal:
+                yield refusal
+
+    def _level(self, planned: Planned, target: TargetMember) -> Iterator[str]:
+        """A level that cannot be made; what is true of a level is asked once."""
+        if target.bed is None and self.engines is None:
+            return  # to be asked where it will run
+        key = (target.name, canonical_json(planned.case.level))
+        if key not in self.levels:
+            self.levels[key] = target.level_refusal(planned.case.level)
+        if self.levels[key]:
+            yield f"target {target.name}: {self.levels[key]}"
+
+    def _player(self, target: TargetMember) -> Iterator[str]:
+        """A driver that only the C player has, where it is not built."""
+        driver = self.registries.drivers.get(target.backend.driver)
+        if self.engines is None or driver is None or not driver.native:
+            return
+        if player.engine_name() != player.ENGINE_C:
+            yield (
+                f"target {target.name}: driver {driver.name} needs the C player, and only the "
+                "Python one is here: install a C compiler and install fsmatrix again"
+            )
+
+    def _engine(self, planned: Planned, entry: EntryMember, target: TargetMember) -> Iterator[str]:
+        if planned.work is None:
+            return
+        access = target.backend.access_type.type
+        speaks = access in entry.workload.accesses
+        if speaks and (reason := planned.work.misfit(planned.case, access)):
+            yield reason
+            return
+        if self.engines is None:
+            return
+        try:
+            engine = self.engines.get(entry.engine)
+        except EngineError as error:
+            yield f"engine {entry.engine}: {error}"
+            return
+        if speaks and (reason := planned.work.unsupported(planned.case, access, engine)):
+            yield reason
+
+    def _launcher(self, planned: Planned) -> Iterator[str]:
+        launcher, geometry = self.settings.campaign.launcher, planned.case.geometry
+        if launcher.name != "auto":
+            found = self.registries.launchers.load(launcher.name)
+            if not getattr(found, "needs_mpi", True) and geometry.processes > 1:
+                yield f"launcher {launcher.name} starts one process, not {geometry.processes}"
+        nodes = launcher.emulated_nodes or len(launcher.hosts)
+        if nodes and geometry.nodes > nodes:
+            key = "emulated_nodes" if launcher.emulated_nodes else "hosts"
+            yield f"{geometry.nodes} client nodes are needed; launcher.{key} gives {nodes}"
+
+
+def matrix(
+    settings: Settings,
+    members: Members,
+    cases: Iterable[Planned],
+    registries: Registries,
+    here: bool = True,
+    refusals: Mapping[str, str] = MappingProxyType({}),
+) -> Matrix:
+    """Judge every case.
+
+    `here`: also ask backends and engines about this machine.  `refusals`: target -> why this
+    machine cannot have it.
+    """
+    judge = Judge(settings, members, registries, here, refusals)
+    possible: list[Planned] = []
+    impossible: list[tuple[Planned, str]] = []
+    cells: dict[tuple[str, str], dict[str, Any]] = {}
+    for planned in cases:
+        target = judge.targets[planned.case.target]
+        cell = cells.setdefault(
+            (planned.entry, target.name), {"n": 0, "bad": 0, "reasons": {}, "notes": {}}
+        )
+        cell["n"] += 1
+        reasons = list(judge.reasons(planned, footprint(planned)))
+        if reasons:
+            cell["bad"] += 1
+            cell["reasons"].update(dict.fromkeys(reasons))
+            impossible.append((planned, "; ".join(reasons)))
+        else:
+            cell["notes"].update(dict.fromkeys(_notes(target)))
+            possible.append(planned)
+    made = tuple(
+        Cell(
+            entry,
+            judge.entries[entry].entry.workload,
+            target,
+            cell["n"],
+            cell["bad"],
+            tuple(cell["reasons"]),
+            tuple(cell["notes"]),
+        )
+        for (entry, target), cell in cells.items()
+    )
+    return Matrix(made, tuple(possible), tuple(impossible))
+
+
+def _place(settings: Settings, entry: str, reason: str) -> KeyPath:
+    """Where the option stands that a reason begins with ("nrfiles: ..."), or else the entry."""
+    begin = re.match(r"(\w+):", reason)
+    name = begin[1] if begin else ""
+    for path in (("workloads", entry, "options", name), ("factors", name)):
+        if name and settings.tree.has(path):
+            return path
+    return ("workloads", entry)
+
+
+def footprint(planned: Planned) -> Footprint:
+    """What one run of a case needs."""
+    if planned.work is None:
+        return Footprint(0, 0, 0)
+    return planned.work.footprint(planned.case)
+
+
+def _access(entry: EntryMember, target: TargetMember) -> Iterator[str]:
+    given = target.backend.access_type.type
+    if given in entry.workload.accesses:
+        return
+    spoken = " and ".join(WORDS.get(name, (name,))[0] for name in sorted(entry.workload.accesses))
+    _, gives, advice = WORDS.get(given, ("", f"access of type {given}", "use another target"))
+    name = entry.entry.workload
+    yield f"{name} speaks only {spoken}; target {target.name} gives {gives}: {advice}"
+
+
+def _states(planned: Planned, target: TargetMember) -> Iterator[str]:
+    backend, case = target.backend, planned.case
+    who = f"target {target.name} ({target.target.backend})"
+    if case.cache not in backend.cache_states and not _memory(target):
+        states = ", ".join(sorted(backend.cache_states))
+        yield f"{who} cannot reach cache state {case.cache}; it can: {states}"
+    if case.device_state not in backend.device_states:
+        states = ", ".join(sorted(backend.device_states))
+        yield f"{who} cannot make device state {case.device_state}; it can: {states}"
+
+
+def _memory(target: TargetMember) -> bool:
+    """A reference that has no other state than memory."""
+    return target.backend.reference or (
+        target.reference and "memory" in target.backend.cache_states
+    )
+
+
+def _notes(target: TargetMember) -> Iterator[str]:
+    if _memory(target):
+        yield "runs in memory whatever the cache state; reference only"
+
+
+def _driver(
+    entry: EntryMember, target: TargetMember, needs: Footprint, drivers: Mapping[str, Driver]
+) -> Iterator[str]:
+    driver = drivers.get(target.backend.driver)
+    name = entry.entry.workload
+    if driver is None:
+        yield (
+            f"target {target.name}: the player has no driver {target.backend.driver!r}; use an "
+            "engine that speaks to it (fsmatrix check)"
+        )
+        return
+    missing = sorted({kind.lower() for kind in needs.kinds} - driver.kinds)
+    if missing:
+        kinds = ", ".join(missing)
+        yield f"{name} needs operations that driver {driver.name} does not have: {kinds}"
+    if needs.depth > driver.max_depth:
+        yield (
+            f"{name} needs {needs.depth} operations in flight; driver {driver.name} of target "
+            f"{target.name} does {driver.max_depth}"
+        )

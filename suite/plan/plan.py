@@ -1,0 +1,287 @@
+"""The plan: everything that is known about a campaign before it runs."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fsmatrix.backends.base import Space
+from fsmatrix.backends.pace import Pace
+from fsmatrix.results.case import digest
+from fsmatrix.suite.campaign.find import find
+from fsmatrix.suite.campaign.problems import CampaignError, Origin, Problem, refuse
+from fsmatrix.suite.campaign.settings import Settings, Source, examine
+from fsmatrix.suite.campaign.site import SiteFile
+from fsmatrix.suite.campaign.yamlio import KeyPath, Tree, dotted
+from fsmatrix.suite.cases.cases import Cases, Planned, expand
+from fsmatrix.suite.cases.factors import default_options
+from fsmatrix.suite.cases.resolve import Members, TargetMember, members
+from fsmatrix.suite.plan import order
+from fsmatrix.suite.plan.choice import Choice, LeftOut, Machine, choose, room
+from fsmatrix.suite.plan.estimate import (
+    Estimate,
+    comparisons,
+    deciding,
+    estimate,
+    exceeded,
+    warnings,
+)
+from fsmatrix.suite.plan.matrix import Matrix, matrix
+from fsmatrix.suite.plan.request import Request as Request
+from fsmatrix.suite.plan.select import only
+from fsmatrix.suite.registry import Registries, registries
+
+CONTINUED = {
+    "description",
+    "limits",
+    "repetitions",
+    "engines",
+    "slurm",
+}  # may differ when a campaign is resumed
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A validated campaign, expanded, ordered and estimated."""
+
+    settings: Settings
+    members: Members
+    source: Source
+    request: Request
+    seed: int
+    order_seed: int
+    matrix: Matrix
+    cases: tuple[Planned, ...]  # to be run: possible, selected, of this shard
+    groups: order.Groups
+    estimate: Estimate
+    excluded: int
+    comparisons: int  # tests of the planned family
+    deciding: int  # fewest independent values at which they can decide anything
+    warnings: tuple[str, ...]
+    left_out: tuple[LeftOut, ...]
+    agreements: Mapping[str, Sequence[str]]  # what must be agreed to first -> targets
+
+    def plots(self) -> Iterator[order.Plot]:
+        """The whole plots in the order of execution."""
+        campaign = self.settings.campaign
+        return order.plots(
+            self.groups,
+            campaign.repetitions,
+            campaign.order.block,
+            self.order_seed,
+            self.request.blocks,
+        )
+
+    def system(self, target: str) -> str:
+        """The storage system behind a target; "" where the campaign names none: one for all."""
+        return self.settings.campaign.targets[target].system or ""
+
+    def draw(self, block: int) -> str:
+        """What the random choices of a block are made of, such as the hosts of its levels."""
+        return f"{self.order_seed}/{block}"
+
+    def pace(self, planned: Planned) -> Pace:
+        """What is guessed of a case's target at its level."""
+        return self.members.pace(planned.case.target, planned.case.level)
+
+    def target(self, name: str) -> TargetMember:
+        """A target with its backend's class and options; KeyError if there is none."""
+        return {target.name: target for target in self.members.targets}[name]
+
+    def explain(self) -> list[tuple[str, Any, str]]:
+        """(key path, value, origin) of every setting, with the defaults of all options."""
+        rows = [row for row in self.settings.explain() if row[0] != "seed"]
+        given = self.settings.campaign.seed
+        drawn = "drawn" if self.request.seed is None else "--seed"
+        said = given == self.seed and self.request.seed is None
+        rows.append(("seed", self.seed, str(self.settings.origin("seed")) if said else drawn))
+        for target in self.members.targets:
+            dump = target.options.model_dump(mode="json")
+            rows += self._defaults(("targets", target.name, "options"), dump)
+        for entry in self.members.entries:
+            dump = default_options(entry.workload.Options)
+            rows += self._defaults(("workloads", entry.name, "options"), dump)
+        return rows
+
+    def _defaults(
+        self, path: KeyPath, options: Mapping[str, Any]
+    ) -> Iterator[tuple[str, Any, str]]:
+        for name, value in options.items():
+            if not self.settings.tree.has((*path, name)):
+                factor = self.settings.tree.origin(("factors", name))
+                varied = path[0] == "workloads" and name in self.settings.campaign.factors
+                yield dotted((*path, name)), value, f"varied by {factor}" if varied else "default"
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the seed and of the settings that make the cases and their order.
+
+        More repetitions and other limits continue the same campaign: the order of what was
+        planned before does not change with them.
+        """
+        return digest([self.seed, _lasting(self.settings)])
+
+    def to_json(self) -> dict[str, Any]:
+        """Machine-readable form; its seed, source and request make the same plan again."""
+        from fsmatrix.suite.plan.as_json import plan_json
+
+        return plan_json(self)
+
+
+def build_plan(
+    source: str | Path | Source,
+    request: Request = Request(),
+    *,
+    site: SiteFile | Path | None = None,
+    user: Tree | None = None,
+    environ: Mapping[str, str] = os.environ,
+    lookup: Registries | None = None,
+    root: bool | None = None,
+    here: bool = True,
+    choose_here: bool | None = None,
+    out: Path | None = None,
+) -> Plan:
+    """Plan a campaign; CampaignError with every problem found.
+
+    `source`: a file, the name of a ready campaign, or a text.  `root`: whether the runs will
+    have root's rights (None: as this process).  `here`: this machine will run it, so that its
+    backends may be asked whether they can.  `choose_here`: this machine decides which of the
+    targets that depend on it take part (None: as `here`).  `out`: the results directory that is
+    to be made.
+    """
+    text = source if isinstance(source, Source) else find(source)
+    settings, refused = examine(text, request.sets, site=site, user=user, environ=environ)
+    if settings is None:
+        raise CampaignError(refused)
+    lookup = lookup or registries()
+    everybody, cases = _cases(settings, lookup, refused)
+    root = os.geteuid() == 0 if root is None else root
+    campaign = settings.campaign
+    machine = Machine(settings, only(cases.planned, request.only), out)
+    asks = here if choose_here is None else choose_here
+    choice = choose(everybody.targets, request, root, machine if asks else None)
+    active = Members(choice.members, everybody.entries, ())
+    unfit = machine.refusals(choice.members) if here and campaign.impossible == "skip" else {}
+    judged = matrix(settings, active, _of(active, cases.planned), lookup, here, unfit)
+    chosen = _chosen(settings, choice, judged)
+    grouped = _shard(settings, order.groups(only(chosen, request.only)), request.shard)
+    if here:
+        machine.refuse(active.targets, {key.target for key in grouped})
+    seed = _seed(settings, request)
+    cost = estimate(grouped, _repetitions(settings, request), campaign.order.block, active.pace)
+    problems = list(exceeded(settings, cost, _room(active) if here else {}))
+    if problems:
+        raise CampaignError(problems)
+    tests = comparisons(chosen)
+    agreements = _agreements(active) if here else {}
+    return Plan(
+        settings=settings,
+        members=active,
+        source=text,
+        request=request,
+        seed=seed,
+        order_seed=campaign.order.seed if campaign.order.seed is not None else seed,
+        matrix=judged,
+        cases=tuple(planned for group in grouped.values() for planned in group),
+        groups=grouped,
+        estimate=cost,
+        excluded=cases.excluded,
+        comparisons=tests,
+        deciding=deciding(),
+        warnings=(
+            *map(str, choice.left_out),
+            *warnings(settings, len(judged.impossible), tests),
+            *(f"{', '.join(names)}: {text}" for text, names in agreements.items()),
+        ),
+        left_out=choice.left_out,
+        agreements=agreements,
+    )
+
+
+def _cases(
+    settings: Settings, lookup: Registries, refused: Sequence[Problem]
+) -> tuple[Members, Cases]:
+    """Members and cases; `refused` is what was found wrong before."""
+    found = members(settings, lookup)
+    try:
+        cases = expand(settings, found)
+    except CampaignError as error:
+        raise CampaignError([*refused, *error.problems]) from error
+    if refused:
+        raise CampaignError(refused)
+    return found, cases
+
+
+def _of(active: Members, cases: Sequence[Planned]) -> list[Planned]:
+    names = {target.name for target in active.targets}
+    return [planned for planned in cases if planned.case.target in names]
+
+
+def _chosen(settings: Settings, choice: Choice, judged: Matrix) -> tuple[Planned, ...]:
+    """The cases that can be run; refused if that is not all, unless `impossible: skip`."""
+    problems: list[Problem] = []
+    if not choice.members:
+        reasons = "; ".join(f"{left.target}: {left.reason}" for left in choice.left_out)
+        message = f"no target is left on this machine for this user: {reasons}"
+        problems.append(settings.tree.problem(("targets",), message))
+    elif settings.campaign.impossible == "refuse" or not judged.possible:
+        problems = list(judged.problems(settings))
+        if not problems and not judged.possible:
+            problems.append(settings.tree.problem(("exclude",), "leaves no case for this user"))
+    if problems:
+        raise CampaignError(problems)
+    return judged.possible
+
+
+def _shard(settings: Settings, plan: order.Groups, part: tuple[int, int]) -> order.Groups:
+    targets = settings.campaign.targets
+    try:
+        return order.shard(plan, *part, lambda name: targets[name].system or "")
+    except ValueError as error:
+        raise refuse(Origin(f"--shard {part[0]}/{part[1]}"), "", str(error)) from error
+
+
+def _repetitions(settings: Settings, request: Request) -> int:
+    """Repetitions in the blocks that were asked for."""
+    repetitions, block = settings.campaign.repetitions, settings.campaign.order.block
+    asked = request.blocks
+    if asked is None:
+        return repetitions
+    there = order.blocks(repetitions, block)
+    if asked.stop > there.stop:
+        text = f"--blocks {asked.start}-{asked.stop - 1}"
+        raise refuse(Origin(text), "", f"the campaign has the blocks 0 to {there.stop - 1}")
+    return min(repetitions, asked.stop * block) - asked.start * block
+
+
+def _lasting(settings: Settings) -> dict[str, Any]:
+    """What a resumed campaign must have in common; settings that a later version adds do not count
+    while they are as they were."""
+    return settings.campaign.model_dump(mode="json", exclude=CONTINUED, exclude_defaults=True)
+
+
+def _seed(settings: Settings, request: Request) -> int:
+    if request.seed is not None:
+        return request.seed
+    if settings.campaign.seed is not None:
+        return settings.campaign.seed
+    if request.shard != (1, 1) or request.blocks is not None:
+        # all parts must come to the same one by themselves
+        return int(digest(_lasting(settings)), 16) >> 11
+    return secrets.randbelow(2**53)
+
+
+def _room(active: Members) -> dict[str, Space]:
+    return {target.name: room(target) for target in active.targets}
+
+
+def _agreements(active: Members) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for target in active.targets:
+        if text := target.agreement():
+            found.setdefault(text, []).append(target.name)
+    return found

@@ -1,0 +1,71 @@
+"""`--only`: cases chosen by their coordinates."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from fsmatrix.results.units import parse_size
+from fsmatrix.suite.campaign.problems import Origin, did_you_mean, refuse
+from fsmatrix.suite.cases.cases import Planned
+
+
+def only(cases: Iterable[Planned], expressions: Sequence[str]) -> list[Planned]:
+    """Cases that match: `key=value,key=value`, values with * and ?; sizes as 4KiB or 4096.
+
+    Different keys must all match; of values given for one key any may.  `workload` is also
+    the name of a workload entry, `case` the case's id.  CampaignError for an unknown key or
+    a selection that leaves nothing.
+    """
+    chosen = list(cases)
+    if not expressions:
+        return chosen
+    source = f"--only {','.join(expressions)}"
+    wanted = _wanted(expressions, source)
+    known = {"case"}.union(*(planned.coordinates for planned in chosen))
+    for key in wanted:
+        if key not in known:
+            raise refuse(Origin(source), key, f"no such coordinate{did_you_mean(key, known)}")
+    kept = [
+        planned
+        for planned in chosen
+        if all(_matches(planned, key, values) for key, values in wanted.items())
+    ]
+    if not kept:
+        raise refuse(Origin(source), "", f"matches none of {len(chosen)} cases")
+    return kept
+
+
+def _wanted(expressions: Sequence[str], source: str) -> dict[str, list[str]]:
+    wanted: dict[str, list[str]] = {}
+    for part in ",".join(expressions).split(","):
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip():
+            raise refuse(Origin(source), "", f"{part!r} is not key=value")
+        wanted.setdefault(key.strip(), []).append(value.strip())
+    return wanted
+
+
+def _matches(planned: Planned, key: str, patterns: Iterable[str]) -> bool:
+    values: list[Any] = [planned.coordinates.get(key)]
+    if key == "workload":
+        values.append(planned.entry)
+    elif key == "case":
+        values = [planned.case.case_id]
+    elif key not in planned.coordinates:
+        return False
+    return any(_one(value, pattern) for value in values for pattern in patterns)
+
+
+def _one(value: Any, pattern: str) -> bool:
+    text = value if isinstance(value, str) else json.dumps(value)
+    if fnmatchcase(text, pattern):
+        return True
+    if isinstance(value, bool) or not isinstance(value, int):
+        return False
+    try:
+        return parse_size(pattern) == value
+    except (ValueError, OverflowError):
+        return False

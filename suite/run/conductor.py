@@ -1,0 +1,298 @@
+"""The conductor: takes a plan through blocks and whole plots, whatever breaks on the way.
+
+For each plot: provision, mount, a session, the plot's runs, unmount, release.  A session that
+dies costs the run that it was in; the next session goes on with what is left.  What the
+conductor did to the machine is in the journal, so that the next one can undo it.
+"""
+
+from __future__ import annotations
+
+import platform
+import secrets
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fsmatrix.backends.access import Access, PathAccess
+from fsmatrix.backends.base import MEMORY_TYPES, Backend, ProvisionContext
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal.journal import Journal, undo_pending
+from fsmatrix.backends.journal.proof import Named
+from fsmatrix.backends.system import workfolder
+from fsmatrix.results.case import Geometry
+from fsmatrix.results.files import trust
+from fsmatrix.results.files.store import Store, StoreError
+from fsmatrix.suite.cases.beds import BedPlan, down_all
+from fsmatrix.suite.launchers.base import Launcher, LauncherError
+from fsmatrix.suite.run import provenance
+from fsmatrix.suite.run.events import Event, Listener
+from fsmatrix.suite.run.record_writer import RecordWriter, Summary
+from fsmatrix.suite.run.runner import Runner
+from fsmatrix.suite.run.spec import RunSpec, Settings
+from fsmatrix.suite.session.client import orphaned_sessions
+from fsmatrix.suite.session.client.client import Session
+from fsmatrix.suite.session.client.death import SessionError
+from fsmatrix.suite.session.stopping import Interrupted, StopFlag
+
+MOUNT_SECONDS = 120.0
+BARREN_SESSIONS = 3  # sessions in a row that give no run: the plot is given up
+
+
+class LimitReached(Exception):
+    """The campaign may not write any more."""
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """A whole plot with what it needs: one mounting of a target level."""
+
+    name: str
+    block: int
+    target: str
+    backend: Backend
+    level: Mapping[str, Any]
+    geometry: Geometry  # the largest of the plot: the size of its session
+    jobs: Sequence[RunSpec]
+    room_options: Mapping[str, Any] = field(default_factory=dict)
+    draw: str = ""  # what random choices of this block are made of
+    bed: BedPlan | None = None  # the backend then works on a test bed that is brought up first
+
+
+class Conductor:
+    """Carries out attachments on this machine; one per shard of a campaign."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        launcher: Launcher,
+        named: Named,
+        stop: StopFlag,
+        tell: Listener,
+        retry_failed: bool = False,
+        lost: Callable[[], str] = lambda: "",
+    ) -> None:
+        self.store = store
+        self.settings = settings
+        self.launcher = launcher
+        self.named = named  # places that the stored plan names
+        self.stop = stop
+        self.tell = tell
+        self.retry_failed = retry_failed
+        self.lost = lost  # why this part of the campaign is no longer ours
+        self.journals = store.directory / "journal"
+        self.summary = Summary()
+        self.keeper = RecordWriter(store, self.summary, tell)
+        self._written = 0
+        self._given_up: set[tuple[str, str]] = set()  # target, reason
+        self._used: dict[str, tuple[Backend, ProvisionContext]] = {}
+
+    def recover(self) -> None:
+        """End and take down what an earlier conductor of this store left."""
+        trust.make_folder(self.journals)
+        trust.make_folder(self.store.directory / "state")
+        trust.require(self.store.directory)
+        ended = orphaned_sessions.end_leftovers(self.journals)
+        ended += undo_pending(self.journals, self.named)
+        gone = [*self.store.remove_abandoned(), *workfolder.sweep()]
+        ended += [f"removed {path}, which a killed process had made" for path in gone]
+        for sentence in [*ended, *down_all(self.store.directory / "state")]:
+            self.tell(Event("recovered", sentence))
+
+    def run(self, attachments: Iterator[Attachment]) -> Summary:
+        """All attachments; returns what came of them, also when interrupted."""
+        try:
+            with self.keeper:
+                for attachment in attachments:
+                    if self.stop.signal:
+                        raise Interrupted
+                    self._attachment(attachment)
+        except (LimitReached, StoreError) as reason:
+            self.summary.stopped = str(reason)
+            self.tell(Event("stopped", str(reason)))
+        except Interrupted:
+            self.summary.interrupted, self.summary.signal = True, self.stop.signal
+            self.tell(Event("stopped", "stopped on request; --resume goes on from here"))
+        finally:
+            for backend, room in self._used.values():
+                self._quietly("clean up", lambda b=backend, r=room: b.finish(r))
+        return self.summary
+
+    # -- one attachment ----------------------------------------------------------------------
+    def _attachment(self, attachment: Attachment) -> None:
+        todo = [job for job in attachment.jobs if not self._done(job)]
+        there = len(attachment.jobs) - len(todo)
+        self.summary.skipped += there
+        if there:
+            text = f"{attachment.name}: {there} runs are stored already"
+            facts = {"target": attachment.target, "runs": there, "attachments": int(not todo)}
+            self.tell(Event("skipped", text, facts))
+        if not todo:
+            return
+        room = self._room(attachment)
+        if attachment.bed is None:  # of a bed nothing stays
+            self._used[attachment.target] = (attachment.backend, room)
+        self.tell(
+            Event(
+                "attach",
+                f"{attachment.name}: attach {attachment.target}",
+                {
+                    "attachment": attachment.name,
+                    "target": attachment.target,
+                    "runs": len(todo),
+                },
+            )
+        )
+        try:
+            attachment = self._on_bed(attachment, room)
+            access = attachment.backend.provision(attachment.level, room)
+        except (BackendError, OSError) as error:
+            self._give_up(todo, f"{attachment.target} could not be provided: {error}")
+            self._take_down(attachment, room)
+            return
+        try:
+            self._check_allowed(access)
+            self._sessions(attachment, access, todo)
+        except BackendError as error:
+            self._give_up(todo, str(error))
+        finally:
+            self._quietly("release", lambda: attachment.backend.release(access, room))
+            self._take_down(attachment, room)
+
+    def _on_bed(self, attachment: Attachment, room: ProvisionContext) -> Attachment:
+        """With its test bed up, if it has one: the bed is at the attachment's level."""
+        if attachment.bed is None:
+            return attachment
+        backend = attachment.bed.up(attachment.level, room)
+        return replace(attachment, backend=backend, level={})
+
+    def _take_down(self, attachment: Attachment, room: ProvisionContext) -> None:
+        if attachment.bed is not None:
+            bed = attachment.bed
+            self._quietly("taking the test bed down", lambda: bed.down(room))
+
+    def _check_allowed(self, access: Access) -> None:
+        """The place that was really chosen, links followed, may be used on this site."""
+        reason = self.settings.refused(access.path) if isinstance(access, PathAccess) else ""
+        if reason:
+            raise BackendError(reason)
+
+    def _room(self, attachment: Attachment) -> ProvisionContext:
+        state = self.store.directory / "state" / attachment.target
+        state.mkdir(parents=True, exist_ok=True)
+        options, draw = attachment.room_options, attachment.draw
+        tag = secrets.token_hex(8)  # drawn for each attachment: no other store can have it
+        return ProvisionContext(attachment.target, state, self._journal(), tag, options, draw)
+
+    def _journal(self) -> Journal:
+        return Journal(self.journals / f"{platform.node()}.jsonl")
+
+    def _sessions(self, attachment: Attachment, access: Access, todo: list[RunSpec]) -> None:
+        """Sessions until every run is done; `todo` loses what is recorded."""
+        barren = 0
+        reason = ""
+        try:
+            while todo and barren < BARREN_SESSIONS:
+                before = len(todo)
+                try:
+                    self._session(attachment, access, todo)
+                except (SessionError, LauncherError, OSError) as error:
+                    reason = str(error)
+                    self.tell(Event("warning", f"the session ended: {reason}"))
+                barren = 0 if len(todo) < before else barren + 1
+            if todo:
+                self._give_up(todo, f"no session came up: {reason}")
+        finally:
+            self._quietly("unmount", lambda: attachment.backend.unmount(access, self._journal()))
+
+    def _session(self, attachment: Attachment, access: Access, todo: list[RunSpec]) -> None:
+        scratch = orphaned_sessions.Scratch.drawn(self.journals)
+        session = Session(
+            self.launcher, attachment.geometry, self.stop, scratch=scratch,
+            in_job=self.settings.in_job,
+        )  # fmt: skip
+        try:
+            session.start()
+            orphaned_sessions.remember(self.journals, session.pids, scratch)
+            mount = access.to_json()
+            session.call("mount", mount, self.journals, MOUNT_SECONDS)
+            facts = provenance.gather(attachment.backend, access, session, attachment.target)
+            runner = Runner(
+                session,
+                access,
+                self.journals,
+                self.settings,
+                self.keeper.flush,
+                lambda: self.keeper.written,
+                {
+                    "session": uuid.uuid4().hex[:12],
+                    "environment": facts,
+                    "driver": attachment.backend.driver,
+                    "memory": facts["target"].get("filesystem") in MEMORY_TYPES,
+                },
+            )
+            while todo:
+                self._one(runner, todo)
+                if self.stop.signal:
+                    raise Interrupted
+        finally:
+            if session.alive:
+                self._quietly(
+                    "unmount",
+                    lambda: session.call(
+                        "unmount", access.to_json(), self.journals, MOUNT_SECONDS, urgent=True
+                    ),
+                )
+            session.close()
+            orphaned_sessions.forget(self.journals, scratch)
+
+    def _one(self, runner: Runner, todo: list[RunSpec]) -> None:
+        """One run; SessionError if its session is gone (the run is recorded all the same)."""
+        job = todo[0]
+        if reason := self.lost():
+            raise StoreError(self.store.directory, reason)
+        self.tell(
+            Event(
+                "run",
+                f"{job.name} {job.case.target} {job.case.workload}",
+                {"run": job.name, "coordinates": dict(job.coordinates)},
+            )
+        )
+        record, broken = runner.run(job)
+        self.keeper.keep(record)
+        todo.pop(0)
+        if broken is not None:
+            raise broken
+        self._count(job.written(record))
+
+    def _count(self, written: int) -> None:
+        """Stop when the runs of this conductor have written more than is allowed."""
+        self._written += written
+        limit = self.settings.bytes_limit
+        if limit is not None and self._written > limit:
+            raise LimitReached(
+                f"{self._written} bytes were written, more than limits.bytes_written or the "
+                f"site's cap allows ({limit})"
+            )
+
+    def _give_up(self, jobs: list[RunSpec], reason: str) -> None:
+        """Record every run of a plot as failed for the same reason, which is said once."""
+        target = jobs[0].case.target
+        text = f"{len(jobs)} runs of {target}: {reason}"
+        again = (target, reason) in self._given_up
+        self._given_up.add((target, reason))
+        self.tell(Event("given_up", text, {"target": target, "runs": len(jobs), "again": again}))
+        for job in jobs:
+            self.keeper.keep(job.not_begun(reason))
+        jobs.clear()
+
+    def _done(self, job: RunSpec) -> bool:
+        return self.store.done(job.case.case_id, job.repetition, self.retry_failed)
+
+    def _quietly(self, what: str, action: Any) -> None:
+        """Clean-up goes on whatever fails; what failed is told, and stays in the journal."""
+        try:
+            action()
+        except (BackendError, SessionError, OSError) as error:
+            self.tell(Event("warning", f"{what} failed: {error}"))

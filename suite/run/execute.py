@@ -1,0 +1,265 @@
+"""From a plan to its execution: engines, launcher, attachments, lock, recovery."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import select
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from fsmatrix.backends.journal.proof import Named
+from fsmatrix.results.currentjob import CurrentJob
+from fsmatrix.results.files import safefile, trust
+from fsmatrix.results.files.hdf5.hdf import write_whole
+from fsmatrix.results.files.hdf5.schema import from_json
+from fsmatrix.results.files.lock import ShardLock
+from fsmatrix.results.files.store import CAMPAIGN, Store, StoreError
+from fsmatrix.suite.campaign.problems import CampaignError, Origin, refuse
+from fsmatrix.suite.campaign.settings import Source
+from fsmatrix.suite.campaign.site import quiet
+from fsmatrix.suite.cases.engines import Engines, first_version
+from fsmatrix.suite.plan import limits
+from fsmatrix.suite.plan.order import Plot
+from fsmatrix.suite.plan.plan import Plan, Request, build_plan
+from fsmatrix.suite.run.batch import Batch
+from fsmatrix.suite.run.conductor import Attachment, Conductor
+from fsmatrix.suite.run.events import Event, Listener
+from fsmatrix.suite.run.launching import choose_launcher
+from fsmatrix.suite.run.record_writer import Summary
+from fsmatrix.suite.run.spec import RunSpec, Settings
+from fsmatrix.suite.session.stopping import StopFlag
+
+STORED = ("campaign", "seed", "fingerprint", "source", "request")  # what a resume needs
+
+
+@dataclass(frozen=True)
+class Options:
+    """How `fsmatrix run` was asked to go about it."""
+
+    resume: bool = False
+    retry_failed: bool = False
+    batch: Batch = field(default_factory=Batch)  # whose job this is
+
+
+def open_store(plan: Plan, out: Path, resume: bool) -> Store:
+    """The store of a plan: new, or with `resume` the one that holds the same campaign.
+
+    More repetitions than before are a new look at its data: campaign.json keeps them all
+    (`looks`), so that a comparison can count them.
+    """
+    part = plan.request.shard != (1, 1) or plan.request.blocks is not None
+    store = Store.create(out, exist_ok=resume or part)
+    stored = store.directory / CAMPAIGN
+    repetitions = plan.settings.campaign.repetitions
+    looks: tuple[int, ...] = (repetitions,)
+    text: dict[str, Any] = {}
+    if stored.exists():
+        before = _stored(out)
+        if before["fingerprint"] != plan.fingerprint:
+            raise refuse(
+                Origin(str(out)),
+                "",
+                f"holds another campaign ({before['campaign']}, seed {before['seed']}); resume "
+                "it with the same campaign and settings, or choose another directory",
+            )
+        looks = _looks(store, before["looks"], repetitions)
+        if looks != before["looks"]:
+            text = from_json(safefile.read_text(stored))
+    if plan.request.is_whole or not stored.exists():
+        text = plan.to_json()
+    if text:
+        write_whole(stored, json.dumps(text | {"looks": looks}).encode())
+    return store
+
+
+def _looks(store: Store, before: Sequence[int], repetitions: int) -> tuple[int, ...]:
+    """Numbers of repetitions at which the data were or will be looked at, those of `before` first.
+
+    A look that was planned and not reached is one at what was reached.
+    """
+    *earlier, last = before
+    if repetitions <= last:
+        return (*earlier, last)
+    reached = min(last, store.repetitions())
+    last_but_one = (reached,) if reached > max(earlier, default=0) else ()
+    return (*earlier, *last_but_one, repetitions)
+
+
+def _stored(out: Path) -> dict[str, Any]:
+    """campaign.json of a directory; StoreError if it is damaged, NotTrusted if not ours."""
+    trust.require(out)
+    try:
+        data = from_json(safefile.read_text(out / CAMPAIGN))
+        looks = tuple(int(n) for n in data.get("looks") or [data.get("repetitions", 0)])
+        rest = {"left_out": data.get("left_out", []), "looks": looks}
+        return {name: data[name] for name in STORED} | rest
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(
+            out / CAMPAIGN,
+            f"damaged: remove it and resume with the campaign's own file and seed ({error})",
+        ) from error
+
+
+def is_stored(out: Path) -> bool:
+    """Whether a directory holds a campaign."""
+    return (out / CAMPAIGN).exists()
+
+
+def continued(out: Path, request: Request) -> Request:
+    """The request, with what was decided when the campaign of a directory began."""
+    data = _stored(out)
+    before = data["request"]
+    return replace(
+        request,
+        seed=int(data["seed"]) if request.seed is None else request.seed,
+        targets=tuple(before.get("targets", ())),
+        left_out=tuple((left["target"], left["reason"]) for left in data["left_out"]),
+    )
+
+
+def stored_plan(
+    out: Path, request: Request, here: bool = True, choose_here: bool | None = None
+) -> Plan:
+    """The plan that a directory holds, made again from its own text and settings."""
+    data = _stored(out)
+    sets = tuple(data["request"]["sets"]) + request.sets
+    again = replace(continued(out, replace(request, seed=None)), sets=sets)
+    source = Source(data["source"]["text"], data["source"]["file"])
+    return build_plan(source, again, here=here, choose_here=choose_here)
+
+
+def execute(plan: Plan, out: Path, options: Options, tell: Listener) -> Summary:
+    """Run a plan (one shard of it) into its store; CampaignError or ResultError if refused."""
+    if plan.agreements:
+        tree = plan.settings.tree
+        raise CampaignError(
+            tree.problem(("targets", names[0], "options"), f"(of {', '.join(names)}) {text}")
+            for text, names in plan.agreements.items()
+        )
+    launcher = choose_launcher(plan, options.batch)
+    store = open_store(plan, out, options.resume)
+    k, n = plan.request.shard
+    batch = options.batch
+    lock = ShardLock(store.directory, k, n, batch.job, batch.ended, plan.request.blocks)
+    with lock, StopFlag() as stop:
+        conductor = Conductor(
+            store,
+            settings_of(plan, store.directory, batch),
+            launcher,
+            named_of(plan),
+            stop,
+            tell,
+            options.retry_failed,
+            lock.lost,
+        )
+        conductor.recover()
+        return conductor.run(attachments(plan, store, stop, tell, batch.job))
+
+
+def rehearse(plan: Plan) -> Iterator[tuple[Plot, list[str]]]:
+    """What a run would tell clusters for each attachment, in order; nothing is done.
+
+    Names that a run makes hold its tag and random digits; here they say dry-run.
+    """
+    for plot in plan.plots():
+        member = plan.target(plot.target)
+        if member.bed is None:
+            commands = member.backend(member.options).commands(plot.level, plan.draw(plot.block))
+            yield plot, commands
+
+
+def settings_of(plan: Plan, out: Path, batch: Batch) -> Settings:
+    """What holds for all runs of a campaign."""
+    campaign, site = plan.settings.campaign, plan.settings.site
+    return Settings(
+        time_per_run=campaign.limits.time_per_run,
+        settle_timeout=campaign.settle.timeout,
+        cache_method=campaign.cache_method,
+        affinity=campaign.affinity,
+        bytes_limit=plan.settings.bytes_limit,
+        refused=lambda path: site.forbidden(path) or site.unmounted(path),
+        out=out,
+        in_job=bool(batch.job),
+    )
+
+
+def named_of(plan: Plan) -> Named:
+    """Images and devices that the plan names: only there may leftovers be, beside the store."""
+    options = {target.name: target.options for target in plan.members.targets}
+    places = {
+        kind: {name: str(getattr(one, kind, "")) for name, one in options.items()}
+        for kind in ("image", "device")
+    }
+    return Named(places["image"], places["device"])
+
+
+def attachments(
+    plan: Plan, store: Store, stop: StopFlag, tell: Listener, batch_job: CurrentJob
+) -> Iterator[Attachment]:
+    """The plan's plots in order, as the conductor wants them; waits in quiet hours."""
+    engines = Engines(plan.settings.campaign.engines)
+    for plot in plan.plots():
+        _wait_for_quiet_hours(plan, stop, tell)
+        member = plan.target(plot.target)
+        # a resumed plot is attached anew: its runs are of another attachment
+        name = f"{plot.attachment}-{secrets.token_hex(3)}"
+        jobs = [
+            replace(_job(plan, store, plot, index, name, engines), batch_job=batch_job.id)
+            for index in range(len(plot.runs))
+        ]
+        yield Attachment(
+            name=name,
+            block=plot.block,
+            target=plot.target,
+            backend=member.backend(member.options),
+            level=plot.level,
+            geometry=plot.geometry,
+            jobs=jobs,
+            room_options={"device_state": plot.key.device_state},
+            draw=plan.draw(plot.block),
+            bed=member.bed,
+        )
+
+
+def _job(
+    plan: Plan, store: Store, plot: Plot, index: int, attachment: str, engines: Engines
+) -> RunSpec:
+    planned, repetition = plot.runs[index]
+    assert planned.work is not None
+    extra: dict[str, Any] = {"reference": True} if planned.reference else {}
+    engine = engines.get(planned.engine)
+    before = first_version(store.directory, engine)
+    return RunSpec(
+        case=planned.case,
+        workload=planned.work,
+        engine=engine,
+        engine_before=before if before != engine.version else "",
+        coordinates={**planned.coordinates, **extra},
+        repetition=repetition,
+        attempt=store.next_attempt(planned.case.case_id, repetition),
+        block=plot.block,
+        attachment=attachment,
+        campaign_seed=plan.seed,
+        realised=planned.realised,
+        limits=limits.known(
+            plan.target(plot.target),
+            plot.level,
+            plan.settings.site.site,
+            planned.case.geometry.nodes,
+        ),
+    )
+
+
+def _wait_for_quiet_hours(plan: Plan, stop: StopFlag, tell: Listener) -> None:
+    told = False
+    while (end := quiet(plan.settings.site.site, datetime.now().astimezone())) is not None:
+        if not told:
+            tell(Event("waiting", f"quiet hours of this site until {end.isoformat()}"))
+            told = True
+        left = (end - datetime.now().astimezone()).total_seconds()
+        if select.select([stop], [], [], min(60.0, max(left, 0.1)))[0]:
+            return  # the conductor sees the signal

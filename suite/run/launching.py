@@ -1,0 +1,75 @@
+"""Which launcher starts the sessions, and whether it has the nodes that a plan needs."""
+
+from __future__ import annotations
+
+from fsmatrix.suite.campaign.problems import CampaignError, Problem
+from fsmatrix.suite.launchers import agent
+from fsmatrix.suite.launchers.base import Launcher, LauncherError
+from fsmatrix.suite.plan.plan import Plan
+from fsmatrix.suite.registry import LAUNCHERS
+from fsmatrix.suite.run.batch import Batch
+
+# mpirun and mpiexec bring their MPI library and its PMI along; srun must guess which PMI fits
+AUTO_LAUNCHERS = ("mpirun", "mpiexec", "srun")
+
+
+def choose_launcher(plan: Plan, batch: Batch) -> Launcher:
+    """The launcher of all sessions.
+
+    LauncherError that names the cure if there is none, CampaignError if it has too few nodes.
+    """
+    launcher = _usable(plan, batch)
+    if problem := short_of_nodes(plan, launcher):
+        raise CampaignError([problem])
+    return launcher
+
+
+def too_few_nodes(plan: Plan, batch: Batch) -> str:
+    """Why `run` would refuse the plan in this place for its nodes (empty: it has them)."""
+    try:
+        problem = short_of_nodes(plan, _usable(plan, batch))
+    except LauncherError as error:
+        return str(error)
+    return problem.message if problem else ""
+
+
+def short_of_nodes(plan: Plan, launcher: Launcher) -> Problem | None:
+    """Why a launcher cannot place the largest geometry of a plan; None if it can."""
+    try:
+        launcher.place(max((p.case.geometry for p in plan.cases), key=lambda g: g.nodes))
+    except LauncherError as error:
+        settings = plan.settings
+        varied = "nodes" in settings.campaign.factors
+        path = ("factors", "nodes") if varied else ("geometry", "nodes")
+        return settings.tree.problem(path, str(error))
+    return None
+
+
+def _usable(plan: Plan, batch: Batch) -> Launcher:
+    """The first launcher that can be used here, with the hosts that it has."""
+    section = plan.settings.campaign.launcher
+    name = section.name
+    single = all(planned.case.geometry.processes == 1 for planned in plan.cases)
+    if name == "auto":
+        name = plan.settings.site.site.mpi.launcher or ("local" if single else "auto")
+    names = AUTO_LAUNCHERS if name == "auto" else (name,)
+    probes = {each: LAUNCHERS.load(each).probe() for each in names}
+    usable = [each for each in names if probes[each].ok]
+    if not usable:
+        reasons = "; ".join(f"{each}: {probe.reason}" for each, probe in probes.items())
+        raise LauncherError(f"no launcher can be used here: {reasons}")
+    emulated = section.emulated_nodes
+    if emulated and (reason := agent.refusal()):
+        raise LauncherError(f"launcher.emulated_nodes: {reason}")
+    hosts = tuple(f"node{i + 1}" for i in range(emulated)) if emulated else section.hosts
+    kind = LAUNCHERS.load(usable[0])
+    given = batch.nodes() if kind.needs_mpi and not emulated else None
+    if given is not None:
+        hosts = hosts or given.hosts
+    return kind(
+        found=probes[usable[0]],
+        hosts=tuple(hosts),
+        cpus=given.of(hosts) if given else (),
+        emulated=bool(emulated),
+        options=(*plan.settings.site.site.mpi.options, *section.options),
+    )

@@ -1,0 +1,82 @@
+"""Keeps records: judged and written while the next run settles, never while one is timed.
+
+A run counts as finished when its file is on the disk; what was not flushed when the conductor
+dies is run again.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from types import TracebackType
+
+from fsmatrix.results.files.store import Store, StoreError
+from fsmatrix.results.record import RunRecord
+from fsmatrix.suite.run.events import Event, Listener
+from fsmatrix.suite.run.spec import judged
+
+
+@dataclass
+class Summary:
+    """What came of a campaign's run."""
+
+    ok: int = 0
+    failures: list[tuple[str, str]] = field(default_factory=list)  # run id, reason
+    skipped: int = 0  # stored before
+    interrupted: bool = False
+    signal: int = 0  # the signal that asked to stop
+    stopped: str = ""  # why it ended before its end
+
+
+class RecordWriter:
+    """Writes one record at a time, in a thread of its own; a context manager."""
+
+    def __init__(self, store: Store, summary: Summary, tell: Listener) -> None:
+        self.store = store
+        self.summary = summary
+        self.tell = tell
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="keeper")
+        self._pending: Future[RunRecord] | None = None
+        self.written = 0  # bytes of records, counted when they are on the disk
+
+    def __enter__(self) -> RecordWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: object, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.flush()
+        finally:
+            self._pool.shutdown()
+
+    def keep(self, record: RunRecord) -> None:
+        """Begin to store a record; StoreError if an earlier one could not be stored."""
+        self.flush()
+        self._pending = self._pool.submit(self._store, record)
+
+    def flush(self) -> None:
+        """Wait until everything is on the disk, and tell of it."""
+        if self._pending is None:
+            return
+        pending, self._pending = self._pending, None
+        record = pending.result()
+        findings = [f"{finding.audit} ({finding.severity})" for finding in record.findings]
+        facts = {"run": record.run_id, "status": record.status, "findings": findings}
+        if record.status == "ok":
+            self.summary.ok += 1
+            self.tell(Event("finished", record.run_id, facts))
+        else:
+            self.summary.failures.append((record.run_id, record.error))
+            begun = bool(record.session)
+            self.tell(Event("failed", f"{record.run_id}: {record.error}", facts | {"begun": begun}))
+
+    def _store(self, record: RunRecord) -> RunRecord:
+        record = judged(record)
+        try:
+            self.written += self.store.write(record).stat().st_size
+        except OSError as error:
+            raise StoreError(
+                self.store.path(record.run_id), f"cannot be written: {error.strerror}"
+            ) from error
+        return record

@@ -1,0 +1,307 @@
+"""A session as the conductor sees it: start, ask, and end whatever happens.
+
+The conductor sleeps on the session's channel, on the launcher's end and on its own wake-up
+pipe (signals).  A session that died or passed a deadline is ended: SIGTERM to the launcher
+first, then SIGKILL to the launcher and to those ranks of this kernel that are still the
+processes that reported themselves (pid and start time).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fsmatrix.results.case import Geometry
+from fsmatrix.results.process import boot_id
+from fsmatrix.suite.launchers.base import Launcher
+from fsmatrix.suite.session import wire
+from fsmatrix.suite.session.client import loopback
+from fsmatrix.suite.session.client.death import (
+    DeadlinePassed,
+    NodeError,
+    SessionDied,
+    SessionError,
+    explain_death,
+    full_disk,
+)
+from fsmatrix.suite.session.client.launched import OUTPUTS, Launched
+from fsmatrix.suite.session.client.orphaned_sessions import (
+    SCRATCH,
+    Scratch,
+    end_session,
+    remove_program_scratch,
+)
+from fsmatrix.suite.session.stopping import Interrupted, StopFlag
+from fsmatrix.suite.session.wire import Arrays, ChannelClosed
+
+START_SECONDS = 120.0
+END_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A session's answer."""
+
+    message: dict[str, Any]
+    arrays: Arrays
+
+
+class Session:
+    """One MPI world that stays up; use as a context manager."""
+
+    def __init__(
+        self,
+        launcher: Launcher,
+        geometry: Geometry,
+        stop: StopFlag,
+        start_seconds: float = START_SECONDS,
+        scratch: Scratch | None = None,
+        in_job: bool = False,
+    ) -> None:
+        """`in_job`: a batch system tells all processes of its job, this one too, to end."""
+        self._scratch = scratch
+        self._folder = _folder(scratch)
+        self.launcher = replace(launcher, scratch=self._folder)
+        if scratch is not None:
+            memory = str(scratch.folders[1]) if len(scratch.folders) > 1 else ""
+            self.launcher = replace(self.launcher, memory=memory, store=scratch.own.store)
+        self.geometry = geometry
+        self.stop = stop
+        self._start_seconds = start_seconds
+        self._in_job = in_job
+        self.hello: dict[str, Any] = {}
+        self.words: tuple[str, ...] = ()  # the launcher's own, before the program's
+        self._launched: Launched | None = None
+        self._channel: socket.socket | None = None
+        self.alive = False
+
+    # -- life ------------------------------------------------------------------------------
+    def start(self) -> None:
+        """Start the world and wait for its hello; SessionError if it does not come up."""
+        self.launcher.prepare()
+        address = Path(self._folder) / "channel"
+        listener = wire.listener(address)
+        argv = [sys.executable, "-P", "-m", "fsmatrix.suite.session", "--channel", str(address)]
+        if not self.launcher.needs_mpi:
+            argv.append("--solo")
+        env = self.launcher.environment() | self.launcher.proof
+        command = self.launcher.command(argv, self.geometry, env)
+        own = command[: len(command) - len(argv)]
+        self.words = tuple(map(self._constant, own))
+        try:
+            self._launched = Launched(command, env)
+            self.alive = True
+            self._accept(listener)
+        except BaseException:
+            self.kill()
+            raise
+        finally:
+            listener.close()
+
+    def _constant(self, word: str) -> str:
+        """A word of the launcher, without what is drawn for each session or store."""
+        names = {self.launcher.memory: "$MEMORY", self._folder: "$SCRATCH"}
+        names |= {self.launcher.store: "$STORE", Path(self._folder).name: "$SESSION"}
+        for drawn, name in names.items():
+            word = word.replace(drawn, name) if drawn else word
+        return word
+
+    def _accept(self, listener: socket.socket) -> None:
+        assert self._launched is not None
+        deadline = time.monotonic() + self._start_seconds
+        late = f"the session did not start within {self._start_seconds:g} s"
+        self._wait(listener, deadline, late)
+        self._channel, _ = listener.accept()
+        self.hello = self._receive(deadline, late).message
+        asked, got = self.geometry.processes, len(self.hello["ranks"])
+        if asked != got:
+            raise SessionError(
+                f"asked for a world of {asked} ranks, MPI made one of {got}: the launcher "
+                f"{self.launcher.name!r} ({self.launcher.found.program}) does not belong to the "
+                f"MPI library of mpi4py ({self.hello['mpi']}){self._cure()}"
+            )
+        self._launched.meet(self.hello["ranks"])
+        if self.only_here:
+            loopback.keep_local(self._launched.pid)
+
+    @property
+    def only_here(self) -> bool:
+        """Whether nobody on another machine must reach the launcher or a rank."""
+        here = boot_id()
+        alone = all(rank["boot_id"] == here for rank in self.hello["ranks"])
+        return alone and self.launcher.stays_here(self.geometry)
+
+    def close(self) -> None:
+        """End in good order, or by force, with all that is left; removes the session's folder."""
+        if self.alive:
+            with contextlib.suppress(SessionError):
+                self.request({"do": "quit", "to": self.everybody()}, END_SECONDS, urgent=True)
+                assert self._launched is not None
+                self.alive = not self._launched.wait(END_SECONDS)
+        if self.alive:
+            self.kill()
+        self._hang_up()
+        if self._scratch is not None:
+            end_session(self._scratch)
+        remove_program_scratch(self.pids)
+        if self._launched is not None:
+            self._launched.close()
+        if self._scratch is not None:
+            self._scratch.remove()
+        else:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def kill(self) -> None:
+        """End the launcher and the ranks, by pid; what they started goes with `close`."""
+        self.alive = False
+        self._hang_up()
+        if self._launched is not None:
+            self._launched.kill()
+
+    def _hang_up(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    # -- talk ------------------------------------------------------------------------------
+    def everybody(self) -> list[int]:
+        """All ranks."""
+        return [rank["rank"] for rank in self.hello["ranks"]]
+
+    @property
+    def kernels(self) -> list[int]:
+        """One leader per kernel and mount namespace."""
+        return list(self.hello["kernels"])
+
+    @property
+    def pids(self) -> list[int]:
+        """Processes of this kernel: the launcher and the ranks."""
+        return [] if self._launched is None else self._launched.pids
+
+    def request(
+        self, command: Mapping[str, Any], seconds: float, urgent: bool = False, late: str = ""
+    ) -> Reply:
+        """Send a command and wait for its answer.
+
+        DeadlinePassed (`late`: which limit, of what) after `seconds`, SessionDied with the reason
+        if the session ended, Interrupted when the user wants to stop at once (not if `urgent`).
+        After each of them the session is ended: its late answer would be taken for that of the
+        next command.
+        """
+        if self._channel is None:
+            raise SessionDied("the session has ended")
+        try:
+            wire.send(self._channel, command)
+        except ChannelClosed as error:
+            raise self._death(urgent) from error
+        deadline = time.monotonic() + seconds
+        try:
+            late = late or f"{command['do']}: no answer within {seconds:g} s"
+            return self._receive(deadline, late, urgent)
+        except (SessionError, Interrupted):
+            self.kill()
+            raise
+
+    def call(
+        self,
+        function: str,
+        access: Mapping[str, Any],
+        journal: Path,
+        seconds: float,
+        urgent: bool = False,
+        only_first: bool = False,
+        limit: str = "",
+        **arguments: Any,
+    ) -> list[dict[str, Any]]:
+        """A backend's node-side method on every kernel (or one); NodeError with what failed.
+
+        `limit` names what `seconds` are the rest of.
+        """
+        reply = self.request(
+            {
+                "do": "call",
+                "to": self.kernels[:1] if only_first else self.kernels,
+                "function": function,
+                "access": dict(access),
+                "journal": str(journal),
+                "arguments": arguments,
+            },
+            seconds,
+            urgent,
+            f"{function}: no answer within {limit or f'{seconds:g} s'}",
+        )
+        return self.checked(reply, function)
+
+    @staticmethod
+    def checked(reply: Reply, what: str) -> list[dict[str, Any]]:
+        """The answers of all kernels, none of which failed."""
+        answers: list[dict[str, Any]] = reply.message["answers"]
+        for answer in answers:
+            if "error" in answer:
+                raise NodeError(
+                    f"{what} on {answer['host']}: {answer['error']}", host=answer["host"]
+                )
+        return answers
+
+    def _receive(self, deadline: float, late: str, urgent: bool = False) -> Reply:
+        assert self._channel is not None
+        self._wait(self._channel, deadline, late, urgent)
+        self._channel.settimeout(max(deadline - time.monotonic(), 1.0))
+        try:
+            return Reply(*wire.receive(self._channel))
+        except TimeoutError as error:
+            raise DeadlinePassed(late) from error
+        except ChannelClosed as error:
+            raise self._death(urgent) from error
+
+    def _wait(self, sock: socket.socket, deadline: float, late: str, urgent: bool = False) -> None:
+        """Until `sock` can be read; sleeps, except for a look at the launcher now and then."""
+        assert self._launched is not None
+        watched: Sequence[Any] = [sock] if urgent else [sock, self.stop]
+        while True:
+            if self.stop.at_once and not urgent:
+                raise Interrupted
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise DeadlinePassed(late)
+            ready = select.select(watched, [], [], min(left, 0.5))[0]
+            if sock in ready:
+                return
+            if ready:
+                watched = [sock]  # a signal that lets the run end
+            if self._launched.poll() is not None and not select.select([sock], [], [], 0.2)[0]:
+                raise self._death(urgent)
+
+    # -- what its end tells ------------------------------------------------------------------
+    def _death(self, urgent: bool) -> SessionDied | Interrupted:
+        """Why the session is gone; Interrupted if everything here is being stopped."""
+        assert self._launched is not None
+        self._launched.wait(END_SECONDS)
+        if not urgent and self.stop.is_coming(self._in_job):
+            return Interrupted()
+        printed = "".join(map(self._launched.output, OUTPUTS))  # hydra speaks on stdout
+        died = explain_death(printed, self._launched.poll(), self.hello.get("ranks", []))
+        if self.hello or "rank" in died.facts:
+            return died
+        why = full_disk(tempfile.gettempdir()) or self._cure("if MPI did not start: ")
+        return SessionDied(f"{died}{why}", **died.facts)
+
+    def _cure(self, when: str = "") -> str:
+        return f"; {when}{self.launcher.cure}" if self.launcher.cure else ""
+
+
+def _folder(scratch: Scratch | None) -> str:
+    """The session's own folder, made."""
+    if scratch is None:
+        return tempfile.mkdtemp(prefix=SCRATCH)
+    scratch.make()
+    return str(scratch.folders[0])

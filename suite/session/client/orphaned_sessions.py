@@ -1,0 +1,277 @@
+"""Sessions that a killed conductor left: found by pid and start time, and ended.
+
+Each conductor writes down its session's folders before it makes them, and its processes beside
+its own; the next one ends and removes those whose conductor is gone.  A note only says where to
+look: a process must carry the store's proof in its environment, a folder in its marker.
+Sessions of other hosts end by themselves when their channel closes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import signal
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal import tree
+from fsmatrix.backends.journal.identity import Identity, carriers, carries, identity
+from fsmatrix.results.files import trust
+from fsmatrix.results.files.hdf5.hdf import write_whole
+from fsmatrix.results.process import Process, boot_id
+from fsmatrix.suite.session.programs import SCRATCH as PROGRAM_SCRATCH
+
+PATTERN = "session-*.json"
+SCRATCH = "fsmatrix-session-"  # how the name of a session's folder begins
+MEMORY = Path("/dev/shm")
+WAIT_SECONDS = 10.0
+TRIES = 5
+LIMIT = 16 << 20  # bytes of a note
+_NAME = re.compile(rf"{SCRATCH}[0-9a-f]{{16}}")
+_FIELDS = {"boot_id", "host", "store", "home", "conductor", "processes", "scratch"}
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Folders of one session, each with a marker: on disk, and for shared memory."""
+
+    folders: tuple[Path, ...]
+    own: Identity
+
+    @classmethod
+    def drawn(cls, journals: Path) -> Scratch:
+        """Names that nobody can know, noted before there is anything of that name."""
+        name = f"{SCRATCH}{secrets.token_hex(8)}"
+        parents = [Path(tempfile.gettempdir()).resolve()]
+        if os.access(MEMORY, os.W_OK | os.X_OK):
+            parents.append(MEMORY)
+        made = cls(tuple(parent / name for parent in parents), identity(journals))
+        remember(journals, (), made)
+        return made
+
+    @property
+    def session(self) -> str:
+        """The name that all processes of the session carry (identity.py)."""
+        return self.folders[0].name
+
+    def make(self) -> None:
+        """Make and mark them; FileExistsError if somebody was quicker."""
+        for folder in self.folders:
+            folder.mkdir(0o700)
+            tree.write_marker(folder, folder.name, self.own.store)
+
+    def remove(self) -> list[str]:
+        """Remove what is there; a sentence for each that stays.
+
+        A daemon that ends removes its own files at the same time: then it is tried again.
+        """
+        for _ in range(TRIES):
+            said = [line for folder in self.folders if (line := _remove(folder, self.own))]
+            if not said:
+                break
+            time.sleep(0.1)
+        return said
+
+
+def remember(journals: Path, pids: Iterable[int], scratch: Scratch) -> None:
+    """Write down the running session: its processes and its folders."""
+    noted = [place for pid in pids if (place := _noted(pid)) is not None]
+    facts = {
+        "boot_id": boot_id(),
+        "host": os.uname().nodename,
+        "store": scratch.own.store,
+        "home": str(scratch.own.folder),
+        "conductor": _noted(os.getpid()),
+        "processes": noted,
+        "scratch": [str(folder) for folder in scratch.folders],
+    }
+    write_whole(_file(journals), json.dumps(facts).encode())
+
+
+def forget(journals: Path, scratch: Scratch) -> None:
+    """The session has ended; what could not be ended or removed stays noted."""
+    if not carriers(scratch.own.store, scratch.session) and not scratch.remove():
+        _file(journals).unlink(missing_ok=True)
+
+
+def end_session(scratch: Scratch) -> list[str]:
+    """Kill all of a session that runs on this kernel; a sentence for each process.
+
+    Also workers that a program left when it died, whoever their parent is now.
+    """
+    return _end_carriers(scratch.own.store, scratch.session)
+
+
+def _end_carriers(store: str, session: str) -> list[str]:
+    said: dict[Process, str] = {}
+    deadline = time.monotonic() + WAIT_SECONDS
+    while left := [found for pid in carriers(store, session) if (found := Process.of(pid))]:
+        said |= {process: line for process in left if (line := _kill(process, store))}
+        _wait_for(left)
+        if time.monotonic() >= deadline:
+            stuck = {process: f"left alone: process {process.pid} hangs" for process in left}
+            return list((said | stuck).values())
+    return list(said.values())
+
+
+def end_leftovers(folder: Path) -> list[str]:
+    """End what dead conductors left; a sentence for each thing that was ended or left alone.
+
+    BackendError, with nothing ended, if others can have written a note or the store was copied.
+    """
+    own, said, notes = identity(folder), [], []
+    for path in sorted(folder.glob(PATTERN)):
+        try:
+            noted = _note(path)
+        except ValueError as error:
+            said.append(f"left alone: {path}: {error}")
+            continue
+        here = noted["boot_id"] == boot_id() or noted["host"] == os.uname().nodename
+        if here and noted["store"] != own.store:
+            raise BackendError(
+                f"{path}: written in another place than {own.folder}: the results directory was "
+                "moved or copied, and what it names may be in use by the original. Nothing was "
+                f"touched. If this is a copy, remove its {own.folder} and {own.state}."
+            )
+        if here:
+            notes.append((path, noted))
+    for path, noted in notes:
+        said += _end(path, noted, own)
+    return said
+
+
+def _end(path: Path, noted: Mapping[str, Any], own: Identity) -> list[str]:
+    said, boot = [], noted["boot_id"]
+    processes = [Process(pid, start, boot) for pid, start in noted["processes"]]
+    if noted["conductor"] is not None:
+        pid, start = noted["conductor"]
+        if Process(pid, start, boot).runs:
+            return []
+    if boot == boot_id():
+        said = [line for process in processes if (line := _kill(process, own.store))]
+        proven = [each for each in processes if not each.runs or carries(each.pid, own.store)]
+        _wait_for(proven)
+        for name in {Path(folder).name for folder in noted["scratch"]}:
+            said += _end_carriers(own.store, name)
+        starters = [process.pid for process in proven]
+        if noted["conductor"] is not None:
+            starters.append(noted["conductor"][0])
+        remove_program_scratch(starters)
+    said += Scratch(tuple(map(Path, noted["scratch"])), own).remove()
+    if not any(line.startswith("left alone") for line in said):
+        path.unlink(missing_ok=True)
+    return said
+
+
+def _note(path: Path) -> dict[str, Any]:
+    """A note in its form; ValueError with what is wrong, BackendError if others wrote it."""
+    try:
+        noted = json.loads(trust.read(path, LIMIT))
+    except trust.NotTrusted as error:
+        raise BackendError(str(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError("this is no note of a session (no JSON)") from error
+    if not isinstance(noted, dict) or set(noted) != _FIELDS:
+        raise ValueError("this is no note of a session (other fields)")
+    texts = [noted[name] for name in ("boot_id", "host", "store", "home")]
+    conductor = [] if noted["conductor"] is None else [noted["conductor"]]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("a field is no text")
+    if not isinstance(noted["processes"], list) or not all(
+        _is_process(one) for one in [*noted["processes"], *conductor]
+    ):
+        raise ValueError("its processes are not pid and start time")
+    folders = noted["scratch"]
+    if not isinstance(folders, list) or not all(isinstance(one, str) for one in folders):
+        raise ValueError("its folders are no texts")
+    return noted
+
+
+def _is_process(value: Any) -> bool:
+    if not isinstance(value, list) or len(value) != 2:
+        return False
+    pid, start = value
+    return type(pid) is int and type(start) is int and 0 < pid < 1 << 31 and start > 0
+
+
+def _kill(process: Process, store: str) -> str:
+    """Kill a noted process that carries our proof; what was done.
+
+    By a handle that is taken before the looks: a pid that is used again is never hit.
+    """
+    pid = process.pid
+    with process.held() as handle:
+        if handle is None:
+            return ""
+        if not carries(pid, store):
+            return f"left alone: process {pid} does not carry the proof of this results directory"
+        try:
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+        except ProcessLookupError:
+            return ""
+        return f"ended process {pid} of a session that was left behind"
+
+
+def remove_program_scratch(pids: Iterable[int]) -> None:
+    """Remove the folders of programs that killed ranks of this kernel had started."""
+    for pid in pids:
+        if Process.of(pid) is not None:
+            continue  # another one by now: what bears this number may be its own
+        for folder in Path(tempfile.gettempdir()).glob(f"{PROGRAM_SCRATCH}{pid}-*"):
+            _remove_flat(folder)
+
+
+def _remove(folder: Path, own: Identity) -> str:
+    """Remove a session's folder whole, if its marker proves it; an empty one by its name."""
+    if not _NAME.fullmatch(folder.name) or not folder.is_absolute():
+        return f"left alone: {str(folder)!r} is no name of a session's folder"
+    try:
+        if not os.path.lexists(folder):
+            return ""
+        if folder.lstat().st_uid != os.geteuid():
+            return f"left alone: {folder} belongs to another user"
+        mark = tree.read_mark(folder)
+        if mark is None:
+            folder.rmdir()  # a crash came before its marker: it is empty
+        elif (mark.tag, mark.store) != (folder.name, own.store):
+            return f"left alone: {folder} belongs to another results directory"
+        else:
+            tree.remove_tree(folder, folder.name)
+    except (BackendError, OSError, ValueError) as error:
+        return f"left alone: {folder}: {error}"
+    return ""
+
+
+def _remove_flat(scratch: Path) -> None:
+    """Remove a program's folder of ours: only files directly in it."""
+    with contextlib.suppress(OSError):
+        facts = scratch.lstat()
+        if scratch.is_symlink() or facts.st_uid != os.geteuid():
+            return
+        for entry in scratch.iterdir():
+            if not entry.is_dir() or entry.is_symlink():
+                entry.unlink()
+        scratch.rmdir()
+
+
+def _file(folder: Path) -> Path:
+    return folder / PATTERN.replace("*", f"{os.uname().nodename}-{os.getpid()}")
+
+
+def _noted(pid: int) -> list[int] | None:
+    process = Process.of(pid)
+    return None if process is None else [process.pid, process.start]
+
+
+def _wait_for(processes: Iterable[Process]) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while time.monotonic() < deadline and any(process.runs for process in processes):
+        time.sleep(0.05)

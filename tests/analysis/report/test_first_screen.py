@@ -1,0 +1,238 @@
+"""The first screen of the report and of `show`: what it shows, in how much room, to whom."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from fsmatrix.analysis.data.load import open_campaign
+from fsmatrix.analysis.draw import charts
+from fsmatrix.analysis.report import matrix, report, shades
+from fsmatrix.analysis.report.evidence import MOST_PAIRS, evidence
+from fsmatrix.analysis.standings.standing import MARKS
+from fsmatrix.analysis.standings.standings import Standings
+from tests.analysis import campaigns, commands
+from tests.analysis.comparison.test_many_targets import campaign as ranked
+from tests.analysis.report.test_analysis_report import Reader, browse
+from tests.analysis.standings.test_standings import campaign, many, of
+
+STATES = """<script>
+window.addEventListener("load", function () {
+  var shown = Array.from(document.querySelectorAll(".evidence")).filter(function (one) {
+    return getComputedStyle(one).display !== "none";
+  });
+  document.body.setAttribute("data-opened", shown.map(function (one) { return one.id; }).join(" "));
+  var links = Array.from(document.querySelectorAll(".matrix td a"));
+  document.body.setAttribute("data-reached", links.filter(function (one) {
+    one.focus();
+    return document.activeElement === one && getComputedStyle(one).outlineStyle !== "none";
+  }).length);
+});
+</script>"""
+FRAME = """<!DOCTYPE html><body><iframe style="width:400px;height:900px;border:0" srcdoc="{page}">
+</iframe><script>
+window.addEventListener("load", function () {{
+  var inside = document.querySelector("iframe").contentDocument.documentElement;
+  document.body.setAttribute("data-overflow", inside.scrollWidth - inside.clientWidth);
+  document.body.setAttribute("data-width", inside.clientWidth);
+}});
+</script></body>"""
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """3 targets, 16 cells; failed and invalid runs."""
+    plan = {"campaign": "quickstart", "repetitions": 10, "block": 1}
+    folder = tmp_path_factory.mktemp("first")
+    return campaigns.write(folder / "campaign.h5", campaigns.realistic(blocks=10), plan)
+
+
+@pytest.fixture(scope="module")
+def page(file: Path) -> Path:
+    """Its report."""
+    return report.write_report(file, file.with_name("r.html"), place="my out")
+
+
+def drawn(found: Standings) -> matrix.Picture:
+    return matrix.picture(found, charts.colours(found.summary))
+
+
+# -- the picture -----------------------------------------------------------------------
+
+
+def test_patterns_are_rows_and_the_other_factors_columns(file: Path) -> None:
+    (band,) = drawn(of(open_campaign(file))).bands
+    assert [name for name, _ in band.rows] == ["rand-read", "rand-write", "seq-read", "seq-write"]
+    assert band.titles == ("chunk", "processes per node")
+    heads = [[(head.text, head.span) for head in line] for line in band.heads]
+    assert heads == [[("4 KiB", 2), ("1 MiB", 2)], [("1", 1), ("2", 1), ("1", 1), ("2", 1)]]
+
+
+def test_a_cell_says_in_words_what_its_colour_says() -> None:
+    ((box, _),) = drawn(of(campaign(many({"a": 2e8, "b": 1e8}, 1)))).cells
+    assert (box.mark, box.who, box.how_much) == ("●", "a", "×2.0")
+    assert box.says == "a is ahead by ×2.0, proven"
+    assert len(set(MARKS.values())) == len(MARKS)
+
+
+def test_many_columns_are_wrapped_by_group() -> None:
+    keys = [(str(chunk), str(count)) for chunk in range(4) for count in range(5)]
+    bands = list(matrix._wrapped(keys, 12))
+    assert [len(band) for band in bands] == [10, 10]
+    assert [key for band in bands for key in band] == keys
+    wide = list(matrix._wrapped([("", str(i)) for i in range(30)], 12))
+    assert [len(band) for band in wide] == [12, 12, 6]
+
+
+def test_more_cells_than_fit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matrix, "MOST_CELLS", 3)
+    picture = drawn(of(campaign(many({"a": 2e8, "b": 1e8}, 5))))
+    assert (len(picture.cells), picture.more) == (3, 2)
+
+
+# -- colours ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("colour", charts.PALETTE)
+def test_text_is_legible_on_every_colour(colour: str) -> None:
+    for share in (*shades.PROVEN, *shades.LIKELY):
+        mixed = shades.mixed(colour, share)
+        assert shades.contrast(shades.legible(mixed), mixed) >= 4.5
+        shared = shades.mixed(colour, share * shades.SHARED)
+        assert shades.contrast(shades.INK, shared) >= 4.5
+    assert shades.contrast(shades.INK, shades.GREY) >= 4.5
+
+
+def test_proven_is_stronger_than_likely_and_more_than_less() -> None:
+    assert sorted(shades.LIKELY + shades.PROVEN) == [*shades.LIKELY, *shades.PROVEN]
+    near, far = (of(campaign(many({"a": ratio * 1e8, "b": 1e8}, 1))).cells[0] for ratio in (1.1, 9))
+    assert near.state == far.state == "proven"
+    assert shades.strength(near) < shades.strength(far)
+
+
+def test_contrast_is_that_of_the_guideline() -> None:
+    assert shades.contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert shades.contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
+
+
+# -- evidence --------------------------------------------------------------------------
+
+
+def test_the_evidence_has_every_value_and_every_pair() -> None:
+    found = of(campaign(many({"a": 2e8, "b": 1e8, "c": 1e8}, 1)))
+    ((box, cell),) = drawn(found).cells
+    opened = evidence(box, cell, charts.colours(found.summary))
+    assert str(opened.drawing).count("<circle") == 24
+    assert len(opened.pairs) == 3
+    assert re.fullmatch(
+        r"a is 2\.0 times as fast as [bc] \(95 % sure: [\d.]+ to [\d.]+ times\), ahead in all 8 "
+        r"blocks: proven", opened.pairs[0],
+    )  # fmt: skip
+    assert "not yet proven" not in opened.pairs[0]
+
+
+def test_pairs_of_many_targets_are_counted() -> None:
+    found = of(campaign(many({f"t{i}": 1e8 * (i + 1) for i in range(7)}, 1)))
+    ((box, cell),) = drawn(found).cells
+    opened = evidence(box, cell, {})
+    assert len(opened.pairs) == MOST_PAIRS + 1
+    assert opened.pairs[-1].startswith(f"{21 - MOST_PAIRS} more pairs")
+
+
+# -- the page --------------------------------------------------------------------------
+
+
+def test_every_cell_is_a_link_to_its_evidence(page: Path) -> None:
+    tags = Reader(page.read_text(encoding="utf-8")).tags
+    ids = [attributes["id"] for _, attributes in tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    links = [a for tag, a in tags if tag == "a" and str(a.get("href")).startswith("#cell-")]
+    assert len(links) == 16
+    assert {str(a["href"])[1:] for a in links} <= set(ids)
+    assert all(a["aria-label"] for a in links)
+
+
+def test_the_page_has_its_sentences_and_its_command(page: Path) -> None:
+    text = html.unescape(re.sub("<[^>]+>", "", page.read_text(encoding="utf-8")))
+    assert "xfs is ahead of all others in all 16 cells (all proven)" in text
+    assert "Against it: " in text
+    assert "fsmatrix lessons 'my out'" in text
+    assert "nowhere behind beyond chance" in text
+
+
+def test_many_targets_have_their_places_and_no_matrix(tmp_path: Path) -> None:
+    out = report.write_report(ranked(30), tmp_path / "r.html")
+    text = out.read_text(encoding="utf-8")
+    assert 'class="matrix"' not in text
+    assert "Best and worst place of each of 30 targets" in text
+    assert "<td>t029</td><td>1 of 30 in rand-read</td><td>the same</td>" in text
+    assert "<td>t000</td><td>30 of 30 in rand-read</td>" in text
+
+
+def test_chromium_opens_one_cell_and_reaches_all_by_keyboard(page: Path, tmp_path: Path) -> None:
+    seen, console = browse(page, tmp_path / "profile", "#cell-3", STATES)
+    assert console == ""
+    assert seen["data-opened"] == "cell-3"
+    assert seen["data-reached"] == "16"
+
+
+def test_chromium_needs_no_sideways_scroll_at_400_pixels(page: Path, tmp_path: Path) -> None:
+    framed = page.with_name("framed.html")
+    text = html.escape(page.read_text(encoding="utf-8"), quote=True)
+    framed.write_text(FRAME.format(page=text), encoding="utf-8")
+    seen, _ = browse(framed, tmp_path / "profile", script="")
+    assert seen["data-width"] in ("400", "385")  # with a scroll bar
+    assert int(seen["data-overflow"]) <= 0
+
+
+# -- the terminal ----------------------------------------------------------------------
+
+
+def test_show_begins_with_the_matrix_in_80_columns(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert commands.call(monkeypatch, "show", file) == 0
+    said = capsys.readouterr().out.partition("Bandwidth in ")[0]
+    assert "\x1b[" not in said
+    lines = said[said.index("Who is ahead") :].splitlines()
+    assert all(len(line) <= 80 for line in lines if "fsmatrix " not in line)
+    row = next(line for line in lines if line.startswith("rand-write"))
+    assert row.count("xfs") == 4
+    assert "  fsmatrix lessons DIR" in [line.rstrip() for line in lines]
+    assert [line for line in lines if line.startswith(("xfs: ", "ext4: ", "btrfs: "))]
+
+
+def test_show_of_one_metric_has_its_table_alone(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert commands.call(monkeypatch, "show", file, "--metric", "iops") == 0
+    assert "Who is ahead" not in capsys.readouterr().out
+
+
+def test_long_names_become_letters_in_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("cephfs-fuse-erasure-coded", "cephfs-kernel-replicated")
+    speed = dict(zip(names, ("xfs", "btrfs"), strict=True))
+    monkeypatch.setattr(campaigns, "SPEED", {n: campaigns.SPEED[s] for n, s in speed.items()})
+    path = campaigns.write(tmp_path / "c.h5", campaigns.realistic(names, troubles=False))
+    assert commands.call(monkeypatch, "show", path) == 0
+    said = capsys.readouterr().out
+    assert f"A {names[0]}, B {names[1]}" in said
+    assert "● A +" in said or "○ A +" in said
+
+
+def test_json_has_state_and_leaders_of_each_cell(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert commands.call(monkeypatch, "show", file, "--json") == 0
+    cells = json.loads(capsys.readouterr().out)
+    assert len(cells) == 48
+    assert {cell["state"] for cell in cells} <= set(MARKS)
+    proven = [cell for cell in cells if cell["state"] == "proven"]
+    assert proven
+    assert all("xfs" in cell["leaders"] and cell["margin"] > 1 for cell in proven)

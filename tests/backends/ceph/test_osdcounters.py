@@ -1,0 +1,116 @@
+"""What OSDs on this machine count, against known amounts of data (a real cluster)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from fsmatrix.backends.ceph import facts
+from fsmatrix.backends.ceph.bindings.login import Login
+from fsmatrix.backends.ceph.state import network, osdcounters
+from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, up
+
+pytestmark = [pytest.mark.loop, pytest.mark.needs("ceph")]  # OSDs on emulated drives
+MIB = 1 << 20
+SLACK = 64 << 10  # what monitors and managers write meanwhile
+
+
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    folder = tmp_path_factory.mktemp("bed") / "b"
+    options = BedOptions(
+        nodes=2, interface="sata", osd_size=1 << 30, redundancy="size=2", pg_num=16
+    )
+    yield up(options, folder)
+    assert [line for line in down(folder) if "left" in line] == []
+
+
+@pytest.fixture
+def login(bed: Bed) -> Iterator[Login]:
+    login = Login(bed.conf, bed.user, bed.keyring)
+    yield login
+    osdcounters.forget(login)
+    osdcounters.rested(login)
+
+
+def looked(bed: Bed, login: Login) -> dict[str, float]:
+    with bed.cluster() as cluster:
+        return network.counters(facts.addresses(cluster), login)
+
+
+def test_clients_bytes_are_counted_once_and_devices_bytes_with_all_copies(
+    bed: Bed, login: Login
+) -> None:
+    before = looked(bed, login)
+    assert before["network_counting_osds"] == 2
+    data = bytes(range(256)) * (MIB // 256)
+    with bed.cluster() as cluster, cluster.ioctx(bed.pools["rados"], namespace="n") as pool:
+        for number in range(8):
+            pool.write_full(f"o{number}", data)
+        written = looked(bed, login)
+        for number in range(8):
+            assert pool.read(f"o{number}", MIB, 0) == data
+        read = looked(bed, login)
+    moved = {name: written[name] - before[name] for name in before}
+    assert 8 * MIB <= moved["network_sent_bytes"] <= 8 * MIB + SLACK
+    assert moved["network_received_bytes"] <= SLACK
+    assert moved["server_device_written_bytes"] >= 16 * MIB
+    moved = {name: read[name] - written[name] for name in before}
+    assert 8 * MIB <= moved["network_received_bytes"] <= 8 * MIB + SLACK
+    assert moved["network_sent_bytes"] <= SLACK
+    assert moved["server_device_read_bytes"] >= 8 * MIB
+
+
+def test_without_a_login_nothing_is_asked(bed: Bed) -> None:
+    with bed.cluster() as cluster:
+        assert network.counters(facts.addresses(cluster)) == {}
+
+
+def test_in_the_background_only_a_share_of_the_looks_is_taken(bed: Bed, login: Login) -> None:
+    looked(bed, login)
+    found: list[dict[str, float]] = []
+    thread = threading.Thread(target=lambda: found.extend(looked(bed, login) for _ in range(3)))
+    thread.start()
+    thread.join()
+    taken = [("network_sent_bytes" in look, "server_device_read_bytes" in look) for look in found]
+    assert taken[0] == (False, True)
+    assert "network_sent_bytes" in looked(bed, login)
+
+
+def test_an_osd_that_does_not_answer_is_left_alone_and_nothing_is_guessed(
+    bed: Bed, login: Login
+) -> None:
+    with bed.cluster() as cluster:
+        addresses = facts.addresses(cluster)
+    assert network.counters(addresses, login)
+    bed.stop_osd(1)
+    try:
+        assert network.counters(addresses, login) == {}
+        assert login not in osdcounters.kept()
+    finally:
+        bed.cont_osd(1)
+    assert network.counters(addresses, login) == {}  # not asked again at once
+    osdcounters.rested(login)
+    assert network.counters(addresses, login)["network_counting_osds"] == 2
+
+
+def test_an_osd_that_counts_anew_is_no_difference(bed: Bed, login: Login) -> None:
+    with bed.cluster() as cluster:
+        addresses = facts.addresses(cluster)
+        with cluster.ioctx(bed.pools["rados"], namespace="n") as pool:
+            for number in range(8):
+                pool.write_full(f"o{number}", b"x" * MIB)
+    assert network.counters(addresses, login)
+    bed.kill_osd(0)
+    bed.restart_osd(0)
+    bed.wait_clean(60)
+    assert "network_sent_bytes" not in network.counters(addresses, login)
+
+
+def test_emulated_drives_are_flash_to_the_osds(bed: Bed) -> None:
+    with bed.cluster() as cluster:
+        told = cluster.mon("osd metadata")
+    assert [one["bluestore_bdev_rotational"] for one in told] == ["0", "0"]
+    assert [one["bluestore_bdev_type"] for one in told] == ["ssd", "ssd"]

@@ -1,0 +1,377 @@
+"""DAOS containers, against a stand-in of the `daos` tool that replays recorded answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from pydantic import ValidationError
+
+from fsmatrix.backends import registry
+from fsmatrix.backends.access import DfsAccess, PathAccess, access_from_json
+from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.daos import facts as daos_facts
+from fsmatrix.backends.daos import tool as daos_tool
+from fsmatrix.backends.daos.dfs import DaosDfs
+from fsmatrix.backends.errors import BackendError, ToolError
+from fsmatrix.backends.journal.journal import Journal
+from fsmatrix.backends.player.drivers import DRIVERS
+from fsmatrix.suite.campaign.settings import Source
+from fsmatrix.suite.campaign.site import SiteFile
+from fsmatrix.suite.campaign.yamlio import Tree
+from fsmatrix.suite.plan.plan import Request, build_plan
+from tests.backends.daos_standin import THEIRS, Standin, answer, daos, impatient
+
+REAL_POOL = os.environ.get("FSMATRIX_TEST_DAOS_POOL", "")
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> ProvisionContext:
+    return ProvisionContext(
+        "daos-a", tmp_path / "state", Journal(tmp_path / "journals/host.jsonl"), "tag1"
+    )
+
+
+@pytest.fixture
+def own_address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The only address that this machine seems to have."""
+    item = psutil.net_if_addrs()["lo"][0]._replace(address="192.0.2.77")
+    monkeypatch.setattr(psutil, "net_if_addrs", lambda: {"eth0": [item]})
+    daos_facts.on_network.cache_clear()
+    yield "192.0.2.77"
+    daos_facts.on_network.cache_clear()
+
+
+# -- the backend ------------------------------------------------------------------------------
+def test_check_tells_version_and_system(standin: Standin) -> None:
+    usable = DaosDfs.check()
+    assert usable.ok
+    assert usable.version == "DAOS CLI version 2.6.5, libdaos v2.7.0, system daos_server"
+    standin.fault("system query", "fail", error="DER_AGENT_COMM(-1049)", status=-1049)
+    usable = DaosDfs.check()
+    assert not usable.ok
+    assert "does daos_agent run here?" in usable.reason
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"pool": ""},
+        {"pool": "-f"},
+        {"pool": "a b"},
+        {"pool": "x" * 128},
+        {"pool": "p", "oclass": "S1 --force"},
+        {"pool": "p", "system": "a/b"},
+        {"pool": "p", "chunk_size": 0},
+        {"pool": "p", "container": "mine"},
+        {},
+    ],
+)
+def test_bad_options(options: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        registry.load("daos-dfs").Options(**options)
+
+
+def test_from_container_to_nothing(standin: Standin, room: ProvisionContext) -> None:
+    backend = daos(oclass="RP_2G1", dir_oclass="RP_2GX", chunk_size="4MiB")
+    access = backend.provision({}, room)
+    assert access == access_from_json(json.loads(json.dumps(access.to_json())))
+    assert access.container.startswith("fsmatrix-tag1-daos-a-")
+    assert standin.ours == [access.container]
+    assert (access.pool, access.prefix) == ("bench", "/")
+    assert access.details["uuid"] == standin.containers[access.container]["uuid"]
+    create = next(call for call in standin.calls if "create" in call)
+    assert create[-4:] == [
+        "--type=POSIX",
+        "--oclass=RP_2G1",
+        "--dir-oclass=RP_2GX",
+        "--chunk-size=4194304",
+    ]
+    backend.mount(access, room.journal)
+    backend.mount(access, room.journal)
+    facts = backend.describe(access)
+    json.dumps(facts)
+    assert facts["container"]["chunk_size"] == 4 << 20
+    assert facts["container"]["object_class"] == "RP_2G1"
+    assert facts["pool"]["tiers"]["scm"]["total"] == 4000002048
+    assert facts["daos"]["version"].startswith("DAOS CLI version 2.6.5")
+    assert facts["properties"]["rd_fac"] == "rd_fac0"
+    assert facts["properties"].keys().isdisjoint({"acl", "owner", "group"})
+    assert backend.space(access).bytes == 3324566816
+    assert backend.health(access) == []
+    settled = backend.settle(access, 60.0)
+    assert settled.reached
+    assert settled.state["aggregation"] == "not known"
+    backend.unmount(access, room.journal)
+    backend.release(access, room)
+    backend.release(access, room)
+    backend.finish(room)
+    assert standin.containers == {"posix1": THEIRS}
+    assert room.journal.pending() == []
+
+
+def test_cache_states_are_those_of_the_client() -> None:
+    access = DfsAccess("daos-dfs", "a", {}, "bench", "x")
+    for state in ("cold", "bypass"):
+        evidence = DaosDfs.cache(access, state, ["file"])
+        assert evidence.state == state
+        assert evidence.facts["server_caches"] == "unknown"
+    with pytest.raises(BackendError, match="no data cache in the client"):
+        DaosDfs.cache(access, "warm", ["file"])
+    assert DaosDfs.cache_states == {"cold", "bypass"}
+
+
+def test_no_factors(standin: Standin, room: ProvisionContext) -> None:
+    with pytest.raises(BackendError, match="no cluster factors: storage_nodes"):
+        daos().provision({"storage_nodes": 2}, room)
+    assert standin.ours == []
+
+
+def test_missing_pool(standin: Standin, room: ProvisionContext) -> None:
+    backend = daos(pool="nopool")
+    reason = answer("daos-pool-query-missing")["error"]
+    assert reason in backend.refusal()
+    with pytest.raises(BackendError, match="failed to connect to pool nopool"):
+        backend.provision({}, room)
+    assert room.journal.pending() == []
+    assert backend.space().bytes is None
+
+
+def test_missing_container(standin: Standin, room: ProvisionContext) -> None:
+    backend = daos()
+    access = backend.provision({}, room)
+    standin.keep({"posix1": THEIRS})
+    with pytest.raises(BackendError, match=f"container {access.container} is not in pool bench"):
+        backend.mount(access, room.journal)
+    assert "is not in pool bench" in backend.health(access)[0]
+    assert backend.describe(access)["container"] == {"error": "the container is not there"}
+    backend.release(access, room)
+    assert room.journal.pending() == []
+
+
+def test_another_container_of_the_same_name_is_left_alone(
+    standin: Standin, room: ProvisionContext
+) -> None:
+    """One that a program made silently, or somebody else, after ours had gone."""
+    backend = daos()
+    access = backend.provision({}, room)
+    standin.keep({"posix1": THEIRS, access.container: THEIRS | {"uuid": "other"}})
+    before = standin.containers
+    with pytest.raises(BackendError, match="is not the one that was made"):
+        backend.mount(access, room.journal)
+    with pytest.raises(BackendError, match="not destroyed"):
+        backend.release(access, room)
+    with pytest.raises(BackendError, match="not destroyed"):
+        backend.finish(room)
+    assert standin.containers == before
+    assert len(room.journal.pending()) == 1
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_foreign_container_with_our_name(
+    standin: Standin, room: ProvisionContext, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    monkeypatch.setattr(secrets, "token_hex", lambda size: "0" * 2 * size)
+    if when == "before":
+        standin.keep({"fsmatrix-tag1-daos-a-00000000": THEIRS})
+    else:
+        standin.fault("container create", "exists")
+    before = standin.containers
+    with pytest.raises(BackendError, match="exists and is not the suite's: left alone"):
+        daos().provision({}, room)
+    monkeypatch.undo()
+    assert standin.containers == before
+    assert room.journal.pending("daos-container") == []
+
+
+def test_two_shards_do_not_meet(standin: Standin, room: ProvisionContext) -> None:
+    first, second = daos().provision({}, room), daos().provision({}, room)
+    assert first.container != second.container
+    daos().release(first, room)
+    assert standin.ours == [second.container]
+    daos().release(second, room)
+
+
+@pytest.mark.parametrize(("do", "made"), [("late", True), ("nothing", False)])
+def test_failed_creation_is_cleaned_up(
+    standin: Standin, room: ProvisionContext, do: str, made: bool
+) -> None:
+    """An error after it was made; and made by its own words, but not there."""
+    standin.fault("container create", do)
+    backend = daos()
+    with pytest.raises(BackendError, match="DER_TIMEDOUT" if made else "but is not there"):
+        backend.provision({}, room)
+    assert bool(standin.ours) is made
+    assert len(room.journal.pending()) == 1
+    backend.finish(room)
+    assert standin.containers == {"posix1": THEIRS}
+    assert room.journal.pending() == []
+
+
+def test_hanging_creation(
+    standin: Standin, room: ProvisionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standin.fault("container create", "hang")
+    impatient(monkeypatch, "create")
+    backend = daos()
+    with pytest.raises(ToolError, match=r"container create .* did not end within"):
+        backend.provision({}, room)
+    assert [entry.kind for entry in room.journal.pending()] == ["daos-container"]
+    backend.finish(room)
+    assert room.journal.pending() == []
+
+
+def test_what_a_killed_program_holds_open_is_closed_by_force(
+    standin: Standin, room: ProvisionContext
+) -> None:
+    access = daos().provision({}, room)
+    busy = "failed to destroy container: DER_BUSY(-1012): Device or resource busy"
+    standin.fault("container destroy", "fail", error=busy, status=-1012, unforced=True)
+    daos().release(access, room)
+    destroys = [call for call in standin.calls if "destroy" in call]
+    assert ["--force" in call for call in destroys] == [False, True]
+    assert all(access.details["uuid"] in call for call in destroys)
+    assert standin.ours == []
+
+
+def test_a_refused_destruction_stays_pending(standin: Standin, room: ProvisionContext) -> None:
+    access = daos().provision({}, room)
+    standin.fault("container destroy", "fail", error="DER_NO_PERM(-1001)", status=-1001)
+    with pytest.raises(BackendError, match="DER_NO_PERM"):
+        daos().release(access, room)
+    assert len(room.journal.pending()) == 1
+    standin.fault()
+    daos().finish(room)
+    assert room.journal.pending() == []
+    assert standin.ours == []
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"disabled_targets": 1, "total_targets": 8}, "1 of 8 targets are disabled"),
+        ({"state": "TargetsExcluded"}, "the pool is in state TargetsExcluded"),
+        ({"disabled_ranks": [0, 3]}, "ranks that are disabled: 0, 3"),
+        ({"dead_ranks": [2]}, "ranks that are dead: 2"),
+        ({"rebuild": {"state": "busy", "status": 0}}, "a rebuild is going on (busy)"),
+        ({"rebuild": {"state": "done", "status": -1007}}, "ended with status -1007"),
+    ],
+)
+def test_health_and_settling(standin: Standin, change: dict[str, Any], expected: str) -> None:
+    access = DfsAccess("daos-dfs", "a", {"uuid": THEIRS["uuid"]}, "bench", "posix1")
+    told = answer("daos-pool-query")
+    told["response"] |= change
+    standin.fault("pool query", "print", text=json.dumps(told))
+    (found,) = DaosDfs.health(access)
+    assert expected in found
+    busy = "busy" in expected
+    assert DaosDfs.settle(access, 0.6 if busy else 60.0).reached is not busy
+
+
+def test_bulk_data_goes_to_nvme() -> None:
+    told = answer("daos-pool-query")["response"]
+    pool = daos_tool.Pool.model_validate(told)
+    assert daos_facts.free(pool).bytes == told["tier_stats"][0]["free"]
+    told["tier_stats"][1] |= {"total": 10**13, "free": 9 * 10**12}
+    assert daos_facts.free(daos_tool.Pool.model_validate(told)).bytes == 9 * 10**12
+    told["tier_stats"] = None
+    assert daos_facts.free(daos_tool.Pool.model_validate(told)).bytes is None
+
+
+@pytest.mark.parametrize(
+    ("provider", "uris", "counted"),
+    [
+        ("ofi+tcp", ["ofi+tcp://192.0.2.1:31416", "ofi+tcp://192.0.2.2:31416"], True),
+        ("ofi+tcp;ofi_rxm", ["ofi+tcp;ofi_rxm://192.0.2.1:31416"], True),
+        ("ucx+tcp", ["ucx+tcp://[2001:db8::1]:31416"], True),
+        ("ofi+tcp", ["ofi+tcp://192.0.2.1:31416", "ofi+tcp://127.0.0.1:31416"], False),
+        ("ofi+tcp", ["ofi+tcp"], False),
+        ("ofi+tcp", [], False),
+        ("ofi+verbs;ofi_rxm", ["ofi+verbs;ofi_rxm://192.0.2.1:31416"], False),
+        ("ofi+cxi", ["ofi+cxi://0x2ad8"], False),
+        ("ucx+dc_x", ["ucx+dc_x://192.0.2.1:31416"], False),
+    ],
+)
+def test_counters_only_where_the_bytes_are_seen(
+    provider: str, uris: list[str], counted: bool, own_address: str
+) -> None:
+    system = daos_tool.System.model_validate(
+        {
+            "system_name": "s",
+            "fabric_provider": provider,
+            "rank_uris": [{"rank": rank, "uri": uri} for rank, uri in enumerate(uris)],
+        }
+    )
+    details = {"provider": provider, "servers": daos_facts.servers(system)}
+    counters = DaosDfs.counters(DfsAccess("daos-dfs", "a", details, "bench", "x"))
+    names = {"network_received_bytes", "network_sent_bytes"} if counted else set()
+    assert set(counters) == names
+
+
+def test_an_engine_on_this_machine_is_not_counted(own_address: str) -> None:
+    assert not daos_facts.on_network("ofi+tcp", (own_address,))
+    assert daos_facts.on_network("ofi+tcp", ("192.0.2.78",))
+
+
+def test_another_access_is_a_mistake() -> None:
+    with pytest.raises(TypeError, match="DFS access"):
+        DaosDfs.mount(PathAccess("daos-dfs", "a"), Journal(Path("/nowhere")))
+
+
+# -- planning ---------------------------------------------------------------------------------
+def impossible(workload: str) -> str:
+    text = (
+        "campaign: test\nseed: 1\nimpossible: skip\ntargets:\n"
+        "  a: {backend: daos-dfs, options: {pool: bench}}\n  b: {backend: tmpfs, reference: true}\n"
+        f"workloads:\n  w: {{{workload}}}\n"
+    )
+    made = build_plan(Source(text), Request(), site=SiteFile(), user=Tree(), here=False, root=True)
+    reasons = [
+        reason for cell in made.matrix.cells if cell.target == "a" for reason in cell.reasons
+    ]
+    return "; ".join(reasons)
+
+
+def test_the_player_is_refused_with_reasons() -> None:
+    reasons = impossible("workload: pattern")
+    assert "pattern speaks only" in reasons
+    assert "target a gives a DFS container: use its DFUSE mount" in reasons
+    if "dfs" not in DRIVERS:
+        assert "the player has no driver 'dfs'" in reasons
+
+
+def test_warm_is_refused() -> None:
+    reasons = impossible("workload: pattern, cache: warm")
+    assert "cannot reach cache state warm; it can: bypass, cold" in reasons
+
+
+# -- the real one -----------------------------------------------------------------------------
+@pytest.mark.skipif(
+    not REAL_POOL or shutil.which("daos") is None,
+    reason="not in any registry: DAOS; with a pool in FSMATRIX_TEST_DAOS_POOL its containers are "
+    "made by the real tool (here only by a stand-in)",
+)
+def test_real_daos(room: ProvisionContext) -> None:
+    backend = daos(pool=REAL_POOL, chunk_size="2MiB")
+    assert DaosDfs.check().ok
+    access = backend.provision({}, room)
+    try:
+        backend.mount(access, room.journal)
+        facts = backend.describe(access)
+        errors = [name for name, value in facts.items() if "error" in str(value)]
+        assert errors == []
+        assert facts["container"]["chunk_size"] == 2 << 20
+        assert backend.space(access).bytes
+        assert backend.settle(access, 60.0).reached
+    finally:
+        backend.release(access, room)
+    with pytest.raises(BackendError, match="is not in pool"):
+        backend.mount(access, room.journal)
+    assert room.journal.pending() == []

@@ -1,0 +1,219 @@
+"""Images and loop devices, for real: written once, direct, taken down, never another's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal.journal import Journal, undo_pending
+from fsmatrix.backends.local import images, loop
+from fsmatrix.backends.system import extents, loopdev
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[ProvisionContext]:
+    state = tmp_path / "state"
+    state.mkdir()
+    yield ProvisionContext("target", state, Journal(tmp_path / "journals/host.jsonl"), "tag1")
+    left = undo_pending(tmp_path / "journals")
+    assert not [text for text in left if text.startswith("left alone")], left
+
+
+def unwritten(path: str | Path) -> list[extents.Span] | None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return extents.unwritten(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def test_unwritten_parts_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    os.truncate(path, 10 * MIB)
+    if unwritten(path) is None:
+        pytest.skip("this file system does not tell its extents")
+    assert unwritten(path) == [extents.Span(0, 10 * MIB)]
+    with path.open("r+b") as file:
+        file.seek(MIB)
+        file.write(b"x" * MIB)
+    spans = unwritten(path)
+    assert spans is not None
+    assert sum(span.length for span in spans) == 9 * MIB
+    assert not any(span.offset <= MIB < span.offset + span.length for span in spans)
+    with path.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, 10 * MIB)
+    spans = unwritten(path)
+    assert spans is not None
+    assert sum(span.length for span in spans) == 9 * MIB
+
+
+def test_image_is_allocated_and_written_everywhere(room: ProvisionContext) -> None:
+    said: list[str] = []
+    room = ProvisionContext(room.target, room.state, room.journal, room.tag, progress=said.append)
+    size = 41 * MIB + 4096
+    entry = images.image_for(room, size)
+    path = Path(entry.facts["path"])
+    facts = path.stat()
+    assert facts.st_size == size
+    assert facts.st_blocks * 512 >= size
+    assert unwritten(path) in ([], None)
+    content = path.read_bytes()
+    blocks = {content[at : at + 4096] for at in range(0, size, 4096)}
+    assert len(blocks) == size // 4096  # no two are equal, none is zero
+    assert bytes(4096) not in blocks
+    assert said
+    assert path.parent == room.state.resolve()
+
+
+def test_image_is_used_again_until_it_is_not_whole(room: ProvisionContext) -> None:
+    first = images.image_for(room, MIB)
+    assert images.image_for(room, MIB) == first
+    with open(first.facts["path"], "r+b") as file:  # noqa: PTH123
+        file.truncate(MIB // 2)
+    second = images.image_for(room, MIB)
+    assert second.facts["path"] != first.facts["path"]
+    assert not Path(first.facts["path"]).exists()
+
+
+def test_image_of_another_process_is_not_taken(room: ProvisionContext) -> None:
+    first = images.image_for(room, MIB)
+    text = room.journal.path.read_text()
+    room.journal.path.write_text(text.replace(f'"pid": {os.getpid()}', '"pid": 4194303'))
+    assert images.image_for(room, MIB).facts["path"] != first.facts["path"]
+
+
+def test_existing_file_is_never_an_image(room: ProvisionContext, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.img"
+    mine.write_text("keep")
+    for path in (mine, tmp_path / "link.img"):
+        if path != mine:
+            path.symlink_to(tmp_path / "nowhere")
+        with pytest.raises(BackendError, match="was not made by this campaign"):
+            images.image_for(room, MIB, str(path))
+    assert mine.read_text() == "keep"
+    assert room.journal.pending() == []
+
+
+def test_somebody_quicker_keeps_his_file(
+    room: ProvisionContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.img"
+    real = images._fill
+
+    def fill(*arguments: object) -> None:
+        path.write_text("keep")
+        real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(images, "_fill", fill)
+    with pytest.raises(BackendError, match="cannot be made: File exists"):
+        images.image_for(room, MIB, str(path))
+    assert path.read_text() == "keep"
+    assert room.journal.pending() == []
+
+
+def test_no_room_for_an_image(room: ProvisionContext) -> None:
+    with pytest.raises(BackendError, match=r"needs 1EiB .* free"):
+        images.image_for(room, 1 << 60)
+    assert list(room.state.iterdir()) == []
+
+
+def test_image_in_a_missing_directory(room: ProvisionContext, tmp_path: Path) -> None:
+    with pytest.raises(BackendError, match="does not exist"):
+        images.image_for(room, MIB, str(tmp_path / "no/x.img"))
+
+
+@pytest.mark.loop
+def test_attach_is_direct_and_detach_frees(room: ProvisionContext) -> None:
+    image = images.image_for(room, 8 * MIB)
+    device, direct = loop.attach(image, room.journal, "required")
+    assert direct
+    assert Path(f"/sys/block/{Path(device).name}/loop/dio").read_text().strip() == "1"
+    behind = loopdev.backing(device)
+    assert behind is not None
+    assert behind.file == image.facts["path"]
+    assert behind.inode == image.facts["inode"]
+    loop.detach(device, room.journal)
+    assert loopdev.backing(device) != behind
+    assert [entry.kind for entry in room.journal.pending()] == ["image"]
+
+
+@pytest.mark.loop
+def test_refused_direct_io(room: ProvisionContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = images.image_for(room, 8 * MIB)
+    monkeypatch.setattr(loopdev, "direct_io", lambda *_: False)
+    with pytest.raises(BackendError, match="refuses direct I/O"):
+        loop.attach(image, room.journal, "required")
+    facts = image.facts
+    assert loopdev.attached_to(facts["inode"], facts["filesystem"]) == []
+    assert room.journal.pending("loop") == []
+    device, direct = loop.attach(image, room.journal, "preferred")
+    assert not direct
+    loop.detach(device, room.journal)
+
+
+@pytest.mark.loop
+def test_zeroed_ranges_become_written_again(room: ProvisionContext) -> None:
+    image = images.image_for(room, 16 * MIB)
+    path = image.facts["path"]
+    device, _ = loop.attach(image, room.journal, "required")
+    for kind in ("--zero-range", "--punch-hole"):
+        offset = 0 if kind == "--zero-range" else 8 * MIB
+        argv = ["fallocate", kind, "--offset", str(offset), "--length", str(4 * MIB), path]
+        subprocess.run(argv, check=True)
+    before = sum(span.length for span in unwritten(path) or [])
+    assert loop.rewrite_unwritten(path, device) == before == 8 * MIB
+    assert unwritten(path) == []
+    content = Path(path).read_bytes()
+    assert content[: 4 * MIB] == bytes(4 * MIB) == content[8 * MIB : 12 * MIB]
+    assert bytes(4096) not in (content[4 * MIB : 4 * MIB + 4096], content[12 * MIB :][:4096])
+    loop.forbid_discard(device)
+    refused = subprocess.run(["blkdiscard", "--force", device], capture_output=True, check=False)
+    assert refused.returncode != 0
+    assert unwritten(path) == []
+
+
+@pytest.mark.loop
+def test_only_our_own_loop_devices_are_detached(room: ProvisionContext, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs.img"
+    theirs.write_bytes(bytes(MIB))
+    argv = ["losetup", "--find", "--show", str(theirs)]
+    their_device = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+    try:
+        image = images.image_for(room, 8 * MIB)
+        device, _ = loop.attach(image, room.journal, "required")
+        done = undo_pending(tmp_path / "journals")
+        assert f"detached {device} from {image.facts['path']}" in done
+        assert f"removed image {image.facts['path']}" in done
+        behind = loopdev.backing(their_device)
+        assert behind is not None
+        assert behind.file == str(theirs)
+        # a journal that names their device, but our image, does not detach it either
+        named = {"image": image.facts["path"], "device": their_device}
+        room.journal.begin("loop", inode=1, filesystem=1, **named)
+        undo_pending(tmp_path / "journals")
+        assert loopdev.backing(their_device) == behind
+    finally:
+        subprocess.run(["losetup", "--detach", their_device], check=True)
+    assert theirs.exists()
+
+
+@pytest.mark.loop
+def test_image_in_use_by_somebody_stays(room: ProvisionContext, tmp_path: Path) -> None:
+    image = images.image_for(room, 8 * MIB)
+    argv = ["losetup", "--find", "--show", image.facts["path"]]
+    device = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+    try:
+        assert "still attached" in undo_pending(tmp_path / "journals")[0]
+        with pytest.raises(BackendError, match="still attached"):
+            images.remove_image(image, room.journal)
+    finally:
+        subprocess.run(["losetup", "--detach", device], check=True)

@@ -1,0 +1,474 @@
+"""The Ceph test bed: real clusters, brought up, broken, killed half-way and taken down."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from fsmatrix.backends.ceph.bindings.librados import CephError, Cluster
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.system import tools
+from fsmatrix.backends.testbed import cgroups, process
+from fsmatrix.backends.testbed.bed import LEFT
+from fsmatrix.backends.testbed.ceph import Bed, BedOptions, Limits, down, missing, status, up
+from fsmatrix.backends.testbed.home import Home
+from fsmatrix.cli.testbeds import testbed as cli
+
+QUICK: dict[str, Any] = {"nodes": 2, "pg_num": 32}
+PATIENCE = 60.0  # seconds; a bound for a machine under load
+ALLOWANCE = 0.7  # of a limit's duration: what a token bucket lets pass at once is free
+
+
+@pytest.fixture(scope="session")
+def ceph() -> None:
+    """Ceph's programs; skipped with what would bring them."""
+    if os.geteuid() == 0 and (reason := missing()):
+        pytest.skip(reason)
+
+
+def running(directory: Path) -> list[str]:
+    """Command lines of all processes that name the directory in any way, ours apart."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        seen = process.look(int(folder.name))
+        if seen and seen.state not in "ZX" and seen.pid != os.getpid():
+            line = " ".join(seen.argv)
+            if str(directory) in line:
+                found.append(line)
+    return found
+
+
+def traces() -> dict[str, set[str]]:
+    """What of ours the kernel knows: links, namespaces, cgroups, loop devices on images."""
+    loops = tools.run(["losetup", "--noheadings", "--output", "BACK-FILE"]).stdout
+    places = list(Path("/sys/fs/cgroup").glob("**/fsmatrix-*"))
+    return {
+        "links": {path.name for path in Path("/sys/class/net").glob("fsm*")},
+        "namespaces": {path.name for path in Path("/run/netns").glob("fsmatrix-*")},
+        "cgroups": {path.name for path in places},
+        "loops": {line.strip() for line in loops.splitlines() if "image." in line},
+    }
+
+
+def of_bed(directory: Path) -> dict[str, set[str]]:
+    """The part of `traces` that belongs to one bed (other beds may run on this machine)."""
+    identity = Home.at(directory).read()["id"]
+    found = traces()
+    return {
+        "links": {name for name in found["links"] if name.startswith(f"fsm{identity}")},
+        "namespaces": {name for name in found["namespaces"] if identity in name},
+        "cgroups": {name for name in found["cgroups"] if identity in name},
+        "loops": {name for name in found["loops"] if str(directory) in name},
+    }
+
+
+def assert_gone(directory: Path, before: dict[str, set[str]]) -> None:
+    """Nothing of the bed is left: neither in its directory, nor running, nor in the kernel."""
+    assert not directory.exists()
+    assert running(directory) == []
+    now = traces()
+    assert {kind: now[kind] & names for kind, names in before.items() if now[kind] & names} == {}
+
+
+@pytest.fixture(scope="module")
+def plain(ceph: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    """A bed of two nodes that several tests share; each leaves it clean."""
+    directory = tmp_path_factory.mktemp("plain") / "bed"
+    yield up(BedOptions(**QUICK), directory)
+    down(directory)
+
+
+# A directory that is somebody's
+
+
+def test_a_directory_with_something_in_it_is_refused(tmp_path: Path, ceph: None) -> None:
+    (tmp_path / "mine").write_text("x")
+    if os.geteuid() == 0:
+        with pytest.raises(BackendError, match="not empty"):
+            up(BedOptions(**QUICK), tmp_path)
+    assert down(tmp_path) == []
+    assert (tmp_path / "mine").read_text() == "x"
+    assert status(tmp_path)["state"] == "none"
+
+
+# A bed without emulated parts
+
+
+@pytest.mark.root
+def test_a_bed_is_a_whole_cluster(plain: Bed) -> None:
+    found = status(plain.directory)
+    assert found["state"] == "up"
+    assert {one["role"] for one in found["daemons"]} == {
+        "mon.a",
+        "mgr.a",
+        "mds.a",
+        "osd.0",
+        "osd.1",
+    }
+    with plain.cluster() as cluster:
+        assert cluster.fsid == plain.fsid
+        tree = cluster.mon("osd tree")["nodes"]
+        hosts = {node["name"]: node["children"] for node in tree if node["type"] == "host"}
+        assert hosts == {"node1": [0], "node2": [1]}
+        assert all(cluster.pool_exists(name) for name in plain.pools.values())
+        assert cluster.mon("health")["status"] == "HEALTH_OK"
+        assert [one["name"] for one in cluster.mon("fs ls")] == [plain.filesystem]
+    assert "16." in plain.facts["version"] or "ceph version" in plain.facts["version"]
+    assert plain.facts["factors"]["storage_nodes"]["realised"] == "emulated"
+    for name in ("rados", "data"):
+        assert plain.facts["placement"][plain.pools[name]]["max_over_mean"] <= 1.10
+    waited = sum(step["waited"] for step in plain.steps)
+    assert sum(step["own"] for step in plain.steps) < waited
+
+
+@pytest.mark.root
+def test_objects_can_be_written_listed_and_removed(plain: Bed) -> None:
+    with plain.cluster() as cluster:
+        pool, other = cluster.ioctx("rados", "one"), cluster.ioctx("rados", "two")
+        pool.write_full("a", b"hello")
+        pool.write("a", b"J")
+        pool.set_xattr("a", "user.x", b"1")
+        other.write_full("b", b"")
+        assert (pool.read("a"), pool.stat("a")[0], pool.get_xattr("a", "user.x")) == (
+            b"Jello", 5, b"1",
+        )  # fmt: skip
+        pool.truncate("a", 2)
+        assert pool.read("a") == b"Je"
+        many = {f"o{number}" for number in range(300)}
+        for name in many:
+            pool.write_full(name, b"x")
+        assert set(pool.names()) == many | {"a"}
+        assert pool.remove_all() == 301
+        assert list(pool.names()) == []
+        assert list(other.names()) == ["b"]
+        assert other.remove_many(["b", "gone"]) == 1
+        for refused in (lambda: pool.read("a"), lambda: pool.remove("a")):
+            with pytest.raises(CephError, match="No such file") as caught:
+                refused()
+            assert caught.value.errno == 2
+        with pytest.raises(CephError, match="only a namespace of its own"):
+            cluster.ioctx("rados").remove_all()
+
+
+@pytest.mark.root
+def test_what_ceph_refuses_is_an_error_with_its_words(plain: Bed) -> None:
+    with plain.cluster() as cluster:
+        with pytest.raises(CephError, match="open pool nope"):
+            cluster.ioctx("nope")
+        with pytest.raises(CephError, match="command not known"):
+            cluster.mon("no such command")
+        with pytest.raises(CephError, match=r"osd\.99"):
+            cluster.osd(99, "version")
+        assert not cluster.pool_exists("nope")
+        assert isinstance(cluster.mds("*", "session ls"), list)
+        assert cluster.osd(0, "version")["version"] in plain.facts["version"]
+
+
+@pytest.mark.root
+def test_a_cluster_that_does_not_answer_is_an_error_in_time(ceph: None, tmp_path: Path) -> None:
+    conf = tmp_path / "ceph.conf"
+    conf.write_text("[global]\nmon_host = 127.9.9.9\n")
+    began = time.monotonic()
+    with pytest.raises(CephError, match="no monitor answered"):
+        Cluster(str(conf), timeout=2.0)
+    assert time.monotonic() - began < PATIENCE  # Ceph's own patience is 300 s
+    with pytest.raises(CephError, match="read the Ceph configuration"):
+        Cluster(str(tmp_path / "none.conf"))
+
+
+@pytest.mark.root
+def test_faults_are_seen_and_mended(plain: Bed) -> None:
+    plain.kill_osd(1)
+    states = {one["role"]: one["state"] for one in status(plain.directory)["daemons"]}
+    assert states["osd.1"] == "gone"
+    with plain.cluster() as cluster:
+        deadline = time.monotonic() + PATIENCE
+        while cluster.mon("osd stat")["num_up_osds"] == 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert "OSD_DOWN" in cluster.mon("health")["checks"]
+    assert status(plain.directory)["state"] == "degraded"
+    plain.restart_osd(1)
+    before = plain.pid("mds.a")
+    plain.kill_mds()
+    plain.restart_mds()
+    assert plain.pid("mds.a") != before
+    plain.wait_clean(PATIENCE)
+    assert status(plain.directory)["state"] == "up"
+
+
+@pytest.mark.root
+def test_a_stopped_monitor_hangs_nobody(plain: Bed) -> None:
+    plain.stop_osd(0)
+    plain.stop_mon()
+    try:
+        found = status(plain.directory)
+        stopped = {one["role"] for one in found["daemons"] if one["state"] == "stopped"}
+        assert stopped == {"mon.a", "osd.0"}
+        assert found["state"] == "degraded"
+        assert "no monitor answered" in found["health"][0]
+    finally:
+        plain.cont_mon()
+        plain.cont_osd(0)
+    plain.wait_clean(PATIENCE)
+
+
+@pytest.mark.root
+def test_a_second_bed_in_the_same_directory_is_refused(plain: Bed) -> None:
+    with pytest.raises(BackendError, match="holds a test bed already"):
+        up(BedOptions(**QUICK), plain.directory)
+    assert status(plain.directory)["state"] == "up"
+
+
+# Emulated drives and links
+
+
+@pytest.mark.loop
+def test_drives_and_links_are_limited_and_go_with_the_bed(plain: Bed, tmp_path: Path) -> None:
+    try:
+        cgroups.controller()
+    except BackendError as error:
+        pytest.skip(f"not in any registry: {error}")
+    directory = tmp_path / "bed"
+    asked = BedOptions(**QUICK, interface="sata", network="200Mbit", osd_size=1 << 30)
+    bed = up(asked, directory)
+    try:
+        before = of_bed(directory)
+        assert {kind: len(names) for kind, names in before.items()} == {
+            "links": 3, "namespaces": 2, "cgroups": 2, "loops": 2,
+        }  # fmt: skip
+        factors = bed.facts["factors"]
+        assert factors["interface"]["realised"] == factors["network"]["realised"] == "emulated"
+        assert factors["interface"]["limits"]["write_bytes"] == 48_000_000
+        with bed.cluster() as cluster:
+            classes = {node.get("device_class") for node in cluster.mon("osd tree")["nodes"]}
+            assert classes - {None, ""} == {"sata"}
+            _network_is_limited(cluster, bits_per_second=200e6)
+            for osd in range(asked.osds):
+                bed.limit_drive(osd, Limits(write_bytes=4_000_000))
+            _drives_are_limited(cluster, bytes_per_second=4e6)
+        assert status(plain.directory)["state"] == "up"  # side by side
+    finally:
+        said = down(directory)
+    assert not [line for line in said if line.startswith(LEFT)]
+    assert_gone(directory, before)
+
+
+def _network_is_limited(cluster: Cluster, bits_per_second: float) -> None:
+    """Reads of one object come from one node; they cannot be faster than its link."""
+    block, times = 4 << 20, 6
+    pool = cluster.ioctx("rados", "limits")
+    pool.write_full("link", bytes(block))
+    began = time.monotonic()
+    for _ in range(times):
+        assert len(pool.read("link", block)) == block
+    least = (times - 1) * block * 8 / bits_per_second
+    assert time.monotonic() - began > ALLOWANCE * least
+
+
+def _drives_are_limited(cluster: Cluster, bytes_per_second: float) -> None:
+    """Objects written one after the other cannot be faster than one drive."""
+    block, times = 1 << 20, 8
+    pool = cluster.ioctx("rados", "limits")
+    began = time.monotonic()
+    for number in range(times):
+        pool.write_full(f"drive{number}", bytes(block))
+    assert time.monotonic() - began > ALLOWANCE * times * block / bytes_per_second
+
+
+@pytest.mark.loop
+def test_a_bring_up_that_fails_leaves_nothing(ceph: None, tmp_path: Path) -> None:
+    directory, before = tmp_path / "bed", traces()
+    huge = BedOptions(**QUICK, interface="pcie", network="1Gbit", osd_size=4 << 60)
+    with pytest.raises(BackendError):
+        up(huge, directory)
+    assert not directory.exists()
+    assert running(directory) == []
+    assert not {name for name in traces()["loops"] - before["loops"] if str(directory) in name}
+
+
+# Erasure coding, users
+
+
+@pytest.mark.root
+def test_an_erasure_coded_bed_with_users(ceph: None, tmp_path: Path) -> None:
+    directory, point = tmp_path / "bed", tmp_path / "mnt"
+    asked = BedOptions(nodes=3, redundancy="ec=2+1", pg_num=32, auth="cephx")
+    bed = up(asked, directory)
+    try:
+        with bed.cluster() as cluster:
+            coded = cluster.mon("osd pool get", pool=bed.pools["data"], var="size")
+            assert coded["size"] == 3
+            profile = cluster.mon("osd pool get", pool=bed.pools["data"],
+                                  var="erasure_code_profile")["erasure_code_profile"]  # fmt: skip
+            known = cluster.mon("osd erasure-code-profile get", name=profile)
+            assert (known["k"], known["m"], known["crush-failure-domain"]) == ("2", "1", "host")
+            metadata = cluster.mon("osd pool get", pool=bed.pools["metadata"], var="size")
+            assert metadata["size"] == 2
+            cluster.ioctx("rados").write("a", b"x", 5000)  # overwrites are allowed
+            assert cluster.ioctx("rados").read("a") == bytes(5000) + b"x"
+        with pytest.raises(CephError, match="nobody"):
+            Cluster(bed.conf, "nobody", timeout=PATIENCE)
+        assert (directory / "keyring").stat().st_mode & 0o077 == 0
+        point.mkdir()
+        _layout_is_coded(bed, point)
+    finally:
+        down(directory)
+    assert running(directory) == []
+    assert not directory.exists()
+
+
+def _layout_is_coded(bed: Bed, point: Path) -> None:
+    if tools.find("ceph-fuse") is None:
+        pytest.skip("ceph-fuse is missing: apt install ceph-fuse")
+    tools.run(["ceph-fuse", "-c", bed.conf, str(point)], deadline=PATIENCE)
+    try:
+        (point / "f").write_bytes(b"x" * 10000)
+        layout = os.getxattr(point / "f", "ceph.file.layout.pool").decode()
+        assert layout == bed.pools["data"]
+    finally:
+        tools.run(["umount", str(point)], deadline=PATIENCE)
+        deadline = time.monotonic() + PATIENCE
+        while any("ceph-fuse" in line for line in running(Path(bed.directory))):
+            assert time.monotonic() < deadline, "ceph-fuse did not end"
+            time.sleep(0.02)
+
+
+# Crashes
+
+
+def _started(directory: Path, *more: str) -> subprocess.Popen[str]:
+    program = "from fsmatrix.cli.testbeds.testbed import app; app()"
+    argv = [sys.executable, "-P", "-c", program, "up", "ceph", "--nodes", "2", "--pg-num", "32"]
+    return subprocess.Popen(
+        [*argv, "--osd-size", "1GiB", "--directory", str(directory), *more],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+def _read_until(process_: subprocess.Popen[str], word: str) -> str:
+    assert process_.stdout is not None
+    seen = ""
+    for line in process_.stdout:
+        seen += line
+        if line.startswith(word):
+            return seen
+    raise AssertionError(f"it ended before {word!r}: {seen}")
+
+
+@contextmanager
+def _killed(directory: Path, after: str, *more: str) -> Iterator[None]:
+    """A bring-up that was killed after a step; whatever the test does, nothing stays."""
+    child = _started(directory, *more)
+    try:
+        _read_until(child, after)
+        child.kill()
+        child.communicate(timeout=PATIENCE)
+        yield
+    finally:
+        child.kill()
+        child.communicate(timeout=PATIENCE)
+        down(directory)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    "after", ["monitor", "pools and placement", pytest.param("OSDs", marks=pytest.mark.loop)]
+)
+def test_what_a_killed_bring_up_left_is_found_and_removed(
+    after: str, ceph: None, tmp_path: Path
+) -> None:
+    directory = tmp_path / "bed"
+    emulated = ["--interface", "sata", "--network", "1Gbit"] if after == "OSDs" else []
+    with _killed(directory, after, *emulated):
+        before = of_bed(directory)
+        assert bool(before["loops"]) == bool(emulated)
+        assert status(directory)["state"] == "interrupted"
+        assert [line for line in running(directory) if line.startswith("ceph-")]
+        with pytest.raises(BackendError, match="interrupted"):
+            Bed.open(directory)
+        said = down(directory)
+    assert not [line for line in said if line.startswith(LEFT)]
+    assert_gone(directory, before)
+    assert down(directory) == []
+
+
+@pytest.mark.root
+def test_sigterm_takes_down_and_the_directory_is_locked_meanwhile(
+    ceph: None, tmp_path: Path
+) -> None:
+    directory = tmp_path / "bed"
+    child = _started(directory)
+    try:
+        _read_until(child, "monitor")
+        with pytest.raises(BackendError, match="another process"):
+            down(directory)
+    finally:
+        child.terminate()
+        child.communicate(timeout=PATIENCE)
+        left = down(directory)
+    assert left == []
+    assert child.returncode == 128 + signal.SIGTERM
+    assert_gone(directory, {})
+
+
+@pytest.mark.root
+def test_foreign_things_stay(ceph: None, tmp_path: Path) -> None:
+    """A file in the bed's directory and a process that looks like an OSD are left alone."""
+    directory = tmp_path / "bed"
+    like = ["ceph-osd", "-f", "-i", "0", "-c", str(directory / "ceph.conf")]
+    with _killed(directory, "monitor"), _foreign(["sh", "-c", "sleep 300", *like]) as foreign:
+        (directory / "results.txt").write_text("mine")
+        said = down(directory)
+        assert any("results.txt" in line for line in said if line.startswith(LEFT))
+        assert (directory / "results.txt").read_text() == "mine"
+        assert foreign.poll() is None
+        assert [line for line in running(directory) if line.startswith("ceph-")] == []
+        (directory / "results.txt").unlink()
+        assert f"removed {directory}" in down(directory)
+        assert foreign.poll() is None
+
+
+@contextmanager
+def _foreign(argv: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    process_ = subprocess.Popen(argv)
+    try:
+        yield process_
+    finally:
+        process_.kill()
+        process_.wait()
+
+
+# The command line
+
+
+def test_the_command_line_says_what_is_there_and_refuses_in_words(tmp_path: Path) -> None:
+    runner, place = CliRunner(), ["--directory", str(tmp_path / "bed")]
+    none = runner.invoke(cli.app, ["status", *place])
+    assert (none.exit_code, "no test bed" in none.output) == (cli.NOT_AS_ASKED, True)
+    gone = runner.invoke(cli.app, ["down", "--json", *place])
+    assert gone.exit_code == 0
+    assert '"done": []' in gone.output
+    refused = runner.invoke(cli.app, ["up", "ceph", "--redundancy", "raid5", *place])
+    assert isinstance(refused.exception, BackendError)
+    assert "size=1, size=3 or ec=2+1" in str(refused.exception)
+    assert not (tmp_path / "bed").exists()
+
+
+@pytest.mark.root
+def test_status_by_the_command_line(plain: Bed) -> None:
+    runner = CliRunner()
+    shown = runner.invoke(cli.app, ["status", "--directory", plain.directory])
+    assert shown.exit_code == 0
+    assert "osd.1" in shown.output
+    as_json = runner.invoke(cli.app, ["status", "--json", "--directory", plain.directory])
+    assert f'"fsid": "{plain.fsid}"' in as_json.output

@@ -1,0 +1,481 @@
+"""Each audit: a record on which it fires, and one on which it must not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fsmatrix.results.audits import RUN_AUDITS, audit_run, engines
+from fsmatrix.results.files.run.runfile import read_run, write_run
+from fsmatrix.results.record import Latency, Phase, RunRecord
+from tests.results.audit_records import (
+    MB,
+    counters,
+    declared,
+    found,
+    latency,
+    phase,
+    read_with,
+    record,
+    with_evidence,
+)
+
+DOCS = Path(__file__).parents[3] / "docs/audits.md"
+
+
+def written_with(synced: bool = True, **moved: float) -> RunRecord:
+    made = phase("write")
+    if not synced:
+        made = replace(made, latency={"write": made.latency["write"]})
+    return with_evidence(record(made), counters={"write": counters(**moved)} if moved else {})
+
+
+def metadata_caches(state: str, made: Phase | None = None) -> RunRecord:
+    """A cold run whose inodes were kept or dropped."""
+    made = made or phase("stat", latency={"stat": latency(400)})
+    cache = {"declared": "cold", "state": "cold", "facts": {"metadata_caches": state}}
+    return with_evidence(record(made), cache={made.name: cache})
+
+
+def world(**changes: Any) -> RunRecord:
+    base = record(phase())
+    return with_evidence(base, world={**base.evidence["world"], **changes})
+
+
+def series(values: Any, **changes: Any) -> RunRecord:
+    return record(phase(interval_bytes=np.asarray(values, dtype=np.int64), **changes))
+
+
+def stonewalled(**changes: Any) -> RunRecord:
+    return record(phase(facts={"stonewall_seconds": 2.0}, **changes))
+
+
+def of_links(speed: int) -> dict[str, Any]:
+    name = "network_bytes_per_second"
+    return {name: speed, "sources": {name: "links"}}
+
+
+def noisy(spread: float, slope: float = 0.0, length: int = 100) -> Any:
+    rng = np.random.default_rng(3)
+    return MB * (1 + slope * np.linspace(-1, 1, length) + spread * rng.standard_normal(length))
+
+
+def longer(base: Latency, seconds: float) -> Latency:
+    """With one operation more, of so many seconds."""
+    counts = base.counts.copy()
+    counts[-1] += 1
+    return Latency(counts, base.total + seconds, base.minimum, seconds)
+
+
+def hung(longest: float, window: float) -> RunRecord:
+    """A read of that many seconds in which one operation took so long."""
+    return record(phase(seconds=window, latency={"read": longer(latency(400), longest)}))
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Records on which an audit fires (with that severity), and does not."""
+
+    severity: str
+    fires: list[Callable[[], RunRecord]]
+    silent: list[Callable[[], RunRecord]] = field(default_factory=list)
+
+
+LATE = np.array([2.0, 2.0, 2.0, 2.5])
+
+
+def placed(
+    level: bool = True, realised: str = "", metadata: bool = False, moved: int = MB, **place: Any
+) -> RunRecord:
+    """A run in a pool that lies so: of a level, or of the target."""
+    lies = {"hosts": ["a", "b"], "machines": ["x", "y"], "max_over_mean": 1.02, **place}
+    target: dict[str, Any] = {"ceph": {"pools": {
+        "p": {"placement": lies, "metadata": metadata}, "other": {"size": 3}}}}  # fmt: skip
+    if level:
+        target = {"level": {"pool": "q", "placement": lies}}
+    known = {"realised": {"storage_nodes": realised}} if realised else {}
+    done = phase(bytes=np.full(4, moved))
+    return record(done, environment={"target": target, **known})
+
+
+def in_jobs(parallel: str) -> RunRecord:
+    """A run of a submission that allows so many jobs at once."""
+    variables = {"FSMATRIX_PARALLEL_JOBS": parallel}
+    return record(phase(), environment={"machine": {"variables": variables}})
+
+
+TRIALS = {
+    "random-faster-than-sequential": Trial(
+        "warning",
+        [
+            lambda: record(phase("ior-easy-read"), phase("ior-rnd4K-easy-read", seconds=1.8)),
+            lambda: record(phase("read-ior-easy"), phase("read-ior-rnd4K-easy", seconds=1.8)),
+        ],
+        [
+            lambda: record(phase("ior-easy-read"), phase("ior-rnd4K-easy-read", seconds=1.83)),
+            lambda: record(phase("ior-hard-read"), phase("ior-rnd4K-easy-read", seconds=1.0)),
+            lambda: record(phase("ior-rnd4K-easy-read")),
+        ],
+    ),
+    "read-served-by-servers": Trial(
+        "warning",
+        [lambda: read_with(network_received_bytes=400 * MB, server_device_read_bytes=359 * MB)],
+        [
+            lambda: read_with(network_received_bytes=400 * MB, server_device_read_bytes=361 * MB),
+            lambda: read_with(network_received_bytes=400 * MB),
+            lambda: declared("bypass", "bypass", read_with(server_device_read_bytes=0)),
+            lambda: written_with(server_device_read_bytes=0),
+        ],
+    ),
+    "placement-imbalance": Trial(
+        "warning",
+        [
+            lambda: placed(max_over_mean=1.11),
+            lambda: placed(level=False, max_over_mean=1.5),
+            lambda: placed(level=False, metadata=True, moved=0, max_over_mean=1.5),
+        ],
+        [
+            placed,
+            lambda: placed(level=False, metadata=True, max_over_mean=1.5),
+            lambda: placed(max_over_mean=1.10),
+            lambda: record(phase(), environment={"target": {"ceph": {"pools": {"error": "x"}}}}),
+            lambda: record(
+                phase(),
+                environment={"target": {"ceph": {"pools": {"p": {"placement": {"error": "x"}}}}}},
+            ),
+        ],
+    ),
+    "shared-machine": Trial(
+        "warning",
+        [lambda: placed(machines=["x"]), lambda: placed(level=False, machines=["x"])],
+        [
+            placed,
+            lambda: placed(machines=["x"], realised="emulated"),
+            lambda: placed(hosts=["a"], machines=["x"]),
+            lambda: placed(machines=[]),
+        ],
+    ),
+    "parallel-jobs": Trial(
+        "warning",
+        [lambda: in_jobs("2")],
+        [lambda: in_jobs("1"), lambda: record(phase()), lambda: in_jobs("x")],
+    ),
+    "read-served-by-cache": Trial(
+        "invalid",
+        [
+            lambda: read_with(device_read_bytes=10 * MB),
+            lambda: read_with(device_read_bytes=350 * MB),
+            # the loop device moved everything, the disk below its image nothing
+            lambda: read_with(device_read_bytes=400 * MB, backing_read_bytes=0),
+            # others read from the disk, this run from the page cache above its image
+            lambda: read_with(device_read_bytes=8700, backing_read_bytes=562 * MB),
+            lambda: declared("bypass", "bypass", read_with(device_read_bytes=0)),
+            lambda: read_with(network_received_bytes=100 * MB),
+        ],
+        [
+            lambda: read_with(device_read_bytes=361 * MB),
+            # its image's disk has other users
+            lambda: read_with(device_read_bytes=400 * MB, backing_read_bytes=900 * MB),
+            lambda: read_with(network_received_bytes=300 * MB, device_read_bytes=100 * MB),
+            lambda: declared("warm", "warm", read_with(device_read_bytes=0)),
+            lambda: declared("cold", "memory", read_with(device_read_bytes=0)),
+            lambda: replace(
+                read_with(device_read_bytes=200 * MB),
+                case='{"options":{"compressible":0.5},"target":"t","workload":"pattern"}',
+            ),
+            lambda: replace(read_with(device_read_bytes=0), status="failed"),
+        ],
+    ),
+    "cache-state-not-reached": Trial(
+        "warning",
+        [
+            lambda: declared("cold", "unknown"),
+            lambda: declared("warm", "cold"),
+            lambda: metadata_caches("kept"),
+        ],
+        [
+            lambda: declared("bypass", "bypass"),
+            lambda: declared("cold", "memory"),
+            lambda: metadata_caches("dropped"),
+            lambda: metadata_caches("kept", phase()),
+        ],
+    ),
+    "evidence-missing": Trial(
+        "warning",
+        [
+            lambda: with_evidence(record(phase()), counters={}),
+            lambda: with_evidence(record(phase()), counters={"read": []}),
+            lambda: read_with(device_busy_seconds=1.0),
+            lambda: written_with(device_busy_seconds=1.0),
+            lambda: read_with(device_read_bytes=562 * MB),  # of 400: others read there too
+        ],
+        [
+            lambda: read_with(device_read_bytes=424 * MB),
+            lambda: read_with(device_read_bytes=400 * MB, backing_read_bytes=900 * MB),
+            lambda: declared("warm", "warm", with_evidence(record(phase()), counters={})),
+            lambda: declared("cold", "memory", written_with(device_busy_seconds=1.0)),
+            lambda: with_evidence(record(phase("write")), counters={}),
+        ],
+    ),
+    "memory-reference": Trial(
+        "invalid",
+        [lambda: declared("cold", "memory")],
+        [lambda: declared("cold", "cold")],
+    ),
+    "write-not-flushed": Trial(
+        "warning",
+        [
+            lambda: written_with(device_written_bytes=100 * MB),
+            lambda: written_with(synced=False, device_written_bytes=100 * MB),
+            lambda: declared("cold", "cold", written_with(synced=False)),
+        ],
+        [
+            lambda: written_with(device_written_bytes=401 * MB),
+            lambda: written_with(synced=False, network_sent_bytes=401 * MB),
+            lambda: written_with(),
+            lambda: declared("bypass", "bypass", written_with(synced=False)),
+            lambda: declared("cold", "memory", written_with(device_written_bytes=0)),
+        ],
+    ),
+    "faster-than-device": Trial(
+        "invalid",
+        [
+            lambda: with_evidence(
+                record(phase()), limits={"device_bytes_per_second": 150 * MB}
+            ),
+        ],
+        [
+            lambda: with_evidence(record(phase()), limits={}),
+            lambda: with_evidence(record(phase()), limits={"device_bytes_per_second": 195 * MB}),
+            lambda: declared("warm", "warm", with_evidence(
+                record(phase()), limits={"device_bytes_per_second": 150 * MB}
+            )),
+        ],
+    ),
+    "faster-than-network": Trial(
+        "invalid",
+        [
+            lambda: with_evidence(record(phase()), limits={"network_bytes_per_second": 125 * MB}),
+            lambda: with_evidence(
+                read_with(network_received_bytes=400 * MB), limits=of_links(125 * MB)
+            ),
+        ],
+        [
+            lambda: with_evidence(record(phase()), limits={"network_bytes_per_second": 10**9}),
+            # a local disk: no interface saw its bytes
+            lambda: with_evidence(
+                read_with(device_read_bytes=400 * MB), limits=of_links(125 * MB)
+            ),
+        ],
+    ),
+    "too-short": Trial(
+        "warning",
+        [
+            lambda: record(phase(seconds=0.2)),
+            lambda: record(phase(operations=np.array([20, 20, 20, 20]))),
+        ],
+        [lambda: record(phase(seconds=0.26, operations=np.array([25, 25, 25, 25])))],
+    ),
+    "idle-workers": Trial(
+        "warning",
+        [lambda: stonewalled(operations=np.array([900, 0, 800, 900]))],
+        [
+            lambda: stonewalled(operations=np.array([900, 1, 800, 900])),
+            lambda: stonewalled(operations=np.array([0, 0, 0, 0])),  # too-short
+            lambda: record(phase("mkdir", operations=np.array([900, 0, 0, 0]))),  # rank 0 alone
+        ],
+    ),
+    "not-stationary": Trial(
+        "warning",
+        [
+            lambda: series(np.r_[np.full(50, 4 * MB), np.full(50, 2 * MB)]),
+            lambda: series(noisy(0.2, slope=0.5)),
+            lambda: record(phase("create", interval_bytes=np.zeros(100, dtype=np.int64),
+                                 interval_operations=np.arange(100))),
+        ],
+        [
+            lambda: series(noisy(0.4)),
+            lambda: series(noisy(0.01, slope=0.1)),
+            lambda: series(np.arange(10), interval=0.2),  # too few intervals
+            # the others have ended: the series falls, but no worker became slower
+            lambda: series(np.r_[np.full(40, 4 * MB), np.full(60, MB)],
+                           io_start=np.zeros(4), io_end=np.array([0.8, 0.8, 0.8, 2.0])),
+        ],
+    ),
+    "stragglers": Trial(
+        "warning",
+        [lambda: record(phase(end=LATE))],
+        [
+            lambda: record(phase(end=np.array([2.0, 2.0, 2.0, 2.1]))),
+            # 13 % of the window, but one scheduling delay
+            lambda: record(phase(seconds=0.3, end=np.array([0.3, 0.3, 0.3, 0.34]))),
+            lambda: record(phase(ranks=1)),
+        ],
+    ),
+    "clock-uncertainty": Trial(
+        "warning",
+        [lambda: record(phase(clock_uncertainty=0.05))],
+        [lambda: record(phase(clock_uncertainty=0.01))],
+    ),
+    "overhead": Trial(
+        "warning",
+        [lambda: record(phase(overhead=np.array([0.0, 0.0, 0.21, 0.0])))],
+        [
+            lambda: record(phase(overhead=np.array([0.0, 0.0, 0.19, 0.0]))),
+            lambda: record(phase(overhead=np.full(4, 0.7)), case={"geometry": {"threads": 4}}),
+            lambda: record(phase(overhead=None)),
+        ],
+    ),
+    "ended-early": Trial(
+        "info",
+        [lambda: record(phase(facts={"stonewall_seconds": 3.0}))],
+        [lambda: record(phase(facts={"stonewall_seconds": 2.0}))],
+    ),
+    "cpu-saturated": Trial(
+        "warning",
+        [lambda: with_evidence(record(phase()), cpu={"read": {"a": {"busy": 0.5},
+                                                              "b": {"busy": 0.97}}})],
+        [lambda: with_evidence(record(phase()), cpu={"read": {"a": {"busy": 0.94}}})],
+    ),
+    "fewer-ranks": Trial(
+        "invalid",
+        [
+            lambda: world(got_ranks=1),
+            lambda: world(asked_nodes=2),
+            lambda: replace(world(got_ranks=1), status="failed"),
+        ],
+        [lambda: world(got_ranks=8)],
+    ),
+    "errors-ignored": Trial(
+        "invalid",
+        [
+            lambda: record(phase(errors=np.array([0, 3, 0, 0]), errors_by_errno={"EIO": 3})),
+            lambda: record(phase(errors_by_errno={"ENOSPC": 1})),
+        ],
+        [lambda: record(phase(errors=np.array([0, 3, 0, 0])), status="failed")],
+    ),
+    "storage-unhealthy": Trial(
+        "warning",
+        [lambda: with_evidence(record(phase()), health={"read": ["12 PGs are backfilling"]})],
+        [lambda: with_evidence(record(phase()), health={"read": []})],
+    ),
+    "io-stalled": Trial(
+        "warning",
+        [lambda: hung(3.0, 12.0), lambda: hung(110.0, 120.0)],
+        [
+            lambda: hung(0.9, 2.0),
+            lambda: hung(3.0, 40.0),
+            lambda: record(phase("write", latency={"write": latency(400),
+                                                   "fsync": longer(latency(4), 1.5)})),
+            lambda: record(phase(latency={})),
+        ],
+    ),
+    "background-load": Trial(
+        "warning",
+        [
+            lambda: with_evidence(record(phase()), load={"before": 3.0, "foreign": 0.2}),
+            lambda: with_evidence(record(phase()), cpu={"read": {"a": {"busy": 0.4,
+                                                                       "steal": 0.2}}}),
+        ],
+        [
+            lambda: with_evidence(record(phase()), load={"before": 3.0, "foreign": 0.1}),
+            lambda: with_evidence(record(phase()), load={"foreign": 0.2, "noise": 0.11}),
+        ],
+    ),
+    "carry-over": Trial(
+        "warning",
+        [lambda: with_evidence(record(phase()), settle={
+            "read": {"reached": False, "seconds": 10.0, "state": {"dirty": 4096}}})],
+        [lambda: with_evidence(record(phase()), settle={})],
+    ),
+    "oversubscribed": Trial("warning", [lambda: world(oversubscribed=True)], [world]),
+    "emulated-nodes": Trial("info", [lambda: world(emulated_nodes=True)], [world]),
+    "nodes-disagree": Trial(
+        "warning",
+        [lambda: world(disagreements=["MPI sees one shared memory on 2 nodes (a, a)"])],
+        [world, lambda: world(disagreements=[])],
+    ),
+    "output-on-target": Trial(
+        "warning",
+        [
+            lambda: with_evidence(record(phase()), output={"on_target": True}),
+            lambda: with_evidence(
+                read_with(device_read_bytes=400 * MB), output={"on_target": True, "written": 9000}
+            ),
+            lambda: with_evidence(
+                read_with(device_read_bytes=400 * MB, device_written_bytes=30 * MB),
+                output={"on_target": True, "written": 0},
+            ),
+        ],
+        [
+            lambda: with_evidence(record(phase()), output={}),
+            lambda: with_evidence(
+                read_with(device_read_bytes=400 * MB), output={"on_target": False, "written": 9000}
+            ),
+        ],
+    ),
+}  # fmt: skip
+
+
+def cases(kind: str) -> list[Any]:
+    return [
+        pytest.param(name, index, id=f"{name}-{index}")
+        for name, trial in TRIALS.items()
+        for index in range(len(getattr(trial, kind)))
+    ]
+
+
+def test_every_audit_is_tried() -> None:
+    """Those of external engines: test_audits_engines.py."""
+    assert set(TRIALS) == set(RUN_AUDITS) - {audit.name for audit in engines.AUDITS}
+    assert all(trial.fires and trial.silent for trial in TRIALS.values())
+
+
+@pytest.mark.parametrize(("name", "index"), cases("fires"))
+def test_fires(name: str, index: int) -> None:
+    made = TRIALS[name].fires[index]()
+    assert found(made, name) == [TRIALS[name].severity]
+
+
+@pytest.mark.parametrize(("name", "index"), cases("silent"))
+def test_silent(name: str, index: int) -> None:
+    made = TRIALS[name].silent[index]()
+    assert found(made, name) == []
+
+
+def test_findings_survive_the_store(tmp_path: Path) -> None:
+    """Whatever an audit gives as evidence can be written and read again."""
+    for name, trial in TRIALS.items():
+        for index, make in enumerate(trial.fires):
+            findings = audit_run(make())
+            path = tmp_path / f"{name}-{index}.h5"
+            write_run(path, replace(make(), findings=findings))
+            assert read_run(path).findings == findings
+
+
+def test_audits_are_pure_functions_of_what_is_stored(tmp_path: Path) -> None:
+    """Judging the file again gives the same findings."""
+    for trial in TRIALS.values():
+        path = tmp_path / "run.h5"
+        write_run(path, trial.fires[0]())
+        assert audit_run(read_run(path)) == audit_run(trial.fires[0]())
+
+
+def test_every_audit_is_documented() -> None:
+    """docs/audits.md has a row for each audit, with its scope and severity, and none besides."""
+    rows = [
+        [cell.strip(" `") for cell in line.strip("|").split("|")]
+        for line in DOCS.read_text().splitlines()
+        if line.startswith("| `") and line.count("|") == 6
+    ]
+    assert [row[0] for row in rows] == list(RUN_AUDITS)
+    for name, scope, severities, *_ in rows:
+        assert RUN_AUDITS[name].scope == scope
+        assert name not in TRIALS or TRIALS[name].severity in severities
+    noted = {name: severity for name, severity, _ in engines.NOTES.values()}
+    assert {row[0]: row[2] for row in rows if row[0] in noted} == noted

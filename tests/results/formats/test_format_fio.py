@@ -1,0 +1,477 @@
+"""fio's JSON and logs: real outputs, damaged ones, histograms, windows, merging."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fsmatrix.results import histogram
+from fsmatrix.results.formats.base import Parsed, ParseError
+from fsmatrix.results.formats.fio import FORMATS, parse
+from fsmatrix.results.formats.fio.job import seconds_of, size_of
+from fsmatrix.results.formats.fio.logs import with_logs
+from fsmatrix.results.formats.fio.merge import merge, shifted
+
+DATA = Path(__file__).parents[2] / "data" / "fio"
+
+
+def text_of(name: str) -> str:
+    return (DATA / name).read_text()
+
+
+def one(name: str) -> Parsed:
+    (run,) = parse(text_of(name), name)
+    return run
+
+
+def node(version: str, number: int) -> Parsed:
+    """A node's run with its logs."""
+    stem = f"{version}-randrw-node{number}."
+    files = {p.name.removeprefix(stem): p.read_text() for p in DATA.glob(stem + "*.log")}
+    assert files
+    return with_logs(one(stem + "json"), files)
+
+
+def keys(run: Parsed) -> set[str]:
+    return {note.key for note in run.notes}
+
+
+def raw(name: str) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(text_of(name))
+    return data
+
+
+# -- whole outputs ---------------------------------------------------------------------------
+OUTPUTS = [*sorted(p.name for p in DATA.glob("*.json")), "3.33-plain-warning.txt"]
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_every_recording_is_recognised_and_read(name: str) -> None:
+    text = text_of(name)
+    assert FORMATS[0].recognises(text)
+    runs = parse(text, name)
+    assert all(run.engine == "fio" and run.version == name[:4] + run.version[4:] for run in runs)
+    assert all("contradiction" not in keys(run) for run in runs)
+    assert parse(text.replace("\n", "\r\n"), name)[0].version == runs[0].version
+
+
+def test_other_texts_are_not_recognised() -> None:
+    assert not FORMATS[0].recognises('{"version": "4.1", "tests": []}')
+    with pytest.raises(ParseError, match=r"somewhere.*no JSON of fio"):
+        parse("IOR-4.1.0: MPI Coordinated Test of Parallel I/O", "somewhere")
+
+
+def test_numbers_are_those_of_the_output() -> None:
+    data, run = raw("3.33-job-file.json"), one("3.33-job-file.json")
+    read, write = run.phases
+    assert (read.name, write.name, run.processes) == ("read", "write", 3)
+    jobs = data["jobs"]
+    assert read.bytes.tolist() == [jobs[0]["read"]["io_bytes"]]
+    assert write.operations.tolist() == [job["write"]["total_ios"] for job in jobs[1:]]
+    assert (write.end - write.start).tolist() == [
+        job["write"]["runtime"] / 1000 for job in jobs[1:]
+    ]
+    assert int(write.latency["write"].counts.sum()) == int(write.operations.sum())
+    assert write.facts["window_source"] == "runtime"
+
+
+def test_a_mixture_has_both_directions_and_their_latencies() -> None:
+    data, run = raw("3.42-dfs-randrw.json")["jobs"][0], one("3.42-dfs-randrw.json")
+    (mixed,) = run.phases
+    assert mixed.name == "mixed"
+    assert int(mixed.bytes[0]) == data["read"]["io_bytes"] + data["write"]["io_bytes"]
+    for kind in ("read", "write"):
+        latency = mixed.latency[kind]
+        assert int(latency.counts.sum()) == data[kind]["total_ios"]
+        assert latency.minimum == pytest.approx(data[kind]["clat_ns"]["min"] / 1e9)
+        assert latency.total / data[kind]["total_ios"] == pytest.approx(
+            data[kind]["clat_ns"]["mean"] / 1e9
+        )
+        assert mixed.facts["latency"][kind]["slat"]["N"] == data[kind]["total_ios"]
+    assert mixed.began == data["job_start"] / 1000
+    assert (mixed.clock_uncertainty, mixed.facts["window_source"]) == (0.002, "job_start")
+    assert run.started == "2026-11-20T12:38:29.398+00:00"
+    assert run.options == {
+        "rw": "randrw",
+        "bs": 65536,
+        "size": 64 << 20,
+        "iodepth": 4,
+        "thread": True,
+        "ioengine": "dfs",
+    }
+
+
+def test_percentiles_agree_with_fio() -> None:
+    """Our histogram gives fio's own percentiles, to half a bin."""
+    data = raw("3.33-job-file.json")["jobs"][0]["read"]
+    counts = one("3.33-job-file.json").phases[0].latency["read"].counts
+    for q in (0.5, 0.9, 0.99):
+        told = data["clat_ns"]["percentile"][f"{100 * q:f}"]
+        assert histogram.percentile(counts, q) * 1e9 == pytest.approx(told, rel=0.008)
+
+
+def test_every_bin_of_fio_comes_back_to_its_index() -> None:
+    """plat_idx_to_val of fio's stat.c, written down again: exact below 128, then bucket middles."""
+    bins, expected = {}, np.zeros(histogram.BINS, dtype=np.int64)
+    for index in range(histogram.BINS):
+        shift = max((index >> 6) - 1, 0)
+        value = (
+            index if index < 128 else (1 << (shift + 6)) + int((index % 64 + 0.5) * (1 << shift))
+        )
+        bins[str(value)], expected[index] = index + 1, index + 1
+    data = raw("3.42-dfs-randrw.json")
+    section = data["jobs"][0]["read"]
+    section["clat_ns"] |= {"bins": bins, "N": int(expected.sum())}
+    (run,) = parse(json.dumps(data), "made")
+    np.testing.assert_array_equal(run.phases[0].latency["read"].counts, expected)
+    assert len(bins) == histogram.BINS
+
+
+def test_bins_that_are_not_fios_give_no_histogram() -> None:
+    for key, value in (("130", 496), ("x", 496), ("59648", 1), ("59648", -1)):
+        data = raw("3.42-dfs-randrw.json")
+        data["jobs"][0]["read"]["clat_ns"]["bins"] = {key: value}
+        (run,) = parse(json.dumps(data), "made")
+        assert "read" not in run.phases[0].latency
+        assert "contradiction" in keys(run)
+
+
+def test_plain_json_has_means_only_and_its_warning_is_kept() -> None:
+    run = one("3.33-plain-warning.txt")
+    (phase,) = run.phases
+    assert not phase.latency
+    assert phase.facts["latency"]["read"]["clat"]["N"] == 64
+    (warning,) = [note for note in run.notes if note.key == "warning"]
+    assert "queue depth will be capped at 1" in warning.message
+    assert warning.line == 1
+
+
+def test_groups_are_runs_of_their_own() -> None:
+    first, second = parse(text_of("3.33-stonewall.json"), "two groups")
+    assert [p.name for p in (*first.phases, *second.phases)] == ["write", "read"]
+    assert (first.options["bs"], second.options["bs"]) == (16384, 65536)
+
+
+def test_group_reporting_is_marked() -> None:
+    run = one("3.33-group-reporting.json")
+    assert "group-reporting" in keys(run)
+    assert run.processes is None
+    assert run.phases[0].bytes.tolist() == [3 << 20]
+
+
+def test_only_the_last_state_of_status_interval_counts() -> None:
+    text = text_of("3.33-status-interval.json")
+    assert text.count('"fio version"') > 2
+    (run,) = parse(text, "states")
+    assert int(run.phases[0].operations[0]) == 192
+
+
+def test_errors_are_failures_even_with_exit_status_0() -> None:
+    run = one("3.33-enospc.json")
+    assert "error 28 (ENOSPC: No space left on device)" in run.failure
+    (phase,) = run.phases
+    assert phase.errors.tolist() == [0, 1]
+    assert phase.errors_by_errno == {"ENOSPC": 1}
+    assert phase.bytes.tolist() == [2 << 20, 1 << 20]  # the other job is kept
+    data = raw("3.33-unified.json")
+    data["jobs"][0] |= {"total_err": 7, "first_error": 5}
+    (ignored,) = parse(json.dumps(data), "made")
+    assert "went on after 7 errors, the first: 5 (EIO" in ignored.failure
+    assert ignored.phases[0].errors.tolist() == [7]
+
+
+def test_notes_of_short_runs_and_operations() -> None:
+    assert "ended-early" in keys(one("3.33-interrupted.json"))
+    data = raw("3.42-dfs-randrw.json")
+    data["jobs"][0]["read"] |= {"short_ios": 2, "drop_ios": 3}
+    data["jobs"][0]["job options"] |= {"ramp_time": "10", "runtime": "5"}
+    (run,) = parse(json.dumps(data), "made")
+    assert {"short-ios", "dropped-ios", "window-in-ramp"} <= keys(run)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"nrfiles": "64", "size": "16g", "touch_objects": "0"}, "128 MiB"),
+        ({"nrfiles": "8", "size": "64m", "touch_objects": "0"}, "nrfiles=8"),
+        ({"nrfiles": "64", "size": "64m"}, "touch_objects"),
+        ({"nrfiles": "64", "size": "50%", "touch_objects": "0"}, "not told"),
+        ({"nrfiles": "64", "size": "64m", "touch_objects": "0"}, ""),
+    ],
+)
+def test_rados_phantoms(options: dict[str, str], words: str) -> None:
+    data = raw("3.42-dfs-randrw.json")
+    data["jobs"][0]["job options"] = {"rw": "randrw", "ioengine": "rados", **options}
+    (run,) = parse(json.dumps(data), "made")
+    found = [note.message for note in run.notes if note.key == "rados-phantom"]
+    assert words in found[0] if words else not found
+
+
+def test_reads_that_verify_are_no_part_of_a_write() -> None:
+    data = raw("3.42-dfs-randrw.json")
+    data["jobs"][0]["job options"] |= {"rw": "randwrite", "verify": "crc32c"}
+    (run,) = parse(json.dumps(data), "made")
+    assert [p.name for p in run.phases] == ["write"]
+    assert int(run.phases[0].operations[0]) == 528
+    assert "verify-reads" in keys(run)
+
+
+@pytest.mark.needs("fio")
+def test_groups_as_fio_makes_them(tmp_path: Path) -> None:
+    """docs/import.md, "Groups of fio": a run per group, its workers or their sum, never a guess."""
+    common = ["--directory=.", "--size=1m", "--bs=64k", "--ioengine=psync"]
+    writer, reader = ["--name=writer", "--rw=write"], ["--name=reader", "--rw=randread"]
+
+    def fio(*words: str) -> list[tuple[dict[str, int], int | None, bool]]:
+        done = subprocess.run(
+            ["fio", "--output-format=json", *words], cwd=tmp_path, capture_output=True, text=True,
+            check=True,
+        )  # fmt: skip
+        return [
+            ({p.name: p.bytes.size for p in run.phases}, run.processes,
+             "group-reporting" in keys(run))
+            for run in parse(done.stdout, "fio")
+        ]  # fmt: skip
+
+    assert fio(*common, *writer, "--numjobs=2") == [({"write": 2}, 2, False)]
+    grouped = [*common, "--group_reporting"]
+    assert fio(*grouped, *writer, "--numjobs=2") == [({"write": 1}, None, True)]
+    assert fio(*common, *writer, *common, *reader) == [({"write": 1, "read": 1}, 2, False)]
+    # one entry, under the first job's name and with the last one's options
+    assert fio(*grouped, *writer, *grouped, *reader) == [({"mixed": 1}, None, True)]
+    assert fio(*grouped, *reader, *grouped, *writer) == [({"mixed": 1}, None, True)]
+    apart = fio(*common, *writer, *common, *reader, "--stonewall")
+    assert apart == [({"write": 1}, 1, False), ({"read": 1}, 1, False)]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"io_bytes": -1}, "io_bytes is -1"),
+        ({"io_bytes": 10**30}, "io_bytes is 1000"),
+        ({"total_ios": 1.5}, "total_ios is missing or no whole number"),
+        ({"runtime": float("nan")}, "runtime is missing"),
+    ],
+)
+def test_absurd_numbers_are_refused(change: dict[str, Any], words: str) -> None:
+    data = raw("3.42-dfs-randrw.json")
+    data["jobs"][0]["read"] |= change
+    with pytest.raises(ParseError, match=words):
+        parse(json.dumps(data), "made")
+
+
+@pytest.mark.parametrize("key", ["io_bytes", "runtime", "total_ios"])
+def test_numbers_that_contradict_each_other_are_noted(key: str) -> None:
+    data = raw("3.42-dfs-randrw.json")
+    data["jobs"][0]["read"][key] += 1000
+    (run,) = parse(json.dumps(data), "made")
+    assert "contradiction" in keys(run)
+
+
+def test_old_versions_and_other_locales_are_refused() -> None:
+    text = text_of("3.42-dfs-randrw.json")
+    with pytest.raises(ParseError, match=r"needs fio 3\.0 or newer"):
+        parse(text.replace("fio-3.42", "fio-2.21"), "old")
+    comma = re.sub(r'("iops" : \d+)\.(\d+)', r"\1,\2", text)
+    with pytest.raises(ParseError, match=r"line 31: .*decimal comma"):
+        parse(comma, "other locale")
+
+
+# -- damaged outputs -------------------------------------------------------------------------
+DAMAGED = ["3.33-job-file.json", "3.33-randrw-node1.json", "3.42-dfs-randrw.json"]
+
+
+def facts_of(runs: list[Parsed]) -> set[tuple[int, int, int]]:
+    """(bytes, operations, milliseconds) of every worker."""
+    return {
+        (int(b), int(n), round(float(e - s) * 1000))
+        for run in runs
+        for p in run.phases
+        for b, n, s, e in zip(p.bytes, p.operations, p.start, p.end, strict=True)
+    }
+
+
+@cache
+def whole_of(name: str) -> list[Parsed]:
+    return parse(text_of(name), name)
+
+
+def checked(text: str, name: str) -> None:
+    """A result or a ParseError; nothing in it that the whole output does not have."""
+    whole = whole_of(name)
+    try:
+        runs = parse(text, name)
+    except ParseError:
+        return
+    assert runs
+    assert all(run.failure or facts_of([run]) for run in runs)
+    if all("contradiction" not in keys(run) for run in runs):
+        assert facts_of(runs) <= facts_of(whole)
+    if not any(run.failure or keys(run) & {"contradiction", "recovered"} for run in runs):
+        assert facts_of(runs) == facts_of(whole)
+
+
+@settings(max_examples=40, deadline=None)
+@given(name=st.sampled_from(DAMAGED), where=st.floats(0, 1), foreign=st.booleans())
+def test_cut_anywhere(name: str, where: float, foreign: bool) -> None:
+    text = text_of(name)
+    cut = text[: int(len(text) * where)]
+    checked(cut + ("\nmpirun: killed\n" if foreign else ""), name)
+
+
+def test_whole_jobs_of_a_cut_output_are_kept_and_the_run_failed() -> None:
+    text = text_of("3.33-job-file.json")
+    cut = text[: text.index('"jobname" : "b"', text.index('"jobname" : "b"') + 1) + 500]
+    (run,) = parse(cut, "cut")
+    assert "2 of 3 jobs" in run.failure
+    assert "recovered" in keys(run)
+    assert [w["number"] for p in run.phases for w in p.facts["workers"]] == [1, 2]
+    (complete,) = parse(text[: text.index('"disk_util"')], "cut behind its jobs")
+    assert complete.failure == ""
+    assert "recovered" in keys(complete)
+    assert complete.processes == 3
+
+
+@settings(max_examples=60, deadline=None)
+@given(name=st.sampled_from(DAMAGED), data=st.data())
+def test_doubled_lost_swapped_foreign_and_misencoded_lines(name: str, data: st.DataObject) -> None:
+    lines = text_of(name).splitlines(keepends=True)
+    index = st.integers(0, len(lines) - 1)
+    at, other = data.draw(index), data.draw(index)
+    how = data.draw(st.sampled_from(["double", "lose", "swap", "foreign", "bytes", "twice"]))
+    if how == "double":
+        lines.insert(at, lines[at])
+    elif how == "lose":
+        del lines[at]
+    elif how == "swap":
+        lines[at], lines[other] = lines[other], lines[at]
+    elif how == "foreign":
+        lines.insert(at, data.draw(st.sampled_from(FOREIGN)) + "\n")
+    elif how == "bytes":
+        damaged = bytearray(lines[at].encode())
+        damaged[other % len(damaged)] = 0xFF
+        lines[at] = damaged.decode(errors="replace")
+    else:
+        lines = lines + lines
+    checked("".join(lines), name)
+
+
+FOREIGN = [
+    "11/20-12:38:29.40 node1 setrlimit(): file_limit_bump() Failed: 1",
+    "fio: terminating on signal 15",
+    "Jobs: 1 (f=1): [m(1)][100.0%][r=31.0MiB/s,w=33.0MiB/s][r=496,w=528 IOPS][eta 00m:00s]",
+]
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_foreign_lines_everywhere_lose_nothing(name: str) -> None:
+    lines = text_of(name).splitlines()
+    mixed = "\n".join(
+        f"{line}\n{FOREIGN[i % 3]}" if i % 7 == 0 else line for i, line in enumerate(lines)
+    )
+    (run,) = parse(mixed, name)
+    assert facts_of([run]) == facts_of(parse(text_of(name), name))
+    assert run.failure == ""
+    assert {"recovered", "warning"} <= keys(run)
+
+
+@pytest.mark.parametrize("piece", ['"fio version" : ', "{", '{"jobname":', '"', "[", "fio: a\n"])
+def test_large_nonsense_is_refused(piece: str) -> None:
+    with pytest.raises(ParseError):
+        parse('{"fio version" : "fio-3.33", "jobs" : [' + piece * 200_000, "nonsense")
+
+
+def test_units_as_fio_reads_them() -> None:
+    assert [size_of(t) for t in ("4096", "4k", "4K", "4kb", "4KiB", "1g", "10%", "4k-8k", "")] == [
+        4096, 4096, 4096, 4096, 4000, 1 << 30, None, None, None,
+    ]  # fmt: skip
+    assert size_of("4KiB", "1000") == 4096
+    assert [seconds_of(t) for t in ("60", "500ms", "2m", "1h", "x")] == [60, 0.5, 120, 3600, None]
+
+
+# -- windows, series, several nodes ----------------------------------------------------------
+def test_windows_from_the_clat_log() -> None:
+    (phase,) = node("3.33", 1).phases
+    assert phase.facts["window_source"].startswith("end of the clat log")
+    assert phase.start.min() == 0
+    printed = one("3.33-randrw-node1.json").facts["printed"]
+    assert printed - 1 < phase.began + phase.end.max() <= printed
+    assert 0 < phase.clock_uncertainty < 0.01
+
+
+def test_the_clat_log_ends_where_job_start_plus_runtime_is() -> None:
+    """Both windows of the same run, where a new fio wrote such a log too."""
+    (told,) = one("3.42-dfs-randrw.json").phases
+    bare = replace(one("3.42-dfs-randrw.json"), phases=(replace(told, began=0.0),))
+    end = round((told.began + told.end[0]) * 1000)
+    placed = with_logs(bare, {"w_clat.1.log": f"{end - 50}, 9, 0, 0, 0\n{end}, 9, 1, 0, 0\n"})
+    assert placed.phases[0].began == pytest.approx(told.began, abs=1e-6)
+
+
+@pytest.mark.parametrize("version", ["3.33", "3.42"])
+def test_the_series_adds_up_to_the_bytes(version: str) -> None:
+    (phase,) = node(version, 1).phases
+    assert phase.interval == 0.05
+    assert phase.interval_bytes is not None
+    assert int(phase.interval_bytes.sum()) == int(phase.bytes.sum())
+    assert (phase.interval_bytes >= 0).all()
+    assert len(phase.interval_bytes) == np.ceil(phase.end.max() / phase.interval)
+
+
+def test_without_logs_the_window_is_unknown_and_said_so() -> None:
+    run = with_logs(one("3.33-randrw-node1.json"), {"x_clat.1.log": "nonsense\n"})
+    assert "no-window" in keys(run)
+    assert run.phases[0].began == 0
+
+
+@pytest.mark.parametrize("version", ["3.33", "3.42"])
+def test_nodes_merge(version: str) -> None:
+    parts = [node(version, number) for number in (1, 2)]
+    run = merge([("node1", parts[0]), ("node2", parts[1])])
+    (phase,) = run.phases
+    assert (run.nodes, run.processes, run.failure) == (2, 4, "")
+    assert int(phase.bytes.sum()) == sum(int(p.phases[0].bytes.sum()) for p in parts)
+    for kind in ("read", "write"):
+        expected = sum(p.phases[0].latency[kind].counts for p in parts)
+        np.testing.assert_array_equal(phase.latency[kind].counts, expected)
+    assert [w["host"] for w in phase.facts["workers"]] == ["node1", "node1", "node2", "node2"]
+    assert phase.interval_bytes is not None
+    assert int(phase.interval_bytes.sum()) == int(phase.bytes.sum())
+    begins = [p.phases[0].began for p in parts]
+    assert phase.began == min(begins)
+    assert phase.start[2] - phase.start[0] == pytest.approx(
+        begins[1] + parts[1].phases[0].start[0] - begins[0] - parts[0].phases[0].start[0], abs=1e-6
+    )
+    assert 0.95 < phase.facts["overlap"] <= 1
+
+
+def test_nodes_that_hardly_overlap_and_differ() -> None:
+    run = merge([("a", node("3.33", 1)), ("b", shifted(node("3.33", 1), 0.25, 0.01))])
+    (phase,) = run.phases
+    length = float(node("3.33", 1).phases[0].end.max())
+    assert phase.facts["overlap"] == pytest.approx((length - 0.25) / (length + 0.25), abs=1e-4)
+    assert phase.clock_uncertainty == pytest.approx(0.012)
+    assert "nodes-overlap" in keys(run)
+    other = merge([("a", node("3.33", 1)), ("b", node("3.42", 1))])
+    assert "versions-differ" in keys(other)
+    assert other.version.startswith("3.33 and 3.42")
+
+
+def test_failures_of_nodes_are_the_runs() -> None:
+    good, bad = one("3.33-enospc.json"), one("3.33-create-only.json")
+    run = merge([("a", good), ("b", bad)])
+    assert "a: job job (2) failed" in run.failure
+    assert "no write on b" in run.failure
+    unaligned = merge([("a", good), ("b", good)])
+    assert "nodes-unaligned" in keys(unaligned)
+    assert unaligned.phases[0].began == 0

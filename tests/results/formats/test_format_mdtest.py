@@ -1,0 +1,496 @@
+"""mdtest's text, 3.2 to 4.1: all of tests/data/mdtest was printed by real ones.
+
+3.2.1.txt, stonewall.*, five-both, time-only, rank-statistics, tasks-swept, verbose,
+missing-files and split-* were recorded with builds of IOR 3.2.1 and 4.1.0+dev on two tasks.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fsmatrix.results.formats import mdtest
+from fsmatrix.results.formats.base import Parsed, ParseError
+from fsmatrix.results.formats.mdtest.argv import Tree, parse_arguments, parse_command
+from fsmatrix.results.formats.mdtest.derived import each_rate
+from fsmatrix.results.formats.mdtest.ranks import read_ranks
+from fsmatrix.results.formats.mdtest.text import Row
+from fsmatrix.results.metrics import iops, window
+from fsmatrix.results.record import Phase
+from tests.results.damage import damage, damaged
+
+DATA = Path(__file__).parents[2] / "data" / "mdtest"
+TEXTS = {path.stem: path.read_text() for path in DATA.glob("*.txt") if "help" not in path.stem}
+RANKS = {path.stem: path.read_text() for path in DATA.glob("*.csv")}
+ALL = ["mkdir", "stat-directories", "rename-directories", "rmdir", "create", "stat", "read"]
+
+
+def only(name: str, ranks: str = "") -> Parsed:
+    (run,) = mdtest.parse_with_ranks(TEXTS[name], ranks, name)
+    return run
+
+
+def phases(run: Parsed) -> dict[str, Phase]:
+    return {phase.name: phase for phase in run.phases}
+
+
+def keys(run: Parsed) -> set[str]:
+    return {note.key for note in run.notes}
+
+
+def seconds(run: Parsed, name: str) -> list[float]:
+    return list(phases(run)[name].iterations["seconds"])
+
+
+# -- what the real outputs tell ----------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("name", "version", "tasks", "count"),
+    [
+        ("3.2.1", "1.9.3", 2, 9),  # the mdtest of IOR 3.2 calls itself so, and renames nothing
+        ("3.3.0", "3.3.0", 2, 9),
+        ("4.0.0", "4.0.0", 2, 10),
+        ("tree-data", "4.1.0+dev", 4, 10),
+        ("unique", "4.1.0+dev", 4, 10),
+        ("dfs", "4.1.0+dev", 2, 10),
+        ("rank-statistics", "4.1.0+dev", 2, 10),
+        ("verbose", "4.1.0+dev", 2, 10),
+    ],
+)
+def test_every_version_is_read(name: str, version: str, tasks: int, count: int) -> None:
+    run = only(name)
+    assert (run.engine, run.version, run.processes, run.nodes) == ("mdtest", version, tasks, 1)
+    assert len(run.phases) == count
+    assert run.failure == ""
+    assert re.fullmatch(r"\d\d/\d\d/2026 \d\d:\d\d:\d\d", run.started)
+
+
+def test_two_iterations_follow_from_the_extremes() -> None:
+    create = phases(only("4.0.0"))["create"]
+    assert create.operations.tolist() == [1200]
+    assert window(create) == pytest.approx(600 / 61425.004 + 600 / 38565.357, rel=1e-9)
+    assert seconds(only("4.0.0"), "create") == pytest.approx([600 / 61425.004, 600 / 38565.357])
+
+
+def test_three_iterations_follow_from_extremes_and_mean() -> None:
+    run = only("unique")
+    third = 3 * 42850.865 - 66429.687 - 17310.054
+    assert seconds(run, "create") == pytest.approx(
+        [2000 / r for r in (66429.687, third, 17310.054)]
+    )
+    mean_of_rates = 3 * 2000 / 42850.865
+    assert window(phases(run)["create"]) > 1.3 * mean_of_rates  # what a mean of rates hides
+    assert "mean-of-rates" not in keys(run)
+
+
+def test_extremes_over_ranks_are_marked() -> None:
+    notes = [note for note in only("3.3.0").notes if note.key == "rank-extremes"]
+    assert {note.phase for note in notes} >= {"create", "stat", "rmdir"}
+    approximate = phases(only("3.3.0"))["create"]
+    assert approximate.iterations == {}  # no iteration's own time is printed
+    assert approximate.summary["iterations"] == 2
+
+
+def test_more_iterations_are_estimated_and_marked_or_taken_from_times() -> None:
+    run = only("five-both")
+    estimated = {note.phase for note in run.notes if note.key == "mean-of-rates"}
+    assert estimated == {"mkdir-tree", "stat", "read", "remove", "rmdir-tree"}
+    create = phases(run)["create"]  # its time is long enough for the digits of -P
+    assert window(create) == pytest.approx(5 * 0.324)
+    assert create.facts["number_of_iterations"] == 5
+    assert "iterations" not in create.facts
+
+
+def test_time_is_seconds_whatever_its_heading_says() -> None:
+    """4.1 calls it "ms/op"; 400 directories were made in 0.336 s."""
+    run = only("time-only")
+    assert "(in ms/op)" in TEXTS["time-only"]
+    assert iops(phases(run)["mkdir"]) == pytest.approx(400 / 0.336)
+    left = {note.phase for note in run.notes if note.key == "left-out"}
+    assert {"stat", "read"} <= left  # 0.028 s: three decimals are too few
+    assert set(phases(run)) == {"mkdir", "rmdir", "create"}
+
+
+def test_items_of_a_tree_are_rounded_to_its_directories() -> None:
+    run = only("tree-data")
+    create, read = phases(run)["create"], phases(run)["read"]
+    assert create.operations.tolist() == [2 * 780]  # 4 x 195, not 4 x 200
+    assert create.bytes.tolist() == [2 * 780 * 3901]
+    assert read.bytes.tolist() == [2 * 780 * 3901]
+    assert phases(run)["mkdir-tree"].operations.tolist() == [2 * 13]
+    assert "empty-read" not in keys(run)
+
+
+def test_unique_trees_are_all_counted() -> None:
+    """mdtest counts the directories of one task only."""
+    tree = phases(only("unique"))["mkdir-tree"]
+    assert tree.operations.tolist() == [3 * 4]
+    assert tree.facts["counted"] == 1
+
+
+def test_columns_per_rank_are_not_taken_for_those_of_iterations() -> None:
+    create = phases(only("rank-statistics"))["create"]
+    assert window(create) == pytest.approx(400 / 2503.737 + 400 / 1710.871)
+
+
+def test_numbers_of_tasks_swept_are_runs_of_their_own() -> None:
+    two, four = mdtest.parse(TEXTS["tasks-swept"], "swept")
+    assert (two.processes, two.nodes, four.processes, four.nodes) == (2, None, 4, 1)
+    assert phases(two)["create"].operations.tolist() == [200]
+    assert phases(four)["create"].operations.tolist() == [400]
+    assert not {"contradiction"} & (keys(two) | keys(four))
+
+
+@pytest.mark.parametrize("name", ["3.2.1", "3.3.0", "4.0.0", "dfs"])
+def test_reading_nothing_is_noted(name: str) -> None:
+    notes = [note for note in only(name).notes if note.key == "empty-read"]
+    if name == "3.2.1":  # -w 10 -e 10
+        assert notes == []
+        assert phases(only(name))["read"].bytes.tolist() == [8000]
+    else:
+        assert [note.phase for note in notes] == ["read"]
+        assert phases(only(name))["read"].bytes.tolist() == [0]
+
+
+def test_the_stonewall_tells_how_many_files_there_are() -> None:
+    create = phases(only("stonewall"))["create"]
+    assert create.operations.tolist() == [2 * 509]  # and not 2 x 100000
+    assert create.bytes.tolist() == [2 * 509 * 100]
+    assert create.facts["stonewall_seconds"] == 1.0
+    assert create.facts["synced"] is True
+    assert phases(only("stonewall"))["remove"].operations.tolist() == [2 * 509]
+
+
+def test_the_file_of_ranks_adds_digits_and_ranks() -> None:
+    create = phases(only("stonewall", RANKS["stonewall"]))["create"]
+    assert create.operations.tolist() == [509, 509]
+    assert create.end.tolist() == [1.0274817944, 1.0274817944]
+    assert create.io_end is not None
+    assert create.io_end.tolist() == [1.0253069401, 1.0235757828]
+    assert iops(create) == pytest.approx(990.772, abs=0.0005)
+
+
+def test_files_found_by_a_later_invocation_are_known_from_the_file_of_ranks_only() -> None:
+    alone = only("split-stat")
+    assert alone.phases == ()
+    assert any("stonewall status file" in note.message for note in alone.notes)
+    known = only("split-stat", RANKS["split-stat"])
+    assert phases(known)["stat"].operations.tolist() == [1940, 1940]
+    assert known.failure == ""
+
+
+def test_files_found_by_a_later_invocation_are_those_that_the_run_before_created() -> None:
+    made = int(phases(only("split-create"))["create"].operations.sum())
+    (run,) = mdtest.parse_with_ranks(TEXTS["split-stat"], "", "x", made)
+    assert phases(run)["stat"].operations.tolist() == [made]
+    assert iops(phases(run)["stat"]) == pytest.approx(121329.304, abs=0.0005)
+    (note,) = [note for note in run.notes if note.key == "derived-amount"]
+    assert (note.phase, f"{made} files" in note.message) == ("stat", True)
+
+
+def test_rate_and_time_give_the_files_that_only_the_status_file_tells() -> None:
+    """-P prints both: the rate stays the printed one, the number follows from its digits."""
+    head, rows = TEXTS["split-stat"].split("SUMMARY rate (in ops/sec)")
+    assert "'-T'" in head
+    time = rows.split("-- finished")[0].replace("121329.304", f"{'0.032':>10}")
+    time = "SUMMARY time (in ms/op)" + time
+    text = head.replace("'-T'", "'-T' '-P'") + "SUMMARY rate (in ops/sec)"
+    text += rows.replace("-- finished", time + "-- finished")
+    alone = mdtest.parse(text, "x")[0]
+    assert alone.phases == ()  # 0.032 s has too few digits
+    longer = text.replace("0.032", "2.032")
+    (run,) = mdtest.parse(longer, "x")
+    stat = phases(run)["stat"]
+    assert stat.operations.tolist() == [round(121329.304 * 2.032)]
+    assert iops(stat) == pytest.approx(121329.304, rel=1e-6)
+    assert [note.phase for note in run.notes if note.key == "derived-amount"] == ["stat"]
+    assert run.failure == ""
+
+
+def test_a_damaged_file_of_ranks_is_not_used() -> None:
+    run = only("stonewall", RANKS["stonewall"].replace("all,", "al,"))
+    assert phases(run)["create"].operations.tolist() == [2 * 509]
+    assert any(n.key == "recovered" and "file of all ranks" in n.message for n in run.notes)
+
+
+def test_a_file_of_ranks_of_another_run_is_a_contradiction() -> None:
+    run = only("stonewall", RANKS["stonewall"].replace("all,509", "all,510"))
+    assert "create" not in phases(run)
+    assert any(note.key == "left-out" and "510" in note.message for note in run.notes)
+
+
+def test_errors_that_mdtest_goes_on_after_fail_the_run() -> None:
+    run = only("missing-files")  # exit status 0
+    assert "went on after 100 errors" in run.failure
+    stat = phases(run)["stat"]
+    assert (stat.errors.tolist(), stat.operations.tolist()) == ([100], [0])
+    (note,) = [note for note in run.notes if note.key == "warning"]
+    assert "(100 of this kind)" in note.message
+
+
+def test_an_abort_is_the_reason() -> None:
+    run = only("probe-3.2.1")
+    assert "FAILED in show_file_system_size" in run.failure
+    assert run.phases == ()
+
+
+# -- traps in the command line -------------------------------------------------------------------
+def changed(name: str, old: str, new: str) -> Parsed:
+    assert old in TEXTS[name]
+    (run,) = mdtest.parse(TEXTS[name].replace(old, new), name)
+    return run
+
+
+def test_items_counted_otherwise_than_made_are_left_out() -> None:
+    """-n with -I in a tree: 300 files were made where mdtest's rate counts 100 (tried)."""
+    run = changed("tree-data", "'-n' '200'", "'-n' '200' '-I' '100'")
+    assert set(phases(run)) == {"mkdir-tree", "rmdir-tree"}
+    assert any("mdtest counts other items" in note.message for note in run.notes)
+
+
+def test_a_stonewall_over_directories_is_marked() -> None:
+    run = changed("4.0.0", "'-u'", "'-u' '-W' '300'")
+    assert not {"mkdir", "rmdir"} & set(phases(run))
+    assert "create" in phases(run)
+    assert "miscounted" in keys(run)
+
+
+def test_a_sync_of_nothing_is_marked() -> None:
+    run = changed("4.0.0", "'-u'", "'-u' '-y'")
+    assert "sync-ignored" in keys(run)
+    assert phases(run)["create"].facts["synced"] is False
+
+
+def test_a_shared_file_is_removed_by_one_task() -> None:
+    run = changed("five-both", "2 tasks, 600 files", "2 tasks, 1 file")
+    found = phases(run)
+    assert found["create"].operations.tolist() == [5 * 600]
+    assert (found["remove"].operations.tolist(), found["remove"].facts["counted"]) == ([1500], 600)
+
+
+def test_other_numbers_than_the_printed_time_are_left_out() -> None:
+    text = (DATA / "split-create.txt").read_text()
+    rate = re.search(r"File creation +(\d+\.\d+)", text)
+    assert rate is not None
+    table = f"\nSUMMARY time: (of 1 iterations)\n   File creation  {'9.999 ' * 3}0.000\n-- finished"
+    (run,) = mdtest.parse(text.replace("\n-- finished", table), "x")
+    assert "create" not in phases(run)
+    assert any("9.999 s are printed" in note.message for note in run.notes)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        ("-n 3", {"items": 3}),
+        ("-n=3", {"items": 3}),
+        ("-n3", {"items": 3}),
+        ("-w 4k -e 1m", {"write_bytes": 4096, "read_bytes": 1 << 20}),
+        ("-Fuvvv", {"files_only": True, "unique_dir": True, "verbose": True}),
+        ("--dfs.pool=p --dfs.destroy", {"dfs.pool": "p", "dfs.destroy": True}),
+        ("--dfs.cont c", {"dfs.cont": "c"}),
+        ("-G -1", {"buffer_offset": -1}),
+        ("--random-seed=5 -X", {"random-seed": 5, "verify_read": True}),
+    ],
+)
+def test_arguments_are_read_as_mdtest_reads_them(arguments: str, options: dict[str, Any]) -> None:
+    assert parse_arguments(arguments.split()) == options
+
+
+@pytest.mark.parametrize(
+    "text", ["", "mdtest -n", "mdtest -n 3x", "mdtest 3", "mdtest '-n", "m -q 1"]
+)
+def test_a_command_that_is_not_mdtests_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        parse_command(text)
+
+
+@given(st.integers(0, 5), st.integers(1, 5), st.integers(0, 10_000), st.booleans())
+def test_tree_holds_what_it_says(depth: int, factor: int, items: int, leaf_only: bool) -> None:
+    tree = Tree.of(
+        {"depth": depth, "branching_factor": factor, "items": items, "leaf_only": leaf_only}
+    )
+    assert tree.directories == sum(factor**level for level in range(depth + 1))
+    holding = factor**depth if leaf_only else tree.directories
+    assert tree.items % holding == 0
+    assert 0 <= items - tree.items < holding
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(1.0, 1e6), min_size=1, max_size=3))
+def test_rates_follow_from_what_is_printed(rates: list[float]) -> None:
+    count = len(rates)
+    mean = sum(rates) / count
+    squares = sum((rate - mean) ** 2 for rate in rates)
+    deviation = (squares / (count - 1)) ** 0.5 if count > 1 else 0.0
+    row = Row(*(round(x, 3) for x in (max(rates), min(rates), mean, deviation)))
+    assert each_rate(row, count) == pytest.approx(sorted(rates, reverse=True), abs=0.005)
+
+
+# -- damage ----------------------------------------------------------------------------------------
+def test_a_cut_output_keeps_what_is_whole_and_fails() -> None:
+    text = TEXTS["unique"]
+    for end in range(len(text)):
+        try:
+            runs = mdtest.parse(text[:end], "cut")
+        except ParseError:
+            assert end < text.index("-d' '/mnt/scratch/md'") + 25
+            continue
+        (run,) = runs
+        complete = "-- finished at 11/20/2026 11:55:38 --" in text[:end]
+        assert bool(run.failure) is not complete
+        assert known(run) <= KNOWN["unique"]
+
+
+def test_two_outputs_in_one_text_are_two_runs() -> None:
+    one, two = mdtest.parse(TEXTS["3.3.0"] + TEXTS["4.0.0"], "both")
+    assert (one.version, two.version) == ("3.3.0", "4.0.0")
+    assert (known(one), known(two)) == (KNOWN["3.3.0"], KNOWN["4.0.0"])
+
+
+def test_a_crashed_start_before_a_good_one() -> None:
+    begun = TEXTS["4.0.0"].split("SUMMARY")[0]
+    first, second = mdtest.parse(begun + TEXTS["4.0.0"], "retried")
+    assert "cut" in first.failure
+    assert known(second) == KNOWN["4.0.0"]
+
+
+def test_outputs_of_two_that_wrote_at_once_give_no_number() -> None:
+    pairs = zip(TEXTS["4.0.0"].split("\n"), TEXTS["dfs"].split("\n"), strict=False)
+    mixed = "\n".join(line for pair in pairs for line in pair)
+    for run in mdtest.parse(mixed, "mixed"):
+        assert known(run) <= KNOWN["4.0.0"] | KNOWN["dfs"]
+        assert run.failure
+
+
+def test_foreign_lines_do_no_harm() -> None:
+    foreign = "[client:1] setrlimit(RLIMIT_NOFILE) file_limit_bump failed\nWARNING: foreign\n"
+    lines = TEXTS["unique"].split("\n")
+    text = "".join(f"{foreign}{line}\r\n" for line in lines)
+    (run,) = mdtest.parse(text, "foreign")
+    assert known(run) == KNOWN["unique"]
+    assert len([note for note in run.notes if note.key == "warning"]) == 1
+
+
+@pytest.mark.parametrize("value", ["nan", "-nan", "inf", "-1.000", "1e+30", f"{10**13}.000"])
+def test_absurd_values_are_left_out(value: str) -> None:
+    text = TEXTS["4.0.0"].replace("61425.004", value)
+    (run,) = mdtest.parse(text, "absurd")
+    assert "create" not in phases(run)
+    assert set(phases(run)) >= {"stat", "read", "remove"}
+
+
+def test_a_wrong_digit_shows_in_a_single_iteration() -> None:
+    text = TEXTS["split-create"]
+    rate = re.search(r"File creation +(\d+)", text)
+    assert rate is not None
+    text = text.replace(rate[1], str(int(rate[1]) + 1000), 1)
+    (run,) = mdtest.parse(text, "digit")
+    assert "create" not in phases(run)
+
+
+def test_decimal_commas_are_refused() -> None:
+    text = re.sub(r"(\d)\.(\d{3}\b)", r"\1,\2", TEXTS["4.0.0"])
+    with pytest.raises(ParseError, match=r"line 15: decimal commas .* LC_ALL=C"):
+        mdtest.parse(text, "comma.txt")
+
+
+@pytest.mark.parametrize("text", ["", "mdtest", "IOR-4.0.0: MPI\n", "mdtest-4.0.0 was launched"])
+def test_what_is_not_mdtests_is_refused(text: str) -> None:
+    assert not mdtest.recognises(text)
+    with pytest.raises(ParseError, match="not an output of mdtest"):
+        mdtest.parse(text, "other.txt")
+
+
+@pytest.mark.parametrize("name", sorted(set(TEXTS) - {"help"}))
+def test_all_are_recognised(name: str) -> None:
+    assert mdtest.recognises(TEXTS[name])
+
+
+def test_a_damaged_command_line_is_an_error_with_its_place() -> None:
+    text = TEXTS["unique"].replace("'-n' '500'", "'-n' '5\ufffd0'")
+    with pytest.raises(ParseError, match="line 4: the command line is damaged"):
+        mdtest.parse(text, "x")
+
+
+def test_time_grows_with_the_length_only() -> None:
+    """Ten times the text takes about ten times as long, however it looks."""
+    noise = "WARNING: unable to stat file /mnt/x\nV-3: noise mdtest- 5 tasks\n" + "x" * 200 + "\n"
+    head, tail = TEXTS["unique"].split("SUMMARY")
+
+    def took(times: int) -> float:
+        text = head + noise * times + "SUMMARY" + tail
+        begun = time.process_time()
+        mdtest.parse(text, "long")
+        return time.process_time() - begun
+
+    took(100)
+    assert took(40_000) < 40 * max(took(4_000), 0.01)
+
+
+def known(run: Parsed) -> set[tuple[str, int, int, float]]:
+    return {
+        (phase.name, int(phase.bytes.sum()), int(phase.operations.sum()), window(phase))
+        for phase in run.phases
+    }
+
+
+KNOWN = {
+    name: {one for run in mdtest.parse(text, name) for one in known(run)}
+    for name, text in TEXTS.items()
+}
+FUZZED = ["3.2.1", "3.3.0", "unique", "stonewall", "five-both", "tasks-swept", "rank-statistics"]
+DAMAGES = ["cut", "behead", "copy", "swap", "garble", "foreign", "crlf"]
+IN_PLACE = ["cut", "behead", "double", "garble", "foreign", "crlf"]
+UNORDERED = {"tasks-swept"}  # a row that moved to the other number of tasks cannot be told
+
+
+def test_a_row_of_one_summary_only_is_left_out() -> None:
+    """The headings changed places: nothing would contradict a time taken for a rate."""
+    lines = TEXTS["five-both"].split("\n")
+    rate, time = (lines.index(f"SUMMARY {kind}: (of 5 iterations)")
+                  for kind in ("rate (in ops/sec)", "time (in ms/op)"))  # fmt: skip
+    lines[rate], lines[time] = lines[time], lines[rate]
+    last = max(at for at, line in enumerate(lines) if line.startswith("   File creation"))
+    del lines[last]
+    (run,) = mdtest.parse("\n".join(lines), "mixed.txt")
+    assert run.phases == ()
+    assert any("create is left out: it is in one of the two" in note.message for note in run.notes)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(FUZZED), st.data())
+def test_damage_gives_runs_or_an_error_and_no_new_number(name: str, data: st.DataObject) -> None:
+    kinds = IN_PLACE if name in UNORDERED else DAMAGES
+    try:
+        runs = mdtest.parse(damaged(TEXTS[name], data, kinds), "damaged.txt")
+    except ParseError:
+        return
+    assert runs
+    for run in runs:
+        for phase in run.phases:
+            assert np.isfinite(window(phase))
+        assert known(run) <= KNOWN[name]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(sorted(RANKS)), st.data())
+def test_a_damaged_file_of_ranks_is_refused_or_says_the_same(
+    name: str, data: st.DataObject
+) -> None:
+    whole = read_ranks(RANKS[name], 2)
+    lines = damage(RANKS[name].split("\n"), data, DAMAGES)
+    try:
+        ranks = read_ranks("\n".join(lines), 2)
+    except ValueError:
+        return
+    assert ranks.items == whole.items
+    for phase, value in ranks.seconds.items():
+        assert value == whole.seconds[phase]
+    for phase, pairs in ranks.finished.items():
+        assert set(pairs) <= set(whole.finished[phase])

@@ -1,0 +1,162 @@
+"""Ready campaigns of the studies: their cases are those of the papers, their commands too."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Any
+
+import pytest
+
+from fsmatrix.backends.access import DfsAccess, PathAccess
+from fsmatrix.suite.cases.cases import Planned
+from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.plan.plan import Plan, Request, build_plan
+from fsmatrix.suite.workloads.base import Argv
+
+STUDIES = {
+    "cern-dbench": 14,
+    "cern-fio": 8,
+    "cern-ior-initial": 147,
+    "cern-ior-revised": 24,
+    "ssd-cluster": 240,
+    "ssd-cluster-emulated": 240,
+    "ssd-cluster-full": 384,
+    "ssd-cluster-network": 3,
+}
+GIB = 1 << 30
+
+
+def planned(name: str, *sets: str) -> Plan:
+    return build_plan(name, Request(sets=sets, seed=1), here=False)
+
+
+def words(case: Planned, access: PathAccess | DfsAccess, engine: Engine) -> list[list[str]]:
+    """The command lines of a case's steps."""
+    assert case.work is not None
+    steps = case.work.steps(case.case, access, engine)
+    return [list(step.what.argv) for step in steps if isinstance(step.what, Argv)]
+
+
+def option(argv: list[str], name: str) -> str:
+    return argv[argv.index(name) + 1]
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_can_be_planned_anywhere(name: str) -> None:
+    made = planned(name)
+    assert len(made.cases) == STUDIES[name]
+    assert made.settings.campaign.campaign == name
+
+
+def test_no_ready_campaign_is_forgotten_here() -> None:
+    here = {path.name.removesuffix(".yaml") for path in resources.files("fsmatrix.jobs").iterdir()
+            if path.name.endswith(".yaml")}  # fmt: skip
+    assert here == {*STUDIES, "quickstart", "ceph-quickstart", "smoke", "io500"}
+
+
+def test_cern_initial_is_one_command_as_the_report_has_it() -> None:
+    """-a POSIX -b 16m -t 4m -F -C -i 10, tasks 1, 4, 8 ... 24."""
+    made = planned("cern-ior-initial")
+    tasks = {case.case.geometry.processes for case in made.cases}
+    assert tasks == {1, 4, 8, 12, 16, 20, 24}
+    blocks = {case.coordinates["block_size"] for case in made.cases}
+    assert blocks == {(16 << 20) << i for i in range(7)}
+    case = next(c for c in made.cases if (c.case.target, c.case.cache) == ("dfuse", "warm"))
+    (argv,) = words(case, PathAccess("directory", "dfuse", path="/mnt/dfuse/x"),
+                    Engine("ior", "4.0.0", "ior"))  # fmt: skip
+    assert {"-F", "-C", "-w", "-r"} <= set(argv)
+    assert (option(argv, "-a"), option(argv, "-t"), option(argv, "-i")) == (
+        "POSIX", str(4 << 20), "10",
+    )  # fmt: skip
+    case = next(c for c in made.cases if c.case.target == "dfs")
+    (argv,) = words(case, DfsAccess("daos-dfs", "dfs", pool="bench", container="mine"),
+                    Engine("ior", "4.0.0", "ior"))  # fmt: skip
+    assert option(argv, "-a") == "DFS"
+    assert "--dfs.pool=bench" in argv
+
+
+def test_cern_initial_with_a_cold_cache_reads_apart_from_writing() -> None:
+    made = planned("cern-ior-initial")
+    case = next(c for c in made.cases if (c.case.target, c.case.cache) == ("dfuse", "cold"))
+    lines = words(case, PathAccess("directory", "dfuse", path="/x"), Engine("ior", "4.0.0"))
+    assert ["-w" in line for line in lines] == [True, False] * 10
+
+
+def test_cern_revised_is_one_shared_file_over_dfs_bound_to_sockets() -> None:
+    """--bind-to socket, -a DFS -r -w -t 1MB -b NG -i 5, pool, group, container."""
+    made = planned("cern-ior-revised")
+    case = made.cases[0]
+    access = DfsAccess("daos-dfs", "dfs", pool="bench", container="mine", system="daos_server")
+    (argv,) = words(case, access, Engine("ior", "4.0.0", "ior"))
+    assert {"-r", "-w", "--dfs.pool=bench", "--dfs.cont=mine", "--dfs.group=daos_server"} <= set(
+        argv
+    )
+    assert "-F" not in argv
+    assert (option(argv, "-t"), option(argv, "-i")) == ("1000000", "5")
+    assert case.work is not None
+    (step,) = case.work.steps(case.case, access, Engine("ior", "4.0.0"))
+    assert isinstance(step.what, Argv)
+    assert step.what.binding == "socket"
+
+
+def test_ssd_cluster_is_table_3_with_the_size_that_was_held_out() -> None:
+    made = planned("ssd-cluster")
+    seen: dict[str, set[Any]] = {}
+    for case in made.cases:
+        for name in ("storage_nodes", "interface", "rw", "processes_per_node", "bs", "nodes"):
+            seen.setdefault(name, set()).add(case.coordinates[name])
+    assert seen["storage_nodes"] == {2, 3, 4, 5}
+    assert seen["rw"] == {"randread", "read", "randwrite", "write"}
+    assert seen["processes_per_node"] == {1, 8, 16}
+    assert seen["bs"] == {4096, 131072, 1 << 20, 4 << 20}
+    assert seen["nodes"] == {8}
+    sata = {
+        c.coordinates["storage_nodes"] for c in made.cases if c.coordinates["interface"] == "SATA"
+    }
+    assert sata == {2}
+    assert made.settings.campaign.repetitions == 30
+    for case in made.cases:
+        assert case.work is not None
+        assert case.work.footprint(case.case).space == 32 * GIB
+
+
+def test_emulated_ssd_cluster_is_the_same_table_on_test_beds() -> None:
+    """The same works on the same levels as ssd-cluster, for one client, in fixed time."""
+    names = ("storage_nodes", "interface", "rw", "processes_per_node", "bs")
+    emulated, full = planned("ssd-cluster-emulated"), planned("ssd-cluster")
+
+    def table(made: Plan) -> set[tuple[Any, ...]]:
+        return {tuple(case.coordinates[name] for name in names) for case in made.cases}
+
+    assert table(emulated) == table(full)
+    for case in emulated.cases:
+        drives = {"PCIe": 3, "SATA": 6}[case.coordinates["interface"]]
+        assert case.coordinates["osds_per_node"] == drives
+        assert case.coordinates["drive_scale"] == 0.1
+        assert case.coordinates["redundancy"] == "size=1"
+        emulation = dict.fromkeys(("storage_nodes", "interface", "network"), "emulated")
+        assert case.realised == emulation
+        assert case.work is not None
+        assert case.work.footprint(case.case).seconds == 2.0
+    bed = emulated.target("ceph").bed
+    assert bed is not None
+    assert bed.options.bits_per_second <= 10**9
+
+
+def test_ssd_cluster_full_crosses_both_factors() -> None:
+    levels = {(c.coordinates["interface"], c.coordinates["storage_nodes"])
+              for c in planned("ssd-cluster-full").cases}  # fmt: skip
+    assert levels == {(kind, n) for kind in ("SATA", "PCIe") for n in (2, 3, 4, 5)}
+
+
+def test_figure_10_is_one_setting_by_chunk_size() -> None:
+    made = planned("ssd-cluster-network")
+    assert [(c.coordinates["storage_nodes"], c.coordinates["rw"]) for c in made.cases] == [
+        (4, "randwrite")
+    ] * 3
+    assert made.settings.campaign.repetitions == 4
+
+
+def test_optional_sizes_of_the_ssd_cluster_study() -> None:
+    sizes = "[4KiB, 16KiB, 128KiB, 512KiB, 1MiB, 2MiB, 4MiB]"
+    assert len(planned("ssd-cluster", f"factors.bs={sizes}").cases) == 5 * 4 * 3 * 7

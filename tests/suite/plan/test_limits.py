@@ -1,0 +1,96 @@
+"""Limits of devices and networks: who says them, and that they reach the audits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fsmatrix.backends.testbed.drives import limits_of
+from fsmatrix.results.files.store import Store
+from fsmatrix.suite.campaign.settings import Source
+from fsmatrix.suite.campaign.site import Fabric, Site
+from fsmatrix.suite.campaign.yamlio import Tree
+from fsmatrix.suite.plan.limits import DEVICE, NETWORK, known, with_links
+from fsmatrix.suite.plan.plan import Request, build_plan
+from fsmatrix.suite.session.survey import link_speed
+from tests.suite.planning_stubs import HEAD, planned
+from tests.suite.running import fsmatrix
+
+FABRIC = Site(fabric=Fabric(bandwidth=10**9))
+
+
+def test_campaign_wins_over_site_and_links() -> None:
+    head = HEAD.replace("backend: disk", "backend: disk, limits: {network_bandwidth: 5MB}")
+    plan = planned(head=head)
+    declared, open_ = plan.target("a"), plan.target("b")
+    assert known(declared, {}, FABRIC, 4)[NETWORK] == 5_000_000
+    assert known(open_, {}, FABRIC, 4) == {NETWORK: 4e9, "sources": {NETWORK: "site"}}
+    assert known(open_, {}, Site(), 4) == {}
+    ranks = [{"boot_id": "x", "links": 125e6}, {"boot_id": "x", "links": 125e6}]
+    assert with_links({}, ranks)[NETWORK] == 125e6  # one kernel counts once
+    assert with_links({}, [*ranks, {"boot_id": "y", "links": 250e6}])[NETWORK] == 375e6
+    assert with_links({}, [*ranks, {"boot_id": "z", "links": 0.0}]) == {}
+    assert with_links(known(declared, {}, Site(), 1), ranks)[NETWORK] == 5_000_000
+
+
+def test_drives_of_a_bed_are_a_limit() -> None:
+    text = (
+        "campaign: bed\ntargets:\n"
+        "  ceph: {backend: rados, testbed: {osds_per_node: 2, interface: sata, nodes: 2}}\n"
+        "workloads: {io: {workload: pattern}}\n"
+    )
+    plan = build_plan(Source(text), Request(), site=None, user=Tree(), here=False)
+    member = plan.target("ceph")
+    assert member.bed is not None
+    drive = limits_of(member.bed.options)
+    made = known(member, {}, FABRIC, 2)
+    assert made[DEVICE] == 4 * max(drive.read_bytes, drive.write_bytes) > 0
+    assert NETWORK not in made  # the links of a bed are not the clients' fabric
+
+
+@pytest.mark.parametrize(
+    ("interfaces", "speed"),
+    [
+        ({"eth0": ("10000", "up")}, 1.25e9),
+        ({"eth0": ("10000", "up"), "eth1": ("10000", "up")}, 2.5e9),
+        ({"eth0": ("10000", "up"), "eth1": ("-1", "down")}, 1.25e9),
+        ({"eth0": ("-1", "up")}, 0.0),
+        ({}, 0.0),
+    ],
+)
+def test_links_of_a_kernel(
+    tmp_path: Path, interfaces: dict[str, tuple[str, str]], speed: float
+) -> None:
+    for name, (megabits, state) in interfaces.items():
+        (tmp_path / name / "device").mkdir(parents=True)
+        (tmp_path / name / "speed").write_text(f"{megabits}\n")
+        (tmp_path / name / "operstate").write_text(f"{state}\n")
+    (tmp_path / "bond0").mkdir()
+    (tmp_path / "bond0" / "speed").write_text("20000\n")
+    if any(Path("/sys/class/infiniband").glob("*")):
+        speed = 0.0
+    assert link_speed(tmp_path) == speed
+
+
+def test_a_run_above_what_its_device_can_is_invalid(tmp_path: Path) -> None:
+    campaign = tmp_path / "limited.yaml"
+    target = tmp_path / "target"
+    target.mkdir()
+    campaign.write_text(
+        "campaign: limited\ntargets:\n"
+        f"  here: {{backend: directory, options: {{path: {target}}}, "
+        "limits: {device_bandwidth: 1KB}}\n"
+        "workloads: {io: {workload: pattern, options: {pattern: seq-write, "
+        "bytes_per_process: 1MiB}}}\nrepetitions: 1\n"
+    )
+    out = tmp_path / "out"
+    assert fsmatrix("run", campaign, "-o", out, "--no-report").returncode == 0
+    store = Store.open(out)
+    (run,) = store.ids()
+    record = store.read(run)
+    assert record.evidence["limits"][DEVICE] == 1000
+    found = {finding.audit: finding.severity for finding in record.findings}
+    assert found.get("faster-than-device", "invalid" if "memory-reference" in found else "") == (
+        "invalid"
+    )

@@ -1,0 +1,73 @@
+"""fio over RADOS on a real cluster: its objects have their run in their names, and go with it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, up
+from fsmatrix.results.files.store import Store
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.needs("ceph"),
+]
+CAMPAIGN = """
+campaign: fio-rados
+targets:
+  rados: {{backend: rados, options: {{conf: {conf}, pool: {pool}}}}}
+workloads:
+  fio: {{workload: fio, options: {{size: 4MiB, bs: 64KiB, iodepth: 4, {more}}}}}
+factors: {{rw: [write, randread]}}
+repetitions: 2
+settle: {{timeout: 2s}}
+limits: {{time_per_run: {limit}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    folder = tmp_path_factory.mktemp("bed") / "b"
+    yield up(BedOptions(nodes=1, pg_num=8), folder)
+    down(folder)
+
+
+def objects(bed: Bed) -> dict[str, str]:
+    """Name -> namespace of everything in the pool."""
+    with bed.cluster() as cluster, cluster.ioctx(bed.pools["rados"], "\x01") as pool:
+        return dict(pool.entries())
+
+
+def run(bed: Bed, folder: Path, more: str = "", limit: str = "120s") -> tuple[int, Store]:
+    file, out = folder / "c.yaml", folder / "out"
+    file.write_text(CAMPAIGN.format(conf=bed.conf, pool=bed.pools["rados"], more=more, limit=limit))
+    argv = [sys.executable, "-P", "-m", "fsmatrix.cli.main", "run", str(file), "-o", str(out)]
+    done = subprocess.run([*argv, "--quiet"], capture_output=True, text=True, timeout=400,
+                          check=False)  # fmt: skip
+    return done.returncode, Store.open(out)
+
+
+def test_objects_of_programs_go_with_their_run(bed: Bed, tmp_path: Path) -> None:
+    with bed.cluster() as cluster, cluster.ioctx(bed.pools["rados"]) as pool:
+        pool.write_full("somebody.else", b"data")
+    status, store = run(bed, tmp_path)
+    records = [store.read(run_id) for run_id in store.ids()]
+    assert status == 0, [record.error for record in records]
+    assert len(records) == 4
+    for record in records:
+        assert record.phases[0].bytes.sum() == 4 << 20
+        names = [word for word in record.argv[-1] if word.startswith("--filename_format=")]
+        assert f".{record.case_id}-r000{record.repetition}-a1." in names[0]
+    assert objects(bed) == {"somebody.else": ""}
+
+
+def test_objects_of_a_run_that_was_ended_go_too(bed: Bed, tmp_path: Path) -> None:
+    """fio is ended at the run's deadline, long before it has written all."""
+    status, store = run(bed, tmp_path, "rate: 16KiB", "6s")
+    assert status == 1
+    assert {store.read(run_id).status for run_id in store.ids()} == {"timeout"}
+    assert set(objects(bed)) <= {"somebody.else"}

@@ -1,0 +1,279 @@
+"""One run on a real session: steps of every place and kind, and what they leave in the record."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from fsmatrix.backends.access import Access, PathAccess
+from fsmatrix.results.case import Case, Geometry
+from fsmatrix.results.formats.base import Parsed, totals
+from fsmatrix.results.metrics import window
+from fsmatrix.suite.cases.engines import Engines
+from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.launchers.local import Local
+from fsmatrix.suite.launchers.mpirun import Mpirun
+from fsmatrix.suite.run.runner import Runner
+from fsmatrix.suite.run.spec import RunSpec, Settings, judged
+from fsmatrix.suite.session.client.client import Session
+from fsmatrix.suite.session.stopping import Interrupted, StopFlag
+from fsmatrix.suite.workloads.base import (
+    Argv,
+    Footprint,
+    Function,
+    Output,
+    Step,
+    Workload,
+    WorkloadOptions,
+)
+from fsmatrix.suite.workloads.metadata import Metadata, MetadataOptions
+from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
+from tests.suite.sessions import runner_on, started
+
+TWO = Geometry(1, 2)
+PROBE = "fsmatrix.suite.session.probe:where"
+
+
+class Scripted(Workload):
+    """Steps that the test says; parse keeps what it is given."""
+
+    name: ClassVar[str] = "scripted"
+    Options = WorkloadOptions
+    accesses: ClassVar[frozenset[str]] = frozenset({"path"})
+
+    def __init__(self, *steps: Step) -> None:
+        super().__init__(WorkloadOptions())
+        self.scripted = list(steps)
+        self.outputs: list[Output] = []
+
+    def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:
+        return self.scripted
+
+    def parse(self, case: Case, outputs: Sequence[Output]) -> Parsed:
+        self.outputs = list(outputs)
+        return Parsed(phases=(totals("scripted", 1.0),))
+
+    def footprint(self, case: Case) -> Footprint:
+        return Footprint(0, 0, 0)
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+    out, data = tmp_path_factory.mktemp("out"), tmp_path_factory.mktemp("data")
+    with started(Geometry(1, 3)) as session:
+        yield runner_on(session, data, out, Settings(120.0, 5.0, out=out))
+    assert os.listdir(data) == [], "every run removes its own directory"
+
+
+def job(
+    workload: Workload,
+    geometry: Geometry = TWO,
+    options: dict[str, Any] | None = None,
+    cache: str = "cold",
+    repetition: int = 0,
+) -> RunSpec:
+    case = Case("here", workload.name, options or {}, geometry, cache=cache)
+    return RunSpec(
+        case, workload, Engines({}).get("player"), {"target": "here"}, repetition, 1, 0, "a", 1
+    )
+
+
+def test_steps_of_every_place(runner: Runner) -> None:
+    show = ("sh", "-c", "pwd; echo {path}")
+    work = Scripted(
+        Step("once", "once", "setup", Argv(show)),
+        Step("node", "node", "setup", Argv(show, {"GIVEN": "1"})),
+        Step("mpi", "mpi", "timed", Argv((sys.executable, "-c", "print('world')"))),
+        Step("rank", "rank", "timed", Function(PROBE, {"x": [1]})),
+    )
+    record, broken = runner.run(job(work))
+    assert broken is None
+    assert record.status == "ok", record.error
+    by_step: dict[str, list[Output]] = {}
+    for output in work.outputs:
+        by_step.setdefault(output.step, []).append(output)
+    assert {name: len(outputs) for name, outputs in by_step.items()} == {
+        "once": 1, "node": 1, "mpi": 1, "rank": 2,
+    }  # fmt: skip
+    root = by_step["node"][0].stdout.split()
+    assert root[0] == root[1]
+    assert root[0].endswith(record.run_id)
+    assert by_step["mpi"][0].stdout.split() == ["world"] * 2
+    assert [output.value["params"] for output in by_step["rank"]] == [{"x": [1]}] * 2
+    assert record.argv[2][1:] == ("-c", "print('world')")
+    assert record.evidence["settle"].keys() == {"mpi", "rank"}
+    assert record.evidence["cpu"].keys() == record.evidence["counters"].keys() == {"mpi", "rank"}
+
+
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        (Step("n", "node", "timed", Argv(("sh", "-c", "echo why >&2; exit 3"))),
+         r"n on .*: the program ended with status 3: why"),
+        (Step("n", "node", "timed", Argv(("/no/such/program",))), "No such file"),
+        (Step("m", "mpi", "timed", Argv((sys.executable, "-c", "import os; os._exit(9)"))),
+         "m: the program ended with status 9"),
+        (Step("f", "rank", "timed", Function("os:listdir", {})), "raised TypeError"),
+        (Step("g", "rank", "timed", Function("no.such.module:f", {})), "ModuleNotFoundError"),
+    ],
+)  # fmt: skip
+def test_a_step_that_fails_is_a_failed_run_with_its_reason(
+    runner: Runner, step: Step, reason: str
+) -> None:
+    record, broken = runner.run(job(Scripted(step)))
+    assert broken is None, "the session lives on"
+    assert record.status == "failed"
+    assert re.search(reason, record.error)
+
+
+def test_a_program_that_hangs_is_a_timeout_and_is_ended(runner: Runner) -> None:
+    quick = Runner(runner.session, runner.access, runner.journal,
+                   replace(runner.settings, time_per_run=1.0), runner.quiet, runner.written,
+                   runner.provenance)  # fmt: skip
+    record, broken = quick.run(job(Scripted(Step("n", "node", "timed", Argv(("sleep", "61.5"))))))
+    assert broken is None
+    assert record.status == "timeout"
+    assert "deadline" in record.error
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+    assert "sleep 61.5" not in listed.stdout
+
+
+def test_a_request_to_stop_ends_a_program_of_the_conductor(tmp_path: Path) -> None:
+    stop = StopFlag()
+    session = Session(Local(Local.probe()), Geometry(), stop)
+    session.start()
+    local = runner_on(session, tmp_path, tmp_path, Settings(60.0, 5.0, out=tmp_path))
+    try:
+        timer = threading.Timer(1.0, lambda: setattr(stop, "signal", signal.SIGINT))
+        timer.start()
+        with pytest.raises(Interrupted):
+            local.run(job(Scripted(Step("m", "mpi", "setup", Argv(("sleep", "62.5")))), Geometry()))
+    finally:
+        session.kill()
+        session.close()
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+    assert "sleep 62.5" not in listed.stdout
+
+
+@pytest.mark.parametrize("implementation", ["auto", "python"])
+def test_pattern_record(runner: Runner, implementation: str) -> None:
+    """Bytes, operations, times and histograms of every rank; evidence of the cold cache."""
+    options = PatternOptions(pattern="rand-read", chunk=4096, bytes_per_process=1 << 20,
+                             verify=True)  # fmt: skip
+    using = Runner(runner.session, runner.access, runner.journal,
+                   replace(runner.settings, implementation=implementation), runner.quiet,
+                   runner.written, runner.provenance)  # fmt: skip
+    record, _ = using.run(job(Pattern(options), options={"pattern": "rand-read"}))
+    assert record.status == "ok", record.error
+    (phase,) = record.phases
+    assert phase.name == "read"
+    assert phase.bytes.tolist() == [1 << 20] * 2
+    assert phase.operations.tolist() == [256] * 2
+    assert int(phase.latency["read"].counts.sum()) == 512
+    assert (phase.end > phase.start).all()
+    assert phase.start.min() >= 0, "nothing begins before the agreed start"
+    assert phase.interval_bytes is not None
+    assert int(phase.interval_bytes.sum()) == 2 << 20
+    assert 0 < window(phase) < 30
+    assert record.evidence["cache"]["read"]["state"] == "cold"
+    assert record.evidence["world"]["got_ranks"] == 2
+    assert len(record.ranks) == 2
+    assert record.monitor is not None
+    assert len(record.monitor.time) >= 2
+    audits = {finding.audit for finding in judged(record).findings}
+    assert "read-served-by-cache" not in audits
+    assert "errors-ignored" not in audits
+
+
+def test_fixed_time_stops_and_wears_out(runner: Runner) -> None:
+    options = PatternOptions(pattern="seq-write", chunk=65536, bytes_per_process=4 << 20,
+                             fixed="time", seconds=0.4, wear_out=5.0)  # fmt: skip
+    record, _ = runner.run(job(Pattern(options), repetition=2))
+    assert record.status == "ok", record.error
+    (phase,) = record.phases
+    assert 0.4 <= window(phase) < 20
+    reached = phase.facts["worn_out_to"]
+    assert reached >= phase.facts["operations_at_stonewall"]
+    assert len(set(phase.operations.tolist())) == 1, "all ranks did as much as the busiest"
+    assert int(phase.latency["close"].counts.sum()) == 2
+    assert int(phase.latency["fsync"].counts.sum()) >= 2
+
+
+@pytest.mark.parametrize("pattern", ["seq-write", "rand-read"])
+def test_a_time_that_is_over_before_the_first_operation_is_no_failure(
+    runner: Runner, pattern: str
+) -> None:
+    """A busy node meets it with longer times: nothing was opened, so nothing is closed."""
+    options = PatternOptions(pattern=pattern, chunk=65536, bytes_per_process=4 << 20,
+                             fixed="time", seconds=1e-9)  # fmt: skip
+    for repetition in range(5):
+        record, _ = runner.run(job(Pattern(options), repetition=30 + repetition))
+        assert record.status == "ok", record.error
+        assert "too-short" in {finding.audit for finding in judged(record).findings}
+
+
+def test_threads_stop_at_a_fixed_time(runner: Runner) -> None:
+    options = PatternOptions(pattern="rand-read", chunk=4096, bytes_per_process=1 << 20,
+                             fixed="time", seconds=0.3)  # fmt: skip
+    record, _ = runner.run(job(Pattern(options), Geometry(1, 1, 2), repetition=3))
+    assert record.status == "ok", record.error
+    assert float(record.phases[0].end.max()) >= 0.3  # its first operation may start late
+    assert int(record.phases[0].latency["close"].counts.sum()) == 1
+
+
+def test_metadata_record(runner: Runner) -> None:
+    work = Metadata(MetadataOptions(files_per_process=50))
+    record, _ = runner.run(job(work, repetition=4))
+    assert record.status == "ok", record.error
+    by_name = {phase.name: phase for phase in record.phases}
+    assert by_name["create"].operations.sum() == 100
+    assert by_name["remove"].operations.sum() == 100
+    assert all(np.isfinite(phase.end).all() for phase in record.phases)
+
+
+CLOCKS = """
+from mpi4py import MPI
+from fsmatrix.suite.session.clock import measure
+from fsmatrix.suite.session.comm import MpiComm
+comm = MpiComm(MPI.COMM_WORLD)
+kernel = "kernel-%d" % (comm.rank // 2)
+offset = measure(comm, {"kernel-0": 0, "kernel-1": 2}, kernel)
+both = comm.gather([comm.rank, offset.nanoseconds, offset.uncertainty])
+if comm.rank == 0:
+    print(*("%d:%d:%d" % tuple(one) for one in both))
+"""
+
+
+def test_clock_offsets_between_kernels_are_within_their_uncertainty() -> None:
+    """Two made-up kernels that really share a clock: the offset is 0 but for its error."""
+    found = Mpirun.probe()
+    if not found.ok:
+        pytest.skip(found.reason)
+    launcher = Mpirun(found)
+    command = launcher.command([sys.executable, "-P", "-c", CLOCKS], Geometry(1, 4), {})
+    done = subprocess.run(command, env=os.environ | launcher.environment(), capture_output=True,
+                          text=True, timeout=120, check=True)  # fmt: skip
+    rows = [tuple(map(int, word.split(":"))) for word in done.stdout.split()]
+    assert [rank for rank, _, _ in rows] == [0, 1, 2, 3]
+    assert rows[0][1:] == rows[1][1:] == (0, 0)
+    assert rows[2][1:] == rows[3][1:]
+    assert rows[2][2] > 0
+    assert abs(rows[2][1]) <= rows[2][2]
+
+
+def test_the_run_directory_is_below_the_access(runner: Runner) -> None:
+    work = Scripted(Step("r", "rank", "timed", Function(PROBE, {})))
+    runner.run(job(work, repetition=5))
+    assert isinstance(runner.access, PathAccess)
+    assert Path(work.outputs[0].value["root"]).parent == Path(runner.access.path)
