@@ -49,34 +49,28 @@ class Effect:
     @property
     def says(self) -> str:
         """The change in words."""
-        low, high = self.reference, self.level
+        low, high, slope, unlike = self.reference, self.level, self.slope, self.unlike
         if self.doubling:
             span = " to ".join(units.level_text(self.factor, level) for level in (low, high))
             title = units.factor_title(self.factor)
-            said = f"each doubling of {title} from {span} makes it {_times(self.slope)}"
+            said = f"each doubling of {title} from {span} makes it {_times(slope)}"
         else:
-            slope = self.slope
-            if slope.ratio < 1:
-                low, high, slope = high, low, _turned(slope)
+            if slope.ratio < 1:  # the slower one first
+                low, high, slope = high, low, slope.turned
+                unlike = tuple(Part(p.named, p.slope.turned) for p in reversed(unlike))
             names = [units.labelled(self.factor, level) for level in (high, low)]
             said = f"{names[0]} takes {_times(slope, f'as long as {names[1]}')}"
-        if self.slope.decides and not self.slope.proven:
+        if slope.decides and not slope.proven:
             said += ", may be chance"
         if self.steps:
             shown = [f"{brief(p.slope.ratio)} times {p.named}" for p in self.steps]
             said += f"; not evenly: per doubling {' and '.join(shown)}"
-        if self.unlike:
-            parts = list(dict.fromkeys((self.unlike[0], self.unlike[-1])))
-            shown = [f"{brief(p.slope.ratio)} times with {p.named}" for p in parts]
-            said += f"; not alike everywhere: {self._pair} {', '.join(shown)}"
+        if unlike:
+            ends = list(dict.fromkeys((unlike[0], unlike[-1])))
+            said += "; not alike everywhere: " + " to ".join(
+                f"{brief(p.slope.ratio)} times ({p.named})" for p in ends
+            )
         return said
-
-    @property
-    def _pair(self) -> str:
-        """What a part's ratio is of, where the sentence may have turned it."""
-        if self.doubling:
-            return "per doubling"
-        return " over ".join(units.level_text(self.factor, v) for v in (self.level, self.reference))
 
 
 @dataclass(frozen=True)
@@ -162,6 +156,8 @@ def _of_factor(
         return (f"it changes with {owners[0]}" if owners
                 else "no two of its levels were measured with all else equal")  # fmt: skip
     shown = [n for n in others if len({str(cells[places[0]][n]) for places in groups}) > 1]
+    shown = [n for n in shown if n not in OF_PHASES
+             or not any(_follows(cells, n, o) for o in shown if o not in OF_PHASES)]  # fmt: skip
     of = _Comparison(name, cells, logs, groups, shown)
     return [of.doubling()] if of.numeric else of.ratios()
 
@@ -257,11 +253,6 @@ class _Comparison:
     def _named(self, group: Sequence[int]) -> str:
         cell = self.cells[group[0]]
         return ", ".join(units.labelled(n, cell[n]) for n in self.others) or "all"
-
-
-def _turned(slope: Slope) -> Slope:
-    """The ratio the other way round."""
-    return Slope(1 / slope.ratio, 1 / slope.high, 1 / slope.low)
 
 
 def _times(slope: Slope, than: str = "as long") -> str:

@@ -57,6 +57,11 @@ class Slope:
         """Whether the interval leaves out 1."""
         return self.low > 1 or self.high < 1
 
+    @property
+    def turned(self) -> Slope:
+        """The ratio the other way round."""
+        return Slope(1 / self.ratio, 1 / self.high, 1 / self.low)
+
 
 @dataclass(frozen=True)
 class Contrasts:

@@ -94,8 +94,8 @@ def test_a_factor_that_does_more_in_some_cells() -> None:
     worst = processes.unlike[-1]
     assert worst.named == "xfs, write"
     assert worst.slope.low < 4 < worst.slope.high
-    assert "; not alike everywhere: per doubling 1.1" in processes.says
-    assert processes.says.endswith("times with xfs, write")
+    assert "; not alike everywhere: 1.1" in processes.says
+    assert processes.says.endswith("times (xfs, write)")
 
 
 def test_growth_that_begins_late_is_not_even() -> None:
