@@ -213,8 +213,9 @@ def tail_slopes(trials: int) -> Iterator[str]:
                 held, widths = np.zeros(4), []
                 for _ in range(many):
                     counts = _histograms(random, n, operations, kind)
-                    logs = np.log([[histogram.percentile(one, Q) for one in level]
-                                   for level in counts]).T  # fmt: skip
+                    logs = np.log(
+                        [[histogram.percentile(one, Q) for one in level] for level in counts]
+                    ).T
                     found = quantile_regression.slope(quantile_regression.contrasts(logs, twice))
                     bare = intervals.from_logs((logs[:, 1] - logs[:, 0],))
                     alone = _check_loss(random, counts, whole=False)
@@ -222,9 +223,10 @@ def tail_slopes(trials: int) -> Iterator[str]:
                     ends = [(found.low, found.high), (bare.low, bare.high), pooled_ends, alone]
                     held += [low <= 2 <= high for low, high in ends]
                     widths.append([high / low for low, high in ends])
-                shown = [f"{share:.1%} ({width:.2f})"
-                         for share, width in zip(held / many, np.median(widths, axis=0),
-                                                 strict=True)]  # fmt: skip
+                shown = [
+                    f"{share:.1%} ({width:.2f})"
+                    for share, width in zip(held / many, np.median(widths, axis=0), strict=True)
+                ]
                 rows.append([name, " and ".join(map(str, operations)), str(n), *shown])
     yield (
         "## How a factor changes p99: coverage of the 95 % interval\n\n"
@@ -235,8 +237,18 @@ def tail_slopes(trials: int) -> Iterator[str]:
         "bootstrap of operations. In brackets the median of high over low. Standard error of a "
         "coverage of 95 %: 2 points.\n"
     )
-    yield table(["latencies", "operations", "n", "ours", "without bins", "check loss",
-                 "operations as independent"], rows)  # fmt: skip
+    yield table(
+        [
+            "latencies",
+            "operations",
+            "n",
+            "ours",
+            "without bins",
+            "check loss",
+            "operations as independent",
+        ],
+        rows,
+    )
 
 
 def _histograms(
@@ -251,8 +263,12 @@ def _histograms(
         shifts = sessions[level if apart else 0] + 0.05 * random.standard_normal(n)
         shares = 0.01 * np.exp(0.7 * random.standard_normal(n)) if slow else np.zeros(n)
         shifts = shifts + level * np.log(2)
-        made.append([simulate.latencies(random, float(shift), many, float(share))
-                     for shift, share in zip(shifts, shares, strict=True)])  # fmt: skip
+        made.append(
+            [
+                simulate.latencies(random, float(shift), many, float(share))
+                for shift, share in zip(shifts, shares, strict=True)
+            ]
+        )
     return np.array(made)
 
 
