@@ -21,9 +21,9 @@ FailIf = Annotated[
         "--fail-if", metavar="CONDITION", rich_help_panel=TESTS,
         help="Exit with status 1 if met (repeatable): 'slower > 10 %' (the same work takes more "
         "than 1.1 times as long: the interval of the ratio lies wholly beyond that, p corrected "
-        "over all cells), slower, faster, 'faster > 5 %', undecided (cells without a proven answer). "
-        "Lost cells of the baseline (missing, failed, invalid) fail too, and so does a comparison "
-        "in which no cell can be decided.",
+        "over all cells), slower, faster, 'faster > 5 %', undecided (cells without a proven "
+        "answer). Lost cells of the baseline (missing, failed, invalid) fail too, and so does a "
+        "comparison in which no cell can be decided.",
     ),
 ]  # fmt: skip
 Allow = Annotated[
