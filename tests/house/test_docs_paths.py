@@ -71,6 +71,21 @@ def test_what_a_page_names_is_there(page: Path) -> None:
     assert sorted(set(missing(page.read_text(encoding="utf-8")))) == []
 
 
+def test_functions_of_the_analyses_are_there() -> None:
+    text = (ROOT / "docs" / "analysis.md").read_text(encoding="utf-8")
+    table = text.partition("| command | question | function |\n")[2].partition("\n\n")[0]
+    places = [place for row in table.splitlines()[1:]
+              for place in re.findall(r"`([^`]+)`", row.rpartition(" | ")[2])]  # fmt: skip
+    assert len(places) > 15
+    for place in places:
+        module, _, function = f"fsmatrix.analysis.{place}".rpartition(".")
+        spec = importlib.util.find_spec(module)
+        assert spec is not None, place
+        assert spec.origin is not None, place
+        source = Path(spec.origin).read_text(encoding="utf-8")
+        assert re.search(rf"^def {function}\(", source, re.MULTILINE), place
+
+
 def test_what_is_not_there_is_found() -> None:
     text = (
         "`results/case.py` `results/files/` `case.py` `files/store.py` `fsmatrix.results.case`\n"
