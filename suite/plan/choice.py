@@ -85,7 +85,7 @@ class Machine:
         problems = [
             self.settings.tree.problem(
                 ("targets", name),
-                f"cannot be had here: {reason} (--skip-unusable goes on without it)",
+                f"not available here: {reason} (--skip-unusable goes on without it)",
             )
             for name, reason in refusals.items()
         ]

@@ -85,7 +85,7 @@ workloads:
 
 def test_a_target_that_must_be_there_refuses_the_campaign_with_its_line() -> None:
     (found,) = problems(head=MUST)
-    assert found.startswith("c.yaml:4: targets.a: cannot be had here: the disk does not work")
+    assert found.startswith("c.yaml:4: targets.a: not available here: the disk does not work")
     assert "--skip-unusable" in found
     assert targets(planned(head=MUST, only=("target=b",))) == ["a", "b"]  # nothing runs on a
 

@@ -96,7 +96,7 @@ def test_a_directory_in_memory_is_refused_unless_it_is_a_reference() -> None:
     try:
         with pytest.raises(CampaignError) as caught:
             build_plan(Source(text, "c.yaml"), Request())
-        assert "c.yaml:3: targets.here: cannot be had here: its files would lie in memory" in str(
+        assert "c.yaml:3: targets.here: not available here: its files would lie in memory" in str(
             caught.value
         )
         sets = Request(sets=("targets.here.reference=true",))
