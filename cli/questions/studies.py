@@ -155,13 +155,11 @@ def tails(
     out: analyse.Out = None,
     as_json: common.Json = False,
 ) -> None:
-    """Latency tails with intervals, and how precise a single run is.
-
-    Histograms are added per attachment.
+    """Latency percentile of each cell with its interval, and what factors change it.
 
     Example: fsmatrix tails out --quantile 99.9% --out tails.png
     """
-    from fsmatrix.analysis.questions.tails import tails as analysis
+    from fsmatrix.analysis.questions.tails.tails import tails as analysis
 
     share = analyse.share("--quantile", quantile)
     analyse.answer(files, out, as_json, lambda ds: analysis(
