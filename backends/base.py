@@ -128,7 +128,7 @@ class Backend(ABC):
         return ""
 
     def unusable(self) -> str:
-        """Why it cannot be had here, now, with these rights and options (empty: it can)."""
+        """Why it is not available here, now, with these rights and options (empty: it can)."""
         found = self.check()
         return self.refusal() if found.ok else found.reason
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -29,40 +30,36 @@ app = typer.Typer(
     help="Compares file systems: plans, runs and reports benchmark campaigns.\n\n"
     "Start with: [bold]fsmatrix check[/], then [bold]fsmatrix run quickstart -o out[/].",
 )
-app.command("check")(check.check)
-app.command("jobs")(jobs.jobs)
-app.command("plan")(plan.plan)
-app.command("run")(run.run)
-app.command("submit")(submit.submit)
-app.command("status")(submit.status)
-app.command("cancel")(submit.cancel)
-app.command("show")(show.show)
-app.command("findings")(findings.findings)
-app.command("collect")(collect.collect)
-app.command("import")(import_.import_)
-app.command("report")(report.report)
-app.command("bundle")(bundle.bundle)
-app.command("compare")(compare.compare)
-app.command("claims")(claims.claims)
-app.command("history")(history.history)
-app.command("lessons")(lessons.lessons)
-app.command("bars")(studies.bars)
-app.command("scalability")(studies.scalability)
-app.command("models")(studies.models)
-app.command("correlation")(studies.correlation)
-app.command("bottleneck")(studies.bottleneck)
-app.command("effects")(questions.effects)
-app.command("curves")(questions.curves)
-app.command("speedup")(questions.speedup)
-app.command("predict")(questions.predict)
-app.command("traffic")(questions.traffic)
-app.command("cpu")(questions.cpu)
-app.command("adapters")(questions.adapters)
-app.command("variability")(studies.variability)
-app.command("tails")(studies.tails)
-app.command("repetitions")(studies.repetitions)
-app.add_typer(study.app, name="study")
-app.add_typer(testbed.app, name="testbed")
+# the panels of `fsmatrix --help`, in this order
+COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
+    "Plan and run": {
+        "check": check.check, "jobs": jobs.jobs, "plan": plan.plan, "run": run.run,
+    },
+    "Cluster": {
+        "submit": submit.submit, "status": submit.status, "cancel": submit.cancel,
+    },
+    "Results": {
+        "show": show.show, "findings": findings.findings, "report": report.report,
+        "collect": collect.collect, "import": import_.import_, "bundle": bundle.bundle,
+    },
+    "Questions": {
+        "compare": compare.compare, "lessons": lessons.lessons, "history": history.history,
+        "effects": questions.effects, "scalability": studies.scalability,
+        "bottleneck": studies.bottleneck, "curves": questions.curves,
+        "speedup": questions.speedup, "models": studies.models, "predict": questions.predict,
+        "correlation": studies.correlation, "variability": studies.variability,
+        "tails": studies.tails, "repetitions": studies.repetitions,
+    },
+    "Studies": {
+        "claims": claims.claims, "bars": studies.bars, "traffic": questions.traffic,
+        "cpu": questions.cpu, "adapters": questions.adapters,
+    },
+}  # fmt: skip
+for _panel, _commands in COMMANDS.items():
+    for _name, _command in _commands.items():
+        app.command(_name, rich_help_panel=_panel)(_command)
+app.add_typer(study.app, name="study", rich_help_panel="Studies")
+app.add_typer(testbed.app, name="testbed", rich_help_panel="Cluster")
 
 
 def _version(wanted: bool) -> None:

@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 Campaign = Annotated[
     str,
     typer.Argument(
-        help="A campaign's YAML file, or the name of a ready one.",
+        help="A campaign's YAML file, or the name of a ready-made campaign.",
         autocompletion=completion.campaigns,
     ),
 ]
 CampaignToResume = Annotated[
     str | None,
     typer.Argument(
-        help="A campaign's YAML file or a ready one's name; not needed to resume.",
+        help="A campaign's YAML file or a ready-made campaign's name; not needed to resume.",
         autocompletion=completion.campaigns,
     ),
 ]
 Out = Annotated[Path | None, typer.Option("-o", "--out", help="Results directory.")]
 RetryFailed = Annotated[
-    bool, typer.Option("--retry-failed", help="With --resume: failed runs get a new attempt.")
+    bool, typer.Option("--retry-failed", help="With --resume: try failed runs again.")
 ]
 Sets = Annotated[
     list[str] | None,
@@ -51,15 +51,17 @@ Only = Annotated[
         autocompletion=completion.levels,
     ),
 ]
-Shard = Annotated[str, typer.Option("--shard", help="Part k of N, as k/N.")]
+Shard = Annotated[str, typer.Option("--shard", help="Only part k of N, written k/N.")]
 Blocks = Annotated[
-    str | None, typer.Option("--blocks", help="Only these blocks, as a or a-b, from 0.")
+    str | None, typer.Option("--blocks", help="Only these blocks: a or a-b, counted from 0.")
 ]
 SkipUnusable = Annotated[
     bool,
-    typer.Option("--skip-unusable", help="Go on without targets that this machine cannot have."),
+    typer.Option("--skip-unusable", help="Leave out targets that this machine cannot provide."),
 ]
-Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the order and of the data.")]
+Seed = Annotated[
+    int | None, typer.Option("--seed", help="Seed of the random order and of the data.")
+]
 MOST_REASONS = 9  # lines about failed runs; one more says how many others there are
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 Results = Annotated[
@@ -157,8 +159,7 @@ def _merged_elsewhere(store: Store, error: OSError) -> Path:
     folder = end.enter_context(work_folder())
     atexit.register(end.close)
     terminal.console(stderr=True).print(
-        f"note: {store.directory} cannot be written ({error.strerror}); merged aside",
-        highlight=False,
-        markup=False,
-    )
+        f"note: {store.directory} cannot be written ({error.strerror}); merged elsewhere for now",
+        highlight=False, markup=False,
+    )  # fmt: skip
     return store.merge(folder / "campaign.h5")

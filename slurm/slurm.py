@@ -253,7 +253,7 @@ def _ask(argv: Sequence[str], cwd: Path | None = None, env: Mapping[str, str] | 
         )
     except FileNotFoundError as error:
         raise SchedulerError(
-            f"{argv[0]} is not on PATH: this machine is no login node of a Slurm cluster "
+            f"{argv[0]} is not on PATH: this machine is not a login node of a Slurm cluster "
             "(fsmatrix testbed up slurm makes one to try)"
         ) from error
     except subprocess.TimeoutExpired as error:

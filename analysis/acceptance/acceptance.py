@@ -234,7 +234,7 @@ def acceptance(
     known = [name for name in dict.fromkeys(ds[CAMPAIGN].values.tolist()) if name != baseline]
     sides = [name for name in known if not only or name in only]
     if not sides:
-        raise ValueError("there is no campaign beside the baseline")
+        raise ValueError("there is no campaign to compare with the baseline")
     valued = [name for name in sides if name in with_values]
     compared: tuple[Comparison, ...] = ()
     if valued:

@@ -127,7 +127,7 @@ def _campaigns(of: Table, order: Order) -> list[Campaign]:
     dated = [(one.began, one) for one in found if one.began is not None]
     if len(dated) < len(found):
         unknown = ", ".join(one.name for one in found if one.began is None)
-        raise ValueError(f"no start times in {unknown}: say the order yourself, with --as-given")
+        raise ValueError(f"no start times in {unknown}: give the order yourself with --as-given")
     return [one for _, one in sorted(dated, key=lambda pair: pair[0])]
 
 

@@ -85,7 +85,7 @@ def limits(of: Study, summary: Summary, ds: xr.Dataset, bound: Bound | None) -> 
         said.append(f"{plural(len(same), 'cell')} with the same value in every attachment: not "
                     "measured, or rounded")  # fmt: skip
     if bound is None:
-        said.append("no bound of a latency was given: chunk sizes are judged by bandwidth alone")
+        said.append("no latency limit was given: chunk sizes are judged by bandwidth alone")
     return said
 
 

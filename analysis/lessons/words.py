@@ -94,7 +94,7 @@ def bound_of(text: str) -> Bound:
     name = (match["name"] or "p99") if match else ""
     if match is None or name not in LATENCIES:
         raise UnitError(
-            f"{text!r} is no bound of a latency: write 'p99 < 10ms', with one of "
+            f"{text!r} is not a latency limit: write 'p99 < 10ms', with one of "
             f"{', '.join(LATENCIES)}"
         )
     return Bound(LATENCIES[name], parse_duration(match["time"].strip(), positive=True))
@@ -107,7 +107,7 @@ def rate_of(text: str) -> float:
     match = _RATE.fullmatch(text.strip())
     if match is None or match["unit"] not in known:
         allowed = ", ".join(known)
-        raise UnitError(f"{text!r} is no bandwidth: write '500MB/s'; units are {allowed}")
+        raise UnitError(f"{text!r} is not a bandwidth: write '500MB/s'; units are {allowed}")
     rate = float(match["number"]) * known[match["unit"]].divisor
     if not 0 < rate < math.inf:
         raise UnitError(f"bandwidth {text!r} must be more than zero")

@@ -120,7 +120,7 @@ def filesystem_of(cluster: Cluster, filesystem: str) -> dict[str, Any]:
         if entry["name"] == filesystem:
             return dict(entry)
     if not filesystem and found:
-        raise CephError(f"there is more than one file system ({names}): say which")
+        raise CephError(f"there is more than one file system ({names}): name one")
     raise CephError(f"there is no file system {filesystem or 'yet'} (there are: {names})")
 
 

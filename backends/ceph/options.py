@@ -99,7 +99,7 @@ class RadosOptions(ClientOptions):
     @model_validator(mode="after")
     def _one_pool(self) -> RadosOptions:
         if bool(self.pool) == (self.levels is not None):
-            raise ValueError("say either pool or levels")
+            raise ValueError("give either pool or levels")
         return self
 
 

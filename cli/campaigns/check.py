@@ -23,7 +23,7 @@ class Item:
 
 
 def check(as_json: common.Json = False) -> None:
-    """Show every backend, workload, engine and launcher: usable, or why not.
+    """Show which backends, workloads, engines and launchers work here, or why not.
 
     Audits of other packages are listed too: they judge every run that is made or imported here.
 

@@ -17,7 +17,7 @@ def collect(
     out: Annotated[Path | None, typer.Option("-o", "--out", help="File to write.")] = None,
     as_json: common.Json = False,
 ) -> None:
-    """Merge all runs of a directory into one file; damaged files are named and left out.
+    """Merge all runs of a directory into one file; list and leave out damaged files.
 
     Example: fsmatrix collect out -o all.h5
     """

@@ -14,11 +14,11 @@ from fsmatrix.cli.common import Json, print_json
 def jobs(
     name: Annotated[
         str | None,
-        typer.Argument(help="Print the text of this one.", autocompletion=completion.ready),
+        typer.Argument(help="Print the text of this campaign.", autocompletion=completion.ready),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the ready campaigns, or print one.
+    """List the ready-made campaigns, or print one.
 
     Example: fsmatrix jobs quickstart > mine.yaml
     """

@@ -33,12 +33,12 @@ def plan(
     blocks: common.Blocks = None,
     seed: common.Seed = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Every setting and where it came from.")
+        bool, typer.Option("--explain", help="Show every setting and where it comes from.")
     ] = False,
     elsewhere: Annotated[
         bool,
         typer.Option(
-            "--elsewhere", help="Do not ask this machine for paths, engines, space: others run it."
+            "--elsewhere", help="Check no paths, engines or space here: it will run elsewhere."
         ),
     ] = False,
     skip_unusable: common.SkipUnusable = False,
@@ -46,7 +46,7 @@ def plan(
         str | None,
         typer.Option(
             "--detect",
-            help="How likely a difference of this size would be proven: 10%.",
+            help="How likely a difference of this size is to be proven: 10%.",
             rich_help_panel=POWER,
         ),
     ] = None,
@@ -54,7 +54,7 @@ def plan(
         str | None,
         typer.Option(
             "--cv",
-            help="With --detect: how much values vary from block to block: 5%.",
+            help="With --detect: how much values vary from block to block, such as 5%.",
             rich_help_panel=POWER,
         ),
     ] = None,
@@ -62,7 +62,7 @@ def plan(
         Path | None,
         typer.Option(
             "--pilot",
-            help="With --detect: an earlier campaign, for how much values vary.",
+            help="With --detect: take the variation from this earlier campaign.",
             rich_help_panel=POWER,
             autocompletion=completion.results,
         ),
@@ -104,11 +104,11 @@ def _asked(detect: str | None, cv: str | None, pilot: Path | None) -> tuple[floa
     if detect is None:
         for option, given in (("--cv", cv), ("--pilot", pilot)):
             if given is not None:
-                message = "says how much values vary: give --detect 10% (what to prove) with it"
+                message = "says how much values vary: give --detect 10% (what to prove) as well"
                 raise refuse(Origin(f"{option} {given}"), "", message)
         return 0.0, 0.0
     if (cv is None) == (pilot is None):
-        message = "say how much values vary from block to block: by --cv 5% or by --pilot DIR"
+        message = "needs the variation from block to block: give --cv 5% or --pilot DIR"
         raise refuse(Origin(f"--detect {detect}"), "", message)
     return analyse.share("--detect", detect), 0.0 if cv is None else analyse.share("--cv", cv)
 
@@ -138,7 +138,7 @@ def _nodes(made: Plan) -> tuple[str, ...]:
     from fsmatrix.suite.run.launching import too_few_nodes
 
     reason = too_few_nodes(made, here().batch)
-    return (f"run would be refused here, submit not: {reason}",) if reason else ()
+    return (f"run would be refused here, submit would not: {reason}",) if reason else ()
 
 
 def _matrix(out: Console, data: dict[str, Any]) -> None:
@@ -220,7 +220,7 @@ def _order(out: Console, data: dict[str, Any]) -> None:
 
 def _explain(out: Console, data: dict[str, Any]) -> None:
     table = Table(box=None)
-    for title in ("setting", "value", "said by"):
+    for title in ("setting", "value", "set by"):
         table.add_column(title, overflow="fold")
     for row in data["settings"]:
         table.add_row(escape(row["key"]), escape(str(row["value"])), escape(row["origin"]))

@@ -28,7 +28,7 @@ def run(
     campaign: common.CampaignToResume = None,
     out: common.Out = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with what the directory does not have yet.")
+        bool, typer.Option("--resume", help="Continue with what the directory does not have yet.")
     ] = False,
     retry_failed: common.RetryFailed = False,
     sets: common.Sets = None,
@@ -37,27 +37,29 @@ def run(
     blocks: common.Blocks = None,
     requeue: Annotated[
         bool,
-        typer.Option(
-            "--requeue", help="In a batch job that is warned of its limit: queue it again."
-        ),
+        typer.Option("--requeue", help="In a batch job that nears its time limit: queue it again."),
     ] = False,
     seed: common.Seed = None,
     skip_unusable: common.SkipUnusable = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Few lines, for batch logs.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Print few lines, for batch logs.")
+    ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Every event as one line of JSON.")
+        bool, typer.Option("--json", help="Print every event as one line of JSON.")
     ] = False,
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="Print what clusters would be told for each attachment; do nothing."
+            "--dry-run", help="Print the cluster commands of each attachment without running them."
         ),
     ] = False,
     report: Annotated[
         bool, typer.Option("--report/--no-report", help="Merge and write report.html at the end.")
     ] = True,
 ) -> None:
-    """Run a campaign.  Status: 0 all runs ok, 1 some failed, 2 bad input, 130 interrupted.
+    """Run a campaign, merge its runs and write the report.
+
+    Status: 0 all runs ok, 1 some failed, 2 bad input, 130 interrupted.
 
     SIGUSR1 (sbatch --signal=B:USR1@120) lets the current run end and leaves the rest to --resume.
 
@@ -99,7 +101,7 @@ def _plan(
 
     part = asked.shard != (1, 1) or asked.blocks is not None
     if asked.skip_unusable and part:
-        message = "decides for the whole campaign: give it without --shard and --blocks"
+        message = "applies to the whole campaign: give it without --shard and --blocks"
         raise refuse(Origin("--skip-unusable"), "", message)
     if campaign is None:
         if out is None or not resume:
@@ -117,10 +119,10 @@ def _plan(
 def _requeue(console: Console, summary: Summary, place: Here) -> None:
     """Queue this job again if it got on at all: one that never does must not go on for ever."""
     if summary.ok or summary.failures:
-        console.print("queued again: the next start goes on from here")  # which may end us
+        console.print("queued again: the next start continues from here")  # which may end us
         place.requeue()
     else:
-        console.print("not queued again: no run ended within the limit of the job")
+        console.print("not queued again: no run ended within the job's time limit")
 
 
 def _rehearse(plan: Plan, as_json: bool) -> None:

@@ -34,7 +34,7 @@ WORDS = {
 Directory = Annotated[
     Path,
     typer.Argument(
-        help="The results directory that was submitted.", autocompletion=completion.results
+        help="The results directory of the submitted campaign.", autocompletion=completion.results
     ),
 ]
 
@@ -46,7 +46,7 @@ def submit(
         int | None, typer.Option(min=1, help="Client nodes: short for --set geometry.nodes=N.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Queue what is neither stored nor queued.")
+        bool, typer.Option("--resume", help="Queue only what is neither stored nor queued.")
     ] = False,
     retry_failed: common.RetryFailed = False,
     sets: common.Sets = None,
@@ -54,22 +54,22 @@ def submit(
     seed: common.Seed = None,
     parallel: Annotated[
         int | None,
-        typer.Option(min=1, help="Jobs of one storage system at once. Default 1: alone."),
+        typer.Option(min=1, help="Jobs that may use one storage system at a time. Default: 1."),
     ] = None,
     here: Annotated[
         bool,
-        typer.Option("--here", help="Ask this machine for paths and space: it has the mounts too."),
+        typer.Option("--here", help="Check paths and space here: this machine has the mounts too."),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the jobs' scripts; queue nothing.")
+        bool, typer.Option("--dry-run", help="Print the job scripts without queueing them.")
     ] = False,
     scheduler: Annotated[str, typer.Option(help="The batch system.")] = "slurm",
     as_json: common.Json = False,
 ) -> None:
-    """Queue a campaign as batch jobs; the last one merges and reports.
+    """Queue a campaign as batch jobs; the last one merges and writes the report.
 
     One job at a time for each storage system (`system` of the targets), so that runs do not
-    disturb each other.  Status: 0 all jobs are queued, 1 some could not be, 2 bad input.
+    disturb each other.  Status: 0 all jobs queued, 1 some could not be queued, 2 bad input.
 
     Example: fsmatrix submit ceph.yaml -o out --set slurm.partition=io;  fsmatrix status out
     """
@@ -84,7 +84,9 @@ def submit(
     made, place = _plan(campaign, out, resume, changed, only, seed, here)
     if nodes is not None and "nodes" in made.settings.campaign.factors:
         origin = made.settings.origin("factors", "nodes")
-        raise refuse(origin, "factors.nodes", f"varies the nodes; --nodes {nodes} says one number")
+        raise refuse(
+            origin, "factors.nodes", f"varies the nodes; --nodes {nodes} is a single number"
+        )
     if made.agreements and here:
         text = "; ".join(made.agreements)
         raise refuse(Origin(made.source.file), "targets", f"must be agreed to first: {text}")
@@ -157,11 +159,11 @@ def _tell(console: Console, outcome: Outcome, out: Path) -> None:
     if outcome.complete:
         parts.append(f"done: {plural(outcome.complete, 'part')}")
     console.print(", ".join(parts), highlight=False)
-    text = f"job {outcome.collect} collects and reports; look: fsmatrix status {out}"
+    text = f"job {outcome.collect} merges and writes the report; to follow: fsmatrix status {out}"
     if outcome.missing:
         text = (
             f"not queued: {plural(len(outcome.missing), 'job')} ({outcome.why}); "
-            f"fsmatrix submit -o {out} --resume goes on"
+            f"to continue: fsmatrix submit -o {out} --resume"
         )
     style = "red" if outcome.missing else None
     console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
@@ -170,7 +172,7 @@ def _tell(console: Console, outcome: Outcome, out: Path) -> None:
 def status(directory: Directory, as_json: common.Json = False) -> None:
     """Show the jobs and runs of a submitted campaign, and when it should end.
 
-    Status 1: runs are left that no job will carry out (submit --resume).
+    Status 1: some runs are left without a job to carry them out (submit --resume).
 
     Example: fsmatrix status out --json
     """
@@ -255,7 +257,7 @@ def _show(console: Console, found: Status, directory: Path) -> None:
     )
     common.say_failures(console, found.failures)
     if found.scheduler_says:
-        say(f"the batch system could not be asked: {found.scheduler_says}", "yellow")
+        say(f"the batch system did not answer: {found.scheduler_says}", "yellow")
     elif found.lost:
         say(f"{found.lost} runs have no job: fsmatrix submit -o {directory} --resume", "red")
     if found.expected is not None:
@@ -267,13 +269,13 @@ def _show(console: Console, found: Status, directory: Path) -> None:
 def _end(found: Status, directory: Path) -> str:
     if found.collect is not None and found.collect.state != "ended":
         says = found.collect.never or found.collect.said
-        return f"job {found.collect.job} collects: {says}"
+        return f"job {found.collect.job} merges and writes the report: {says}"
     report = directory / "report.html"
     return f"report: {report}" if report.exists() else f"to report: fsmatrix report {directory}"
 
 
 def cancel(directory: Directory, as_json: common.Json = False) -> None:
-    """End all jobs of a submitted campaign; what is stored stays, submit --resume goes on.
+    """Cancel all jobs of a submitted campaign; stored runs stay for submit --resume.
 
     Example: fsmatrix cancel out
     """

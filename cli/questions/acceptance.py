@@ -21,10 +21,11 @@ FailIf = Annotated[
         "--fail-if",
         metavar="CONDITION",
         rich_help_panel=TESTS,
-        help="Status 1 if it is met (repeatable): 'slower > 10 %' (the same work takes more than "
-        "1.1 times as long: the interval of the ratio lies wholly beyond that, p corrected over "
-        "all cells), slower, faster, 'faster > 5 %', undecided (cells that cannot be told). Lost "
-        "cells of the baseline (missing, failed, invalid), or no cell that can be told, fail too.",
+        help="Exit with status 1 if met (repeatable): 'slower > 10 %' (the same work takes more "
+        "than 1.1 times as long: the interval of the ratio lies wholly beyond that, p corrected "
+        "over all cells), slower, faster, 'faster > 5 %', undecided (cells without a proven "
+        "answer). Lost cells of the baseline (missing, failed, invalid) fail too, and so does a "
+        "comparison in which no cell can be decided.",
     ),
 ]
 Allow = Annotated[
@@ -33,13 +34,13 @@ Allow = Annotated[
         "--allow",
         metavar="WORD",
         rich_help_panel=TESTS,
-        help="What does not fail (repeatable): missing, failed, invalid, undecided.",
+        help="Do not fail for these cells (repeatable): missing, failed, invalid, undecided.",
     ),
 ]
 
 
 def conditions(fail_if: Sequence[str] | None, allow: Sequence[str] | None) -> tuple[Condition, ...]:
-    """--fail-if read; refuses what is no condition, and --allow without any."""
+    """--fail-if read; refuses what is not a condition, and --allow without any."""
     from fsmatrix.analysis.acceptance.conditions import parse
 
     if allow and not fail_if:

@@ -55,18 +55,19 @@ Wheres = Annotated[
     ),
 ]
 Tolerance = Annotated[
-    str, typer.Option("--tolerance", help="A difference that does not matter: 5% or 0.05.")
+    str, typer.Option("--tolerance", help="Largest difference that does not matter: 5% or 0.05.")
 ]
 Alpha = Annotated[float, typer.Option("--alpha", help="Chance of a false claim over all cells.")]
 CorrectionName = Annotated[
-    str, typer.Option("--correction", help="Of p: max-t, holm, benjamini-hochberg or none.")
+    str,
+    typer.Option("--correction", help="For many cells: max-t, holm, benjamini-hochberg or none."),
 ]
 Out = Annotated[
     Path | None,
     typer.Option(
         "-o",
         "--out",
-        help="Draw it (.png, .svg or .pdf), or write its table (.csv, .tex or .md).",
+        help="Write a figure (.png, .svg or .pdf) or the table (.csv, .tex or .md).",
     ),
 ]
 
@@ -95,7 +96,7 @@ def opened(files: Sequence[str]) -> xr.Dataset:
     from fsmatrix.analysis.data.load import open_campaign
 
     if len(set(files)) < len(files):
-        raise ValueError("the same file twice: nothing can be compared with itself")
+        raise ValueError("the same file is given twice: it cannot be compared with itself")
     common.calm()
     datasets = [open_campaign(_path(name)) for name in files]
     if len(files) == 1:

@@ -35,16 +35,17 @@ def claims(
         ),
     ],
     claim: Annotated[
-        str | None, typer.Option("--claim", help="Only this one, by its name, with all its cells.")
+        str | None, typer.Option("--claim", help="Only the claim of this name, with all its cells.")
     ] = None,
     figure: Annotated[
-        Path | None, typer.Option("--figure", help="Draw into this file (PNG, PDF, SVG).")
+        Path | None, typer.Option("--figure", help="Draw to this file (PNG, PDF, SVG).")
     ] = None,
     as_json: common.Json = False,
 ) -> None:
-    """Test a study's claims on a campaign: holds, does not hold, cannot be told or tested.
+    """Test a study's claims on a campaign: which hold, and which cannot be decided.
 
-    The status is 0 whatever the verdicts.
+    The status is 0 whatever the verdicts are.
+
     Example: fsmatrix claims ssd-cluster out
 
     Example: fsmatrix claims cern published:cern-lhcb-rntuple --claim second-trial-zstd-reads

@@ -38,7 +38,7 @@ SYMBOL = {
 
 SHORT = {"single": "one value", "too few": "not proven"}
 LEGEND = {
-    "[": "[ ]: {sure} % sure that the ratio lies in there",
+    "[": "[ ]: {sure} % sure that the ratio lies in this range",
     "*": "*: too few blocks, less sure",
     "†": "†: one attachment or one value",
     "▲": "▲ ▼: proven",
@@ -54,7 +54,7 @@ def compare(
         str | None,
         typer.Option(
             "--by",
-            help="What is compared: target, any factor, several as target+trial, or campaign. "
+            help="What to compare: target, any factor, several as target+trial, or campaign. "
             "Default: campaign for several files, target for one.",
             autocompletion=completion.factors_joined,
         ),
@@ -72,8 +72,8 @@ def compare(
         str,
         typer.Option(
             "--metric",
-            help="bandwidth, iops, latency_p99, ...  Default: each phase's own, bandwidth of data "
-            "and operations per second of metadata.",
+            help="bandwidth, iops, latency_p99, ...  Default: bandwidth for data phases, "
+            "operations per second for metadata phases.",
         ),
     ] = "",
     unit: analyse.UnitName = None,
@@ -86,15 +86,16 @@ def compare(
         typer.Option(
             "--ignore",
             help="A factor that may differ between the cells of a pair; work_id: options that "
-            "are no factor (repeatable).",
+            "are not factors (repeatable).",
             autocompletion=completion.factors,
         ),
     ] = None,
     across_engines: Annotated[
-        bool, typer.Option("--across-engines", help="Compare also what two engines measured.")
+        bool,
+        typer.Option("--across-engines", help="Compare measurements of different engines too."),
     ] = False,
     across_cache: Annotated[
-        bool, typer.Option("--across-cache", help="Compare also two cache states.")
+        bool, typer.Option("--across-cache", help="Compare different cache states too.")
     ] = False,
     baseline: Annotated[
         str | None,
@@ -113,7 +114,7 @@ def compare(
 ) -> None:
     """Compare targets, levels of a factor, or campaigns, cell by cell.
 
-    It takes 6 blocks or more to prove that one is faster; fewer show by how much it was.
+    It takes 6 blocks or more to prove that one is faster; fewer only show by how much it was.
 
     Example: fsmatrix compare out --targets xfs,ext4 --metric latency_p99 --out ratios.png
 

@@ -18,12 +18,12 @@ def history(
         str,
         typer.Option(
             "--by",
-            help="The factor whose levels are lines of one panel.",
+            help="The factor whose levels are the lines of a panel.",
             autocompletion=completion.factors,
         ),
     ] = "target",
     as_given: Annotated[
-        bool, typer.Option("--as-given", help="In the order of FILES, not of their start times.")
+        bool, typer.Option("--as-given", help="Keep the order of FILES; do not sort by start time.")
     ] = False,
     unit: analyse.UnitName = None,
     tolerance: analyse.Tolerance = "5%",
@@ -35,9 +35,9 @@ def history(
     out: analyse.Out = None,
     as_json: common.Json = False,
 ) -> None:
-    """Medians of the same cells over campaigns, steps between them, and what changed there.
+    """Follow medians over campaigns: where they step, and what else changed there.
 
-    --fail-if judges the newest campaign, with the one before it as its baseline.
+    --fail-if judges the newest campaign against the one before it.
 
     Example: fsmatrix history 2026-*/campaign.h5 --metric latency_p99 --out history.pdf
 

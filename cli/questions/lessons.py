@@ -15,22 +15,27 @@ def lessons(
     files: analyse.Files,
     latency: Annotated[
         str | None,
-        typer.Option("--latency", help="A bound for chunk sizes: 'p99 < 10ms', 'mean < 1ms'."),
+        typer.Option(
+            "--latency", help="Latency that chunks must keep: 'p99 < 10ms', 'mean < 1ms'."
+        ),
     ] = None,
     bandwidth: Annotated[
         str | None,
-        typer.Option("--bandwidth", help="That storage nodes must reach: 500MB/s, 4Gb/s (bits)."),
+        typer.Option("--bandwidth", help="Storage nodes must reach: 500MB/s, 4Gb/s (bits)."),
     ] = None,
     tolerance: Annotated[
-        str, typer.Option("--tolerance", help="Share that is no difference that matters.")
+        str,
+        typer.Option("--tolerance", help="Largest difference that does not matter: 5% or 0.05."),
     ] = "5%",
     where: analyse.Wheres = None,
     out: analyse.Out = None,
     as_json: common.Json = False,
 ) -> None:
-    """Which target for which pattern, best chunk size, where growth ends, nodes for a bandwidth.
+    """Which target suits which pattern, best chunk sizes, and where growth ends.
 
-    Each with its number, interval and attachments, how sure it is, and what the data cannot say.
+    With --bandwidth also how many storage nodes it takes.  Each answer has its number, interval
+    and attachments, says how sure it is, and what the data cannot tell.
+
     Example: fsmatrix lessons out --latency 'p99 < 10ms' --bandwidth 500MB/s
     """
     from fsmatrix.analysis.lessons.lessons import lessons as analysis

@@ -24,16 +24,18 @@ def effects(
         list[str] | None,
         typer.Option(
             "--factor",
-            help="Only these (repeatable).  Default: all that vary.",
+            help="Only this factor (repeatable).  Default: all that vary.",
             autocompletion=completion.factors,
         ),
     ] = None,
-    order: Annotated[int, typer.Option("--order", help="Of the largest interaction: 1 to 3.")] = 2,
+    order: Annotated[
+        int, typer.Option("--order", help="Most factors in one interaction: 1 to 3.")
+    ] = 2,
     where: analyse.Wheres = None,
     out: analyse.Out = None,
     as_json: common.Json = False,
 ) -> None:
-    """What each factor does, and which factors change what others do (analysis of variance).
+    """Effect of each factor, and interactions between factors (analysis of variance).
 
     Example: fsmatrix effects out --metric iops --out effects.pdf
     """
@@ -64,7 +66,7 @@ def curves(
         list[str] | None,
         typer.Option(
             "--panel",
-            help="A factor whose levels get panels of their own (repeatable).",
+            help="A factor with a panel for each of its levels (repeatable).",
             autocompletion=completion.factors,
         ),
     ] = None,
@@ -73,7 +75,7 @@ def curves(
     out: analyse.Out = None,
     as_json: common.Json = False,
 ) -> None:
-    """A metric over a numeric factor, one line for each combination of what else varies.
+    """A metric over a numeric factor, one line per combination of the other factors.
 
     Example: fsmatrix curves published:flash-tpcc-nilfs2-gc --along warehouses
     --metric transaction_rate --unit 1/min
@@ -104,7 +106,7 @@ def predict(
         str | None,
         typer.Option(
             "--measured",
-            help="A campaign that is held against the predictions.",
+            help="A campaign to check against the predictions.",
             autocompletion=completion.results,
         ),
     ] = None,
@@ -114,7 +116,7 @@ def predict(
     out: analyse.Out = None,
     as_json: common.Json = False,
 ) -> None:
-    """What models of a campaign expect: of untested chunk sizes, or of another campaign (faults).
+    """Predict untested chunk sizes, or check another campaign for faults.
 
     Example: fsmatrix predict out --chunk 2MiB --where pattern=seq-read
     Example: fsmatrix predict out --measured today --out faults.pdf
@@ -166,13 +168,13 @@ def speedup(
     ],
     by: Annotated[
         str,
-        typer.Option("--by", help="What they are levels of.", autocompletion=completion.factors),
+        typer.Option("--by", help="The factor of both levels.", autocompletion=completion.factors),
     ] = "target",
     along: Annotated[
         str,
         typer.Option(
             "--along",
-            help="The numeric factor that the speed-up may change with.",
+            help="The numeric factor that the ratio may depend on.",
             autocompletion=completion.factors,
         ),
     ] = "memory",
@@ -181,7 +183,7 @@ def speedup(
     out: analyse.Out = None,
     as_json: common.Json = False,
 ) -> None:
-    """How often one level is another, over a third factor: a speed-up under less memory.
+    """Ratio of one level to another, over a third factor: speed-up with less memory.
 
     Example: fsmatrix speedup out --of nilfs2 --over ext2 --along memory --metric iops
     """
@@ -204,7 +206,7 @@ def traffic(
     out: analyse.Out = None,
     as_json: common.Json = False,
 ) -> None:
-    """Network traffic of the clients over time, a panel for each chunk size (figure 10).
+    """Network traffic of the clients over time, with a panel for each chunk size.
 
     Example: fsmatrix traffic out --where processes_per_node=16 --out figure10.pdf
     """
@@ -235,8 +237,8 @@ def adapters(
     where: analyse.Wheres = None,
     out: analyse.Out = None,
     as_json: common.Json = False,
-) -> None:
-    """Operations per second of one device over the devices that share a host adapter.
+) -> None:  # fmt: skip
+    """Operations per second of a device, over the devices sharing a host adapter.
 
     Example: fsmatrix adapters published:ssd-per-hba --out adapters.pdf
     """

@@ -36,14 +36,10 @@ def bars(
 
 
 def scalability(
-    files: analyse.Files,
-    metric: analyse.MetricName = "bandwidth",
-    unit: analyse.UnitName = None,
-    where: analyse.Wheres = None,
-    out: analyse.Out = None,
-    as_json: common.Json = False,
-) -> None:
-    """Growth over storage nodes: speed-up, efficiency, laws of scalability.
+    files: analyse.Files, metric: analyse.MetricName = "bandwidth", unit: analyse.UnitName = None,
+    where: analyse.Wheres = None, out: analyse.Out = None, as_json: common.Json = False,
+) -> None:  # fmt: skip
+    """Growth over storage nodes: speed-up, efficiency and scalability laws.
 
     Example: fsmatrix scalability out --where pattern=seq-read --out figure7.pdf
     """
@@ -76,13 +72,13 @@ def models(
     metric: analyse.MetricName = "bandwidth",
     unit: analyse.UnitName = None,
     hold_out: Annotated[
-        str, typer.Option("--hold-out", help="Chunk size left out and predicted; none: nothing.")
+        str, typer.Option("--hold-out", help="Chunk size to leave out and predict, or none.")
     ] = "1MiB",
     where: analyse.Wheres = None,
     out: analyse.Out = None,
     as_json: common.Json = False,
 ) -> None:
-    """Regression models over chunk size, and how well they predict a size that they never saw.
+    """Regression models over chunk size, and how well they predict an unseen size.
 
     Example: fsmatrix models out --hold-out 1MiB --out models.pdf
     """
@@ -108,13 +104,13 @@ def correlation(
         ),
     ] = None,
     coding: Annotated[
-        str, typer.Option("--coding", help="Of the chunk size: raw or log2; it changes r.")
+        str, typer.Option("--coding", help="Chunk size as raw or log2 values; this changes r.")
     ] = "raw",
     where: analyse.Wheres = None,
     out: analyse.Out = None,
     as_json: common.Json = False,
 ) -> None:
-    """Correlation of factors and metrics, for each pattern and number of storage nodes.
+    """Correlation of factors and metrics, per pattern and number of storage nodes.
 
     Example: fsmatrix correlation out --coding log2 --out figure6.pdf
     """
@@ -140,7 +136,9 @@ def bottleneck(
     files: analyse.Files,
     limit: Annotated[
         list[str] | None,
-        typer.Option("--limit", help="network=1.25GB or device=500MB, bytes per second."),
+        typer.Option(
+            "--limit", help="network=1.25GB or device=500MB, in bytes per second (repeatable)."
+        ),
     ] = None,
     unit: analyse.UnitName = None,
     where: analyse.Wheres = None,
@@ -170,14 +168,10 @@ def bottleneck(
 
 
 def variability(
-    files: analyse.Files,
-    metric: analyse.MetricName = "bandwidth",
-    unit: analyse.UnitName = None,
-    where: analyse.Wheres = None,
-    out: analyse.Out = None,
-    as_json: common.Json = False,
-) -> None:
-    """How runs vary: spread, attachments that differ, modes, drift, warm-up.
+    files: analyse.Files, metric: analyse.MetricName = "bandwidth", unit: analyse.UnitName = None,
+    where: analyse.Wheres = None, out: analyse.Out = None, as_json: common.Json = False,
+) -> None:  # fmt: skip
+    """How runs vary: spread, differing attachments, modes, drift and warm-up.
 
     Example: fsmatrix variability out --metric latency_p99 --out spread.png
     """
@@ -189,13 +183,13 @@ def variability(
 def tails(
     files: analyse.Files,
     quantile: Annotated[
-        str, typer.Option("--quantile", help="Such as 99% or 0.999 of the operations.")
+        str, typer.Option("--quantile", help="Quantile of the operations, such as 99% or 0.999.")
     ] = "99%",
     where: analyse.Wheres = None,
     out: analyse.Out = None,
     as_json: common.Json = False,
 ) -> None:
-    """Tails of latency: a percentile of each cell with its interval, and what factors change of it.
+    """Latency percentile of each cell with its interval, and what factors change it.
 
     Example: fsmatrix tails out --quantile 99.9% --out tails.png
     """
@@ -209,13 +203,13 @@ def repetitions(
     files: analyse.Files,
     metric: analyse.MetricName = "bandwidth",
     half_width: Annotated[
-        str, typer.Option("--half-width", help="Wanted: the median within +- 5% or 0.05.")
+        str, typer.Option("--half-width", help="Wanted precision of the median: +- 5% or 0.05.")
     ] = "5%",
     where: analyse.Wheres = None,
     out: analyse.Out = None,
     as_json: common.Json = False,
 ) -> None:
-    """How many attachments give an interval of a wanted width, from the data so far.
+    """How many attachments give an interval of the wanted width, from data so far.
 
     Example: fsmatrix repetitions out --half-width 2%
     """

@@ -21,14 +21,14 @@ PARTS = 10  # how often the reading says how far it is
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="What a collection of other people's results says, and where yours stand in it.",
+    help="What a collection of other people's results shows, and where yours stand in it.",
 )
 
 
 @app.command("io500")
 def io500(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Submissions to IO500, as deep as they lie.")
+        Path, typer.Argument(metavar="DIR", help="IO500 submissions, in folders of any depth.")
     ],
     mine: Annotated[
         str | None,
@@ -48,10 +48,10 @@ def io500(
         ),
     ] = None,
     as_json: common.Json = False,
-) -> None:
-    """Recompute the scores of IO500 submissions; describe families, phases, and your own run.
+) -> None:  # fmt: skip
+    """Recompute IO500 scores; describe file-system families, phases and your own run.
 
-    Different hardware: descriptive only.
+    The systems differ in hardware: the result describes, it proves nothing.
 
     Example: fsmatrix study io500 submission-data --mine out -o io500.html
     """

@@ -27,17 +27,19 @@ def bundle(
     ],
     out: Annotated[
         Path | None,
-        typer.Option("-o", "--out", help="Archive to write: NAME.tar.gz. Default: the campaign's."),
+        typer.Option(
+            "-o", "--out", help="Archive to write: NAME.tar.gz. Default: the campaign's name."
+        ),
     ] = None,
     anonymise: Annotated[
         bool,
         typer.Option(
             "--anonymise",
-            help="Replace hosts, users, paths, addresses, serial numbers, job ids by pseudonyms.",
+            help="Replace hosts, users, paths, addresses, serial numbers, job ids with pseudonyms.",
         ),
     ] = False,
     runs: Annotated[
-        bool, typer.Option("--runs/--no-runs", help="Put the run files in, not only campaign.h5.")
+        bool, typer.Option("--runs/--no-runs", help="Include the run files, not only campaign.h5.")
     ] = True,
     as_json: common.Json = False,
 ) -> None:

@@ -23,7 +23,7 @@ def findings(
         list[str] | None,
         typer.Option(
             "--audit",
-            help="Only this audit's, with all cells and runs (repeatable).",
+            help="Only findings of this audit, with all cells and runs (repeatable).",
             autocompletion=completion.audits,
         ),
     ] = None,
@@ -31,9 +31,9 @@ def findings(
     out: analyse.Out = None,
     as_json: common.Json = False,
 ) -> None:
-    """What the audits found: by severity and audit, with the cells and runs that it concerns.
+    """Show what the audits found, by severity and audit, with the cells and runs.
 
-    What each audit looks at, and its threshold: docs/audits.md.
+    What each audit examines, and its threshold: docs/audits.md.
 
     Example: fsmatrix findings out --where target=xfs
 
@@ -80,5 +80,5 @@ def _lines(group: FindingGroup, whole: bool) -> list[str]:
         named = f"{cell.named or 'the only cell'}: " + ", ".join(runs) + more
         lines.append(f"- {named}")
     if left := len(group.cells) - len(cells):
-        lines.append(f"- and {left} more cells (--audit {group.audit} names all)")
+        lines.append(f"- and {left} more cells (--audit {group.audit} lists all)")
     return lines

@@ -25,19 +25,23 @@ def import_(
     out: Annotated[Path, typer.Option("-o", "--out", help="Campaign file to make or add to.")],
     sets: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Say it of all files: target=ceph-a (repeatable)."),
+        typer.Option("--set", help="Label all files: target=ceph-a (repeatable)."),
     ] = None,
     pattern: Annotated[
         str | None,
-        typer.Option("--map", help="Read it from the paths: 'results/{target}/{nodes}/*.json'."),
+        typer.Option(
+            "--map", help="Read labels from the paths: 'results/{target}/{nodes}/*.json'."
+        ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Look, and write nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be imported; write nothing.")
+    ] = False,
     as_json: common.Json = False,
 ) -> None:
     """Import outputs of IOR, mdtest, fio, dbench, IO500 and elbencho.
 
-    Files are recognised by content.  Status 1: some files of a directory could not be
-    imported, and are named; 2: nothing was written.
+    Files are recognised by content.  Status 1: some files of a directory could not
+    be imported and are listed; 2: nothing was written.
 
     Example: fsmatrix import results -o old.h5 --map 'results/{target}/{storage_nodes}/*.json'
     """
@@ -49,7 +53,7 @@ def import_(
     from fsmatrix.suite.importing.recognise import Formats
 
     if not out.absolute().parent.is_dir():
-        raise refuse(Origin(f"-o {out}"), "", f"{out.absolute().parent} is no directory")
+        raise refuse(Origin(f"-o {out}"), "", f"{out.absolute().parent} is not a directory")
     labels, formats = labeller(sets or (), pattern), Formats.all()
     found = find(paths, formats.summaries, out)
     console = terminal.console()

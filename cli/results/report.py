@@ -23,15 +23,12 @@ def report(
     results: common.Results,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="File to write.")] = None,
     reference: Annotated[
-        bool, typer.Option("--reference", help="Compare the declared references too.")
+        bool, typer.Option("--reference", help="Compare targets declared as references too.")
     ] = False,
     study: Annotated[
         list[str] | None,
-        typer.Option(
-            "--study",
-            help="Judge its claims too: a name or a YAML file (repeatable).",
-            autocompletion=completion.studies,
-        ),
+        typer.Option("--study", help="Judge a study's claims too: name or YAML file (repeatable).",
+                     autocompletion=completion.studies),
     ] = None,
     figures: Annotated[
         Path | None,
@@ -43,7 +40,7 @@ def report(
         ),
     ] = None,
     figure_format: Annotated[
-        str, typer.Option("--figure-format", rich_help_panel=PAPERS, help="Of pdf, svg, png.")
+        str, typer.Option("--figure-format", rich_help_panel=PAPERS, help="Any of pdf, svg, png.")
     ] = "pdf,svg,png",
     tables: Annotated[
         Path | None,
@@ -56,10 +53,11 @@ def report(
     ] = None,
     table_format: Annotated[
         str,
-        typer.Option("--table-format", rich_help_panel=PAPERS, help="Of csv, tex (booktabs), md."),
+        typer.Option("--table-format", rich_help_panel=PAPERS,
+                     help="Any of csv, tex (booktabs), md."),
     ] = "csv,tex,md",
-) -> None:
-    """Write the report of a campaign; with --figures or --tables their files too.
+) -> None:  # fmt: skip
+    """Write the report of a campaign; --figures and --tables write files for papers.
 
     Example: fsmatrix report out -o report.html
 
@@ -94,7 +92,7 @@ def _wanted(what: str, directory: Path | None, formats: str, known: Iterable[str
     if not {suffix.removeprefix(".") for suffix in suffixes} <= set(names):
         raise refuse(Origin(f"--{what}-format {formats}"), "", f"of {', '.join(names)}")
     if directory.exists() and not directory.is_dir():
-        raise refuse(Origin(f"--{what}s {directory}"), "", "is no directory")
+        raise refuse(Origin(f"--{what}s {directory}"), "", "is not a directory")
     if not directory.resolve().parent.is_dir():
         raise refuse(
             Origin(f"--{what}s {directory}"), "", f"no directory {directory.resolve().parent}"

@@ -34,11 +34,11 @@ def show(
         ),
     ] = None,
     reference: Annotated[
-        bool, typer.Option("--reference", help="Show the declared references too.")
+        bool, typer.Option("--reference", help="Show targets declared as references too.")
     ] = False,
     as_json: common.Json = False,
 ) -> None:
-    """Show a campaign's failed runs, who is ahead in which cell, medians and intervals.
+    """Show failed runs, which target is ahead in each cell, medians and intervals.
 
     Example: fsmatrix show out --metric bandwidth --metric latency_p99
     """
@@ -85,7 +85,9 @@ def _standings(dataset: xr.Dataset, summary: Summary) -> tuple[Standings | None,
     from fsmatrix.analysis.standings.standings import standings
 
     if summary.many_targets or dataset.sizes["run"] > MOST_RUNS:
-        return None, ["so many are for `fsmatrix lessons` and `fsmatrix compare`"]
+        return None, [
+            "too many runs or targets for this table; use `fsmatrix lessons` and `fsmatrix compare`"
+        ]
     targets = [name for name in summary.targets if name not in summary.references]
     compared, refused = pairs_compared(dataset, targets)
     return (standings(dataset, summary, compared) if compared else None), refused

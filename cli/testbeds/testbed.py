@@ -21,7 +21,7 @@ _MODULES = {"ceph": "fsmatrix.backends.testbed.ceph", "slurm": "fsmatrix.slurm.t
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="A real Ceph or Slurm of this machine's packages, with emulated nodes (root).",
+    help="A real Ceph or Slurm on this machine, with emulated nodes (needs root).",
 )
 app.add_typer(testbed_up.app, name="up")
 
@@ -30,7 +30,7 @@ Directory = Annotated[
     typer.Option(
         "--directory",
         "-d",
-        help="The bed's directory. Default: those where `up` makes beds by itself "
+        help="The bed's directory. Default: the directories that `up` uses by default "
         f"({', '.join(map(str, DEFAULTS.values()))}).",
     ),
 ]
@@ -38,9 +38,11 @@ Directory = Annotated[
 
 @app.command("status")
 def status(directory: Directory = None, as_json: common.Json = False) -> None:
-    """Say whether test beds are up, with daemons and health.  Status 1: one is not, or none is.
+    """Show whether test beds are up, with their daemons and health.
 
-    With --directory --json gives one bed's facts, else {"beds": [...]}.
+    Status 1: one of them is not up, or there is none.
+
+    With --directory, --json gives the facts of that bed, otherwise {"beds": [...]}.
 
     Example: fsmatrix testbed status --json
     """
@@ -57,10 +59,10 @@ def status(directory: Directory = None, as_json: common.Json = False) -> None:
 
 @app.command("down")
 def down(directory: Directory = None, as_json: common.Json = False) -> None:
-    """Take test beds down, also after a crash: all that they made, and nothing else.
+    """Take test beds down, even after a crash: all that they made, and nothing else.
 
-    It may be said again at any time.  Status 1: something was left alone, and why.
-    With --directory --json tells of one bed, else {"beds": [...]}.
+    It can be repeated at any time.  Status 1: something was left alone; the output says why.
+    With --directory, --json describes that bed, otherwise {"beds": [...]}.
 
     Example: fsmatrix testbed down --directory /var/tmp/fsmatrix-testbed
     """
@@ -102,7 +104,7 @@ def _say_status(console: Console, found: Mapping[str, Any]) -> None:
     words = {
         "none": "no test bed",
         "distrusted": "not looked at",
-        "interrupted": "bringing it up was interrupted: take it down",
+        "interrupted": "interrupted while it came up: take it down",
     }
     state = words.get(found["state"], found["state"])
     system = f" ({found['system']})" if "system" in found else ""

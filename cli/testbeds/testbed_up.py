@@ -27,12 +27,13 @@ DEFAULTS = {  # where a bed is if nobody says so
     "slurm": Path("/var/tmp/fsmatrix-testbed-slurm"),
 }
 Directory = Annotated[
-    Path, typer.Option("--directory", "-d", help="The bed's own directory: all its state.")
+    Path,
+    typer.Option("--directory", "-d", help="The bed's own directory, which holds all its state."),
 ]
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Bring a test bed up.  It outlives this command; what fails half-way is taken down again.",
+    help="Bring up a test bed that outlives this command; a failed start is undone.",
 )
 
 
@@ -40,16 +41,16 @@ app = typer.Typer(
 def ceph(
     nodes: Annotated[int, typer.Option(help="Storage nodes, each its own host bucket.")] = 3,
     osds_per_node: Annotated[
-        str, typer.Option(help="OSDs of a node; study: 6 of sata, 3 of pcie.")
+        str, typer.Option(help="OSDs per node; study: 6 for sata, 3 for pcie.")
     ] = "1",
     interface: Annotated[
-        str, typer.Option(help="Drives to emulate: sata, pcie; none: plain files.")
+        str, typer.Option(help="Drives to emulate: sata or pcie; none: plain files.")
     ] = "none",
     scale: Annotated[
-        float, typer.Option(help="Speed of a drive, as a part of the real one's.")
+        float, typer.Option(help="Speed of a drive, as a fraction of the real one's.")
     ] = 0.1,
     network: Annotated[
-        str, typer.Option(help="Speed of a node's link: 1Gbit...; or none.")
+        str, typer.Option(help="Speed of a node's link, such as 1Gbit, or none.")
     ] = "none",
     redundancy: Annotated[str, typer.Option(help="size=1, size=3 or ec=2+1.")] = "size=1",
     failure_domain: Annotated[str, typer.Option(help="osd or host.")] = "host",
@@ -62,7 +63,7 @@ def ceph(
     directory: Directory = DEFAULTS["ceph"],
     as_json: common.Json = False,
 ) -> None:
-    """Bring a Ceph up, and say for each step who was waited for.
+    """Bring up a Ceph; show how long each step took and how much of it was waiting.
 
     Example: fsmatrix testbed up ceph --nodes 3 --osds-per-node 2 --interface sata --network 1Gbit
     """
@@ -91,7 +92,7 @@ def ceph(
 def slurm(
     nodes: Annotated[int, typer.Option(help="Compute nodes, node1 to nodeN.")] = 4,
     cpus_per_node: Annotated[
-        int, typer.Option(help="CPUs that a node declares; may be more than there are.")
+        int, typer.Option(help="CPUs that a node declares, even if the machine has fewer.")
     ] = 4,
     time_limit: Annotated[
         str, typer.Option(help="Longest job of partition main, as Slurm writes times.")
@@ -103,7 +104,7 @@ def slurm(
     directory: Directory = DEFAULTS["slurm"],
     as_json: common.Json = False,
 ) -> None:
-    """Bring a Slurm up: slurmctld, and a slurmd with a host name of its own for each node.
+    """Bring up a Slurm: slurmctld, and for each node a slurmd with its own host name.
 
     Example: fsmatrix testbed up slurm --nodes 4
     """
@@ -138,7 +139,7 @@ def _bring_up(
         return
     total, own = (sum(step[name] for step in bed.steps) for name in ("seconds", "own"))
     for line in (
-        f"up in {total:.1f} s, {own:.1f} s of it our own",
+        f"up in {total:.1f} s, of which {own:.1f} s were fsmatrix's own",
         *lines(bed),
         f"take it down:  fsmatrix testbed down --directory {bed.directory}",
     ):

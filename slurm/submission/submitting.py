@@ -79,7 +79,7 @@ class Submitter:
                 raise StoreError(
                     out,
                     f"a campaign of {len(before.parts)} jobs was submitted from here: --resume "
-                    "goes on with it, `fsmatrix status` looks at it",
+                    "continues it, `fsmatrix status` shows it",
                 )
             queued = self.patiently(self.scheduler.mine)
             made = self._submission(plan, speeds(store, plan), before, directory)
@@ -268,6 +268,6 @@ def _refuse_other_division(
     if lost:
         raise StoreError(
             out,
-            f"the jobs {', '.join(lost[:5])} divide the campaign otherwise: wait for them, or "
+            f"the jobs {', '.join(lost[:5])} divide the campaign differently: wait for them, or "
             "`fsmatrix cancel` them first",
         )

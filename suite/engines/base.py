@@ -57,7 +57,7 @@ class EngineKind:
         found = shutil.which(asked or self.program)
         if found is None:
             what = f"{asked}: not an executable file" if asked else f"no {self.program} on PATH"
-            raise EngineError(f"{what}: {self.cure}, or say where it is by {self.variable}")
+            raise EngineError(f"{what}: {self.cure}, or give its path by {self.variable}")
         return str(Path(found).absolute())  # links stay: some programs look at their name
 
     def probe(self, given: str = "") -> Engine:

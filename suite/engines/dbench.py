@@ -26,7 +26,7 @@ def read(answers: Sequence[str]) -> tuple[str, frozenset[str]]:
     about, nothing = answers
     version = VERSION.search(about + "\n" + nothing)
     if version is None:
-        raise EngineError(f"does not tell its version as dbench does: {CURE}")
+        raise EngineError(f"does not print its version as dbench does: {CURE}")
     text = version[0].rpartition(" ")[2]
     if (int(version[1]), int(version[2])) < OLDEST:
         raise EngineError(f"dbench {text} counts no operations: version 4.00 or later is needed")

@@ -21,7 +21,7 @@ def read(answers: Sequence[str]) -> tuple[str, frozenset[str]]:
     """
     version = _VERSION.search(answers[0])
     if version is None:
-        raise EngineError(f"this is no fio: it answers --version with {answers[0][:80]!r}")
+        raise EngineError(f"this is not fio: it answers --version with {answers[0][:80]!r}")
     number = (int(version[1]), int(version[2]))
     text = version[0].removeprefix("fio-")
     if number < OLDEST:

@@ -41,7 +41,7 @@ def read(answers: Sequence[str]) -> tuple[str, frozenset[str]]:
     if match is None:
         printed = failure_of(text) or " | ".join(text.strip().splitlines()[:3]) or "nothing"
         raise EngineError(
-            f"ior does not tell its version, it says: {printed[:300]}. It must start by itself, "
+            f"ior does not print its version, it says: {printed[:300]}. It must start by itself, "
             f"outside of mpirun: {CURE}"
         )
     version = match[1]

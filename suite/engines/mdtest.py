@@ -35,11 +35,11 @@ def read(answers: Sequence[str]) -> tuple[str, frozenset[str]]:
     """
     text, run = answers
     if _HELP not in text:
-        raise EngineError(f"this is no mdtest, it answers --help with: {_short(text)}. {CURE}")
+        raise EngineError(f"this is not mdtest, it answers --help with: {_short(text)}. {CURE}")
     version = _LAUNCHED.search(run)
     if version is None:
         raise EngineError(
-            f"mdtest does not tell its version, it says: {_short(run)}. It must start by "
+            f"mdtest does not print its version, it says: {_short(run)}. It must start by "
             f"itself, outside of mpirun: {CURE}"
         )
     release = tuple(int(part) for part in re.findall(r"\d+", version[1])[:2])

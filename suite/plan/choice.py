@@ -67,7 +67,7 @@ class Machine:
         return self._answers[member.name]
 
     def unfit(self, member: TargetMember) -> str:
-        """Why it cannot be had here, or what its runs hold at once does not fit on it."""
+        """Why it is not available here, or what its runs hold at once does not fit on it."""
         if reason := self.refusal(member):
             return reason
         needs = most_held(planned for planned in self.cases if planned.case.target == member.name)
@@ -85,7 +85,7 @@ class Machine:
         problems = [
             self.settings.tree.problem(
                 ("targets", name),
-                f"cannot be had here: {reason} (--skip-unusable goes on without it)",
+                f"not available here: {reason} (--skip-unusable goes on without it)",
             )
             for name, reason in refusals.items()
         ]

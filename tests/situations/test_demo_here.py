@@ -126,7 +126,7 @@ def test_a_target_that_must_be_there_and_is_not_is_refused_before_anything_is_ma
 
     refused = run()
     assert refused.returncode == 2, refused.stderr
-    assert "must.yaml:4: targets.xfs: cannot be had here: this root may not mount" in refused.stderr
+    assert "must.yaml:4: targets.xfs: not available here: this root may not mount" in refused.stderr
     assert not (tmp_path / "out").exists()
     went_on = run("--skip-unusable")
     assert went_on.returncode == 0, went_on.stderr

@@ -449,7 +449,7 @@ def test_live_jobs_that_divide_otherwise_are_not_run_over(tmp_path: Path) -> Non
     scheduler, out = Paper(), tmp_path / "out"
     submit(scheduler, out)
     other = planned("slurm.blocks_per_job=3")
-    with pytest.raises(StoreError, match="divide the campaign otherwise"):
+    with pytest.raises(StoreError, match="divide the campaign differently"):
         submit(scheduler, out, other, resume=True)
     scheduler.cancel(list(scheduler.jobs))
     assert len(submit(scheduler, out, other, resume=True).submitted) == 4

@@ -72,7 +72,7 @@ class LevelOptions(BaseModel):
     def _one_way(self) -> LevelOptions:
         if not self.pools:
             if not self.redundancy:
-                raise ValueError("redundancy must be said (size=3, ec=4+2), or pools be named")
+                raise ValueError("give redundancy (size=3, ec=4+2), or name pools")
             return self
         beside = [name for name in _OF_MAKING if name in self.model_fields_set]
         if beside:

@@ -168,7 +168,7 @@ class Anonymiser:
             ):
                 raise ClashError(
                     f"levels {self._levels[factor, after]!r} and {before!r} of factor {factor!r} "
-                    "would become the same: name them otherwise"
+                    "would become the same: give them other names"
                 )
         return renamed
 

@@ -229,7 +229,7 @@ def _check(section: Section) -> None:
         if not (value.isascii() and value.isdigit() and int(value[:10]) > 0 and len(value) < 10):
             raise ValueError(f"{where}: {key} must be a positive number, not {value!r}")
     if not size_of(section.options.get("size", "")):
-        raise ValueError(f"{where}: say size= in bytes, so that the space it needs is known")
+        raise ValueError(f"{where}: give size= in bytes, so that the space it needs is known")
     runtime = seconds_of(section.options.get("runtime") or section.options.get("timeout") or "")
     ramp = seconds_of(section.options.get("ramp_time", ""))
     if runtime and ramp and ramp >= runtime:

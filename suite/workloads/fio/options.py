@@ -109,7 +109,7 @@ class FioOptions(WorkloadOptions):
         if self.job:
             given = self.model_fields_set - {"job", "numjobs", "extra_arguments"}
             if given:
-                raise ValueError(f"{', '.join(sorted(given))}: say it in the job file itself")
+                raise ValueError(f"{', '.join(sorted(given))}: set it in the job file itself")
             sections(self.job)
             return self
         if (self.size is None) == (self.bytes_total is None):

@@ -85,7 +85,7 @@ workloads:
 
 def test_a_target_that_must_be_there_refuses_the_campaign_with_its_line() -> None:
     (found,) = problems(head=MUST)
-    assert found.startswith("c.yaml:4: targets.a: cannot be had here: the disk does not work")
+    assert found.startswith("c.yaml:4: targets.a: not available here: the disk does not work")
     assert "--skip-unusable" in found
     assert targets(planned(head=MUST, only=("target=b",))) == ["a", "b"]  # nothing runs on a
 
@@ -103,7 +103,7 @@ def test_what_was_decided_holds_also_where_the_machine_has_changed() -> None:
     assert targets(plan) == ["b", "home", "ram"]
     assert str(plan.left_out[0]) == "target a is left out: was broken"
     (found,) = problems(head=head(home=BROKEN), targets=("b", "home"))
-    assert "targets.home: cannot be had here" in found
+    assert "targets.home: not available here" in found
 
 
 def test_only_the_targets_of_a_shard_are_asked() -> None:
@@ -117,7 +117,7 @@ def test_only_the_targets_of_a_shard_are_asked() -> None:
         else:
             found.append({case.case.target for case in plan.cases})
     assert {"b"} in found
-    assert any(isinstance(text, str) and "targets.a: cannot be had here" in text for text in found)
+    assert any(isinstance(text, str) and "targets.a: not available here" in text for text in found)
 
 
 class Absent(Disk):

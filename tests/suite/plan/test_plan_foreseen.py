@@ -105,7 +105,7 @@ def test_a_directory_in_memory_is_refused_unless_it_is_a_reference() -> None:
     try:
         with pytest.raises(CampaignError) as caught:
             build_plan(Source(text, "c.yaml"), Request())
-        assert "c.yaml:3: targets.here: cannot be had here: its files would lie in memory" in str(
+        assert "c.yaml:3: targets.here: not available here: its files would lie in memory" in str(
             caught.value
         )
         sets = Request(sets=("targets.here.reference=true",))
@@ -166,9 +166,7 @@ def test_too_few_nodes_are_refused_before_anything_is_made(tmp_path: Path) -> No
     assert not (tmp_path / "out").exists()
     planned = fsmatrix("plan", campaign)
     words = " ".join(planned.stdout.split())
-    assert (planned.returncode, "run would be refused here, submit not: 3 client" in words) == (
-        0,
-        True,
-    )
+    assert planned.returncode == 0
+    assert "run would be refused here, submit would not: 3 client" in words
     assert "would be refused" not in fsmatrix("plan", campaign, "--elsewhere").stdout
     assert "would be refused" not in fsmatrix("plan", campaign, "--only", "nodes=1").stdout

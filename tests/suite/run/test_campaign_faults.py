@@ -190,7 +190,7 @@ def test_a_directory_in_memory_is_found_out(tmp_path: Path) -> None:
                 "run", campaign, "-o", out, "--quiet", "--no-report", "--set", f"cache={cache}"
             )
             assert (done.returncode, out.exists()) == (2, False)
-            assert "targets.here: cannot be had here: its files would lie in memory (tmpfs)" in (
+            assert "targets.here: not available here: its files would lie in memory (tmpfs)" in (
                 done.stderr
             )
             done = fsmatrix(

@@ -72,7 +72,7 @@ def test_versions_and_features_are_read() -> None:
     ("answers", "text"),
     [
         (["fio-2.21", "", ""], "2.21 is too old"),
-        (["bash: fio: not found", "", ""], "this is no fio"),
+        (["bash: fio: not found", "", ""], "this is not fio"),
         (["fio-3.33", "error", ""], "names no I/O engine"),
     ],
 )
@@ -231,7 +231,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"extra_arguments": ["--log_max_value=1"]}, "the suite measures with it"),
     (job("numjobs=0"), "positive number"),
     (job("rw=trim"), "not one of read"),
-    ({"job": "[a]\nrw=read\n", "size": None}, "say size="),
+    ({"job": "[a]\nrw=read\n", "size": None}, "give size="),
     ({"job": "[../../x]\nsize=1m\n", "size": None}, "name it with letters"),
     ({"job": "[global]\nsize=1m\n", "size": None}, "has no job"),
     ({"job": "rw=read\n", "size": None}, "not a job file"),

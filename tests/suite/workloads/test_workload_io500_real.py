@@ -67,7 +67,7 @@ def test_the_pair_is_found_by_iors_path(tmp_path: Path, monkeypatch: pytest.Monk
 def test_without_ior_there_is_no_pair(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="FSMATRIX_IOR"):
         KIND.probe()
-    with pytest.raises(EngineError, match="does not tell its version"):
+    with pytest.raises(EngineError, match="does not print its version"):
         KIND.probe(str(stand_in(tmp_path / "ior", "something else\\n")))
 
 

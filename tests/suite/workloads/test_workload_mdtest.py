@@ -47,7 +47,7 @@ def test_the_engine_tells_version_and_features() -> None:
 @pytest.mark.parametrize(
     ("answers", "words_"),
     [
-        (("Usage: md5sum", ""), "this is no mdtest"),
+        (("Usage: md5sum", ""), "this is not mdtest"),
         (("  -C  only create files/dirs", "PMI_Init failed"), "outside of mpirun"),
         (("  -C  only create files/dirs", "mdtest-1.8.3 was launched with 1"), "too old"),
     ],

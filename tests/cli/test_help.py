@@ -1,0 +1,42 @@
+"""Help of all commands: panels, and first lines that stand whole in a terminal of 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer.main
+
+from fsmatrix.cli.app import app
+
+PROGRAM: Any = typer.main.get_command(app)
+PANELS = ("Plan and run", "Cluster", "Results", "Questions", "Studies")
+
+
+def commands(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command and group with the words that call it."""
+    for name, command in group.commands.items():
+        yield f"{path}{name}", command
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{path}{name} ")
+
+
+EVERY = dict(commands(PROGRAM))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_first_line_is_whole_and_short(name: str) -> None:
+    first, _, rest = EVERY[name].help.partition("\n")
+    assert first.endswith("."), name
+    assert len(first) < 80, name
+    assert not rest.partition("\n")[0].strip(), f"{name}: the first paragraph is one line"
+
+
+@pytest.mark.parametrize("name", PROGRAM.commands)
+def test_every_command_stands_in_a_panel(name: str) -> None:
+    assert PROGRAM.commands[name].rich_help_panel in PANELS
+
+
+def test_every_panel_is_used() -> None:
+    assert {command.rich_help_panel for command in PROGRAM.commands.values()} == {*PANELS}
