@@ -16,7 +16,8 @@ from pathlib import Path
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Entry, Journal
-from fsmatrix.backends.journal.rollback import LeftAlone, undo_image
+from fsmatrix.backends.journal.proof import LeftAlone
+from fsmatrix.backends.journal.rollback import undo_image
 from fsmatrix.backends.system.mounts import mount_of
 from fsmatrix.results.units import format_size
 

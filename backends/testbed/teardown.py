@@ -63,7 +63,7 @@ def _undo(home: Home, entry: Entry) -> str:
     try:
         _prove(home, entry)
         return _KINDS[entry.kind](entry)
-    except (BackendError, rollback.LeftAlone, OSError, KeyError, ValueError, TypeError) as error:
+    except (BackendError, proof.LeftAlone, OSError, KeyError, ValueError, TypeError) as error:
         return f"{LEFT}{error}"
 
 
@@ -75,7 +75,7 @@ def _prove(home: Home, entry: Entry) -> None:
         return
     name = Path(str(entry.facts.get("path") or entry.facts.get("name"))).name
     if not _OWN.fullmatch(name):
-        raise rollback.LeftAlone(f"{name} is no {entry.kind} of a test bed: not removed")
+        raise proof.LeftAlone(f"{name} is no {entry.kind} of a test bed: not removed")
 
 
 def _undo_cgroup(entry: Entry) -> str:
@@ -97,7 +97,7 @@ def _undo_sockets(entry: Entry) -> str:
         return ""
     ours = folder.parent == cephconf.SHORT and folder.name.startswith(cephconf.SOCKETS)
     if not ours or folder.is_symlink() or folder.stat().st_uid != os.geteuid():
-        raise rollback.LeftAlone(f"{folder} is not as the test bed made it")
+        raise proof.LeftAlone(f"{folder} is not as the test bed made it")
     for path in folder.iterdir():
         if path.is_socket():
             path.unlink()
