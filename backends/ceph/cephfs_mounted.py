@@ -17,8 +17,8 @@ from typing import Any, ClassVar, cast
 
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import ProvisionContext, Space, Usable
+from fsmatrix.backends.ceph.attached import Attached
 from fsmatrix.backends.ceph.bindings.login import Login
-from fsmatrix.backends.ceph.mounts.attached import Attached
 from fsmatrix.backends.ceph.oncephfs import ceph_facts, cluster_details, library_refusal
 from fsmatrix.backends.ceph.options import LAYOUT, MountedOptions
 from fsmatrix.backends.ceph.places import own

@@ -19,14 +19,13 @@ from typing import Any, ClassVar, cast
 from fsmatrix.backends.access import Access, RadosAccess, expect
 from fsmatrix.backends.base import CacheMethod, Evidence, ProvisionContext, Usable
 from fsmatrix.backends.base import Space as FreeSpace
-from fsmatrix.backends.ceph import facts
 from fsmatrix.backends.ceph.bindings import capi
 from fsmatrix.backends.ceph.bindings.librados import CephError, Cluster
 from fsmatrix.backends.ceph.bindings.login import Login, root_text
 from fsmatrix.backends.ceph.levelled import Levelled, pool_space
 from fsmatrix.backends.ceph.options import RadosOptions
 from fsmatrix.backends.ceph.places.spaces import Space
-from fsmatrix.backends.ceph.state import caches
+from fsmatrix.backends.ceph.state import caches, facts
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.owned_dirs import PREFIX

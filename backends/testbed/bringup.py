@@ -16,7 +16,7 @@ from typing import Any
 
 from fsmatrix.backends.ceph.bindings.errors import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
-from fsmatrix.backends.ceph.levels.placement import at_once, wait_for_stats
+from fsmatrix.backends.ceph.state.placement import at_once, wait_for_stats
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.testbed import cephconf, cgroups, daemons, drives, health, network, pools

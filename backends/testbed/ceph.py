@@ -35,7 +35,7 @@ from typing import Any
 
 from fsmatrix.backends.ceph.bindings.errors import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
-from fsmatrix.backends.ceph.levels.placement import wait_for_stats
+from fsmatrix.backends.ceph.state.placement import wait_for_stats
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.testbed import bringup, cgroups, daemons, health, pools, teardown

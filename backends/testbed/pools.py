@@ -8,7 +8,7 @@ from typing import Any
 from fsmatrix.backends.ceph.bindings import capi
 from fsmatrix.backends.ceph.bindings.errors import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
-from fsmatrix.backends.ceph.levels import placement as even
+from fsmatrix.backends.ceph.state import placement as even
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.backends.testbed.options import BedOptions
 

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.ceph import facts
 from fsmatrix.backends.ceph.bindings.errors import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.bindings.login import Login
-from fsmatrix.backends.ceph.levels import levelstate, limits, placement
+from fsmatrix.backends.ceph.levels import levelstate, limits
 from fsmatrix.backends.ceph.levels.crush import Host, Level, drawn, hosts_of
 from fsmatrix.backends.ceph.levels.leveloptions import LevelOptions
 from fsmatrix.backends.ceph.levels.redundancy import placement_refusal
+from fsmatrix.backends.ceph.state import facts, placement
 from fsmatrix.backends.ceph.state.settle import settle
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.owned_dirs import PREFIX

@@ -10,8 +10,9 @@ from typing import Any
 from fsmatrix.backends.ceph.bindings.errors import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.bindings.login import Login
-from fsmatrix.backends.ceph.levels import limits, placement
+from fsmatrix.backends.ceph.levels import limits
 from fsmatrix.backends.ceph.levels.crush import MARK, Command, removing
+from fsmatrix.backends.ceph.state import placement
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.system.workfolder import work_folder
 

@@ -11,9 +11,9 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from fsmatrix.backends.ceph import facts
 from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.ceph.mounts.clients import FUSE
+from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.errors import BackendError
 
 

@@ -7,10 +7,10 @@ import errno
 import itertools
 
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.ceph import facts
 from fsmatrix.backends.ceph.bindings.librados import CephError, Cluster
 from fsmatrix.backends.ceph.options import CephfsOptions, ClientOptions
 from fsmatrix.backends.ceph.places.trees import NothingDone, Tree
+from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.owned_dirs import PREFIX
 

@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fsmatrix.backends.base import Evidence
-from fsmatrix.backends.ceph import facts
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.bindings.login import Login
+from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.errors import BackendError
 
 RECALL = 3  # seconds that other clients get to give capabilities back

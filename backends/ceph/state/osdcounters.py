@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends.ceph import facts
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.bindings.login import Login
+from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import devices
 

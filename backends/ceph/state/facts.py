@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fsmatrix.backends.ceph.bindings.librados import CephError, Cluster
-from fsmatrix.backends.ceph.levels import placement
+from fsmatrix.backends.ceph.state import placement
 from fsmatrix.backends.errors import told
 
 OSDS_ASKED = 64  # whose configuration is read; further ones are counted only
