@@ -24,7 +24,7 @@ from fsmatrix.backends.ceph.places import trees
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
-from fsmatrix.backends.player.player import ENGINE_C, engine_name, open_player
+from fsmatrix.backends.player.player import ENGINE_C, PlayerOptions, engine_name, open_player
 from fsmatrix.backends.system import mounts, signature
 from fsmatrix.cli.main import main as command_line
 
@@ -111,7 +111,9 @@ def life(name: str, options: dict[str, Any]) -> None:
 
 def play(root: str, opens: Kind, moves: Kind, flags: int = 0) -> dict[str, int]:
     """Write or read the file `file` in pieces; {bytes, errors}."""
-    one = open_player("posix", root, slots=1, seed=SEED, max_op_bytes=PIECE, stop_on_error=False)
+    one = open_player(
+        "posix", root, PlayerOptions(slots=1, seed=SEED, max_op_bytes=PIECE, stop_on_error=False)
+    )
     ops = [(opens, 0, 0, 0, 0, 0, 0, 0)]
     ops += [(moves, flags, 0, 0, 0, number * PIECE, PIECE, 0) for number in range(PIECES)]
     ops += [(Kind.CLOSE, 0, 0, 0, 0, 0, 0, 0)]

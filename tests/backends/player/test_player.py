@@ -310,10 +310,10 @@ BLOCKED = """
 import os, sys, threading
 import numpy as np
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
-from fsmatrix.backends.player.player import open_player
+from fsmatrix.backends.player.player import PlayerOptions, open_player
 root, implementation = sys.argv[1:]
 os.mkfifo(root + "/fifo")
-one = open_player("posix", root, slots=1, max_op_bytes=0, implementation=implementation)
+one = open_player("posix", root, PlayerOptions(slots=1, max_op_bytes=0), implementation)
 ops = np.zeros(1, dtype=OP)
 ops["kind"], ops["flags"] = Kind.OPEN, Flag.READ_ONLY
 playing = threading.Thread(target=one.play, args=(Chunk(ops, (b"fifo",)),))
