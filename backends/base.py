@@ -106,7 +106,7 @@ class Backend(ABC):
 
     name: ClassVar[str]
     Options: ClassVar[type[BackendOptions]] = BackendOptions
-    access_type: ClassVar[type[Access]]
+    access_type: ClassVar[type[Access]]  # of every access that it gives
     cache_states: ClassVar[frozenset[str]] = frozenset({"cold", "warm", "bypass"})
     device_states: ClassVar[frozenset[str]] = frozenset({"as_found"})
     driver: ClassVar[str] = "posix"

@@ -146,7 +146,7 @@ class Directory(Backend):
 
     @classmethod
     def mount(cls, access: Access, journal: Journal) -> None:
-        """Look whether this kernel sees the very tree that the conductor owned_dirs."""
+        """Look whether this kernel sees the very tree that the conductor made."""
         del journal
         folder = Path(access.details["tree"])
         if tree.read_marker(folder) != access.details["tag"]:

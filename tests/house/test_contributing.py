@@ -7,6 +7,7 @@ import re
 import tomllib
 
 from fsmatrix.analysis.catalogue import OUTSIDE
+from fsmatrix.backends.journal.kinds import KINDS
 from fsmatrix.backends.registry import BACKENDS
 from fsmatrix.results.formats.registry import FORMATS
 from fsmatrix.results.registry import Registry
@@ -15,7 +16,7 @@ from fsmatrix.suite.registry import ENGINES, LAUNCHERS, WORKLOADS
 from tests.suite import acme
 
 TEXT = acme.PAGE.read_text()
-REGISTRIES = (BACKENDS, WORKLOADS, ENGINES, FORMATS, LAUNCHERS, SCHEDULERS, OUTSIDE)
+REGISTRIES = (BACKENDS, KINDS, WORKLOADS, ENGINES, FORMATS, LAUNCHERS, SCHEDULERS, OUTSIDE)
 GROUPS = {registry.group for registry in REGISTRIES}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fsmatrix.backends import registry
-from fsmatrix.backends.access import Access, access_from_json
+from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, ProvisionContext
 from fsmatrix.backends.ceph.bindings import login
 from fsmatrix.backends.ceph.bindings.librados import CephError
@@ -62,7 +62,7 @@ def test_whole_life(name: str, bed: Bed, room: ProvisionContext, tmp_path: Path)
     assert free is not None
     assert 0 < free < 4 << 30
     access = used.provision({}, room)
-    assert access == access_from_json(json.loads(json.dumps(access.to_json())))
+    assert access == used.access_type.from_json(json.loads(json.dumps(access.to_json())))
     used.mount(access, room.journal)
     used.mount(access, room.journal)
     for _ in range(2):
@@ -155,7 +155,7 @@ def test_two_shards_and_a_foreign_one_do_not_meet(
             assert second.details != first.details
             used.release(second, room)
             used.make_run(first, "r")
-            forged = access_from_json(
+            forged = used.access_type.from_json(
                 first.to_json()
                 | {"details": {**first.details, "name": "fsmatrix-tag1", "prefix": "fsmatrix-tag1"}}
             )

@@ -15,7 +15,7 @@ import pytest
 from pydantic import ValidationError
 
 from fsmatrix.backends import registry
-from fsmatrix.backends.access import DfsAccess, PathAccess, access_from_json
+from fsmatrix.backends.access import DfsAccess, PathAccess
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.daos import facts as daos_facts
 from fsmatrix.backends.daos import tool as daos_tool
@@ -82,7 +82,7 @@ def test_bad_options(options: dict[str, Any]) -> None:
 def test_from_container_to_nothing(standin: Standin, room: ProvisionContext) -> None:
     backend = daos(oclass="RP_2G1", dir_oclass="RP_2GX", chunk_size="4MiB")
     access = backend.provision({}, room)
-    assert access == access_from_json(json.loads(json.dumps(access.to_json())))
+    assert access == DfsAccess.from_json(json.loads(json.dumps(access.to_json())))
     assert access.container.startswith("fsmatrix-tag1-daos-a-")
     assert standin.ours == [access.container]
     assert (access.pool, access.prefix) == ("bench", "/")
