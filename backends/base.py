@@ -177,16 +177,16 @@ class Backend(ABC):
             raise BackendError(f"{self.name} realises no cluster factors: {', '.join(level)}")
 
     @abstractmethod
-    def provision(self, level: Mapping[str, Any], room: ProvisionContext) -> Access:
+    def provision(self, level: Mapping[str, Any], context: ProvisionContext) -> Access:
         """Make or choose what this level needs.  Journalled.  BackendError if impossible."""
 
-    def release(self, access: Access, room: ProvisionContext) -> None:
+    def release(self, access: Access, context: ProvisionContext) -> None:
         """Undo provision; may keep for the next attachment what `finish` removes."""
-        del access, room
+        del access, context
 
-    def finish(self, room: ProvisionContext) -> None:
+    def finish(self, context: ProvisionContext) -> None:
         """The campaign ends: remove what `release` kept.  Journalled."""
-        del room
+        del context
 
     @abstractmethod
     def describe(self, access: Access) -> dict[str, Any]:

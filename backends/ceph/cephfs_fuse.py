@@ -39,10 +39,10 @@ class CephfsFuse(CephfsMounted):
         """Of ceph-fuse."""
         return tools.version(clients.FUSE_PROGRAM, "--version")
 
-    def settings(self, room: ProvisionContext) -> dict[str, Any]:
+    def settings(self, context: ProvisionContext) -> dict[str, Any]:
         """The client's options, and a name for the mount."""
         options = cast(FuseOptions, self.options)
-        return {"client": options.client, "source": f"fsmatrix-{room.tag}"}
+        return {"client": options.client, "source": f"fsmatrix-{context.tag}"}
 
     @classmethod
     def argv(cls, details: Mapping[str, Any]) -> list[str]:

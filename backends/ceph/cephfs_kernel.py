@@ -40,9 +40,9 @@ class CephfsKernel(CephfsMounted):
         """The kernel is the client."""
         return f"kernel {os.uname().release}"
 
-    def settings(self, room: ProvisionContext) -> dict[str, Any]:
+    def settings(self, context: ProvisionContext) -> dict[str, Any]:
         """The mount's options."""
-        del room
+        del context
         return {"mount_options": cast(KernelOptions, self.options).mount_options}
 
     @classmethod

@@ -75,12 +75,12 @@ class Libcephfs(OnCephfs):
         """No cluster, no access, no such file system or data pool."""
         return library_refusal() or own.refusal(self._chosen)
 
-    def _attach(self, room: ProvisionContext) -> CephfsAccess:
+    def _attach(self, context: ProvisionContext) -> CephfsAccess:
         """Make the directory, with its layout."""
-        tree = own.make(self._chosen, room)
+        tree = own.make(self._chosen, context)
         return CephfsAccess(
             backend=self.name,
-            target=room.target,
+            target=context.target,
             conf=tree.login.conf,
             user=tree.login.user,
             filesystem=tree.filesystem,
@@ -95,9 +95,9 @@ class Libcephfs(OnCephfs):
             },
         )
 
-    def _detach(self, access: Access, room: ProvisionContext) -> None:
+    def _detach(self, access: Access, context: ProvisionContext) -> None:
         """Remove the directory and nothing else."""
-        own.release(Tree.of(access.details), room)
+        own.release(Tree.of(access.details), context)
 
     def describe(self, access: Access) -> dict[str, Any]:
         """Facts of cluster, file system and layout; what cannot be told is recorded as such."""

@@ -33,9 +33,9 @@ class OnCephfs(Levelled):
         """It is no data pool of the file system."""
         return own.unfit(cluster, self._chosen.filesystem, pool)
 
-    def finish(self, room: ProvisionContext) -> None:
+    def finish(self, context: ProvisionContext) -> None:
         """Remove what a failed provision or release of this process left."""
-        own.finish(room)
+        own.finish(context)
 
     def space(self, access: Access | None = None) -> Space:
         """What the data pool that new files get may still take."""

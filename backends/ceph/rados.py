@@ -67,7 +67,7 @@ class Rados(Levelled):
         """Not there, or not for this."""
         return pool_refusal(cluster, pool)
 
-    def _attach(self, room: ProvisionContext) -> RadosAccess:
+    def _attach(self, context: ProvisionContext) -> RadosAccess:
         """Take a prefix of namespaces, journalled first, and mark it."""
         options, login = self._chosen, self._chosen.login
         with login.connect(options=options.client) as cluster:
@@ -75,19 +75,19 @@ class Rados(Levelled):
             if reason:
                 raise BackendError(reason)
             fsid, addresses = cluster.fsid, facts.addresses(cluster)
-        prefix = f"{PREFIX}{room.tag}-{room.target}-{secrets.token_hex(4)}"
-        space = Space(login, options.pool, prefix, room.tag)
+        prefix = f"{PREFIX}{context.tag}-{context.target}-{secrets.token_hex(4)}"
+        space = Space(login, options.pool, prefix, context.tag)
         place = f"{options.pool}/{prefix}"
-        entry = room.journal.begin(ENTRY, target=room.target, path=place, **space.facts)
+        entry = context.journal.begin(ENTRY, target=context.target, path=place, **space.facts)
         try:
             space.make()
         except CephError as error:
             if error.errno in (0, errno.EACCES, errno.EPERM):  # foreign, or nothing was written
-                room.journal.end(entry)
+                context.journal.end(entry)
             raise
         return RadosAccess(
             backend=self.name,
-            target=room.target,
+            target=context.target,
             pool=options.pool,
             conf=login.conf,
             user=login.user,
@@ -103,18 +103,18 @@ class Rados(Levelled):
             },
         )
 
-    def _detach(self, access: Access, room: ProvisionContext) -> None:
+    def _detach(self, access: Access, context: ProvisionContext) -> None:
         """Remove the objects of all runs, and the marker."""
         space = Space.of(access.details)
         space.remove()
-        room.journal.end_all(ENTRY, pool=space.pool, prefix=space.prefix)
+        context.journal.end_all(ENTRY, pool=space.pool, prefix=space.prefix)
 
-    def finish(self, room: ProvisionContext) -> None:
+    def finish(self, context: ProvisionContext) -> None:
         """Remove what a failed provision or release of this process left."""
-        for entry in room.journal.pending(ENTRY, target=room.target):
+        for entry in context.journal.pending(ENTRY, target=context.target):
             if entry.mine:
                 Space.of(entry.facts).remove()
-                room.journal.end(entry)
+                context.journal.end(entry)
 
     def describe(self, access: Access) -> dict[str, Any]:
         """Facts of cluster and pool; what cannot be told is recorded as such."""

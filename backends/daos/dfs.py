@@ -96,7 +96,7 @@ class DaosDfs(Backend):
     def _pool(self) -> Pool:
         return daos_tool.pool_query(self._chosen.pool, self._chosen.system)
 
-    def provision(self, level: Mapping[str, Any], room: ProvisionContext) -> DfsAccess:
+    def provision(self, level: Mapping[str, Any], context: ProvisionContext) -> DfsAccess:
         """Make the container and look whether it is there.
 
         After a failure its journal entry stays, since the servers may have made it all the
@@ -105,11 +105,11 @@ class DaosDfs(Backend):
         self.refuse_level(level)
         options = self._chosen
         pool, system = self._pool(), daos_tool.system_query(options.system)
-        label = f"fsmatrix-{room.tag}-{room.target}-{secrets.token_hex(4)}"
-        made = self._make(label, room)
+        label = f"fsmatrix-{context.tag}-{context.target}-{secrets.token_hex(4)}"
+        made = self._make(label, context)
         return DfsAccess(
             backend=self.name,
-            target=room.target,
+            target=context.target,
             pool=options.pool,
             container=label,
             system=options.system,
@@ -122,21 +122,21 @@ class DaosDfs(Backend):
             },
         )
 
-    def _make(self, label: str, room: ProvisionContext) -> Container:
+    def _make(self, label: str, context: ProvisionContext) -> Container:
         pool, system = self._chosen.pool, self._chosen.system
         taken = f"container {label} of pool {pool} exists and is not the suite's: left alone"
         if daos_tool.container_query(pool, label, system) is not None:
             raise BackendError(taken)
         facts = {"pool": pool, "label": label, "system": system, "path": f"{pool}/{label}"}
-        entry = room.journal.begin(ENTRY, target=room.target, **facts)
+        entry = context.journal.begin(ENTRY, target=context.target, **facts)
         try:
             made = daos_tool.create(pool, label, system, *self._properties())
         except daos_tool.DaosError as error:
             if error.status != daos_tool.EXIST:
                 raise
-            room.journal.end(entry)
+            context.journal.end(entry)
             raise BackendError(taken) from error
-        room.journal.confirm(entry, uuid=made.container_uuid)
+        context.journal.confirm(entry, uuid=made.container_uuid)
         found = daos_tool.container_query(pool, label, system)
         if found is None or found.container_uuid != made.container_uuid:
             raise BackendError(f"container {label} of pool {pool} was made, but is not there")
@@ -154,18 +154,18 @@ class DaosDfs(Backend):
         }
         return [f"--{name}={value}" for name, value in given.items() if value]
 
-    def release(self, access: Access, room: ProvisionContext) -> None:
+    def release(self, access: Access, context: ProvisionContext) -> None:
         """Destroy the container that was made; BackendError if another one is called so."""
         dfs = expect(access, DfsAccess)
         daos_tool.remove(dfs.pool, dfs.container, dfs.system, access.details["uuid"])
-        room.journal.end_all(ENTRY, pool=dfs.pool, label=dfs.container)
+        context.journal.end_all(ENTRY, pool=dfs.pool, label=dfs.container)
 
-    def finish(self, room: ProvisionContext) -> None:
+    def finish(self, context: ProvisionContext) -> None:
         """Destroy what a failed provision or release of this process left."""
-        for entry in room.journal.pending(ENTRY, target=room.target):
+        for entry in context.journal.pending(ENTRY, target=context.target):
             if entry.mine:
                 daos_tool.remove_recorded(entry.facts)
-                room.journal.end(entry)
+                context.journal.end(entry)
 
     def describe(self, access: Access) -> dict[str, Any]:
         """Facts of pool, container and system; what cannot be told is recorded as such."""

@@ -41,8 +41,8 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Iterator[ProvisionContext]:
-    """The conductor's room; nothing may stay mounted or running after a test."""
+def context(tmp_path: Path) -> Iterator[ProvisionContext]:
+    """What the conductor gives; nothing may stay mounted or running after a test."""
     yield ProvisionContext(
         "a", tmp_path / "state", Journal(tmp_path / "journals/host.jsonl"), "tag1"
     )

@@ -145,7 +145,7 @@ class Levels:
         )
 
     # -- making -----------------------------------------------------------------------------
-    def make(self, level: Wanted, room: ProvisionContext) -> dict[str, Any]:
+    def make(self, level: Wanted, context: ProvisionContext) -> dict[str, Any]:
         """Make it, journalled; facts of it, with "pool".  BackendError, with nothing left."""
         reason = self.refusal(level) or self.agreement()
         if reason:
@@ -155,14 +155,14 @@ class Levels:
             if prepared is not None:
                 lies = placement.where(cluster, prepared.pool)
                 return {"pool": prepared.pool, "made": False, "placement": lies}
-            name = f"{PREFIX}{room.tag}-{room.target}-{secrets.token_hex(4)}"
-            made = self._level(cluster, level, room.draw, name, room.tag)
+            name = f"{PREFIX}{context.tag}-{context.target}-{secrets.token_hex(4)}"
+            made = self._level(cluster, level, context.draw, name, context.tag)
             levelstate.require_absent(cluster, name)
             known = {**_facts_of(made), **self.login.facts}
-            entry = room.journal.begin(ENTRY, target=room.target, path=name, **known)
+            entry = context.journal.begin(ENTRY, target=context.target, path=name, **known)
             try:
                 for command in made.making():
-                    room.progress(command.text)
+                    context.progress(command.text)
                     levelstate.run(cluster, command)
                 moved = levelstate.even_out(cluster, name, made.redundancy.size)
                 levelstate.wait_clean(cluster, name, made.pg_num)
@@ -170,7 +170,7 @@ class Levels:
             except BackendError:
                 with suppress(BackendError):  # what cannot be removed now stays in the journal
                     levelstate.remove(known)
-                    room.journal.end(entry)
+                    context.journal.end(entry)
                 raise
         return {
             **known,
@@ -186,14 +186,14 @@ class Levels:
         }
 
 
-def release(known: Mapping[str, Any], room: ProvisionContext) -> None:
+def release(known: Mapping[str, Any], context: ProvisionContext) -> None:
     """Remove a level that `make` made; a prepared pool stays."""
     if not known["made"]:
         return
     if known["filesystem"]:  # removed files are purged from the pool before it goes
         settle(Login.of(known), PURGE_SECONDS, known["filesystem"])
     levelstate.remove(known)
-    room.journal.end_all(ENTRY, path=known["name"])
+    context.journal.end_all(ENTRY, path=known["name"])
 
 
 def _facts_of(level: Level) -> dict[str, Any]:
