@@ -129,8 +129,8 @@ class Backend(ABC):
 
     def unusable(self) -> str:
         """Why it cannot be had here, now, with these rights and options (empty: it can)."""
-        found = self.check()
-        return self.refusal() if found.ok else found.reason
+        usable = self.check()
+        return self.refusal() if usable.ok else usable.reason
 
     def memory(self) -> str:
         """Type of the file system in memory that holds its files (empty: none, or not known)."""

@@ -36,7 +36,7 @@ class CephfsFuse(CephfsMounted):
 
     @classmethod
     def version(cls) -> str:
-        """Of ceph-fuse."""
+        """What ceph-fuse says of its version."""
         return tools.version(clients.FUSE_PROGRAM, "--version")
 
     def settings(self, context: ProvisionContext) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class CephfsFuse(CephfsMounted):
 
     @classmethod
     def client_of(cls, argv: Sequence[str]) -> Sequence[str]:
-        """ceph-fuse itself."""
+        """The ceph-fuse that the command starts."""
         return argv
 
     @classmethod

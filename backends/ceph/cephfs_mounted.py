@@ -23,7 +23,7 @@ from fsmatrix.backends.ceph.oncephfs import ceph_facts, cluster_details, library
 from fsmatrix.backends.ceph.options import LAYOUT, MountedOptions
 from fsmatrix.backends.ceph.places import own
 from fsmatrix.backends.ceph.places.trees import Tree
-from fsmatrix.backends.errors import BackendError, told
+from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal import owned_dirs
 from fsmatrix.backends.local import mounting, provenance
 from fsmatrix.backends.local.directory import place_refusal
@@ -48,7 +48,7 @@ class CephfsMounted(Attached):
     @classmethod
     @abstractmethod
     def version(cls) -> str:
-        """Of the client."""
+        """What the client that mounts says of its version."""
 
     @abstractmethod
     def settings(self, context: ProvisionContext) -> dict[str, Any]:
@@ -92,12 +92,12 @@ class CephfsMounted(Attached):
 
     def _mounted(self, context: ProvisionContext, shared: Mapping[str, Any]) -> PathAccess:
         context.state.mkdir(parents=True, exist_ok=True)
-        mine = own.make(self._chosen, context)
+        own_tree = own.make(self._chosen, context)
         point = mounting.new_point(context.state, context.journal)
         details = {
             **shared,
-            **mine.facts,
-            **cluster_details(mine.login),
+            **own_tree.facts,
+            **cluster_details(own_tree.login),
             "point": str(point),
             **self.settings(context),
         }
@@ -118,8 +118,8 @@ class CephfsMounted(Attached):
                 f"layout {self._chosen.layout} of {data} cannot be set: {error.strerror}; the "
                 "user needs the MDS capability `p`, and the pool must be a data pool"
             ) from error
-        known = told(lambda: cluster_details(self._chosen.login))
-        details |= {"cluster_error": known["error"]} if "error" in known else known
+        cluster = value_or_error(lambda: cluster_details(self._chosen.login))
+        details |= {"cluster_error": cluster["error"]} if "error" in cluster else cluster
         return PathAccess(
             self.name, context.target, {**details, **self.settings(context)}, str(data)
         )
@@ -138,17 +138,17 @@ class CephfsMounted(Attached):
     def describe(self, access: Access) -> dict[str, Any]:
         """Facts of mount, layout and cluster; what cannot be told is recorded as such."""
         details, path = access.details, path_of(access)
-        known: dict[str, Any] = {"managed": "point" in details, "mount_command": []}
-        if known["managed"]:
-            known["mount_command"] = self.argv(details)
-            known["layout"] = told(Tree.of(details).layout)
+        described: dict[str, Any] = {"managed": "point" in details, "mount_command": []}
+        if described["managed"]:
+            described["mount_command"] = self.argv(details)
+            described["layout"] = value_or_error(Tree.of(details).layout)
         else:
-            known["layout"] = _layout_of(path)
+            described["layout"] = _layout_of(path)
         if details["fsid"]:
-            known["ceph"] = ceph_facts(Login.of(details), details["filesystem"])
+            described["ceph"] = ceph_facts(Login.of(details), details["filesystem"])
         else:
-            known["ceph"] = {"error": details["cluster_error"]}
-        return provenance.filesystem_facts(path) | known | self.level_facts(access)
+            described["ceph"] = {"error": details["cluster_error"]}
+        return provenance.filesystem_facts(path) | described | self.level_facts(access)
 
     def space(self, access: Access | None = None) -> Space:
         """What the data pool may still take; of a found mount, what statfs says."""

@@ -35,7 +35,7 @@ class Levelled(Backend):
 
     @abstractmethod
     def _detach(self, access: Access, context: ProvisionContext) -> None:
-        """Undo `_attach`."""
+        """Remove what `_attach` made in the pool."""
 
     @abstractmethod
     def unfit(self, cluster: Cluster, pool: str) -> str:
@@ -68,7 +68,7 @@ class Levelled(Backend):
         return self._levels.agreement() if self._levels else ""
 
     def commands(self, level: Mapping[str, Any], draw: str) -> list[str]:
-        """Of the cluster's administrator."""
+        """The commands of a cluster's administrator that make and remove the level."""
         return self._levels.commands(level, draw, f"{PREFIX}dry-run") if self._levels else []
 
     def attributes(self) -> dict[str, Any]:
@@ -86,13 +86,13 @@ class Levelled(Backend):
                     f"{self.name} makes levels of {', '.join(level)} only with options.levels"
                 )
             return self._attach(context)
-        made = self._levels.make(level, context)
+        level_made = self._levels.make(level, context)
         try:
-            access = self._in(made["pool"])._attach(context)
+            access = self._in(level_made["pool"])._attach(context)
         except BaseException:
-            levels.release(made, context)
+            levels.release(level_made, context)
             raise
-        return replace(access, details={**access.details, "level": made})
+        return replace(access, details={**access.details, "level": level_made})
 
     @staticmethod
     def level_facts(access: Access) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from fsmatrix.backends.ceph.options import LibcephfsOptions
 from fsmatrix.backends.ceph.places import own
 from fsmatrix.backends.ceph.places.trees import Tree
 from fsmatrix.backends.ceph.state import caches
-from fsmatrix.backends.errors import BackendError, told
+from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.owned_dirs import DATA
 
@@ -108,7 +108,7 @@ class Libcephfs(OnCephfs):
             "kernel": os.uname().release,
             "client_options": dict(access.details["client"]),
             "depth_by": access.details["depth_by"],
-            "layout": told(tree.layout),
+            "layout": value_or_error(tree.layout),
             **self.level_facts(access),
             "ceph": ceph_facts(tree.login, tree.filesystem),
         }

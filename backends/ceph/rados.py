@@ -119,7 +119,7 @@ class Rados(Levelled):
     def describe(self, access: Access) -> dict[str, Any]:
         """Facts of cluster and pool; what cannot be told is recorded as such."""
         rados = expect(access, RadosAccess)
-        known = {
+        described = {
             "filesystem": "rados",
             "managed": True,
             "kernel": os.uname().release,
@@ -130,9 +130,9 @@ class Rados(Levelled):
         }
         try:
             with Login.of(access.details).connect() as cluster:
-                return known | {"ceph": facts.cluster_facts(cluster, [rados.pool])}
+                return described | {"ceph": facts.cluster_facts(cluster, [rados.pool])}
         except BackendError as error:
-            return known | {"ceph": {"error": str(error)}}
+            return described | {"ceph": {"error": str(error)}}
 
     def space(self, access: Access | None = None) -> FreeSpace:
         """What the pool may still take, by `ceph df` and its quota; others may fill it too."""
@@ -146,8 +146,8 @@ class Rados(Levelled):
         del journal
         space = Space.of(access.details)
         with space.login.connect() as cluster:
-            found = space.found_tag(cluster)
-        if found != space.tag:
+            marker_tag = space.found_tag(cluster)
+        if marker_tag != space.tag:
             raise BackendError(
                 f"{socket.gethostname()}: namespace {space.prefix} of pool {space.pool}, made on "
                 f"{access.details['host']}, is not there: is it the same cluster?"

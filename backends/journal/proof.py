@@ -61,13 +61,13 @@ class Ground:
             return _IMAGE.fullmatch(path.name) is not None
         images = self.named.images
         named = images.values() if target is None else [images.get(target, "")]
-        return any(one and path == _place(one) for one in named)
+        return any(image and path == _place(image) for image in named)
 
     def device(self, path: str, target: str | None = None) -> bool:
         """Whether the plan names this block device (for a target, or for any)."""
         devices = self.named.devices
         named = devices.values() if target is None else [devices.get(target, "")]
-        return any(one and Path(one).resolve() == Path(path) for one in named)
+        return any(device and Path(device).resolve() == Path(path) for device in named)
 
 
 def _place(path: str) -> Path:

@@ -65,15 +65,15 @@ def undo_image(facts: Facts, same_boot: bool) -> str:
     except FileNotFoundError as error:
         raise LeftAlone(f"{path}: {folder} is not there any more; was it moved?") from error
     try:
-        found = os.stat(path.name, dir_fd=descriptor, follow_symlinks=False)
+        status = os.stat(path.name, dir_fd=descriptor, follow_symlinks=False)
         if "inode" not in facts:
             raise LeftAlone(f"{path} was being made, and it is not sure that this one is it")
-        same = stat.S_ISREG(found.st_mode) and found.st_ino == int(facts["inode"])
+        same = stat.S_ISREG(status.st_mode) and status.st_ino == int(facts["inode"])
         if same_boot:  # device numbers may change with a boot
-            same = same and found.st_dev == int(facts["filesystem"])
+            same = same and status.st_dev == int(facts["filesystem"])
         if not same:
             raise LeftAlone(f"{path} is another file than the one that was made")
-        if same_boot and loopdev.attached_to(found.st_ino, found.st_dev):
+        if same_boot and loopdev.attached_to(status.st_ino, status.st_dev):
             raise LeftAlone(f"{path} is still attached to a loop device")
         os.unlink(path.name, dir_fd=descriptor)
     except FileNotFoundError:

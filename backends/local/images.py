@@ -77,7 +77,7 @@ def make_image(context: ProvisionContext, size: int, path: str = "") -> Entry:
     entry = context.journal.begin(
         "image", path=str(file), folder=str(file.parent), size=size, target=context.target
     )
-    made = False
+    complete = False
     try:
         descriptor = os.open(file.parent, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -89,12 +89,12 @@ def make_image(context: ProvisionContext, size: int, path: str = "") -> Entry:
         entry = context.journal.confirm(entry, inode=facts.st_ino, filesystem=facts.st_dev)
         _fill(descriptor, file, size, context.progress)
         _link(descriptor, file)
-        made = True
+        complete = True
     except OSError as error:
         raise BackendError(f"image {file} cannot be made: {error.strerror}") from error
     finally:
         os.close(descriptor)
-        if not made:
+        if not complete:
             context.journal.end(entry)
     return context.journal.confirm(entry, written=True)
 

@@ -193,14 +193,18 @@ class LocalBackend(Backend):
         chosen = self._chosen
         device = str(Path(chosen.device).resolve())
         pending = context.journal.pending("device", device=device, target=context.target)
-        known = [entry for entry in pending if entry.mine]
-        identity = str(known[0].facts["uuid"]) if known else context.journal.identity.new_uuid()
-        reason = signature.refusal(device, chosen.serial, our_uuid=identity if known else "")
+        own_entries = [entry for entry in pending if entry.mine]
+        identity = (
+            str(own_entries[0].facts["uuid"])
+            if own_entries
+            else context.journal.identity.new_uuid()
+        )
+        reason = signature.refusal(device, chosen.serial, our_uuid=identity if own_entries else "")
         if not reason and chosen.direct_io == "required" and not _is_direct(device):
             reason = f"{device} is a loop device without direct I/O (losetup --direct-io=on)"
         if reason:
             raise BackendError(reason)
-        if not known:
+        if not own_entries:
             context.journal.begin("device", device=device, uuid=identity, target=context.target)
             if signature.signatures(device):  # a partition table, allowed by the serial number
                 tools.run(["wipefs", "--all", device])
@@ -256,7 +260,7 @@ class LocalBackend(Backend):
 
     @classmethod
     def unmount(cls, access: Access, journal: Journal) -> None:
-        """Unmount."""
+        """Unmount the file system; harmless if it is not mounted."""
         mounting.unmount_at(journal, access.details["device"], Path(access.details["point"]))
 
     @classmethod

@@ -225,7 +225,7 @@ class Making:
         options = self.options
         with self.steps.waiting():
             listed = {
-                int(one["poolnum"]): str(one["poolname"]) for one in cluster.mon("osd lspools")
+                int(pool["poolnum"]): str(pool["poolname"]) for pool in cluster.mon("osd lspools")
             }
             placed = pools.placement(cluster, listed, options.osds)
             version = cluster.version
@@ -276,5 +276,5 @@ def _unused_modules(cluster: Cluster) -> list[str]:
     always = cluster.mon("mgr dump")["always_on_modules"]
     needed = {name for names in always.values() for name in names}
     folder = Path(cluster.option("mgr_module_path"))
-    found = {path.parent.name for path in folder.glob("*/__init__.py")}
-    return sorted(found - needed)
+    modules = {path.parent.name for path in folder.glob("*/__init__.py")}
+    return sorted(modules - needed)

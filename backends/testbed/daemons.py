@@ -163,9 +163,9 @@ def restart(home: Home, role: str) -> Entry:
 
 def states(home: Home) -> list[dict[str, Any]]:
     """Each daemon: role, pid, and whether it is running, stopped (SIGSTOP) or gone."""
-    found = []
+    daemons = []
     for entry in home.journal.pending("process"):
         seen = process.ours(process.proven(entry))
         state = "gone" if seen is None else "stopped" if seen.state in "Tt" else "running"
-        found.append({"role": entry.facts["role"], "pid": entry.facts.get("pid"), "state": state})
-    return sorted(found, key=lambda one: str(one["role"]))
+        daemons.append({"role": entry.facts["role"], "pid": entry.facts.get("pid"), "state": state})
+    return sorted(daemons, key=lambda daemon: str(daemon["role"]))

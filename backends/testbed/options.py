@@ -107,19 +107,19 @@ class BedOptions(BaseModel):
 
     @property
     def per_node(self) -> int:
-        """OSDs of one node."""
+        """How many OSDs run on one node."""
         if isinstance(self.osds_per_node, int):
             return self.osds_per_node
         return STUDY_OSDS.get(self.interface, 1)
 
     @property
     def osds(self) -> int:
-        """OSDs in all."""
+        """How many OSDs run on all nodes."""
         return self.nodes * self.per_node
 
     @property
     def copies(self) -> Redundancy:
-        """The redundancy, understood."""
+        """The redundancy as numbers of copies or chunks."""
         return parse_redundancy(self.redundancy)
 
     @property

@@ -79,7 +79,7 @@ class IoCtx:
             self._handle, name.encode(), data, len(data)))  # fmt: skip
 
     def write(self, name: str, data: bytes, offset: int = 0) -> None:
-        """Write into an object."""
+        """Write into an object at an offset, bytes; it is made if it is not there."""
         self._call(self._name("write", name), lambda: self._library.rados_write(
             self._handle, name.encode(), data, len(data), offset))  # fmt: skip
 
@@ -145,8 +145,8 @@ class IoCtx:
 
     def _next(self, what: str, listing: c_void_p) -> list[tuple[str, str]]:
         name, key, space = c_char_p(), c_char_p(), c_char_p()
-        found: list[tuple[str, str]] = []
-        while len(found) < LISTED:
+        page: list[tuple[str, str]] = []
+        while len(page) < LISTED:
             code = self._library.rados_nobjects_list_next(
                 listing, byref(name), byref(key), byref(space)
             )
@@ -154,8 +154,8 @@ class IoCtx:
                 break
             if code < 0:
                 raise CephError(what, code)
-            found.append(((name.value or b"").decode(), (space.value or b"").decode()))
-        return found
+            page.append(((name.value or b"").decode(), (space.value or b"").decode()))
+        return page
 
     def remove_all(self) -> int:
         """Remove every object of this namespace; returns how many there were."""

@@ -28,23 +28,23 @@ def refusal(options: CephfsOptions) -> str:
 
 
 def _unfit(cluster: Cluster, options: CephfsOptions) -> str:
-    found = facts.filesystem_of(cluster, options.filesystem)
+    entry = facts.filesystem_of(cluster, options.filesystem)
     if options.data_pool and (reason := unfit(cluster, options.filesystem, options.data_pool)):
         return reason
-    if not facts.active_mdss(cluster, str(found["name"])):
-        return f"file system {found['name']} has no active MDS"
+    if not facts.active_mdss(cluster, str(entry["name"])):
+        return f"file system {entry['name']} has no active MDS"
     return ""
 
 
 def unfit(cluster: Cluster, filesystem: str, pool: str) -> str:
     """Why a pool cannot hold files of a file system (empty: it can)."""
-    found = facts.filesystem_of(cluster, filesystem)
-    pools = [str(name) for name in found["data_pools"]]
+    entry = facts.filesystem_of(cluster, filesystem)
+    pools = [str(name) for name in entry["data_pools"]]
     if pool in pools:
         return ""
     return (
-        f"pool {pool} is no data pool of file system {found['name']} (it has: "
-        f"{', '.join(pools)}): ceph fs add_data_pool {found['name']} {pool}"
+        f"pool {pool} is no data pool of file system {entry['name']} (it has: "
+        f"{', '.join(pools)}): ceph fs add_data_pool {entry['name']} {pool}"
     )
 
 

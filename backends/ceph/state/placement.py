@@ -41,8 +41,8 @@ def balance(cluster: Cluster, pools: Sequence[str], folder: Path) -> int:
     path = folder / "upmaps"
     moves = _UPMAP.findall(path.read_text()) if path.exists() else []
 
-    def move(one: tuple[str, str]) -> None:
-        group, osds = one
+    def move(upmap: tuple[str, str]) -> None:
+        group, osds = upmap
         cluster.mon("osd pg-upmap-items", pgid=group, id=[int(osd) for osd in shlex.split(osds)])
 
     at_once(move, moves)
@@ -105,7 +105,9 @@ def where(cluster: Cluster, pool: str, expected: Iterable[int] = ()) -> dict[str
     osds = sorted({*expected, *(int(osd) for group in groups for osd in group["up"])})
     tree = cluster.mon("osd tree")["nodes"]
     hosts = [node for node in tree if node["type"] == "host" and set(node["children"]) & {*osds}]
-    machines = {str(one["hostname"]) for one in cluster.mon("osd metadata") if one["id"] in osds}
+    machines = {
+        str(entry["hostname"]) for entry in cluster.mon("osd metadata") if entry["id"] in osds
+    }
     return {
         "hosts": sorted({str(host["name"]) for host in hosts}),
         "osds": osds,

@@ -233,9 +233,8 @@ def test_open_loop_counts_from_the_intended_time(opened: Open) -> None:
     assert result.last_ns >= origin + 550_000_000
     assert result.max_ns[Kind.READ] >= 490_000_000
     assert result.service is not None
-    assert result.service_counts is not None
-    assert result.service_counts[Kind.READ].sum() == result.counts[Kind.READ].sum() == 11
-    assert result.service_counts[Kind.OPEN].sum() == 0
+    assert result.service.counts[Kind.READ].sum() == result.counts[Kind.READ].sum() == 11
+    assert result.service.counts[Kind.OPEN].sum() == 0
     assert result.service.total_ns[Kind.READ] <= result.last_ns - result.first_ns
     assert result.total_ns[Kind.READ] - result.service.total_ns[Kind.READ] >= 10 * 490_000_000
 
