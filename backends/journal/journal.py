@@ -154,13 +154,14 @@ def refuse_foreign(pending: list[Entry], own: Identity) -> None:
     here = (boot_id(), socket.gethostname())
     for entry in pending:
         if entry.store != own.store and (entry.boot_id == here[0] or entry.host == here[1]):
-            raise BackendError(_plain(
+            text = (
                 f"{entry.journal}: written in {entry.home}, and this is {own.folder}: the results "
                 "directory was moved or copied. What it made may be in use by the original, so "
                 "nothing was touched. If it was moved: move it back, resume it there, then move "
                 f"it. If it is a copy: remove {own.folder} and {own.state} of this copy (look "
                 "that nothing is mounted there), then resume it."
-            ))  # fmt: skip
+            )
+            raise BackendError(_plain(text))
 
 
 def _undo(entry: Entry, kind: Kind | LeftAlone | None, ground: Ground) -> str:

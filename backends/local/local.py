@@ -193,18 +193,14 @@ class LocalBackend(Backend):
         chosen = self._chosen
         device = str(Path(chosen.device).resolve())
         pending = context.journal.pending("device", device=device, target=context.target)
-        own_entries = [entry for entry in pending if entry.mine]
-        identity = (
-            str(own_entries[0].facts["uuid"])
-            if own_entries
-            else context.journal.identity.new_uuid()
-        )
-        reason = signature.refusal(device, chosen.serial, our_uuid=identity if own_entries else "")
+        ours = [entry for entry in pending if entry.mine]
+        identity = str(ours[0].facts["uuid"]) if ours else context.journal.identity.new_uuid()
+        reason = signature.refusal(device, chosen.serial, our_uuid=identity if ours else "")
         if not reason and chosen.direct_io == "required" and not _is_direct(device):
             reason = f"{device} is a loop device without direct I/O (losetup --direct-io=on)"
         if reason:
             raise BackendError(reason)
-        if not own_entries:
+        if not ours:
             context.journal.begin("device", device=device, uuid=identity, target=context.target)
             if signature.signatures(device):  # a partition table, allowed by the serial number
                 tools.run(["wipefs", "--all", device])

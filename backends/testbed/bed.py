@@ -139,9 +139,12 @@ class BaseBed(ABC, Generic[OptionsT]):
         home.make()
         with home.locked():
             recorded: dict[str, Any] = {
-                "complete": False, "id": fresh_id(), "made": time.time(),
-                **cls.chosen(), "options": options.model_dump(),
-            }  # fmt: skip
+                "complete": False,
+                "id": fresh_id(),
+                "made": time.time(),
+                **cls.chosen(),
+                "options": options.model_dump(),
+            }
             with cls._taken_down_on_failure(home):
                 home.write(recorded)
                 facts = cls.bring_up(home, options, recorded, steps)

@@ -52,9 +52,12 @@ def start(home: Home, launch: Launch) -> Entry:
     """Start it; the journal's entry has its pid, start time and command line."""
     argv = launch.command
     entry = home.journal.begin(
-        "process", role=launch.role, argv=argv, after=process.clock_ticks(),
+        "process",
+        role=launch.role,
+        argv=argv,
+        after=process.clock_ticks(),
         launch=vars(launch) | {"argv": list(launch.argv)},
-    )  # fmt: skip
+    )
     seen = process.spawn(argv, home.log(launch.role), home.journal.identity.environment)
     return home.journal.confirm(entry, pid=seen.pid, start=seen.start)
 

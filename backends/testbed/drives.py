@@ -32,10 +32,13 @@ def limits_of(options: BedOptions) -> Limits:
         *(
             round(value * scale)
             for value in (
-                drive.read_bytes, drive.write_bytes, drive.read_operations, drive.write_operations
+                drive.read_bytes,
+                drive.write_bytes,
+                drive.read_operations,
+                drive.write_operations,
             )
         )
-    )  # fmt: skip
+    )
 
 
 def make(

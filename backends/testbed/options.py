@@ -77,9 +77,11 @@ class BedOptions(BaseModel):
         default=2 * GIB, ge=SMALLEST_OSD, description="bytes of each OSD"
     )
     pg_num: int | None = Field(
-        default=None, ge=1, le=8192,
+        default=None,
+        ge=1,
+        le=8192,
         description="placement groups of a data pool; default: 100 per OSD and copy, balanced",
-    )  # fmt: skip
+    )
     auth: Literal["none", "cephx"] = Field(
         default="none", description="cephx: users and capabilities"
     )

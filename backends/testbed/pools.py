@@ -26,9 +26,15 @@ def make_pools(cluster: Cluster, options: BedOptions) -> None:
     """
     copies, groups = options.copies, options.placement_groups
     if copies.erasure_coded:
-        cluster.mon("osd erasure-code-profile set", name=_PROFILE, profile=[
-            f"k={copies.k}", f"m={copies.m}", f"crush-failure-domain={options.failure_domain}",
-        ])  # fmt: skip
+        cluster.mon(
+            "osd erasure-code-profile set",
+            name=_PROFILE,
+            profile=[
+                f"k={copies.k}",
+                f"m={copies.m}",
+                f"crush-failure-domain={options.failure_domain}",
+            ],
+        )
     _pool(cluster, METADATA, _FEW, copies.copies)
     _pool(cluster, DATA, _FEW if copies.erasure_coded else groups, copies.copies)
     for name in (CODED, RADOS) if copies.erasure_coded else (RADOS,):
@@ -39,8 +45,9 @@ def make_pools(cluster: Cluster, options: BedOptions) -> None:
 def _pool(cluster: Cluster, name: str, groups: int, size: int, coded: bool = False) -> None:
     arguments: dict[str, Any] = {"pool": name, "pg_num": groups, "pgp_num": groups}
     if coded:
-        cluster.mon("osd pool create", **arguments, pool_type="erasure",
-                    erasure_code_profile=_PROFILE)  # fmt: skip
+        cluster.mon(
+            "osd pool create", **arguments, pool_type="erasure", erasure_code_profile=_PROFILE
+        )
         cluster.mon("osd pool set", pool=name, var="allow_ec_overwrites", val="true")
     else:
         cluster.mon("osd pool create", **arguments, pool_type="replicated", size=size)

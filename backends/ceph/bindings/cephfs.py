@@ -66,9 +66,13 @@ class Cephfs:
     """
 
     def __init__(
-        self, login: Login, filesystem: str, root: str, timeout: float,
+        self,
+        login: Login,
+        filesystem: str,
+        root: str,
+        timeout: float,
         options: Mapping[str, str] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._library, self._mount = load(), c_void_p()
         library, conf = self._library, login.conf.encode() or None
         self._check("create a client", library.ceph_create(byref(self._mount), login.user.encode()))

@@ -121,19 +121,26 @@ class Level:
             steps += [
                 Command("osd erasure-code-profile set", profile),
                 Command("osd crush rule create-erasure", {"name": name, "profile": name}),
-                Command("osd pool create", pool | {
-                    "pool_type": "erasure", "erasure_code_profile": name, "rule": name}, off),
-                Command("osd pool set", {
-                    "pool": name, "var": "allow_ec_overwrites", "val": "true"}),
-            ]  # fmt: skip
+                Command(
+                    "osd pool create",
+                    pool | {"pool_type": "erasure", "erasure_code_profile": name, "rule": name},
+                    off,
+                ),
+                Command(
+                    "osd pool set", {"pool": name, "var": "allow_ec_overwrites", "val": "true"}
+                ),
+            ]
         else:
             rule = {"name": name, "root": name, "type": self.failure_domain}
             rule |= {"class": self.device_class} if self.device_class else {}
             steps += [
                 Command("osd crush rule create-replicated", rule),
-                Command("osd pool create", pool | {"pool_type": "replicated"},
-                        {"rule": name, "size": self.redundancy.size, **off}),
-            ]  # fmt: skip
+                Command(
+                    "osd pool create",
+                    pool | {"pool_type": "replicated"},
+                    {"rule": name, "size": self.redundancy.size, **off},
+                ),
+            ]
         mark = {"pool": name, "app": self.application, "key": MARK, "value": self.tag}
         if self.filesystem:  # adding it to a file system enables the application
             steps.append(Command("fs add_data_pool", {"fs_name": self.filesystem, "pool": name}))

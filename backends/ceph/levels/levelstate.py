@@ -30,8 +30,9 @@ def remove(recorded: Mapping[str, Any]) -> bool:
     with Login.of(recorded).connect() as cluster:
         pools = {str(pool["pool_name"]): pool for pool in cluster.mon("osd dump")["pools"]}
         if name in pools:
-            marks = [app[MARK] for app in pools[name]["application_metadata"].values()
-                     if MARK in app]  # fmt: skip
+            marks = [
+                app[MARK] for app in pools[name]["application_metadata"].values() if MARK in app
+            ]
             if marks not in ([], [recorded["tag"]]):
                 raise CephError(f"pool {name} belongs to {marks[0]!r}: not touched")
         there = present(cluster, name)

@@ -32,9 +32,17 @@ def balance(cluster: Cluster, pools: Sequence[str], folder: Path) -> int:
     (`osd set-require-min-compat-client`), which is not changed here.
     """
     (folder / "osdmap").write_bytes(_osdmap(cluster))
-    argv = [PROGRAM, str(folder / "osdmap"), "--upmap", str(folder / "upmaps"),
-            "--mark-up-in",  # the OSDs need not run yet
-            "--upmap-deviation", "1", "--upmap-max", "10000"]  # fmt: skip
+    argv = [
+        PROGRAM,
+        str(folder / "osdmap"),
+        "--upmap",
+        str(folder / "upmaps"),
+        "--mark-up-in",  # the OSDs need not run yet
+        "--upmap-deviation",
+        "1",
+        "--upmap-max",
+        "10000",
+    ]
     for pool in pools:
         argv += ["--upmap-pool", pool]
     tools.run(argv, deadline=60.0)
