@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsmatrix.backends.player import content, player
+from fsmatrix.backends.player.drivers import DRIVERS
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import NativePlayer, PlayerOptions, open_player
 from fsmatrix.backends.player.python.player import PythonPlayer
@@ -157,6 +158,14 @@ def test_fill_gives_the_reference(
     pool = content.extended(content.make_pool(seed, ratio), size)
     at = content.fill(pool, content.key_of(seed, name), offset, size)
     assert pool[at : at + size].tobytes() == content.expected(seed, name, offset, size, ratio)
+
+
+@pytest.mark.parametrize("name", DRIVERS)
+def test_each_driver_that_planning_knows_is_built_in(name: str) -> None:
+    assert player._native is not None
+    assert player._native._driver(name) is not None
+    if not DRIVERS[name].native:
+        PythonPlayer(name, "/", PlayerOptions(slots=1, max_op_bytes=1)).close()
 
 
 def test_a_capsule_is_a_driver_and_anything_else_is_not(tmp_path: Path) -> None:
