@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import threading
 from pathlib import Path
 
@@ -13,11 +12,8 @@ from fsmatrix.backends.access import DfsAccess, PathAccess, expect
 from fsmatrix.backends.ceph.bindings.errors import CephError, harmless
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.journal.kinds import KINDS, Kind
 from fsmatrix.backends.journal.marker import marker_of, tag_in
 from fsmatrix.backends.journal.owned_dirs import new_folder
-from fsmatrix.backends.journal.proof import LeftAlone
-from fsmatrix.backends.registry import BACKENDS
 from fsmatrix.backends.system.deadline import Overdue, within
 
 
@@ -79,20 +75,3 @@ def test_an_access_of_another_kind() -> None:
         expect(access, DfsAccess)
     with pytest.raises(TypeError, match="a DFS access is needed here, not one of type 'path'"):
         DfsAccess.from_json(access.to_json())
-
-
-@pytest.mark.parametrize("name", BACKENDS.names())
-def test_the_access_of_each_backend_travels_as_json(name: str) -> None:
-    kind = BACKENDS.load(name).access_type
-    assert kind.type
-    assert kind.word
-    access = kind(name, "here", {"level": {"pool": "p"}})
-    assert kind.from_json(json.loads(json.dumps(access.to_json()))) == access
-
-
-@pytest.mark.parametrize("name", KINDS.names())
-def test_each_kind_of_journal_entry_can_be_loaded_and_proves(name: str) -> None:
-    kind: object = KINDS.load(name)
-    assert isinstance(kind, Kind)
-    with pytest.raises((KeyError, LeftAlone)):  # an entry without facts proves nothing
-        kind.proof({}, None)  # type: ignore[arg-type]
