@@ -1,11 +1,15 @@
-"""What a backend hands to a workload: frozen, JSON-able descriptions, no open handles."""
+"""What a backend hands to a workload: frozen, JSON-able descriptions, no open handles.
+
+The accesses below are those that engines speak to; a backend may have one of its own, which it
+names as its `access_type`: workloads say by the type which they speak.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 
 @dataclass(frozen=True)
@@ -19,8 +23,19 @@ class Access:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dict that `access_from_json` turns back into an equal access."""
+        """A plain dict that `from_json` turns back into an equal access."""
         return {"type": self.type, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Inverse of `to_json`; TypeError if it is of another type, or has other fields.
+
+        Which class it is says the backend that made it: its `access_type`.
+        """
+        values = dict(data)
+        if (given := values.pop("type", "")) != cls.type:
+            raise TypeError(f"a {cls.word} access is needed here, not one of type {given!r}")
+        return cls(**values)
 
 
 @dataclass(frozen=True)
@@ -77,11 +92,6 @@ class CephfsAccess(Access):
     path: str = "/"  # directory that the suite made for itself
 
 
-ACCESS_TYPES: dict[str, type[Access]] = {
-    kind.type: kind for kind in (PathAccess, DeviceAccess, DfsAccess, RadosAccess, CephfsAccess)
-}
-
-
 A = TypeVar("A", bound=Access)
 
 
@@ -90,9 +100,3 @@ def expect(access: Access, kind: type[A]) -> A:
     if not isinstance(access, kind):
         raise TypeError(f"a {kind.word} access is needed here, not {type(access).__name__}")
     return access
-
-
-def access_from_json(data: Mapping[str, Any]) -> Access:
-    """Inverse of `Access.to_json`; KeyError for an unknown type."""
-    values = dict(data)
-    return ACCESS_TYPES[values.pop("type")](**values)

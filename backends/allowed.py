@@ -95,7 +95,7 @@ class Words:
 
 
 def one_of(*words: str) -> Form:
-    """One of some words."""
+    """A check that a value is one of these words."""
     return Form(f"one of {', '.join(words)}", "|".join(re.escape(word) for word in words))
 
 

@@ -106,7 +106,7 @@ class Backend(ABC):
 
     name: ClassVar[str]
     Options: ClassVar[type[BackendOptions]] = BackendOptions
-    access_type: ClassVar[type[Access]]
+    access_type: ClassVar[type[Access]]  # of every access that it gives
     cache_states: ClassVar[frozenset[str]] = frozenset({"cold", "warm", "bypass"})
     device_states: ClassVar[frozenset[str]] = frozenset({"as_found"})
     driver: ClassVar[str] = "posix"
@@ -129,8 +129,8 @@ class Backend(ABC):
 
     def unusable(self) -> str:
         """Why it is not available here, now, with these rights and options (empty: it can)."""
-        found = self.check()
-        return self.refusal() if found.ok else found.reason
+        usable = self.check()
+        return self.refusal() if usable.ok else usable.reason
 
     def memory(self) -> str:
         """Type of the file system in memory that holds its files (empty: none, or not known)."""
@@ -177,16 +177,16 @@ class Backend(ABC):
             raise BackendError(f"{self.name} realises no cluster factors: {', '.join(level)}")
 
     @abstractmethod
-    def provision(self, level: Mapping[str, Any], room: ProvisionContext) -> Access:
+    def provision(self, level: Mapping[str, Any], context: ProvisionContext) -> Access:
         """Make or choose what this level needs.  Journalled.  BackendError if impossible."""
 
-    def release(self, access: Access, room: ProvisionContext) -> None:
+    def release(self, access: Access, context: ProvisionContext) -> None:
         """Undo provision; may keep for the next attachment what `finish` removes."""
-        del access, room
+        del access, context
 
-    def finish(self, room: ProvisionContext) -> None:
+    def finish(self, context: ProvisionContext) -> None:
         """The campaign ends: remove what `release` kept.  Journalled."""
-        del room
+        del context
 
     @abstractmethod
     def describe(self, access: Access) -> dict[str, Any]:

@@ -14,7 +14,7 @@ class ToolError(BackendError):
     """A program is missing, failed or did not end within its deadline."""
 
 
-def told(look: Callable[[], Any]) -> Any:
+def value_or_error(look: Callable[[], Any]) -> Any:
     """What `look` gives, or why it gave nothing: {"error": reason}."""
     try:
         return look()

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
-from fsmatrix.backends.player.player import open_player
+from fsmatrix.backends.player.player import PlayerOptions, open_player
 
 CHUNK = 1024
 
@@ -83,14 +83,8 @@ def own_cpu() -> float:
 
 def play(asked: Play) -> dict[str, float]:
     """Play, and what it took; RuntimeError if an operation failed."""
-    player = open_player(
-        asked.driver,
-        asked.root,
-        slots=1,
-        max_op_bytes=asked.size,
-        depth=asked.depth,
-        implementation="c",
-    )
+    options = PlayerOptions(slots=1, max_op_bytes=asked.size, depth=asked.depth)
+    player = open_player(asked.driver, asked.root, options, "c")
     flags = Flag.DIRECT if asked.direct else 0
     kind = Kind.CREATE if asked.create else Kind.OPEN
     player.play(one_op(kind, asked.name.encode(), flags))

@@ -34,7 +34,7 @@ from rich.table import Table
 
 from fsmatrix.backends.player import _player
 from fsmatrix.backends.player.ops import OP, Chunk, Kind
-from fsmatrix.backends.player.player import Implementation, Player, open_player
+from fsmatrix.backends.player.player import Implementation, Player, PlayerOptions, open_player
 
 SIZE = 4096
 CHUNK = 65_536
@@ -61,7 +61,7 @@ def stream(kind: Kind, rng: np.random.Generator) -> Chunk:
 def opened(directory: Path, implementation: Implementation) -> Player:
     """A player with the file open in slot 0."""
     one = open_player(
-        "posix", str(directory), slots=1, max_op_bytes=SIZE, seed=1, implementation=implementation
+        "posix", str(directory), PlayerOptions(slots=1, max_op_bytes=SIZE, seed=1), implementation
     )
     one.play(Chunk(np.zeros(1, dtype=OP), (NAME.encode(),)))
     return one

@@ -26,6 +26,7 @@ from fsmatrix.slurm.submission import status, submission
 from fsmatrix.slurm.submission.submitting import Submitter
 from fsmatrix.slurm.testbed.testbed import SlurmTestbed, SlurmTestbedOptions, down, missing, up
 from fsmatrix.suite.campaign.settings import Source
+from fsmatrix.suite.plan.as_json import plan_json
 from fsmatrix.suite.plan.plan import Request, build_plan
 from fsmatrix.suite.run.execute import stored_plan
 
@@ -57,7 +58,7 @@ def steps(bed: SlurmTestbed, out: Path, runs: int) -> Iterator[tuple[str, Callab
 
     def plan() -> str:
         plans["made"] = build_plan(source, Request(), here=False)
-        plans["made"].to_json()
+        plan_json(plans["made"])
         return f"{plans['made'].estimate.runs} runs"
 
     def submit() -> str:

@@ -36,13 +36,13 @@ class CephfsFuse(CephfsMounted):
 
     @classmethod
     def version(cls) -> str:
-        """Of ceph-fuse."""
+        """What ceph-fuse says of its version."""
         return tools.version(clients.FUSE_PROGRAM, "--version")
 
-    def settings(self, room: ProvisionContext) -> dict[str, Any]:
+    def settings(self, context: ProvisionContext) -> dict[str, Any]:
         """The client's options, and a name for the mount."""
         options = cast(FuseOptions, self.options)
-        return {"client": options.client, "source": f"fsmatrix-{room.tag}"}
+        return {"client": options.client, "source": f"fsmatrix-{context.tag}"}
 
     @classmethod
     def argv(cls, details: Mapping[str, Any]) -> list[str]:
@@ -59,7 +59,7 @@ class CephfsFuse(CephfsMounted):
 
     @classmethod
     def client_of(cls, argv: Sequence[str]) -> Sequence[str]:
-        """ceph-fuse itself."""
+        """The ceph-fuse that the command starts."""
         return argv
 
     @classmethod

@@ -40,9 +40,9 @@ class CephfsKernel(CephfsMounted):
         """The kernel is the client."""
         return f"kernel {os.uname().release}"
 
-    def settings(self, room: ProvisionContext) -> dict[str, Any]:
-        """The mount's options."""
-        del room
+    def settings(self, context: ProvisionContext) -> dict[str, Any]:
+        """The options of mount(8) for this attachment."""
+        del context
         return {"mount_options": cast(KernelOptions, self.options).mount_options}
 
     @classmethod
@@ -54,18 +54,18 @@ class CephfsKernel(CephfsMounted):
 
     @classmethod
     def attach(cls, argv: Sequence[str], point: Path) -> None:
-        """Mount."""
+        """Mount by mount.ceph; ToolError with its words if that fails."""
         del point
         tools.run(argv, deadline=clients.MOUNT_DEADLINE)
 
     @classmethod
     def client_of(cls, argv: Sequence[str]) -> Sequence[str]:
-        """No process."""
+        """Empty: the kernel serves the mount, no process."""
         del argv
         return ()
 
     @classmethod
     def keeps_data(cls, details: Mapping[str, Any]) -> bool:
-        """No."""
+        """Never: all data that it keeps are pages of the kernel."""
         del details
         return False

@@ -17,13 +17,13 @@ from typing import Any, ClassVar, cast
 
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import ProvisionContext, Space, Usable
+from fsmatrix.backends.ceph.attached import Attached
 from fsmatrix.backends.ceph.bindings.login import Login
-from fsmatrix.backends.ceph.mounts.attached import Attached
 from fsmatrix.backends.ceph.oncephfs import ceph_facts, cluster_details, library_refusal
 from fsmatrix.backends.ceph.options import LAYOUT, MountedOptions
 from fsmatrix.backends.ceph.places import own
 from fsmatrix.backends.ceph.places.trees import Tree
-from fsmatrix.backends.errors import BackendError, told
+from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal import owned_dirs
 from fsmatrix.backends.local import mounting, provenance
 from fsmatrix.backends.local.directory import place_refusal
@@ -48,10 +48,10 @@ class CephfsMounted(Attached):
     @classmethod
     @abstractmethod
     def version(cls) -> str:
-        """Of the client."""
+        """What the client that mounts says of its version."""
 
     @abstractmethod
-    def settings(self, room: ProvisionContext) -> dict[str, Any]:
+    def settings(self, context: ProvisionContext) -> dict[str, Any]:
         """What `argv` needs of the options; into the access's details."""
 
     # -- conductor ---------------------------------------------------------------------
@@ -77,7 +77,7 @@ class CephfsMounted(Attached):
         kinds = " or ".join(sorted(self.fstypes))
         return f"{path} is {mount.fstype}, mounted at {mount.point}, not {kinds}"
 
-    def _attach(self, room: ProvisionContext) -> PathAccess:
+    def _attach(self, context: ProvisionContext) -> PathAccess:
         """Make the directory, with its layout."""
         reason = self.refusal()
         if reason:
@@ -87,63 +87,68 @@ class CephfsMounted(Attached):
             "drop_server_caches": self._chosen.drop_server_caches,
             "host": socket.gethostname(),
         }
-        return self._in_found(room, shared) if self._chosen.path else self._mounted(room, shared)
+        attach = self._in_found if self._chosen.path else self._mounted
+        return attach(context, shared)
 
-    def _mounted(self, room: ProvisionContext, shared: Mapping[str, Any]) -> PathAccess:
-        room.state.mkdir(parents=True, exist_ok=True)
-        mine = own.make(self._chosen, room)
-        point = mounting.new_point(room.state, room.journal)
+    def _mounted(self, context: ProvisionContext, shared: Mapping[str, Any]) -> PathAccess:
+        context.state.mkdir(parents=True, exist_ok=True)
+        own_tree = own.make(self._chosen, context)
+        point = mounting.new_point(context.state, context.journal)
         details = {
             **shared,
-            **mine.facts,
-            **cluster_details(mine.login),
+            **own_tree.facts,
+            **cluster_details(own_tree.login),
             "point": str(point),
-            **self.settings(room),
+            **self.settings(context),
         }
-        return PathAccess(self.name, room.target, details, str(point / owned_dirs.DATA))
+        return PathAccess(self.name, context.target, details, str(point / owned_dirs.DATA))
 
-    def _in_found(self, room: ProvisionContext, shared: Mapping[str, Any]) -> PathAccess:
-        folder = owned_dirs.make_tree(Path(self._chosen.path).resolve(), room.tag, room.journal)
-        data, details = folder / owned_dirs.DATA, {**shared, "tree": str(folder), "tag": room.tag}
+    def _in_found(self, context: ProvisionContext, shared: Mapping[str, Any]) -> PathAccess:
+        parent = Path(self._chosen.path).resolve()
+        folder = owned_dirs.make_tree(parent, context.tag, context.journal)
+        data = folder / owned_dirs.DATA
+        details = {**shared, "tree": str(folder), "tag": context.tag}
         details |= {"filesystem": self._chosen.filesystem, "fsid": "", "osd_addresses": []}
         try:
             for name, value in self._chosen.layout.items():
                 os.setxattr(data, name, value.encode())
         except OSError as error:
-            owned_dirs.release_tree(folder, room.tag, room.journal)
+            owned_dirs.release_tree(folder, context.tag, context.journal)
             raise BackendError(
                 f"layout {self._chosen.layout} of {data} cannot be set: {error.strerror}; the "
                 "user needs the MDS capability `p`, and the pool must be a data pool"
             ) from error
-        known = told(lambda: cluster_details(self._chosen.login))
-        details |= {"cluster_error": known["error"]} if "error" in known else known
-        return PathAccess(self.name, room.target, {**details, **self.settings(room)}, str(data))
+        cluster = value_or_error(lambda: cluster_details(self._chosen.login))
+        details |= {"cluster_error": cluster["error"]} if "error" in cluster else cluster
+        return PathAccess(
+            self.name, context.target, {**details, **self.settings(context)}, str(data)
+        )
 
-    def _detach(self, access: Access, room: ProvisionContext) -> None:
+    def _detach(self, access: Access, context: ProvisionContext) -> None:
         """Unmount if a crash left it mounted, and remove the directory."""
         if "tree" in access.details:
             owned_dirs.release_tree(
-                Path(access.details["tree"]), access.details["tag"], room.journal
+                Path(access.details["tree"]), access.details["tag"], context.journal
             )
             return
-        self.unmount(access, room.journal)
-        mounting.remove_point(Path(access.details["point"]), room.journal)
-        own.release(Tree.of(access.details), room)
+        self.unmount(access, context.journal)
+        mounting.remove_point(Path(access.details["point"]), context.journal)
+        own.release(Tree.of(access.details), context)
 
     def describe(self, access: Access) -> dict[str, Any]:
         """Facts of mount, layout and cluster; what cannot be told is recorded as such."""
         details, path = access.details, path_of(access)
-        known: dict[str, Any] = {"managed": "point" in details, "mount_command": []}
-        if known["managed"]:
-            known["mount_command"] = self.argv(details)
-            known["layout"] = told(Tree.of(details).layout)
+        described: dict[str, Any] = {"managed": "point" in details, "mount_command": []}
+        if described["managed"]:
+            described["mount_command"] = self.argv(details)
+            described["layout"] = value_or_error(Tree.of(details).layout)
         else:
-            known["layout"] = _layout_of(path)
+            described["layout"] = _layout_of(path)
         if details["fsid"]:
-            known["ceph"] = ceph_facts(Login.of(details), details["filesystem"])
+            described["ceph"] = ceph_facts(Login.of(details), details["filesystem"])
         else:
-            known["ceph"] = {"error": details["cluster_error"]}
-        return provenance.filesystem_facts(path) | known | self.level_facts(access)
+            described["ceph"] = {"error": details["cluster_error"]}
+        return provenance.filesystem_facts(path) | described | self.level_facts(access)
 
     def space(self, access: Access | None = None) -> Space:
         """What the data pool may still take; of a found mount, what statfs says."""

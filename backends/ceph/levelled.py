@@ -30,12 +30,12 @@ class Levelled(Backend):
     pace: ClassVar[Pace] = Pace(attach=3.0, run=0.5, bandwidth=120e6, files=500.0)
 
     @abstractmethod
-    def _attach(self, room: ProvisionContext) -> Access:
+    def _attach(self, context: ProvisionContext) -> Access:
         """`provision` in the pool that the options name."""
 
     @abstractmethod
-    def _detach(self, access: Access, room: ProvisionContext) -> None:
-        """Undo `_attach`."""
+    def _detach(self, access: Access, context: ProvisionContext) -> None:
+        """Remove what `_attach` made in the pool."""
 
     @abstractmethod
     def unfit(self, cluster: Cluster, pool: str) -> str:
@@ -68,7 +68,7 @@ class Levelled(Backend):
         return self._levels.agreement() if self._levels else ""
 
     def commands(self, level: Mapping[str, Any], draw: str) -> list[str]:
-        """Of the cluster's administrator."""
+        """The commands of a cluster's administrator that make and remove the level."""
         return self._levels.commands(level, draw, f"{PREFIX}dry-run") if self._levels else []
 
     def attributes(self) -> dict[str, Any]:
@@ -78,32 +78,32 @@ class Levelled(Backend):
             return {}
         return {"redundancy": options.redundancy, "failure_domain": options.failure_domain}
 
-    def provision(self, level: Mapping[str, Any], room: ProvisionContext) -> Access:
+    def provision(self, level: Mapping[str, Any], context: ProvisionContext) -> Access:
         """Make the level, if there is one, and what the runs need in it."""
         if self._levels is None:
             if level:
                 raise BackendError(
                     f"{self.name} makes levels of {', '.join(level)} only with options.levels"
                 )
-            return self._attach(room)
-        made = self._levels.make(level, room)
+            return self._attach(context)
+        level_made = self._levels.make(level, context)
         try:
-            access = self._in(made["pool"])._attach(room)
+            access = self._in(level_made["pool"])._attach(context)
         except BaseException:
-            levels.release(made, room)
+            levels.release(level_made, context)
             raise
-        return replace(access, details={**access.details, "level": made})
+        return replace(access, details={**access.details, "level": level_made})
 
     @staticmethod
     def level_facts(access: Access) -> dict[str, Any]:
         """For `describe`: what was made for the level, hosts and placement among it."""
         return {"level": access.details["level"]} if "level" in access.details else {}
 
-    def release(self, access: Access, room: ProvisionContext) -> None:
+    def release(self, access: Access, context: ProvisionContext) -> None:
         """Remove what the runs needed, then the level."""
-        self._detach(access, room)
+        self._detach(access, context)
         if "level" in access.details:
-            levels.release(access.details["level"], room)
+            levels.release(access.details["level"], context)
 
     # -- node leaders ------------------------------------------------------------------
     @classmethod

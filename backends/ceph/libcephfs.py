@@ -34,7 +34,7 @@ from fsmatrix.backends.ceph.options import LibcephfsOptions
 from fsmatrix.backends.ceph.places import own
 from fsmatrix.backends.ceph.places.trees import Tree
 from fsmatrix.backends.ceph.state import caches
-from fsmatrix.backends.errors import BackendError, told
+from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.owned_dirs import DATA
 
@@ -75,12 +75,12 @@ class Libcephfs(OnCephfs):
         """No cluster, no access, no such file system or data pool."""
         return library_refusal() or own.refusal(self._chosen)
 
-    def _attach(self, room: ProvisionContext) -> CephfsAccess:
+    def _attach(self, context: ProvisionContext) -> CephfsAccess:
         """Make the directory, with its layout."""
-        tree = own.make(self._chosen, room)
+        tree = own.make(self._chosen, context)
         return CephfsAccess(
             backend=self.name,
-            target=room.target,
+            target=context.target,
             conf=tree.login.conf,
             user=tree.login.user,
             filesystem=tree.filesystem,
@@ -95,9 +95,9 @@ class Libcephfs(OnCephfs):
             },
         )
 
-    def _detach(self, access: Access, room: ProvisionContext) -> None:
+    def _detach(self, access: Access, context: ProvisionContext) -> None:
         """Remove the directory and nothing else."""
-        own.release(Tree.of(access.details), room)
+        own.release(Tree.of(access.details), context)
 
     def describe(self, access: Access) -> dict[str, Any]:
         """Facts of cluster, file system and layout; what cannot be told is recorded as such."""
@@ -108,7 +108,7 @@ class Libcephfs(OnCephfs):
             "kernel": os.uname().release,
             "client_options": dict(access.details["client"]),
             "depth_by": access.details["depth_by"],
-            "layout": told(tree.layout),
+            "layout": value_or_error(tree.layout),
             **self.level_facts(access),
             "ceph": ceph_facts(tree.login, tree.filesystem),
         }

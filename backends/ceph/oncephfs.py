@@ -8,7 +8,6 @@ from typing import Any, ClassVar, cast
 
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import ProvisionContext, Space
-from fsmatrix.backends.ceph import facts
 from fsmatrix.backends.ceph.bindings import capi, cephfs
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.bindings.login import Login
@@ -16,6 +15,7 @@ from fsmatrix.backends.ceph.levelled import Levelled, pool_space
 from fsmatrix.backends.ceph.options import CephfsOptions
 from fsmatrix.backends.ceph.places import own
 from fsmatrix.backends.ceph.places.trees import Tree
+from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.errors import BackendError
 
 
@@ -33,9 +33,9 @@ class OnCephfs(Levelled):
         """It is no data pool of the file system."""
         return own.unfit(cluster, self._chosen.filesystem, pool)
 
-    def finish(self, room: ProvisionContext) -> None:
+    def finish(self, context: ProvisionContext) -> None:
         """Remove what a failed provision or release of this process left."""
-        own.finish(room)
+        own.finish(context)
 
     def space(self, access: Access | None = None) -> Space:
         """What the data pool that new files get may still take."""

@@ -240,5 +240,5 @@ class KernelOptions(MountedOptions):
 
 
 def as_text(value: bool | int | float | str) -> str:
-    """As Ceph writes it."""
+    """The value of an option as Ceph writes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

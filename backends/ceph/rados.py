@@ -19,14 +19,13 @@ from typing import Any, ClassVar, cast
 from fsmatrix.backends.access import Access, RadosAccess, expect
 from fsmatrix.backends.base import CacheMethod, Evidence, ProvisionContext, Usable
 from fsmatrix.backends.base import Space as FreeSpace
-from fsmatrix.backends.ceph import facts
 from fsmatrix.backends.ceph.bindings import capi
 from fsmatrix.backends.ceph.bindings.librados import CephError, Cluster
 from fsmatrix.backends.ceph.bindings.login import Login, root_text
 from fsmatrix.backends.ceph.levelled import Levelled, pool_space
 from fsmatrix.backends.ceph.options import RadosOptions
 from fsmatrix.backends.ceph.places.spaces import Space
-from fsmatrix.backends.ceph.state import caches
+from fsmatrix.backends.ceph.state import caches, facts
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.owned_dirs import PREFIX
@@ -68,7 +67,7 @@ class Rados(Levelled):
         """Not there, or not for this."""
         return pool_refusal(cluster, pool)
 
-    def _attach(self, room: ProvisionContext) -> RadosAccess:
+    def _attach(self, context: ProvisionContext) -> RadosAccess:
         """Take a prefix of namespaces, journalled first, and mark it."""
         options, login = self._chosen, self._chosen.login
         with login.connect(options=options.client) as cluster:
@@ -76,19 +75,19 @@ class Rados(Levelled):
             if reason:
                 raise BackendError(reason)
             fsid, addresses = cluster.fsid, facts.addresses(cluster)
-        prefix = f"{PREFIX}{room.tag}-{room.target}-{secrets.token_hex(4)}"
-        space = Space(login, options.pool, prefix, room.tag)
+        prefix = f"{PREFIX}{context.tag}-{context.target}-{secrets.token_hex(4)}"
+        space = Space(login, options.pool, prefix, context.tag)
         place = f"{options.pool}/{prefix}"
-        entry = room.journal.begin(ENTRY, target=room.target, path=place, **space.facts)
+        entry = context.journal.begin(ENTRY, target=context.target, path=place, **space.facts)
         try:
             space.make()
         except CephError as error:
             if error.errno in (0, errno.EACCES, errno.EPERM):  # foreign, or nothing was written
-                room.journal.end(entry)
+                context.journal.end(entry)
             raise
         return RadosAccess(
             backend=self.name,
-            target=room.target,
+            target=context.target,
             pool=options.pool,
             conf=login.conf,
             user=login.user,
@@ -104,23 +103,23 @@ class Rados(Levelled):
             },
         )
 
-    def _detach(self, access: Access, room: ProvisionContext) -> None:
+    def _detach(self, access: Access, context: ProvisionContext) -> None:
         """Remove the objects of all runs, and the marker."""
         space = Space.of(access.details)
         space.remove()
-        room.journal.end_all(ENTRY, pool=space.pool, prefix=space.prefix)
+        context.journal.end_all(ENTRY, pool=space.pool, prefix=space.prefix)
 
-    def finish(self, room: ProvisionContext) -> None:
+    def finish(self, context: ProvisionContext) -> None:
         """Remove what a failed provision or release of this process left."""
-        for entry in room.journal.pending(ENTRY, target=room.target):
+        for entry in context.journal.pending(ENTRY, target=context.target):
             if entry.mine:
                 Space.of(entry.facts).remove()
-                room.journal.end(entry)
+                context.journal.end(entry)
 
     def describe(self, access: Access) -> dict[str, Any]:
         """Facts of cluster and pool; what cannot be told is recorded as such."""
         rados = expect(access, RadosAccess)
-        known = {
+        described = {
             "filesystem": "rados",
             "managed": True,
             "kernel": os.uname().release,
@@ -131,9 +130,9 @@ class Rados(Levelled):
         }
         try:
             with Login.of(access.details).connect() as cluster:
-                return known | {"ceph": facts.cluster_facts(cluster, [rados.pool])}
+                return described | {"ceph": facts.cluster_facts(cluster, [rados.pool])}
         except BackendError as error:
-            return known | {"ceph": {"error": str(error)}}
+            return described | {"ceph": {"error": str(error)}}
 
     def space(self, access: Access | None = None) -> FreeSpace:
         """What the pool may still take, by `ceph df` and its quota; others may fill it too."""
@@ -147,8 +146,8 @@ class Rados(Levelled):
         del journal
         space = Space.of(access.details)
         with space.login.connect() as cluster:
-            found = space.found_tag(cluster)
-        if found != space.tag:
+            marker_tag = space.found_tag(cluster)
+        if marker_tag != space.tag:
             raise BackendError(
                 f"{socket.gethostname()}: namespace {space.prefix} of pool {space.pool}, made on "
                 f"{access.details['host']}, is not there: is it the same cluster?"

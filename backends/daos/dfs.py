@@ -37,7 +37,7 @@ from fsmatrix.backends.base import (
 from fsmatrix.backends.daos import facts as daos_facts
 from fsmatrix.backends.daos import tool as daos_tool
 from fsmatrix.backends.daos.tool import Container, Pool
-from fsmatrix.backends.errors import BackendError, told
+from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import provenance
 from fsmatrix.results.units import PositiveSize
@@ -96,7 +96,7 @@ class DaosDfs(Backend):
     def _pool(self) -> Pool:
         return daos_tool.pool_query(self._chosen.pool, self._chosen.system)
 
-    def provision(self, level: Mapping[str, Any], room: ProvisionContext) -> DfsAccess:
+    def provision(self, level: Mapping[str, Any], context: ProvisionContext) -> DfsAccess:
         """Make the container and look whether it is there.
 
         After a failure its journal entry stays, since the servers may have made it all the
@@ -105,16 +105,16 @@ class DaosDfs(Backend):
         self.refuse_level(level)
         options = self._chosen
         pool, system = self._pool(), daos_tool.system_query(options.system)
-        label = f"fsmatrix-{room.tag}-{room.target}-{secrets.token_hex(4)}"
-        made = self._make(label, room)
+        label = f"fsmatrix-{context.tag}-{context.target}-{secrets.token_hex(4)}"
+        container = self._make(label, context)
         return DfsAccess(
             backend=self.name,
-            target=room.target,
+            target=context.target,
             pool=options.pool,
             container=label,
             system=options.system,
             details={
-                "uuid": made.container_uuid,
+                "uuid": container.container_uuid,
                 "pool_uuid": pool.uuid,
                 "provider": system.fabric_provider,
                 "servers": daos_facts.servers(system),
@@ -122,27 +122,27 @@ class DaosDfs(Backend):
             },
         )
 
-    def _make(self, label: str, room: ProvisionContext) -> Container:
+    def _make(self, label: str, context: ProvisionContext) -> Container:
         pool, system = self._chosen.pool, self._chosen.system
         taken = f"container {label} of pool {pool} exists and is not the suite's: left alone"
         if daos_tool.container_query(pool, label, system) is not None:
             raise BackendError(taken)
         facts = {"pool": pool, "label": label, "system": system, "path": f"{pool}/{label}"}
-        entry = room.journal.begin(ENTRY, target=room.target, **facts)
+        entry = context.journal.begin(ENTRY, target=context.target, **facts)
         try:
-            made = daos_tool.create(pool, label, system, *self._properties())
+            container = daos_tool.create(pool, label, system, *self._properties())
         except daos_tool.DaosError as error:
             if error.status != daos_tool.EXIST:
                 raise
-            room.journal.end(entry)
+            context.journal.end(entry)
             raise BackendError(taken) from error
-        room.journal.confirm(entry, uuid=made.container_uuid)
-        found = daos_tool.container_query(pool, label, system)
-        if found is None or found.container_uuid != made.container_uuid:
+        context.journal.confirm(entry, uuid=container.container_uuid)
+        existing = daos_tool.container_query(pool, label, system)
+        if existing is None or existing.container_uuid != container.container_uuid:
             raise BackendError(f"container {label} of pool {pool} was made, but is not there")
-        if found.container_type != "POSIX":
-            raise BackendError(f"container {label} is of type {found.container_type}, not POSIX")
-        return found
+        if existing.container_type != "POSIX":
+            raise BackendError(f"container {label} is of type {existing.container_type}, not POSIX")
+        return existing
 
     def _properties(self) -> list[str]:
         """Options of `daos container create`."""
@@ -154,18 +154,18 @@ class DaosDfs(Backend):
         }
         return [f"--{name}={value}" for name, value in given.items() if value]
 
-    def release(self, access: Access, room: ProvisionContext) -> None:
+    def release(self, access: Access, context: ProvisionContext) -> None:
         """Destroy the container that was made; BackendError if another one is called so."""
         dfs = expect(access, DfsAccess)
         daos_tool.remove(dfs.pool, dfs.container, dfs.system, access.details["uuid"])
-        room.journal.end_all(ENTRY, pool=dfs.pool, label=dfs.container)
+        context.journal.end_all(ENTRY, pool=dfs.pool, label=dfs.container)
 
-    def finish(self, room: ProvisionContext) -> None:
+    def finish(self, context: ProvisionContext) -> None:
         """Destroy what a failed provision or release of this process left."""
-        for entry in room.journal.pending(ENTRY, target=room.target):
+        for entry in context.journal.pending(ENTRY, target=context.target):
             if entry.mine:
                 daos_tool.remove_recorded(entry.facts)
-                room.journal.end(entry)
+                context.journal.end(entry)
 
     def describe(self, access: Access) -> dict[str, Any]:
         """Facts of pool, container and system; what cannot be told is recorded as such."""
@@ -177,12 +177,14 @@ class DaosDfs(Backend):
             "kernel": os.uname().release,
             "provider": access.details["provider"],
             "servers": len(access.details["servers"]),
-            "daos": told(lambda: {"version": daos_tool.version()}),
-            "pool": told(lambda: daos_facts.pool_facts(_pool_of(dfs))),
-            "container": told(
+            "daos": value_or_error(lambda: {"version": daos_tool.version()}),
+            "pool": value_or_error(lambda: daos_facts.pool_facts(_pool_of(dfs))),
+            "container": value_or_error(
                 lambda: daos_facts.container_facts(daos_tool.container_query(*place))
             ),
-            "properties": told(lambda: daos_facts.known_properties(daos_tool.properties(*place))),
+            "properties": value_or_error(
+                lambda: daos_facts.known_properties(daos_tool.properties(*place))
+            ),
         }
 
     def space(self, access: Access | None = None) -> Space:
@@ -250,10 +252,10 @@ class DaosDfs(Backend):
         """Targets and ranks that are out, a rebuild, a container that has gone."""
         dfs = expect(access, DfsAccess)
         try:
-            found, gone = daos_facts.ailments(_pool_of(dfs)), _gone(dfs)
+            sentences, gone = daos_facts.ailments(_pool_of(dfs)), _gone(dfs)
         except BackendError as error:
             return [str(error)]
-        return [*found, gone] if gone else found
+        return [*sentences, gone] if gone else sentences
 
 
 def _pool_of(dfs: DfsAccess, deadline: float | None = None) -> Pool:
@@ -262,9 +264,9 @@ def _pool_of(dfs: DfsAccess, deadline: float | None = None) -> Pool:
 
 def _gone(dfs: DfsAccess) -> str:
     """Why the container is not the one that was made (empty: it is)."""
-    found = daos_tool.container_query(dfs.pool, dfs.container, dfs.system)
-    if found is None:
+    container = daos_tool.container_query(dfs.pool, dfs.container, dfs.system)
+    if container is None:
         return f"container {dfs.container} is not in pool {dfs.pool}"
-    if found.container_uuid != dfs.details["uuid"]:
+    if container.container_uuid != dfs.details["uuid"]:
         return f"container {dfs.container} of pool {dfs.pool} is not the one that was made"
     return ""

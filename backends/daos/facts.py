@@ -33,11 +33,11 @@ def pool_facts(pool: Pool) -> dict[str, Any]:
     return facts | {"tiers": {tier.media_type: tier.sizes for tier in pool.tiers}}
 
 
-def container_facts(found: Container | None) -> dict[str, Any]:
+def container_facts(container: Container | None) -> dict[str, Any]:
     """Layout and object classes of a container; BackendError if it is not there."""
-    if found is None:
+    if container is None:
         raise BackendError("the container is not there")
-    return found.model_dump()
+    return container.model_dump()
 
 
 def known_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,19 +60,19 @@ def rebuilding(pool: Pool) -> bool:
 
 def ailments(pool: Pool) -> list[str]:
     """What is wrong with a pool, one sentence each."""
-    found = []
+    sentences = []
     if pool.state not in ("", "Ready"):
-        found.append(f"the pool is in state {pool.state}")
+        sentences.append(f"the pool is in state {pool.state}")
     if pool.disabled_targets:
-        found.append(f"{pool.disabled_targets} of {pool.total_targets} targets are disabled")
+        sentences.append(f"{pool.disabled_targets} of {pool.total_targets} targets are disabled")
     for what, ranks in (("disabled", pool.disabled_ranks), ("dead", pool.dead_ranks)):
         if ranks:
-            found.append(f"ranks that are {what}: {', '.join(map(str, ranks))}")
+            sentences.append(f"ranks that are {what}: {', '.join(map(str, ranks))}")
     if rebuilding(pool) and pool.rebuild:
-        found.append(f"a rebuild is going on ({pool.rebuild.state})")
+        sentences.append(f"a rebuild is going on ({pool.rebuild.state})")
     if pool.rebuild and pool.rebuild.status:
-        found.append(f"the last rebuild ended with status {pool.rebuild.status}")
-    return found
+        sentences.append(f"the last rebuild ended with status {pool.rebuild.status}")
+    return sentences
 
 
 def servers(system: System) -> list[str]:

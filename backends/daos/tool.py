@@ -143,8 +143,8 @@ def ask(system: str, *words: str, deadline: float | None = None) -> Any:
     called = f"{TOOL} {' '.join(words)}"
     answer = _answer_in(ran.stdout)
     if answer is None:
-        told = f"exit status {ran.returncode}: {ran.complaint[:_SHOWN]}"
-        raise ToolError(f"{called} gave no answer that can be read ({told})")
+        status = f"exit status {ran.returncode}: {ran.complaint[:_SHOWN]}"
+        raise ToolError(f"{called} gave no answer that can be read ({status})")
     status = answer["status"]
     if answer["error"] is not None or status != 0 or ran.returncode != 0:
         reason = answer["error"] or ran.complaint[:_SHOWN]
@@ -199,8 +199,8 @@ def container_query(pool: str, container: str, system: str) -> Container | None:
 
 def properties(pool: str, container: str, system: str) -> dict[str, Any]:
     """Properties of a container by name."""
-    found = _read(list[Property], system, "container", "get-prop", pool, container)
-    return {item.name: item.value for item in found}
+    lines = _read(list[Property], system, "container", "get-prop", pool, container)
+    return {item.name: item.value for item in lines}
 
 
 def create(pool: str, label: str, system: str, *options: str) -> Container:
@@ -214,15 +214,15 @@ def remove(pool: str, label: str, system: str, uuid: str = "") -> bool:
     False if there is none.  BackendError, with nothing done, if another one is called so.
     What a killed program still holds open is closed by force.
     """
-    found = container_query(pool, label, system)
-    if found is None:
+    container = container_query(pool, label, system)
+    if container is None:
         return False
-    if uuid and found.container_uuid != uuid:
+    if uuid and container.container_uuid != uuid:
         raise BackendError(
-            f"container {label} of pool {pool} is another one ({found.container_uuid}) than the "
-            f"suite's ({uuid}): not destroyed"
+            f"container {label} of pool {pool} is another one ({container.container_uuid}) than "
+            f"the suite's ({uuid}): not destroyed"
         )
-    words = ("container", "destroy", pool, found.container_uuid)
+    words = ("container", "destroy", pool, container.container_uuid)
     try:
         ask(system, *words)
     except DaosError as error:

@@ -1,4 +1,5 @@
 """What was made is written down before, and undone with proof that it is ours.
 
-From outside: `journal`, `made`, `tree`, `identity`, `undo`.  Journals are hostile until checked.
+From outside: `journal`, `owned_dirs`, `tree`, `identity`, `kinds` and `proof`.
+Journals are hostile until checked.
 """

@@ -15,7 +15,7 @@ from typing import Any
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.files import trust
-from fsmatrix.results.process import boot_id, start_of
+from fsmatrix.results.process import Process
 
 LIMIT = 64 << 20  # bytes of a journal
 _STORE = re.compile(r"[0-9a-f]{32}")
@@ -50,14 +50,16 @@ class Entry:
     @property
     def mine(self) -> bool:
         """Whether this very process wrote it: another shard may use the same journal."""
-        same = self.pid == os.getpid() and self.boot_id == boot_id()
-        return same and self.process_start == start_of(self.pid)
+        return self.pid == os.getpid() and self._process.runs
 
     @property
     def in_use(self) -> bool:
         """Whether it belongs to another process of this kernel that still runs."""
-        same_kernel = self.boot_id == boot_id() and self.pid != os.getpid()
-        return same_kernel and self.process_start == start_of(self.pid)
+        return self.pid != os.getpid() and self._process.runs
+
+    @property
+    def _process(self) -> Process:
+        return Process(self.pid, self.process_start, self.boot_id)
 
 
 @dataclass(frozen=True)

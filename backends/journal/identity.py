@@ -60,16 +60,16 @@ class Identity:
 
     def _uuid(self, drawn: bytes) -> str:
         version = bytes([*drawn[:6], drawn[6] & 0x0F | 0x40, drawn[7]])
-        mine = hashlib.sha256(self.store.encode() + version).digest()[:8]
-        return str(uuid.UUID(bytes=version + mine, version=4))
+        ours = hashlib.sha256(self.store.encode() + version).digest()[:8]
+        return str(uuid.UUID(bytes=version + ours, version=4))
 
 
 def identity(folder: Path) -> Identity:
     """Of the journals in `folder`; made if there is none.  BackendError if it is not ours."""
     place = folder.resolve()
-    known = _read(place) or _make(place)
+    drawn = _read(place) or _make(place)
     # the inode tells a copy from the original where both are called alike (containers)
-    text = f"{known}\0{place}\0{place.stat().st_ino}"
+    text = f"{drawn}\0{place}\0{place.stat().st_ino}"
     return Identity(place, hashlib.sha256(text.encode()).hexdigest()[:32])
 
 
@@ -99,12 +99,12 @@ def carriers(store: str, session: str) -> list[int]:
     moment: its parent has.
     """
     wanted = _as_bytes(proof(store, session))
-    found = []
+    pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it ended, or is not ours to look at
             if wanted <= set((folder / "environ").read_bytes().split(b"\0")):
-                found.append(int(folder.name))
-    return found
+                pids.append(int(folder.name))
+    return pids
 
 
 def _as_bytes(variables: Mapping[str, str]) -> set[bytes]:
@@ -115,16 +115,16 @@ def _read(folder: Path) -> str:
     path = folder / FILE
     try:
         data = json.loads(trust.read(path, LIMIT))
-        found = data["id"]
+        drawn = data["id"]
     except FileNotFoundError:
         return ""
     except trust.NotTrusted as error:
         raise BackendError(str(error)) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BackendError(f"{path}: damaged: it holds no id of a store") from error
-    if not isinstance(found, str) or not _ID.fullmatch(found):
-        raise BackendError(f"{path}: damaged: {found!r} is no id of a store")
-    return found
+    if not isinstance(drawn, str) or not _ID.fullmatch(drawn):
+        raise BackendError(f"{path}: damaged: {drawn!r} is no id of a store")
+    return drawn
 
 
 def _make(folder: Path) -> str:

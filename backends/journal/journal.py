@@ -23,13 +23,12 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import entries
 from fsmatrix.backends.journal.entries import Entry as Entry
 from fsmatrix.backends.journal.identity import Identity, identity
-from fsmatrix.backends.journal.proof import PROOFS, Ground, LeftAlone, Named
-from fsmatrix.backends.journal.rollback import ORDER, UNDO
+from fsmatrix.backends.journal.kinds import Kind, load_kinds
+from fsmatrix.backends.journal.proof import Ground, LeftAlone, Named
 from fsmatrix.results.files import asides, trust
 from fsmatrix.results.process import boot_id, start_of
 
 SUFFIX = ".jsonl"
-ENDS_WITH_BOOT = ("mount", "cephfs-mount", "loop")
 
 
 class Journal:
@@ -123,54 +122,61 @@ def undo_pending(folder: Path, named: Named | None = None) -> list[str]:
     BackendError, with nothing done, if others can have written the journals or the store was
     moved or copied.
     """
-    read = [entries.read(path) for path in sorted(folder.glob(f"*{SUFFIX}"))]
-    found = [entry for one in read for entry in one.entries]
-    said = [f"left alone: {fault}" for one in read for fault in one.faults]
-    if not found:
-        return [_plain(line) for line in said]
+    contents = [entries.read(path) for path in sorted(folder.glob(f"*{SUFFIX}"))]
+    pending = [entry for content in contents for entry in content.entries]
+    report = [f"left alone: {fault}" for content in contents for fault in content.faults]
+    if not pending:
+        return [_plain(line) for line in report]
     ground = Ground(identity(folder), named or Named())
-    refuse_foreign(found, ground.identity)
-    known = {kind: number for number, kind in enumerate(ORDER)}
-    found.sort(key=lambda entry: (known.get(entry.kind, -1), -entry.time))
-    for entry in found:
+    refuse_foreign(pending, ground.identity)
+    kinds = load_kinds(entry.kind for entry in pending)
+    pending.sort(key=lambda entry: (_stage(kinds.get(entry.kind)), -entry.time))
+    for entry in pending:
         if entry.in_use:
             continue
         try:
-            done = _undo(entry, ground)
+            done = _undo(entry, kinds.get(entry.kind), ground)
         except LeftAlone as reason:
-            said.append(f"left alone: {reason}")
+            report.append(f"left alone: {reason}")
             continue
         Journal(entry.journal).end(entry)
         if done:
-            said.append(done)
-    return [_plain(line) for line in said]
+            report.append(done)
+    return [_plain(line) for line in report]
 
 
-def refuse_foreign(found: list[Entry], own: Identity) -> None:
+def _stage(kind: Kind | LeftAlone | None) -> int:
+    return kind.stage if isinstance(kind, Kind) else -1
+
+
+def refuse_foreign(pending: list[Entry], own: Identity) -> None:
     """BackendError if entries of this host were written where the store does not lie now."""
     here = (boot_id(), socket.gethostname())
-    for entry in found:
+    for entry in pending:
         if entry.store != own.store and (entry.boot_id == here[0] or entry.host == here[1]):
-            raise BackendError(_plain(
+            text = (
                 f"{entry.journal}: written in {entry.home}, and this is {own.folder}: the results "
                 "directory was moved or copied. What it made may be in use by the original, so "
                 "nothing was touched. If it was moved: move it back, resume it there, then move "
                 f"it. If it is a copy: remove {own.folder} and {own.state} of this copy (look "
                 "that nothing is mounted there), then resume it."
-            ))  # fmt: skip
+            )
+            raise BackendError(_plain(text))
 
 
-def _undo(entry: Entry, ground: Ground) -> str:
+def _undo(entry: Entry, kind: Kind | LeftAlone | None, ground: Ground) -> str:
     what = f"{entry.kind} {entry.facts.get('path') or entry.facts.get('image') or ''}".strip()
     same_boot = entry.boot_id == boot_id()
     if not same_boot and entry.host != socket.gethostname():
         raise LeftAlone(f"{what} belongs to host {entry.host}: resume there to remove it")
-    if entry.kind not in UNDO:
+    if kind is None:
         raise LeftAlone(f"{what}: this version does not know how to undo it")
+    if isinstance(kind, LeftAlone):
+        raise LeftAlone(f"{what}: {kind}")
     try:
-        if same_boot or entry.kind not in ENDS_WITH_BOOT:
-            PROOFS[entry.kind](entry.facts, ground)
-        return UNDO[entry.kind](entry.facts, same_boot)
+        if same_boot or not kind.ends_with_boot:
+            kind.proof(entry.facts, ground)
+        return kind.undo(entry.facts, same_boot)
     except KeyError as error:
         raise LeftAlone(f"{what}: the journal has no {error} of it") from error
     except (BackendError, OSError, ValueError, TypeError, AttributeError) as error:

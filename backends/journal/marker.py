@@ -29,13 +29,13 @@ def marker_of(tag: str, store: str = "") -> bytes:
 def mark_in(data: bytes) -> Mark | None:
     """What a marker holds; None if it is none of ours."""
     try:
-        known = json.loads(data)
+        content = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    tag = known.get("tag") if isinstance(known, dict) else None
+    tag = content.get("tag") if isinstance(content, dict) else None
     if not isinstance(tag, str) or not tag:
         return None
-    store = known.get("store")
+    store = content.get("store")
     return Mark(tag, store if isinstance(store, str) else "")
 
 
@@ -45,6 +45,6 @@ def tag_in(data: bytes) -> str | None:
     return None if mark is None else mark.tag
 
 
-def whose(found: str | None) -> str:
+def whose(tag: str | None) -> str:
     """In words, whose a thing is in which that tag was found."""
-    return "has no marker" if found is None else f"belongs to {found!r}"
+    return "has no marker" if tag is None else f"belongs to {tag!r}"

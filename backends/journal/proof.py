@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fsmatrix.backends.journal import tree
-from fsmatrix.backends.journal.identity import Identity, carries
+from fsmatrix.backends.journal.identity import Identity
 from fsmatrix.backends.system import loopdev, mounts
 
 Facts = Mapping[str, Any]
 PREFIX = "fsmatrix-"
 _IMAGE = re.compile(r"[0-9a-f]{16}\.img|image\.\d+")
-_POINT = re.compile(r"mnt(-\d+)?")
+POINT = re.compile(r"mnt(-\d+)?")  # name of a mount point
 _TAGGED = re.compile(r"fsmatrix-[0-9a-f]{16,}(-\d+)?")
 _TMPFS = re.compile(r"fsmatrix-[A-Za-z0-9_.-]+")
 _LOOP = re.compile(r"/dev/loop\d+")
@@ -61,13 +61,13 @@ class Ground:
             return _IMAGE.fullmatch(path.name) is not None
         images = self.named.images
         named = images.values() if target is None else [images.get(target, "")]
-        return any(one and path == _place(one) for one in named)
+        return any(image and path == _place(image) for image in named)
 
     def device(self, path: str, target: str | None = None) -> bool:
         """Whether the plan names this block device (for a target, or for any)."""
         devices = self.named.devices
         named = devices.values() if target is None else [devices.get(target, "")]
-        return any(one and Path(one).resolve() == Path(path) for one in named)
+        return any(device and Path(device).resolve() == Path(path) for device in named)
 
 
 def _place(path: str) -> Path:
@@ -82,7 +82,7 @@ def of_mount(facts: Facts, ground: Ground) -> None:
     mount = mounts.mounted_at(path)
     if mount is None or mount.source != source:
         return
-    if not ground.holds(Path(path)) or not _POINT.fullmatch(Path(path).name):
+    if not ground.holds(Path(path)) or not POINT.fullmatch(Path(path).name):
         raise LeftAlone(f"{path} is no mount point of this results directory: not unmounted")
     ours = (
         bool(_TMPFS.fullmatch(source))
@@ -126,7 +126,7 @@ def of_image(facts: Facts, ground: Ground) -> None:
 def of_folder(facts: Facts, ground: Ground) -> None:
     """A mount point in the state directory."""
     path = Path(str(facts["path"]))
-    if not ground.holds(path) or not _POINT.fullmatch(path.name):
+    if not ground.holds(path) or not POINT.fullmatch(path.name):
         raise LeftAlone(f"{path} is no mount point of this results directory: not removed")
 
 
@@ -157,36 +157,9 @@ def of_device(facts: Facts, ground: Ground) -> None:
         raise LeftAlone(f"{device}: the UUID {uuid} is not of this results directory: not touched")
 
 
-def of_cephfs_mount(facts: Facts, ground: Ground) -> None:
-    """At a mount point of ours; a ceph-fuse carries our proof in its environment."""
-    from fsmatrix.backends.ceph.mounts import clients
-
-    path = Path(str(facts["path"]))
-    if not ground.holds(path) or not _POINT.fullmatch(path.name):
-        raise LeftAlone(f"{path} is no mount point of this results directory: not unmounted")
-    for pid in clients.processes(facts["argv"]) if facts["fstype"] == clients.FUSE else ():
-        if not carries(pid, ground.identity.store):
-            raise LeftAlone(f"process {pid} is not of this results directory: not ended")
-
-
 def of_server_thing(facts: Facts, ground: Ground) -> None:
     """On servers: a name of ours, which holds random digits; marker or UUID are looked at next."""
     del ground
-    names = [str(facts[one]) for one in ("name", "prefix", "label") if one in facts]
+    names = [str(facts[name]) for name in ("name", "prefix", "label") if name in facts]
     if not names or not all(name.startswith(PREFIX) for name in names):
         raise LeftAlone(f"{' '.join(names) or 'this'} is no name that the suite gives: not removed")
-
-
-PROOFS: Mapping[str, Callable[[Facts, Ground], None]] = {
-    "mount": of_mount,
-    "cephfs-mount": of_cephfs_mount,
-    "loop": of_loop,
-    "device": of_device,
-    "image": of_image,
-    "folder": of_folder,
-    "tree": of_tree,
-    "daos-container": of_server_thing,
-    "cephfs-tree": of_server_thing,
-    "rados-space": of_server_thing,
-    "ceph-level": of_server_thing,
-}

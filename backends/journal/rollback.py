@@ -1,4 +1,4 @@
-"""How each kind of journal entry is taken down again, and when it is left alone.
+"""How things of this machine are taken down again, whatever backend made them.
 
 Every function looks first whether the thing is the very one that was recorded.  It returns
 what it did ("" if nothing was left), or raises LeftAlone with the reason.
@@ -9,20 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
-from fsmatrix.backends.ceph.levels import levelstate
-from fsmatrix.backends.ceph.mounts import clients, sessions
-from fsmatrix.backends.ceph.places import spaces, trees
-from fsmatrix.backends.daos import tool as daos_tool
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import tree
-from fsmatrix.backends.journal.proof import LeftAlone as LeftAlone
+from fsmatrix.backends.journal import proof, tree
+from fsmatrix.backends.journal.kinds import Kind, Stage
+from fsmatrix.backends.journal.proof import Facts, LeftAlone
 from fsmatrix.backends.system import loopdev, mounts, signature, users
-
-Facts = Mapping[str, Any]
 
 
 def undo_mount(facts: Facts, same_boot: bool) -> str:
@@ -36,11 +29,12 @@ def undo_mount(facts: Facts, same_boot: bool) -> str:
     try:
         mounts.unmount(path)
     except OSError as error:
-        raise _not_unmounted(path, error) from error
+        raise not_unmounted(path, error) from error
     return f"unmounted {path}"
 
 
-def _not_unmounted(path: str, error: OSError) -> LeftAlone:
+def not_unmounted(path: str, error: OSError) -> LeftAlone:
+    """Why a mount stays, and which processes use it."""
     if error.errno != errno.EBUSY:
         return LeftAlone(f"{path} cannot be unmounted: {error.strerror}")
     return LeftAlone(f"{path} is still in use by {users.described(users.of_place(path))}")
@@ -71,15 +65,15 @@ def undo_image(facts: Facts, same_boot: bool) -> str:
     except FileNotFoundError as error:
         raise LeftAlone(f"{path}: {folder} is not there any more; was it moved?") from error
     try:
-        found = os.stat(path.name, dir_fd=descriptor, follow_symlinks=False)
+        status = os.stat(path.name, dir_fd=descriptor, follow_symlinks=False)
         if "inode" not in facts:
             raise LeftAlone(f"{path} was being made, and it is not sure that this one is it")
-        same = stat.S_ISREG(found.st_mode) and found.st_ino == int(facts["inode"])
+        same = stat.S_ISREG(status.st_mode) and status.st_ino == int(facts["inode"])
         if same_boot:  # device numbers may change with a boot
-            same = same and found.st_dev == int(facts["filesystem"])
+            same = same and status.st_dev == int(facts["filesystem"])
         if not same:
             raise LeftAlone(f"{path} is another file than the one that was made")
-        if same_boot and loopdev.attached_to(found.st_ino, found.st_dev):
+        if same_boot and loopdev.attached_to(status.st_ino, status.st_dev):
             raise LeftAlone(f"{path} is still attached to a loop device")
         os.unlink(path.name, dir_fd=descriptor)
     except FileNotFoundError:
@@ -134,71 +128,9 @@ def undo_device(facts: Facts, same_boot: bool) -> str:
     return f"erased our file system on {device}" if signature.wipe(device, uuid) else ""
 
 
-def undo_daos_container(facts: Facts, same_boot: bool) -> str:
-    """Destroy the DAOS container `label` of `pool`, if it has the recorded `uuid`.
-
-    Without one (a crash while it was made) the label, which holds random digits, is proof.
-    """
-    del same_boot  # it is on the servers
-    gone = daos_tool.remove_recorded(facts)
-    return f"destroyed container {facts['label']} of pool {facts['pool']}" if gone else ""
-
-
-def undo_cephfs_mount(facts: Facts, same_boot: bool) -> str:
-    """Unmount our CephFS at `path`, and end the ceph-fuse with the recorded arguments."""
-    if not same_boot:
-        return ""
-    path = Path(facts["path"])
-    client = facts["argv"] if facts["fstype"] == clients.FUSE else ()
-    mount = mounts.mounted_at(path)
-    if mount is not None and not clients.is_ours(mount, facts):
-        raise LeftAlone(f"{path}: {mount.source} is mounted there, not our CephFS")
-    if mount is None and not clients.processes(client):
-        return ""
-    try:
-        in_order = clients.detach(path, client)
-    except OSError as error:
-        raise _not_unmounted(str(path), error) from error
-    if not in_order:
-        sessions.farewell(facts)
-    return f"unmounted {path}"
-
-
-def undo_cephfs_tree(facts: Facts, same_boot: bool) -> str:
-    """Remove our directory from a CephFS, if its marker holds the recorded tag.
-
-    An empty one without a marker too: its name holds the tag, as in `undo_tree`.
-    """
-    del same_boot  # it is on the servers
-    gone = trees.Tree.of(facts).remove(unmarked=True)
-    return f"removed directory {facts['path']} of CephFS {facts['filesystem']}" if gone else ""
-
-
-def undo_rados_space(facts: Facts, same_boot: bool) -> str:
-    """Remove our namespaces from a RADOS pool, if their marker holds the recorded tag."""
-    del same_boot  # they are on the servers
-    gone = spaces.Space.of(facts).remove()
-    return f"removed namespaces {facts['prefix']} of pool {facts['pool']}" if gone else ""
-
-
-def undo_ceph_level(facts: Facts, same_boot: bool) -> str:
-    """Remove our pool, rule and CRUSH root, which share a name that holds random digits."""
-    del same_boot  # they are on the servers
-    gone = levelstate.remove(facts)
-    return f"removed CRUSH root, rule and pool {facts['name']}" if gone else ""
-
-
-UNDO: dict[str, Callable[[Facts, bool], str]] = {
-    "mount": undo_mount,
-    "cephfs-mount": undo_cephfs_mount,
-    "loop": undo_loop,
-    "device": undo_device,
-    "image": undo_image,
-    "folder": undo_folder,
-    "tree": undo_tree,
-    "daos-container": undo_daos_container,
-    "cephfs-tree": undo_cephfs_tree,
-    "rados-space": undo_rados_space,
-    "ceph-level": undo_ceph_level,
-}
-ORDER = tuple(UNDO)  # what must be gone before the next kind can go
+MOUNT = Kind(Stage.MOUNT, proof.of_mount, undo_mount, ends_with_boot=True)
+LOOP = Kind(Stage.LOOP, proof.of_loop, undo_loop, ends_with_boot=True)
+DEVICE = Kind(Stage.DEVICE, proof.of_device, undo_device)
+IMAGE = Kind(Stage.IMAGE, proof.of_image, undo_image)
+FOLDER = Kind(Stage.FOLDER, proof.of_folder, undo_folder)
+TREE = Kind(Stage.TREE, proof.of_tree, undo_tree)

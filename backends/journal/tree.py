@@ -86,9 +86,9 @@ def remove_tree(folder: Path, tag: str) -> None:
     """
     with _opened(folder) as descriptor:
         mark = _mark(descriptor)
-        found = None if mark is None else mark.tag
-        if found != tag:
-            raise NotOurs(f"{folder} {whose(found)}: not removed (expected {tag!r})")
+        marker_tag = None if mark is None else mark.tag
+        if marker_tag != tag:
+            raise NotOurs(f"{folder} {whose(marker_tag)}: not removed (expected {tag!r})")
         inside = mounts.mounted_below(folder.resolve())
         if inside:
             raise NotOurs(f"{folder}: {inside[0].point} is mounted in it: not removed")

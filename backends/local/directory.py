@@ -114,23 +114,27 @@ class Directory(Backend):
             return f"{path} is {mount.fstype}, mounted at {mount.point}, not {expected} (expect_fs)"
         return f"{mount.point} is mounted read-only" if mount.read_only else ""
 
-    def provision(self, level: Mapping[str, Any], room: ProvisionContext) -> PathAccess:
+    def provision(self, level: Mapping[str, Any], context: ProvisionContext) -> PathAccess:
         """Make our own tree in the directory."""
         self.refuse_level(level)
         reason = self.refusal()
         if reason:
             raise BackendError(reason)
-        folder = owned_dirs.make_tree(expand(self._chosen.path).resolve(), room.tag, room.journal)
+        folder = owned_dirs.make_tree(
+            expand(self._chosen.path).resolve(), context.tag, context.journal
+        )
         return PathAccess(
             backend=self.name,
-            target=room.target,
+            target=context.target,
             path=str(folder / owned_dirs.DATA),
-            details={"tree": str(folder), "tag": room.tag, "host": socket.gethostname()},
+            details={"tree": str(folder), "tag": context.tag, "host": socket.gethostname()},
         )
 
-    def release(self, access: Access, room: ProvisionContext) -> None:
+    def release(self, access: Access, context: ProvisionContext) -> None:
         """Remove our own tree and nothing else."""
-        owned_dirs.release_tree(Path(access.details["tree"]), access.details["tag"], room.journal)
+        owned_dirs.release_tree(
+            Path(access.details["tree"]), access.details["tag"], context.journal
+        )
 
     def describe(self, access: Access) -> dict[str, Any]:
         """Facts of the file system, and what a network file system's own tools tell."""
@@ -146,7 +150,7 @@ class Directory(Backend):
 
     @classmethod
     def mount(cls, access: Access, journal: Journal) -> None:
-        """Look whether this kernel sees the very tree that the conductor owned_dirs."""
+        """Look whether this kernel sees the very tree that the conductor made."""
         del journal
         folder = Path(access.details["tree"])
         if tree.read_marker(folder) != access.details["tag"]:

@@ -16,7 +16,8 @@ from pathlib import Path
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Entry, Journal
-from fsmatrix.backends.journal.rollback import LeftAlone, undo_image
+from fsmatrix.backends.journal.proof import LeftAlone
+from fsmatrix.backends.journal.rollback import undo_image
 from fsmatrix.backends.system.mounts import mount_of
 from fsmatrix.results.units import format_size
 
@@ -56,46 +57,46 @@ def folder_refusal(folder: Path, size: int, direct: bool) -> str:
     return ""
 
 
-def image_for(room: ProvisionContext, size: int, path: str = "") -> Entry:
+def image_for(context: ProvisionContext, size: int, path: str = "") -> Entry:
     """The journal entry of this target's image: kept from the last attachment, or new.
 
-    `path`: where the user wants it; it must not exist yet.  Default inside `room.state`.
+    `path`: where the user wants it; it must not exist yet.  Default inside `context.state`.
     """
-    for entry in room.journal.pending("image", target=room.target, size=size, written=True):
+    for entry in context.journal.pending("image", target=context.target, size=size, written=True):
         if entry.mine and (not path or entry.facts["path"] == str(_place(path))):
             if _intact(entry):
                 return entry
-            remove_image(entry, room.journal)
-    return make_image(room, size, path)
+            remove_image(entry, context.journal)
+    return make_image(context, size, path)
 
 
-def make_image(room: ProvisionContext, size: int, path: str = "") -> Entry:
+def make_image(context: ProvisionContext, size: int, path: str = "") -> Entry:
     """Allocate and write an image once; BackendError if there is no room or it exists."""
-    file = _place(path) if path else _place(str(room.state / f"{secrets.token_hex(8)}.img"))
+    file = _place(path) if path else _place(str(context.state / f"{secrets.token_hex(8)}.img"))
     _check_place(file, size)
-    entry = room.journal.begin(
-        "image", path=str(file), folder=str(file.parent), size=size, target=room.target
+    entry = context.journal.begin(
+        "image", path=str(file), folder=str(file.parent), size=size, target=context.target
     )
-    made = False
+    complete = False
     try:
         descriptor = os.open(file.parent, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        room.journal.end(entry)
+        context.journal.end(entry)
         hint = " (it has no unnamed files)" if error.errno == errno.EOPNOTSUPP else ""
         raise BackendError(f"no image in {file.parent}: {error.strerror}{hint}") from error
     try:
         facts = os.fstat(descriptor)
-        entry = room.journal.confirm(entry, inode=facts.st_ino, filesystem=facts.st_dev)
-        _fill(descriptor, file, size, room.progress)
+        entry = context.journal.confirm(entry, inode=facts.st_ino, filesystem=facts.st_dev)
+        _fill(descriptor, file, size, context.progress)
         _link(descriptor, file)
-        made = True
+        complete = True
     except OSError as error:
         raise BackendError(f"image {file} cannot be made: {error.strerror}") from error
     finally:
         os.close(descriptor)
-        if not made:
-            room.journal.end(entry)
-    return room.journal.confirm(entry, written=True)
+        if not complete:
+            context.journal.end(entry)
+    return context.journal.confirm(entry, written=True)
 
 
 def remove_image(entry: Entry, journal: Journal) -> None:

@@ -140,34 +140,34 @@ class LocalBackend(Backend):
         direct = self._chosen.direct_io == "required"
         return images.folder_refusal(folder, size, direct) if self.keeps() else ""
 
-    def provision(self, level: Mapping[str, Any], room: ProvisionContext) -> PathAccess:
+    def provision(self, level: Mapping[str, Any], context: ProvisionContext) -> PathAccess:
         """Attach the image (made once) or take the device, and format it."""
         self.refuse_level(level)
-        room.state.mkdir(parents=True, exist_ok=True)
+        context.state.mkdir(parents=True, exist_ok=True)
         if self._chosen.device:
-            device, image, identity = self._take_device(room)
+            device, image, identity = self._take_device(context)
         else:
-            entry = images.image_for(room, self._chosen.size, self._chosen.image)
+            entry = images.image_for(context, self._chosen.size, self._chosen.image)
             image, identity = str(entry.facts["path"]), str(uuid.uuid4())
-            device, _ = loop.attach(entry, room.journal, self._chosen.direct_io)
+            device, _ = loop.attach(entry, context.journal, self._chosen.direct_io)
         try:
-            return self._formatted(room, device, image, identity)
+            return self._formatted(context, device, image, identity)
         except BaseException:
-            loop.detach(device, room.journal)
+            loop.detach(device, context.journal)
             raise
 
     def _formatted(
-        self, room: ProvisionContext, device: str, image: str, identity: str
+        self, context: ProvisionContext, device: str, image: str, identity: str
     ) -> PathAccess:
         if image:
             loop.forbid_discard(device)
         argv = self.mkfs(device, identity, self._chosen.mkfs_options)
         tools.run(argv, deadline=MKFS_DEADLINE)
         rewritten = loop.rewrite_unwritten(image, device) if image else None
-        point = mounting.new_point(room.state, room.journal)
+        point = mounting.new_point(context.state, context.journal)
         return PathAccess(
             backend=self.name,
-            target=room.target,
+            target=context.target,
             path=str(point / DATA),
             details={
                 "device": device,
@@ -184,7 +184,7 @@ class LocalBackend(Backend):
             },
         )
 
-    def _take_device(self, room: ProvisionContext) -> tuple[str, str, str]:
+    def _take_device(self, context: ProvisionContext) -> tuple[str, str, str]:
         """(device, no image, UUID): the same UUID for each attachment of a campaign.
 
         The UUID is in the journal before mkfs runs, so that a device that carries our own
@@ -192,37 +192,37 @@ class LocalBackend(Backend):
         """
         chosen = self._chosen
         device = str(Path(chosen.device).resolve())
-        pending = room.journal.pending("device", device=device, target=room.target)
-        known = [entry for entry in pending if entry.mine]
-        identity = str(known[0].facts["uuid"]) if known else room.journal.identity.new_uuid()
-        reason = signature.refusal(device, chosen.serial, our_uuid=identity if known else "")
+        pending = context.journal.pending("device", device=device, target=context.target)
+        ours = [entry for entry in pending if entry.mine]
+        identity = str(ours[0].facts["uuid"]) if ours else context.journal.identity.new_uuid()
+        reason = signature.refusal(device, chosen.serial, our_uuid=identity if ours else "")
         if not reason and chosen.direct_io == "required" and not _is_direct(device):
             reason = f"{device} is a loop device without direct I/O (losetup --direct-io=on)"
         if reason:
             raise BackendError(reason)
-        if not known:
-            room.journal.begin("device", device=device, uuid=identity, target=room.target)
+        if not ours:
+            context.journal.begin("device", device=device, uuid=identity, target=context.target)
             if signature.signatures(device):  # a partition table, allowed by the serial number
                 tools.run(["wipefs", "--all", device])
         return device, "", identity
 
-    def release(self, access: Access, room: ProvisionContext) -> None:
+    def release(self, access: Access, context: ProvisionContext) -> None:
         """Unmount if a crash left it mounted, and detach; the image stays until `finish`."""
-        self.unmount(access, room.journal)
-        mounting.remove_point(Path(access.details["point"]), room.journal)
-        loop.detach(access.details["device"], room.journal, access.details["image"])
+        self.unmount(access, context.journal)
+        mounting.remove_point(Path(access.details["point"]), context.journal)
+        loop.detach(access.details["device"], context.journal, access.details["image"])
 
-    def finish(self, room: ProvisionContext) -> None:
+    def finish(self, context: ProvisionContext) -> None:
         """Remove the image; erase our file system from a device."""
-        ours = [entry for entry in room.journal.pending(target=room.target) if entry.mine]
+        ours = [entry for entry in context.journal.pending(target=context.target) if entry.mine]
         for entry in [entry for entry in ours if entry.kind == "image"]:
-            images.remove_image(entry, room.journal)
+            images.remove_image(entry, context.journal)
         for entry in [entry for entry in ours if entry.kind == "device"]:
             reason = signature.in_use(entry.facts["device"])
             if reason:
                 raise BackendError(f"{entry.facts['device']}: {reason}")
             signature.wipe(entry.facts["device"], entry.facts["uuid"])
-            room.journal.end(entry)
+            context.journal.end(entry)
 
     def describe(self, access: Access) -> dict[str, Any]:
         """Facts of the mounted file system, its device, its image and its mkfs."""
@@ -256,7 +256,7 @@ class LocalBackend(Backend):
 
     @classmethod
     def unmount(cls, access: Access, journal: Journal) -> None:
-        """Unmount."""
+        """Unmount the file system; harmless if it is not mounted."""
         mounting.unmount_at(journal, access.details["device"], Path(access.details["point"]))
 
     @classmethod

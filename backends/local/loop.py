@@ -9,7 +9,8 @@ from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Entry, Journal
-from fsmatrix.backends.journal.rollback import LeftAlone, undo_loop
+from fsmatrix.backends.journal.proof import LeftAlone
+from fsmatrix.backends.journal.rollback import undo_loop
 from fsmatrix.backends.local.images import BLOCK
 from fsmatrix.backends.system import extents, loopdev, packages, tools
 

@@ -39,8 +39,8 @@ def root_refusal() -> str:
 
 def kernel_refusal(fstype: str) -> str:
     """Why the kernel cannot mount `fstype` (empty: it can, or loads a module for it)."""
-    known = {line.split()[-1] for line in Path("/proc/filesystems").read_text().splitlines()}
-    if fstype in known:
+    supported = {line.split()[-1] for line in Path("/proc/filesystems").read_text().splitlines()}
+    if fstype in supported:
         return ""
     if tools.find("modprobe") is not None:
         ran = tools.run(["modprobe", "--dry-run", fstype], check=False)

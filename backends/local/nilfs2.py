@@ -58,18 +58,18 @@ class Nilfs2(LocalBackend):
         return [cls.program, "-q", "-f", "-K", *options, device]
 
     def _formatted(
-        self, room: ProvisionContext, device: str, image: str, identity: str
+        self, context: ProvisionContext, device: str, image: str, identity: str
     ) -> PathAccess:
         """Format, then give the file system its UUID.
 
         After a crash in between, a device carries a file system that is not known as ours:
         the user is told to erase it.
         """
-        access = super()._formatted(room, device, image, identity)
+        access = super()._formatted(context, device, image, identity)
         try:
             tools.run(["nilfs-tune", "-U", identity, device])
         except ToolError:
-            mounting.remove_point(Path(access.details["point"]), room.journal)
+            mounting.remove_point(Path(access.details["point"]), context.journal)
             raise
         chosen = access.details["mount_options"]
         options = f"{NO_CLEANER},{chosen}" if chosen else NO_CLEANER

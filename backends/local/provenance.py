@@ -148,8 +148,8 @@ def space(path: Path | str) -> Space:
     """What may still be written at `path`: statfs, and the user's quota where one is told."""
     sizes = os.statvfs(path)
     free: int | None = sizes.f_bavail * sizes.f_frsize
-    known = 0 < sizes.f_files < _NO_COUNT and sizes.f_favail < _NO_COUNT
-    inodes: int | None = sizes.f_favail if known else None
+    counted = 0 < sizes.f_files < _NO_COUNT and sizes.f_favail < _NO_COUNT
+    inodes: int | None = sizes.f_favail if counted else None
     source = "statfs"
     limit = quota.user_quota(mount_of(path).point)
     if limit is not None:
@@ -159,5 +159,5 @@ def space(path: Path | str) -> Space:
 
 
 def _lower(first: int | None, second: int | None) -> int | None:
-    known = [value for value in (first, second) if value is not None]
-    return min(known) if known else None
+    limits = [value for value in (first, second) if value is not None]
+    return min(limits) if limits else None

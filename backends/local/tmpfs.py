@@ -88,7 +88,7 @@ class Tmpfs(Backend):
             return self._chosen.path
         return SHARED_MEMORY
 
-    def provision(self, level: Mapping[str, Any], room: ProvisionContext) -> PathAccess:
+    def provision(self, level: Mapping[str, Any], context: ProvisionContext) -> PathAccess:
         """Choose the mount point, or make a directory on the existing tmpfs."""
         self.refuse_level(level)
         reason = self.refusal()
@@ -96,28 +96,30 @@ class Tmpfs(Backend):
             raise BackendError(reason)
         details: dict[str, Any] = {"boot_id": boot_id(), "host": socket.gethostname()}
         if self._existing:
-            folder = owned_dirs.make_tree(Path(self._existing).resolve(), room.tag, room.journal)
+            folder = owned_dirs.make_tree(
+                Path(self._existing).resolve(), context.tag, context.journal
+            )
             path = folder / owned_dirs.DATA
-            details |= {"tree": str(folder), "tag": room.tag}
+            details |= {"tree": str(folder), "tag": context.tag}
         else:
-            room.state.mkdir(parents=True, exist_ok=True)
-            point = mounting.new_point(room.state, room.journal)
+            context.state.mkdir(parents=True, exist_ok=True)
+            point = mounting.new_point(context.state, context.journal)
             path = point / owned_dirs.DATA
             details |= {
                 "point": str(point),
-                "source": f"fsmatrix-{room.tag}",
+                "source": f"fsmatrix-{context.tag}",
                 "size": self._chosen.size,
             }
-        return PathAccess(backend=self.name, target=room.target, path=str(path), details=details)
+        return PathAccess(backend=self.name, target=context.target, path=str(path), details=details)
 
-    def release(self, access: Access, room: ProvisionContext) -> None:
+    def release(self, access: Access, context: ProvisionContext) -> None:
         """Unmount if a crash left it mounted, or remove the directory."""
-        self.unmount(access, room.journal)
+        self.unmount(access, context.journal)
         if "point" in access.details:
-            mounting.remove_point(Path(access.details["point"]), room.journal)
+            mounting.remove_point(Path(access.details["point"]), context.journal)
         if "tree" in access.details:
             owned_dirs.release_tree(
-                Path(access.details["tree"]), access.details["tag"], room.journal
+                Path(access.details["tree"]), access.details["tag"], context.journal
             )
 
     def describe(self, access: Access) -> dict[str, Any]:

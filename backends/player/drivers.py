@@ -1,4 +1,8 @@
-"""What each driver of the player can do, as data: planning compares it with what is needed."""
+"""What each driver of the player can do, as data: planning compares it with what is needed.
+
+Drivers are C and come with fsmatrix only: one file in native/, one line in native/module.c and
+one here.  They are compiled into the player, whose inner loop calls them.
+"""
 
 from __future__ import annotations
 

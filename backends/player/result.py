@@ -104,11 +104,6 @@ class PlayerResult:
     errors_by_errno: Mapping[str, int]
     first_error: Mapping[str, Any] | None  # kind, file, offset, errno, error, op, thread, ...
 
-    @property
-    def service_counts(self) -> Integers | None:
-        """Histogram of service times, [kind, BINS]; None without paced operations."""
-        return None if self.service is None else self.service.counts
-
 
 def error_name(number: int) -> str:
     """ENOSPC for 28, ESHORT and EVERIFY for the player's own."""
@@ -193,14 +188,14 @@ def _earliest(moments: Any) -> int:
 
 
 def _first_error(lanes: Sequence[Lane]) -> dict[str, Any] | None:
-    found = [
+    errors = [
         (lane.first_error.ns, thread, lane.first_error)
         for thread, lane in enumerate(lanes)
         if lane.first_error is not None
     ]
-    if not found:
+    if not errors:
         return None
-    _, thread, error = min(found, key=lambda item: item[:2])
+    _, thread, error = min(errors, key=lambda item: item[:2])
     facts: dict[str, Any] = {
         "kind": Kind(error.kind).name.lower(),
         "file": error.name.decode("utf-8", "backslashreplace"),

@@ -82,12 +82,12 @@ def number_of(device: Path | str) -> str:
 
 def backing_below(numbers: Iterable[str]) -> tuple[str, ...]:
     """Devices below the image files of those of `numbers` that are loop devices."""
-    found: set[str] = set()
+    disks: set[str] = set()
     for number in numbers:
         file = _read(SYS_BLOCK / number / "loop/backing_file")
         if file and Path(file).exists():
-            found.update(devices_below(file))
-    return tuple(sorted(found))
+            disks.update(devices_below(file))
+    return tuple(sorted(disks))
 
 
 def total(numbers: Iterable[str]) -> DeviceStat | None:

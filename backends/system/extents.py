@@ -57,8 +57,8 @@ def _ask(descriptor: int, start: int, length: int) -> list[tuple[int, int, int]]
         if error.errno in (errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL):
             return None
         raise
-    found = []
+    extents = []
     for number in range(_HEADER.unpack_from(buffer)[3]):
         fields = _EXTENT.unpack_from(buffer, _HEADER.size + number * _EXTENT.size)
-        found.append((fields[0], fields[2], fields[5]))
-    return found
+        extents.append((fields[0], fields[2], fields[5]))
+    return extents

@@ -63,7 +63,7 @@ def attached_to(inode: int, filesystem: int) -> list[Backing]:
 
     PermissionError if it lies behind one that this user may not open.
     """
-    found = []
+    attached = []
     for folder in sorted(Path("/sys/block").glob("loop*/loop")):
         try:
             behind = backing(f"/dev/{folder.parent.name}")
@@ -72,8 +72,8 @@ def attached_to(inode: int, filesystem: int) -> list[Backing]:
                 raise
             continue
         if behind and (behind.inode, behind.filesystem) == (inode, filesystem):
-            found.append(behind)
-    return found
+            attached.append(behind)
+    return attached
 
 
 def _names(folder: Path, inode: int, filesystem: int) -> bool:

@@ -40,12 +40,12 @@ def install(*names: str) -> str:
 def _table() -> dict[str, dict[int, tuple[str, ...]]]:
     """Name -> column of its manager -> packages."""
     text = resources.files("fsmatrix.backends.system").joinpath("packages.tsv").read_text("utf-8")
-    found: dict[str, dict[int, tuple[str, ...]]] = {}
+    table: dict[str, dict[int, tuple[str, ...]]] = {}
     for line in text.splitlines():
         if line.startswith("#"):
             continue
         name, _, *columns = line.split("\t")
-        found[name] = {
+        table[name] = {
             index: tuple(cell.split()) for index, cell in enumerate(columns) if cell != NONE
         }
-    return found
+    return table

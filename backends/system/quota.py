@@ -41,7 +41,7 @@ def parse_quota(text: str) -> dict[str, Quota]:
     marks what is over its soft limit.  The lower limit that is not 0 counts: over the soft
     one writes stop when the grace time ends.
     """
-    found = {}
+    quotas = {}
     for line in text.splitlines():
         fields = line.rsplit(maxsplit=8)
         if len(fields) != 9:
@@ -52,10 +52,10 @@ def parse_quota(text: str) -> dict[str, Quota]:
         except ValueError:
             continue
         size, soft, hard, _, files, files_soft, files_hard, _ = numbers
-        found[point.strip()] = Quota(
+        quotas[point.strip()] = Quota(
             _left(size, soft, hard, _BLOCK), _left(files, files_soft, files_hard, 1)
         )
-    return found
+    return quotas
 
 
 def _left(used: int, soft: int, hard: int, unit: int) -> int | None:

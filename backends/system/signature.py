@@ -36,8 +36,8 @@ def signatures(device: str) -> list[Signature]:
 
 def wipe(device: str, uuid: str) -> bool:
     """Erase the signatures of the file system `uuid`; False if the device has another one."""
-    found = signatures(device)
-    if not found or any(signature.uuid != uuid for signature in found):
+    present = signatures(device)
+    if not present or any(signature.uuid != uuid for signature in present):
         return False
     tools.run(["wipefs", "--all", device])
     return True
@@ -104,8 +104,8 @@ def refusal(device: str, expected_serial: str, our_uuid: str = "") -> str:
     user = in_use(device)
     if user:
         return f"{device} is in use: {user}"
-    if expected_serial and (found := serial(device)) != expected_serial:
-        return f"{device} has the serial number {found!r}, the campaign says {expected_serial!r}"
+    if expected_serial and (actual := serial(device)) != expected_serial:
+        return f"{device} has the serial number {actual!r}, the campaign says {expected_serial!r}"
     carried = [entry for entry in signatures(device) if not our_uuid or entry.uuid != our_uuid]
     if not carried:
         return ""

@@ -29,8 +29,8 @@ class User:
 
 def of_place(place: Path | str) -> list[User]:
     """Processes with a working directory, a program, a mapping or an open file at or below it."""
-    found = (_looked_at(process, str(place)) for process in _processes())
-    return [user for user in found if user is not None]
+    users = (_looked_at(process, str(place)) for process in _processes())
+    return [user for user in users if user is not None]
 
 
 def of_device(device: str) -> list[User]:

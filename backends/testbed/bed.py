@@ -100,18 +100,18 @@ class BaseBed(ABC, Generic[OptionsT]):
         home = Home.at(directory, cls.kind)
         if home.exists():
             home.refuse_distrusted()
-        known = home.read() if home.exists() else {}
-        if not known:
+        recorded = home.read() if home.exists() else {}
+        if not recorded:
             raise BackendError(f"{home.folder} holds no {cls.kind.words}")
-        if not known.get("complete"):
+        if not recorded.get("complete"):
             raise BackendError(f"{home.folder}: bringing this test bed up was interrupted: down")
-        return cls._of(home, known)
+        return cls._of(home, recorded)
 
     @classmethod
-    def _of(cls, home: Home, known: Mapping[str, Any]) -> Self:
-        own = {one.name: known[one.name] for one in fields(cls) if one.name in known}
-        own["options"] = cls.Options.model_validate(known["options"])
-        own["steps"] = tuple(known["steps"])
+    def _of(cls, home: Home, recorded: Mapping[str, Any]) -> Self:
+        own = {one.name: recorded[one.name] for one in fields(cls) if one.name in recorded}
+        own["options"] = cls.Options.model_validate(recorded["options"])
+        own["steps"] = tuple(recorded["steps"])
         return cls(**own, directory=str(home.folder), conf=str(home.conf), _home=home)
 
     @classmethod
@@ -138,15 +138,18 @@ class BaseBed(ABC, Generic[OptionsT]):
     def _up(cls, home: Home, options: OptionsT, steps: Steps) -> Self:
         home.make()
         with home.locked():
-            known: dict[str, Any] = {
-                "complete": False, "id": fresh_id(), "made": time.time(),
-                **cls.chosen(), "options": options.model_dump(),
-            }  # fmt: skip
+            recorded: dict[str, Any] = {
+                "complete": False,
+                "id": fresh_id(),
+                "made": time.time(),
+                **cls.chosen(),
+                "options": options.model_dump(),
+            }
             with cls._taken_down_on_failure(home):
-                home.write(known)
-                made = cls.bring_up(home, options, known, steps)
+                home.write(recorded)
+                facts = cls.bring_up(home, options, recorded, steps)
                 timed = [step.as_json() for step in steps.all]
-                home.write({**known, "complete": True, **made, "steps": timed})
+                home.write({**recorded, "complete": True, **facts, "steps": timed})
         return cls.open(home.folder)
 
     @classmethod
@@ -186,8 +189,8 @@ class BaseBed(ABC, Generic[OptionsT]):
             raise BackendError(f"{written.faults[0]}: nothing of this test bed was touched")
         entries = home.journal.pending()
         _refuse(home, entries)
-        said = cls.end(home, [entry for entry in entries if entry.boot_id == boot_id()])
-        return said if left_alone(said) else [*said, _remove(home)]
+        sentences = cls.end(home, [entry for entry in entries if entry.boot_id == boot_id()])
+        return sentences if left_alone(sentences) else [*sentences, _remove(home)]
 
     @classmethod
     def status(cls, directory: Path | str) -> dict[str, Any]:
@@ -202,18 +205,18 @@ class BaseBed(ABC, Generic[OptionsT]):
             return {"directory": str(home.folder), "state": "none"}
         if reason := home.distrust():
             return {"directory": str(home.folder), "state": "distrusted", "health": [reason]}
-        known = home.read()
-        found: dict[str, Any] = {
+        recorded = home.read()
+        state: dict[str, Any] = {
             "directory": str(home.folder),
             "conf": str(home.conf),
             "daemons": daemons.states(home),
-            **{name: value for name, value in known.items() if name not in _UNTOLD},
+            **{name: value for name, value in recorded.items() if name not in _UNTOLD},
         }
-        if not known.get("complete"):
-            return {**found, "state": "interrupted"}
-        found |= cls._of(home, known).look(found["daemons"])
-        running = all(one["state"] == "running" for one in found["daemons"])
-        return {**found, "state": "up" if running and not found["health"] else "degraded"}
+        if not recorded.get("complete"):
+            return {**state, "state": "interrupted"}
+        state |= cls._of(home, recorded).look(state["daemons"])
+        running = all(daemon["state"] == "running" for daemon in state["daemons"])
+        return {**state, "state": "up" if running and not state["health"] else "degraded"}
 
     def pid(self, role: str) -> int:
         """The pid of a daemon, by its role in the bed's status."""
@@ -233,16 +236,16 @@ def lacking(programs: Sequence[str], *more: str) -> str:
     return ""
 
 
-def left_alone(said: Sequence[str]) -> list[str]:
+def left_alone(sentences: Sequence[str]) -> list[str]:
     """Those sentences that say what could not be undone."""
-    return [line for line in said if line.startswith(LEFT)]
+    return [line for line in sentences if line.startswith(LEFT)]
 
 
 def end_daemons(entries: Sequence[Entry]) -> tuple[list[str], list[str]]:
     """Kill the processes of these entries: (sentences, roles of those that cannot be killed)."""
     killed, stuck = process.end([process.proven(entry) for entry in entries])
-    said = [f"ended {', '.join(sorted(killed))}"] if killed else []
-    return said + [
+    sentences = [f"ended {', '.join(sorted(killed))}"] if killed else []
+    return sentences + [
         f"{LEFT}{role} cannot be killed; it hangs in the kernel" for role in stuck
     ], stuck
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from fsmatrix.backends.ceph.bindings.errors import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
-from fsmatrix.backends.ceph.levels.placement import at_once, wait_for_stats
+from fsmatrix.backends.ceph.state.placement import at_once, wait_for_stats
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.testbed import cephconf, cgroups, daemons, drives, health, network, pools
@@ -225,7 +225,7 @@ class Making:
         options = self.options
         with self.steps.waiting():
             listed = {
-                int(one["poolnum"]): str(one["poolname"]) for one in cluster.mon("osd lspools")
+                int(pool["poolnum"]): str(pool["poolname"]) for pool in cluster.mon("osd lspools")
             }
             placed = pools.placement(cluster, listed, options.osds)
             version = cluster.version
@@ -276,5 +276,5 @@ def _unused_modules(cluster: Cluster) -> list[str]:
     always = cluster.mon("mgr dump")["always_on_modules"]
     needed = {name for names in always.values() for name in names}
     folder = Path(cluster.option("mgr_module_path"))
-    found = {path.parent.name for path in folder.glob("*/__init__.py")}
-    return sorted(found - needed)
+    modules = {path.parent.name for path in folder.glob("*/__init__.py")}
+    return sorted(modules - needed)

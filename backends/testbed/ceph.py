@@ -35,7 +35,7 @@ from typing import Any
 
 from fsmatrix.backends.ceph.bindings.errors import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
-from fsmatrix.backends.ceph.levels.placement import wait_for_stats
+from fsmatrix.backends.ceph.state.placement import wait_for_stats
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.testbed import bringup, cgroups, daemons, health, pools, teardown
@@ -109,7 +109,7 @@ class Bed(BaseBed[BedOptions]):
         return str(self._home.folder / "keyring") if self.options.auth == "cephx" else ""
 
     def cluster(self, timeout: float = 10.0) -> Cluster:
-        """A connection as client.admin."""
+        """A connection to the test bed's cluster as client.admin."""
         return Cluster(self.conf, self.user, keyring=self.keyring, timeout=timeout)
 
     def kill_osd(self, osd: int) -> None:
@@ -125,7 +125,7 @@ class Bed(BaseBed[BedOptions]):
         daemons.stop(self._home, f"osd.{osd}")
 
     def cont_osd(self, osd: int) -> None:
-        """SIGCONT."""
+        """SIGCONT: it goes on."""
         daemons.signal_daemon(self._home, f"osd.{osd}", signal.SIGCONT)
 
     def kill_mds(self) -> None:
@@ -148,7 +148,7 @@ class Bed(BaseBed[BedOptions]):
         daemons.stop(self._home, "mon.a")
 
     def cont_mon(self) -> None:
-        """SIGCONT."""
+        """SIGCONT: it goes on."""
         daemons.signal_daemon(self._home, "mon.a", signal.SIGCONT)
 
     def wait_clean(self, seconds: float = 60.0) -> None:

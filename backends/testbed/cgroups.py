@@ -42,7 +42,7 @@ class Controller:
 
     @property
     def how(self) -> str:
-        """For the record."""
+        """Which cgroup version limits drives, for the record."""
         return f"cgroup v{self.version} {'blkio.throttle' if self.version == 1 else 'io.max'}"
 
 

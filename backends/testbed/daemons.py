@@ -52,9 +52,12 @@ def start(home: Home, launch: Launch) -> Entry:
     """Start it; the journal's entry has its pid, start time and command line."""
     argv = launch.command
     entry = home.journal.begin(
-        "process", role=launch.role, argv=argv, after=process.clock_ticks(),
+        "process",
+        role=launch.role,
+        argv=argv,
+        after=process.clock_ticks(),
         launch=vars(launch) | {"argv": list(launch.argv)},
-    )  # fmt: skip
+    )
     seen = process.spawn(argv, home.log(launch.role), home.journal.identity.environment)
     return home.journal.confirm(entry, pid=seen.pid, start=seen.start)
 
@@ -163,9 +166,9 @@ def restart(home: Home, role: str) -> Entry:
 
 def states(home: Home) -> list[dict[str, Any]]:
     """Each daemon: role, pid, and whether it is running, stopped (SIGSTOP) or gone."""
-    found = []
+    daemons = []
     for entry in home.journal.pending("process"):
         seen = process.ours(process.proven(entry))
         state = "gone" if seen is None else "stopped" if seen.state in "Tt" else "running"
-        found.append({"role": entry.facts["role"], "pid": entry.facts.get("pid"), "state": state})
-    return sorted(found, key=lambda one: str(one["role"]))
+        daemons.append({"role": entry.facts["role"], "pid": entry.facts.get("pid"), "state": state})
+    return sorted(daemons, key=lambda daemon: str(daemon["role"]))

@@ -32,29 +32,34 @@ def limits_of(options: BedOptions) -> Limits:
         *(
             round(value * scale)
             for value in (
-                drive.read_bytes, drive.write_bytes, drive.read_operations, drive.write_operations
+                drive.read_bytes,
+                drive.write_bytes,
+                drive.read_operations,
+                drive.write_operations,
             )
         )
-    )  # fmt: skip
+    )
 
 
-def make(home: Home, options: BedOptions, bed: str, found: cgroups.Controller) -> list[Emulated]:
+def make(
+    home: Home, options: BedOptions, bed: str, controller: cgroups.Controller
+) -> list[Emulated]:
     """A drive for each OSD; BackendError if a part cannot be made."""
     if reason := loop.loop_refusal():
         raise BackendError(f"emulated drives need loop devices: {reason}")
     limits, journal = limits_of(options), home.journal
-    made = []
+    drives = []
     for osd in range(options.osds):
         device, direct = _device(home.folder / f"image.{osd}", options.osd_size, journal)
         _as_flash(device)
         status = Path(device).stat()
         number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
         name = f"fsmatrix-{bed}-osd{osd}"
-        journal.begin("cgroup", path=str(found.root / name), device=number, osd=osd)
-        folder = cgroups.make(found, name)
+        journal.begin("cgroup", path=str(controller.root / name), device=number, osd=osd)
+        folder = cgroups.make(controller, name)
         cgroups.limit(folder, number, limits)
-        made.append(Emulated(device, number, folder, direct))
-    return made
+        drives.append(Emulated(device, number, folder, direct))
+    return drives
 
 
 def _as_flash(device: str) -> None:

@@ -18,9 +18,9 @@ def all_clean(cluster: Cluster) -> bool:
     """Whether all placement groups are active+clean, as far as the manager knows."""
     groups = cluster.mon("status")["pgmap"]
     clean = sum(
-        int(one["count"])
-        for one in groups.get("pgs_by_state", [])
-        if one["state_name"] == "active+clean"
+        int(state["count"])
+        for state in groups.get("pgs_by_state", [])
+        if state["state_name"] == "active+clean"
     )
     return 0 < clean == int(groups["num_pgs"])
 
@@ -28,7 +28,7 @@ def all_clean(cluster: Cluster) -> bool:
 def summary(cluster: Cluster) -> str:
     """Where a cluster stands, for an error."""
     states = cluster.mon("status")["pgmap"].get("pgs_by_state", [])
-    words = [f"{one['count']} {one['state_name']}" for one in states]
+    words = [f"{state['count']} {state['state_name']}" for state in states]
     return "; ".join([", ".join(words), *checks(cluster).values()])
 
 

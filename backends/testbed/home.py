@@ -114,10 +114,10 @@ class Home:
     def foreign(self) -> list[str]:
         """Entries of the directory that a bed does not make."""
         kind = self.kind
-        known = {*_FILES, kind.conf, *kind.folders, *kind.files, tree.MARKER}
+        expected = {*_FILES, kind.conf, *kind.folders, *kind.files, tree.MARKER}
         names = (path.name for path in self.folder.iterdir())
         return sorted(
-            name for name in names if name not in known and not name.startswith(kind.prefixes)
+            name for name in names if name not in expected and not name.startswith(kind.prefixes)
         )
 
     @contextmanager

@@ -77,9 +77,11 @@ class BedOptions(BaseModel):
         default=2 * GIB, ge=SMALLEST_OSD, description="bytes of each OSD"
     )
     pg_num: int | None = Field(
-        default=None, ge=1, le=8192,
+        default=None,
+        ge=1,
+        le=8192,
         description="placement groups of a data pool; default: 100 per OSD and copy, balanced",
-    )  # fmt: skip
+    )
     auth: Literal["none", "cephx"] = Field(
         default="none", description="cephx: users and capabilities"
     )
@@ -107,19 +109,19 @@ class BedOptions(BaseModel):
 
     @property
     def per_node(self) -> int:
-        """OSDs of one node."""
+        """How many OSDs run on one node."""
         if isinstance(self.osds_per_node, int):
             return self.osds_per_node
         return STUDY_OSDS.get(self.interface, 1)
 
     @property
     def osds(self) -> int:
-        """OSDs in all."""
+        """How many OSDs run on all nodes."""
         return self.nodes * self.per_node
 
     @property
     def copies(self) -> Redundancy:
-        """The redundancy, understood."""
+        """The redundancy as numbers of copies or chunks."""
         return parse_redundancy(self.redundancy)
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 from fsmatrix.backends.ceph.bindings import capi
 from fsmatrix.backends.ceph.bindings.errors import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
-from fsmatrix.backends.ceph.levels import placement as even
+from fsmatrix.backends.ceph.state import placement as even
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.backends.testbed.options import BedOptions
 
@@ -26,9 +26,15 @@ def make_pools(cluster: Cluster, options: BedOptions) -> None:
     """
     copies, groups = options.copies, options.placement_groups
     if copies.erasure_coded:
-        cluster.mon("osd erasure-code-profile set", name=_PROFILE, profile=[
-            f"k={copies.k}", f"m={copies.m}", f"crush-failure-domain={options.failure_domain}",
-        ])  # fmt: skip
+        cluster.mon(
+            "osd erasure-code-profile set",
+            name=_PROFILE,
+            profile=[
+                f"k={copies.k}",
+                f"m={copies.m}",
+                f"crush-failure-domain={options.failure_domain}",
+            ],
+        )
     _pool(cluster, METADATA, _FEW, copies.copies)
     _pool(cluster, DATA, _FEW if copies.erasure_coded else groups, copies.copies)
     for name in (CODED, RADOS) if copies.erasure_coded else (RADOS,):
@@ -39,8 +45,9 @@ def make_pools(cluster: Cluster, options: BedOptions) -> None:
 def _pool(cluster: Cluster, name: str, groups: int, size: int, coded: bool = False) -> None:
     arguments: dict[str, Any] = {"pool": name, "pg_num": groups, "pgp_num": groups}
     if coded:
-        cluster.mon("osd pool create", **arguments, pool_type="erasure",
-                    erasure_code_profile=_PROFILE)  # fmt: skip
+        cluster.mon(
+            "osd pool create", **arguments, pool_type="erasure", erasure_code_profile=_PROFILE
+        )
         cluster.mon("osd pool set", pool=name, var="allow_ec_overwrites", val="true")
     else:
         cluster.mon("osd pool create", **arguments, pool_type="replicated", size=size)

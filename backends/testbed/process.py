@@ -62,9 +62,13 @@ def spawn(argv: Sequence[str], log: Path, proof: Mapping[str, str] | None = None
     ]
     environment = {"PATH": _PATH, "LC_ALL": "C", **(proof or {})}
     pid = os.posix_spawn(
-        program, list(argv), environment, file_actions=actions, setsid=True,
+        program,
+        list(argv),
+        environment,
+        file_actions=actions,
+        setsid=True,
         setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGXFSZ],
-    )  # fmt: skip
+    )
     seen = look(pid)
     return seen or Seen(pid, 0, "Z", tuple(argv))
 

@@ -23,7 +23,7 @@ class Step:
         return max(0.0, self.seconds - self.waited)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Name and seconds of the step as plain values."""
         return {**asdict(self), "own": self.own}
 
 
@@ -42,7 +42,7 @@ class Steps:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Time one step."""
+        """Measure how long one step takes, by its name."""
         self._begun(name)
         began, self._waited = time.monotonic(), 0.0
         yield

@@ -24,46 +24,46 @@ def end(home: Home, entries: list[Entry]) -> list[str]:
 
     What is left alone stays in the journal.
     """
-    said = _unlimit(entries) + _end_processes(home, entries)
+    sentences = _unlimit(entries) + _end_processes(home, entries)
     for kind in _UNDONE:
         for entry in reversed([entry for entry in entries if entry.kind == kind]):
             line = _undo(home, entry)
             if line:
-                said.append(line)
+                sentences.append(line)
             if not line.startswith(LEFT):
                 home.journal.end(entry)
-    return said
+    return sentences
 
 
 def _unlimit(entries: list[Entry]) -> list[str]:
     """Drives at full speed: a process with I/O in flight cannot end before it is done."""
-    said = []
+    sentences = []
     for entry in entries:
         folder = Path(str(entry.facts.get("path", "")))
         if entry.kind == "cgroup" and _OWN.fullmatch(folder.name) and folder.exists():
             try:
                 cgroups.limit(folder, str(entry.facts["device"]), cgroups.Limits())
             except BackendError as error:
-                said.append(f"note: {error}")
-    return said
+                sentences.append(f"note: {error}")
+    return sentences
 
 
 def _end_processes(home: Home, entries: list[Entry]) -> list[str]:
-    found = [entry for entry in entries if entry.kind == "process"]
-    if any("pid" not in entry.facts for entry in found):
+    processes = [entry for entry in entries if entry.kind == "process"]
+    if any("pid" not in entry.facts for entry in processes):
         time.sleep(_JUST_STARTED)
-    said, stuck = end_daemons(found)
-    for entry in found:
+    sentences, stuck = end_daemons(processes)
+    for entry in processes:
         if entry.facts["role"] not in stuck:
             home.journal.end(entry)
-    return said
+    return sentences
 
 
 def _undo(home: Home, entry: Entry) -> str:
     try:
         _prove(home, entry)
         return _KINDS[entry.kind](entry)
-    except (BackendError, rollback.LeftAlone, OSError, KeyError, ValueError, TypeError) as error:
+    except (BackendError, proof.LeftAlone, OSError, KeyError, ValueError, TypeError) as error:
         return f"{LEFT}{error}"
 
 
@@ -75,7 +75,7 @@ def _prove(home: Home, entry: Entry) -> None:
         return
     name = Path(str(entry.facts.get("path") or entry.facts.get("name"))).name
     if not _OWN.fullmatch(name):
-        raise rollback.LeftAlone(f"{name} is no {entry.kind} of a test bed: not removed")
+        raise proof.LeftAlone(f"{name} is no {entry.kind} of a test bed: not removed")
 
 
 def _undo_cgroup(entry: Entry) -> str:
@@ -97,7 +97,7 @@ def _undo_sockets(entry: Entry) -> str:
         return ""
     ours = folder.parent == cephconf.SHORT and folder.name.startswith(cephconf.SOCKETS)
     if not ours or folder.is_symlink() or folder.stat().st_uid != os.geteuid():
-        raise rollback.LeftAlone(f"{folder} is not as the test bed made it")
+        raise proof.LeftAlone(f"{folder} is not as the test bed made it")
     for path in folder.iterdir():
         if path.is_socket():
             path.unlink()

@@ -16,6 +16,7 @@ from fsmatrix.cli import common, completion, terminal
 from fsmatrix.cli.common import print_json
 from fsmatrix.cli.questions import analyse
 from fsmatrix.suite.campaign.problems import Origin, refuse
+from fsmatrix.suite.plan.as_json import plan_json
 
 if TYPE_CHECKING:
     from fsmatrix.analysis.planning.power import Power
@@ -82,7 +83,7 @@ def plan(
     asked = replace(common.request(sets, only, shard, seed, blocks), skip_unusable=skip_unusable)
     made = build_plan(campaign, asked, here=not elsewhere)
     proven = _power(made, size, spread, pilot) if detect is not None else None
-    data = made.to_json()
+    data = plan_json(made)
     if as_json:
         print_json(data | ({"power": proven.to_dict()} if proven else {}))
         return

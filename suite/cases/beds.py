@@ -88,15 +88,15 @@ class BedPlan:
         attach = pace.attach + UP_SECONDS + bed.osds * OSD_SECONDS
         return replace(pace, attach=attach, bandwidth=min(rates) / written)
 
-    def up(self, level: Mapping[str, Any], room: ProvisionContext) -> Backend:
+    def up(self, level: Mapping[str, Any], context: ProvisionContext) -> Backend:
         """Bring the bed up; the backend that works on it.  BackendError if it does not come."""
-        bed = up(self.at(level), folder(room))
+        bed = up(self.at(level), folder(context))
         options = {**assumed(self.backend), **self.given, **told(self, bed)}
         return self.backend(self.backend.Options.model_validate(options))
 
-    def down(self, room: ProvisionContext) -> None:
+    def down(self, context: ProvisionContext) -> None:
         """Take it down; harmless if it is not up."""
-        down(folder(room))
+        down(folder(context))
 
 
 def told(plan: BedPlan, bed: Bed) -> dict[str, Any]:
@@ -125,12 +125,12 @@ def refusal() -> str:
     return missing()
 
 
-def folder(room: ProvisionContext) -> Path:
+def folder(context: ProvisionContext) -> Path:
     """Where this conductor's bed of a target is: called by host, boot, pid and start."""
     own = Process.of(os.getpid())
     assert own is not None
     owner = f"{own.boot_id}-{own.pid}-{own.start}"
-    return room.state / f"{FOLDER}-{os.uname().nodename}-{owner}"
+    return context.state / f"{FOLDER}-{os.uname().nodename}-{owner}"
 
 
 def down_all(state: Path) -> Iterator[str]:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import fsmatrix
 from fsmatrix.results.case import canonical_json
 from fsmatrix.suite.campaign.site import SiteFile
+from fsmatrix.suite.cases.cases import Planned
 from fsmatrix.suite.plan.matrix import footprint
 from fsmatrix.suite.plan.order import Plot
-
-if TYPE_CHECKING:
-    from fsmatrix.suite.cases.cases import Planned
-    from fsmatrix.suite.plan.plan import Plan
+from fsmatrix.suite.plan.plan import Plan
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
-    """Everything about a plan; sizes in bytes, times in seconds."""
+    """Everything about a plan; sizes in bytes, times in seconds.
+
+    Its seed, source and request make the same plan again.
+    """
     campaign = plan.settings.campaign
     return {
         "plan_version": 1,

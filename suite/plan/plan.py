@@ -125,12 +125,6 @@ class Plan:
         """
         return digest([self.seed, _lasting(self.settings)])
 
-    def to_json(self) -> dict[str, Any]:
-        """Machine-readable form; its seed, source and request make the same plan again."""
-        from fsmatrix.suite.plan.as_json import plan_json
-
-        return plan_json(self)
-
 
 def build_plan(
     source: str | Path | Source,

@@ -115,8 +115,8 @@ class Conductor:
             self.summary.interrupted, self.summary.signal = True, self.stop.signal
             self.tell(Event("stopped", "stopped on request; --resume goes on from here"))
         finally:
-            for backend, room in self._used.values():
-                self._quietly("clean up", lambda b=backend, r=room: b.finish(r))
+            for backend, context in self._used.values():
+                self._quietly("clean up", lambda b=backend, r=context: b.finish(r))
         return self.summary
 
     # -- one attachment ----------------------------------------------------------------------
@@ -130,9 +130,9 @@ class Conductor:
             self.tell(Event("skipped", text, facts))
         if not todo:
             return
-        room = self._room(attachment)
+        context = self._context(attachment)
         if attachment.bed is None:  # of a bed nothing stays
-            self._used[attachment.target] = (attachment.backend, room)
+            self._used[attachment.target] = (attachment.backend, context)
         self.tell(
             Event(
                 "attach",
@@ -145,11 +145,11 @@ class Conductor:
             )
         )
         try:
-            attachment = self._on_bed(attachment, room)
-            access = attachment.backend.provision(attachment.level, room)
+            attachment = self._on_bed(attachment, context)
+            access = attachment.backend.provision(attachment.level, context)
         except (BackendError, OSError) as error:
             self._give_up(todo, f"{attachment.target} could not be provided: {error}")
-            self._take_down(attachment, room)
+            self._take_down(attachment, context)
             return
         try:
             self._check_allowed(access)
@@ -157,20 +157,20 @@ class Conductor:
         except BackendError as error:
             self._give_up(todo, str(error))
         finally:
-            self._quietly("release", lambda: attachment.backend.release(access, room))
-            self._take_down(attachment, room)
+            self._quietly("release", lambda: attachment.backend.release(access, context))
+            self._take_down(attachment, context)
 
-    def _on_bed(self, attachment: Attachment, room: ProvisionContext) -> Attachment:
+    def _on_bed(self, attachment: Attachment, context: ProvisionContext) -> Attachment:
         """With its test bed up, if it has one: the bed is at the attachment's level."""
         if attachment.bed is None:
             return attachment
-        backend = attachment.bed.up(attachment.level, room)
+        backend = attachment.bed.up(attachment.level, context)
         return replace(attachment, backend=backend, level={})
 
-    def _take_down(self, attachment: Attachment, room: ProvisionContext) -> None:
+    def _take_down(self, attachment: Attachment, context: ProvisionContext) -> None:
         if attachment.bed is not None:
             bed = attachment.bed
-            self._quietly("taking the test bed down", lambda: bed.down(room))
+            self._quietly("taking the test bed down", lambda: bed.down(context))
 
     def _check_allowed(self, access: Access) -> None:
         """The place that was really chosen, links followed, may be used on this site."""
@@ -178,7 +178,7 @@ class Conductor:
         if reason:
             raise BackendError(reason)
 
-    def _room(self, attachment: Attachment) -> ProvisionContext:
+    def _context(self, attachment: Attachment) -> ProvisionContext:
         state = self.store.directory / "state" / attachment.target
         state.mkdir(parents=True, exist_ok=True)
         options, draw = attachment.room_options, attachment.draw

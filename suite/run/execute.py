@@ -24,6 +24,7 @@ from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.campaign.site import quiet
 from fsmatrix.suite.cases.engines import Engines, first_version
 from fsmatrix.suite.plan import limits
+from fsmatrix.suite.plan.as_json import plan_json
 from fsmatrix.suite.plan.order import Plot
 from fsmatrix.suite.plan.plan import Plan, Request, build_plan
 from fsmatrix.suite.run.batch import Batch
@@ -71,7 +72,7 @@ def open_store(plan: Plan, out: Path, resume: bool) -> Store:
         if looks != before["looks"]:
             text = from_json(safefile.read_text(stored))
     if plan.request.is_whole or not stored.exists():
-        text = plan.to_json()
+        text = plan_json(plan)
     if text:
         write_whole(stored, json.dumps(text | {"looks": looks}).encode())
     return store

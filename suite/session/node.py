@@ -23,10 +23,10 @@ SAMPLE_SECONDS = 0.1
 
 def backend_of(access: Mapping[str, Any]) -> tuple[Any, Any]:
     """The backend's class and the access of an access's JSON."""
-    from fsmatrix.backends import registry
-    from fsmatrix.backends.access import access_from_json
+    from fsmatrix.backends.registry import BACKENDS
 
-    return registry.BACKENDS.load(access["backend"]), access_from_json(access)
+    backend = BACKENDS.load(access["backend"])
+    return backend, backend.access_type.from_json(access)
 
 
 def call(

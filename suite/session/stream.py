@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 
 from fsmatrix.backends.player.ops import Chunk, Chunks, Place
-from fsmatrix.backends.player.player import Player, PlayerResult, open_player, wait_until
+from fsmatrix.backends.player.player import (
+    Player,
+    PlayerOptions,
+    PlayerResult,
+    open_player,
+    wait_until,
+)
 from fsmatrix.backends.player.result import Latencies, fold, no_latencies
 from fsmatrix.suite.session.clock import Offset
 from fsmatrix.suite.session.comm import Comm
@@ -157,14 +163,16 @@ def run_stream(
     player = open_player(
         spec["driver"],
         root,
-        slots=spec["slots"],
-        threads=place.threads,
-        depth=spec["depth"],
-        seed=spec["seed"],
-        max_op_bytes=spec["max_op_bytes"],
-        fill_ratio=spec["fill_ratio"],
-        count_metadata=spec["metadata"],
-        implementation=spec["implementation"],
+        PlayerOptions(
+            slots=spec["slots"],
+            threads=place.threads,
+            depth=spec["depth"],
+            seed=spec["seed"],
+            max_op_bytes=spec["max_op_bytes"],
+            fill_ratio=spec["fill_ratio"],
+            count_metadata=spec["metadata"],
+        ),
+        spec["implementation"],
     )
     try:
         start_ns, began = _agree(comm)

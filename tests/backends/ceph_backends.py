@@ -70,18 +70,18 @@ def fuse_of(access: Access) -> list[int]:
 
 @contextmanager
 def attached(
-    name: str, bed: Bed, room: ProvisionContext, **options: Any
+    name: str, bed: Bed, context: ProvisionContext, **options: Any
 ) -> Iterator[tuple[Any, Any]]:
     """(backend, access), mounted; everything is taken down afterwards."""
     used = backend(name, bed, **options)
-    access = used.provision({}, room)
+    access = used.provision({}, context)
     try:
-        used.mount(access, room.journal)
+        used.mount(access, context.journal)
         yield used, access
     finally:
-        used.release(access, room)
-        used.finish(room)
-        assert room.journal.pending() == []
+        used.release(access, context)
+        used.finish(context)
+        assert context.journal.pending() == []
 
 
 def user(bed: Bed, folder: Path, name: str, **capabilities: str) -> dict[str, str]:

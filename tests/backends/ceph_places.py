@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fsmatrix.backends.ceph.bindings.librados import Cluster, IoCtx
-from fsmatrix.backends.player.player import Player, open_player
+from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
 from fsmatrix.backends.testbed.ceph import Bed
 from tests.backends.playing import chunk
 
@@ -41,7 +41,7 @@ class Place:
     def opened(self, *, root: str = "", **more: Any) -> Player:
         given: dict[str, Any] = {"slots": 8, "max_op_bytes": 1 << 20, "seed": SEED}
         given |= {"stop_on_error": False} | more
-        return open_player(self.driver, root or self.root(), implementation="c", **given)
+        return open_player(self.driver, root or self.root(), PlayerOptions(**given), "c")
 
     def played(self, *ops: tuple[Any, ...], names: tuple[bytes, ...] = (), **more: Any) -> Any:
         """The result of a player that plays this and is closed."""

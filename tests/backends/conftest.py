@@ -17,7 +17,7 @@ from fsmatrix.backends.ceph.places import trees
 from fsmatrix.backends.daos import tool as daos_tool
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.player.ops import Kind
-from fsmatrix.backends.player.player import Player, open_player
+from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
 from fsmatrix.backends.system import mounts
 from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, up
 from tests import asking
@@ -41,8 +41,8 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Iterator[ProvisionContext]:
-    """The conductor's room; nothing may stay mounted or running after a test."""
+def context(tmp_path: Path) -> Iterator[ProvisionContext]:
+    """What the conductor gives; nothing may stay mounted or running after a test."""
     yield ProvisionContext(
         "a", tmp_path / "state", Journal(tmp_path / "journals/host.jsonl"), "tag1"
     )
@@ -102,7 +102,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
 
     def make(root: Path = tmp_path, driver: Any = "posix", **more: Any) -> Player:
         settings: dict[str, Any] = {"slots": 8, "max_op_bytes": 1 << 20, "seed": 7} | more
-        made.append(open_player(driver, str(root), implementation=request.param, **settings))
+        made.append(open_player(driver, str(root), PlayerOptions(**settings), request.param))
         return made[-1]
 
     yield make

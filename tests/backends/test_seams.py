@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends.access import DeviceAccess, PathAccess, expect
+from fsmatrix.backends.access import DfsAccess, PathAccess, expect
 from fsmatrix.backends.ceph.bindings.errors import CephError, harmless
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
@@ -71,5 +71,7 @@ def test_only_the_named_errors_are_harmless() -> None:
 def test_an_access_of_another_kind() -> None:
     access = PathAccess("directory", "here", {}, "/x")
     assert expect(access, PathAccess) is access
-    with pytest.raises(TypeError, match="a device access is needed here, not PathAccess"):
-        expect(access, DeviceAccess)
+    with pytest.raises(TypeError, match="a DFS access is needed here, not PathAccess"):
+        expect(access, DfsAccess)
+    with pytest.raises(TypeError, match="a DFS access is needed here, not one of type 'path'"):
+        DfsAccess.from_json(access.to_json())

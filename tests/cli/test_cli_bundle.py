@@ -9,6 +9,7 @@ import pytest
 
 from fsmatrix.results.files.store import Store
 from fsmatrix.suite.campaign.settings import Source
+from fsmatrix.suite.plan.as_json import plan_json
 from fsmatrix.suite.plan.plan import Request, build_plan
 from fsmatrix.suite.run.execute import open_store, stored_plan
 from tests.analysis import campaigns
@@ -91,10 +92,10 @@ def test_the_command_of_the_readme_makes_the_same_plan(out, tmp_path, monkeypatc
     given = {o: [v for k, v in pairwise(words) if k == o] for o in ("--seed", "--set", "--only")}
     assert set(given["--set"]) == {"repetitions=2", "order.attachments=7", "settle.timeout=3.0"}
     asked = Request(tuple(given["--set"]), tuple(given["--only"]), (1, 1), int(given["--seed"][0]))
-    again = build_plan(str(inside.parent / words[2]), asked).to_json()
+    again = plan_json(build_plan(str(inside.parent / words[2]), asked))
     for name in ("fingerprint", "cases", "order", "repetitions", "seed"):
         assert again[name] == before[name], name
-    bare = build_plan(str(inside.parent / words[2]), Request(seed=11)).to_json()
+    bare = plan_json(build_plan(str(inside.parent / words[2]), Request(seed=11)))
     assert bare["order"] != before["order"]  # the settings are needed
     assert stored_plan(inside, Request()).seed == 11
 

@@ -24,7 +24,7 @@ from fsmatrix.backends.ceph.places import trees
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
-from fsmatrix.backends.player.player import ENGINE_C, engine_name, open_player
+from fsmatrix.backends.player.player import ENGINE_C, PlayerOptions, engine_name, open_player
 from fsmatrix.backends.system import mounts, signature
 from fsmatrix.cli.main import main as command_line
 
@@ -68,26 +68,26 @@ def life(name: str, options: dict[str, Any]) -> None:
     kind = registry.load(name)
     usable = kind.check()
     place = SCRATCH / name
-    room = ProvisionContext("target", place / "state", Journal(place / "journal.jsonl"), "tag")
+    context = ProvisionContext("target", place / "state", Journal(place / "journal.jsonl"), "tag")
     backend = kind(kind.Options.model_validate(options))
-    access = backend.provision({}, room)
-    kind.mount(access, room.journal)
+    access = backend.provision({}, context)
+    kind.mount(access, context.journal)
     written = play(path_of(access), Kind.CREATE, Kind.WRITE)
     facts = backend.describe(access)
     cleaners = [p for p in Path("/proc").glob("[0-9]*/comm") if "cleanerd" in comm(p)]
     settled = kind.settle(access, 20.0)
-    kind.unmount(access, room.journal)
+    kind.unmount(access, context.journal)
     empty = os.listdir(access.details["point"])
-    kind.mount(access, room.journal)
+    kind.mount(access, context.journal)
     before = incoming(kind.counters(access))
     read = play(path_of(access), Kind.OPEN, Kind.READ, Flag.VERIFY)
     moved = incoming(kind.counters(access)) - before
     health = kind.health(access)
     spoil(Path(path_of(access)) / "file")
     spoilt = play(path_of(access), Kind.OPEN, Kind.READ, Flag.VERIFY)
-    kind.unmount(access, room.journal)
-    backend.release(access, room)
-    backend.finish(room)
+    kind.unmount(access, context.journal)
+    backend.release(access, context)
+    backend.finish(context)
     tell(
         name,
         usable=usable.ok,
@@ -104,14 +104,16 @@ def life(name: str, options: dict[str, Any]) -> None:
         read=read,
         spoilt=spoilt,
         moved=moved,
-        left=[str(path) for path in room.state.rglob("*")] + [m.point for m in below(place)],
-        pending=len(room.journal.pending()),
+        left=[str(path) for path in context.state.rglob("*")] + [m.point for m in below(place)],
+        pending=len(context.journal.pending()),
     )
 
 
 def play(root: str, opens: Kind, moves: Kind, flags: int = 0) -> dict[str, int]:
     """Write or read the file `file` in pieces; {bytes, errors}."""
-    one = open_player("posix", root, slots=1, seed=SEED, max_op_bytes=PIECE, stop_on_error=False)
+    one = open_player(
+        "posix", root, PlayerOptions(slots=1, seed=SEED, max_op_bytes=PIECE, stop_on_error=False)
+    )
     ops = [(opens, 0, 0, 0, 0, 0, 0, 0)]
     ops += [(moves, flags, 0, 0, 0, number * PIECE, PIECE, 0) for number in range(PIECES)]
     ops += [(Kind.CLOSE, 0, 0, 0, 0, 0, 0, 0)]

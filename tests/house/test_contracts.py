@@ -20,6 +20,8 @@ from pydantic import ValidationError
 
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.backends.base import Backend
+from fsmatrix.backends.journal.kinds import KINDS, Kind
+from fsmatrix.backends.journal.proof import LeftAlone
 from fsmatrix.backends.registry import BACKENDS
 from fsmatrix.results.audits import AUDITS, run_audits
 from fsmatrix.results.audits.base import Audit
@@ -65,6 +67,18 @@ def test_backend(name: str) -> None:
     assert refuses_unknown_options(kind.Options)
     usable = kind.check()
     assert usable.ok or usable.reason
+    access = kind.access_type(name, "here", {"level": {"pool": "p"}})
+    assert access.type
+    assert access.word
+    assert kind.access_type.from_json(json.loads(json.dumps(access.to_json()))) == access
+
+
+@pytest.mark.parametrize("name", KINDS.names())
+def test_journal(name: str) -> None:
+    kind: object = KINDS.load(name)
+    assert isinstance(kind, Kind)
+    with pytest.raises((KeyError, LeftAlone)):  # an entry without facts proves nothing
+        kind.proof({}, None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", WORKLOADS.names())

@@ -41,7 +41,7 @@ class Disk(Backend):
     def space(self, access: Access | None = None) -> Space:
         return Space(self.options.size, 1000, "its option size")
 
-    def provision(self, level: Any, room: Any) -> Access:
+    def provision(self, level: Any, context: Any) -> Access:
         raise NotImplementedError
 
     def describe(self, access: Access) -> dict[str, Any]:

@@ -32,6 +32,8 @@ FOUND = [
         f"{CONTRACTS}{kind}[{name}]"
         for kind, name in (
             ("backend", "scratch"),
+            ("backend", "bucket"),
+            ("journal", "acme-bucket"),
             ("workload", "dd"),
             ("engine", "dd"),
             ("format", "dd"),
@@ -142,6 +144,50 @@ def test_backend_workload_engine_launcher_and_analysis(site: Path) -> None:
             (f.audit, f.severity, f.phase, f.evidence) for f in one.findings if f.audit == AUDIT
         ] == [(AUDIT, "warning", "write", {"bytes": 64 * MIB})]
     assert AUDIT in fsmatrix(site, "findings", "out")
+
+
+# dd that waits while the file `hold` is there
+HELD = """#!/bin/sh
+while [ "${{1%%=*}}" = if ] && [ -e "{0}/hold" ]; do touch "{0}/holds"; sleep 0.1; done
+exec {1} "$@"
+"""
+
+
+def test_access_and_journal_entry_of_its_own(site: Path, tmp_path: Path) -> None:
+    """What a killed run made is taken down by another process; what it did not make stays."""
+    buckets, dd = tmp_path / "buckets", tmp_path / "programs" / "dd"
+    for folder in (dd.parent, buckets / "fsmatrix-theirs"):
+        folder.mkdir(parents=True)
+    (tmp_path / "hold").touch()
+    dd.write_text(HELD.format(tmp_path, shutil.which("dd")))
+    dd.chmod(0o755)
+    env = json.loads((site / "environment.json").read_text())
+    env["PATH"] = f"{dd.parent}:{env['PATH']}"
+    (tmp_path / "bucket.yaml").write_text(
+        f"campaign: bucket\nlauncher: mpirun\nrepetitions: 1\nsettle: {{timeout: 1s}}\n"
+        f"targets: {{bucket: {{backend: bucket, options: {{store: {buckets}}}}}}}\n"
+        "workloads: {dd: {workload: dd, cache: warm, options: {bytes_per_node: 1MiB}}}\n"
+    )
+    out, quiet = tmp_path / "out", ("--quiet", "--no-report")
+    words = [*FSMATRIX, "run", tmp_path / "bucket.yaml", "-o", out, *quiet]
+    with subprocess.Popen(words, env=env, stderr=subprocess.PIPE, text=True) as killed:
+        deadline = time.monotonic() + DEADLINE
+        while not (tmp_path / "holds").exists():
+            assert killed.poll() is None, killed.stderr and killed.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        killed.kill()
+    (tmp_path / "hold").unlink()
+    (left,) = set(os.listdir(buckets)) - {"fsmatrix-theirs"}
+    again = subprocess.run(
+        [*FSMATRIX, "run", "-o", out, "--resume", *quiet],
+        env=env, capture_output=True, text=True, timeout=DEADLINE, check=False,
+    )  # fmt: skip
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert f"removed bucket {buckets / left}" in again.stdout + again.stderr
+    assert os.listdir(buckets) == ["fsmatrix-theirs"]
+    (kept,) = [Store.open(out).read(run_id) for run_id in Store.open(out).ids()]
+    assert kept.phases[0].bytes.tolist() == [MIB]
 
 
 def test_import_format(site: Path) -> None:

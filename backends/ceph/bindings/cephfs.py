@@ -66,9 +66,13 @@ class Cephfs:
     """
 
     def __init__(
-        self, login: Login, filesystem: str, root: str, timeout: float,
+        self,
+        login: Login,
+        filesystem: str,
+        root: str,
+        timeout: float,
         options: Mapping[str, str] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._library, self._mount = load(), c_void_p()
         library, conf = self._library, login.conf.encode() or None
         self._check("create a client", library.ceph_create(byref(self._mount), login.user.encode()))
@@ -125,7 +129,7 @@ class Cephfs:
         self._at("remove", self._library.ceph_unlinkat, at, name, 0)
 
     def rmdir(self, name: str, at: int = HERE) -> None:
-        """Remove an empty directory."""
+        """Remove a directory that is empty; CephError with ENOTEMPTY if it is not."""
         self._at("remove directory", self._library.ceph_unlinkat, at, name, REMOVEDIR)
 
     def _at(self, what: str, function: Any, at: int, name: str, *arguments: Any) -> int:
@@ -134,7 +138,7 @@ class Cephfs:
 
     def entries(self, folder: int) -> list[tuple[str, bool]]:
         """(name, is a directory) of everything in an open directory."""
-        handle, found = c_void_p(), []
+        handle, listed = c_void_p(), []
         code = self._library.ceph_fdopendir(self._mount, folder, byref(handle))
         self._check("read a directory in CephFS", code)
         try:
@@ -142,10 +146,10 @@ class Cephfs:
                 name = os.fsdecode(ctypes.string_at(entry + NAME_OFFSET))
                 kind = ctypes.string_at(entry + TYPE_OFFSET, 1)[0]
                 if name not in (".", ".."):
-                    found.append((name, kind == DIRECTORY))
+                    listed.append((name, kind == DIRECTORY))
         finally:
             self._library.ceph_closedir(self._mount, handle)
-        return found
+        return listed
 
     def write_new(self, path: str, data: bytes) -> None:
         """Write a small file that must not exist, down to the disks."""

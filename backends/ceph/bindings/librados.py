@@ -53,8 +53,12 @@ class Cluster:
         self._handle = ctypes.c_void_p()
         self.abandoned = False  # a call may still use the handle: it can no longer be freed
         self._contexts: list[IoCtx] = []
-        self._check("create a client", self._library.rados_create2(
-            ctypes.byref(self._handle), b"ceph", f"client.{user}".encode(), 0))  # fmt: skip
+        self._check(
+            "create a client",
+            self._library.rados_create2(
+                ctypes.byref(self._handle), b"ceph", f"client.{user}".encode(), 0
+            ),
+        )
         try:
             self._configure()
             self._connect()
@@ -122,14 +126,16 @@ class Cluster:
         handle, self._handle = self._handle, ctypes.c_void_p()
         if handle:
             with contextlib.suppress(Abandoned):
-                bounded("disconnect", self.timeout,
-                        lambda: self._library.rados_shutdown(handle) or True)  # fmt: skip
+                bounded(
+                    "disconnect", self.timeout, lambda: self._library.rados_shutdown(handle) or True
+                )
 
     def mon(self, prefix: str, **arguments: Any) -> Any:
         """A monitor command: parsed JSON if the answer is JSON, else its text."""
         function = self._library.rados_mon_command
-        return self._ask(f"ceph {prefix}", prefix, arguments,
-                         lambda *rest: function(self._handle, *rest))  # fmt: skip
+        return self._ask(
+            f"ceph {prefix}", prefix, arguments, lambda *rest: function(self._handle, *rest)
+        )
 
     def mon_bytes(self, prefix: str, **arguments: Any) -> bytes:
         """A monitor command whose answer is binary (maps)."""
@@ -137,23 +143,32 @@ class Cluster:
         request = json.dumps({"prefix": prefix, **arguments})
         code, out, text = self.call(
             what,
-            lambda: capi.command(self._library, "rados_buffer_free",
-                                 lambda *rest: function(self._handle, *rest), request),
-        )  # fmt: skip
+            lambda: capi.command(
+                self._library,
+                "rados_buffer_free",
+                lambda *rest: function(self._handle, *rest),
+                request,
+            ),
+        )
         self._check(what, code, text)
         return out
 
     def mgr(self, prefix: str, **arguments: Any) -> Any:
         """A command of the active manager."""
         function = self._library.rados_mgr_command
-        return self._ask(f"ceph {prefix} (mgr)", prefix, arguments,
-                         lambda *rest: function(self._handle, *rest))  # fmt: skip
+        return self._ask(
+            f"ceph {prefix} (mgr)", prefix, arguments, lambda *rest: function(self._handle, *rest)
+        )
 
     def osd(self, osd: int, prefix: str, **arguments: Any) -> Any:
         """What `ceph tell osd.N PREFIX` does."""
         function = self._library.rados_osd_command
-        return self._ask(f"ceph tell osd.{osd} {prefix}", prefix, arguments,
-                         lambda *rest: function(self._handle, osd, *rest))  # fmt: skip
+        return self._ask(
+            f"ceph tell osd.{osd} {prefix}",
+            prefix,
+            arguments,
+            lambda *rest: function(self._handle, osd, *rest),
+        )
 
     def mds(self, mds: str, prefix: str, **arguments: Any) -> Any:
         """What `ceph tell mds.NAME PREFIX` does; `mds` is a name, "0", "fs:0" or "*".
@@ -217,8 +232,9 @@ class Cluster:
     def pool_id(self, name: str) -> int:
         """The number of a pool; CephError with ENOENT if there is none."""
         what = f"pool {name}"
-        code = self.call(what, lambda: int(
-            self._library.rados_pool_lookup(self._handle, name.encode())))  # fmt: skip
+        code = self.call(
+            what, lambda: int(self._library.rados_pool_lookup(self._handle, name.encode()))
+        )
         return self._check(what, code)
 
     def ioctx(self, pool: str, namespace: str = "") -> IoCtx:
@@ -235,9 +251,11 @@ def _ask_mds(
     if code < 0:
         return code, b"", "no connection"
     return capi.command(
-        library, "ceph_buffer_free",
-        lambda *rest: library.ceph_mds_command(mount, mds.encode(), *rest), request,
-    )  # fmt: skip
+        library,
+        "ceph_buffer_free",
+        lambda *rest: library.ceph_mds_command(mount, mds.encode(), *rest),
+        request,
+    )
 
 
 def _request(prefix: str, arguments: Mapping[str, Any]) -> str:

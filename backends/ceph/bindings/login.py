@@ -25,7 +25,7 @@ class Login:
 
     @classmethod
     def expanded(cls, conf: str, user: str, keyring: str) -> Login:
-        """With ~ replaced."""
+        """From a user's words, with `~` in front replaced by the home directory."""
         return cls(*(os.path.expanduser(text) for text in (conf, user, keyring)))  # noqa: PTH111
 
     @classmethod
@@ -35,7 +35,7 @@ class Login:
 
     @property
     def facts(self) -> dict[str, str]:
-        """Inverse of `of`."""
+        """As plain text for accesses and journal entries; `of` reads it."""
         return asdict(self)
 
     def connect(

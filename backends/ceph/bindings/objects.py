@@ -44,8 +44,10 @@ class IoCtx:
     ) -> None:
         self.pool, self.namespace = pool, namespace
         self._caller, self._library, self._handle = caller, library, c_void_p()
-        self._call(f"open pool {pool}", lambda: library.rados_ioctx_create(
-            cluster, pool.encode(), byref(self._handle)))  # fmt: skip
+        self._call(
+            f"open pool {pool}",
+            lambda: library.rados_ioctx_create(cluster, pool.encode(), byref(self._handle)),
+        )
         library.rados_ioctx_set_namespace(self._handle, namespace.encode())
         library.rados_set_pool_full_try(self._handle)
 
@@ -75,26 +77,36 @@ class IoCtx:
 
     def write_full(self, name: str, data: bytes) -> None:
         """Replace the whole object."""
-        self._call(self._name("write", name), lambda: self._library.rados_write_full(
-            self._handle, name.encode(), data, len(data)))  # fmt: skip
+        self._call(
+            self._name("write", name),
+            lambda: self._library.rados_write_full(self._handle, name.encode(), data, len(data)),
+        )
 
     def write(self, name: str, data: bytes, offset: int = 0) -> None:
-        """Write into an object."""
-        self._call(self._name("write", name), lambda: self._library.rados_write(
-            self._handle, name.encode(), data, len(data), offset))  # fmt: skip
+        """Write into an object at an offset, bytes; it is made if it is not there."""
+        self._call(
+            self._name("write", name),
+            lambda: self._library.rados_write(self._handle, name.encode(), data, len(data), offset),
+        )
 
     def read(self, name: str, size: int = 1 << 22, offset: int = 0) -> bytes:
         """Up to `size` bytes; fewer at the object's end."""
         buffer = ctypes.create_string_buffer(size)
-        read = self._call(self._name("read", name), lambda: self._library.rados_read(
-            self._handle, name.encode(), buffer, size, offset))  # fmt: skip
+        read = self._call(
+            self._name("read", name),
+            lambda: self._library.rados_read(self._handle, name.encode(), buffer, size, offset),
+        )
         return buffer.raw[:read]
 
     def stat(self, name: str) -> tuple[int, int]:
         """(bytes, time of change in Unix seconds)."""
         size, changed = c_uint64(), c_long()
-        self._call(self._name("stat", name), lambda: self._library.rados_stat(
-            self._handle, name.encode(), byref(size), byref(changed)))  # fmt: skip
+        self._call(
+            self._name("stat", name),
+            lambda: self._library.rados_stat(
+                self._handle, name.encode(), byref(size), byref(changed)
+            ),
+        )
         return size.value, changed.value
 
     def exists(self, name: str) -> bool:
@@ -106,26 +118,37 @@ class IoCtx:
 
     def truncate(self, name: str, size: int) -> None:
         """Cut or extend an object."""
-        self._call(self._name("truncate", name), lambda: self._library.rados_trunc(
-            self._handle, name.encode(), size))  # fmt: skip
+        self._call(
+            self._name("truncate", name),
+            lambda: self._library.rados_trunc(self._handle, name.encode(), size),
+        )
 
     def get_xattr(self, name: str, attribute: str) -> bytes:
         """An attribute's value; CephError with ENODATA if it has none of that name."""
         buffer = ctypes.create_string_buffer(_XATTR_SIZE)
-        size = self._call(self._name(f"get {attribute} of", name), lambda: (
-            self._library.rados_getxattr(
-                self._handle, name.encode(), attribute.encode(), buffer, len(buffer))))  # fmt: skip
+        size = self._call(
+            self._name(f"get {attribute} of", name),
+            lambda: self._library.rados_getxattr(
+                self._handle, name.encode(), attribute.encode(), buffer, len(buffer)
+            ),
+        )
         return buffer.raw[:size]
 
     def set_xattr(self, name: str, attribute: str, value: bytes) -> None:
         """Set an attribute; makes the object if it is not there."""
-        self._call(self._name(f"set {attribute} of", name), lambda: self._library.rados_setxattr(
-            self._handle, name.encode(), attribute.encode(), value, len(value)))  # fmt: skip
+        self._call(
+            self._name(f"set {attribute} of", name),
+            lambda: self._library.rados_setxattr(
+                self._handle, name.encode(), attribute.encode(), value, len(value)
+            ),
+        )
 
     def remove(self, name: str) -> None:
         """Remove one object; CephError with ENOENT if it is not there."""
-        self._call(self._name("remove", name), lambda: self._library.rados_remove(
-            self._handle, name.encode()))  # fmt: skip
+        self._call(
+            self._name("remove", name),
+            lambda: self._library.rados_remove(self._handle, name.encode()),
+        )
 
     def names(self) -> Iterator[str]:
         """Names of the objects of this namespace, in no order."""
@@ -145,8 +168,8 @@ class IoCtx:
 
     def _next(self, what: str, listing: c_void_p) -> list[tuple[str, str]]:
         name, key, space = c_char_p(), c_char_p(), c_char_p()
-        found: list[tuple[str, str]] = []
-        while len(found) < LISTED:
+        page: list[tuple[str, str]] = []
+        while len(page) < LISTED:
             code = self._library.rados_nobjects_list_next(
                 listing, byref(name), byref(key), byref(space)
             )
@@ -154,8 +177,8 @@ class IoCtx:
                 break
             if code < 0:
                 raise CephError(what, code)
-            found.append(((name.value or b"").decode(), (space.value or b"").decode()))
-        return found
+            page.append(((name.value or b"").decode(), (space.value or b"").decode()))
+        return page
 
     def remove_all(self) -> int:
         """Remove every object of this namespace; returns how many there were."""

@@ -53,7 +53,7 @@ def hosts_of(tree: Mapping[str, Any], root: str, device_class: str) -> list[Host
     start = next((node for node in tree["nodes"] if node["name"] == root), None)
     if start is None:
         return None
-    found, waiting = [], [start]
+    hosts, waiting = [], [start]
     while waiting:
         node = waiting.pop()
         below = [nodes[number] for number in node.get("children", []) if number in nodes]
@@ -62,8 +62,8 @@ def hosts_of(tree: Mapping[str, Any], root: str, device_class: str) -> list[Host
             continue
         osds = sorted(int(osd["id"]) for osd in below if _usable(osd, device_class))
         if osds:
-            found.append(Host(str(node["name"]), tuple(osds)))
-    return sorted(found, key=lambda host: host.name)
+            hosts.append(Host(str(node["name"]), tuple(osds)))
+    return sorted(hosts, key=lambda host: host.name)
 
 
 def _usable(osd: Mapping[str, Any], device_class: str) -> bool:
@@ -121,19 +121,26 @@ class Level:
             steps += [
                 Command("osd erasure-code-profile set", profile),
                 Command("osd crush rule create-erasure", {"name": name, "profile": name}),
-                Command("osd pool create", pool | {
-                    "pool_type": "erasure", "erasure_code_profile": name, "rule": name}, off),
-                Command("osd pool set", {
-                    "pool": name, "var": "allow_ec_overwrites", "val": "true"}),
-            ]  # fmt: skip
+                Command(
+                    "osd pool create",
+                    pool | {"pool_type": "erasure", "erasure_code_profile": name, "rule": name},
+                    off,
+                ),
+                Command(
+                    "osd pool set", {"pool": name, "var": "allow_ec_overwrites", "val": "true"}
+                ),
+            ]
         else:
             rule = {"name": name, "root": name, "type": self.failure_domain}
             rule |= {"class": self.device_class} if self.device_class else {}
             steps += [
                 Command("osd crush rule create-replicated", rule),
-                Command("osd pool create", pool | {"pool_type": "replicated"},
-                        {"rule": name, "size": self.redundancy.size, **off}),
-            ]  # fmt: skip
+                Command(
+                    "osd pool create",
+                    pool | {"pool_type": "replicated"},
+                    {"rule": name, "size": self.redundancy.size, **off},
+                ),
+            ]
         mark = {"pool": name, "app": self.application, "key": MARK, "value": self.tag}
         if self.filesystem:  # adding it to a file system enables the application
             steps.append(Command("fs add_data_pool", {"fs_name": self.filesystem, "pool": name}))
@@ -143,9 +150,9 @@ class Level:
 
     def _profile(self) -> list[str]:
         code = self.redundancy
-        found = [f"k={code.k}", f"m={code.m}", f"crush-failure-domain={self.failure_domain}"]
-        found.append(f"crush-root={self.name}")
-        return found + ([f"crush-device-class={self.device_class}"] if self.device_class else [])
+        values = [f"k={code.k}", f"m={code.m}", f"crush-failure-domain={self.failure_domain}"]
+        values.append(f"crush-root={self.name}")
+        return values + ([f"crush-device-class={self.device_class}"] if self.device_class else [])
 
 
 def removing(name: str, hosts: Sequence[str], filesystem: str, coded: bool) -> list[Command]:

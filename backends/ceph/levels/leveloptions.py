@@ -81,7 +81,7 @@ class LevelOptions(BaseModel):
 
     @property
     def copies(self) -> Redundancy:
-        """The redundancy, understood."""
+        """The redundancy as numbers of copies or chunks."""
         return parse_redundancy(self.redundancy)
 
     def class_of(self, level: Mapping[str, Any]) -> str:
@@ -93,5 +93,5 @@ class LevelOptions(BaseModel):
 
     def prepared(self, level: Mapping[str, Any]) -> PreparedPool | None:
         """The pool that was named for a level."""
-        found = [pool for pool in self.pools if pool.fits(level)]
-        return found[0] if len(found) == 1 else None
+        fitting = [pool for pool in self.pools if pool.fits(level)]
+        return fitting[0] if len(fitting) == 1 else None

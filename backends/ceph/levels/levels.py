@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.ceph import facts
 from fsmatrix.backends.ceph.bindings.errors import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.bindings.login import Login
-from fsmatrix.backends.ceph.levels import levelstate, limits, placement
+from fsmatrix.backends.ceph.levels import levelstate, limits
 from fsmatrix.backends.ceph.levels.crush import Host, Level, drawn, hosts_of
 from fsmatrix.backends.ceph.levels.leveloptions import LevelOptions
 from fsmatrix.backends.ceph.levels.redundancy import placement_refusal
+from fsmatrix.backends.ceph.state import facts, placement
 from fsmatrix.backends.ceph.state.settle import settle
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.owned_dirs import PREFIX
@@ -79,9 +79,9 @@ class Levels:
         if self.options.pools:
             return []
         with self.login.connect() as cluster:
-            made = self._level(cluster, level, draw, name, "dry-run")
-        removal = levelstate.removal(_facts_of(made))
-        return [one.text for one in [*made.making(), *removal]]
+            planned = self._level(cluster, level, draw, name, "dry-run")
+        removal = levelstate.removal(_facts_of(planned))
+        return [command.text for command in [*planned.making(), *removal]]
 
     def _prepared_refusal(self, cluster: Cluster, level: Wanted) -> str:
         pool = self.options.prepared(level)
@@ -90,9 +90,9 @@ class Levels:
         if reason := self.unfit(cluster, pool.pool):
             return reason
         wanted = level.get("storage_nodes")
-        found = len(placement.where(cluster, pool.pool)["hosts"])
-        if wanted is not None and found != wanted:
-            return f"pool {pool.pool} lies on {found} hosts, not on {wanted}"
+        hosts = len(placement.where(cluster, pool.pool)["hosts"])
+        if wanted is not None and hosts != wanted:
+            return f"pool {pool.pool} lies on {hosts} hosts, not on {wanted}"
         return ""
 
     def _crush_refusal(self, cluster: Cluster, level: Wanted) -> str:
@@ -145,7 +145,7 @@ class Levels:
         )
 
     # -- making -----------------------------------------------------------------------------
-    def make(self, level: Wanted, room: ProvisionContext) -> dict[str, Any]:
+    def make(self, level: Wanted, context: ProvisionContext) -> dict[str, Any]:
         """Make it, journalled; facts of it, with "pool".  BackendError, with nothing left."""
         reason = self.refusal(level) or self.agreement()
         if reason:
@@ -155,45 +155,45 @@ class Levels:
             if prepared is not None:
                 lies = placement.where(cluster, prepared.pool)
                 return {"pool": prepared.pool, "made": False, "placement": lies}
-            name = f"{PREFIX}{room.tag}-{room.target}-{secrets.token_hex(4)}"
-            made = self._level(cluster, level, room.draw, name, room.tag)
+            name = f"{PREFIX}{context.tag}-{context.target}-{secrets.token_hex(4)}"
+            level_made = self._level(cluster, level, context.draw, name, context.tag)
             levelstate.require_absent(cluster, name)
-            known = {**_facts_of(made), **self.login.facts}
-            entry = room.journal.begin(ENTRY, target=room.target, path=name, **known)
+            recorded = {**_facts_of(level_made), **self.login.facts}
+            entry = context.journal.begin(ENTRY, target=context.target, path=name, **recorded)
             try:
-                for command in made.making():
-                    room.progress(command.text)
+                for command in level_made.making():
+                    context.progress(command.text)
                     levelstate.run(cluster, command)
-                moved = levelstate.even_out(cluster, name, made.redundancy.size)
-                levelstate.wait_clean(cluster, name, made.pg_num)
-                lies = placement.where(cluster, name, made.osds)
+                moved = levelstate.even_out(cluster, name, level_made.redundancy.size)
+                levelstate.wait_clean(cluster, name, level_made.pg_num)
+                lies = placement.where(cluster, name, level_made.osds)
             except BackendError:
                 with suppress(BackendError):  # what cannot be removed now stays in the journal
-                    levelstate.remove(known)
-                    room.journal.end(entry)
+                    levelstate.remove(recorded)
+                    context.journal.end(entry)
                 raise
         return {
-            **known,
+            **recorded,
             "pool": name,
             "made": True,
             "redundancy": self.options.redundancy,
-            "failure_domain": made.failure_domain,
-            "device_class": made.device_class,
+            "failure_domain": level_made.failure_domain,
+            "device_class": level_made.device_class,
             "root": self.options.root,
-            "pg_num": made.pg_num,
+            "pg_num": level_made.pg_num,
             "groups_moved": moved,
             "placement": lies,
         }
 
 
-def release(known: Mapping[str, Any], room: ProvisionContext) -> None:
+def release(recorded: Mapping[str, Any], context: ProvisionContext) -> None:
     """Remove a level that `make` made; a prepared pool stays."""
-    if not known["made"]:
+    if not recorded["made"]:
         return
-    if known["filesystem"]:  # removed files are purged from the pool before it goes
-        settle(Login.of(known), PURGE_SECONDS, known["filesystem"])
-    levelstate.remove(known)
-    room.journal.end_all(ENTRY, path=known["name"])
+    if recorded["filesystem"]:  # removed files are purged from the pool before it goes
+        settle(Login.of(recorded), PURGE_SECONDS, recorded["filesystem"])
+    levelstate.remove(recorded)
+    context.journal.end_all(ENTRY, path=recorded["name"])
 
 
 def _facts_of(level: Level) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from typing import Any
 from fsmatrix.backends.ceph.bindings.errors import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.bindings.login import Login
-from fsmatrix.backends.ceph.levels import limits, placement
+from fsmatrix.backends.ceph.levels import limits
 from fsmatrix.backends.ceph.levels.crush import MARK, Command, removing
+from fsmatrix.backends.ceph.state import placement
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.system.workfolder import work_folder
 
@@ -20,21 +21,22 @@ SERVE_SECONDS = 60.0  # for one call: a read lease is 16 s with Ceph's defaults
 UPMAP_CLIENT = "luminous"  # releases are named in the order of the alphabet
 
 
-def remove(known: Mapping[str, Any]) -> bool:
+def remove(recorded: Mapping[str, Any]) -> bool:
     """Remove what is there of a recorded level; False if nothing was.
 
     CephError, with nothing removed, if the pool of that name carries another mark than ours.
     """
-    name = str(known["name"])
-    with Login.of(known).connect() as cluster:
+    name = str(recorded["name"])
+    with Login.of(recorded).connect() as cluster:
         pools = {str(pool["pool_name"]): pool for pool in cluster.mon("osd dump")["pools"]}
         if name in pools:
-            marks = [app[MARK] for app in pools[name]["application_metadata"].values()
-                     if MARK in app]  # fmt: skip
-            if marks not in ([], [known["tag"]]):
+            marks = [
+                app[MARK] for app in pools[name]["application_metadata"].values() if MARK in app
+            ]
+            if marks not in ([], [recorded["tag"]]):
                 raise CephError(f"pool {name} belongs to {marks[0]!r}: not touched")
         there = present(cluster, name)
-        for command in removal(known):
+        for command in removal(recorded):
             try:
                 run(cluster, command)
             except CephError as error:
@@ -50,8 +52,10 @@ def _never_added(error: CephError, command: Command) -> bool:
 
 def require_absent(cluster: Cluster, name: str) -> None:
     """CephError if anything in the cluster has that name."""
-    if found := present(cluster, name):
-        raise CephError(f"{', '.join(found)} {name} exists and is not the suite's: left alone")
+    if present_kinds := present(cluster, name):
+        raise CephError(
+            f"{', '.join(present_kinds)} {name} exists and is not the suite's: left alone"
+        )
 
 
 def present(cluster: Cluster, name: str) -> list[str]:
@@ -63,7 +67,7 @@ def present(cluster: Cluster, name: str) -> list[str]:
         "profile": cluster.mon("osd erasure-code-profile ls"),
         "pool": [pool["poolname"] for pool in cluster.mon("osd lspools")],
     }
-    return [kind for kind, known in names.items() if name in known]
+    return [kind for kind, existing in names.items() if name in existing]
 
 
 def run(cluster: Cluster, command: Command) -> None:
@@ -77,9 +81,12 @@ def run(cluster: Cluster, command: Command) -> None:
         raise CephError(command.text, error.errno, error.text) from error
 
 
-def removal(known: Mapping[str, Any]) -> list[Command]:
+def removal(recorded: Mapping[str, Any]) -> list[Command]:
     return removing(
-        str(known["name"]), known["linked"], str(known["filesystem"]), bool(known["coded"])
+        str(recorded["name"]),
+        recorded["linked"],
+        str(recorded["filesystem"]),
+        bool(recorded["coded"]),
     )
 
 
@@ -132,6 +139,8 @@ def _missing(cluster: Cluster, pool: str, number: int) -> str:
         return f"{len(groups)} of {number} are there, in states {states}"
     for moved in cluster.mon("osd dump")["pg_upmap_items"]:
         up = {int(osd) for osd in groups.get(str(moved["pgid"]), {"up": ()})["up"]}
-        if up and not all(one["to"] in up and one["from"] not in up for one in moved["mappings"]):
+        if up and not all(
+            mapping["to"] in up and mapping["from"] not in up for mapping in moved["mappings"]
+        ):
             return f"{moved['pgid']} has not moved"
     return ""

@@ -1,4 +1,4 @@
-"""CephFS attached to a client node: ceph-fuse, kernel mounts, their sessions and proofs.
+"""The clients that mount CephFS: started, recognised, ended; and their sessions at the MDSs.
 
-From outside: `clients`, `sessions`, `attached`.
+From outside: `clients`, `sessions`.
 """

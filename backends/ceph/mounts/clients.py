@@ -88,23 +88,23 @@ def is_ours(mount: mounts.Mount, identity: Mapping[str, Any]) -> bool:
 
 def processes(argv: Sequence[str]) -> list[int]:
     """Processes with exactly these arguments; none that has ended already."""
-    wanted, found = os.fsencode("\0".join(argv)) + b"\0", []
+    wanted, pids = os.fsencode("\0".join(argv)) + b"\0", []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if (entry / "cmdline").read_bytes() == wanted:
-                found.append(int(entry.name))
-    return found
+                pids.append(int(entry.name))
+    return pids
 
 
 def servers(conf: str) -> list[int]:
     """Ceph's daemons on this kernel that were started with that configuration (`-c conf`)."""
-    wanted, found = os.fsencode(f"\0-c\0{conf}\0"), []
+    wanted, pids = os.fsencode(f"\0-c\0{conf}\0"), []
     for entry in Path("/proc").glob("[0-9]*") if conf else ():
         with contextlib.suppress(OSError):
             words = (entry / "cmdline").read_bytes()
             if wanted in words and Path(os.fsdecode(words.split(b"\0")[0])).name in DAEMONS:
-                found.append(int(entry.name))
-    return found
+                pids.append(int(entry.name))
+    return pids
 
 
 def start_fuse(argv: Sequence[str], point: Path) -> int:
@@ -160,8 +160,8 @@ def _serves(pid: int, point: Path) -> bool:
 def _complaint(words: IO[bytes]) -> str:
     words.seek(0)
     text = words.read(1 << 16).decode(errors="replace")
-    told = _FAILED.findall(text)
-    return told[-1] if told else (" ".join(text.split())[-300:] or "it said nothing")
+    errors = _FAILED.findall(text)
+    return errors[-1] if errors else (" ".join(text.split())[-300:] or "it said nothing")
 
 
 def end(argv: Sequence[str], patience: float = FAREWELL) -> list[int]:

@@ -11,9 +11,9 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from fsmatrix.backends.ceph import facts
 from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.ceph.mounts.clients import FUSE
+from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.errors import BackendError
 
 
@@ -29,8 +29,8 @@ def evict(login: Login, filesystem: str, *dead: Mapping[str, str]) -> int:
     with login.connect() as cluster:
         for mds in facts.active_mdss(cluster, filesystem):
             for session in cluster.mds(mds, "session ls"):
-                known = session["client_metadata"].items()
-                if any({**host, **values}.items() <= known for values in dead):
+                metadata = session["client_metadata"].items()
+                if any({**host, **values}.items() <= metadata for values in dead):
                     cluster.mds(mds, "client evict", filters=[f"id={session['id']}"])
                     ended += 1
     return ended

@@ -7,10 +7,10 @@ import errno
 import itertools
 
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.ceph import facts
 from fsmatrix.backends.ceph.bindings.librados import CephError, Cluster
 from fsmatrix.backends.ceph.options import CephfsOptions, ClientOptions
 from fsmatrix.backends.ceph.places.trees import NothingDone, Tree
+from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.owned_dirs import PREFIX
 
@@ -28,27 +28,27 @@ def refusal(options: CephfsOptions) -> str:
 
 
 def _unfit(cluster: Cluster, options: CephfsOptions) -> str:
-    found = facts.filesystem_of(cluster, options.filesystem)
+    entry = facts.filesystem_of(cluster, options.filesystem)
     if options.data_pool and (reason := unfit(cluster, options.filesystem, options.data_pool)):
         return reason
-    if not facts.active_mdss(cluster, str(found["name"])):
-        return f"file system {found['name']} has no active MDS"
+    if not facts.active_mdss(cluster, str(entry["name"])):
+        return f"file system {entry['name']} has no active MDS"
     return ""
 
 
 def unfit(cluster: Cluster, filesystem: str, pool: str) -> str:
     """Why a pool cannot hold files of a file system (empty: it can)."""
-    found = facts.filesystem_of(cluster, filesystem)
-    pools = [str(name) for name in found["data_pools"]]
+    entry = facts.filesystem_of(cluster, filesystem)
+    pools = [str(name) for name in entry["data_pools"]]
     if pool in pools:
         return ""
     return (
-        f"pool {pool} is no data pool of file system {found['name']} (it has: "
-        f"{', '.join(pools)}): ceph fs add_data_pool {found['name']} {pool}"
+        f"pool {pool} is no data pool of file system {entry['name']} (it has: "
+        f"{', '.join(pools)}): ceph fs add_data_pool {entry['name']} {pool}"
     )
 
 
-def make(options: CephfsOptions, room: ProvisionContext) -> Tree:
+def make(options: CephfsOptions, context: ProvisionContext) -> Tree:
     """Make `fsmatrix-<tag>` (or `...-2` where that exists) in the given directory.
 
     An existing directory is never taken over, not even one with our tag.  BackendError if it
@@ -60,13 +60,13 @@ def make(options: CephfsOptions, room: ProvisionContext) -> Tree:
     with options.login.connect() as cluster:
         filesystem = str(facts.filesystem_of(cluster, options.filesystem)["name"])
     for number in itertools.count(1):
-        name = f"{PREFIX}{room.tag}" if number == 1 else f"{PREFIX}{room.tag}-{number}"
-        tree = Tree(options.login, filesystem, options.directory, name, room.tag)
-        entry = room.journal.begin(ENTRY, target=room.target, path=tree.path, **tree.facts)
+        name = f"{PREFIX}{context.tag}" if number == 1 else f"{PREFIX}{context.tag}-{number}"
+        tree = Tree(options.login, filesystem, options.directory, name, context.tag)
+        entry = context.journal.begin(ENTRY, target=context.target, path=tree.path, **tree.facts)
         try:
             tree.make(options.layout)
         except NothingDone as error:
-            room.journal.end(entry)
+            context.journal.end(entry)
             if error.errno == errno.EEXIST:
                 continue
             raise
@@ -74,21 +74,21 @@ def make(options: CephfsOptions, room: ProvisionContext) -> Tree:
             if error.errno != errno.ETIMEDOUT:  # else the entry stays, and `finish` does it
                 with contextlib.suppress(BackendError):
                     tree.remove(unmarked=True)
-                    room.journal.end(entry)
+                    context.journal.end(entry)
             raise
         return tree
     raise AssertionError("itertools.count does not end")
 
 
-def release(tree: Tree, room: ProvisionContext) -> None:
+def release(tree: Tree, context: ProvisionContext) -> None:
     """Remove it with everything in it; nothing if it is gone.  CephError if it is foreign."""
     tree.remove()
-    room.journal.end_all(ENTRY, directory=tree.directory, name=tree.name)
+    context.journal.end_all(ENTRY, directory=tree.directory, name=tree.name)
 
 
-def finish(room: ProvisionContext) -> None:
+def finish(context: ProvisionContext) -> None:
     """Remove what a failed provision or release of this process left."""
-    for entry in room.journal.pending(ENTRY, target=room.target):
+    for entry in context.journal.pending(ENTRY, target=context.target):
         if entry.mine:
             Tree.of(entry.facts).remove(unmarked=True)
-            room.journal.end(entry)
+            context.journal.end(entry)

@@ -37,32 +37,32 @@ class Space:
     @property
     def facts(self) -> dict[str, str]:
         """For accesses and journal entries; `of` reads them."""
-        mine = {name: getattr(self, name) for name in ("pool", "prefix", "tag")}
-        return {**self.login.facts, **mine}
+        values = {name: getattr(self, name) for name in ("pool", "prefix", "tag")}
+        return {**self.login.facts, **values}
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Space:
-        """Inverse of `facts`."""
+        """The space that such facts describe."""
         return cls(Login.of(facts), *(str(facts[name]) for name in ("pool", "prefix", "tag")))
 
     def namespace(self, run: str) -> str:
-        """Of a run."""
+        """The namespace that a run works in."""
         return f"{self.prefix}.{run}"
 
     def make(self) -> None:
         """Write the marker; CephError if anything is in a namespace of that name."""
-        with self.login.connect() as cluster, cluster.ioctx(self.pool, self.prefix) as mine:
-            if next(iter(mine.names()), None) is not None:
+        with self.login.connect() as cluster, cluster.ioctx(self.pool, self.prefix) as markers:
+            if next(iter(markers.names()), None) is not None:
                 raise CephError(
                     f"namespace {self.prefix} of pool {self.pool} exists and is not the suite's: "
                     "left alone"
                 )
-            mine.write_full(MARKER, marker_of(self.tag))
+            markers.write_full(MARKER, marker_of(self.tag))
 
     def found_tag(self, cluster: Cluster) -> str | None:
         """The tag in the marker; None if there is none."""
-        with cluster.ioctx(self.pool, self.prefix) as mine:
-            return _tag(mine)
+        with cluster.ioctx(self.pool, self.prefix) as markers:
+            return _tag(markers)
 
     def make_run(self, run: str, programs: bool = False) -> None:
         """Record a run; its namespace needs no making.  Harmless if it is recorded.
@@ -70,16 +70,16 @@ class Space:
         `programs`: IOR and fio know no namespaces, so their objects have the run's namespace for a
         prefix of their names, in the namespace that has no name.
         """
-        with self.login.connect() as cluster, cluster.ioctx(self.pool, self.prefix) as mine:
-            self._require(_tag(mine))
-            mine.write_full(f"{RUN}{run}", PROGRAMS if programs else b"")
+        with self.login.connect() as cluster, cluster.ioctx(self.pool, self.prefix) as markers:
+            self._require(_tag(markers))
+            markers.write_full(f"{RUN}{run}", PROGRAMS if programs else b"")
 
     def remove_run(self, run: str) -> None:
         """Remove the objects of a recorded run; harmless if it is gone."""
-        with self.login.connect() as cluster, cluster.ioctx(self.pool, self.prefix) as mine:
-            self._require(_tag(mine))
-            if mine.exists(f"{RUN}{run}"):
-                self._empty(cluster, mine, run)
+        with self.login.connect() as cluster, cluster.ioctx(self.pool, self.prefix) as markers:
+            self._require(_tag(markers))
+            if markers.exists(f"{RUN}{run}"):
+                self._empty(cluster, markers, run)
 
     def remove(self) -> bool:
         """Remove all of it, the marker last; False if there is nothing.
@@ -88,40 +88,40 @@ class Space:
         """
         with self.login.connect() as cluster:
             try:
-                mine = cluster.ioctx(self.pool, self.prefix)
+                markers = cluster.ioctx(self.pool, self.prefix)
             except CephError as error:
                 if error.errno == errno.ENOENT:  # with its pool it has gone as well
                     return False
                 raise
-            names = list(mine.names())
+            names = list(markers.names())
             if not names:
                 return False
-            self._require(_tag(mine))
+            self._require(_tag(markers))
             for name in names:
                 if name.startswith(RUN):
-                    self._empty(cluster, mine, name.removeprefix(RUN))
-            mine.remove_many([name for name in names if name != MARKER])
-            mine.remove_many([MARKER])
+                    self._empty(cluster, markers, name.removeprefix(RUN))
+            markers.remove_many([name for name in names if name != MARKER])
+            markers.remove_many([MARKER])
         return True
 
-    def _empty(self, cluster: Cluster, mine: IoCtx, run: str) -> None:
-        if mine.read(f"{RUN}{run}", len(PROGRAMS)) == PROGRAMS:
+    def _empty(self, cluster: Cluster, markers: IoCtx, run: str) -> None:
+        if markers.read(f"{RUN}{run}", len(PROGRAMS)) == PROGRAMS:
             with cluster.ioctx(self.pool) as plain:  # the whole pool has to be gone through
                 first = f"{self.namespace(run)}."
                 plain.remove_many([name for name in plain.names() if name.startswith(first)])
         with cluster.ioctx(self.pool, self.namespace(run)) as space:
             space.remove_all()
-        mine.remove_many([f"{RUN}{run}"])
+        markers.remove_many([f"{RUN}{run}"])
 
-    def _require(self, found: str | None) -> None:
-        if found != self.tag:
+    def _require(self, marker_tag: str | None) -> None:
+        if marker_tag != self.tag:
             raise CephError(
-                f"namespace {self.prefix} of pool {self.pool} {whose(found)}: not touched "
+                f"namespace {self.prefix} of pool {self.pool} {whose(marker_tag)}: not touched "
                 f"(expected {self.tag!r})"
             )
 
 
-def _tag(mine: IoCtx) -> str | None:
+def _tag(markers: IoCtx) -> str | None:
     with harmless(errno.ENOENT):
-        return tag_in(mine.read(MARKER, LIMIT))
+        return tag_in(markers.read(MARKER, LIMIT))
     return None

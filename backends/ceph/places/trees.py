@@ -66,7 +66,7 @@ class Tree:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Tree:
-        """Inverse of `facts`."""
+        """The tree that such facts describe."""
         names = ("filesystem", "directory", "name", "tag")
         return cls(Login.of(facts), *(str(facts[name]) for name in names))
 

@@ -113,9 +113,9 @@ def remove(request: Request) -> bool:
             if error.errno == errno.ENOENT:
                 return False
             raise
-        found = _tag(mount, name)
-        if found is not None or not request["unmarked"]:
-            _require(request, found)
+        marker_tag = _tag(mount, name)
+        if marker_tag is not None or not request["unmarked"]:
+            _require(request, marker_tag)
             Removal(mount).empty(folder, keep=MARKER)
             mount.unlink(MARKER, folder)
         mount.close(folder)
@@ -123,10 +123,10 @@ def remove(request: Request) -> bool:
     return True
 
 
-def _require(request: Request, found: str | None) -> None:
-    if found != request["tag"]:
+def _require(request: Request, marker_tag: str | None) -> None:
+    if marker_tag != request["tag"]:
         place = f"{request['directory'].rstrip('/')}/{request['name']}"
-        raise CephError(f"{place} {whose(found)}: not touched (expected {request['tag']!r})")
+        raise CephError(f"{place} {whose(marker_tag)}: not touched (expected {request['tag']!r})")
 
 
 class Removal:

@@ -1,4 +1,4 @@
-"""What a cluster does meanwhile: health, counters of OSDs, scrubs, caches, networks.
+"""What a cluster is and does: facts, placement, health, counters of OSDs, caches, networks.
 
-From outside: all of it; it only asks, but for the caches that it drops.
+From outside: all of it; it only asks, but for caches that it drops and groups that it evens out.
 """

@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fsmatrix.backends.base import Evidence
-from fsmatrix.backends.ceph import facts
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.bindings.login import Login
+from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.errors import BackendError
 
 RECALL = 3  # seconds that other clients get to give capabilities back
@@ -51,21 +51,23 @@ def server_caches(login: Login, drop: bool, filesystem: str | None = None) -> di
 def _of(cluster: Cluster, drop: bool, filesystem: str | None) -> dict[str, Any]:
     osds = facts.osds_up(cluster)
     settings = _settings(cluster, osds)
-    told: dict[str, Any] = {"osds": len(osds), **settings}
+    evidence: dict[str, Any] = {"osds": len(osds), **settings}
     data = metadata = "unknown"
     if all(values == ["false"] for values in settings.values()):
         data = "unused"
     if drop:
-        told["osd_cache_drop"] = dropped = _each(osds, lambda osd: cluster.osd(osd, "cache drop"))
+        evidence["osd_cache_drop"] = dropped = _each(
+            osds, lambda osd: cluster.osd(osd, "cache drop")
+        )
         data = "dropped" if dropped == f"{len(osds)} of {len(osds)}" else data
         metadata = "dropped" if data == "dropped" else metadata
         if filesystem is not None:
-            told["mds_cache_drop"] = dropped = _drop_mds(cluster, filesystem)
+            evidence["mds_cache_drop"] = dropped = _drop_mds(cluster, filesystem)
             metadata = metadata if _whole(dropped) else "unknown"
     else:
-        told["osd_cache_drop"] = "not asked for (drop_server_caches)"
+        evidence["osd_cache_drop"] = "not asked for (drop_server_caches)"
     whole = data == metadata == "dropped"
-    return told | {
+    return evidence | {
         "server_caches": "dropped" if whole else "unknown",
         "server_data_caches": data,
         "server_metadata_caches": metadata,
@@ -74,16 +76,16 @@ def _of(cluster: Cluster, drop: bool, filesystem: str | None) -> dict[str, Any]:
 
 def _settings(cluster: Cluster, osds: list[int]) -> dict[str, list[str]]:
     """Each setting's values over the OSDs; a reason where they do not tell."""
-    found: dict[str, set[str]] = {name: set() for name in _SETTINGS}
+    values_of: dict[str, set[str]] = {name: set() for name in _SETTINGS}
 
     def ask(osd: int) -> None:
         for name in _SETTINGS:
-            found[name].add(str(cluster.osd(osd, "config get", var=name)[name]))
+            values_of[name].add(str(cluster.osd(osd, "config get", var=name)[name]))
 
     done = _each(osds, ask)
     if not _whole(done):
-        found = {name: values | {f"not known: {done}"} for name, values in found.items()}
-    return {name: sorted(values) for name, values in found.items()}
+        values_of = {name: values | {f"not known: {done}"} for name, values in values_of.items()}
+    return {name: sorted(values) for name, values in values_of.items()}
 
 
 def _drop_mds(cluster: Cluster, filesystem: str) -> str:

@@ -34,45 +34,45 @@ REMARKABLE = frozenset({"scrubbing", "deep"})  # ordinary, but it costs bandwidt
 
 def ailments(status: Mapping[str, Any]) -> list[str]:
     """Sentences about an answer to `ceph status` (JSON)."""
-    found = [
+    sentences = [
         f"{name} ({check['severity']}): {check['summary']['message']}"
         for name, check in sorted(status["health"]["checks"].items())
         if name not in HARMLESS
     ]
-    if status["health"]["status"] == "HEALTH_ERR" and not found:
-        found.append("the cluster's health is HEALTH_ERR")
-    return found + _groups(status["pgmap"])
+    if status["health"]["status"] == "HEALTH_ERR" and not sentences:
+        sentences.append("the cluster's health is HEALTH_ERR")
+    return sentences + _groups(status["pgmap"])
 
 
 def _groups(pgmap: Mapping[str, Any]) -> list[str]:
     """What placement groups do beside their ordinary work."""
-    found = []
+    sentences = []
     doing = states(pgmap)
     for state, count in sorted(doing.items()):
         parts = set(state.split("+"))
         if parts - ORDINARY or parts & REMARKABLE or "unknown" in parts:
-            found.append(f"{count} of {pgmap['num_pgs']} placement groups are {state}")
+            sentences.append(f"{count} of {pgmap['num_pgs']} placement groups are {state}")
     rate = pgmap.get("recovering_bytes_per_sec", 0)
     if rate:
-        found.append(f"recovery moves {rate} bytes per second")
-    return found
+        sentences.append(f"recovery moves {rate} bytes per second")
+    return sentences
 
 
 def restarts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Sentences about daemons that went down or came up between two answers to `ceph status`."""
-    found = []
+    sentences = []
     osds, up = after["osdmap"], "osd_up_since"  # when the number of OSDs that are up changed
     if osds.get(up) != before["osdmap"].get(up):
-        found.append(
+        sentences.append(
             f"OSDs went down or came up: {osds['num_up_osds']} of {osds['num_osds']} are up"
         )
     new = _mdss(after)
-    found += [
+    sentences += [
         f"the MDS of rank {rank} of file system {filesystem} was restarted or replaced"
         for (filesystem, rank), gid in sorted(_mdss(before).items())
         if new.get((filesystem, rank)) != gid
     ]
-    return found
+    return sentences
 
 
 def _mdss(status: Mapping[str, Any]) -> dict[tuple[int, int], int]:
@@ -109,9 +109,9 @@ class Watch:
         except BackendError as error:
             self.close()
             return [f"the cluster's health is not known: {error}"]
-        found = ailments(status) + (restarts(self._before, status) if self._before else [])
+        sentences = ailments(status) + (restarts(self._before, status) if self._before else [])
         self._before = status
-        return found
+        return sentences
 
     def close(self) -> None:
         """End the connection; harmless if there is none."""

@@ -28,43 +28,45 @@ def counters(addresses: Sequence[str], login: Login | None = None) -> dict[str, 
 
     With a `login`, the OSDs of this machine are asked what the interfaces cannot tell.
     """
-    found = _of_interfaces(addresses)
+    totals = _of_interfaces(addresses)
     if login is None:
-        return found
-    return found | osdcounters.counters(login, not found and on_loopback(tuple(addresses)))
+        return totals
+    return totals | osdcounters.counters(login, not totals and on_loopback(tuple(addresses)))
 
 
 def _of_interfaces(addresses: Sequence[str]) -> dict[str, float]:
     names = interfaces(tuple(addresses))
-    found: dict[str, float] = {}
+    totals: dict[str, float] = {}
     for counter, file in (("network_received_bytes", "rx"), ("network_sent_bytes", "tx")):
         for name in names:
             text = (SYS_NET / name / f"statistics/{file}_bytes").read_text()
-            found[counter] = found.get(counter, 0.0) + float(text)
-    return found
+            totals[counter] = totals.get(counter, 0.0) + float(text)
+    return totals
 
 
 @functools.cache
 def on_loopback(addresses: tuple[str, ...]) -> bool:
     """Whether no other machine can reach any of these addresses (and there are some)."""
-    return bool(addresses) and all(ipaddress.ip_address(one).is_loopback for one in addresses)
+    return bool(addresses) and all(
+        ipaddress.ip_address(address).is_loopback for address in addresses
+    )
 
 
 @functools.cache
 def interfaces(addresses: tuple[str, ...]) -> tuple[str, ...]:
     """Interfaces to these IP addresses; empty if one is this machine's or cannot be told."""
-    mine = {
+    own_addresses = {
         item.address.partition("%")[0]: name
         for name, items in psutil.net_if_addrs().items()
         for item in items
     }
-    found = set()
+    names = set()
     for address in addresses:
         source = _source(address)
-        if not source or source == address or mine.get(source, "lo") == "lo":
+        if not source or source == address or own_addresses.get(source, "lo") == "lo":
             return ()
-        found.add(mine[source])
-    return tuple(sorted(found))
+        names.add(own_addresses[source])
+    return tuple(sorted(names))
 
 
 def _source(address: str) -> str:

@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends.ceph import facts
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.bindings.login import Login
+from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import devices
 
@@ -41,7 +41,7 @@ class Watched:
         except BackendError:
             self.cluster.close()
             raise
-        self.devices = _devices([one for one in metadata if int(one["id"]) in self.osds])
+        self.devices = _devices([entry for entry in metadata if int(entry["id"]) in self.osds])
         self._last: dict[int, dict[str, float]] = {}
         self._next = 0.0  # when a look in the background may be taken again
 
@@ -56,17 +56,17 @@ class Watched:
         background = threading.current_thread() is not threading.main_thread()
         if not 0 < len(self.osds) <= MOST_OSDS or (background and began < self._next):
             return {}
-        found = {osd: _counted(self.cluster, osd) for osd in self.osds}
+        counts = {osd: _counted(self.cluster, osd) for osd in self.osds}
         restarted = any(
-            found[osd][n] < old for osd, one in self._last.items() for n, old in one.items()
+            counts[osd][n] < old for osd, one in self._last.items() for n, old in one.items()
         )
-        self._last = found
+        self._last = counts
         ended = time.monotonic()
         self._next = ended + (ended - began) / SHARE
         if restarted:
             return {}
-        total = {name: sum(one[name] for one in found.values()) for name in _COUNTERS}
-        return {**total, "network_counting_osds": float(len(found))}
+        total = {name: sum(one[name] for one in counts.values()) for name in _COUNTERS}
+        return {**total, "network_counting_osds": float(len(counts))}
 
     def servers(self) -> dict[str, float]:
         """server_device_{read,written}_bytes and _busy_seconds; nothing if not all are here."""
@@ -121,16 +121,16 @@ def rested(login: Login) -> None:
 
 
 def _counted(cluster: Cluster, osd: int) -> dict[str, float]:
-    told = cluster.osd(osd, "perf dump", logger="osd")["osd"]
-    return {name: float(told[theirs]) for name, theirs in _COUNTERS.items()}
+    answer = cluster.osd(osd, "perf dump", logger="osd")["osd"]
+    return {name: float(answer[theirs]) for name, theirs in _COUNTERS.items()}
 
 
 def _devices(metadata: list[dict[str, Any]]) -> tuple[str, ...]:
     """ "major:minor" of all these OSDs' devices; () if one is elsewhere or a plain file."""
-    if any(one.get("hostname") != platform.node() for one in metadata):
+    if any(entry.get("hostname") != platform.node() for entry in metadata):
         return ()
-    nodes = [Path(str(one.get("bluestore_bdev_dev_node", ""))) for one in metadata]
-    files = any(one.get("bluestore_bdev_access_mode") != "blk" for one in metadata)
+    nodes = [Path(str(entry.get("bluestore_bdev_dev_node", ""))) for entry in metadata]
+    files = any(entry.get("bluestore_bdev_access_mode") != "blk" for entry in metadata)
     if files or not all(node.is_block_device() for node in nodes):
         return ()
     return tuple(devices.number_of(node) for node in nodes)

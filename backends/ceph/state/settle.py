@@ -13,10 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fsmatrix.backends.base import Settled
-from fsmatrix.backends.ceph import facts
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.bindings.login import TIMEOUT, Login
-from fsmatrix.backends.ceph.state import health
+from fsmatrix.backends.ceph.state import facts, health
 from fsmatrix.backends.errors import BackendError
 
 PAUSE = 0.05  # seconds between two looks, growing

@@ -155,10 +155,10 @@ class PythonLane:
         self.errors[error] = self.errors.get(error, 0) + 1
         if self._first_error is not None:
             return
-        right = found = 0
+        right = actual = 0
         if wrong >= 0:
             at = (offset + file.key % content.ROTATIONS * content.BLOCK) % content.POOL + wrong
-            right, found = int(self._pool[at]), int(self._buffer[wrong])
+            right, actual = int(self._pool[at]), int(self._buffer[wrong])
         self._first_error = LaneError(
             ns=end,
             index=self._before + index,
@@ -167,7 +167,7 @@ class PythonLane:
             error=error,
             kind=kind,
             expected=right,
-            found=found,
+            found=actual,
             name=file.name,
         )
 

@@ -16,8 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.backends.player import content
+from fsmatrix.backends.player.base import (
+    ENGINE_PYTHON,
+    VERSION,
+    PlayerOptions,
+    checked_ops,
+    left_of,
+)
 from fsmatrix.backends.player.ops import Chunk, Kind
-from fsmatrix.backends.player.player import ENGINE_PYTHON, VERSION, checked_ops, left_of
 from fsmatrix.backends.player.python.lane import PythonLane
 from fsmatrix.backends.player.python.posix import Calls, File, NullCalls, PosixCalls
 from fsmatrix.backends.player.result import PlayerResult, merge
@@ -30,46 +36,30 @@ MAX_TIME = ((1 << 63) - 1) // 4
 class PythonPlayer:
     """See `player.Player` for the methods."""
 
-    def __init__(
-        self,
-        driver: Any,
-        root: str,
-        pool: content.Bytes,
-        *,
-        slots: int,
-        threads: int,
-        depth: int = 1,
-        seed: int,
-        origin_ns: int,
-        max_op_bytes: int,
-        count_metadata: bool,
-        stop_on_error: bool,
-    ) -> None:
+    def __init__(self, driver: Any, root: str, options: PlayerOptions) -> None:
         if driver not in ("posix", "null"):
             raise ValueError(f"no driver {driver!r}: the Python player has posix and null")
-        if depth != 1:
-            raise ValueError(f"depth must be 1 for the Python player, not {depth}")
+        if options.depth != 1:
+            raise ValueError(f"depth must be 1 for the Python player, not {options.depth}")
+        pool = content.make_pool(options.seed, options.fill_ratio)
+        self._options = options
         self._calls: Calls = PosixCalls(root) if driver == "posix" else NullCalls()
-        self._slots = slots
-        self._most = max_op_bytes
-        self._seed = seed
         self._files: dict[int, File] = {}
-        self._origin = origin_ns
+        self._origin = options.origin_ns
         self._deadline = 0
         self._before = 0
-        self._stop_on_error = stop_on_error
         self._open = True
-        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        self._pool = ThreadPoolExecutor(options.threads) if options.threads > 1 else None
         self._lanes = [
             PythonLane(
                 self._calls,
                 self._files,
-                _mapped(content.extended(pool, max_op_bytes)),
-                _mapped(np.zeros(max_op_bytes + 1, dtype=np.uint8)),
-                count_metadata=count_metadata,
-                stop_on_error=stop_on_error,
+                _mapped(content.extended(pool, options.max_op_bytes)),
+                _mapped(np.zeros(options.max_op_bytes + 1, dtype=np.uint8)),
+                count_metadata=options.count_metadata,
+                stop_on_error=options.stop_on_error,
             )
-            for _ in range(threads)
+            for _ in range(options.threads)
         ]
 
     def play(self, chunk: Chunk) -> int:
@@ -79,13 +69,13 @@ class PythonPlayer:
         self._check_ops(ops)
         self._check_names(chunk.names, chunk.first)
         for slot, name in enumerate(chunk.names, chunk.first):
-            self._files[slot] = File(name, content.key_of(self._seed, name))
+            self._files[slot] = File(name, content.key_of(self._options.seed, name))
         for slot in np.union1d(ops["file"], ops["file2"]).tolist():
             self._files.setdefault(slot, File(b"", 0))
         self._origin = self._origin or time.monotonic_ns()
         for lane in self._lanes:
             lane.begin(self._origin, self._deadline, self._before, self._lanes)
-        if not (self._stop_on_error and any(lane.errors for lane in self._lanes)):
+        if not (self._options.stop_on_error and any(lane.errors for lane in self._lanes)):
             self._run(ops)
         self._before += len(ops)
         return sum(lane.played for lane in self._lanes)
@@ -144,13 +134,16 @@ class PythonPlayer:
             raise ValueError("the player is closed")
 
     def _check_ops(self, ops: npt.NDArray[Any]) -> None:
-        kind = ops["kind"]
+        kind, slots = ops["kind"], self._options.slots
         data = (kind == Kind.READ) | (kind == Kind.WRITE)
         for bad, text in (
             (kind >= len(Kind), "an unknown kind"),
-            (ops["file"] >= self._slots, "a file beyond the slots"),
-            ((kind == Kind.RENAME) & (ops["file2"] >= self._slots), "a file2 beyond the slots"),
-            (data & (ops["size"] > self._most), "a size above max_op_bytes"),
+            (ops["file"] >= slots, "a file beyond the slots"),
+            (
+                (kind == Kind.RENAME) & (ops["file2"] >= slots),
+                "a file2 beyond the slots",
+            ),
+            (data & (ops["size"] > self._options.max_op_bytes), "a size above max_op_bytes"),
             (ops["offset"] > MAX_OFFSET, "an offset beyond 2**63"),
             (ops["time"] > MAX_TIME, "a time beyond 2**61"),
         ):
@@ -158,10 +151,10 @@ class PythonPlayer:
                 raise ValueError(f"operation {int(np.argmax(bad))} has {text}")
 
     def _check_names(self, names: Sequence[bytes], first: int) -> None:
-        if names and not 0 <= first <= self._slots - len(names):
-            raise ValueError(
-                f"names for slots {first} to {first + len(names) - 1}, there are {self._slots}"
-            )
+        slots = self._options.slots
+        if names and not 0 <= first <= slots - len(names):
+            last = first + len(names) - 1
+            raise ValueError(f"names for slots {first} to {last}, there are {slots}")
         for slot, name in enumerate(names, first):
             if not isinstance(name, bytes):
                 raise ValueError(f"name {name!r} is not bytes")

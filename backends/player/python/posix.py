@@ -44,7 +44,7 @@ class Calls(Protocol):
         """One whole operation: bytes completed, and 0 or an errno."""
 
     def close(self) -> None:
-        """End."""
+        """Close what the calls keep open."""
 
 
 class NullCalls:

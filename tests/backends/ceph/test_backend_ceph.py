@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fsmatrix.backends import registry
-from fsmatrix.backends.access import Access, access_from_json
+from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, ProvisionContext
 from fsmatrix.backends.ceph.bindings import login
 from fsmatrix.backends.ceph.bindings.librados import CephError
@@ -40,11 +40,11 @@ pytestmark = [
 ]
 
 
-def test_what_works_for_the_storage_here_is_known(bed: Bed, room: ProvisionContext) -> None:
+def test_what_works_for_the_storage_here_is_known(bed: Bed, context: ProvisionContext) -> None:
     """Daemons of the bed, and of a FUSE mount its client: none of them is foreign load."""
     pids: dict[str, set[int]] = {name: set() for name in ("rados", "cephfs-fuse")}
     for name in pids:
-        with attached(name, bed, room) as (used, access):
+        with attached(name, bed, context) as (used, access):
             pids[name] = set(used.workers(access))
             client = set(fuse_of(access)) if name == "cephfs-fuse" else set()
             assert client <= pids[name]
@@ -55,16 +55,16 @@ def test_what_works_for_the_storage_here_is_known(bed: Bed, room: ProvisionConte
 
 # -- the contract -----------------------------------------------------------------------------
 @pytest.mark.parametrize("name", NAMES)
-def test_whole_life(name: str, bed: Bed, room: ProvisionContext, tmp_path: Path) -> None:
+def test_whole_life(name: str, bed: Bed, context: ProvisionContext, tmp_path: Path) -> None:
     used = backend(name, bed)
     assert used.refusal() == ""
     free = used.space().bytes
     assert free is not None
     assert 0 < free < 4 << 30
-    access = used.provision({}, room)
-    assert access == access_from_json(json.loads(json.dumps(access.to_json())))
-    used.mount(access, room.journal)
-    used.mount(access, room.journal)
+    access = used.provision({}, context)
+    assert access == used.access_type.from_json(json.loads(json.dumps(access.to_json())))
+    used.mount(access, context.journal)
+    used.mount(access, context.journal)
     for _ in range(2):
         used.make_run(access, "run1")
     put(bed, access, used.run_root(access, "run1"), tmp_path)
@@ -90,12 +90,12 @@ def test_whole_life(name: str, bed: Bed, room: ProvisionContext, tmp_path: Path)
     assert used.cache(access, "bypass", ["run1"]).state == "bypass"
     for _ in range(2):
         used.remove_run(access, "run1")
-    used.unmount(access, room.journal)
-    used.unmount(access, room.journal)
-    used.release(access, room)
-    used.release(access, room)
-    used.finish(room)
-    assert room.journal.pending() == []
+    used.unmount(access, context.journal)
+    used.unmount(access, context.journal)
+    used.release(access, context)
+    used.release(access, context)
+    used.finish(context)
+    assert context.journal.pending() == []
     assert objects(bed) == []
     assert names_in(bed, tmp_path / "all") == []
 
@@ -123,14 +123,14 @@ def put(bed: Bed, access: Access, root: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_factors_and_no_unknown_states(name: str, bed: Bed, room: ProvisionContext) -> None:
+def test_no_factors_and_no_unknown_states(name: str, bed: Bed, context: ProvisionContext) -> None:
     used = backend(name, bed)
     with pytest.raises(
         BackendError, match=r"makes levels of storage_nodes only with options\.levels"
     ):
-        used.provision({"storage_nodes": 2}, room)
-    assert room.journal.pending() == []
-    with attached(name, bed, room) as (_, access):
+        used.provision({"storage_nodes": 2}, context)
+    assert context.journal.pending() == []
+    with attached(name, bed, context) as (_, access):
         with pytest.raises(BackendError, match="cache state"):
             used.cache(access, "lukewarm", [])
         if "warm" in used.cache_states:
@@ -141,7 +141,7 @@ def test_no_factors_and_no_unknown_states(name: str, bed: Bed, room: ProvisionCo
 
 @pytest.mark.parametrize("name", ["rados", "cephfs-fuse"])
 def test_two_shards_and_a_foreign_one_do_not_meet(
-    name: str, bed: Bed, room: ProvisionContext, tmp_path: Path
+    name: str, bed: Bed, context: ProvisionContext, tmp_path: Path
 ) -> None:
     """A foreign directory, object and namespace, also with our names, are never touched."""
     foreign = Tree(Login(bed.conf, "admin", bed.keyring), bed.filesystem, "/", "fsmatrix-tag1", "x")
@@ -150,19 +150,19 @@ def test_two_shards_and_a_foreign_one_do_not_meet(
     pool = bed.pools["rados"]
     with bed.cluster() as cluster, cluster.ioctx(pool, "fsmatrix-tag1") as theirs:
         theirs.write_full("keep", b"x")
-        with attached(name, bed, room) as (used, first):
-            second = used.provision({}, room)
+        with attached(name, bed, context) as (used, first):
+            second = used.provision({}, context)
             assert second.details != first.details
-            used.release(second, room)
+            used.release(second, context)
             used.make_run(first, "r")
-            forged = access_from_json(
+            forged = used.access_type.from_json(
                 first.to_json()
                 | {"details": {**first.details, "name": "fsmatrix-tag1", "prefix": "fsmatrix-tag1"}}
             )
-            used.unmount(first, room.journal)
+            used.unmount(first, context.journal)
             with pytest.raises(BackendError, match=r"not touched \(expected 'tag1'\)"):
-                used.release(forged, room)
-            used.mount(first, room.journal)
+                used.release(forged, context)
+            used.mount(first, context.journal)
         assert theirs.read("keep") == b"x"
         theirs.remove("keep")
     with whole_filesystem(bed, tmp_path / "all") as root:
@@ -188,11 +188,11 @@ def test_a_foreign_directory_without_a_marker_stays(bed: Bed, tmp_path: Path) ->
         assert mine.remove(unmarked=True)
 
 
-def test_removal_does_not_follow_links(bed: Bed, room: ProvisionContext, tmp_path: Path) -> None:
+def test_removal_does_not_follow_links(bed: Bed, context: ProvisionContext, tmp_path: Path) -> None:
     with whole_filesystem(bed, tmp_path / "all") as root:
         (root / "theirs").mkdir()
         (root / "theirs/file").write_text("keep")
-        with attached("libcephfs", bed, room) as (used, access):
+        with attached("libcephfs", bed, context) as (used, access):
             used.make_run(access, "r")
             run = root / access.path.lstrip("/") / "r"
             (run / "out").symlink_to("../../../theirs")
@@ -204,10 +204,10 @@ def test_removal_does_not_follow_links(bed: Bed, room: ProvisionContext, tmp_pat
 
 
 # -- options ----------------------------------------------------------------------------------
-def test_layout_holds_for_files(bed: Bed, room: ProvisionContext) -> None:
+def test_layout_holds_for_files(bed: Bed, context: ProvisionContext) -> None:
     layout = {"stripe_unit": "64KiB", "stripe_count": 2, "object_size": "1MiB"}
     pool = bed.pools["data"]
-    with attached("cephfs-fuse", bed, room, **layout, data_pool=pool) as (used, access):
+    with attached("cephfs-fuse", bed, context, **layout, data_pool=pool) as (used, access):
         used.make_run(access, "r")
         file = Path(access.path, "r/file")
         file.write_bytes(b"x")
@@ -230,16 +230,16 @@ def test_layout_holds_for_files(bed: Bed, room: ProvisionContext) -> None:
     ],
 )
 def test_what_cannot_work_is_refused(
-    name: str, options: dict[str, Any], reason: str, bed: Bed, room: ProvisionContext
+    name: str, options: dict[str, Any], reason: str, bed: Bed, context: ProvisionContext
 ) -> None:
     if options.get("pool") == "metadata":
         options = {"pool": bed.pools["metadata"]}
     with pytest.raises(BackendError, match=reason):
-        backend(name, bed, **options).provision({}, room)
-    assert room.journal.pending() == []
+        backend(name, bed, **options).provision({}, context)
+    assert context.journal.pending() == []
 
 
-def test_users_and_capabilities(bed: Bed, room: ProvisionContext, tmp_path: Path) -> None:
+def test_users_and_capabilities(bed: Bed, context: ProvisionContext, tmp_path: Path) -> None:
     pool = bed.pools["rados"]
     nobody = {"user": "nobody"}
     reading = user(
@@ -251,31 +251,31 @@ def test_users_and_capabilities(bed: Bed, room: ProvisionContext, tmp_path: Path
         assert "as client.nobody: " in refusal
         assert "no key for this user" in refusal or "refuse this user's key" in refusal
         with pytest.raises(BackendError, match=r"EPERM|EACCES|not permitted|Permission denied"):
-            backend(name, bed, **reading).provision({}, room)
-        assert room.journal.pending() == []
-        with attached(name, bed, room, **writing, drop_server_caches=True) as (used, access):
+            backend(name, bed, **reading).provision({}, context)
+        assert context.journal.pending() == []
+        with attached(name, bed, context, **writing, drop_server_caches=True) as (used, access):
             used.make_run(access, "r")
             told = used.cache(access, "cold", ["r"]).facts
             assert told["server_caches"] == "unknown"  # tell is not allowed
             assert told["osd_cache_drop"].startswith("0 of 2: ")
             assert used.settle(access, 60.0).reached
     with pytest.raises(BackendError, match=r"MDS capability `p` \(allow rwp\)"):
-        backend("libcephfs", bed, **writing, stripe_count=2).provision({}, room)
-    assert room.journal.pending() == []
+        backend("libcephfs", bed, **writing, stripe_count=2).provision({}, context)
+    assert context.journal.pending() == []
 
 
 @pytest.mark.parametrize("name", ["rados", "libcephfs", "cephfs-fuse"])
 def test_a_cluster_that_cannot_be_reached(
-    name: str, bed: Bed, room: ProvisionContext, tmp_path: Path, fast: None
+    name: str, bed: Bed, context: ProvisionContext, tmp_path: Path, fast: None
 ) -> None:
     conf = tmp_path / "ceph.conf"
     conf.write_text("[global]\nmon_host = 127.99.99.99:3300\nauth_client_required = none\n")
     used = backend(name, bed, conf=str(conf))
     assert "no monitor answered within 2 s" in used.refusal()
     with pytest.raises(BackendError, match="no monitor answered within 2 s"):
-        used.provision({}, room)
+        used.provision({}, context)
     assert used.space().bytes is None
-    assert room.journal.pending() == []
+    assert context.journal.pending() == []
 
 
 def test_own_deadlines_end_within_ten_seconds() -> None:
@@ -294,9 +294,9 @@ def test_quota_limits_the_space(bed: Bed) -> None:
 
 # -- caches, settling, health -----------------------------------------------------------------
 @pytest.mark.parametrize("name", ["rados", "libcephfs"])
-def test_caches_of_the_servers(name: str, bed: Bed, room: ProvisionContext) -> None:
+def test_caches_of_the_servers(name: str, bed: Bed, context: ProvisionContext) -> None:
     for drop, whole in ((False, "unknown"), (True, "dropped")):
-        with attached(name, bed, room, drop_server_caches=drop) as (used, access):
+        with attached(name, bed, context, drop_server_caches=drop) as (used, access):
             used.make_run(access, "r")
             told = used.cache(access, "cold", ["r"]).facts
             assert told["server_caches"] == whole
@@ -305,9 +305,11 @@ def test_caches_of_the_servers(name: str, bed: Bed, room: ProvisionContext) -> N
             assert ("mds_cache_drop" in told) == (drop and name != "rados")
 
 
-def test_cold_by_remount(bed: Bed, room: ProvisionContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cold_by_remount(
+    bed: Bed, context: ProvisionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(mounts, "PATIENCE", 0.2)
-    with attached("cephfs-fuse", bed, room, drop_server_caches=True) as (used, access):
+    with attached("cephfs-fuse", bed, context, drop_server_caches=True) as (used, access):
         used.make_run(access, "r")
         file = Path(access.path, "r/file")
         data = os.urandom(1 << 20)
@@ -324,7 +326,7 @@ def test_cold_by_remount(bed: Bed, room: ProvisionContext, monkeypatch: pytest.M
             assert evidence.state == "unknown"  # it is in use: the object cache may hold it
             assert f"pid {os.getpid()}" in evidence.facts["not_remounted"]
             assert held.read() == data
-    with attached("cephfs-fuse", bed, room, client_oc=False) as (used, access):
+    with attached("cephfs-fuse", bed, context, client_oc=False) as (used, access):
         used.make_run(access, "r")
         file = Path(access.path, "r/file")
         file.write_bytes(data)
@@ -332,8 +334,8 @@ def test_cold_by_remount(bed: Bed, room: ProvisionContext, monkeypatch: pytest.M
             assert used.cache(access, "cold", ["r/file"]).state == "cold"
 
 
-def test_settling_waits_for_removed_pools_and_files(bed: Bed, room: ProvisionContext) -> None:
-    with attached("cephfs-fuse", bed, room) as (used, access), bed.cluster() as cluster:
+def test_settling_waits_for_removed_pools_and_files(bed: Bed, context: ProvisionContext) -> None:
+    with attached("cephfs-fuse", bed, context) as (used, access), bed.cluster() as cluster:
         cluster.mon("osd pool create", pool="gone", pg_num=32)
         try:
             with cluster.ioctx("gone", "x") as pool:
@@ -353,8 +355,8 @@ def test_settling_waits_for_removed_pools_and_files(bed: Bed, room: ProvisionCon
         assert settled.state["placement_groups"].keys() == {"active+clean"}
 
 
-def test_health_tells_of_flags_and_dead_osds(bed: Bed, room: ProvisionContext) -> None:
-    with attached("rados", bed, room) as (used, access):
+def test_health_tells_of_flags_and_dead_osds(bed: Bed, context: ProvisionContext) -> None:
+    with attached("rados", bed, context) as (used, access):
         with bed.cluster() as cluster:
             cluster.mon("osd set", key="noout")
             try:
@@ -371,15 +373,15 @@ def test_health_tells_of_flags_and_dead_osds(bed: Bed, room: ProvisionContext) -
         until(lambda: used.health(access) == [])
 
 
-def test_health_of_a_cluster_that_hangs(bed: Bed, room: ProvisionContext, fast: None) -> None:
-    with attached("rados", bed, room) as (used, access):
+def test_health_of_a_cluster_that_hangs(bed: Bed, context: ProvisionContext, fast: None) -> None:
+    with attached("rados", bed, context) as (used, access):
         bed.stop_mon()
         try:
             (text,) = used.health(access)
             assert text.startswith("the cluster's health is not known: ")
             assert not used.settle(access, 2.0).reached
             with pytest.raises(BackendError, match="no monitor answered"):
-                used.mount(access, room.journal)
+                used.mount(access, context.journal)
         finally:
             bed.cont_mon()
         until(lambda: used.health(access) == [])

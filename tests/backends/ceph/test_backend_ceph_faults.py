@@ -41,9 +41,9 @@ pytestmark = [
 
 
 # -- faults of the clients --------------------------------------------------------------------
-def test_ceph_fuse_killed(bed: Bed, room: ProvisionContext) -> None:
+def test_ceph_fuse_killed(bed: Bed, context: ProvisionContext) -> None:
     """The run fails; the next run, or the next mount, finds a clean one."""
-    with attached("cephfs-fuse", bed, room) as (used, access):
+    with attached("cephfs-fuse", bed, context) as (used, access):
         used.make_run(access, "r1")
         file = Path(access.path, "r1/file")
         with file.open("wb") as held:
@@ -64,56 +64,56 @@ def test_ceph_fuse_killed(bed: Bed, room: ProvisionContext) -> None:
         (pid,) = fuse_of(access)
         os.kill(pid, signal.SIGKILL)
         until(lambda: fuse_of(access) == [])
-        used.mount(access, room.journal)
+        used.mount(access, context.journal)
         used.make_run(access, "r2")
         assert Path(access.path, "r2").is_dir()
-        assert len(room.journal.pending("cephfs-mount")) == 1
+        assert len(context.journal.pending("cephfs-mount")) == 1
 
 
-def test_a_client_that_hangs_is_ended(bed: Bed, room: ProvisionContext, fast: None) -> None:
-    with attached("cephfs-fuse", bed, room) as (used, access):
+def test_a_client_that_hangs_is_ended(bed: Bed, context: ProvisionContext, fast: None) -> None:
+    with attached("cephfs-fuse", bed, context) as (used, access):
         (pid,) = fuse_of(access)
         os.kill(pid, signal.SIGSTOP)
         assert "does not answer" in used.health(access)[0]
         with pytest.raises(BackendError, match="does not answer"):
             used.make_run(access, "r")
-        used.unmount(access, room.journal)
+        used.unmount(access, context.journal)
         assert fuse_of(access) == []
-        used.mount(access, room.journal)
+        used.mount(access, context.journal)
         assert used.health(access) == []
 
 
-def test_a_mount_in_use_is_said(bed: Bed, room: ProvisionContext, fast: None) -> None:
-    with attached("cephfs-fuse", bed, room) as (used, access):
+def test_a_mount_in_use_is_said(bed: Bed, context: ProvisionContext, fast: None) -> None:
+    with attached("cephfs-fuse", bed, context) as (used, access):
         descriptor = os.open(access.path, os.O_RDONLY)
         try:
             with pytest.raises(BackendError, match=f"still in use by pid {os.getpid()}"):
-                used.unmount(access, room.journal)
-            assert len(room.journal.pending("cephfs-mount")) == 1
+                used.unmount(access, context.journal)
+            assert len(context.journal.pending("cephfs-mount")) == 1
         finally:
             os.close(descriptor)
 
 
-def test_another_mount_at_our_point_stays(bed: Bed, room: ProvisionContext) -> None:
-    with attached("cephfs-fuse", bed, room) as (used, access):
-        used.unmount(access, room.journal)
+def test_another_mount_at_our_point_stays(bed: Bed, context: ProvisionContext) -> None:
+    with attached("cephfs-fuse", bed, context) as (used, access):
+        used.unmount(access, context.journal)
         point = access.details["point"]
         subprocess.run(["mount", "-t", "tmpfs", "theirs", point], check=True)
         try:
             for action in (used.mount, used.unmount):
                 with pytest.raises(BackendError, match="theirs is mounted there, not ours"):
-                    action(access, room.journal)
+                    action(access, context.journal)
         finally:
             subprocess.run(["umount", point], check=True)
 
 
-def test_an_mds_that_hangs(bed: Bed, room: ProvisionContext, fast: None) -> None:
+def test_an_mds_that_hangs(bed: Bed, context: ProvisionContext, fast: None) -> None:
     """Nothing waits for ever, the child that did is gone, and what it held is given up."""
     os.kill(bed.pid("mds.a"), signal.SIGSTOP)
     try:
         with pytest.raises(BackendError, match=r"ETIMEDOUT|nothing happened"):
-            backend("libcephfs", bed).provision({}, room)
-        (entry,) = room.journal.pending()
+            backend("libcephfs", bed).provision({}, context)
+        (entry,) = context.journal.pending()
         assert entry.kind == "cephfs-tree"
     finally:
         os.kill(bed.pid("mds.a"), signal.SIGCONT)
@@ -121,15 +121,16 @@ def test_an_mds_that_hangs(bed: Bed, room: ProvisionContext, fast: None) -> None
         path for path in Path("/proc").glob("[0-9]*/cmdline") if b"ceph.treetool" in read(path)
     ]
     bed.wait_clean(60)
-    backend("libcephfs", bed).finish(room)
-    assert room.journal.pending() == []
+    backend("libcephfs", bed).finish(context)
+    assert context.journal.pending() == []
 
 
 # -- found mounted ----------------------------------------------------------------------------
-def test_found_mounted(bed: Bed, room: ProvisionContext, tmp_path: Path) -> None:
+def test_found_mounted(bed: Bed, context: ProvisionContext, tmp_path: Path) -> None:
     with whole_filesystem(bed, tmp_path / "theirs") as place:
         (place / "sentinel").write_text("keep")
-        with attached("cephfs-fuse", bed, room, path=str(place), stripe_count=2) as (used, access):
+        striped = {"path": str(place), "stripe_count": 2}
+        with attached("cephfs-fuse", bed, context, **striped) as (used, access):
             assert access.path == f"{place}/fsmatrix-tag1/data"
             used.make_run(access, "r")
             file = Path(access.path, "r/file")
@@ -145,7 +146,7 @@ def test_found_mounted(bed: Bed, room: ProvisionContext, tmp_path: Path) -> None
             assert evidence.state == "unknown"  # its object cache is not ours to empty
             assert used.cache(access, "warm", ["r"]).state == "warm"
             assert used.space(access).bytes
-            used.unmount(access, room.journal)
+            used.unmount(access, context.journal)
             assert tree.read_marker(place / "fsmatrix-tag1") == "tag1"
         assert [path.name for path in place.iterdir()] == ["sentinel"]
         assert mounts.mounted_at(place) is not None
@@ -153,13 +154,13 @@ def test_found_mounted(bed: Bed, room: ProvisionContext, tmp_path: Path) -> None
 
 
 def test_found_mounted_without_the_cluster(
-    bed: Bed, room: ProvisionContext, tmp_path: Path, fast: None
+    bed: Bed, context: ProvisionContext, tmp_path: Path, fast: None
 ) -> None:
     conf = tmp_path / "ceph.conf"
     conf.write_text("[global]\nmon_host = 127.99.99.99:3300\nauth_client_required = none\n")
     with whole_filesystem(bed, tmp_path / "theirs") as place:
         options = {"path": str(place), "conf": str(conf)}
-        with attached("cephfs-fuse", bed, room, **options) as (used, access):
+        with attached("cephfs-fuse", bed, context, **options) as (used, access):
             assert "no monitor answered" in used.describe(access)["ceph"]["error"]
             assert used.health(access) == []
             used.make_run(access, "r")
@@ -176,8 +177,8 @@ def test_a_path_on_something_else_is_refused(bed: Bed, tmp_path: Path) -> None:
 CONDUCTOR = """
 import json, os, signal, sys
 from pathlib import Path
-from fsmatrix.backends import journal as module
-from fsmatrix.backends.base import Room
+from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.journal import journal as module
 from fsmatrix.backends.registry import load
 
 def die():
@@ -196,15 +197,16 @@ def counted(self, text):
 module.Journal._append = counted
 kind = load(name)
 backend = kind(kind.Options(**options))
-room = Room("a", base / "state", module.Journal(base / "journals/host.jsonl"), "tag1")
-access = backend.provision({}, room)
-backend.mount(access, room.journal)
+journal = module.Journal(base / "journals/host.jsonl")
+context = ProvisionContext("a", base / "state", journal, "tag1")
+access = backend.provision({}, context)
+backend.mount(access, context.journal)
 backend.make_run(access, "r")
 if name == "cephfs-fuse":
     (Path(access.path) / "r/file").write_bytes(bytes(4096))
 if line:
-    backend.unmount(access, room.journal)
-    backend.release(access, room)
+    backend.unmount(access, context.journal)
+    backend.release(access, context)
 die()
 """
 
@@ -215,7 +217,7 @@ die()
      *(("cephfs-fuse", line) for line in (0, 1, 3, 4))],
 )  # fmt: skip
 def test_killed_conductor(
-    name: str, line: int, bed: Bed, room: ProvisionContext, tmp_path: Path
+    name: str, line: int, bed: Bed, context: ProvisionContext, tmp_path: Path
 ) -> None:
     """With everything attached (0), and after each line of the journal."""
     options = {"conf": bed.conf, "keyring": bed.keyring}
@@ -239,7 +241,7 @@ def test_killed_conductor(
 
 
 def test_a_crash_and_then_no_cluster(
-    bed: Bed, room: ProvisionContext, tmp_path: Path, fast: None
+    bed: Bed, context: ProvisionContext, tmp_path: Path, fast: None
 ) -> None:
     """Said, and kept for the next time."""
     conf = tmp_path / "ceph.conf"

@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from fsmatrix.backends import registry
 from fsmatrix.backends.access import CephfsAccess, PathAccess, RadosAccess
-from fsmatrix.backends.ceph import facts
 from fsmatrix.backends.ceph.bindings.login import TIMEOUT, Login
 from fsmatrix.backends.ceph.libcephfs import Libcephfs
 from fsmatrix.backends.ceph.mounts import clients
@@ -23,7 +22,7 @@ from fsmatrix.backends.ceph.options import (
     RadosOptions,
 )
 from fsmatrix.backends.ceph.rados import Rados
-from fsmatrix.backends.ceph.state import health, network, settle
+from fsmatrix.backends.ceph.state import facts, health, network, settle
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import mounting
 from fsmatrix.backends.system import tools

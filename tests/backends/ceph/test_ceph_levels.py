@@ -66,8 +66,8 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
 
 
 @pytest.fixture
-def room(tmp_path: Path, bed: Bed) -> Iterator[ProvisionContext]:
-    """The conductor's room; the cluster must be as it was after a test."""
+def context(tmp_path: Path, bed: Bed) -> Iterator[ProvisionContext]:
+    """What the conductor gives; the cluster must be as it was after a test."""
     before = state(bed)
     yield ProvisionContext(
         "a", tmp_path / "state", Journal(tmp_path / "journal/h.jsonl"), "tag1", draw="1/0"
@@ -86,14 +86,14 @@ def backend(name: str, bed: Bed, how: dict[str, Any] = TWO, **options: Any) -> A
 
 
 @contextmanager
-def provided(used: Any, level: dict[str, Any], room: ProvisionContext) -> Iterator[Any]:
-    access = used.provision(level, room)
+def provided(used: Any, level: dict[str, Any], context: ProvisionContext) -> Iterator[Any]:
+    access = used.provision(level, context)
     try:
         yield access
     finally:
-        used.release(access, room)
-        used.finish(room)
-        assert room.journal.pending() == []
+        used.release(access, context)
+        used.finish(context)
+        assert context.journal.pending() == []
 
 
 def objects(cluster: Cluster, pool: str) -> int:
@@ -101,15 +101,15 @@ def objects(cluster: Cluster, pool: str) -> int:
         return sum(1 for _ in context.entries())
 
 
-def test_rados_works_on_the_hosts_of_its_level(bed: Bed, room: ProvisionContext) -> None:
+def test_rados_works_on_the_hosts_of_its_level(bed: Bed, context: ProvisionContext) -> None:
     used = backend("rados", bed)
-    with provided(used, {"storage_nodes": 2, "interface": "QUICK"}, room) as access:
+    with provided(used, {"storage_nodes": 2, "interface": "QUICK"}, context) as access:
         made = access.details["level"]
         assert made["linked"] == ["node3", "node4"]
         assert made["placement"]["osds"] == [2, 3]
         assert made["placement"]["pgs_per_osd"] == [16, 16]
         assert access.pool == made["pool"]
-        used.mount(access, room.journal)
+        used.mount(access, context.journal)
         used.make_run(access, "r1")
         facts = used.describe(access)
         assert facts["level"]["placement"]["hosts"] == ["node3", "node4"]
@@ -121,13 +121,13 @@ def test_rados_works_on_the_hosts_of_its_level(bed: Bed, room: ProvisionContext)
 @pytest.mark.parametrize("name", ["libcephfs", "cephfs-fuse"])
 @pytest.mark.parametrize("how", [TWO, CODED], ids=["copies", "coded"])
 def test_files_lie_in_the_pool_of_the_level(
-    name: str, how: dict[str, Any], bed: Bed, room: ProvisionContext
+    name: str, how: dict[str, Any], bed: Bed, context: ProvisionContext
 ) -> None:
     used = backend(name, bed, how)
-    with provided(used, {"storage_nodes": 3}, room) as access:
+    with provided(used, {"storage_nodes": 3}, context) as access:
         made = access.details["level"]
         assert len(made["linked"]) == len(made["placement"]["hosts"]) == 3
-        used.mount(access, room.journal)
+        used.mount(access, context.journal)
         used.make_run(access, "r1")
         if name == "cephfs-fuse":
             file = Path(access.path) / "r1/f"
@@ -141,7 +141,7 @@ def test_files_lie_in_the_pool_of_the_level(
 
 
 def test_levels_of_a_block_share_hosts_and_blocks_draw_anew(
-    bed: Bed, room: ProvisionContext
+    bed: Bed, context: ProvisionContext
 ) -> None:
     used = backend("rados", bed, {**TWO, "redundancy": "size=2", "failure_domain": "host"})
     first = used.commands({"storage_nodes": 2}, "1/0")
@@ -203,7 +203,7 @@ def _begins(parser: Any, signature: list[Any], words: list[str]) -> bool:
     ids=["libcephfs-coded-typed", "libcephfs-copies", "rados-coded", "rados-copies"],
 )  # fmt: skip
 def test_what_a_dry_run_prints_can_be_typed(
-    name: str, how: dict[str, Any], shell: bool, bed: Bed, room: ProvisionContext, parser: Any
+    name: str, how: dict[str, Any], shell: bool, bed: Bed, context: ProvisionContext, parser: Any
 ) -> None:
     """The commands make a level and remove it; one that makes the most is really typed."""
     before = state(bed)
@@ -237,21 +237,21 @@ def test_what_a_dry_run_prints_can_be_typed(
     ],
 )
 def test_levels_that_cannot_be(
-    how: dict[str, Any], level: dict[str, Any], reason: str, bed: Bed, room: ProvisionContext
+    how: dict[str, Any], level: dict[str, Any], reason: str, bed: Bed, context: ProvisionContext
 ) -> None:
     used = backend("rados", bed, {**TWO, **how})
     assert reason in used.level_refusal(level)
     with pytest.raises(BackendError, match=re.escape(reason)):
-        used.provision(level, room)
-    assert room.journal.pending() == []
+        used.provision(level, context)
+    assert context.journal.pending() == []
 
 
-def test_without_consent_nothing_is_made(bed: Bed, room: ProvisionContext) -> None:
+def test_without_consent_nothing_is_made(bed: Bed, context: ProvisionContext) -> None:
     used = backend("rados", bed, {**TWO, "consent": False})
     assert used.level_refusal({"storage_nodes": 2}) == "", "plan and dry run work"
     assert "levels.consent: true agrees" in used.agreement()
     with pytest.raises(BackendError, match=r"pg_autoscaler .* \(it is on for: none\)"):
-        used.provision({"storage_nodes": 2}, room)
+        used.provision({"storage_nodes": 2}, context)
     with bed.cluster() as cluster:
         cluster.mon("osd pool set", pool=bed.pools["rados"], var="pg_autoscale_mode", val="on")
         try:
@@ -261,7 +261,7 @@ def test_without_consent_nothing_is_made(bed: Bed, room: ProvisionContext) -> No
 
 
 def test_rights_of_an_administrator_are_needed(
-    bed: Bed, room: ProvisionContext, tmp_path: Path
+    bed: Bed, context: ProvisionContext, tmp_path: Path
 ) -> None:
     with bed.cluster() as cluster:
         caps = ["mon", "allow r", "mgr", "allow r", "osd", "allow rwx"]
@@ -281,7 +281,7 @@ def test_rights_of_an_administrator_are_needed(
     ],
 )
 def test_what_the_monitors_allow(
-    name: str, value: str, reason: str, bed: Bed, room: ProvisionContext
+    name: str, value: str, reason: str, bed: Bed, context: ProvisionContext
 ) -> None:
     def setting(*words: str) -> str:
         key = ["--keyring", bed.keyring] if bed.keyring else []
@@ -309,8 +309,8 @@ def _until(look: Callable[[], Any]) -> Any:
 MAKE = """
 import os, sys
 from fsmatrix.backends import registry
-from fsmatrix.backends.base import Room
-from fsmatrix.backends.ceph import levelstate
+from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.ceph.levels import levelstate
 from fsmatrix.backends.journal.journal import Journal
 from pathlib import Path
 import json
@@ -323,21 +323,22 @@ def counted(cluster, command):
     run(cluster, command)
 levelstate.run = counted
 kind = registry.load("libcephfs")
-room = Room("a", folder / "state", Journal(folder / "journal/h.jsonl"), "tag1", draw="1/0")
-kind(kind.Options.model_validate(options)).provision({"storage_nodes": 3}, room)
+journal = Journal(folder / "journal/h.jsonl")
+context = ProvisionContext("a", folder / "state", journal, "tag1", draw="1/0")
+kind(kind.Options.model_validate(options)).provision({"storage_nodes": 3}, context)
 os._exit(9)
 """
 
 
 @pytest.mark.parametrize("commands", [0, 1, 4, 5, 7, 99])
 def test_what_a_crash_left_is_removed(
-    commands: int, bed: Bed, room: ProvisionContext, tmp_path: Path
+    commands: int, bed: Bed, context: ProvisionContext, tmp_path: Path
 ) -> None:
     options = {**login(bed), "levels": CODED if commands in (5, 99) else TWO}
     argv = [sys.executable, "-P", "-c", MAKE, json.dumps(options), str(tmp_path), str(commands)]
     died = subprocess.run(argv, timeout=180, check=False, capture_output=True, text=True)
     assert died.returncode == 9, died.stderr
-    entries = room.journal.pending("ceph-level")
+    entries = context.journal.pending("ceph-level")
     assert len(entries) == 1
     with bed.cluster() as cluster:
         there = levelstate.present(cluster, entries[0].facts["name"])
@@ -349,7 +350,7 @@ def test_what_a_crash_left_is_removed(
 
 
 def test_a_foreign_root_or_pool_is_never_touched(
-    bed: Bed, room: ProvisionContext, monkeypatch: pytest.MonkeyPatch
+    bed: Bed, context: ProvisionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(levels.secrets, "token_hex", lambda number: "0" * 2 * number)
     name = "fsmatrix-tag1-a-00000000"
@@ -357,7 +358,7 @@ def test_a_foreign_root_or_pool_is_never_touched(
     with bed.cluster() as cluster:
         cluster.mon("osd crush add-bucket", name=name, type="root")
         with pytest.raises(CephError, match="exists and is not the suite's: left alone"):
-            used.provision({"storage_nodes": 2}, room)
+            used.provision({"storage_nodes": 2}, context)
         assert levelstate.present(cluster, name) == ["bucket"]
         cluster.mon("osd crush rm", name=name)
         cluster.mon("osd pool create", pool=name, pg_num=1, pgp_num=1, size=2)
@@ -365,22 +366,22 @@ def test_a_foreign_root_or_pool_is_never_touched(
         mark = {"pool": name, "app": "rados", "key": "fsmatrix", "value": "another"}
         cluster.mon("osd pool application set", **mark)
         known = {"name": name, "tag": "tag1", "linked": [], "filesystem": "", "coded": False}
-        entry = room.journal.begin("ceph-level", target="a", path=name, **known, **login(bed))
+        entry = context.journal.begin("ceph-level", target="a", path=name, **known, **login(bed))
         with pytest.raises(CephError, match="belongs to 'another': not touched"):
             levelstate.remove(entry.facts)
         assert levelstate.present(cluster, name) == ["pool"]
         cluster.mon("osd pool delete", pool=name, pool2=name, yes_i_really_really_mean_it=True)
-    room.journal.end(entry)
+    context.journal.end(entry)
 
 
-def test_prepared_pools(bed: Bed, room: ProvisionContext) -> None:
+def test_prepared_pools(bed: Bed, context: ProvisionContext) -> None:
     pools = [{"pool": bed.pools["rados"], "storage_nodes": nodes} for nodes in (4, 3)]
     used = backend("rados", bed, {"pools": pools})
     assert used.agreement() == ""
     assert used.commands({"storage_nodes": 4}, "") == []
     assert "lies on 4 hosts, not on 3" in used.level_refusal({"storage_nodes": 3})
     assert "names not just one pool" in used.level_refusal({"storage_nodes": 2})
-    with provided(used, {"storage_nodes": 4}, room) as access:
+    with provided(used, {"storage_nodes": 4}, context) as access:
         assert access.pool == bed.pools["rados"]
         assert access.details["level"]["made"] is False
     with bed.cluster() as cluster:
@@ -425,7 +426,7 @@ def said(
 
 
 def test_a_campaign_over_storage_nodes(
-    bed: Bed, room: ProvisionContext, tmp_path: Path, said: Callable[..., tuple[int, str, str]]
+    bed: Bed, context: ProvisionContext, tmp_path: Path, said: Callable[..., tuple[int, str, str]]
 ) -> None:
     how = json.dumps({**TWO, "consent": False})
     file, out = tmp_path / "levels.yaml", tmp_path / "out"

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from fsmatrix.backends.ceph import facts
 from fsmatrix.backends.ceph.bindings.login import Login
-from fsmatrix.backends.ceph.state import network, osdcounters
+from fsmatrix.backends.ceph.state import facts, network, osdcounters
 from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, up
 
 pytestmark = [pytest.mark.loop, pytest.mark.needs("ceph")]  # OSDs on emulated drives

@@ -15,7 +15,7 @@ import pytest
 from pydantic import ValidationError
 
 from fsmatrix.backends import registry
-from fsmatrix.backends.access import DfsAccess, PathAccess, access_from_json
+from fsmatrix.backends.access import DfsAccess, PathAccess
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.daos import facts as daos_facts
 from fsmatrix.backends.daos import tool as daos_tool
@@ -34,7 +34,7 @@ REAL_POOL = os.environ.get("FSMATRIX_TEST_DAOS_POOL", "")
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> ProvisionContext:
+def context(tmp_path: Path) -> ProvisionContext:
     return ProvisionContext(
         "daos-a", tmp_path / "state", Journal(tmp_path / "journals/host.jsonl"), "tag1"
     )
@@ -80,10 +80,10 @@ def test_bad_options(options: dict[str, Any]) -> None:
         registry.load("daos-dfs").Options(**options)
 
 
-def test_from_container_to_nothing(standin: Standin, room: ProvisionContext) -> None:
+def test_from_container_to_nothing(standin: Standin, context: ProvisionContext) -> None:
     backend = daos(oclass="RP_2G1", dir_oclass="RP_2GX", chunk_size="4MiB")
-    access = backend.provision({}, room)
-    assert access == access_from_json(json.loads(json.dumps(access.to_json())))
+    access = backend.provision({}, context)
+    assert access == DfsAccess.from_json(json.loads(json.dumps(access.to_json())))
     assert access.container.startswith("fsmatrix-tag1-daos-a-")
     assert standin.ours == [access.container]
     assert (access.pool, access.prefix) == ("bench", "/")
@@ -95,8 +95,8 @@ def test_from_container_to_nothing(standin: Standin, room: ProvisionContext) -> 
         "--dir-oclass=RP_2GX",
         "--chunk-size=4194304",
     ]
-    backend.mount(access, room.journal)
-    backend.mount(access, room.journal)
+    backend.mount(access, context.journal)
+    backend.mount(access, context.journal)
     facts = backend.describe(access)
     json.dumps(facts)
     assert facts["container"]["chunk_size"] == 4 << 20
@@ -110,12 +110,12 @@ def test_from_container_to_nothing(standin: Standin, room: ProvisionContext) -> 
     settled = backend.settle(access, 60.0)
     assert settled.reached
     assert settled.state["aggregation"] == "not known"
-    backend.unmount(access, room.journal)
-    backend.release(access, room)
-    backend.release(access, room)
-    backend.finish(room)
+    backend.unmount(access, context.journal)
+    backend.release(access, context)
+    backend.release(access, context)
+    backend.finish(context)
     assert standin.containers == {"posix1": THEIRS}
-    assert room.journal.pending() == []
+    assert context.journal.pending() == []
 
 
 def test_cache_states_are_those_of_the_client() -> None:
@@ -129,55 +129,55 @@ def test_cache_states_are_those_of_the_client() -> None:
     assert DaosDfs.cache_states == {"cold", "bypass"}
 
 
-def test_no_factors(standin: Standin, room: ProvisionContext) -> None:
+def test_no_factors(standin: Standin, context: ProvisionContext) -> None:
     with pytest.raises(BackendError, match="no cluster factors: storage_nodes"):
-        daos().provision({"storage_nodes": 2}, room)
+        daos().provision({"storage_nodes": 2}, context)
     assert standin.ours == []
 
 
-def test_missing_pool(standin: Standin, room: ProvisionContext) -> None:
+def test_missing_pool(standin: Standin, context: ProvisionContext) -> None:
     backend = daos(pool="nopool")
     reason = answer("daos-pool-query-missing")["error"]
     assert reason in backend.refusal()
     with pytest.raises(BackendError, match="failed to connect to pool nopool"):
-        backend.provision({}, room)
-    assert room.journal.pending() == []
+        backend.provision({}, context)
+    assert context.journal.pending() == []
     assert backend.space().bytes is None
 
 
-def test_missing_container(standin: Standin, room: ProvisionContext) -> None:
+def test_missing_container(standin: Standin, context: ProvisionContext) -> None:
     backend = daos()
-    access = backend.provision({}, room)
+    access = backend.provision({}, context)
     standin.keep({"posix1": THEIRS})
     with pytest.raises(BackendError, match=f"container {access.container} is not in pool bench"):
-        backend.mount(access, room.journal)
+        backend.mount(access, context.journal)
     assert "is not in pool bench" in backend.health(access)[0]
     assert backend.describe(access)["container"] == {"error": "the container is not there"}
-    backend.release(access, room)
-    assert room.journal.pending() == []
+    backend.release(access, context)
+    assert context.journal.pending() == []
 
 
 def test_another_container_of_the_same_name_is_left_alone(
-    standin: Standin, room: ProvisionContext
+    standin: Standin, context: ProvisionContext
 ) -> None:
     """One that a program made silently, or somebody else, after ours had gone."""
     backend = daos()
-    access = backend.provision({}, room)
+    access = backend.provision({}, context)
     standin.keep({"posix1": THEIRS, access.container: THEIRS | {"uuid": "other"}})
     before = standin.containers
     with pytest.raises(BackendError, match="is not the one that was made"):
-        backend.mount(access, room.journal)
+        backend.mount(access, context.journal)
     with pytest.raises(BackendError, match="not destroyed"):
-        backend.release(access, room)
+        backend.release(access, context)
     with pytest.raises(BackendError, match="not destroyed"):
-        backend.finish(room)
+        backend.finish(context)
     assert standin.containers == before
-    assert len(room.journal.pending()) == 1
+    assert len(context.journal.pending()) == 1
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
 def test_foreign_container_with_our_name(
-    standin: Standin, room: ProvisionContext, monkeypatch: pytest.MonkeyPatch, when: str
+    standin: Standin, context: ProvisionContext, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     monkeypatch.setattr(secrets, "token_hex", lambda size: "0" * 2 * size)
     if when == "before":
@@ -186,71 +186,71 @@ def test_foreign_container_with_our_name(
         standin.fault("container create", "exists")
     before = standin.containers
     with pytest.raises(BackendError, match="exists and is not the suite's: left alone"):
-        daos().provision({}, room)
+        daos().provision({}, context)
     monkeypatch.undo()
     assert standin.containers == before
-    assert room.journal.pending("daos-container") == []
+    assert context.journal.pending("daos-container") == []
 
 
-def test_two_shards_do_not_meet(standin: Standin, room: ProvisionContext) -> None:
-    first, second = daos().provision({}, room), daos().provision({}, room)
+def test_two_shards_do_not_meet(standin: Standin, context: ProvisionContext) -> None:
+    first, second = daos().provision({}, context), daos().provision({}, context)
     assert first.container != second.container
-    daos().release(first, room)
+    daos().release(first, context)
     assert standin.ours == [second.container]
-    daos().release(second, room)
+    daos().release(second, context)
 
 
 @pytest.mark.parametrize(("do", "made"), [("late", True), ("nothing", False)])
 def test_failed_creation_is_cleaned_up(
-    standin: Standin, room: ProvisionContext, do: str, made: bool
+    standin: Standin, context: ProvisionContext, do: str, made: bool
 ) -> None:
     """An error after it was made; and made by its own words, but not there."""
     standin.fault("container create", do)
     backend = daos()
     with pytest.raises(BackendError, match="DER_TIMEDOUT" if made else "but is not there"):
-        backend.provision({}, room)
+        backend.provision({}, context)
     assert bool(standin.ours) is made
-    assert len(room.journal.pending()) == 1
-    backend.finish(room)
+    assert len(context.journal.pending()) == 1
+    backend.finish(context)
     assert standin.containers == {"posix1": THEIRS}
-    assert room.journal.pending() == []
+    assert context.journal.pending() == []
 
 
 def test_hanging_creation(
-    standin: Standin, room: ProvisionContext, monkeypatch: pytest.MonkeyPatch
+    standin: Standin, context: ProvisionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     standin.fault("container create", "hang")
     impatient(monkeypatch, "create")
     backend = daos()
     with pytest.raises(ToolError, match=r"container create .* did not end within"):
-        backend.provision({}, room)
-    assert [entry.kind for entry in room.journal.pending()] == ["daos-container"]
-    backend.finish(room)
-    assert room.journal.pending() == []
+        backend.provision({}, context)
+    assert [entry.kind for entry in context.journal.pending()] == ["daos-container"]
+    backend.finish(context)
+    assert context.journal.pending() == []
 
 
 def test_what_a_killed_program_holds_open_is_closed_by_force(
-    standin: Standin, room: ProvisionContext
+    standin: Standin, context: ProvisionContext
 ) -> None:
-    access = daos().provision({}, room)
+    access = daos().provision({}, context)
     busy = "failed to destroy container: DER_BUSY(-1012): Device or resource busy"
     standin.fault("container destroy", "fail", error=busy, status=-1012, unforced=True)
-    daos().release(access, room)
+    daos().release(access, context)
     destroys = [call for call in standin.calls if "destroy" in call]
     assert ["--force" in call for call in destroys] == [False, True]
     assert all(access.details["uuid"] in call for call in destroys)
     assert standin.ours == []
 
 
-def test_a_refused_destruction_stays_pending(standin: Standin, room: ProvisionContext) -> None:
-    access = daos().provision({}, room)
+def test_a_refused_destruction_stays_pending(standin: Standin, context: ProvisionContext) -> None:
+    access = daos().provision({}, context)
     standin.fault("container destroy", "fail", error="DER_NO_PERM(-1001)", status=-1001)
     with pytest.raises(BackendError, match="DER_NO_PERM"):
-        daos().release(access, room)
-    assert len(room.journal.pending()) == 1
+        daos().release(access, context)
+    assert len(context.journal.pending()) == 1
     standin.fault()
-    daos().finish(room)
-    assert room.journal.pending() == []
+    daos().finish(context)
+    assert context.journal.pending() == []
     assert standin.ours == []
 
 
@@ -364,12 +364,12 @@ def test_warm_is_refused() -> None:
     reason="not in any registry: DAOS; with a pool in FSMATRIX_TEST_DAOS_POOL its containers are "
     "made by the real tool (here only by a stand-in)",
 )
-def test_real_daos(room: ProvisionContext) -> None:
+def test_real_daos(context: ProvisionContext) -> None:
     backend = daos(pool=REAL_POOL, chunk_size="2MiB")
     assert DaosDfs.check().ok
-    access = backend.provision({}, room)
+    access = backend.provision({}, context)
     try:
-        backend.mount(access, room.journal)
+        backend.mount(access, context.journal)
         facts = backend.describe(access)
         errors = [name for name, value in facts.items() if "error" in str(value)]
         assert errors == []
@@ -377,7 +377,7 @@ def test_real_daos(room: ProvisionContext) -> None:
         assert backend.space(access).bytes
         assert backend.settle(access, 60.0).reached
     finally:
-        backend.release(access, room)
+        backend.release(access, context)
     with pytest.raises(BackendError, match="is not in pool"):
-        backend.mount(access, room.journal)
-    assert room.journal.pending() == []
+        backend.mount(access, context.journal)
+    assert context.journal.pending() == []

@@ -16,8 +16,9 @@ from tests.backends.daos_standin import THEIRS, Standin
 CONDUCTOR = """
 import os, signal, sys
 from pathlib import Path
-from fsmatrix.backends import daos_tool, journal as module
-from fsmatrix.backends.base import Room
+from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.daos import tool as daos_tool
+from fsmatrix.backends.journal import journal as module
 from fsmatrix.backends.registry import load
 
 def die():
@@ -41,9 +42,10 @@ if line == 0:
     daos_tool.create = made
 kind = load("daos-dfs")
 backend = kind(kind.Options(pool="bench"))
-room = Room("daos-a", base / "state", module.Journal(base / "journals/host.jsonl"), "tag1")
-access = backend.provision({}, room)
-backend.release(access, room)
+journal = module.Journal(base / "journals/host.jsonl")
+context = ProvisionContext("daos-a", base / "state", journal, "tag1")
+access = backend.provision({}, context)
+backend.release(access, context)
 """
 
 

@@ -40,7 +40,7 @@ def test_system_is_passed_on(standin: Standin) -> None:
 
 
 def test_missing_tool(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: ProvisionContext
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, context: ProvisionContext
 ) -> None:
     monkeypatch.setattr(daos_tool, "TOOL", "no-such-daos")
     with pytest.raises(ToolError, match="install the DAOS client and start daos_agent"):
@@ -53,8 +53,8 @@ def test_missing_tool(
     assert (space.bytes, space.inodes) == (None, None)
     assert daos_tool.MISSING in space.source
     with pytest.raises(BackendError, match="install"):
-        daos().provision({}, room)
-    assert room.journal.pending() == []
+        daos().provision({}, context)
+    assert context.journal.pending() == []
 
 
 def test_hanging_tool_is_ended(standin: Standin, monkeypatch: pytest.MonkeyPatch) -> None:

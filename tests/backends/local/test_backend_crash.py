@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.loop, pytest.mark.needs(*NAMES)]
 CONDUCTOR = """
 import os, signal, sys
 from pathlib import Path
-from fsmatrix.backends.base import Room
+from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.registry import load
 
@@ -33,18 +33,18 @@ used = []
 for name in options:
     kind = load(name)
     backend = kind(kind.Options(**options[name]))
-    room = Room(name, base / "state" / name, journal, "0123456789abcdef")
-    access = backend.provision({}, room)
-    used.append((backend, access, room))
+    context = ProvisionContext(name, base / "state" / name, journal, "0123456789abcdef")
+    access = backend.provision({}, context)
+    used.append((backend, access, context))
     backend.mount(access, journal)
     (Path(access.path) / "deep").mkdir()
     (Path(access.path) / "deep/file").write_bytes(b"x" * 4096)
     (Path(access.path) / "deep/link").symlink_to(base / "user")
     print(name, access.path, access.details.get("device", ""), flush=True)
-for backend, access, room in used if sys.argv[2] == "take-down" else []:
+for backend, access, context in used if sys.argv[2] == "take-down" else []:
     backend.unmount(access, journal)
-    backend.release(access, room)
-    backend.finish(room)
+    backend.release(access, context)
+    backend.finish(context)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -99,7 +99,7 @@ def test_killed_after_any_line_of_the_journal(tmp_path: Path, call: int) -> None
     (base / "user").mkdir()
     (base / "user/sentinel").write_text("keep")
     script = f"""
-from fsmatrix.backends import journal as module
+from fsmatrix.backends.journal import journal as module
 real, calls = module.Journal._append, []
 def append(self, line):
     real(self, line)

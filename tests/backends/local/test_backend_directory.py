@@ -53,7 +53,7 @@ def place(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> ProvisionContext:
+def context(tmp_path: Path) -> ProvisionContext:
     return ProvisionContext(
         "target", tmp_path / "state", Journal(tmp_path / "journals/host.jsonl"), "tag1"
     )
@@ -63,13 +63,13 @@ def directory(path: Path | str, **options: Any) -> Directory:
     return Directory(DirectoryOptions(path=str(path), **options))
 
 
-def test_whole_life(place: Path, room: ProvisionContext) -> None:
+def test_whole_life(place: Path, context: ProvisionContext) -> None:
     backend = directory(place)
     assert backend.refusal() == ""
-    access = backend.provision({}, room)
+    access = backend.provision({}, context)
     assert access.path == str(place.resolve() / "fsmatrix-tag1/data")
     assert tree.read_marker(place / "fsmatrix-tag1") == "tag1"
-    backend.mount(access, room.journal)
+    backend.mount(access, context.journal)
     path = Path(access.path)
     (path / "file").write_bytes(os.urandom(1 << 20))
     (path / "out").symlink_to(place)
@@ -85,13 +85,13 @@ def test_whole_life(place: Path, room: ProvisionContext) -> None:
     again = backend.counters(access)
     assert all(again[name] >= value >= 0 for name, value in counters.items())
     assert backend.cache(access, "warm", ["file"]).facts["server_caches"] in ("none", "unknown")
-    backend.unmount(access, room.journal)
-    backend.release(access, room)
-    backend.release(access, room)  # harmless
-    backend.finish(room)
+    backend.unmount(access, context.journal)
+    backend.release(access, context)
+    backend.release(access, context)  # harmless
+    backend.finish(context)
     assert [path.name for path in place.iterdir()] == ["sentinel"]
     assert (place / "sentinel").read_text() == "keep"
-    assert room.journal.pending() == []
+    assert context.journal.pending() == []
     assert "has gone" in backend.health(access)[0]
 
 
@@ -142,21 +142,21 @@ def test_promised_mount(place: Path) -> None:
 
 
 @pytest.mark.root
-def test_mount_below_the_tree_stops_the_removal(place: Path, room: ProvisionContext) -> None:
+def test_mount_below_the_tree_stops_the_removal(place: Path, context: ProvisionContext) -> None:
     backend = directory(place)
-    access = backend.provision({}, room)
+    access = backend.provision({}, context)
     inside = Path(access.path) / "inside"
     inside.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "theirs", str(inside)], check=True)
     try:
         (inside / "sentinel").write_text("keep")
         with pytest.raises(BackendError, match="is mounted in it"):
-            backend.release(access, room)
+            backend.release(access, context)
         assert (inside / "sentinel").read_text() == "keep"
-        assert room.journal.pending() != []
+        assert context.journal.pending() != []
     finally:
         subprocess.run(["umount", str(inside)], check=True)
-    backend.release(access, room)
+    backend.release(access, context)
     assert [path.name for path in place.iterdir()] == ["sentinel"]
 
 
@@ -169,26 +169,26 @@ def test_read_only_place(place: Path) -> None:
         subprocess.run(["umount", str(place)], check=True)
 
 
-def test_node_that_does_not_see_the_tree(place: Path, room: ProvisionContext) -> None:
+def test_node_that_does_not_see_the_tree(place: Path, context: ProvisionContext) -> None:
     backend = directory(place)
-    access = backend.provision({}, room)
+    access = backend.provision({}, context)
     (place / "fsmatrix-tag1" / tree.MARKER).write_text('{"tag": "another"}')
     with pytest.raises(BackendError, match="is the same file system mounted there"):
-        backend.mount(access, room.journal)
+        backend.mount(access, context.journal)
     with pytest.raises(BackendError, match="belongs to 'another'"):
-        backend.release(access, room)
+        backend.release(access, context)
     assert Path(access.path).is_dir()
 
 
 def test_release_never_leaves_the_tree_by_a_forged_access(
-    place: Path, room: ProvisionContext
+    place: Path, context: ProvisionContext
 ) -> None:
     backend = directory(place)
-    access = backend.provision({}, room)
+    access = backend.provision({}, context)
     forged = PathAccess("directory", "t", {"tree": str(place), "tag": "tag1"}, str(place))
     with pytest.raises(BackendError, match="has no marker"):
-        backend.release(forged, room)
-    backend.release(access, room)
+        backend.release(forged, context)
+    backend.release(access, context)
     assert (place / "sentinel").exists()
 
 
@@ -215,14 +215,14 @@ def test_expansion(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_network_file_systems_count_the_network(
-    place: Path, room: ProvisionContext, monkeypatch: pytest.MonkeyPatch
+    place: Path, context: ProvisionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend = directory(place)
-    access = backend.provision({}, room)
+    access = backend.provision({}, context)
     lustre = module.clients.CLIENTS[0]
     monkeypatch.setattr(module.clients, "recognise_at", lambda *_: lustre)
     assert set(backend.counters(access)) == {"network_received_bytes", "network_sent_bytes"}
     facts = backend.describe(access)
     assert facts["network_filesystem"] == "lustre"
     assert "error" in facts["striping"] or facts["striping"]
-    backend.release(access, room)
+    backend.release(access, context)

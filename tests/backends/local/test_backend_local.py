@@ -15,7 +15,7 @@ import pytest
 from pydantic import ValidationError
 
 from fsmatrix.backends import registry
-from fsmatrix.backends.access import PathAccess, access_from_json
+from fsmatrix.backends.access import PathAccess
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.cache import WARM_SHARE
 from fsmatrix.backends.errors import BackendError
@@ -42,7 +42,7 @@ def backend(name: str, **options: Any) -> LocalBackend:
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Iterator[ProvisionContext]:
+def context(tmp_path: Path) -> Iterator[ProvisionContext]:
     yield ProvisionContext(
         "target", tmp_path / "state", Journal(tmp_path / "journals/host.jsonl"), "tag1"
     )
@@ -64,12 +64,12 @@ def disk(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", sorted(SIZES))
-def test_whole_life(name: str, room: ProvisionContext) -> None:
+def test_whole_life(name: str, context: ProvisionContext) -> None:
     local = backend(name)
-    access = local.provision({}, room)
-    assert access_from_json(json.loads(json.dumps(access.to_json()))).to_json() == access.to_json()
-    local.mount(access, room.journal)
-    local.mount(access, room.journal)  # harmless
+    access = local.provision({}, context)
+    assert PathAccess.from_json(json.loads(json.dumps(access.to_json()))) == access
+    local.mount(access, context.journal)
+    local.mount(access, context.journal)  # harmless
     path = Path(access.path)
     (path / "file").write_bytes(os.urandom(8 * MIB))
 
@@ -90,34 +90,34 @@ def test_whole_life(name: str, room: ProvisionContext) -> None:
     settled = local.settle(access, 20.0)
     assert settled.reached, settled
     assert local.health(access) == []
-    local.unmount(access, room.journal)
-    local.unmount(access, room.journal)  # harmless
+    local.unmount(access, context.journal)
+    local.unmount(access, context.journal)  # harmless
     assert "nothing is mounted" in local.health(access)[0]
-    local.release(access, room)
+    local.release(access, context)
     assert loopdev.backing(access.details["device"]) is None or not loopdev.attached_to(
         *_image(access)
     )
-    local.finish(room)
-    assert list(room.state.iterdir()) == []
-    assert room.journal.pending() == []
+    local.finish(context)
+    assert list(context.state.iterdir()) == []
+    assert context.journal.pending() == []
 
 
 def test_busy_mount_names_who_uses_it(
-    room: ProvisionContext, monkeypatch: pytest.MonkeyPatch
+    context: ProvisionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mounts, "PATIENCE", 0.2)
     local = backend("ext4")
-    access = local.provision({}, room)
-    local.mount(access, room.journal)
+    access = local.provision({}, context)
+    local.mount(access, context.journal)
     descriptor = os.open(access.path, os.O_RDONLY)
     try:
         with pytest.raises(BackendError, match=f"in use by .*pid {os.getpid()}"):
-            local.unmount(access, room.journal)
+            local.unmount(access, context.journal)
         assert mounts.mounted_at(access.details["point"]) is not None
     finally:
         os.close(descriptor)
-    local.release(access, room)
-    local.finish(room)
+    local.release(access, context)
+    local.finish(context)
 
 
 def _image(access: PathAccess) -> tuple[int, int]:
@@ -126,10 +126,10 @@ def _image(access: PathAccess) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("name", ["xfs", "btrfs"])
-def test_cache_states_show_at_the_devices(name: str, room: ProvisionContext) -> None:
+def test_cache_states_show_at_the_devices(name: str, context: ProvisionContext) -> None:
     local = backend(name)
-    access = local.provision({}, room)
-    local.mount(access, room.journal)
+    access = local.provision({}, context)
+    local.mount(access, context.journal)
     size, path = 8 * MIB, Path(access.path) / "file"
     path.write_bytes(os.urandom(size))
 
@@ -154,129 +154,129 @@ def test_cache_states_show_at_the_devices(name: str, room: ProvisionContext) -> 
     assert local.cache(access, "bypass", ["file"]).state == "bypass"
     with pytest.raises(BackendError, match="unknown cache state"):
         local.cache(access, "lukewarm", ["file"])
-    local.unmount(access, room.journal)
-    local.release(access, room)
-    local.finish(room)
+    local.unmount(access, context.journal)
+    local.release(access, context)
+    local.finish(context)
 
 
-def test_settling_waits_for_what_was_written(room: ProvisionContext) -> None:
+def test_settling_waits_for_what_was_written(context: ProvisionContext) -> None:
     local = backend("ext4")
-    access = local.provision({}, room)
-    local.mount(access, room.journal)
+    access = local.provision({}, context)
+    local.mount(access, context.journal)
     before = local.counters(access)["device_written_bytes"]
     (Path(access.path) / "file").write_bytes(os.urandom(16 * MIB))
     assert local.settle(access, 30.0).reached
     assert local.counters(access)["device_written_bytes"] - before >= 16 * MIB
-    local.unmount(access, room.journal)
-    local.release(access, room)
-    local.finish(room)
+    local.unmount(access, context.journal)
+    local.release(access, context)
+    local.finish(context)
 
 
-def test_next_attachment_is_fresh_on_the_same_image(room: ProvisionContext) -> None:
+def test_next_attachment_is_fresh_on_the_same_image(context: ProvisionContext) -> None:
     local = backend("ext4", owner="nobody", mount_options="noatime")
     images = []
     for _ in range(2):
-        access = local.provision({}, room)
-        local.mount(access, room.journal)
+        access = local.provision({}, context)
+        local.mount(access, context.journal)
         path = Path(access.path)
         assert list(path.iterdir()) == []
         assert path.owner() == "nobody"
         assert "noatime" in local.describe(access)["mount_options"]
         (path / "file").write_text("old")
         images.append((access.details["image"], Path(access.details["image"]).stat().st_ino))
-        local.release(access, room)  # also unmounts, as after a session that died
-        assert not mounts.mounted_below(room.state.resolve())
+        local.release(access, context)  # also unmounts, as after a session that died
+        assert not mounts.mounted_below(context.state.resolve())
     assert images[0] == images[1]
-    local.finish(room)
+    local.finish(context)
     assert not Path(images[0][0]).exists()
 
 
 def test_bypass_is_refused_without_direct_io(
-    room: ProvisionContext, monkeypatch: pytest.MonkeyPatch
+    context: ProvisionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     local = backend("ext4", direct_io="preferred")
     monkeypatch.setattr(loopdev, "direct_io", lambda *_: False)
-    access = local.provision({}, room)
+    access = local.provision({}, context)
     assert access.details["direct_io"] is False
-    local.mount(access, room.journal)
+    local.mount(access, context.journal)
     (Path(access.path) / "file").write_bytes(bytes(MIB))
     with pytest.raises(BackendError, match="bypass is refused"):
         local.cache(access, "bypass", ["file"])
     assert local.cache(access, "cold", ["file"]).state == "cold"
-    local.release(access, room)
-    local.finish(room)
+    local.release(access, context)
+    local.finish(context)
 
 
-def test_mkfs_says_why(room: ProvisionContext) -> None:
+def test_mkfs_says_why(context: ProvisionContext) -> None:
     local = backend("xfs", size=32 * MIB)
     with pytest.raises(BackendError, match=r"mkfs\.xfs .* must be larger than 300MB"):
-        local.provision({}, room)
-    assert room.journal.pending("loop") == []
-    local.finish(room)
-    assert room.journal.pending() == []
+        local.provision({}, context)
+    assert context.journal.pending("loop") == []
+    local.finish(context)
+    assert context.journal.pending() == []
 
 
-def test_another_kernel_cannot_mount_it(room: ProvisionContext) -> None:
+def test_another_kernel_cannot_mount_it(context: ProvisionContext) -> None:
     local = backend("ext4")
-    access = local.provision({}, room)
+    access = local.provision({}, context)
     foreign = PathAccess(
         access.backend, access.target, {**access.details, "boot_id": "x"}, access.path
     )
     with pytest.raises(BackendError, match="cannot be reached from"):
-        local.mount(foreign, room.journal)
-    local.release(access, room)
-    local.finish(room)
+        local.mount(foreign, context.journal)
+    local.release(access, context)
+    local.finish(context)
 
 
-def test_mount_point_with_files_is_refused(room: ProvisionContext) -> None:
+def test_mount_point_with_files_is_refused(context: ProvisionContext) -> None:
     local = backend("ext4")
-    access = local.provision({}, room)
+    access = local.provision({}, context)
     sentinel = Path(access.details["point"]) / "sentinel"
     sentinel.write_text("keep")
     with pytest.raises(BackendError, match="is not empty"):
-        local.mount(access, room.journal)
+        local.mount(access, context.journal)
     with pytest.raises(BackendError, match="cannot be removed"):
-        local.release(access, room)
+        local.release(access, context)
     sentinel.unlink()
-    local.release(access, room)
-    local.finish(room)
+    local.release(access, context)
+    local.finish(context)
 
 
 # -- devices ---------------------------------------------------------------------------------
-def test_empty_device_is_formatted_and_left_empty(room: ProvisionContext, disk: str) -> None:
+def test_empty_device_is_formatted_and_left_empty(context: ProvisionContext, disk: str) -> None:
     local = backend("ext4", device=disk)
     assert local.refusal() == ""
     for _ in range(2):  # the second time it carries our own file system
-        access = local.provision({}, room)
-        local.mount(access, room.journal)
+        access = local.provision({}, context)
+        local.mount(access, context.journal)
         (Path(access.path) / "file").write_text("x")
         assert local.counters(access)["device_written_bytes"] > 0
         assert "in use: it is mounted" in local.refusal()
-        local.unmount(access, room.journal)
-        local.release(access, room)
+        local.unmount(access, context.journal)
+        local.release(access, context)
     assert "carries ext4" in backend("xfs", device=disk).refusal()
-    local.finish(room)
+    local.finish(context)
     assert signature.signatures(disk) == []
-    assert room.journal.pending() == []
+    assert context.journal.pending() == []
 
 
 def test_device_of_a_crash_is_wiped_by_uuid_only(
-    room: ProvisionContext, disk: str, tmp_path: Path
+    context: ProvisionContext, disk: str, tmp_path: Path
 ) -> None:
     local = backend("ext4", device=disk)
-    local.provision({}, room)
-    uuid = room.journal.pending("device")[0].facts["uuid"]
+    local.provision({}, context)
+    uuid = context.journal.pending("device")[0].facts["uuid"]
     assert signature.signatures(disk)[0].uuid == uuid
     named = Named(devices={"target": disk})
     assert f"erased our file system on {disk}" in undo_pending(tmp_path / "journals", named)
     subprocess.run(["mkfs.ext4", "-q", "-F", disk], check=True)
-    room.journal.begin("device", device=disk, uuid=uuid, target="target")
+    context.journal.begin("device", device=disk, uuid=uuid, target="target")
     assert undo_pending(tmp_path / "journals", named) == []
     assert [found.type for found in signature.signatures(disk)] == ["ext4"]  # somebody else's
 
 
 def test_device_with_data_is_refused_even_with_its_serial(
-    room: ProvisionContext, disk: str, monkeypatch: pytest.MonkeyPatch
+    context: ProvisionContext, disk: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(signature, "serial", lambda *_: "S1")
     subprocess.run(["mkfs.ext2", "-q", "-F", disk], check=True)
@@ -284,12 +284,12 @@ def test_device_with_data_is_refused_even_with_its_serial(
         local = backend("ext4", device=disk, **options)
         assert "carries ext2" in local.refusal()
         with pytest.raises(BackendError, match="never formats a device with data"):
-            local.provision({}, room)
+            local.provision({}, context)
     assert [found.type for found in signature.signatures(disk)] == ["ext2"]
 
 
 def test_partition_table_needs_the_serial(
-    room: ProvisionContext, disk: str, monkeypatch: pytest.MonkeyPatch
+    context: ProvisionContext, disk: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open(disk, "r+b") as device:  # noqa: PTH123
         device.seek(510)
@@ -299,10 +299,10 @@ def test_partition_table_needs_the_serial(
     assert "name its serial number" in backend("ext4", device=disk).refusal()
     assert "has the serial number 'S1'" in backend("ext4", device=disk, serial="S2").refusal()
     local = backend("ext4", device=disk, serial="S1")
-    access = local.provision({}, room)
-    local.mount(access, room.journal)
-    local.release(access, room)
-    local.finish(room)
+    access = local.provision({}, context)
+    local.mount(access, context.journal)
+    local.release(access, context)
+    local.finish(context)
     assert signature.signatures(disk) == []
 
 
@@ -314,7 +314,7 @@ def test_swap_and_files_are_refused(disk: str, tmp_path: Path) -> None:
 
 
 def test_loop_device_through_the_page_cache_is_refused(
-    room: ProvisionContext, tmp_path: Path
+    context: ProvisionContext, tmp_path: Path
 ) -> None:
     image = tmp_path / "buffered"
     image.touch()
@@ -323,7 +323,7 @@ def test_loop_device_through_the_page_cache_is_refused(
     device = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
     try:
         with pytest.raises(BackendError, match="without direct I/O"):
-            backend("ext4", device=device).provision({}, room)
+            backend("ext4", device=device).provision({}, context)
     finally:
         subprocess.run(["losetup", "--detach", device], check=True)
 
@@ -352,14 +352,14 @@ def test_refused_options(options: dict[str, Any]) -> None:
         registry.load("xfs").Options(**options)
 
 
-def test_options_reach_the_tools(room: ProvisionContext) -> None:
+def test_options_reach_the_tools(context: ProvisionContext) -> None:
     local = backend("ext4", size="128MiB", mkfs_options=["-b", "4096", "-O", "^has_journal"])
-    access = local.provision({}, room)
-    local.mount(access, room.journal)
+    access = local.provision({}, context)
+    local.mount(access, context.journal)
     assert local.describe(access)["block_size"] == 4096
     assert os.statvfs(access.path).f_bsize == 4096
-    local.release(access, room)
-    local.finish(room)
+    local.release(access, context)
+    local.finish(context)
 
 
 def test_missing_tool_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,10 +370,10 @@ def test_missing_tool_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert packages.lacking("mkfs.btrfs") in usable.reason
 
 
-def test_quiet_system_settles_at_once(room: ProvisionContext) -> None:
+def test_quiet_system_settles_at_once(context: ProvisionContext) -> None:
     local = backend("ext2")
-    access = local.provision({}, room)
-    local.mount(access, room.journal)
+    access = local.provision({}, context)
+    local.mount(access, context.journal)
     local.settle(access, 30.0)
     times = []
     for _ in range(9):
@@ -381,5 +381,5 @@ def test_quiet_system_settles_at_once(room: ProvisionContext) -> None:
         local.settle(access, 30.0)
         times.append(time.perf_counter() - began)
     assert min(times) < 1.0  # a generous bound: the measure is in bench/
-    local.release(access, room)
-    local.finish(room)
+    local.release(access, context)
+    local.finish(context)

@@ -31,7 +31,7 @@ def tmpfs(**options: Any) -> Tmpfs:
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> ProvisionContext:
+def context(tmp_path: Path) -> ProvisionContext:
     return ProvisionContext(
         "target", tmp_path / "state", Journal(tmp_path / "journals/host.jsonl"), "tag1"
     )
@@ -44,9 +44,9 @@ def test_it_is_a_reference() -> None:
     assert not registry.load("directory").reference
 
 
-def use(backend: Tmpfs, room: ProvisionContext) -> Path:
-    access = backend.provision({}, room)
-    backend.mount(access, room.journal)
+def use(backend: Tmpfs, context: ProvisionContext) -> Path:
+    access = backend.provision({}, context)
+    backend.mount(access, context.journal)
     path = Path(access.path)
     (path / "file").write_bytes(b"x" * 100_000)
     evidence = backend.cache(access, "warm", ["file"])
@@ -57,36 +57,36 @@ def use(backend: Tmpfs, room: ProvisionContext) -> Path:
     assert backend.counters(access) == {}
     assert backend.describe(access)["filesystem"] == "tmpfs"
     assert backend.space(access).bytes
-    backend.unmount(access, room.journal)
-    backend.release(access, room)
-    backend.finish(room)
+    backend.unmount(access, context.journal)
+    backend.release(access, context)
+    backend.finish(context)
     assert not path.exists()
-    assert room.journal.pending() == []
+    assert context.journal.pending() == []
     return path
 
 
 @pytest.mark.root
-def test_own_mount(room: ProvisionContext) -> None:
+def test_own_mount(context: ProvisionContext) -> None:
     backend = tmpfs(size="8MiB")
-    access = backend.provision({}, room)
-    backend.mount(access, room.journal)
+    access = backend.provision({}, context)
+    backend.mount(access, context.journal)
     assert os.statvfs(access.path).f_blocks * os.statvfs(access.path).f_frsize == 8 << 20
     with pytest.raises(OSError, match="No space left"):
         (Path(access.path) / "file").write_bytes(bytes(9 << 20))
-    backend.release(access, room)
-    assert not mounts.mounted_below(room.state)
-    path = use(backend, room)
-    assert path.is_relative_to(room.state)
-    assert list(room.state.iterdir()) == []
+    backend.release(access, context)
+    assert not mounts.mounted_below(context.state)
+    path = use(backend, context)
+    assert path.is_relative_to(context.state)
+    assert list(context.state.iterdir()) == []
 
 
 @needs_shm
 def test_without_root_in_shared_memory(
-    room: ProvisionContext, monkeypatch: pytest.MonkeyPatch
+    context: ProvisionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mounting, "root_refusal", lambda: "needs root")
     assert module.Tmpfs.check().ok
-    path = use(tmpfs(), room)
+    path = use(tmpfs(), context)
     assert str(path).startswith(module.SHARED_MEMORY)
     assert not path.parent.exists()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Iterator[ProvisionContext]:
+def context(tmp_path: Path) -> Iterator[ProvisionContext]:
     state = tmp_path / "state"
     state.mkdir()
     yield ProvisionContext("target", state, Journal(tmp_path / "journals/host.jsonl"), "tag1")
@@ -56,11 +57,11 @@ def test_unwritten_parts_of_a_file(tmp_path: Path) -> None:
     assert sum(span.length for span in spans) == 9 * MIB
 
 
-def test_image_is_allocated_and_written_everywhere(room: ProvisionContext) -> None:
+def test_image_is_allocated_and_written_everywhere(context: ProvisionContext) -> None:
     said: list[str] = []
-    room = ProvisionContext(room.target, room.state, room.journal, room.tag, progress=said.append)
+    context = replace(context, progress=said.append)
     size = 41 * MIB + 4096
-    entry = images.image_for(room, size)
+    entry = images.image_for(context, size)
     path = Path(entry.facts["path"])
     facts = path.stat()
     assert facts.st_size == size
@@ -71,40 +72,40 @@ def test_image_is_allocated_and_written_everywhere(room: ProvisionContext) -> No
     assert len(blocks) == size // 4096  # no two are equal, none is zero
     assert bytes(4096) not in blocks
     assert said
-    assert path.parent == room.state.resolve()
+    assert path.parent == context.state.resolve()
 
 
-def test_image_is_used_again_until_it_is_not_whole(room: ProvisionContext) -> None:
-    first = images.image_for(room, MIB)
-    assert images.image_for(room, MIB) == first
+def test_image_is_used_again_until_it_is_not_whole(context: ProvisionContext) -> None:
+    first = images.image_for(context, MIB)
+    assert images.image_for(context, MIB) == first
     with open(first.facts["path"], "r+b") as file:  # noqa: PTH123
         file.truncate(MIB // 2)
-    second = images.image_for(room, MIB)
+    second = images.image_for(context, MIB)
     assert second.facts["path"] != first.facts["path"]
     assert not Path(first.facts["path"]).exists()
 
 
-def test_image_of_another_process_is_not_taken(room: ProvisionContext) -> None:
-    first = images.image_for(room, MIB)
-    text = room.journal.path.read_text()
-    room.journal.path.write_text(text.replace(f'"pid": {os.getpid()}', '"pid": 4194303'))
-    assert images.image_for(room, MIB).facts["path"] != first.facts["path"]
+def test_image_of_another_process_is_not_taken(context: ProvisionContext) -> None:
+    first = images.image_for(context, MIB)
+    text = context.journal.path.read_text()
+    context.journal.path.write_text(text.replace(f'"pid": {os.getpid()}', '"pid": 4194303'))
+    assert images.image_for(context, MIB).facts["path"] != first.facts["path"]
 
 
-def test_existing_file_is_never_an_image(room: ProvisionContext, tmp_path: Path) -> None:
+def test_existing_file_is_never_an_image(context: ProvisionContext, tmp_path: Path) -> None:
     mine = tmp_path / "mine.img"
     mine.write_text("keep")
     for path in (mine, tmp_path / "link.img"):
         if path != mine:
             path.symlink_to(tmp_path / "nowhere")
         with pytest.raises(BackendError, match="was not made by this campaign"):
-            images.image_for(room, MIB, str(path))
+            images.image_for(context, MIB, str(path))
     assert mine.read_text() == "keep"
-    assert room.journal.pending() == []
+    assert context.journal.pending() == []
 
 
 def test_somebody_quicker_keeps_his_file(
-    room: ProvisionContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    context: ProvisionContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "x.img"
     real = images._fill
@@ -115,56 +116,56 @@ def test_somebody_quicker_keeps_his_file(
 
     monkeypatch.setattr(images, "_fill", fill)
     with pytest.raises(BackendError, match="cannot be made: File exists"):
-        images.image_for(room, MIB, str(path))
+        images.image_for(context, MIB, str(path))
     assert path.read_text() == "keep"
-    assert room.journal.pending() == []
+    assert context.journal.pending() == []
 
 
-def test_no_room_for_an_image(room: ProvisionContext) -> None:
+def test_no_room_for_an_image(context: ProvisionContext) -> None:
     with pytest.raises(BackendError, match=r"needs 1EiB .* free"):
-        images.image_for(room, 1 << 60)
-    assert list(room.state.iterdir()) == []
+        images.image_for(context, 1 << 60)
+    assert list(context.state.iterdir()) == []
 
 
-def test_image_in_a_missing_directory(room: ProvisionContext, tmp_path: Path) -> None:
+def test_image_in_a_missing_directory(context: ProvisionContext, tmp_path: Path) -> None:
     with pytest.raises(BackendError, match="does not exist"):
-        images.image_for(room, MIB, str(tmp_path / "no/x.img"))
+        images.image_for(context, MIB, str(tmp_path / "no/x.img"))
 
 
 @pytest.mark.loop
-def test_attach_is_direct_and_detach_frees(room: ProvisionContext) -> None:
-    image = images.image_for(room, 8 * MIB)
-    device, direct = loop.attach(image, room.journal, "required")
+def test_attach_is_direct_and_detach_frees(context: ProvisionContext) -> None:
+    image = images.image_for(context, 8 * MIB)
+    device, direct = loop.attach(image, context.journal, "required")
     assert direct
     assert Path(f"/sys/block/{Path(device).name}/loop/dio").read_text().strip() == "1"
     behind = loopdev.backing(device)
     assert behind is not None
     assert behind.file == image.facts["path"]
     assert behind.inode == image.facts["inode"]
-    loop.detach(device, room.journal)
+    loop.detach(device, context.journal)
     assert loopdev.backing(device) != behind
-    assert [entry.kind for entry in room.journal.pending()] == ["image"]
+    assert [entry.kind for entry in context.journal.pending()] == ["image"]
 
 
 @pytest.mark.loop
-def test_refused_direct_io(room: ProvisionContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    image = images.image_for(room, 8 * MIB)
+def test_refused_direct_io(context: ProvisionContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = images.image_for(context, 8 * MIB)
     monkeypatch.setattr(loopdev, "direct_io", lambda *_: False)
     with pytest.raises(BackendError, match="refuses direct I/O"):
-        loop.attach(image, room.journal, "required")
+        loop.attach(image, context.journal, "required")
     facts = image.facts
     assert loopdev.attached_to(facts["inode"], facts["filesystem"]) == []
-    assert room.journal.pending("loop") == []
-    device, direct = loop.attach(image, room.journal, "preferred")
+    assert context.journal.pending("loop") == []
+    device, direct = loop.attach(image, context.journal, "preferred")
     assert not direct
-    loop.detach(device, room.journal)
+    loop.detach(device, context.journal)
 
 
 @pytest.mark.loop
-def test_zeroed_ranges_become_written_again(room: ProvisionContext) -> None:
-    image = images.image_for(room, 16 * MIB)
+def test_zeroed_ranges_become_written_again(context: ProvisionContext) -> None:
+    image = images.image_for(context, 16 * MIB)
     path = image.facts["path"]
-    device, _ = loop.attach(image, room.journal, "required")
+    device, _ = loop.attach(image, context.journal, "required")
     for kind in ("--zero-range", "--punch-hole"):
         offset = 0 if kind == "--zero-range" else 8 * MIB
         argv = ["fallocate", kind, "--offset", str(offset), "--length", str(4 * MIB), path]
@@ -182,14 +183,14 @@ def test_zeroed_ranges_become_written_again(room: ProvisionContext) -> None:
 
 
 @pytest.mark.loop
-def test_only_our_own_loop_devices_are_detached(room: ProvisionContext, tmp_path: Path) -> None:
+def test_only_our_own_loop_devices_are_detached(context: ProvisionContext, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs.img"
     theirs.write_bytes(bytes(MIB))
     argv = ["losetup", "--find", "--show", str(theirs)]
     their_device = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
     try:
-        image = images.image_for(room, 8 * MIB)
-        device, _ = loop.attach(image, room.journal, "required")
+        image = images.image_for(context, 8 * MIB)
+        device, _ = loop.attach(image, context.journal, "required")
         done = undo_pending(tmp_path / "journals")
         assert f"detached {device} from {image.facts['path']}" in done
         assert f"removed image {image.facts['path']}" in done
@@ -198,7 +199,7 @@ def test_only_our_own_loop_devices_are_detached(room: ProvisionContext, tmp_path
         assert behind.file == str(theirs)
         # a journal that names their device, but our image, does not detach it either
         named = {"image": image.facts["path"], "device": their_device}
-        room.journal.begin("loop", inode=1, filesystem=1, **named)
+        context.journal.begin("loop", inode=1, filesystem=1, **named)
         undo_pending(tmp_path / "journals")
         assert loopdev.backing(their_device) == behind
     finally:
@@ -207,13 +208,13 @@ def test_only_our_own_loop_devices_are_detached(room: ProvisionContext, tmp_path
 
 
 @pytest.mark.loop
-def test_image_in_use_by_somebody_stays(room: ProvisionContext, tmp_path: Path) -> None:
-    image = images.image_for(room, 8 * MIB)
+def test_image_in_use_by_somebody_stays(context: ProvisionContext, tmp_path: Path) -> None:
+    image = images.image_for(context, 8 * MIB)
     argv = ["losetup", "--find", "--show", image.facts["path"]]
     device = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
     try:
         assert "still attached" in undo_pending(tmp_path / "journals")[0]
         with pytest.raises(BackendError, match="still attached"):
-            images.remove_image(image, room.journal)
+            images.remove_image(image, context.journal)
     finally:
         subprocess.run(["losetup", "--detach", device], check=True)

@@ -15,7 +15,7 @@ import pytest
 from fsmatrix.backends.ceph.bindings.librados import IoCtx
 from fsmatrix.backends.player import content
 from fsmatrix.backends.player.ops import Flag, Kind
-from fsmatrix.backends.player.player import open_player
+from fsmatrix.backends.player.player import PlayerOptions, open_player
 from fsmatrix.backends.player.result import PlayerResult
 from fsmatrix.backends.testbed.ceph import Bed
 from tests.backends.ceph_places import OBJECT, SEED, Place
@@ -189,7 +189,7 @@ def test_a_full_pool_is_an_error(bed: Bed, rados: Place) -> None:
 def refused(driver: str, root: str) -> OSError:
     """The error of opening."""
     with pytest.raises(OSError) as caught:  # noqa: PT011 - the callers look at it
-        open_player(driver, root, slots=1, max_op_bytes=4096, implementation="c")
+        open_player(driver, root, PlayerOptions(slots=1, max_op_bytes=4096), "c")
     return caught.value
 
 
@@ -255,9 +255,9 @@ def test_a_missing_library_is_said(library: str) -> None:
     """In a mount namespace of its own the library is an empty file."""
     driver = library.removeprefix("lib").removesuffix(".so.2")
     code = (
-        "from fsmatrix.backends.player.player import open_player\n"
+        "from fsmatrix.backends.player.player import PlayerOptions, open_player\n"
         f"open_player('{driver}', 'conf=/x\\n{'pool=a' if driver == 'rados' else 'path=/'}',"
-        " slots=1, max_op_bytes=1, implementation='c')"
+        " PlayerOptions(slots=1, max_op_bytes=1), 'c')"
     )
     listed = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
     path = next(line.split()[-1] for line in listed.splitlines() if library in line)

@@ -300,20 +300,20 @@ LIFE = """
 import json, sys
 from pathlib import Path
 from fsmatrix.backends import registry
-from fsmatrix.backends.base import Room
+from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.journal.journal import Journal
 given = json.loads(sys.argv[1])
 folder = Path(sys.argv[2])
 kind = registry.load("libcephfs")
 used = kind(kind.Options(**given))
-room = Room("a", folder / "state", Journal(folder / "journals/host.jsonl"), "tag1")
-access = used.provision({}, room)
+context = ProvisionContext("a", folder / "state", Journal(folder / "journals/host.jsonl"), "tag1")
+access = used.provision({}, context)
 try:
     used.make_run(access, "run1")
     print(json.dumps({"root": used.run_root(access, "run1"), **used.describe(access)}))
 finally:
-    used.release(access, room)
-    used.finish(room)
+    used.release(access, context)
+    used.finish(context)
 """
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from fsmatrix.backends.player import content
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
-from fsmatrix.backends.player.player import Player, open_player
+from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
 from fsmatrix.backends.player.result import PlayerResult
 from tests.backends.playing import chunk, op
 
@@ -33,7 +33,7 @@ MOST = 20_000
 
 def opened(root: Path, depth: int = 8, driver: str = DRIVER, **more: Any) -> Player:
     given: dict[str, Any] = {"slots": 8, "max_op_bytes": 1 << 20, "seed": 7} | more
-    return open_player(driver, str(root), depth=depth, implementation="c", **given)
+    return open_player(driver, str(root), PlayerOptions(depth=depth, **given), "c")
 
 
 @pytest.fixture
@@ -254,8 +254,6 @@ def test_a_depth_that_cannot_be(
         open_player(
             driver,
             str(tmp_path),
-            slots=1,
-            max_op_bytes=1,
-            depth=depth,
-            implementation=implementation,
+            PlayerOptions(slots=1, max_op_bytes=1, depth=depth),
+            implementation,
         )

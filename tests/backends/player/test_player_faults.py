@@ -14,7 +14,12 @@ import pytest
 
 from fsmatrix.backends.player import player
 from fsmatrix.backends.player.ops import OP, Chunk, Kind
-from fsmatrix.backends.player.player import engine_name, open_player, tsc_is_invariant
+from fsmatrix.backends.player.player import (
+    PlayerOptions,
+    engine_name,
+    open_player,
+    tsc_is_invariant,
+)
 from fsmatrix.backends.system import residency
 from tests import asking
 
@@ -44,7 +49,7 @@ def test_a_full_file_system(small: Path, implementation: str) -> None:
     ops["offset"] = (np.arange(31, dtype=np.uint64) - np.uint64(1)) * np.uint64(100_000)
     ops[0] = (Kind.CREATE, 0, 0, 0, 0, 0, 0, 0)
     one = open_player(
-        "posix", str(small), slots=1, max_op_bytes=100_000, implementation=need(implementation)
+        "posix", str(small), PlayerOptions(slots=1, max_op_bytes=100_000), need(implementation)
     )
     executed = one.play(Chunk(ops, (b"f",)))
     result = one.result()
@@ -61,7 +66,7 @@ def test_a_full_file_system(small: Path, implementation: str) -> None:
 @pytest.mark.parametrize("implementation", BOTH)
 def test_moments_are_those_of_the_monotonic_clock(implementation: str, tmp_path: Path) -> None:
     one = open_player(
-        "posix", str(tmp_path), slots=1, max_op_bytes=0, implementation=need(implementation)
+        "posix", str(tmp_path), PlayerOptions(slots=1, max_op_bytes=0), need(implementation)
     )
     before = time.monotonic_ns()
     ops = np.zeros(5000, dtype=OP)
@@ -104,11 +109,11 @@ def test_engine_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         engine_name("rust")  # type: ignore[arg-type]
     monkeypatch.setattr(player, "_native", None)
     assert engine_name() == "player-python"
-    one = open_player("posix", str(tmp_path), slots=1, max_op_bytes=0)
+    one = open_player("posix", str(tmp_path), PlayerOptions(slots=1, max_op_bytes=0))
     assert one.result().engine == "player-python"
     one.close()
     with pytest.raises(ValueError, match="not built"):
-        open_player("posix", str(tmp_path), slots=1, max_op_bytes=0, implementation="c")
+        open_player("posix", str(tmp_path), PlayerOptions(slots=1, max_op_bytes=0), "c")
 
 
 def resident_bytes(path: Path) -> int | None:
@@ -127,7 +132,7 @@ def test_evict_empties_the_page_cache_and_counts_as_overhead(
     size = 4 << 20
     need(implementation)
     opened = open_player(
-        "posix", str(tmp_path), slots=1, max_op_bytes=size, implementation=implementation
+        "posix", str(tmp_path), PlayerOptions(slots=1, max_op_bytes=size), implementation
     )  # type: ignore[arg-type]
     kinds = [Kind.CREATE, Kind.WRITE, Kind.FSYNC]
     ops = np.zeros(len(kinds), dtype=OP)

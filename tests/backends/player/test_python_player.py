@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsmatrix.backends.player import content, player
+from fsmatrix.backends.player.drivers import DRIVERS
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
-from fsmatrix.backends.player.player import NativePlayer, open_player
+from fsmatrix.backends.player.player import NativePlayer, PlayerOptions, open_player
 from fsmatrix.backends.player.python.player import PythonPlayer
 from fsmatrix.backends.player.result import PlayerResult
 
@@ -24,7 +25,7 @@ NAMES = (b"a", b"b", b"d", b"d/a", b"d/e", b"d/e/f", b"../a", b"/a", b"", b"l", 
 SLOTS = len(NAMES) + 2  # two are never named
 MOST = 20_000
 GIVEN: dict[str, Any] = {
-    "slots": SLOTS, "threads": 1, "seed": 5, "origin_ns": 0, "max_op_bytes": MOST,
+    "slots": SLOTS, "seed": 5, "fill_ratio": 0.3, "max_op_bytes": MOST,
 }  # fmt: skip
 
 kinds = st.sampled_from(list(Kind))
@@ -95,13 +96,14 @@ def played(make: Any, stream: list[list[Any]], **more: Any) -> tuple[Any, ...]:
 
 
 def native(root: Path, **more: Any) -> NativePlayer:
-    return NativePlayer("posix", str(root), content.make_pool(5, 0.3), **GIVEN, **more)
+    how = {name: more.pop(name) for name in ("openat2", "tsc") if name in more}
+    return NativePlayer("posix", str(root), PlayerOptions(**GIVEN, **more), **how)
 
 
 def twin(root: Path, *, openat2: bool = True, tsc: bool = True, **more: Any) -> PythonPlayer:
     assert openat2 in (True, False)
     assert tsc in (True, False)
-    return PythonPlayer("posix", str(root), content.make_pool(5, 0.3), **GIVEN, **more)
+    return PythonPlayer("posix", str(root), PlayerOptions(**GIVEN, **more))
 
 
 @settings(max_examples=300, deadline=None)
@@ -131,7 +133,7 @@ def test_twins_agree_without_openat2(stream: list[list[Any]]) -> None:
 def test_no_bytes_crash_the_c_player(data: bytes, names: list[bytes], first: int) -> None:
     ops = np.frombuffer(data[: len(data) // OP.itemsize * OP.itemsize], dtype=OP)
     one = open_player(
-        "null", "/", slots=SLOTS, max_op_bytes=MOST, implementation="c", stop_on_error=False
+        "null", "/", PlayerOptions(slots=SLOTS, max_op_bytes=MOST, stop_on_error=False), "c"
     )
     one.stop_at(1)  # nothing is waited for
     try:
@@ -158,10 +160,18 @@ def test_fill_gives_the_reference(
     assert pool[at : at + size].tobytes() == content.expected(seed, name, offset, size, ratio)
 
 
+@pytest.mark.parametrize("name", DRIVERS)
+def test_each_driver_that_planning_knows_is_built_in(name: str) -> None:
+    assert player._native is not None
+    assert player._native._driver(name) is not None
+    if not DRIVERS[name].native:
+        PythonPlayer(name, "/", PlayerOptions(slots=1, max_op_bytes=1)).close()
+
+
 def test_a_capsule_is_a_driver_and_anything_else_is_not(tmp_path: Path) -> None:
     assert player._native is not None
     capsule = player._native._driver("null")
-    one = open_player(capsule, str(tmp_path), slots=1, max_op_bytes=10)
+    one = open_player(capsule, str(tmp_path), PlayerOptions(slots=1, max_op_bytes=10))
     ops = np.array(
         [(Kind.CREATE, 0, 0, 0, 0, 0, 0, 0), (Kind.WRITE, 0, 0, 0, 0, 0, 10, 0)], dtype=OP
     )
@@ -171,4 +181,4 @@ def test_a_capsule_is_a_driver_and_anything_else_is_not(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
     for wrong in (None, 3, b"posix", object()):
         with pytest.raises(ValueError, match="no driver"):
-            open_player(wrong, str(tmp_path), slots=1, max_op_bytes=10, implementation="c")
+            open_player(wrong, str(tmp_path), PlayerOptions(slots=1, max_op_bytes=10), "c")

@@ -9,11 +9,11 @@ import sys
 import numpy as np
 
 from fsmatrix.backends.player.ops import OP, Chunk
-from fsmatrix.backends.player.player import open_player
+from fsmatrix.backends.player.player import PlayerOptions, open_player
 
 asked = json.load(sys.stdin)
 names = tuple(name.encode() for name in asked["names"])
-one = open_player(asked["driver"], asked["root"], implementation="c", **asked["options"])
+one = open_player(asked["driver"], asked["root"], PlayerOptions(**asked["options"]), "c")
 for ops in asked["chunks"]:
     one.play(Chunk(np.array([tuple(op) for op in ops], dtype=OP), names))
     names = ()

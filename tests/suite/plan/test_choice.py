@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 from fsmatrix.backends.base import Space, Usable
+from fsmatrix.suite.plan.as_json import plan_json
 from tests.suite.planning_stubs import LOOKUP, MIB, Disk, planned, problems
 
 HEAD = """campaign: test
@@ -93,7 +94,7 @@ def test_a_target_that_must_be_there_refuses_the_campaign_with_its_line() -> Non
 def test_skip_unusable_goes_on_without_it_and_records_it() -> None:
     plan = planned(head=MUST, skip_unusable=True)
     assert targets(plan) == ["b"]
-    stored = plan.to_json()
+    stored = plan_json(plan)
     assert stored["left_out"] == [{"target": "a", "reason": "the disk does not work"}]
     assert stored["request"]["targets"] == ["b"]
 

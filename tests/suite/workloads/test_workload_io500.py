@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from fsmatrix.backends.player.ops import Chunk, Kind, Place
-from fsmatrix.backends.player.player import PlayerResult, open_player
+from fsmatrix.backends.player.player import PlayerOptions, PlayerResult, open_player
 from fsmatrix.results.audits.patterns import RANDOM_READS
 from fsmatrix.results.case import Case
 from fsmatrix.results.formats.io500.score import PHASES as SCORED
@@ -57,15 +57,10 @@ def play(step: Step, where: Place, root: Path, most: int | None = None) -> Playe
     module, name = what.generator.split(":")
     params = json.loads(json.dumps(what.params))
     generator = getattr(importlib.import_module(module), name)(params, where)
-    player = open_player(
-        "posix",
-        str(root),
-        slots=what.slots,
-        threads=1,
-        seed=5,
-        max_op_bytes=what.max_op_bytes,
-        count_metadata=what.metadata,
+    options = PlayerOptions(
+        slots=what.slots, seed=5, max_op_bytes=what.max_op_bytes, count_metadata=what.metadata
     )
+    player = open_player("posix", str(root), options)
     try:
         done, chunk = 0, next(generator, None)
         while chunk is not None:

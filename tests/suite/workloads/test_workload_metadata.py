@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.backends.player.ops import Kind, Place
-from fsmatrix.backends.player.player import PlayerResult, open_player
+from fsmatrix.backends.player.player import PlayerOptions, PlayerResult, open_player
 from fsmatrix.results import metrics
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.record import Phase
@@ -54,11 +54,13 @@ def play(step: Step, case: Case, root: Path) -> list[PlayerResult]:
         player = open_player(
             "posix",
             str(root),
-            slots=what.slots,
-            threads=geometry.threads,
-            seed=5,
-            max_op_bytes=what.max_op_bytes,
-            count_metadata=what.metadata,
+            PlayerOptions(
+                slots=what.slots,
+                threads=geometry.threads,
+                seed=5,
+                max_op_bytes=what.max_op_bytes,
+                count_metadata=what.metadata,
+            ),
         )
         try:
             for chunk in generator(json.loads(json.dumps(what.params)), place):

@@ -18,7 +18,7 @@ from fsmatrix.backends.access import PathAccess
 from fsmatrix.backends.player import content
 from fsmatrix.backends.player.drivers import DRIVERS
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind, Place
-from fsmatrix.backends.player.player import open_player
+from fsmatrix.backends.player.player import PlayerOptions, open_player
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.workloads.base import Step, Stream
@@ -72,12 +72,14 @@ def play(step: Step, case: Case, root: Path, driver: str = "posix") -> dict[str,
         player = open_player(
             driver,
             str(root),
-            slots=what.slots,
-            threads=case.geometry.threads,
-            seed=seed,
-            max_op_bytes=what.max_op_bytes,
-            fill_ratio=what.fill_ratio,
-            count_metadata=what.metadata,
+            PlayerOptions(
+                slots=what.slots,
+                threads=case.geometry.threads,
+                seed=seed,
+                max_op_bytes=what.max_op_bytes,
+                fill_ratio=what.fill_ratio,
+                count_metadata=what.metadata,
+            ),
         )
         try:
             for chunk in chunks(step, place(case, rank)):

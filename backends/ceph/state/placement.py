@@ -32,17 +32,25 @@ def balance(cluster: Cluster, pools: Sequence[str], folder: Path) -> int:
     (`osd set-require-min-compat-client`), which is not changed here.
     """
     (folder / "osdmap").write_bytes(_osdmap(cluster))
-    argv = [PROGRAM, str(folder / "osdmap"), "--upmap", str(folder / "upmaps"),
-            "--mark-up-in",  # the OSDs need not run yet
-            "--upmap-deviation", "1", "--upmap-max", "10000"]  # fmt: skip
+    argv = [
+        PROGRAM,
+        str(folder / "osdmap"),
+        "--upmap",
+        str(folder / "upmaps"),
+        "--mark-up-in",  # the OSDs need not run yet
+        "--upmap-deviation",
+        "1",
+        "--upmap-max",
+        "10000",
+    ]
     for pool in pools:
         argv += ["--upmap-pool", pool]
     tools.run(argv, deadline=60.0)
     path = folder / "upmaps"
     moves = _UPMAP.findall(path.read_text()) if path.exists() else []
 
-    def move(one: tuple[str, str]) -> None:
-        group, osds = one
+    def move(upmap: tuple[str, str]) -> None:
+        group, osds = upmap
         cluster.mon("osd pg-upmap-items", pgid=group, id=[int(osd) for osd in shlex.split(osds)])
 
     at_once(move, moves)
@@ -105,7 +113,9 @@ def where(cluster: Cluster, pool: str, expected: Iterable[int] = ()) -> dict[str
     osds = sorted({*expected, *(int(osd) for group in groups for osd in group["up"])})
     tree = cluster.mon("osd tree")["nodes"]
     hosts = [node for node in tree if node["type"] == "host" and set(node["children"]) & {*osds}]
-    machines = {str(one["hostname"]) for one in cluster.mon("osd metadata") if one["id"] in osds}
+    machines = {
+        str(entry["hostname"]) for entry in cluster.mon("osd metadata") if entry["id"] in osds
+    }
     return {
         "hosts": sorted({str(host["name"]) for host in hosts}),
         "osds": osds,

@@ -106,11 +106,11 @@ class Attached(OnCephfs):
     def _identity(cls, details: Mapping[str, Any]) -> dict[str, str]:
         """What a mount of ours is known by; for clients.is_ours and the journal."""
         own, source = Tree.of(details), str(details.get("source", ""))
-        mine = {"fstype": cls.fstype, "source": source, "root": own.path}
+        identity = {"fstype": cls.fstype, "source": source, "root": own.path}
         return {
             "path": str(details["point"]),
             "filesystem": own.filesystem,
-            **mine,
+            **identity,
             **own.login.facts,
         }
 
@@ -178,28 +178,28 @@ class Attached(OnCephfs):
             cls._take_down(details, force=False)
         except BackendError as busy:
             evidence = cls._dropped(access, files, "auto")
-            told = {**evidence.facts, "not_remounted": str(busy)}
-            return Evidence(evidence.state, evidence.method, told)
+            client_facts = {**evidence.facts, "not_remounted": str(busy)}
+            return Evidence(evidence.state, evidence.method, client_facts)
         servers = cls._servers(details)
         cls.attach(cls.argv(details), Path(details["point"]))
-        told = {
+        client_facts = {
             "client_cache": "dropped by remount",
             "metadata_caches": "dropped",
             "seconds": time.monotonic() - began,
         }
-        return Evidence("cold", "remount", {**told, **servers})
+        return Evidence("cold", "remount", {**client_facts, **servers})
 
     @classmethod
     def _dropped(cls, access: Access, files: Sequence[str], method: CacheMethod) -> Evidence:
         """The kernel's pages only; state unknown where the client may keep more."""
         evidence = page_cache.cold(Path(path_of(access)), files, method)
         kept = cls.keeps_data(access.details)
-        told = {"client_cache": "unknown" if kept else "none beside the kernel's"}
+        client_facts = {"client_cache": "unknown" if kept else "none beside the kernel's"}
         if kept:
-            told["metadata_caches"] = "kept"
+            client_facts["metadata_caches"] = "kept"
         servers = cls._servers(access.details)
         state = "unknown" if kept else evidence.state
-        return Evidence(state, evidence.method, {**evidence.facts, **told, **servers})
+        return Evidence(state, evidence.method, {**evidence.facts, **client_facts, **servers})
 
     @classmethod
     def _servers(cls, details: Mapping[str, Any]) -> dict[str, Any]:
@@ -218,9 +218,9 @@ class Attached(OnCephfs):
     @classmethod
     def workers(cls, access: Access) -> list[int]:
         """The client of the mount, if it is a process, and what `Levelled` knows."""
-        found = super().workers(access)
+        pids = super().workers(access)
         argv = cls.client_of(cls.argv(access.details)) if "point" in access.details else ()
-        return found + (clients.processes(argv) if argv else [])
+        return pids + (clients.processes(argv) if argv else [])
 
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
@@ -237,13 +237,13 @@ class Attached(OnCephfs):
         """The mount has died, hangs or is read-only; what is wrong with the cluster."""
         details = access.details
         path = Path(details["tree"] if "tree" in details else details["point"])
-        found = [clients.trouble(path)]
+        ailments = [clients.trouble(path)]
         if "point" in details and mounted_at(path) is None:
-            found = [f"nothing is mounted at {path}"]
-        elif not found[0] and mount_of(path).read_only:
-            found = [f"{path} has become read-only"]
+            ailments = [f"nothing is mounted at {path}"]
+        elif not ailments[0] and mount_of(path).read_only:
+            ailments = [f"{path} has become read-only"]
         cluster = super().health(access) if details["fsid"] else []
-        return [text for text in found if text] + cluster
+        return [text for text in ailments if text] + cluster
 
     @classmethod
     def health_watch(cls, access: Access) -> Watch | None:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fsmatrix.backends.ceph.bindings.librados import CephError, Cluster
-from fsmatrix.backends.ceph.levels import placement
-from fsmatrix.backends.errors import told
+from fsmatrix.backends.ceph.state import placement
+from fsmatrix.backends.errors import value_or_error
 
 OSDS_ASKED = 64  # whose configuration is read; further ones are counted only
 POOL_TYPES = {1: "replicated", 3: "erasure"}
@@ -29,16 +29,16 @@ def cluster_facts(
     `pools`: those under test (their erasure-code profile and CRUSH rule in full).
     """
     facts = {
-        "fsid": told(lambda: cluster.fsid),
-        "client": told(lambda: cluster.version),
-        "versions": told(lambda: versions(cluster)),
-        "health": told(lambda: health_facts(cluster.mon("health"))),
-        "pools": told(lambda: pool_facts(cluster, set(pools))),
-        "osds": told(lambda: osd_facts(cluster)),
-        "configuration": told(lambda: configuration(cluster)),
+        "fsid": value_or_error(lambda: cluster.fsid),
+        "client": value_or_error(lambda: cluster.version),
+        "versions": value_or_error(lambda: versions(cluster)),
+        "health": value_or_error(lambda: health_facts(cluster.mon("health"))),
+        "pools": value_or_error(lambda: pool_facts(cluster, set(pools))),
+        "osds": value_or_error(lambda: osd_facts(cluster)),
+        "configuration": value_or_error(lambda: configuration(cluster)),
     }
     if filesystem:
-        facts["filesystem"] = told(lambda: filesystem_facts(cluster, filesystem))
+        facts["filesystem"] = value_or_error(lambda: filesystem_facts(cluster, filesystem))
     return facts
 
 
@@ -57,7 +57,7 @@ def health_facts(health: Mapping[str, Any]) -> dict[str, Any]:
 def pool_facts(cluster: Cluster, tested: set[str]) -> dict[str, dict[str, Any]]:
     """Of each pool: redundancy, placement groups, rule, flags, quota; `tested` in full."""
     rules = {rule["rule_id"]: rule for rule in cluster.mon("osd crush rule dump")}
-    found = {}
+    pools = {}
     for pool in cluster.mon("osd dump")["pools"]:
         name, rule = pool["pool_name"], rules.get(pool["crush_rule"], {})
         profile = pool["erasure_code_profile"]
@@ -78,14 +78,14 @@ def pool_facts(cluster: Cluster, tested: set[str]) -> dict[str, dict[str, Any]]:
             facts["erasure_code_profile"] = _profile(cluster, profile)
         if name in tested:
             facts["crush_steps"] = rule.get("steps", [])
-            facts["placement"] = told(lambda name=name: placement.where(cluster, name))  # type: ignore[misc]
-        found[name] = facts
-    return found
+            facts["placement"] = value_or_error(lambda name=name: placement.where(cluster, name))  # type: ignore[misc]
+        pools[name] = facts
+    return pools
 
 
 def _profile(cluster: Cluster, profile: str) -> Any:
     asked = {"name": profile}
-    return told(lambda: cluster.mon("osd erasure-code-profile get", **asked))
+    return value_or_error(lambda: cluster.mon("osd erasure-code-profile get", **asked))
 
 
 def osd_facts(cluster: Cluster) -> dict[str, Any]:
@@ -112,14 +112,14 @@ def osd_facts(cluster: Cluster) -> dict[str, Any]:
 
 def filesystem_of(cluster: Cluster, filesystem: str) -> dict[str, Any]:
     """One entry of `fs ls`; CephError that lists the others if there is none of that name."""
-    found = cluster.mon("fs ls")
-    names = ", ".join(sorted(str(entry["name"]) for entry in found)) or "none"
-    if not filesystem and len(found) == 1:
-        return dict(found[0])
-    for entry in found:
+    filesystems = cluster.mon("fs ls")
+    names = ", ".join(sorted(str(entry["name"]) for entry in filesystems)) or "none"
+    if not filesystem and len(filesystems) == 1:
+        return dict(filesystems[0])
+    for entry in filesystems:
         if entry["name"] == filesystem:
             return dict(entry)
-    if not filesystem and found:
+    if not filesystem and filesystems:
         raise CephError(f"there is more than one file system ({names}): name one")
     raise CephError(f"there is no file system {filesystem or 'yet'} (there are: {names})")
 
@@ -165,12 +165,12 @@ def osds_up(cluster: Cluster) -> list[int]:
 
 def addresses(cluster: Cluster) -> list[str]:
     """IP addresses on which the OSDs that are up serve clients."""
-    found = set()
+    addresses_up = set()
     for osd in cluster.mon("osd dump")["osds"]:
         if osd["up"]:
             for address in osd["public_addrs"]["addrvec"]:
-                found.add(str(address["addr"]).rpartition(":")[0].strip("[]"))
-    return sorted(found)
+                addresses_up.add(str(address["addr"]).rpartition(":")[0].strip("[]"))
+    return sorted(addresses_up)
 
 
 def configuration(cluster: Cluster) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def configuration(cluster: Cluster) -> dict[str, Any]:
     osds = osds_up(cluster)
     groups: dict[str, dict[str, Any]] = {}
     for osd in osds[:OSDS_ASKED]:
-        settings = told(lambda osd=osd: osd_settings(cluster, osd))  # type: ignore[misc]
+        settings = value_or_error(lambda osd=osd: osd_settings(cluster, osd))  # type: ignore[misc]
         groups.setdefault(repr(settings), {"osds": [], "settings": settings})["osds"].append(osd)
     return {"database": database, "osds": [*groups.values()], "not_asked": osds[OSDS_ASKED:]}
 

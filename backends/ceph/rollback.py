@@ -1,0 +1,74 @@
+"""How what Ceph's backends journal proves to be ours, and is taken down again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fsmatrix.backends.ceph.levels import levelstate
+from fsmatrix.backends.ceph.mounts import clients, sessions
+from fsmatrix.backends.ceph.places import spaces, trees
+from fsmatrix.backends.journal.identity import carries
+from fsmatrix.backends.journal.kinds import Kind, Stage
+from fsmatrix.backends.journal.proof import POINT, Facts, Ground, LeftAlone, of_server_thing
+from fsmatrix.backends.journal.rollback import not_unmounted
+from fsmatrix.backends.system import mounts
+
+
+def of_cephfs_mount(facts: Facts, ground: Ground) -> None:
+    """At a mount point of ours; a ceph-fuse carries our proof in its environment."""
+    path = Path(str(facts["path"]))
+    if not ground.holds(path) or not POINT.fullmatch(path.name):
+        raise LeftAlone(f"{path} is no mount point of this results directory: not unmounted")
+    for pid in clients.processes(facts["argv"]) if facts["fstype"] == clients.FUSE else ():
+        if not carries(pid, ground.identity.store):
+            raise LeftAlone(f"process {pid} is not of this results directory: not ended")
+
+
+def undo_cephfs_mount(facts: Facts, same_boot: bool) -> str:
+    """Unmount our CephFS at `path`, and end the ceph-fuse with the recorded arguments."""
+    if not same_boot:
+        return ""
+    path = Path(facts["path"])
+    client = facts["argv"] if facts["fstype"] == clients.FUSE else ()
+    mount = mounts.mounted_at(path)
+    if mount is not None and not clients.is_ours(mount, facts):
+        raise LeftAlone(f"{path}: {mount.source} is mounted there, not our CephFS")
+    if mount is None and not clients.processes(client):
+        return ""
+    try:
+        in_order = clients.detach(path, client)
+    except OSError as error:
+        raise not_unmounted(str(path), error) from error
+    if not in_order:
+        sessions.farewell(facts)
+    return f"unmounted {path}"
+
+
+def undo_cephfs_tree(facts: Facts, same_boot: bool) -> str:
+    """Remove our directory from a CephFS, if its marker holds the recorded tag.
+
+    An empty one without a marker too: its name holds the tag, as in `undo_tree`.
+    """
+    del same_boot  # it is on the servers
+    gone = trees.Tree.of(facts).remove(unmarked=True)
+    return f"removed directory {facts['path']} of CephFS {facts['filesystem']}" if gone else ""
+
+
+def undo_rados_space(facts: Facts, same_boot: bool) -> str:
+    """Remove our namespaces from a RADOS pool, if their marker holds the recorded tag."""
+    del same_boot  # they are on the servers
+    gone = spaces.Space.of(facts).remove()
+    return f"removed namespaces {facts['prefix']} of pool {facts['pool']}" if gone else ""
+
+
+def undo_ceph_level(facts: Facts, same_boot: bool) -> str:
+    """Remove our pool, rule and CRUSH root, which share a name that holds random digits."""
+    del same_boot  # they are on the servers
+    gone = levelstate.remove(facts)
+    return f"removed CRUSH root, rule and pool {facts['name']}" if gone else ""
+
+
+CEPHFS_MOUNT = Kind(Stage.NETWORK_MOUNT, of_cephfs_mount, undo_cephfs_mount, ends_with_boot=True)
+CEPHFS_TREE = Kind(Stage.SERVER_TREE, of_server_thing, undo_cephfs_tree)
+RADOS_SPACE = Kind(Stage.NAMESPACE, of_server_thing, undo_rados_space)
+CEPH_LEVEL = Kind(Stage.POOL, of_server_thing, undo_ceph_level)
