@@ -26,5 +26,5 @@ RUN_AUDITS: dict[str, Audit] = {
 
 def audit_run(record: RunRecord) -> tuple[Finding, ...]:
     """All findings about a run, the gravest first."""
-    found = [finding for audit in RUN_AUDITS.values() for finding in audit.findings(record)]
-    return tuple(sorted(found, key=lambda finding: -SEVERITIES.index(finding.severity)))
+    findings = [finding for audit in RUN_AUDITS.values() for finding in audit.findings(record)]
+    return tuple(sorted(findings, key=lambda finding: -SEVERITIES.index(finding.severity)))

@@ -1,6 +1,6 @@
 """How much of network, devices and client CPUs a run used: evidence for a bottleneck.
 
-Campaign files have it as the variables COLUMNS (results/usage.py), but those of before it had:
+Campaign files have it as the variables COLUMNS (results/audits/usage.py), but those of before it had:
 then run files are read, if told where; otherwise only the finding `cpu-saturated` tells of a CPU
 at its limit.
 """
@@ -23,7 +23,7 @@ from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.run import recordcheck
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import RunRecord
-from fsmatrix.results.usage import COLUMNS, Usage, of_phase
+from fsmatrix.results.audits.usage import COLUMNS, Usage, of_phase
 
 __all__ = ["COLUMNS", "Usage", "by_cell", "link_limit", "of_campaign", "of_store", "rows_of"]
 

@@ -23,7 +23,7 @@ from fsmatrix.results.files.campaign.merge import writing
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5 import schema
 from fsmatrix.results.record import RunRecord
-from fsmatrix.results.usage import COLUMNS
+from fsmatrix.results.audits.usage import COLUMNS
 
 from . import campaigns
 
@@ -150,7 +150,7 @@ def test_an_older_schema_is_upgraded_and_joins_with_the_newest(
 
 
 def before_usage(path: Path) -> Path:
-    """The file as it was before campaign files had rates and shares (results/usage.py)."""
+    """The file as it was before campaign files had rates and shares (results/audits/usage.py)."""
     with h5py.File(path, "a") as file:
         for name in COLUMNS:
             del file[name]
