@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from fsmatrix.results.audits import audit_run
+from fsmatrix.results.evidence.evidence import Evidence
+from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.histogram import BINS
 from fsmatrix.results.record import Latency, Phase, RunRecord
 
@@ -52,6 +54,11 @@ def counters(**moved: float) -> list[dict[str, Any]]:
     ]
 
 
+def evidence(document: Mapping[str, Any]) -> Evidence:
+    """From what is stored."""
+    return read(Evidence, document, "evidence")
+
+
 def record(*phases: Phase, case: Mapping[str, Any] | None = None, **changes: Any) -> RunRecord:
     """A good run with the given phases."""
     text = json.dumps({"workload": "pattern", "target": "t", **(case or {})})
@@ -59,7 +66,7 @@ def record(*phases: Phase, case: Mapping[str, Any] | None = None, **changes: Any
         case=text, case_id="0" * 16, work_id="1" * 16, repetition=0, attempt=0, block=0,
         attachment="a", session="s", status="ok", engine="player-c", engine_version="1",
         started="2026-01-01T00:00:00+00:00", phases=phases,
-        evidence={
+        evidence=evidence({
             "cache": {p.name: {"declared": "cold", "state": "cold"} for p in phases},
             "counters": {
                 p.name: counters(device_read_bytes=400 * MB, device_written_bytes=400 * MB)
@@ -74,13 +81,14 @@ def record(*phases: Phase, case: Mapping[str, Any] | None = None, **changes: Any
             "output": {"on_target": False},
             "load": {"before": 0.2, "foreign": 0.02},
             "limits": {"device_bytes_per_second": 500 * MB, "network_bytes_per_second": 500 * MB},
-        },
+        }),
     )  # fmt: skip
     return replace(made, **changes)
 
 
 def with_evidence(base: RunRecord, **changes: Any) -> RunRecord:
-    return replace(base, evidence={**base.evidence, **changes})
+    """`changes`: as they are stored."""
+    return replace(base, evidence=evidence({**base.evidence.document(), **changes}))
 
 
 def read_with(**moved: float) -> RunRecord:

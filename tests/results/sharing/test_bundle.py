@@ -15,6 +15,8 @@ import pytest
 
 from fsmatrix.results import histogram
 from fsmatrix.results.case import Case
+from fsmatrix.results.evidence.evidence import Evidence
+from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.run.runfile import read_run
 from fsmatrix.results.files.store import Store
@@ -86,7 +88,9 @@ def secretive(repetition):
         phases=(phase(repetition), phase(repetition, f"p-{HOST}")),
         monitor=Monitor((HOST, FQDN), np.arange(3.0), {f"m-{HOST}": np.ones((2, 3))},
                         {f"m-{HOST}": f"u-{HOST}"}),
-        evidence={"cpu": {"write": {HOST: {"busy": 0.5}, FQDN: {"busy": 0.25}}}, **TOLD},
+        evidence=read(Evidence, {
+            "cpu": {"write": {HOST: {"busy": 0.5}, FQDN: {"busy": 0.25}}}, **TOLD,
+        }, "evidence"),
         findings=(Finding(f"a-{HOST}", 1, severity, SENTENCE, SENTENCE, f"p-{HOST}", TOLD),),
         texts={f"out.{HOST}": f"{SENTENCE}\n" * 200, "plain": SENTENCE},
     )  # fmt: skip

@@ -125,8 +125,8 @@ def test_one_node_is_one_node(
     if said is not None:
         assert disagreements(ranks) == said
     world = world_of(Geometry(2, len(ranks) // 2), ranks)
-    assert world["got_nodes"] == len(set(nodes))
-    assert world["emulated_nodes"] is emulated
+    assert world.got_nodes == len(set(nodes))
+    assert world.emulated_nodes is emulated
 
 
 def test_a_world_of_one_sees_itself() -> None:
@@ -140,10 +140,10 @@ def test_oversubscription_is_counted_on_each_kernel() -> None:
     ranks = seen(*PLAIN)
     for rank, cpus in zip(ranks, ((0,), (1,), (0, 1), (0, 1)), strict=True):
         rank["cpus"] = cpus
-    assert not world_of(Geometry(2, 2), ranks)["oversubscribed"], "each is bound to its own CPU"
-    assert world_of(Geometry(2, 2, 2), ranks)["oversubscribed"]
+    assert not world_of(Geometry(2, 2), ranks).oversubscribed, "each is bound to its own CPU"
+    assert world_of(Geometry(2, 2, 2), ranks).oversubscribed
     ranks[1]["cpus"] = (0,)
-    assert world_of(Geometry(2, 2), ranks)["oversubscribed"], "two ranks share one CPU"
+    assert world_of(Geometry(2, 2), ranks).oversubscribed, "two ranks share one CPU"
 
 
 # -- trees -------------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ def check_totals(record: RunRecord, chunks: int) -> None:
     assert [rank["rank"] for rank in record.ranks] == list(range(128))
     placed = [rank["host"] for rank in record.ranks]
     assert [placed.count(f"n{node}") for node in range(4)] == [32] * 4
-    world = record.evidence["world"]
+    world = record.evidence.document()["world"]
     assert {key: world[key] for key in ("got_ranks", "got_nodes", "kernels", "processors",
                                         "shared_memories", "disagreements")} == {
         "got_ranks": 128, "got_nodes": 4, "kernels": 1, "processors": 4,
