@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fsmatrix.results import iterations
-from fsmatrix.results.audits.usage import COLUMNS
+from fsmatrix.results.files.campaign.usage import COLUMNS
 from fsmatrix.results.files.hdf5.hdf import TEXT
 
 # name -> (type, unit, meaning): variables [run]

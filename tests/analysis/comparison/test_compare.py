@@ -21,8 +21,7 @@ from fsmatrix.analysis.lessons.lessons import lessons
 from fsmatrix.analysis.lessons.overall import TOGETHER
 from fsmatrix.analysis.report.export import results
 from fsmatrix.analysis.result import Result
-
-from .studies import dataset
+from tests.analysis.study_data import dataset
 
 PATTERNS = ("rand-read", "seq-write")
 CHUNKS = (4096, 1 << 20)

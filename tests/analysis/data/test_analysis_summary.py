@@ -19,8 +19,7 @@ from fsmatrix.cli.terminal import Terminal
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5 import schema
 from fsmatrix.results.record import Finding, RunRecord
-
-from . import campaigns
+from tests.analysis import campaigns
 
 
 def dataset(folder: Path, records: list[RunRecord], **others: object) -> xr.Dataset:

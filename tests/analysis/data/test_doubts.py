@@ -17,10 +17,9 @@ from fsmatrix.analysis.questions.scalability.scalability import scalability
 from fsmatrix.analysis.stats.estimates.medians import of_independent
 from fsmatrix.analysis.studies.claims.claims import claims
 from fsmatrix.cli.questions.claims import read_study
-
-from . import studies
-from .commands import call
-from .lesson_data import targets
+from tests.analysis import study_data as studies
+from tests.analysis.commands import call
+from tests.analysis.lesson_data import targets
 
 NODES = (2, 3, 4, 5)
 
@@ -146,7 +145,7 @@ def test_claims_name_every_level_that_a_campaign_has() -> None:
 def test_show_names_audits_and_marks_values_far_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from . import campaigns
+    from tests.analysis import campaigns
 
     path = campaigns.write(tmp_path / "campaign.h5", campaigns.realistic())
     assert call(monkeypatch, "show", path) == 0

@@ -13,8 +13,7 @@ from rich.console import Console
 from fsmatrix.analysis.data import load, summary
 from fsmatrix.analysis.draw import charts
 from fsmatrix.analysis.report import pivot, report
-
-from . import campaigns
+from tests.analysis import campaigns
 
 BED = {"redundancy": "size=1", "failure_domain": "host", "network": "1Gbit"}
 

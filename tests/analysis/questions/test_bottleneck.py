@@ -18,9 +18,9 @@ from fsmatrix.analysis.result import Result
 from fsmatrix.results.evidence.evidence import Evidence
 from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.files.store import Store
-
-from . import campaigns, studies
-from .studies import KIB, MIB, Levels
+from tests.analysis import campaigns
+from tests.analysis import study_data as studies
+from tests.analysis.study_data import KIB, MIB, Levels
 
 LINK = 1e8  # bytes per second
 DEVICE = 3e8  # bytes per second

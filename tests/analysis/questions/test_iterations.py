@@ -20,9 +20,8 @@ from fsmatrix.results.formats.mdtest.text import NAMES
 from fsmatrix.results.formats.registry import recognise
 from fsmatrix.results.record import Phase
 from fsmatrix.suite.importing.imported import Source, records
-
-from . import campaigns
-from .commands import call
+from tests.analysis import campaigns
+from tests.analysis.commands import call
 
 DATA = Path(__file__).parents[2] / "data"
 MIB = 1 << 20

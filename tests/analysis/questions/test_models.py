@@ -11,9 +11,8 @@ from scipy import stats
 
 from fsmatrix.analysis.questions.models.models import Models, models
 from fsmatrix.analysis.result import Result
-
-from . import studies
-from .studies import KIB, MIB, PAPER, Levels
+from tests.analysis import study_data as studies
+from tests.analysis.study_data import KIB, MIB, PAPER, Levels
 
 WIDE = {"processes_per_node": (1, 2, 4, 8), "chunk": tuple(4 * KIB << i for i in range(0, 12, 2))}
 T0, RATE = 3e-4, 5e8
@@ -64,7 +63,9 @@ def test_cross_validation_finds_the_form_of_the_truth(truth: studies.Truth, form
 def test_parameters_of_a_fixed_cost_are_recovered_from_any_metric(metric: str) -> None:
     alone = {**WIDE, "processes_per_node": (1,)}
     ds = studies.campaign(fixed_cost, alone, attachments=8, between=0.01, within=0.01)
-    for model in models(ds, metric, form="fixed cost", hold_out=None).models:
+    fitted = models(ds, metric, form="fixed cost", hold_out=None).models
+    assert fitted
+    for model in fitted:
         assert model.parameters["t0_s"] == pytest.approx(T0, rel=0.03)
         assert model.parameters["rate_bytes_per_s"] == pytest.approx(RATE, rel=0.03)
 

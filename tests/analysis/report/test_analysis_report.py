@@ -17,8 +17,7 @@ from fsmatrix.analysis.data import load, summary
 from fsmatrix.analysis.draw import charts, layout
 from fsmatrix.analysis.report import report
 from fsmatrix.results.record import Finding, RunRecord
-
-from . import campaigns
+from tests.analysis import campaigns
 
 HOSTILE = (
     '</script><script>window.stolen=1</script><img src=x onerror="window.stolen=2">&amp;{{7*7}}'
@@ -164,8 +163,10 @@ def test_colours_stay_with_targets(realistic: Path) -> None:
 
 
 def test_plotly_accepts_every_chart(realistic: Path) -> None:
-    for chart in made(realistic):
-        chart.figure()  # validates each property
+    drawn = made(realistic)
+    assert drawn
+    for chart in drawn:
+        assert len(chart.figure().data) == len(chart.data)  # it validates each property
 
 
 # -- the report ------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from fsmatrix.analysis.questions.variability import spread
 from fsmatrix.analysis.report import report, sections
 from fsmatrix.analysis.report.sections import Section
 from fsmatrix.analysis.result import Result
-
-from . import campaigns, studies
+from tests.analysis import campaigns
+from tests.analysis import study_data as studies
 
 
 def of(path: Path) -> dict[str, Section]:
@@ -47,6 +47,7 @@ def test_mixed_engines_are_said_and_not_compared(tmp_path: Path) -> None:
         for one in campaigns.realistic(("xfs", "ext4"), blocks=2, troubles=False)
     ]
     blocks = of(campaigns.write(tmp_path / "campaign.h5", records))["comparison"].blocks
+    assert blocks
     assert all("Not compared" in block.says[0] for block in blocks)
     assert all("--across-engines" in block.says[0] for block in blocks)
 

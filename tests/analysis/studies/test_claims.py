@@ -26,8 +26,7 @@ from fsmatrix.analysis.studies.claims.study import StudyFile
 from fsmatrix.cli.questions.claims import claims as command
 from fsmatrix.cli.questions.claims import read_study
 from fsmatrix.suite.campaign.problems import CampaignError
-
-from . import studies
+from tests.analysis import study_data as studies
 
 SMALL = {"chunk": (4096, 131072, 4194304), "processes_per_node": (1, 8)}
 WHERE = {"storage_nodes": (2,), "interface": ("SATA", "PCIe"), "pattern": ("rand-read",)}

@@ -17,8 +17,8 @@ from fsmatrix.analysis.studies.claims import files as claims_files
 from fsmatrix.analysis.studies.claims.claims import claims
 from fsmatrix.results.evidence.evidence import Evidence
 from fsmatrix.results.evidence.stored import read
-
-from . import campaigns, studies
+from tests.analysis import campaigns
+from tests.analysis import study_data as studies
 
 GIB = 1 << 30
 SPEED = {
