@@ -154,7 +154,7 @@ def rate(record: RunRecord, small: bool) -> float:
 
 def around(record: RunRecord) -> float:
     """Seconds of the run that went neither into its program nor into waiting and caches."""
-    spent = record.evidence.get("seconds", {})
+    spent = record.evidence.seconds
     return record.duration - sum(spent.values())
 
 

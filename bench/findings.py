@@ -55,12 +55,13 @@ def quantities(record: RunRecord) -> Iterator[tuple[str, float]]:
             late = float(np.max(ends) - np.median(ends))
             yield "last worker behind the median, s", late
             yield "last worker behind the median, share", late / seconds
-        for cpu in record.evidence.get("cpu", {}).get(phase.name, {}).values():
-            yield "CPUs busy, share", cpu["busy"]
-            yield "CPUs stolen, share", cpu.get("steal", 0.0)
-    foreign = record.evidence.get("load", {}).get("foreign")
-    if foreign is not None:
-        yield "CPUs used by others, share", foreign
+        for cpu in record.evidence.cpu.get(phase.name, {}).values():
+            if cpu.busy is not None:
+                yield "CPUs busy, share", cpu.busy
+            yield "CPUs stolen, share", cpu.steal or 0.0
+    load = record.evidence.load
+    if load is not None and load.foreign is not None:
+        yield "CPUs used by others, share", load.foreign
 
 
 def main() -> None:

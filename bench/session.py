@@ -79,7 +79,7 @@ def run_cost(folder: Path, runs: int) -> dict[str, float]:
         assert record.status == "ok", record.error
         keeper.keep(record)
         whole = time.monotonic() - begin
-        settle = record.evidence["settle"]["write"]["seconds"]
+        settle = record.evidence.settle["write"].seconds
         io = window(record.phases[0])
         rows.append((whole, io, settle, whole - io - settle))
     keeper.flush()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.backends.local.directory import Directory
+from fsmatrix.suite.run.environment import SessionContext
 from fsmatrix.suite.run.runner import Runner
 from fsmatrix.suite.run.spec import Settings
 from fsmatrix.suite.session.client.client import Session
@@ -26,6 +27,14 @@ def runner_in(
         path=str(data),
         details={"tree": str(folder), "tag": "bench", "host": ""},
     )
-    facts = {"session": "bench", "environment": {}, "driver": Directory.driver, "memory": False}
-    settings = Settings(seconds, 5.0, out=folder)
-    return Runner(session, access, folder / "journal", settings, quiet, lambda: 0, facts)
+    context = SessionContext(
+        session=session,
+        access=access,
+        journal=folder / "journal",
+        settings=Settings(seconds, 5.0, out=folder),
+        session_id="bench",
+        environment={},
+        driver=Directory.driver,
+        in_memory=False,
+    )
+    return Runner(context, quiet, lambda: 0)

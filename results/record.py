@@ -14,6 +14,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from fsmatrix.results.evidence.evidence import Evidence
+
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Status = Literal["ok", "failed", "timeout"]
@@ -111,7 +113,7 @@ class RunRecord:
     ranks: tuple[Mapping[str, Any], ...] = ()  # per rank: host, node, boot_id, pid, cpus
     phases: tuple[Phase, ...] = ()
     monitor: Monitor | None = None
-    evidence: Mapping[str, Any] = field(default_factory=dict)
+    evidence: Evidence = field(default_factory=Evidence)
     findings: tuple[Finding, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict)  # engines' outputs by name, as printed
 

@@ -1,13 +1,13 @@
 """What an audit is, and what audits share: reading stored evidence, never measuring.
 
-The keys of `RunRecord.evidence` that audits read are listed in docs/audits.md.  What is not
-there gives no finding.
+`results/evidence/evidence.py` has what `RunRecord.evidence` holds, docs/audits.md in which words it
+is stored.  What is not there gives no finding.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -48,22 +48,17 @@ class Audit:
             )
 
 
-def of_phase(record: RunRecord, group: str, phase: Phase) -> Any:
-    """evidence[group][phase's name]; None if there is none."""
-    return record.evidence.get(group, {}).get(phase.name)
-
-
 def moved(record: RunRecord, phase: Phase, *names: str) -> dict[str, float] | None:
     """How far each of the named counters went in a phase, over all kernels.
 
     A counter that no kernel has is left out; None if there are no counters at all.
     """
-    kernels: Sequence[Mapping[str, Any]] | None = of_phase(record, "counters", phase)
+    kernels = record.evidence.counters.get(phase.name)
     if not kernels:
         return None
     differences: dict[str, float] = {}
     for kernel in kernels:
-        before, after = kernel["before"], kernel["after"]
+        before, after = kernel.before, kernel.after
         for name in names:
             if name in before and name in after:
                 difference = float(after[name]) - float(before[name])
@@ -99,6 +94,12 @@ def reached(counters: Mapping[str, float], wanted: float) -> bool | None:
     if came < REACHED_SHARE * wanted:
         return False
     return None if came > FOREIGN_SHARE * wanted + FOREIGN_FLOOR else True
+
+
+def in_memory(record: RunRecord, phase: Phase) -> bool:
+    """Whether the files of a phase lay in memory (tmpfs): no storage was measured."""
+    cache = record.evidence.cache.get(phase.name)
+    return cache is not None and cache.state == "memory"
 
 
 def data_bytes(phase: Phase) -> tuple[float, float]:

@@ -1,15 +1,16 @@
 """Audits of external engines: what is known to be wrong with their numbers.
 
-Parsers leave notes (results/formats/base.py) in evidence["engine"]["notes"]; here they get a
-severity and an advice.  A note that more evidence can confirm or refute has a judge of its own.
+Parsers leave notes (results/formats/base.py) in the evidence of their engine; here they
+get a severity and an advice.  A note that more evidence can confirm or refute has a judge of its
+own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 from fsmatrix.results.audits.base import Audit, Judge, Remark, reached, size, transferred
+from fsmatrix.results.evidence.evidence import Note
 from fsmatrix.results.record import SEVERITIES, RunRecord, Severity
 
 # whether the bytes that were read came from storage -> what that says of the read
@@ -135,54 +136,59 @@ NOTES: Mapping[str, tuple[str, Severity, str]] = {
 REORDER = "reorder-shifts-nothing"
 
 
-def notes(record: RunRecord, *keys: str) -> Iterator[Mapping[str, Any]]:
+def notes(record: RunRecord, *keys: str) -> Iterator[Note]:
     """The notes with one of these keys; the first of each phase and text."""
     seen = set()
-    for note in record.evidence.get("engine", {}).get("notes", ()):
-        mark = (note["key"], note.get("phase", ""), note["message"])
-        if note["key"] in keys and mark not in seen:
+    for note in _notes(record):
+        mark = (note.key, note.phase, note.message)
+        if note.key in keys and mark not in seen:
             seen.add(mark)
             yield note
+
+
+def _notes(record: RunRecord) -> Sequence[Note]:
+    engine = record.evidence.engine
+    return (engine.notes if engine else None) or ()
 
 
 def _judge(key: str, severity: Severity) -> Judge:
     def judge(record: RunRecord) -> Iterator[Remark]:
         for note in notes(record, key):
-            evidence = {"line": note["line"]} if note.get("line") else {}
-            yield severity, note.get("phase", ""), note["message"], evidence
+            evidence = {"line": note.line} if note.line else {}
+            yield severity, note.phase, note.message, evidence
 
     return judge
 
 
 def other_notes(record: RunRecord) -> Iterator[Remark]:
     """Notes that nothing here knows: of another package's parser."""
-    known = {*NOTES, REORDER}
-    for note in record.evidence.get("engine", {}).get("notes", ()):
-        if note["key"] not in known:
-            yield "info", note.get("phase", ""), f"{note['key']}: {note['message']}", {}
+    judged = {*NOTES, REORDER}
+    for note in _notes(record):
+        if note.key not in judged:
+            yield "info", note.phase, f"{note.key}: {note.message}", {}
 
 
 def reorder_shifts_nothing(record: RunRecord) -> Iterator[Remark]:
     """IOR's -C on one client node: each task reads what its own node has just written."""
     for note in notes(record, REORDER):
-        found: list[Severity] = []
-        message, evidence = str(note["message"]), {}
+        severities: list[Severity] = []
+        message, evidence = note.message, {}
         for phase in record.phases:
             reads = phase.name.partition("-")[0] == "read"
             counters = transferred(record, phase, "read") if reads else None
             if counters is None:
                 continue
             wanted, came = float(phase.bytes.sum()), sum(counters.values())
-            found.append(OUTCOMES[reached(counters, wanted)])
+            severities.append(OUTCOMES[reached(counters, wanted)])
             message += f"; of {size(wanted)} read, {size(came)} came from the device or the network"
             evidence = {**counters, "bytes_read": wanted}
-        severity: Severity = max(found, key=SEVERITIES.index) if found else "warning"
-        yield severity, note.get("phase", ""), message, evidence
+        severity: Severity = max(severities, key=SEVERITIES.index, default="warning")
+        yield severity, note.phase, message, evidence
 
 
 def engine_changed(record: RunRecord) -> Iterator[Remark]:
     """The campaign was begun with another version of the engine."""
-    before = record.evidence.get("engine_before")
+    before = record.evidence.engine_before
     if before:
         message = (
             f"{record.engine} is of version {record.engine_version}; this campaign was begun "

@@ -39,8 +39,8 @@ def longest(phase: Phase, *, waiting: bool) -> float | None:
         for k in kinds
         if waiting or k not in WAITING
     ]
-    known = [phase.latency[kind].maximum for kind in chosen if phase.latency[kind].counts.any()]
-    return max(known, default=None)
+    maxima = [phase.latency[kind].maximum for kind in chosen if phase.latency[kind].counts.any()]
+    return max(maxima, default=None)
 
 
 def stalled(phase: Phase, *, waiting: bool) -> bool | None:
@@ -53,7 +53,7 @@ def storage_unhealthy(record: RunRecord) -> Iterator[Remark]:
     """The storage system said that something was wrong with it."""
     studied = record.coordinates.get("health") in STUDIED
     phases = {phase.name: phase for phase in record.phases}
-    for name, sentences in record.evidence.get("health", {}).items():
+    for name, sentences in record.evidence.health.items():
         if not sentences:
             continue
         why = _why_invalid(phases.get(name), sentences)
@@ -86,9 +86,9 @@ def io_stalled(record: RunRecord) -> Iterator[Remark]:
         worst = longest(phase, waiting=False)
         if worst is None or not stalled(phase, waiting=False):
             continue
-        kinds = [one for kind, one in phase.latency.items() if kind not in WAITING]
-        count = sum(int(one.counts.sum()) for one in kinds)
-        rest = (sum(one.total for one in kinds) - worst) / max(count - 1, 1)
+        kinds = [latency for kind, latency in phase.latency.items() if kind not in WAITING]
+        count = sum(int(latency.counts.sum()) for latency in kinds)
+        rest = (sum(latency.total for latency in kinds) - worst) / max(count - 1, 1)
         if count > 1 and worst >= STALL_TIMES * rest:
             seconds = window(phase)
             message = (

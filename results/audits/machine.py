@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fsmatrix.results.audits.base import Audit, Remark, data_bytes, moved, of_phase, size
-from fsmatrix.results.record import Phase, RunRecord
+from fsmatrix.results.audits.base import Audit, Remark, data_bytes, in_memory, moved, size
+from fsmatrix.results.record import Phase, RunRecord, Severity
 
 CPU_BUSY = 0.95  # of all CPUs of a client: what is left is rounding
 CPU_STEAL = 0.1  # taken by a hypervisor for others: as much as other processes may
@@ -17,23 +17,28 @@ FOREIGN_CPU = 0.1  # of a client's CPUs, used by processes that are not the run'
 def cpu_saturated(record: RunRecord) -> Iterator[Remark]:
     """The client itself was the limit."""
     for phase in record.phases:
-        shares = of_phase(record, "cpu", phase) or {}
-        full = {host: cpu["busy"] for host, cpu in shares.items() if cpu["busy"] > CPU_BUSY}
+        shares = record.evidence.cpu.get(phase.name, {})
+        busy = {host: cpu.busy for host, cpu in shares.items() if cpu.busy is not None}
+        full = {host: share for host, share in busy.items() if share > CPU_BUSY}
         if full:
             worst = max(full, key=lambda host: full[host])
             message = (
                 f"the CPUs of {len(full)} of {len(shares)} clients were busy, {worst} to "
                 f"{full[worst]:.0%}: the client may be the limit, not the storage"
             )
-            memory = (of_phase(record, "cache", phase) or {}).get("state") == "memory"
-            yield "info" if memory else "warning", phase.name, message, {"busy": full}
+            severity: Severity = "info" if in_memory(record, phase) else "warning"
+            yield severity, phase.name, message, {"busy": full}
 
 
 def fewer_ranks(record: RunRecord) -> Iterator[Remark]:
     """The world is smaller than the geometry."""
-    world = record.evidence.get("world", {})
-    for what in ("ranks", "nodes"):
-        asked, got = world.get(f"asked_{what}"), world.get(f"got_{what}")
+    world = record.evidence.world
+    if world is None:
+        return
+    for what, asked, got in (
+        ("ranks", world.asked_ranks, world.got_ranks),
+        ("nodes", world.asked_nodes, world.got_nodes),
+    ):
         if asked is not None and got is not None and got < asked:
             message = f"{asked} {what} were asked for, {got} took part"
             yield "invalid", "", message, {"asked": asked, "got": got, "what": what}
@@ -51,15 +56,16 @@ def errors_ignored(record: RunRecord) -> Iterator[Remark]:
 
 def background_load(record: RunRecord) -> Iterator[Remark]:
     """Somebody else used the clients' CPUs."""
-    load = record.evidence.get("load", {})
-    foreign = load.get("foreign")
-    noise = load.get("noise", 0.0)
-    if foreign is not None and foreign - noise > FOREIGN_CPU:
-        message = f"other processes used {foreign:.0%} of the clients' CPUs (known to {noise:.0%})"
-        yield "warning", "", message, dict(load)
+    load = record.evidence.load
+    if load is not None and load.foreign is not None:
+        foreign, noise = load.foreign, load.noise or 0.0
+        if foreign - noise > FOREIGN_CPU:
+            message = f"other processes used {foreign:.0%} of the clients' CPUs"
+            yield "warning", "", f"{message} (known to {noise:.0%})", load.document()
     for phase in record.phases:
-        shares = of_phase(record, "cpu", phase) or {}
-        taken = {h: cpu["steal"] for h, cpu in shares.items() if cpu.get("steal", 0) > CPU_STEAL}
+        shares = record.evidence.cpu.get(phase.name, {})
+        steal = {host: cpu.steal or 0.0 for host, cpu in shares.items()}
+        taken = {host: share for host, share in steal.items() if share > CPU_STEAL}
         if taken:
             message = f"the hypervisor gave {max(taken.values()):.0%} of a client's CPUs to others"
             yield "warning", phase.name, message, {"steal": taken}
@@ -67,52 +73,60 @@ def background_load(record: RunRecord) -> Iterator[Remark]:
 
 def carry_over(record: RunRecord) -> Iterator[Remark]:
     """Work of before was still going on."""
-    for name, settled in record.evidence.get("settle", {}).items():
-        if not settled["reached"]:
-            message = f"the system was not quiet after waiting {settled['seconds']:.3g} s"
-            yield "warning", name, message, dict(settled.get("state", {}))
+    for name, settling in record.evidence.settle.items():
+        if not settling.reached:
+            message = f"the system was not quiet after waiting {settling.seconds:.3g} s"
+            yield "warning", name, message, settling.state or {}
 
 
 def oversubscribed(record: RunRecord) -> Iterator[Remark]:
     """More threads than CPUs."""
-    if record.evidence.get("world", {}).get("oversubscribed"):
+    world = record.evidence.world
+    if world is not None and world.oversubscribed:
         yield "warning", "", "more processes or threads than the client has CPUs", {}
 
 
 def emulated_nodes(record: RunRecord) -> Iterator[Remark]:
     """Client nodes that share a kernel."""
-    if record.evidence.get("world", {}).get("emulated_nodes"):
+    world = record.evidence.world
+    if world is not None and world.emulated_nodes:
         message = "client nodes are emulated: they share a kernel, its caches and its CPUs"
-        yield "info", "", message, {"kernels": record.evidence["world"].get("kernels")}
+        yield "info", "", message, {"kernels": world.kernels}
 
 
 def nodes_disagree(record: RunRecord) -> Iterator[Remark]:
     """MPI divides the ranks into nodes otherwise than the kernels do, which were followed."""
-    world = record.evidence.get("world", {})
-    if world.get("disagreements"):
-        told = {key: world.get(key) for key in ("got_nodes", "processors", "shared_memories")}
-        yield "warning", "", "; ".join(world["disagreements"]), told
+    world = record.evidence.world
+    if world is not None and world.disagreements:
+        evidence = {
+            "got_nodes": world.got_nodes,
+            "processors": world.processors,
+            "shared_memories": world.shared_memories,
+        }
+        yield "warning", "", "; ".join(world.disagreements), evidence
 
 
 def output_on_target(record: RunRecord) -> Iterator[Remark]:
     """Results are written to what is measured; it matters if that was inside a window."""
-    output = record.evidence.get("output", {})
-    if not output.get("on_target"):
+    output = record.evidence.output
+    if output is None or not output.on_target:
         return
     where = "the output directory is on the file system under test"
-    if "written" not in output:
+    if output.written is None:
         yield "warning", "", f"{where}, and it is not known when results were written", {}
         return
     disturbed = False
-    if output["written"]:
+    if output.written:
         disturbed = True
-        message = f"{where}, and {size(output['written'])} of results were written inside a window"
-        yield "warning", "", message, {"written": output["written"]}
+        message = f"{where}, and {size(output.written)} of results were written inside a window"
+        yield "warning", "", message, {"written": output.written}
     for phase in record.phases:
         if other := _other_bytes(record, phase):
             disturbed = True
-            told = " and ".join(f"{size(count)} were {how}" for how, count in other.items())
-            message = f"{where}, and inside the window {told} on its device that are not the run's"
+            amounts = " and ".join(f"{size(count)} were {how}" for how, count in other.items())
+            message = (
+                f"{where}, and inside the window {amounts} on its device that are not the run's"
+            )
             yield "warning", phase.name, message, other
     if not disturbed:
         yield "info", "", f"{where}; results were written while nothing was timed", {}
@@ -121,13 +135,13 @@ def output_on_target(record: RunRecord) -> Iterator[Remark]:
 def _other_bytes(record: RunRecord, phase: Phase) -> dict[str, float]:
     """Bytes that a device moved in the direction in which a phase of data moves none itself."""
     read, written = data_bytes(phase)
-    found = {}
+    bytes_ = {}
     for how, own, opposite in (("read", read, written), ("written", written, read)):
         counters = moved(record, phase, f"device_{how}_bytes") or {}
         count = counters.get(f"device_{how}_bytes", 0.0)
         if opposite and not own and count > max(OTHER_FLOOR, OTHER_SHARE * opposite):
-            found[how] = count
-    return found
+            bytes_[how] = count
+    return bytes_
 
 
 AUDITS = (

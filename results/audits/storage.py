@@ -10,15 +10,16 @@ from fsmatrix.results.audits.base import (
     Audit,
     Remark,
     data_bytes,
+    in_memory,
     incompressible,
     moved,
-    of_phase,
     reached,
     size,
     synced,
     transferred,
     window,
 )
+from fsmatrix.results.evidence.evidence import Limits
 from fsmatrix.results.record import Phase, RunRecord
 
 UNCACHED = frozenset({"cold", "bypass"})
@@ -30,20 +31,15 @@ PASSING_SHARE = 0.1  # of a phase's bytes seen by the interfaces: the storage is
 
 
 def _declared(record: RunRecord, phase: Phase) -> str:
-    cache = of_phase(record, "cache", phase) or {}
-    return str(cache.get("declared", ""))
-
-
-def _in_memory(record: RunRecord, phase: Phase) -> bool:
-    cache = of_phase(record, "cache", phase) or {}
-    return cache.get("state") == "memory"
+    cache = record.evidence.cache.get(phase.name)
+    return (cache.declared if cache else None) or ""
 
 
 def read_served_by_cache(record: RunRecord) -> Iterator[Remark]:
     """Uncached reads that moved fewer bytes than they delivered."""
     for phase in record.phases:
         wanted = data_bytes(phase)[0]
-        if not wanted or _declared(record, phase) not in UNCACHED or _in_memory(record, phase):
+        if not wanted or _declared(record, phase) not in UNCACHED or in_memory(record, phase):
             continue
         counters = transferred(record, phase, "read")
         if counters is None or reached(counters, wanted * incompressible(record)) is not False:
@@ -74,17 +70,20 @@ def read_served_by_servers(record: RunRecord) -> Iterator[Remark]:
 
 def cache_state_not_reached(record: RunRecord) -> Iterator[Remark]:
     """The state that the system showed is not the declared one."""
-    for name, cache in record.evidence.get("cache", {}).items():
-        declared, state = cache.get("declared", ""), cache.get("state", "")
-        if declared and state not in (declared, "memory"):
-            message = f"{name}: declared {declared}, the system showed {state or 'nothing'}"
-            yield "warning", name, message, {key: cache.get(key) for key in ("method", "facts")}
+    caches = record.evidence.cache
+    for name, cache in caches.items():
+        if cache.declared and cache.state not in (cache.declared, "memory"):
+            state = cache.state or "nothing"
+            message = f"{name}: declared {cache.declared}, the system showed {state}"
+            yield "warning", name, message, {"method": cache.method, "facts": cache.facts}
     for phase in record.phases:
-        cache = of_phase(record, "cache", phase) or {}
-        kept = cache.get("facts", {}).get("metadata_caches") == "kept"
-        if cache.get("declared") == "cold" and kept and _mostly_metadata(phase):
+        if _declared(record, phase) != "cold":
+            continue
+        cache = caches[phase.name]
+        kept = (cache.facts or {}).get("metadata_caches") == "kept"
+        if kept and _mostly_metadata(phase):
             message = "declared cold, but inodes and directory entries were still in memory"
-            yield "warning", phase.name, message, {"method": cache.get("method")}
+            yield "warning", phase.name, message, {"method": cache.method}
 
 
 def _mostly_metadata(phase: Phase) -> bool:
@@ -97,13 +96,13 @@ def _mostly_metadata(phase: Phase) -> bool:
 def evidence_missing(record: RunRecord) -> Iterator[Remark]:
     """Uncached reads or synced writes of which no counter tells where the bytes were."""
     for phase in record.phases:
-        if _in_memory(record, phase):
+        if in_memory(record, phase):
             continue
         declared = _declared(record, phase)
         read, written = data_bytes(phase)
         if read and declared in UNCACHED:
             yield from _unproven(phase, declared, read, transferred(record, phase, "read"))
-        looked = of_phase(record, "counters", phase)
+        looked = record.evidence.counters.get(phase.name)
         if written and synced(phase) and looked and not transferred(record, phase, "written"):
             message = "synced, but no counter shows whether the bytes reached any storage"
             yield "warning", phase.name, message, {}
@@ -126,8 +125,8 @@ def _unproven(
 
 def memory_reference(record: RunRecord) -> Iterator[Remark]:
     """The files lie in memory: a declared reference, or no storage at all."""
-    caches = record.evidence.get("cache", {}).items()
-    names = sorted(name for name, cache in caches if cache.get("state") == "memory")
+    caches = record.evidence.cache.items()
+    names = sorted(name for name, cache in caches if cache.state == "memory")
     if names and record.coordinates.get("reference"):
         message = "the files lie in memory: a reference, not a storage system"
         yield "info", "", message, {"phases": names}
@@ -140,7 +139,7 @@ def write_not_flushed(record: RunRecord) -> Iterator[Remark]:
     """Writes that the window's end found in memory still, as far as counters tell."""
     for phase in record.phases:
         wanted = data_bytes(phase)[1]
-        if not wanted or _in_memory(record, phase):
+        if not wanted or in_memory(record, phase):
             continue
         counters = transferred(record, phase, "written")
         went = sum(counters.values()) if counters else 0.0
@@ -154,7 +153,7 @@ def write_not_flushed(record: RunRecord) -> Iterator[Remark]:
         reason = "and no fsync was asked for: write-back not flushed"
         if in_window:
             reason = "although it was synced"
-        elif "engine" in record.evidence and "synced" not in phase.facts:
+        elif record.evidence.engine is not None and "synced" not in phase.facts:
             reason = "and the output does not tell whether it was synced"
         shown = f"{size(went)} ({went / wanted:.0%})" if counters else "an unknown part"
         message = f"of {size(wanted)} written {shown} left memory inside the window, {reason}"
@@ -162,16 +161,23 @@ def write_not_flushed(record: RunRecord) -> Iterator[Remark]:
         yield "warning", phase.name, message, evidence
 
 
+def _limits(record: RunRecord) -> Limits:
+    return record.evidence.limits or Limits(sources={})
+
+
 def _faster(
-    record: RunRecord, limit_name: str, what: str, rate: Callable[[float, float], float]
+    record: RunRecord,
+    limit: float | None,
+    limit_name: str,
+    what: str,
+    rate: Callable[[float, float], float],
 ) -> Iterator[Remark]:
     """`rate` makes of bytes read and bytes written those that the limit holds for."""
-    limit = record.evidence.get("limits", {}).get(limit_name)
     if not limit:
         return
     for phase in record.phases:
         read, written = data_bytes(phase)
-        if _in_memory(record, phase):
+        if in_memory(record, phase):
             continue
         if _declared(record, phase) == "warm":
             read = 0.0  # meant to come from memory
@@ -185,7 +191,9 @@ def _faster(
 
 def faster_than_device(record: RunRecord) -> Iterator[Remark]:
     """More bytes per second than the devices can move together."""
-    yield from _faster(record, "device_bytes_per_second", "devices together", lambda r, w: r + w)
+    limit = _limits(record).device_bytes_per_second
+    name, what = "device_bytes_per_second", "devices together"
+    yield from _faster(record, limit, name, what, lambda read, written: read + written)
 
 
 def faster_than_network(record: RunRecord) -> Iterator[Remark]:
@@ -197,14 +205,13 @@ def faster_than_network(record: RunRecord) -> Iterator[Remark]:
         record,
         phases=tuple(phase for phase in record.phases if _passes_network(record, phase)),
     )
-    yield from _faster(passing, "network_bytes_per_second", "clients' network", max)
+    limit = _limits(record).network_bytes_per_second
+    yield from _faster(passing, limit, "network_bytes_per_second", "clients' network", max)
 
 
 def _passes_network(record: RunRecord, phase: Phase) -> bool:
-    if record.evidence.get("limits", {}).get("sources", {}).get("network_bytes_per_second") not in (
-        "links",
-        "site",
-    ):
+    source = (_limits(record).sources or {}).get("network_bytes_per_second")
+    if source not in ("links", "site"):
         return True  # the campaign says that the limit is of this target
     counters = moved(record, phase, "network_received_bytes", "network_sent_bytes") or {}
     return sum(counters.values()) >= PASSING_SHARE * sum(data_bytes(phase))

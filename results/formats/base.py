@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fsmatrix.results.evidence.evidence import Note as Note
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.record import Phase
 
@@ -24,16 +25,6 @@ class ParseError(ResultError):
         """`line` counts from 1; 0 = the text as a whole."""
         super().__init__(source, f"line {line}: {reason}" if line else reason)
         self.line = line
-
-
-@dataclass(frozen=True)
-class Note:
-    """Something odd in an output, for the audits.  `key`: see docs/engines.md for all of them."""
-
-    key: str
-    message: str
-    line: int = 0  # in the text, from 1; 0 = nowhere in particular
-    phase: str = ""
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,14 @@ that no interval over attachments, and no verdict, is made from them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from fsmatrix.results.audits import judged
 from fsmatrix.results.case import canonical_json, digest
+from fsmatrix.results.evidence.evidence import EngineOutput, Evidence
 from fsmatrix.results.files.campaign.rows import plain_level
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.run import phases
@@ -94,7 +95,7 @@ def _record(parsed: Parsed, index: int, source: Source, labels: Labels) -> RunRe
         coordinates={"target": case["target"], "workload": case["workload"], **declared, **level},
         environment={"imported": _provenance(source, labels)},
         phases=parsed.phases,
-        evidence={"engine": _evidence(parsed)},
+        evidence=Evidence(engine=_engine(parsed)),
         texts=source.texts,
     )
     return judged(record)
@@ -147,17 +148,17 @@ def _provenance(source: Source, labels: Labels) -> dict[str, Any]:
     return facts | ({"labels": dict(labels)} if labels else {})
 
 
-def _evidence(parsed: Parsed) -> dict[str, Any]:
+def _engine(parsed: Parsed) -> EngineOutput:
     """What the audits of engines read."""
-    return {
-        "name": parsed.engine,
-        "version": parsed.version,
-        "nodes": parsed.nodes,
-        "processes": parsed.processes,
-        "started": parsed.started,
-        "notes": [asdict(note) for note in parsed.notes],
-        "facts": dict(parsed.facts),
-    }
+    return EngineOutput(
+        name=parsed.engine,
+        version=parsed.version,
+        nodes=parsed.nodes,
+        processes=parsed.processes,
+        started=parsed.started,
+        notes=parsed.notes,
+        facts=parsed.facts,
+    )
 
 
 def _utc(text: str) -> str:

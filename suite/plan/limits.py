@@ -8,9 +8,11 @@ tell, over the client nodes of a run.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fsmatrix.backends.testbed.drives import limits_of
+from fsmatrix.results.evidence.evidence import Limits
 from fsmatrix.suite.campaign.campaign import Target
 from fsmatrix.suite.campaign.site import Site
 from fsmatrix.suite.cases.resolve import TargetMember
@@ -18,31 +20,36 @@ from fsmatrix.suite.cases.resolve import TargetMember
 DEVICE, NETWORK = "device_bytes_per_second", "network_bytes_per_second"
 
 
-def known(member: TargetMember, level: Mapping[str, Any], site: Site, nodes: int) -> dict[str, Any]:
-    """Limits of a target at a level from `nodes` client nodes, bytes/s, with who says them."""
-    found: dict[str, Any] = {}
+def known(member: TargetMember, level: Mapping[str, Any], site: Site, nodes: int) -> Limits | None:
+    """Limits of a target at a level from `nodes` client nodes; None if nobody says any."""
+    device: float | None = None
+    network: float | None = None
     sources: dict[str, str] = {}
     declared: Target = member.target
     if declared.limits.device_bandwidth is not None:
-        found[DEVICE], sources[DEVICE] = declared.limits.device_bandwidth, "campaign"
+        device, sources[DEVICE] = declared.limits.device_bandwidth, "campaign"
     elif member.bed is not None and (bed := member.bed.at(level)).interface != "none":
         drive = limits_of(bed)
-        found[DEVICE] = max(drive.read_bytes, drive.write_bytes) * bed.osds
+        device = max(drive.read_bytes, drive.write_bytes) * bed.osds
         sources[DEVICE] = f"{bed.osds} emulated drives"
     if declared.limits.network_bandwidth is not None:
-        found[NETWORK], sources[NETWORK] = declared.limits.network_bandwidth, "campaign"
+        network, sources[NETWORK] = declared.limits.network_bandwidth, "campaign"
     elif site.fabric.bandwidth is not None and member.bed is None:
-        found[NETWORK], sources[NETWORK] = site.fabric.bandwidth * nodes, "site"
-    return {**found, "sources": sources} if found else {}
+        network, sources[NETWORK] = site.fabric.bandwidth * nodes, "site"
+    if not sources:
+        return None
+    return Limits(device_bytes_per_second=device, network_bytes_per_second=network, sources=sources)
 
 
-def with_links(limits: Mapping[str, Any], ranks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def with_links(limits: Limits | None, ranks: Sequence[Mapping[str, Any]]) -> Limits | None:
     """The limits, with the links of the ranks' kernels where nobody said more of the network."""
     speed = _links(ranks)
-    if NETWORK in limits or speed is None:
-        return dict(limits)
-    sources = {**limits.get("sources", {}), NETWORK: "links"}
-    return {**limits, NETWORK: speed, "sources": sources}
+    if speed is None or (limits and limits.network_bytes_per_second is not None):
+        return limits
+    if limits is None:
+        return Limits(network_bytes_per_second=speed, sources={NETWORK: "links"})
+    sources = {**(limits.sources or {}), NETWORK: "links"}
+    return replace(limits, network_bytes_per_second=speed, sources=sources)
 
 
 def _links(ranks: Iterable[Mapping[str, Any]]) -> float | None:

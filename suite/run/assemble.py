@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.results import histogram
+from fsmatrix.results.evidence.evidence import CacheState, Counters, CpuShares, Evidence, Load
 from fsmatrix.results.record import Floats, Latency, Monitor, Phase
+from fsmatrix.suite.run.spec import RunSpec
+from fsmatrix.suite.session.sampling import KernelUse, SampledKernel
 from fsmatrix.suite.session.wire import Arrays
 from fsmatrix.suite.workloads.base import Output, Step
 
@@ -34,8 +38,8 @@ UNITS = {
 class RunBuilder:
     """Everything that a run's steps gave, collected as the run goes on."""
 
-    evidence: dict[str, Any] = field(default_factory=dict)
-    kernels: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # by timed step
+    evidence: Evidence = field(default_factory=Evidence)
+    kernels: dict[str, list[SampledKernel]] = field(default_factory=dict)  # by timed step
     ranks: tuple[Mapping[str, Any], ...] = ()
     argv: list[tuple[str, ...]] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
@@ -45,57 +49,88 @@ class RunBuilder:
     @property
     def phases(self) -> tuple[Phase, ...]:
         """The phases that the session made itself."""
-        return tuple(one.phase for one in self.outputs if one.phase is not None)
+        return tuple(output.phase for output in self.outputs if output.phase is not None)
 
     def next_step(self) -> int:
         """Index of the next step that gives outputs."""
         self.steps += 1
         return self.steps - 1
 
-    def seen(self, step: Step, kernels: list[dict[str, Any]]) -> None:
+    def sampled(self, step: Step, kernels: list[SampledKernel]) -> None:
         """Counters, CPU shares and foreign load of a timed step, by sampled kernel.
 
         What several steps of one name show adds up.  A program that gives several phases
         moves the bytes of each in one direction: its counters count for each of them.
         """
-        every = self.kernels.setdefault(step.name, [])
-        every += kernels
-        looks = [
-            {"host": k["host"], "before": k["kernel"]["before"], "after": k["kernel"]["after"]}
-            for k in every
-        ]
-        for phase in step.phases or (step.name,):
-            self.put("counters", phase, looks)
-            self.put("cpu", phase, _shares(every))
-        loads = [foreign_load(k) for k in kernels if "user" in k]
-        if "load" in self.evidence:
-            loads.append(self.evidence["load"])
+        of_step = self.kernels.setdefault(step.name, [])
+        of_step += kernels
+        counters = tuple(
+            Counters(host=kernel.host, before=kernel.use.before, after=kernel.use.after)
+            for kernel in of_step
+        )
+        phases = step.phases or (step.name,)
+        self.evidence = replace(
+            self.evidence,
+            counters={**self.evidence.counters, **dict.fromkeys(phases, counters)},
+            cpu={**self.evidence.cpu, **dict.fromkeys(phases, _shares(of_step))},
+        )
+        loads = [foreign_load(k.use, k.user) for k in kernels if k.user is not None]
+        if self.evidence.load is not None:
+            loads.append(self.evidence.load)
         if loads:
-            self.evidence["load"] = max(loads, key=lambda load: load["foreign"] - load["noise"])
+            self.evidence = replace(self.evidence, load=max(loads, key=_certain))
+
+    def in_memory(self, step: Step, declared: str) -> None:
+        """The files of a timed step that reads none lie in memory, whatever the case declares."""
+        state = CacheState(declared=declared, reads=False, state="memory")
+        states = dict.fromkeys(step.phases or (step.name,), state)
+        self.evidence = replace(self.evidence, cache={**self.evidence.cache, **states})
 
     def spent(self, what: str, seconds: float) -> None:
-        """Add to evidence["seconds"]: where the run's wall time went."""
-        times = self.evidence.setdefault("seconds", {})
-        times[what] = times.get(what, 0.0) + seconds
+        """Add to where the run's wall time went."""
+        times = self.evidence.seconds
+        times = {**times, what: times.get(what, 0.0) + seconds}
+        self.evidence = replace(self.evidence, seconds=times)
 
-    def put(self, group: str, phase: str, value: Any) -> None:
-        """evidence[group][phase] = value"""
-        self.evidence.setdefault(group, {})[phase] = value
+    def wrote(self, size: int) -> None:
+        """Add bytes of results that were written inside a timed step."""
+        output = self.evidence.output
+        assert output is not None  # known before the first step
+        output = replace(output, written=(output.written or 0) + size)
+        self.evidence = replace(self.evidence, output=output)
 
 
-def _shares(kernels: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+@dataclass(frozen=True)
+class RunContext:
+    """A run that is carried out: what is asked for, until when, where, and what it gave."""
+
+    spec: RunSpec
+    deadline: float  # seconds on the monotonic clock
+    root: str = ""  # its own place, as drivers and programs know it, when that is made
+    builder: RunBuilder = field(default_factory=RunBuilder)
+
+    def left(self) -> float:
+        """Seconds until the deadline, at least a little."""
+        return max(self.deadline - time.monotonic(), 0.1)
+
+
+def _shares(kernels: Sequence[SampledKernel]) -> dict[str, CpuShares]:
     """CPU shares by host, weighted by time where a host was looked at several times."""
-    shares: dict[str, dict[str, float]] = {}
-    for host in dict.fromkeys(kernel["host"] for kernel in kernels):
-        looks = [kernel["kernel"] for kernel in kernels if kernel["host"] == host]
-        whole = sum(look["cpu_seconds"] for look in looks)
-        shares[host] = {
-            name: sum(look["cpu"][name] * look["cpu_seconds"] for look in looks) / whole
-            if whole
-            else 0.0
-            for name in looks[0]["cpu"]
-        }
+    shares = {}
+    for host in dict.fromkeys(kernel.host for kernel in kernels):
+        uses = [kernel.use for kernel in kernels if kernel.host == host]
+        shares[host] = CpuShares(
+            busy=_mean_share(uses, "busy"),
+            idle=_mean_share(uses, "idle"),
+            iowait=_mean_share(uses, "iowait"),
+            steal=_mean_share(uses, "steal"),
+        )
     return shares
+
+
+def _mean_share(uses: Sequence[KernelUse], name: str) -> float:
+    whole = sum(use.cpu_seconds for use in uses)
+    return sum(use.cpu[name] * use.cpu_seconds for use in uses) / whole if whole else 0.0
 
 
 def stream_phase(name: str, message: Mapping[str, Any], arrays: Arrays) -> Phase:
@@ -136,30 +171,35 @@ def _suffix(kind: int) -> str:
     return "/service" if kind >= len(Kind) else ""
 
 
-def foreign_load(kernel: Mapping[str, Any]) -> dict[str, float]:
+def foreign_load(use: KernelUse, own: float) -> Load:
     """Share of a kernel's CPUs that went to user time of processes that are not the run's.
 
+    `own`: seconds of user time of the run's processes there.
     The kernel's own work for the run (loop devices, write-back) is system time: not counted.
     Nor are processes that work for the storage: a FUSE client, servers of a test bed.  `noise`:
     what that share may be wrong by.  /proc/stat charges a whole tick to whoever the tick finds,
     so that n ticks of user time stand for n +- sqrt(n); three times that.
     """
-    seen = kernel["kernel"]
-    foreign = max(seen["user_seconds"] - kernel["user"] - seen["storage_user_seconds"], 0.0)
-    whole = seen["cpu_seconds"]
+    foreign = max(use.user_seconds - own - use.storage_user_seconds, 0.0)
+    whole = use.cpu_seconds
     if not whole:
-        return {"foreign": 0.0, "noise": 0.0}
-    noise = 3 * math.sqrt(max(seen["user_seconds"], TICK) * TICK)
-    return {"foreign": float(foreign / whole), "noise": float(noise / whole)}
+        return Load(foreign=0.0, noise=0.0)
+    noise = 3 * math.sqrt(max(use.user_seconds, TICK) * TICK)
+    return Load(foreign=float(foreign / whole), noise=float(noise / whole))
 
 
-def monitor(phases: Mapping[str, Sequence[Mapping[str, Any]]]) -> Monitor | None:
+def _certain(load: Load) -> float:
+    """What is left of it if it is overstated by its noise."""
+    return (load.foreign or 0.0) - (load.noise or 0.0)
+
+
+def monitor(phases: Mapping[str, Sequence[SampledKernel]]) -> Monitor | None:
     """Series of all sampled kernels over all timed phases; shorter ones padded with NaN."""
     merged: dict[str, dict[str, list[float]]] = {}
     for kernels in phases.values():
-        for entry in kernels:
-            samples = merged.setdefault(entry["host"], {})
-            for name, values in entry["samples"].items():
+        for kernel in kernels:
+            samples = merged.setdefault(kernel.host, {})
+            for name, values in kernel.samples.items():
                 samples.setdefault(name, []).extend(values)
     if not merged:
         return None
@@ -176,7 +216,7 @@ def monitor(phases: Mapping[str, Sequence[Mapping[str, Any]]]) -> Monitor | None
     return Monitor(
         hosts=tuple(merged),
         time=row(first, "time"),
-        series={name: np.stack([row(one, name) for one in merged.values()]) for name in names},
+        series={name: np.stack([row(host, name) for host in merged.values()]) for name in names},
         units={name: UNITS.get(name, "s" if SECONDS.search(name) else "1") for name in names},
     )
 

@@ -26,6 +26,7 @@ from fsmatrix.results.files.store import Store, StoreError
 from fsmatrix.suite.cases.beds import BedPlan, down_all
 from fsmatrix.suite.launchers.base import Launcher, LauncherError
 from fsmatrix.suite.run import provenance
+from fsmatrix.suite.run.environment import SessionContext
 from fsmatrix.suite.run.events import Event, Listener
 from fsmatrix.suite.run.record_writer import RecordWriter, Summary
 from fsmatrix.suite.run.runner import Runner
@@ -53,7 +54,7 @@ class Attachment:
     backend: Backend
     level: Mapping[str, Any]
     geometry: Geometry  # the largest of the plot: the size of its session
-    jobs: Sequence[RunSpec]
+    specs: Sequence[RunSpec]
     room_options: Mapping[str, Any] = field(default_factory=dict)
     draw: str = ""  # what random choices of this block are made of
     bed: BedPlan | None = None  # the backend then works on a test bed that is brought up first
@@ -70,7 +71,6 @@ class Conductor:
         named: Named,
         stop: StopFlag,
         tell: Listener,
-        retry_failed: bool = False,
         lost: Callable[[], str] = lambda: "",
     ) -> None:
         self.store = store
@@ -79,11 +79,10 @@ class Conductor:
         self.named = named  # places that the stored plan names
         self.stop = stop
         self.tell = tell
-        self.retry_failed = retry_failed
         self.lost = lost  # why this part of the campaign is no longer ours
         self.journals = store.directory / "journal"
         self.summary = Summary()
-        self.keeper = RecordWriter(store, self.summary, tell)
+        self.records = RecordWriter(store, self.summary, tell)
         self._written = 0
         self._given_up: set[tuple[str, str]] = set()  # target, reason
         self._used: dict[str, tuple[Backend, ProvisionContext]] = {}
@@ -103,7 +102,7 @@ class Conductor:
     def run(self, attachments: Iterator[Attachment]) -> Summary:
         """All attachments; returns what came of them, also when interrupted."""
         try:
-            with self.keeper:
+            with self.records:
                 for attachment in attachments:
                     if self.stop.signal:
                         raise Interrupted
@@ -121,8 +120,8 @@ class Conductor:
 
     # -- one attachment ----------------------------------------------------------------------
     def _attachment(self, attachment: Attachment) -> None:
-        todo = [job for job in attachment.jobs if not self._done(job)]
-        there = len(attachment.jobs) - len(todo)
+        todo = [spec for spec in attachment.specs if not self._done(spec)]
+        there = len(attachment.specs) - len(todo)
         self.summary.skipped += there
         if there:
             text = f"{attachment.name}: {there} runs are stored already"
@@ -216,22 +215,19 @@ class Conductor:
             mount = access.to_json()
             session.call("mount", mount, self.journals, MOUNT_SECONDS)
             facts = provenance.gather(attachment.backend, access, session, attachment.target)
-            runner = Runner(
-                session,
-                access,
-                self.journals,
-                self.settings,
-                self.keeper.flush,
-                lambda: self.keeper.written,
-                {
-                    "session": uuid.uuid4().hex[:12],
-                    "environment": facts,
-                    "driver": attachment.backend.driver,
-                    "memory": facts["target"].get("filesystem") in MEMORY_TYPES,
-                },
+            context = SessionContext(
+                session=session,
+                access=access,
+                journal=self.journals,
+                settings=self.settings,
+                session_id=uuid.uuid4().hex[:12],
+                environment=facts,
+                driver=attachment.backend.driver,
+                in_memory=facts["target"].get("filesystem") in MEMORY_TYPES,
             )
+            runner = Runner(context, self.records.flush, lambda: self.records.written)
             while todo:
-                self._one(runner, todo)
+                self._next(runner, todo)
                 if self.stop.signal:
                     raise Interrupted
         finally:
@@ -245,24 +241,24 @@ class Conductor:
             session.close()
             orphaned_sessions.forget(self.journals, scratch)
 
-    def _one(self, runner: Runner, todo: list[RunSpec]) -> None:
+    def _next(self, runner: Runner, todo: list[RunSpec]) -> None:
         """One run; SessionError if its session is gone (the run is recorded all the same)."""
-        job = todo[0]
+        spec = todo[0]
         if reason := self.lost():
             raise StoreError(self.store.directory, reason)
         self.tell(
             Event(
                 "run",
-                f"{job.name} {job.case.target} {job.case.workload}",
-                {"run": job.name, "coordinates": dict(job.coordinates)},
+                f"{spec.name} {spec.case.target} {spec.case.workload}",
+                {"run": spec.name, "coordinates": dict(spec.coordinates)},
             )
         )
-        record, broken = runner.run(job)
-        self.keeper.keep(record)
+        record, broken = runner.run(spec)
+        self.records.keep(record)
         todo.pop(0)
         if broken is not None:
             raise broken
-        self._count(job.written(record))
+        self._count(spec.written(record))
 
     def _count(self, written: int) -> None:
         """Stop when the runs of this conductor have written more than is allowed."""
@@ -274,19 +270,19 @@ class Conductor:
                 f"site's cap allows ({limit})"
             )
 
-    def _give_up(self, jobs: list[RunSpec], reason: str) -> None:
+    def _give_up(self, todo: list[RunSpec], reason: str) -> None:
         """Record every run of a plot as failed for the same reason, which is said once."""
-        target = jobs[0].case.target
-        text = f"{len(jobs)} runs of {target}: {reason}"
+        target = todo[0].case.target
+        text = f"{len(todo)} runs of {target}: {reason}"
         again = (target, reason) in self._given_up
         self._given_up.add((target, reason))
-        self.tell(Event("given_up", text, {"target": target, "runs": len(jobs), "again": again}))
-        for job in jobs:
-            self.keeper.keep(job.not_begun(reason))
-        jobs.clear()
+        self.tell(Event("given_up", text, {"target": target, "runs": len(todo), "again": again}))
+        for spec in todo:
+            self.records.keep(spec.not_begun(reason))
+        todo.clear()
 
-    def _done(self, job: RunSpec) -> bool:
-        return self.store.done(job.case.case_id, job.repetition, self.retry_failed)
+    def _done(self, spec: RunSpec) -> bool:
+        return self.store.done(spec.case.case_id, spec.repetition, self.settings.retry_failed)
 
     def _quietly(self, what: str, action: Any) -> None:
         """Clean-up goes on whatever fails; what failed is told, and stays in the journal."""

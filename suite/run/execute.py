@@ -151,12 +151,11 @@ def execute(plan: Plan, out: Path, options: Options, tell: Listener) -> Summary:
     with lock, StopFlag() as stop:
         conductor = Conductor(
             store,
-            settings_of(plan, store.directory, batch),
+            settings_of(plan, store.directory, options),
             launcher,
             named_of(plan),
             stop,
             tell,
-            options.retry_failed,
             lock.lost,
         )
         conductor.recover()
@@ -175,7 +174,7 @@ def rehearse(plan: Plan) -> Iterator[tuple[Plot, list[str]]]:
             yield plot, commands
 
 
-def settings_of(plan: Plan, out: Path, batch: Batch) -> Settings:
+def settings_of(plan: Plan, out: Path, options: Options) -> Settings:
     """What holds for all runs of a campaign."""
     campaign, site = plan.settings.campaign, plan.settings.site
     return Settings(
@@ -186,7 +185,8 @@ def settings_of(plan: Plan, out: Path, batch: Batch) -> Settings:
         bytes_limit=plan.settings.bytes_limit,
         refused=lambda path: site.forbidden(path) or site.unmounted(path),
         out=out,
-        in_job=bool(batch.job),
+        in_job=bool(options.batch.job),
+        retry_failed=options.retry_failed,
     )
 
 
@@ -194,7 +194,7 @@ def named_of(plan: Plan) -> Named:
     """Images and devices that the plan names: only there may leftovers be, beside the store."""
     options = {target.name: target.options for target in plan.members.targets}
     places = {
-        kind: {name: str(getattr(one, kind, "")) for name, one in options.items()}
+        kind: {name: str(getattr(of_target, kind, "")) for name, of_target in options.items()}
         for kind in ("image", "device")
     }
     return Named(places["image"], places["device"])
@@ -210,8 +210,8 @@ def attachments(
         member = plan.target(plot.target)
         # a resumed plot is attached anew: its runs are of another attachment
         name = f"{plot.attachment}-{secrets.token_hex(3)}"
-        jobs = [
-            replace(_job(plan, store, plot, index, name, engines), batch_job=batch_job.id)
+        specs = [
+            replace(_spec(plan, store, plot, index, name, engines), batch_job=batch_job.id)
             for index in range(len(plot.runs))
         ]
         yield Attachment(
@@ -221,14 +221,14 @@ def attachments(
             backend=member.backend(member.options),
             level=plot.level,
             geometry=plot.geometry,
-            jobs=jobs,
+            specs=specs,
             room_options={"device_state": plot.key.device_state},
             draw=plan.draw(plot.block),
             bed=member.bed,
         )
 
 
-def _job(
+def _spec(
     plan: Plan, store: Store, plot: Plot, index: int, attachment: str, engines: Engines
 ) -> RunSpec:
     planned, repetition = plot.runs[index]
@@ -258,11 +258,11 @@ def _job(
 
 
 def _wait_for_quiet_hours(plan: Plan, stop: StopFlag, tell: Listener) -> None:
-    told = False
+    is_told = False
     while (end := quiet(plan.settings.site.site, datetime.now().astimezone())) is not None:
-        if not told:
+        if not is_told:
             tell(Event("waiting", f"quiet hours of this site until {end.isoformat()}"))
-            told = True
+            is_told = True
         left = (end - datetime.now().astimezone()).total_seconds()
         if select.select([stop], [], [], min(60.0, max(left, 0.1)))[0]:
             return  # the conductor sees the signal

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
+from fsmatrix.results.evidence.evidence import EngineOutput, Note
 from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import Status
 from fsmatrix.suite.engines.base import Engine
@@ -112,17 +112,17 @@ def _tail(output: Output) -> str:
     return " | ".join(text.splitlines()[-TAIL_LINES:]) or "it printed nothing"
 
 
-def engine_evidence(parsed: Parsed, engine: Engine) -> dict[str, Any]:
-    """evidence["engine"]: what the engine's output tells beside numbers, for the audits."""
-    notes = [asdict(note) for note in parsed.notes]
+def engine_output(parsed: Parsed, engine: Engine) -> EngineOutput:
+    """What the engine's output tells beside numbers, for the audits."""
+    notes = parsed.notes
     if parsed.version and engine.version and parsed.version != engine.version:
-        told = f"its output is of version {parsed.version}, found before was {engine.version}"
-        notes.append({"key": "versions-differ", "message": told, "line": 0, "phase": ""})
-    return {
-        "name": parsed.engine or engine.name,
-        "version": parsed.version or engine.version,
-        "nodes": parsed.nodes,
-        "processes": parsed.processes,
-        "notes": notes,
-        "facts": dict(parsed.facts),
-    }
+        text = f"its output is of version {parsed.version}, found before was {engine.version}"
+        notes = (*notes, Note("versions-differ", text))
+    return EngineOutput(
+        name=parsed.engine or engine.name,
+        version=parsed.version or engine.version,
+        nodes=parsed.nodes,
+        processes=parsed.processes,
+        notes=notes,
+        facts=parsed.facts,
+    )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fsmatrix.results.case import Case, digest
+from fsmatrix.results.evidence.evidence import Limits
 from fsmatrix.results.record import RunRecord
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.workloads.base import Workload
@@ -28,7 +29,7 @@ class RunSpec:
     attachment: str
     campaign_seed: int
     realised: Mapping[str, str] = field(default_factory=dict)  # factor -> hardware, emulated
-    limits: Mapping[str, Any] = field(default_factory=dict)  # of suite/plan/limits.py
+    limits: Limits | None = None  # of suite/plan/limits.py
     engine_before: str = ""  # the engine's version when the campaign began, if it was another
     batch_job: str = ""  # id of the batch system's job that this is part of
 
@@ -84,6 +85,7 @@ class Settings:
     bytes_limit: int | None = None  # all runs together may write so much
     out: Path = field(default_factory=Path)
     in_job: bool = False  # of a batch system
+    retry_failed: bool = False  # runs that failed are not done
     refused: Callable[[str], str] = lambda _path: ""  # why a path must not be used
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from fsmatrix.suite.session.sampling import KernelUse
 from fsmatrix.suite.session.wire import Arrays
 
 SAMPLE_SECONDS = 0.1
@@ -99,7 +100,7 @@ class Sampler:
         self._sample()
         self._thread.start()
 
-    def stop(self) -> tuple[dict[str, Any], Arrays]:
+    def stop(self) -> tuple[KernelUse, Arrays]:
         """Before and after, and the series: "time" [sample] and every counter [sample]."""
         self._stop.set()
         self._thread.join()
@@ -116,14 +117,13 @@ class Sampler:
         }
         whole = sum(cpu.values())
         shares = {name: value / whole if whole else 0.0 for name, value in cpu.items()}
-        told = {
-            "before": before,
-            "after": after,
-            "cpu": shares,
-            "cpu_seconds": whole,
-            "user_seconds": after["cpu_user"] - before["cpu_user"],
-            "storage_user_seconds": max(
-                0.0, after.get("storage_user_seconds", 0) - before.get("storage_user_seconds", 0)
-            ),
-        }
-        return told, arrays
+        storage = [look.get("storage_user_seconds", 0.0) for look in (before, after)]
+        use = KernelUse(
+            before=before,
+            after=after,
+            cpu=shares,
+            cpu_seconds=whole,
+            user_seconds=after["cpu_user"] - before["cpu_user"],
+            storage_user_seconds=max(0.0, storage[1] - storage[0]),
+        )
+        return use, arrays

@@ -14,6 +14,7 @@ from fsmatrix.backends.player.ops import Place
 from fsmatrix.suite.session import clock, programs, wire
 from fsmatrix.suite.session.clock import Offset
 from fsmatrix.suite.session.comm import Comm
+from fsmatrix.suite.session.sampling import KernelUse
 from fsmatrix.suite.session.stream import run_stream
 from fsmatrix.suite.session.wire import Arrays
 from fsmatrix.suite.session.world import World
@@ -83,8 +84,7 @@ class Server:
             self._watching = node.Sampler(command["access"])
             self._watching.start()
         elif self._watching is not None:
-            told, arrays = self._watching.stop()
-            answer |= {"kernel": told, "samples": {n: a.tolist() for n, a in arrays.items()}}
+            answer |= _sampled(self._watching.stop())
             self._watching = None
         gathered = self.world.comm.part(command["to"]).gather(answer)
         if gathered is not None:
@@ -109,8 +109,10 @@ class Server:
             seen = sampler.stop() if sampler is not None else None
         finally:
             os.sched_setaffinity(0, self.allowed)
-        told = {"user": user_seconds() - user, "cpus": cpus}
-        reply = self._collect(comm, reply, seen, command, told)
+        own = {"user": user_seconds() - user, "cpus": cpus}
+        if seen is not None:
+            own |= _sampled(seen)
+        reply = self._collect(comm, reply, command, own)
         if comm.rank == 0:
             self._answer(reply)
 
@@ -161,30 +163,23 @@ class Server:
         self,
         comm: Comm,
         reply: Reply,
-        seen: tuple[dict[str, Any], Arrays] | None,
         command: Mapping[str, Any],
-        told: Mapping[str, Any],
+        own: Mapping[str, Any],
     ) -> Reply:
         """Add what every rank and every sampled kernel tells."""
-        own: dict[str, Any] = {
-            "name": self.world.me.kernel,
-            "host": self.world.me.host,
-            **told,
-        }
-        if seen is not None:
-            own["kernel"] = seen[0]
-            own["samples"] = {name: series.tolist() for name, series in seen[1].items()}
-        gathered = comm.gather(own)
+        answer = {"name": self.world.me.kernel, "host": self.world.me.host, **own}
+        gathered = comm.gather(answer)
         if gathered is None:
             return {}, {}
         message, arrays = reply
         message = dict(message)
         message["kernels"] = [entry for entry in gathered if "kernel" in entry]
         for entry in message["kernels"]:
-            entry["user"] = sum(one["user"] for one in gathered if one["name"] == entry["name"])
+            ranks = [rank for rank in gathered if rank["name"] == entry["name"]]
+            entry["user"] = sum(rank["user"] for rank in ranks)
         message["ranks"] = [
-            {**asdict(self.world.ranks[rank]), "cpus": one["cpus"], "affinity": command["affinity"]}
-            for rank, one in zip(command["to"], gathered, strict=True)
+            {**asdict(self.world.ranks[rank]), "cpus": of["cpus"], "affinity": command["affinity"]}
+            for rank, of in zip(command["to"], gathered, strict=True)
         ]
         return message, arrays
 
@@ -253,3 +248,10 @@ def user_seconds() -> float:
     """User time of this rank and of the programs that it has waited for."""
     usage = os.times()
     return usage.user + usage.children_user
+
+
+def _sampled(seen: tuple[KernelUse, Arrays]) -> dict[str, Any]:
+    """As an answer holds it (`SampledKernel.of`)."""
+    use, series = seen
+    samples = {name: values.tolist() for name, values in series.items()}
+    return {"kernel": use.document(), "samples": samples}

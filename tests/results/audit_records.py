@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from fsmatrix.results.audits import audit_run
+from fsmatrix.results.evidence.evidence import Evidence
+from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.histogram import BINS
 from fsmatrix.results.record import Latency, Phase, RunRecord
 
@@ -52,6 +54,11 @@ def counters(**moved: float) -> list[dict[str, Any]]:
     ]
 
 
+def evidence(document: Mapping[str, Any]) -> Evidence:
+    """From what is stored."""
+    return read(Evidence, document, "evidence")
+
+
 def record(*phases: Phase, case: Mapping[str, Any] | None = None, **changes: Any) -> RunRecord:
     """A good run with the given phases."""
     text = json.dumps({"workload": "pattern", "target": "t", **(case or {})})
@@ -69,33 +76,39 @@ def record(*phases: Phase, case: Mapping[str, Any] | None = None, **changes: Any
         engine_version="1",
         started="2026-01-01T00:00:00+00:00",
         phases=phases,
-        evidence={
-            "cache": {p.name: {"declared": "cold", "state": "cold"} for p in phases},
-            "counters": {
-                p.name: counters(device_read_bytes=400 * MB, device_written_bytes=400 * MB)
-                for p in phases
-            },
-            "cpu": {p.name: {"a": {"busy": 0.3, "idle": 0.7, "steal": 0.0}} for p in phases},
-            "settle": {p.name: {"reached": True, "seconds": 0.1, "state": {}} for p in phases},
-            "world": {
-                "asked_ranks": 4,
-                "got_ranks": 4,
-                "asked_nodes": 1,
-                "got_nodes": 1,
-                "kernels": 1,
-                "oversubscribed": False,
-                "emulated_nodes": False,
-            },
-            "output": {"on_target": False},
-            "load": {"before": 0.2, "foreign": 0.02},
-            "limits": {"device_bytes_per_second": 500 * MB, "network_bytes_per_second": 500 * MB},
-        },
+        evidence=evidence(
+            {
+                "cache": {p.name: {"declared": "cold", "state": "cold"} for p in phases},
+                "counters": {
+                    p.name: counters(device_read_bytes=400 * MB, device_written_bytes=400 * MB)
+                    for p in phases
+                },
+                "cpu": {p.name: {"a": {"busy": 0.3, "idle": 0.7, "steal": 0.0}} for p in phases},
+                "settle": {p.name: {"reached": True, "seconds": 0.1, "state": {}} for p in phases},
+                "world": {
+                    "asked_ranks": 4,
+                    "got_ranks": 4,
+                    "asked_nodes": 1,
+                    "got_nodes": 1,
+                    "kernels": 1,
+                    "oversubscribed": False,
+                    "emulated_nodes": False,
+                },
+                "output": {"on_target": False},
+                "load": {"before": 0.2, "foreign": 0.02},
+                "limits": {
+                    "device_bytes_per_second": 500 * MB,
+                    "network_bytes_per_second": 500 * MB,
+                },
+            }
+        ),
     )
     return replace(made, **changes)
 
 
 def with_evidence(base: RunRecord, **changes: Any) -> RunRecord:
-    return replace(base, evidence={**base.evidence, **changes})
+    """`changes`: as they are stored."""
+    return replace(base, evidence=evidence({**base.evidence.document(), **changes}))
 
 
 def read_with(**moved: float) -> RunRecord:

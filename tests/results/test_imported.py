@@ -69,7 +69,7 @@ def test_what_the_output_tells_is_in_the_record() -> None:
         "by": "0.1.0",
         "labels": {"target": "ceph-a", "storage_nodes": 3},
     }
-    engine = record.evidence["engine"]
+    engine = record.evidence.document()["engine"]
     assert engine["facts"] == {"machine": "Linux"}
     assert engine["notes"] == [
         {"key": "recovered", "message": "the end was cut", "line": 3, "phase": "write"}
@@ -128,7 +128,7 @@ def test_failed_runs() -> None:
 def test_a_time_without_its_zone_is_not_guessed(printed: str, stored: str) -> None:
     record = one(replace(PARSED, started=printed))
     assert record.started == stored
-    assert record.evidence["engine"]["started"] == printed
+    assert record.evidence.engine.started == printed
 
 
 def test_labels_that_contradict_the_output() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.results.case import Geometry
 from fsmatrix.suite.launchers.mpirun import Mpirun
+from fsmatrix.suite.run.environment import SessionContext
 from fsmatrix.suite.run.runner import Runner
 from fsmatrix.suite.run.spec import Settings
 from fsmatrix.suite.session.client.client import START_SECONDS, Session
@@ -45,5 +47,20 @@ def runner_on(session: Session, data: Path, out: Path, settings: Settings) -> Ru
         path=str(data),
         details={"tree": str(data), "tag": "t", "host": ""},
     )
-    facts = {"session": "s", "environment": {}, "driver": "posix", "memory": False}
-    return Runner(session, access, out / "journal", settings, lambda: None, lambda: 0, facts)
+    context = SessionContext(
+        session=session,
+        access=access,
+        journal=out / "journal",
+        settings=settings,
+        session_id="s",
+        environment={},
+        driver="posix",
+        in_memory=False,
+    )
+    return Runner(context, lambda: None, lambda: 0)
+
+
+def runner_like(runner: Runner, **settings: Any) -> Runner:
+    """The same with other settings."""
+    changed = replace(runner.context, settings=replace(runner.settings, **settings))
+    return Runner(changed, runner.quiet, runner.written)

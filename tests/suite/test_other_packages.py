@@ -128,7 +128,7 @@ def test_backend_workload_engine_launcher_and_analysis(site: Path) -> None:
     out = site / "out"
     assert measured(out) > 0
     records = [Store.open(out).read(run_id) for run_id in Store.open(out).ids()]
-    assert {one.evidence["world"]["got_ranks"] for one in records} == {2}
+    assert {one.evidence.world.got_ranks for one in records} == {2}
     assert all(one.environment["launcher"]["name"] == "jsrun" for one in records)
     assert all(one.phases[0].bytes.tolist() == [64 * MIB] for one in records)
     version = subprocess.run(["dd", "--version"], capture_output=True, text=True, check=True).stdout

@@ -1,8 +1,8 @@
 """How much of network, devices and client CPUs a run used: evidence for a bottleneck.
 
-Campaign files have it as the variables COLUMNS (results/usage.py), but those of before it had:
-then run files are read, if told where; otherwise only the finding `cpu-saturated` tells of a CPU
-at its limit.
+Campaign files have it as the variables COLUMNS (results/files/campaign/usage.py), but those of
+before it had: then run files are read, if told where; otherwise only the finding `cpu-saturated`
+tells of a CPU at its limit.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import xarray as xr
 from fsmatrix.analysis.data.columns import coded, combined
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.data.study import Study
+from fsmatrix.results.files.campaign.usage import COLUMNS, Usage, of_phase
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.run import recordcheck
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import RunRecord
-from fsmatrix.results.usage import COLUMNS, Usage, of_phase
 
 __all__ = ["COLUMNS", "Usage", "by_cell", "link_limit", "of_campaign", "of_store", "rows_of"]
 

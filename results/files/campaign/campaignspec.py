@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fsmatrix.results import iterations
+from fsmatrix.results.files.campaign.usage import COLUMNS
 from fsmatrix.results.files.hdf5.hdf import TEXT
-from fsmatrix.results.usage import COLUMNS
 
 # name -> (type, unit, meaning): variables [run]
 NUMBERS: dict[str, tuple[str, str, str]] = {

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fsmatrix.results import histogram, iterations, metrics, usage
+from fsmatrix.results import histogram, iterations, metrics
 from fsmatrix.results.case import Case
+from fsmatrix.results.files.campaign import usage
 from fsmatrix.results.files.hdf5.schema import to_json
 from fsmatrix.results.record import SEVERITIES, Finding, Integers, Phase, RunRecord
 

@@ -39,7 +39,7 @@ class DamagedFileError(ResultError):
 
 
 class InvalidRecordError(ResultError):
-    """The record itself cannot be stored: contradicting shapes, values that are not JSON."""
+    """What is to be stored, or was, is no record: contradicting shapes, values of wrong types."""
 
 
 def to_json(value: Any) -> str:

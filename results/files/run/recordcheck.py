@@ -103,7 +103,7 @@ def _case(record: RunRecord) -> Iterator[str]:
 
 def _documents(record: RunRecord) -> Iterator[str]:
     """What stands in the file as JSON is of the types that we write."""
-    for name in ("failure", "coordinates", "environment", "evidence"):
+    for name in ("failure", "coordinates", "environment"):
         if not isinstance(getattr(record, name), dict):
             yield f"{name} is no mapping"
             return

@@ -8,6 +8,8 @@ from typing import Any
 
 import h5py
 
+from fsmatrix.results.evidence.evidence import Evidence
+from fsmatrix.results.evidence.stored import StoredError, read
 from fsmatrix.results.files import asides
 from fsmatrix.results.files.hdf5 import hdf
 from fsmatrix.results.files.hdf5.schema import (
@@ -70,9 +72,12 @@ def run_image(path: Path, record: RunRecord) -> bytes:
 
 
 def read_run(path: Path) -> RunRecord:
-    """The record in a run file.  ResultError (newer, foreign, damaged) if there is none."""
+    """The record in a run file.  ResultError (newer, foreign, damaged, misfit) if there is none."""
     with hdf.reading(Path(path), RUN_FORMAT) as file:
-        return _record(Source(file))
+        try:
+            return _record(Source(file))
+        except StoredError as error:
+            raise InvalidRecordError(path, f"holds a run that cannot be used: {error}") from error
 
 
 def read_status(path: Path) -> str:
@@ -104,7 +109,7 @@ def _fill(file: h5py.File, record: RunRecord) -> None:
     phases.write(root, record.phases)
     if record.monitor is not None:
         _write_monitor(root.group("monitor"), record.monitor)
-    root.group("evidence").attributes({"evidence": to_json(record.evidence)})
+    root.group("evidence").attributes({"evidence": to_json(record.evidence.document())})
     _write_findings(root.group("findings"), record.findings)
     if record.texts:
         texts.write_run_texts(root.group(texts.GROUP), record.texts)
@@ -115,6 +120,7 @@ def _record(root: Source) -> RunRecord:
     values: dict[str, Any] = {name: decode_text(attributes[name]) for name in TEXTS}
     values |= {name: int(attributes[name]) for name in NUMBERS}
     values |= {name: from_json(attributes[stored]) for name, stored in JSON.items()}
+    evidence = from_json(root.group("evidence").attributes()["evidence"])
     values["argv"] = tuple(tuple(argv) for argv in values["argv"])
     for name in ("companions", "ranks"):
         values[name] = tuple(values[name])
@@ -123,7 +129,7 @@ def _record(root: Source) -> RunRecord:
         duration=float(attributes["duration"]),
         phases=phases.read(root),
         monitor=_read_monitor(root.group("monitor")) if "monitor" in root else None,
-        evidence=from_json(root.group("evidence").attributes()["evidence"]),
+        evidence=read(Evidence, evidence, "evidence"),
         findings=_read_findings(root.group("findings")),
         texts=texts.read_run_texts(root.group(texts.GROUP)) if texts.GROUP in root else {},
     )

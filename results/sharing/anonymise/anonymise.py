@@ -18,6 +18,8 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.tokens import KeyToken, ScalarToken
 
 from fsmatrix.results.case import canonical_json
+from fsmatrix.results.evidence.evidence import Evidence
+from fsmatrix.results.evidence.stored import StoredError, read
 from fsmatrix.results.files.run.recordcheck import ANONYMISED
 from fsmatrix.results.record import Finding, Monitor, Phase, RunRecord
 from fsmatrix.results.sharing.anonymise.names import FIELDS, SOURCES
@@ -48,10 +50,9 @@ class Learner:
         if record.monitor is not None:
             for host in record.monitor.hosts:
                 vocabulary.learn("host", host)
-        for shares in record.evidence.get("cpu", {}).values():
-            if isinstance(shares, Mapping):
-                for host in shares:
-                    vocabulary.learn("host", str(host))
+        for shares in record.evidence.cpu.values():
+            for host in shares:
+                vocabulary.learn("host", host)
         self.document(_plain(record))
 
     def document(self, value: Any, kind: str = "") -> None:
@@ -172,17 +173,18 @@ class Anonymiser:
                 )
         return renamed
 
-    def _evidence(self, evidence: Mapping[str, Any]) -> dict[str, Any]:
-        renamed: dict[str, Any] = self.document(evidence)
-        shares = evidence.get("cpu")
-        if isinstance(shares, Mapping):  # by phase, then by host
-            renamed["cpu"] = {
-                self.label(phase): self._keys(of, self.document, self.text)
-                if isinstance(of, Mapping)
-                else self.document(of)
-                for phase, of in shares.items()
+    def _evidence(self, evidence: Evidence) -> Evidence:
+        stored = evidence.document()
+        rewritten: dict[str, Any] = self.document(stored)
+        if evidence.cpu:  # by phase, then by host
+            rewritten["cpu"] = {
+                self.label(phase): self._keys(shares, self.document, self.text)
+                for phase, shares in stored["cpu"].items()
             }
-        return renamed
+        try:
+            return read(Evidence, rewritten, "evidence")
+        except StoredError as error:
+            raise ClashError(f"a name is a word of the evidence too: {error}") from error
 
     def _phase(self, phase: Phase) -> Phase:
         return replace(
@@ -257,7 +259,7 @@ def _plain(record: RunRecord) -> dict[str, Any]:
         "factors": record.coordinates,
         "environment": record.environment,
         "ranks": record.ranks,
-        "evidence": record.evidence,
+        "evidence": record.evidence.document(),
         "attachment": record.attachment,
         "own": [record.session, record.engine, record.engine_version],
         "case": json.loads(record.case) if record.case.startswith("{") else record.case,

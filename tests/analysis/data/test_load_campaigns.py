@@ -18,12 +18,14 @@ from fsmatrix.analysis.data import columns, load
 from fsmatrix.analysis.data.factors import codes
 from fsmatrix.analysis.data.summary import summarise
 from fsmatrix.analysis.studies import flash
+from fsmatrix.results.evidence.evidence import Evidence
+from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.files.campaign.campaignread import entries, reading
 from fsmatrix.results.files.campaign.merge import writing
+from fsmatrix.results.files.campaign.usage import COLUMNS
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5 import schema
 from fsmatrix.results.record import RunRecord
-from fsmatrix.results.usage import COLUMNS
 from tests.analysis import campaigns
 
 
@@ -149,7 +151,7 @@ def test_an_older_schema_is_upgraded_and_joins_with_the_newest(
 
 
 def before_usage(path: Path) -> Path:
-    """The file as it was before campaign files had rates and shares (results/usage.py)."""
+    """The file as it was before campaign files had rates and shares (campaign/usage.py)."""
     with h5py.File(path, "a") as file:
         for name in COLUMNS:
             del file[name]
@@ -170,7 +172,8 @@ def test_a_file_from_before_the_usage_columns_opens_without_them(tmp_path: Path)
 def test_a_file_from_before_the_usage_columns_joins_with_a_new_one(tmp_path: Path) -> None:
     old = before_usage(written(tmp_path / "old.h5", "xfs"))
     shares = {"busy": 0.25, "iowait": 0.5, "idle": 0.25}
-    new = written(tmp_path / "new.h5", "ext4", evidence={"cpu": {"read": {"node1": shares}}})
+    evidence = read(Evidence, {"cpu": {"read": {"node1": shares}}}, "evidence")
+    new = written(tmp_path / "new.h5", "ext4", evidence=evidence)
     ds = load.open_campaign([old, new])
     assert ds["cpu_idle"].attrs["units"] == "1"
     assert np.isnan(ds["cpu_idle"].values[:2]).all()

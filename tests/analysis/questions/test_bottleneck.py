@@ -15,6 +15,8 @@ from fsmatrix.analysis.data import load
 from fsmatrix.analysis.questions.bottleneck import usage
 from fsmatrix.analysis.questions.bottleneck.bottleneck import Bottleneck, bottleneck
 from fsmatrix.analysis.result import Result
+from fsmatrix.results.evidence.evidence import Evidence
+from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.files.store import Store
 from tests.analysis import campaigns
 from tests.analysis import study_data as studies
@@ -239,11 +241,11 @@ def stored(folder: Path) -> tuple[xr.Dataset, Path]:
             looks = {"network_sent_bytes": rate * window, "network_received_bytes": 100.0,
                      "device_read_bytes": 0.0, "device_written_bytes": rate * window,
                      "device_busy_seconds": 0.4 * window}  # fmt: skip
-            evidence = {
+            evidence = read(Evidence, {
                 "counters": {"write": [{"host": "h", "before": dict.fromkeys(looks, 5.0),
                                         "after": {n: v + 5 for n, v in looks.items()}}]},
                 "cpu": {"write": {"h": {"busy": 0.31}, "g": {"busy": 0.22}}},
-            }  # fmt: skip
+            }, "evidence")  # fmt: skip
             environment = {"target": {"devices": [{"name": "vda"}]}}
             store.write(campaigns.record(
                 "ceph", phases=(done,), coordinates={"pattern": "rand-write", "chunk": chunk},
@@ -280,7 +282,9 @@ def test_looks_that_saw_more_than_the_window_are_no_evidence(tmp_path: Path) -> 
         look = {"host": "h", "before": dict.fromkeys(after, 0.0), "after": after}
         record = campaigns.record(
             "a", phases=(done,), coordinates={},
-            evidence={"counters": {"write": [look]}, "cpu": {"write": {"h": {"busy": 0.25}}}},
+            evidence=read(Evidence, {
+                "counters": {"write": [look]}, "cpu": {"write": {"h": {"busy": 0.25}}},
+            }, "evidence"),
             environment={"machine": {"host": "h", "cpus": 2}, "target": {"devices": [{}]}},
         )  # fmt: skip
         return usage.of_phase(record, done)

@@ -15,6 +15,8 @@ from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.studies import flash
 from fsmatrix.analysis.studies.claims import files as claims_files
 from fsmatrix.analysis.studies.claims.claims import claims
+from fsmatrix.results.evidence.evidence import Evidence
+from fsmatrix.results.evidence.stored import read
 from tests.analysis import campaigns
 from tests.analysis import study_data as studies
 
@@ -91,7 +93,9 @@ def test_cpu_of_a_measured_campaign(tmp_path: Path) -> None:
     records = [
         campaigns.record(
             "xfs", phases=(done,), coordinates={}, block=block,
-            evidence={"counters": {"write": looks if block else []}, "cpu": {"write": shares}},
+            evidence=read(Evidence, {
+                "counters": {"write": looks if block else []}, "cpu": {"write": shares},
+            }, "evidence"),
         )
         for block in range(8)
     ]  # fmt: skip

@@ -44,7 +44,7 @@ def metadata_caches(state: str, made: Phase | None = None) -> RunRecord:
 
 def world(**changes: Any) -> RunRecord:
     base = record(phase())
-    return with_evidence(base, world={**base.evidence["world"], **changes})
+    return with_evidence(base, world={**base.evidence.world.document(), **changes})
 
 
 def series(values: Any, **changes: Any) -> RunRecord:

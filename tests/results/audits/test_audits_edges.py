@@ -10,6 +10,7 @@ import pytest
 from fsmatrix.results.audits import audit_run, run_audits
 from fsmatrix.results.audits.base import data_bytes
 from fsmatrix.results.audits.timing import mann_kendall, steady_part
+from fsmatrix.results.evidence.evidence import Evidence
 from tests.results.audit_records import (
     MB,
     counters,
@@ -28,8 +29,8 @@ def test_a_good_run_has_no_findings() -> None:
 
 
 def test_a_run_without_any_evidence_has_no_findings() -> None:
-    assert audit_run(record(phase(), phase("write"), evidence={})) == ()
-    assert audit_run(record(evidence={}, status="failed", case={})) == ()
+    assert audit_run(record(phase(), phase("write"), evidence=Evidence())) == ()
+    assert audit_run(record(evidence=Evidence(), status="failed", case={})) == ()
 
 
 def test_an_imported_run_with_totals_only() -> None:
@@ -42,7 +43,7 @@ def test_an_imported_run_with_totals_only() -> None:
         interval_bytes=None,
         interval_operations=None,
     )
-    assert audit_run(replace(record(total), case="", evidence={})) == ()
+    assert audit_run(replace(record(total), case="", evidence=Evidence())) == ()
 
 
 def test_workers_without_data_operations_or_without_any() -> None:

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from fsmatrix.results.audits import audit_run, engines
+from fsmatrix.results.evidence.evidence import Evidence
+from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.formats.base import totals
 from fsmatrix.results.record import Finding, RunRecord
 
@@ -36,7 +38,7 @@ def record(*notes: dict[str, Any], **evidence: Any) -> RunRecord:
         engine_version="4.0.0",
         started="2026-01-01T00:00:00+00:00",
         phases=(totals("read", 1.0, 100 * MB, 100),),
-        evidence={"engine": engine, **evidence},
+        evidence=read(Evidence, {"engine": engine, **evidence}, "evidence"),
     )
 
 
@@ -62,7 +64,7 @@ def test_a_note_becomes_a_finding(key: str) -> None:
 def test_a_run_without_notes_has_none_of_these_findings() -> None:
     names = {audit.name for audit in engines.AUDITS}
     assert not names & {finding.audit for finding in audit_run(record())}
-    assert not names & {f.audit for f in audit_run(replace(record(), evidence={}))}
+    assert not names & {f.audit for f in audit_run(replace(record(), evidence=Evidence()))}
 
 
 def test_the_same_note_twice_is_one_finding() -> None:

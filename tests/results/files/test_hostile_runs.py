@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from fsmatrix.results.evidence.evidence import Evidence
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5 import check as hdfcheck
 from fsmatrix.results.files.run import runfile
@@ -186,8 +187,14 @@ MISFITS = {
     "block": (changed(block=-1), "block is -1"),
     "repetition": (changed(repetition=1 << 40), "repetition is"),
     "environment": (changed(environment=[1]), "environment is no mapping"),
-    "evidence": (changed(evidence={"counters": 7}), "cannot be merged"),
-    "counters": (changed(evidence={"counters": {"read": [{"before": {}}]}}), "cannot be merged"),
+    "evidence": (
+        changed(evidence=Evidence(more={"counters": 7})),
+        "cannot be used: evidence.counters is 7, not a mapping",
+    ),
+    "counters": (
+        changed(evidence=Evidence(more={"counters": {"read": [{"before": {}}]}})),
+        "cannot be used: evidence.counters.read[0].after is missing",
+    ),
     "ranks": (changed(ranks=("a",)), "ranks holds"),
     "factors": (changed(coordinates={f"f{i}": 1 for i in range(9999)}), "has 9999 factors"),
     "level": (changed(coordinates={"target": "x" * 10**6}), "too long"),

@@ -11,6 +11,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fsmatrix.results import histogram, iterations
+from fsmatrix.results.evidence.evidence import (
+    Counters,
+    CpuShares,
+    EngineOutput,
+    Evidence,
+    Note,
+)
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5.schema import InvalidRecordError
 from fsmatrix.results.files.run.runfile import read_run, read_status, write_run
@@ -105,6 +112,29 @@ def monitors(draw):
     return Monitor(hosts, draw(float_array(samples)), draw(series), units)
 
 
+others = st.dictionaries(text.map("other {}".format), json_values, max_size=2)
+numbers = st.integers(0, 2**53) | floats
+shares = st.builds(CpuShares, busy=floats, idle=numbers, iowait=st.none() | floats,
+                   steal=floats, more=others)  # fmt: skip
+looks = st.builds(
+    Counters, host=text, before=st.dictionaries(text, numbers, max_size=2),
+    after=st.dictionaries(text, numbers, max_size=2), more=others,
+)  # fmt: skip
+notes = st.builds(Note, key=text, message=text, line=st.integers(), phase=text, more=others)
+engines = st.builds(
+    EngineOutput, name=text, version=text, nodes=st.none() | st.integers(),
+    processes=st.none() | st.integers(), started=st.none() | text,
+    notes=st.lists(notes, max_size=2).map(tuple), facts=mappings, more=others,
+)  # fmt: skip
+evidence = st.builds(
+    Evidence,
+    cpu=st.dictionaries(text, st.dictionaries(text, shares, max_size=2), max_size=2),
+    counters=st.dictionaries(text, st.lists(looks, max_size=2).map(tuple), max_size=2),
+    health=st.dictionaries(text, st.lists(text, max_size=2).map(tuple), max_size=2),
+    engine=st.none() | engines,
+    engine_before=st.none() | text,
+    more=others,
+)
 findings = st.builds(
     Finding,
     audit=text,
@@ -143,7 +173,7 @@ records = st.builds(
     ranks=st.lists(mappings, max_size=2).map(tuple),
     phases=st.lists(phases(), max_size=3).map(tuple),
     monitor=st.none() | monitors(),
-    evidence=mappings,
+    evidence=evidence,
     findings=st.lists(findings, max_size=2).map(tuple),
     texts=st.dictionaries(text, text, max_size=3),
 )
@@ -245,7 +275,7 @@ FINDING = Finding("too-short", 2, "warning", "window of 0.1 s", "more work", "wr
 def test_what_xarray_sees(tmp_path):
     path = tmp_path / "run.h5"
     short = replace(phase("read", ranks=2), io_start=None, interval_bytes=None)
-    stored = record(phases=(phase(ranks=3), short), evidence={"cache": {"state": "cold"}})
+    stored = record(phases=(phase(ranks=3), short), evidence=Evidence(engine_before="1"))
     write_run(path, stored)
     with xr.open_dataset(path, engine="h5netcdf") as run:
         assert run["phase"].values.tolist() == ["write", "read"]
@@ -304,8 +334,10 @@ def test_an_error_of_the_system_leaves_the_old_file(tmp_path, monkeypatch):
 
 def test_numpy_values_in_json_fields(tmp_path):
     path = tmp_path / "run.h5"
-    write_run(path, record(evidence={"a": np.int64(3), "b": np.arange(2), "c": tmp_path}))
-    assert read_run(path).evidence == {"a": 3, "b": [0, 1], "c": str(tmp_path)}
+    write_run(
+        path, record(evidence=Evidence(more={"a": np.int64(3), "b": np.arange(2), "c": tmp_path}))
+    )
+    assert read_run(path).evidence.document() == {"a": 3, "b": [0, 1], "c": str(tmp_path)}
 
 
 def test_a_missing_file_is_a_result_error(tmp_path):

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from fsmatrix.results.case import Case
+from fsmatrix.results.evidence.evidence import Evidence
+from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.record import Finding, Phase, RunRecord
 from fsmatrix.results.sharing.anonymise.anonymise import Anonymiser, ClashError, Learner
 from fsmatrix.results.sharing.anonymise.text import Rewriter
@@ -175,14 +177,24 @@ def test_a_host_like_an_ordinary_word():
     """It goes from its own fields and from sentences, and is told; keys and levels stay."""
     one = record(
         ranks=({"host": "node", "node": 0},),
-        evidence={"cpu": {"write": {"node": {"busy": 0.5}}}, "cache": {"state": "node"}},
+        evidence=read(
+            Evidence,
+            {
+                "cpu": {"write": {"node": {"busy": 0.5}}},
+                "cache": {"write": {"state": "node", "counters": "node"}},
+            },
+            "evidence",
+        ),
         error="node lost",
         coordinates={"target": "xfs", "workload": "pattern", "node": 3},
     )
     made = anonymiser(one)
     told = made.record(one)
     assert told.ranks == ({"host": "host-1", "node": 0},)
-    assert told.evidence["cpu"] == {"write": {"host-1": {"busy": 0.5}}}
+    assert told.evidence.document() == {
+        "cpu": {"write": {"host-1": {"busy": 0.5}}},
+        "cache": {"write": {"state": "node", "counters": "node"}},
+    }
     assert told.error == "host-1 lost"
     assert told.coordinates == one.coordinates
     assert made.rewriter.ordinary == {"node": "host"}

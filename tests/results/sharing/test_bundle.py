@@ -15,6 +15,8 @@ import pytest
 
 from fsmatrix.results import histogram
 from fsmatrix.results.case import Case
+from fsmatrix.results.evidence.evidence import Evidence
+from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.run.runfile import read_run
 from fsmatrix.results.files.store import Store
@@ -24,12 +26,23 @@ from tests.archives import unpack
 
 # made up; none is part of a word that may stay
 SECRETS = {
-    "host": "mars17", "fqdn": "venus.hpc.geheim.example", "user": "xaverius", "home": "joergina",
-    "path": "projekt471", "file": "plan9daten", "ipv4": "10.47.11.8", "ipv6": "2001:db8:47::11",
-    "mac": "00:1b:44:11:3a:b7", "serial": "S4EVNX0R47", "wwid": "naa.5000c500a1b2c3d4",
-    "job": "8123456", "uuid": "ce350c37-197a-40f6-9b10-8dafde0f8e81", "mail": "chef@geheim.example",
-    "account": "m2geheim", "export": "saturn03",
-}  # fmt: skip
+    "host": "mars17",
+    "fqdn": "venus.hpc.geheim.example",
+    "user": "xaverius",
+    "home": "joergina",
+    "path": "projekt471",
+    "file": "plan9daten",
+    "ipv4": "10.47.11.8",
+    "ipv6": "2001:db8:47::11",
+    "mac": "00:1b:44:11:3a:b7",
+    "serial": "S4EVNX0R47",
+    "wwid": "naa.5000c500a1b2c3d4",
+    "job": "8123456",
+    "uuid": "ce350c37-197a-40f6-9b10-8dafde0f8e81",
+    "mail": "chef@geheim.example",
+    "account": "m2geheim",
+    "export": "saturn03",
+}
 HOST, FQDN, USER, JOB = (SECRETS[name] for name in ("host", "fqdn", "user", "job"))
 PATH = f"/lustre/{SECRETS['path']}/{USER}/{SECRETS['file']}"
 # one sentence with all of them
@@ -120,7 +133,14 @@ def secretive(repetition):
         monitor=Monitor(
             (HOST, FQDN), np.arange(3.0), {f"m-{HOST}": np.ones((2, 3))}, {f"m-{HOST}": f"u-{HOST}"}
         ),
-        evidence={"cpu": {"write": {HOST: {"busy": 0.5}, FQDN: {"busy": 0.25}}}, **TOLD},
+        evidence=read(
+            Evidence,
+            {
+                "cpu": {"write": {HOST: {"busy": 0.5}, FQDN: {"busy": 0.25}}},
+                **TOLD,
+            },
+            "evidence",
+        ),
         findings=(Finding(f"a-{HOST}", 1, severity, SENTENCE, SENTENCE, f"p-{HOST}", TOLD),),
         texts={f"out.{HOST}": f"{SENTENCE}\n" * 200, "plain": SENTENCE},
     )

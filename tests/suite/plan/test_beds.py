@@ -187,14 +187,14 @@ def test_a_campaign_brings_its_beds_up_and_takes_them_down(tmp_path: Path) -> No
         assert record.engine.startswith("player")
         assert record.environment["realised"]["storage_nodes"] == "emulated"
         assert record.phases[0].bytes.sum() == 4 << 20
-        assert "health" in record.evidence
+        assert record.evidence.health
         assert record.coordinates["redundancy"] == "size=1"
         assert not {f.audit for f in record.findings} & MISSING
         if record.coordinates["pattern"] == "rand-read":
-            servers = record.evidence["cache"]["read"]["facts"]
+            servers = record.evidence.cache["read"].facts
             assert servers["server_caches"] == "dropped"
             assert servers["server_data_caches"] == "dropped"
-        (looks,) = record.evidence["counters"].values()
+        (looks,) = record.evidence.counters.values()
         assert looks[0]["after"]["network_counting_osds"] == record.coordinates["storage_nodes"]
         daemons = looks[0]["after"]["storage_user_seconds"]
         assert daemons > 0, "what the bed's own daemons use is known, and no foreign load"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.backends.testbed.drives import limits_of
+from fsmatrix.results.evidence.evidence import Limits
 from fsmatrix.results.files.store import Store
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.campaign.site import Fabric, Site
@@ -25,14 +26,23 @@ def test_campaign_wins_over_site_and_links() -> None:
     head = HEAD.replace("backend: disk", "backend: disk, limits: {network_bandwidth: 5MB}")
     plan = planned(head=head)
     declared, open_ = plan.target("a"), plan.target("b")
-    assert known(declared, {}, FABRIC, 4)[NETWORK] == 5_000_000
-    assert known(open_, {}, FABRIC, 4) == {NETWORK: 4e9, "sources": {NETWORK: "site"}}
-    assert known(open_, {}, Site(), 4) == {}
+    assert known(declared, {}, FABRIC, 4).network_bytes_per_second == 5_000_000
+    by_site = Limits(network_bytes_per_second=4e9, sources={NETWORK: "site"})
+    assert known(open_, {}, FABRIC, 4) == by_site
+    assert known(open_, {}, Site(), 4) is None
     ranks = [{"boot_id": "x", "links": 125e6}, {"boot_id": "x", "links": 125e6}]
-    assert with_links({}, ranks)[NETWORK] == 125e6  # one kernel counts once
-    assert with_links({}, [*ranks, {"boot_id": "y", "links": 250e6}])[NETWORK] == 375e6
-    assert with_links({}, [*ranks, {"boot_id": "z", "links": 0.0}]) == {}
-    assert with_links(known(declared, {}, Site(), 1), ranks)[NETWORK] == 5_000_000
+    # one kernel counts once
+    assert with_links(None, ranks).network_bytes_per_second == 125e6
+    more = [*ranks, {"boot_id": "y", "links": 250e6}]
+    assert with_links(None, more).network_bytes_per_second == 375e6
+    assert with_links(None, [*ranks, {"boot_id": "z", "links": 0.0}]) is None
+    assert with_links(by_site, ranks) is by_site
+    limits = with_links(known(declared, {}, Site(), 1), ranks)
+    assert limits.network_bytes_per_second == 5_000_000
+    device = Limits(device_bytes_per_second=7.0, sources={DEVICE: "campaign"})
+    assert with_links(device, ranks).document() == {
+        DEVICE: 7.0, "sources": {DEVICE: "campaign", NETWORK: "links"}, NETWORK: 125e6,
+    }  # fmt: skip
 
 
 def test_drives_of_a_bed_are_a_limit() -> None:
@@ -48,8 +58,8 @@ def test_drives_of_a_bed_are_a_limit() -> None:
     assert member.bed is not None
     drive = limits_of(member.bed.options)
     made = known(member, {}, FABRIC, 2)
-    assert made[DEVICE] == 4 * max(drive.read_bytes, drive.write_bytes) > 0
-    assert NETWORK not in made  # the links of a bed are not the clients' fabric
+    assert made.device_bytes_per_second == 4 * max(drive.read_bytes, drive.write_bytes) > 0
+    assert made.network_bytes_per_second is None  # the links of a bed are not the clients' fabric
 
 
 @pytest.mark.parametrize(
@@ -92,7 +102,7 @@ def test_a_run_above_what_its_device_can_is_invalid(tmp_path: Path) -> None:
     store = Store.open(out)
     (run,) = store.ids()
     record = store.read(run)
-    assert record.evidence["limits"][DEVICE] == 1000
+    assert record.evidence.limits.device_bytes_per_second == 1000
     found = {finding.audit: finding.severity for finding in record.findings}
     assert found.get("faster-than-device", "invalid" if "memory-reference" in found else "") == (
         "invalid"

@@ -95,9 +95,9 @@ def test_an_osd_is_killed_and_there_is_another_copy(place: Any) -> None:
     for record in (first, second):
         assert record.status == "ok", record.error
         assert "storage-unhealthy" in cluster.audits(record)
-        assert any("OSD_DOWN" in text for text in record.evidence["health"]["write"])
-    assert first.evidence["settle"]["write"]["reached"]
-    assert any("came up: 1 of 2" in text for text in first.evidence["health"]["write"])
+        assert any("OSD_DOWN" in text for text in record.evidence.health["write"])
+    assert first.evidence.settle["write"].reached
+    assert any("came up: 1 of 2" in text for text in first.evidence.health["write"])
     assert "carry-over" in cluster.audits(second)
 
 
@@ -111,8 +111,8 @@ def test_an_osd_is_away_between_two_looks_only(place: Any) -> None:
         assert running.end() == 0, running.errors
     (record,) = place.records()
     assert record.status == "ok", record.error
-    assert record.evidence["health_watch"]["write"]["looks"] >= 2
-    assert any("OSDs went down or came up" in one for one in record.evidence["health"]["write"])
+    assert record.evidence.health_watch["write"].looks >= 2
+    assert any("OSDs went down or came up" in one for one in record.evidence.health["write"])
     assert "storage-unhealthy" in cluster.audits(record)
 
 
@@ -175,9 +175,9 @@ def test_the_mds_is_killed_and_restarted(place: Any, backend: str) -> None:
         running.end()
     first, second = place.records()
     assert first.status == "failed" or "storage-unhealthy" in cluster.audits(first)
-    assert any("MDS of rank 0" in text for text in first.evidence["health"]["write"])
+    assert any("MDS of rank 0" in text for text in first.evidence.health["write"])
     assert second.status == "ok", second.error
-    assert not any("MDS" in text for text in second.evidence["health"]["write"])
+    assert not any("MDS" in text for text in second.evidence.health["write"])
 
 
 def test_ceph_fuse_is_killed(place: Any) -> None:

@@ -111,8 +111,8 @@ def test_fio_s_fixed_time_is_kept_and_overlaps(runs: Runs, nodes: int) -> None:
 def test_a_cold_read_finds_what_was_laid_out_in_a_step_of_its_own(runs: Runs) -> None:
     record = runs["fio", "randread", 2]
     assert ["--create_only=1" in argv for argv in record.argv] == [True, False]
-    assert record.evidence["cache"]["read"]["state"] == "cold"
-    assert record.evidence["seconds"].keys() == {"program", "settle", "cache"}
+    assert record.evidence.cache["read"].state == "cold"
+    assert record.evidence.seconds.keys() == {"program", "settle", "cache"}
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
@@ -142,7 +142,7 @@ def test_ior_apart_and_together(runs: Runs, nodes: int) -> None:
         assert record.phases[0].facts["synced"] is True
     assert [("-w" in argv, "-r" in argv) for argv in apart.argv] == [(True, False), (False, True)]
     assert [("-w" in argv, "-r" in argv) for argv in together.argv] == [(True, True)]
-    assert together.evidence["counters"].keys() == {"write", "read"}
+    assert together.evidence.counters.keys() == {"write", "read"}
 
 
 def test_minus_c_on_a_single_node_is_said(runs: Runs) -> None:

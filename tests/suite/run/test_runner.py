@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -41,7 +40,7 @@ from fsmatrix.suite.workloads.base import (
 from fsmatrix.suite.workloads.metadata import Metadata, MetadataOptions
 from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
 from tests.suite import probe
-from tests.suite.sessions import runner_on, started
+from tests.suite.sessions import runner_like, runner_on, started
 
 TWO = Geometry(1, 2)
 
@@ -123,8 +122,8 @@ def test_steps_of_every_place(runner: Runner) -> None:
     assert by_step["mpi"][0].stdout.split() == ["world"] * 2
     assert [output.value["params"] for output in by_step["rank"]] == [{"x": [1]}] * 2
     assert record.argv[2][1:] == ("-c", "print('world')")
-    assert record.evidence["settle"].keys() == {"mpi", "rank"}
-    assert record.evidence["cpu"].keys() == record.evidence["counters"].keys() == {"mpi", "rank"}
+    assert record.evidence.settle.keys() == {"mpi", "rank"}
+    assert record.evidence.cpu.keys() == record.evidence.counters.keys() == {"mpi", "rank"}
 
 
 @pytest.mark.parametrize(
@@ -153,15 +152,7 @@ def test_a_step_that_fails_is_a_failed_run_with_its_reason(
 
 
 def test_a_program_that_hangs_is_a_timeout_and_is_ended(runner: Runner) -> None:
-    quick = Runner(
-        runner.session,
-        runner.access,
-        runner.journal,
-        replace(runner.settings, time_per_run=1.0),
-        runner.quiet,
-        runner.written,
-        runner.provenance,
-    )
+    quick = runner_like(runner, time_per_run=1.0)
     record, broken = quick.run(job(Scripted(Step("n", "node", "timed", Argv(("sleep", "61.5"))))))
     assert broken is None
     assert record.status == "timeout"
@@ -193,15 +184,7 @@ def test_pattern_record(runner: Runner, implementation: str) -> None:
     options = PatternOptions(
         pattern="rand-read", chunk=4096, bytes_per_process=1 << 20, verify=True
     )
-    using = Runner(
-        runner.session,
-        runner.access,
-        runner.journal,
-        replace(runner.settings, implementation=implementation),
-        runner.quiet,
-        runner.written,
-        runner.provenance,
-    )
+    using = runner_like(runner, implementation=implementation)
     record, _ = using.run(job(Pattern(options), options={"pattern": "rand-read"}))
     assert record.status == "ok", record.error
     (phase,) = record.phases
@@ -214,8 +197,8 @@ def test_pattern_record(runner: Runner, implementation: str) -> None:
     assert phase.interval_bytes is not None
     assert int(phase.interval_bytes.sum()) == 2 << 20
     assert 0 < window(phase) < 30
-    assert record.evidence["cache"]["read"]["state"] == "cold"
-    assert record.evidence["world"]["got_ranks"] == 2
+    assert record.evidence.cache["read"].state == "cold"
+    assert record.evidence.world.got_ranks == 2
     assert len(record.ranks) == 2
     assert record.monitor is not None
     assert len(record.monitor.time) >= 2

@@ -99,11 +99,12 @@ def test_what_the_output_tells_becomes_the_record(runner: Runner) -> None:
     record, _ = runner.run(job(Told(shell("write", "sleep 0.3"), parsed=parsed)))
     assert record.status == "ok"
     assert record.phases == (phase,)
-    told = record.evidence["engine"]
-    assert (told["name"], told["version"], told["nodes"]) == ("teller", "2.0", 2)
-    assert told["facts"] == {"machine": "x"}
-    assert [n["key"] for n in told["notes"]] == ["warning", "versions-differ"]
-    spent = record.evidence["seconds"]
+    engine = record.evidence.engine
+    assert engine is not None
+    assert (engine.name, engine.version, engine.nodes) == ("teller", "2.0", 2)
+    assert engine.facts == {"machine": "x"}
+    assert [n.key for n in engine.notes or ()] == ["warning", "versions-differ"]
+    spent = record.evidence.seconds
     assert 0.3 <= spent["program"] <= record.duration
     assert record.engine_version == "1.0"
 
@@ -167,10 +168,10 @@ def test_evidence_of_steps_with_one_name_adds_up(runner: Runner) -> None:
     steps = [shell("write", "true"), shell("read", "true", reads=True)] * 3
     record, _ = runner.run(job(Told(*steps)))
     assert record.status == "ok", record.error
-    looks = record.evidence["counters"]["read"]
-    assert [look["host"] for look in looks] == ["one"] * 3, "one kernel, looked at three times"
-    assert record.evidence["cache"]["read"]["state"] == "cold"
-    assert set(record.evidence["cpu"]["read"]) == {"one"}
+    looks = record.evidence.counters["read"]
+    assert [look.host for look in looks] == ["one"] * 3, "one kernel, looked at three times"
+    assert record.evidence.cache["read"].state == "cold"
+    assert set(record.evidence.cpu["read"]) == {"one"}
     assert record.monitor is not None
     assert record.monitor.time.size == record.monitor.series["cpu_busy"].shape[1]
 
@@ -178,7 +179,7 @@ def test_evidence_of_steps_with_one_name_adds_up(runner: Runner) -> None:
 def test_a_program_of_two_phases_has_its_counters_under_both(runner: Runner) -> None:
     step = shell("write+read", "true", phases=("write", "read"))
     record, _ = runner.run(job(Told(step), cache="warm"))
-    assert record.evidence["counters"].keys() == {"write", "read"}
+    assert record.evidence.counters.keys() == {"write", "read"}
     assert record.monitor is not None
     assert (record.monitor.time[1:] > record.monitor.time[:-1]).all(), "sampled once"
 

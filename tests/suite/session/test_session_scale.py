@@ -64,53 +64,77 @@ PLAIN = (("a", "A", "a", 0), ("a", "A", "a", 0), ("b", "B", "b", 2), ("b", "B", 
         pytest.param(PLAIN, [0, 0, 1, 1], False, [], id="two-hosts"),
         pytest.param(
             (PLAIN[0], PLAIN[2], ("a", "A", "a", 0), ("b", "B", "b", 1)),
-            [0, 1, 0, 1], False, None, id="cyclic",
+            [0, 1, 0, 1],
+            False,
+            None,
+            id="cyclic",
         ),
         pytest.param(
             (("n", "A", "n", 0), ("n", "A", "n", 0), ("n", "B", "n", 2), ("n", "B", "n", 2)),
-            [0, 0, 1, 1], False, ["MPI sees the processor name n on 2 nodes (n, n)"],
+            [0, 0, 1, 1],
+            False,
+            ["MPI sees the processor name n on 2 nodes (n, n)"],
             id="two-machines-of-one-name",
         ),
         pytest.param(
             (("n", "A", "n", 0), ("n", "B", "n", 0)),
-            [0, 1], False,
-            ["MPI sees the processor name n on 2 nodes (n, n)",
-             "MPI sees one shared memory on 2 nodes (n, n)"],
+            [0, 1],
+            False,
+            [
+                "MPI sees the processor name n on 2 nodes (n, n)",
+                "MPI sees one shared memory on 2 nodes (n, n)",
+            ],
             id="one-name-that-MPI-believes",
         ),
         pytest.param(
             (("a", "A", "a", 0), ("a", "A", "a", 1)),
-            [0, 0], False, ["MPI sees 2 groups of shared memory on the one node a"],
+            [0, 0],
+            False,
+            ["MPI sees 2 groups of shared memory on the one node a"],
             id="one-host-split",
         ),
         pytest.param(
             (("a", "A", "a1", 0), ("a", "A", "a2", 1)),
-            [0, 0], False,
-            ["MPI sees 2 processor names on the one node a",
-             "MPI sees 2 groups of shared memory on the one node a"],
+            [0, 0],
+            False,
+            [
+                "MPI sees 2 processor names on the one node a",
+                "MPI sees 2 groups of shared memory on the one node a",
+            ],
             id="aliases-of-one-host",
         ),
         pytest.param(
             (("a.site.org", "A", "a", 0), ("a", "A", "a", 0)), [0, 0], False, [], id="domain"
         ),
         pytest.param(
-            (("node-with-a-long-name-1", "A", "node-with", 0),
-             ("node-with-a-long-name-2", "B", "node-with", 1)),
-            [0, 1], False,
-            ["MPI sees the processor name node-with on 2 nodes "
-             "(node-with-a-long-name-1, node-with-a-long-name-2)"],
+            (
+                ("node-with-a-long-name-1", "A", "node-with", 0),
+                ("node-with-a-long-name-2", "B", "node-with", 1),
+            ),
+            [0, 1],
+            False,
+            [
+                "MPI sees the processor name node-with on 2 nodes "
+                "(node-with-a-long-name-1, node-with-a-long-name-2)"
+            ],
             id="truncated",
         ),
         pytest.param(
-            (("box1", "A", "box1", 0), ("box2", "A", "box2", 1)), [0, 1], True, [],
+            (("box1", "A", "box1", 0), ("box2", "A", "box2", 1)),
+            [0, 1],
+            True,
+            [],
             id="containers-on-one-kernel",
         ),
         pytest.param(
             (("10.0.0.1", "A", "10.0.0.1", 0), ("10.0.0.2", "A", "10.0.0.2", 1)),
-            [0, 1], True, [], id="addresses-for-names",
+            [0, 1],
+            True,
+            [],
+            id="addresses-for-names",
         ),
     ],
-)  # fmt: skip
+)
 def test_one_node_is_one_node(
     sights: tuple[tuple[str, str, str, int], ...],
     nodes: list[int],
@@ -125,8 +149,8 @@ def test_one_node_is_one_node(
     if said is not None:
         assert disagreements(ranks) == said
     world = world_of(Geometry(2, len(ranks) // 2), ranks)
-    assert world["got_nodes"] == len(set(nodes))
-    assert world["emulated_nodes"] is emulated
+    assert world.got_nodes == len(set(nodes))
+    assert world.emulated_nodes is emulated
 
 
 def test_a_world_of_one_sees_itself() -> None:
@@ -140,10 +164,10 @@ def test_oversubscription_is_counted_on_each_kernel() -> None:
     ranks = seen(*PLAIN)
     for rank, cpus in zip(ranks, ((0,), (1,), (0, 1), (0, 1)), strict=True):
         rank["cpus"] = cpus
-    assert not world_of(Geometry(2, 2), ranks)["oversubscribed"], "each is bound to its own CPU"
-    assert world_of(Geometry(2, 2, 2), ranks)["oversubscribed"]
+    assert not world_of(Geometry(2, 2), ranks).oversubscribed, "each is bound to its own CPU"
+    assert world_of(Geometry(2, 2, 2), ranks).oversubscribed
     ranks[1]["cpus"] = (0,)
-    assert world_of(Geometry(2, 2), ranks)["oversubscribed"], "two ranks share one CPU"
+    assert world_of(Geometry(2, 2), ranks).oversubscribed, "two ranks share one CPU"
 
 
 # -- trees -------------------------------------------------------------------------------------
@@ -373,7 +397,7 @@ def check_totals(record: RunRecord, chunks: int) -> None:
     assert [rank["rank"] for rank in record.ranks] == list(range(128))
     placed = [rank["host"] for rank in record.ranks]
     assert [placed.count(f"n{node}") for node in range(4)] == [32] * 4
-    world = record.evidence["world"]
+    world = record.evidence.document()["world"]
     assert {
         key: world[key]
         for key in (

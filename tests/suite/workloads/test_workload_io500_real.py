@@ -103,7 +103,7 @@ def run_on(runner: Runner, engine: Engine) -> Any:
     assert found["remove-mdtest-easy"].operations.sum() == met
     assert found["find"].operations.sum() > met + 2 * 102
     assert found["find"].facts["found"] > 0
-    facts = record.evidence["engine"]["facts"]["io500"]
+    facts = record.evidence.engine.facts["io500"]
     assert facts["score"] > 0
     assert not any("were made" in reason for reason in facts["why_not"])
     return record
@@ -111,10 +111,10 @@ def run_on(runner: Runner, engine: Engine) -> Any:
 
 def test_the_player_does_it_on_a_session(runner: Runner) -> None:
     record = run_on(runner, Engines({}).get("player"))
-    assert record.evidence["engine"]["name"] == "player"
+    assert record.evidence.engine.name == "player"
     random = next(p for p in record.phases if p.name == "read-ior-rnd4K-easy")
     assert random.operations.tolist() == [128, 128]  # every block of 512 KiB, none twice
-    notes = [note["message"] for note in record.evidence["engine"]["notes"]]
+    notes = [note.message for note in record.evidence.engine.notes]
     assert any("built-in player" in note for note in notes)
 
 
@@ -124,5 +124,5 @@ def test_ior_and_mdtest_do_it_on_a_session(runner: Runner) -> None:
     except EngineError as error:
         pytest.skip(f"not in any registry: {error}")
     record = run_on(runner, engine)
-    assert record.evidence["engine"]["name"] == "ior+mdtest"
+    assert record.evidence.engine.name == "ior+mdtest"
     assert np.all([phase.bytes.sum() >= 0 for phase in record.phases])

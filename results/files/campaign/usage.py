@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fsmatrix.results.evidence.evidence import Counters, CpuShares
 from fsmatrix.results.metrics import window
 from fsmatrix.results.record import Phase, RunRecord
 
@@ -49,11 +50,11 @@ def of_phase(record: RunRecord, phase: Phase) -> Usage:
     CPU shares are of all time of /proc/stat (proc(5)), stolen time included, of one client.
     """
     seconds = window(phase)
-    kernels = record.evidence.get("counters", {}).get(phase.name) or []
+    kernels = record.evidence.counters.get(phase.name, ())
     if _apart(record, kernels) > WIDER * seconds:
         return Usage()
     moved = _moved(kernels)
-    usage = _cpu(record.evidence.get("cpu", {}).get(phase.name) or {}, kernels)
+    usage = _cpu(record.evidence.cpu.get(phase.name, {}), kernels)
     if seconds > 0:
         network = [moved[n] for n in ("network_received_bytes", "network_sent_bytes") if n in moved]
         if network:
@@ -62,62 +63,57 @@ def of_phase(record: RunRecord, phase: Phase) -> Usage:
     return Usage(**usage)
 
 
-def _cpu(
-    shares: Mapping[str, Mapping[str, Any]], kernels: Iterable[Mapping[str, Any]]
-) -> dict[str, float]:
+def _cpu(shares: Mapping[str, CpuShares], kernels: Iterable[Counters]) -> dict[str, float]:
     """Shares of the busiest client; `shares` by host, counters for what they do not tell apart."""
-    busiest = max(
-        (host for host in shares if "busy" in shares[host]),
-        key=lambda host: float(shares[host]["busy"]),
-        default=None,
-    )
+    busy = {host: share.busy for host, share in shares.items() if share.busy is not None}
+    busiest = max(busy, key=lambda host: busy[host], default=None)
     if busiest is None:
         return {}
-    mine = shares[busiest]
-    parts = ("busy", "iowait", "idle")
-    found = {f"cpu_{name}": float(mine[name]) for name in parts if name in mine}
-    moved = _moved(kernel for kernel in kernels if kernel.get("host") == busiest)
+    share = shares[busiest]
+    parts = {"cpu_busy": share.busy, "cpu_iowait": share.iowait, "cpu_idle": share.idle}
+    usage = {name: float(value) for name, value in parts.items() if value is not None}
+    moved = _moved(kernel for kernel in kernels if kernel.host == busiest)
     whole = sum(moved.get(f"cpu_{name}", 0.0) for name in CPU_TIMES)
     if "cpu_user" in moved and whole > 0:
-        found["cpu_user"] = moved["cpu_user"] / whole
-        found["cpu_system"] = max(found["cpu_busy"] - found["cpu_user"], 0.0)
-    return found
+        usage["cpu_user"] = moved["cpu_user"] / whole
+        usage["cpu_system"] = max(usage["cpu_busy"] - usage["cpu_user"], 0.0)
+    return usage
 
 
-def _moved(kernels: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+def _moved(kernels: Iterable[Counters]) -> dict[str, float]:
     """How far each counter went, summed over kernels."""
     total: dict[str, float] = {}
     for kernel in kernels:
-        before, after = kernel["before"], kernel["after"]
+        before, after = kernel.before, kernel.after
         for name in before.keys() & after.keys():
             total[name] = total.get(name, 0.0) + float(after[name]) - float(before[name])
     return total
 
 
-def _apart(record: RunRecord, kernels: Iterable[Mapping[str, Any]]) -> float:
+def _apart(record: RunRecord, kernels: Iterable[Counters]) -> float:
     """Seconds between the looks, by the CPU times of the conductor's machine; 0 if unknown."""
     machine = record.environment.get("machine", {})
     cpus = machine.get("cpus", 0)
     longest = 0.0
     for kernel in kernels:
         moved = _moved([kernel])
-        if cpus and kernel.get("host") == machine.get("host") and "cpu_idle" in moved:
+        if cpus and kernel.host == machine.get("host") and "cpu_idle" in moved:
             passed = sum(moved.get(f"cpu_{name}", 0.0) for name in CPU_TIMES)
             longest = max(longest, passed / cpus - CPU_TICK)
     return longest
 
 
 def _devices(record: RunRecord, moved: Mapping[str, float], seconds: float) -> dict[str, float]:
-    told = record.environment.get("target")
-    target: Mapping[str, Any] = told if isinstance(told, Mapping) else {}  # imported: a name
+    facts = record.environment.get("target")
+    target: Mapping[str, Any] = facts if isinstance(facts, Mapping) else {}  # imported: a name
     osds = target.get("ceph", {}).get("osds", {}).get("number", 0)
     local = len(target.get("devices", []))
     for prefix, count in (("server_device", osds), ("backing", 0), ("device", local)):
         read, written = (moved.get(f"{prefix}_{way}_bytes") for way in ("read", "written"))
         if read is None or written is None:
             continue
-        found = {"device_rate": (read + written) / seconds}
+        usage = {"device_rate": (read + written) / seconds}
         if count and f"{prefix}_busy_seconds" in moved:
-            found["device_busy"] = moved[f"{prefix}_busy_seconds"] / (seconds * count)
-        return found
+            usage["device_busy"] = moved[f"{prefix}_busy_seconds"] / (seconds * count)
+        return usage
     return {}
