@@ -15,8 +15,9 @@ import xarray as xr
 
 from fsmatrix.analysis.acceptance.conditions import UNDECIDED, Condition, Outcome, outcomes
 from fsmatrix.analysis.comparison import compare
+from fsmatrix.analysis.comparison.compared import Compared
 from fsmatrix.analysis.comparison.lost import WHYS, Lost, cells_of, lost
-from fsmatrix.analysis.comparison.result import Compared, Comparison
+from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, Levels, Table, table
 from fsmatrix.analysis.draw import drawing
 from fsmatrix.analysis.result import plain

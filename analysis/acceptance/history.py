@@ -18,6 +18,7 @@ import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis import units
+from fsmatrix.analysis.acceptance import chart
 from fsmatrix.analysis.acceptance.changes import changes, facts_of, following
 from fsmatrix.analysis.acceptance.result import Campaign, History, Line, NotCompared, Step
 from fsmatrix.analysis.comparison import compare
@@ -91,6 +92,7 @@ def history(
     facts = facts_of(of, names)
     varying = compare.varying_names([cell.levels for cell in cells])
     return History(
+        chart=chart,
         metric=kind, unit=shown, by=by, tolerance=tolerance, alpha=alpha, correction=correction,
         families={against: len(pairs) for against, pairs in found.items()},
         campaigns=tuple(campaigns), varying=tuple(varying),

@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from fsmatrix.analysis.acceptance.changes import Change
+from fsmatrix.analysis.comparison.compared import KINDS
 from fsmatrix.analysis.comparison.lost import Lost
 from fsmatrix.analysis.comparison.rows import Levels
-from fsmatrix.analysis.comparison.words import KINDS
-from fsmatrix.analysis.result import plain
+from fsmatrix.analysis.result import Drawn, plain
 from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.stats.testing.tests import Correction
 from fsmatrix.analysis.stats.testing.verdict import Verdict
@@ -20,7 +20,6 @@ from fsmatrix.analysis.units import Metric, Unit, brief, labelled, level_text
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
 DECIDED = ("faster", "slower")
 NAMED = 3  # cells that a sentence names
@@ -83,7 +82,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class History:
+class History(Drawn):
     """Cells over campaigns; `changes[i]`: what changed from campaign i to i + 1."""
 
     metric: Metric
@@ -225,19 +224,6 @@ class History:
             "lost": self.lost, "not_compared": self.apart, "remarks": self.remarks,
         })  # fmt: skip
         return made
-
-    @property
-    def pages(self) -> int:
-        """Number of figures: `figure(page)`, from 0."""
-        from fsmatrix.analysis.acceptance import chart
-
-        return chart.pages(self)
-
-    def figure(self, page: int = 0) -> Figure:
-        """Medians with intervals over campaigns, a panel for each cell but for `by`."""
-        from fsmatrix.analysis.acceptance import chart
-
-        return chart.draw(self, page)
 
     def panel_of(self, line: Line) -> str:
         """The panel of a line: its cell without `by`."""

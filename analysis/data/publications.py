@@ -22,7 +22,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 import fsmatrix.results
-from fsmatrix.analysis.data.load import read_whole
+from fsmatrix.analysis.data.reading import read_whole
 from fsmatrix.results.case import canonical_json, digest
 from fsmatrix.results.files.campaign.campaignfile import CampaignWriter, Entry
 from fsmatrix.results.files.campaign.campaignspec import NUMBERS, TEXTS

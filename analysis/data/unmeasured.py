@@ -9,11 +9,11 @@ import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis.data import summary
+from fsmatrix.analysis.data.cells import Cell
 from fsmatrix.analysis.data.columns import coded, combined
 from fsmatrix.analysis.data.doubts import audits_of
 from fsmatrix.analysis.data.factors import OF_PHASES, Mask
 from fsmatrix.analysis.data.load import rows, runs_of
-from fsmatrix.analysis.data.summary import Cell
 from fsmatrix.results.units import plural
 
 MOST_CHARACTERS = 160  # of an error's text

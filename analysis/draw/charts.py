@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fsmatrix.analysis import units
-from fsmatrix.analysis.data.summary import Cell, Summary
+from fsmatrix.analysis.data.cells import Cell
+from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.analysis.draw.layout import Group, Layout, groups, levels
 from fsmatrix.analysis.draw.panels import BAR_GAP, INK, Key, Page, axis, frame, safe, x_levels
 from fsmatrix.analysis.units import MARKS, METRICS, Metric, level_text

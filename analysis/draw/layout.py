@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fsmatrix.analysis.data.cells import Cell
 from fsmatrix.analysis.data.cluster import Cluster
-from fsmatrix.analysis.data.summary import Cell, Summary
+from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.analysis.units import METRICS, Level, labelled
 
 APART = ("workload", "engine", "cache", "device_state")  # never mixed in one chart

@@ -14,7 +14,8 @@ import xarray as xr
 
 from fsmatrix.analysis.comparison.advice import least
 from fsmatrix.analysis.comparison.compare import TOLERANCE, comparisons
-from fsmatrix.analysis.comparison.result import Compared, Comparison
+from fsmatrix.analysis.comparison.compared import Compared
+from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.comparison.words import ahead
 from fsmatrix.analysis.data.study import ROLES, Key, pattern_of
 from fsmatrix.analysis.lessons.overall import overall

@@ -7,8 +7,6 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from matplotlib.ticker import NullFormatter
-
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data.study import Key, Values
 from fsmatrix.analysis.draw import drawing
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from fsmatrix.analysis.lessons.lessons import Lessons
+    from fsmatrix.analysis.lessons.result import Lessons
 
 MOST_ROWS, MOST_COLUMNS = 4, 4
 TITLE_WIDTH = 40  # characters of a panel's title in a line
@@ -36,11 +34,9 @@ def pages(made: Lessons) -> int:
 
 
 def draw(made: Lessons, page: int) -> Figure:
-    """A page; ValueError for one that is not there, or with one chunk size only."""
+    """A page; ValueError with one chunk size only."""
     if made.drawable:
         raise ValueError(made.drawable)
-    if not 0 <= page < pages(made):
-        raise ValueError(f"there are pages 0 to {pages(made) - 1}, not {page}")
     size = MOST_ROWS * MOST_COLUMNS
     panels = _panels(made)[page * size : (page + 1) * size]
     columns = min(len(panels), MOST_COLUMNS)
@@ -107,6 +103,8 @@ def _panel(made: Lessons, ax: Axes, panel: Key, across: bool) -> None:
         _line(made, ax, shown, chosen.get(key, ()), index, (time, unit), across, label)
     ax.set_yscale("log")
     if across:
+        from matplotlib.ticker import NullFormatter
+
         ax.set_xscale("log")
         ax.xaxis.set_minor_formatter(NullFormatter())
     else:

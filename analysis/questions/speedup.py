@@ -14,7 +14,8 @@ import xarray as xr
 
 from fsmatrix.analysis import units
 from fsmatrix.analysis.comparison.compare import compare
-from fsmatrix.analysis.comparison.result import Compared, Comparison
+from fsmatrix.analysis.comparison.compared import Compared
+from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.data.study import Key
 from fsmatrix.analysis.questions.curves import described
 from fsmatrix.analysis.result import plain

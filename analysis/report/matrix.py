@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fsmatrix.analysis.comparison.compare import sortable
-from fsmatrix.analysis.data.summary import Cell, sort_key
+from fsmatrix.analysis.data.cells import Cell, sort_key
 from fsmatrix.analysis.draw.layout import ROW_NAMES, X_NAMES, groups
 from fsmatrix.analysis.report.shades import Shade, shade
 from fsmatrix.analysis.standings.standing import MARKS, ahead_by

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fsmatrix.analysis import units
-from fsmatrix.analysis.data.summary import Cell, Summary, sort_key
+from fsmatrix.analysis.data.cells import Cell, sort_key
+from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.analysis.draw.charts import NOT_MEASURED, why_absent
 from fsmatrix.analysis.draw.layout import Group, groups
 from fsmatrix.analysis.stats.estimates.medians import Median

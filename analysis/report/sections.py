@@ -12,11 +12,12 @@ import xarray as xr
 from fsmatrix.analysis import catalogue
 from fsmatrix.analysis.catalogue import Analysis
 from fsmatrix.analysis.comparison.compare import comparisons
-from fsmatrix.analysis.comparison.result import Compared, Comparison
+from fsmatrix.analysis.comparison.compared import Compared
+from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.data.load import Rows, rows
 from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.analysis.draw import pictures
-from fsmatrix.analysis.lessons.lessons import Lessons
+from fsmatrix.analysis.lessons.result import Lessons
 from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.studies.claims.claims import claims
 from fsmatrix.analysis.studies.claims.study import StudyFile

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fsmatrix.analysis.comparison.advice import least
-from fsmatrix.analysis.planning.extension import Extension, Record
+from fsmatrix.analysis.comparison.extension import Extension, Record
 from fsmatrix.analysis.standings.standings import Standing, Standings
 from fsmatrix.results.units import plural
 

@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis import units
-from fsmatrix.analysis.comparison.result import wins
+from fsmatrix.analysis.comparison.compared import wins
 from fsmatrix.analysis.questions.curves import Curves, curves
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.intervals import from_logs

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from fsmatrix.analysis.lessons.lessons import Lessons
 from fsmatrix.analysis.lessons.overall import TOGETHER
+from fsmatrix.analysis.lessons.result import Lessons
 from fsmatrix.analysis.lessons.words import Bound, Lesson
-
-from . import studies
-from .studies import KIB, MIB, Levels
+from tests.analysis import study_data as studies
+from tests.analysis.study_data import KIB, MIB, Levels
 
 CHUNKS = (64 * KIB, 256 * KIB, MIB, 4 * MIB)
 FAST = {"a": {"seq-read": 4e8, "rand-read": 1e8}, "b": {"seq-read": 2e8, "rand-read": 2e8}}

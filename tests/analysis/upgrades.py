@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from fsmatrix.results.record import RunRecord
-
-from . import campaigns
+from tests.analysis import campaigns
 
 PATTERNS = ("rand-read", "seq-read", "rand-write", "seq-write")
 CHUNKS = (4096, 1 << 20)

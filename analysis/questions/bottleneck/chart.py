@@ -8,22 +8,33 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
 from fsmatrix.analysis.data.study import Key, Values, level_text
 from fsmatrix.analysis.draw import drawing
+from fsmatrix.analysis.questions.bottleneck.result import AXES, FULL, Bottleneck
 from fsmatrix.analysis.stats.estimates.medians import Median
 
 if TYPE_CHECKING:
-    from fsmatrix.analysis.questions.bottleneck.bottleneck import Bottleneck
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 SHADES = {"network": 5, "device": 3, "client CPU": 8}
 
 
-def draw(made: Bottleneck, page: Key) -> Figure:
+def pages(made: Bottleneck) -> int:
+    """Number of figures."""
+    return len(_pages(made))
+
+
+def _pages(made: Bottleneck) -> list[Key]:
+    """What each figure is of: whatever varies beyond pattern, chunk and processes."""
+    names = ("pattern", *AXES)
+    keys = (tuple(p for p in key if p[0] not in names) for key in made.study.series(*AXES))
+    return list(dict.fromkeys(keys))
+
+
+def draw(made: Bottleneck, page: int) -> Figure:
     """One column for each pattern; the lower panels show the most processes."""
-    of = made.study
+    of, levels = made.study, _pages(made)[page]
     axis = along(made)
     patterns = of.levels("pattern") or [""]
     known = any(r.share.runs for mine in made.shares.values() for r in mine)
@@ -40,7 +51,7 @@ def draw(made: Bottleneck, page: Key) -> Figure:
     else:
         notes.append("No evidence of network, devices and client CPUs in this campaign.")
     weak = drawing.weak(cell.median for cell in of.valued)
-    where = of.describe(page)
+    where = of.describe(levels)
     figure, axes = drawing.frame(
         2 if known else 1, len(patterns), notes=[*notes, *weak, *of.remarks], height=2.3,
         title="Where bandwidth stops growing" + (f": {where}" if where != "all" else ""),
@@ -49,7 +60,7 @@ def draw(made: Bottleneck, page: Key) -> Figure:
         series = {
             key: cells
             for key, cells in of.series(axis).items()
-            if dict(key).get("pattern", "") in (pattern, "") and set(page) <= set(key)
+            if dict(key).get("pattern", "") in (pattern, "") and set(levels) <= set(key)
         }
         for key, cells in series.items():
             _bandwidth(axes[0][c], made, key, cells)
@@ -86,8 +97,6 @@ def _bandwidth(ax: Axes, made: Bottleneck, key: Key, cells: list[Values]) -> Non
 
 
 def _shares(ax: Axes, made: Bottleneck, cells: list[Values]) -> None:
-    from fsmatrix.analysis.questions.bottleneck.bottleneck import FULL
-
     place = {id(cell): i for i, cell in enumerate(made.study.valued)}
     for n, name in enumerate(FULL):
         mine = [(c, r) for c in cells for r in made.shares[place[id(c)]] if r.name == name]

@@ -10,7 +10,7 @@ from fsmatrix.analysis.data.study import Study
 from fsmatrix.analysis.units import brief
 
 if TYPE_CHECKING:
-    from fsmatrix.analysis.questions.scalability.scalability import Series, Step
+    from fsmatrix.analysis.questions.scalability.series import Series, Step
 
 NO_GROWTH = 1.0  # a rate below that of the fewest nodes has lost by more nodes
 

@@ -19,9 +19,9 @@ import xarray as xr
 from fsmatrix.analysis.data.doubts import doubts_of
 from fsmatrix.analysis.data.study import Key, Study, Values, ratio_of, study
 from fsmatrix.analysis.questions.scalability import headline, laws
-from fsmatrix.analysis.questions.scalability.laws import Laws
+from fsmatrix.analysis.questions.scalability.series import Series, Step
 from fsmatrix.analysis.result import plain
-from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Median
+from fsmatrix.analysis.stats.estimates.medians import SMALLEST
 from fsmatrix.analysis.units import MARKS, Level, Metric, Unit, brief
 
 if TYPE_CHECKING:
@@ -31,30 +31,6 @@ if TYPE_CHECKING:
 
 NODES = "storage_nodes"
 MOST_ROWS = 6  # of panels in one figure
-
-
-@dataclass(frozen=True)
-class Step:
-    """One number of nodes in a series; SI units."""
-
-    nodes: float
-    median: Median
-    ratio: float  # to the fewest nodes; 1 there
-    low: float
-    high: float
-    decides: bool  # low..high is an interval of at least 95 %
-    efficiency: float  # ratio / ratio of nodes; NaN for a latency
-    doubts: tuple[str, ...] = ()  # audits that warn, values far off
-
-
-@dataclass(frozen=True)
-class Series:
-    """One line: everything else is constant."""
-
-    key: Key
-    steps: tuple[Step, ...]
-    laws: Laws | None
-    why_no_laws: str
 
 
 @dataclass(frozen=True)

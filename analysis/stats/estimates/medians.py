@@ -25,6 +25,7 @@ import pandas as pd
 from scipy import stats
 
 Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 Groups = npt.NDArray[np.int64]
 Kind = Literal["interval", "range", "one session", "none"]
 LEVEL = 0.95

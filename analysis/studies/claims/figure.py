@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from fsmatrix.analysis.studies.claims.claims import Claims
+    from fsmatrix.analysis.studies.claims.result import Claims
 
 # colour-blind safe (Okabe and Ito), and a mark each, so that no verdict is a colour alone
 LOOK = {
@@ -28,7 +28,12 @@ BAND, EDGE = "#CFD8E3", "#8FA1B5"
 WIDEST = 110  # characters of a reason in the picture
 
 
-def drawn(found: Claims) -> Figure:
+def pages(_found: Claims) -> int:
+    """Number of figures."""
+    return 1
+
+
+def draw(found: Claims, _page: int = 0) -> Figure:
     """One row per claim; ratios on a log axis, correlations on a linear one below them."""
     parts = [[one for one in found.judged if one.claim.scale == scale] for scale in ("ratio", "r")]
     shown = [part for part in parts if part]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fsmatrix.analysis.studies.io500.ranges import SCORES, Range, Row
-from fsmatrix.analysis.studies.io500.study import Io500Study
+from fsmatrix.analysis.studies.io500.result import Io500Study
 from fsmatrix.analysis.studies.io500.submissions import CLASSES, NO_CLASS
 from fsmatrix.analysis.studies.io500.words import MARK
 from fsmatrix.analysis.units import MISSING, number

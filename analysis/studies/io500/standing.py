@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import xarray as xr
 
-from fsmatrix.analysis.data.summary import Cell, Summary, summarise
+from fsmatrix.analysis.data.cells import Cell
+from fsmatrix.analysis.data.summary import Summary, summarise
 from fsmatrix.analysis.studies.io500.submissions import NO_CLASS, Submission, size_class
 from fsmatrix.analysis.units import labelled
 from fsmatrix.results.formats.io500.score import (

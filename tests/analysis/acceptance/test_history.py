@@ -18,8 +18,7 @@ from fsmatrix.analysis.data.load import open_campaign
 from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.stats.estimates.intervals import Ratio, from_logs
 from fsmatrix.results.record import RunRecord
-
-from .upgrades import measured
+from tests.analysis.upgrades import measured
 
 SLOWER = {("seq-read", 4096): 1.15, ("rand-write", 1 << 20): 1.15}
 CELLS = 8

@@ -15,14 +15,13 @@ import xarray as xr
 from fsmatrix import analysis
 from fsmatrix.analysis.comparison.chart import MOST_ROWS, ratio_ticks
 from fsmatrix.analysis.comparison.compare import Comparison, compare, comparisons
+from fsmatrix.analysis.comparison.compared import SINGLE
 from fsmatrix.analysis.comparison.rows import together
-from fsmatrix.analysis.comparison.words import SINGLE
 from fsmatrix.analysis.lessons.lessons import lessons
 from fsmatrix.analysis.lessons.overall import TOGETHER
 from fsmatrix.analysis.report.export import results
 from fsmatrix.analysis.result import Result
-
-from .studies import dataset
+from tests.analysis.study_data import dataset
 
 PATTERNS = ("rand-read", "seq-write")
 CHUNKS = (4096, 1 << 20)

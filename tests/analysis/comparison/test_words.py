@@ -16,9 +16,8 @@ from fsmatrix.analysis.stats import words
 from fsmatrix.analysis.stats.estimates import intervals
 from fsmatrix.results.case import Geometry
 from fsmatrix.results.record import RunRecord
-
-from . import campaigns
-from .commands import call
+from tests.analysis import campaigns
+from tests.analysis.commands import call
 
 FORBIDDEN = re.compile(
     r"bare ratio|part them|decided answer|answers decided|\bundecided\b|not decided|\bopen\b(?! )"

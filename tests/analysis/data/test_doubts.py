@@ -17,10 +17,9 @@ from fsmatrix.analysis.questions.scalability.scalability import scalability
 from fsmatrix.analysis.stats.estimates.medians import of_independent
 from fsmatrix.analysis.studies.claims.claims import claims
 from fsmatrix.cli.questions.claims import read_study
-
-from . import studies
-from .commands import call
-from .lesson_data import targets
+from tests.analysis import study_data as studies
+from tests.analysis.commands import call
+from tests.analysis.lesson_data import targets
 
 NODES = (2, 3, 4, 5)
 

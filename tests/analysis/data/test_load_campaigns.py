@@ -24,8 +24,7 @@ from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5 import schema
 from fsmatrix.results.record import RunRecord
 from fsmatrix.results.usage import COLUMNS
-
-from . import campaigns
+from tests.analysis import campaigns
 
 
 def one(target: str, block: int, **others: object) -> RunRecord:

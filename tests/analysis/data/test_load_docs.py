@@ -11,8 +11,7 @@ import pytest
 
 from fsmatrix.analysis.data import matrices, publications
 from fsmatrix.analysis.units import UNITS
-
-from . import campaigns
+from tests.analysis import campaigns
 
 TEXT = (Path(__file__).parents[3] / "docs" / "analysis.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)

@@ -16,8 +16,7 @@ from fsmatrix.analysis.data import load, matrices
 from fsmatrix.analysis.data.summary import summarise
 from fsmatrix.analysis.stats.estimates.medians import per_attachment
 from fsmatrix.results.record import Finding, RunRecord
-
-from . import campaigns
+from tests.analysis import campaigns
 
 INVALID = Finding("read-served-by-cache", 1, "invalid", "from memory")
 

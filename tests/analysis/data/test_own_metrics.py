@@ -11,9 +11,8 @@ import xarray as xr
 from fsmatrix.analysis.comparison.compare import compare, comparisons
 from fsmatrix.analysis.lessons.lessons import lessons
 from fsmatrix.analysis.units import own_metric
-
-from . import studies
-from .commands import call
+from tests.analysis import study_data as studies
+from tests.analysis.commands import call
 
 # (engine, workload, phase, bandwidth of target a, operations per second of target a)
 WORK = (

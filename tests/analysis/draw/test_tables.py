@@ -12,8 +12,7 @@ import pytest
 from fsmatrix.analysis.draw import pictures, tables
 from fsmatrix.analysis.draw.files import aside
 from fsmatrix.analysis.questions.bars import bars
-
-from . import studies
+from tests.analysis import study_data as studies
 
 
 class Made:

@@ -15,10 +15,9 @@ from fsmatrix.analysis.lessons.lessons import lessons
 from fsmatrix.analysis.lessons.words import Bound, share_of
 from fsmatrix.analysis.questions.scalability.laws import throughput
 from fsmatrix.analysis.result import Result
+from tests.analysis import study_data as studies
 from tests.analysis.lesson_data import CHUNKS, FAST, TEN, chunks, curve, of, targets
-
-from . import studies
-from .studies import KIB, MIB
+from tests.analysis.study_data import KIB, MIB
 
 # chunk size
 

@@ -17,9 +17,8 @@ from fsmatrix.analysis.lessons.lessons import lessons
 from fsmatrix.analysis.lessons.lines import MOST_LINES
 from fsmatrix.analysis.lessons.words import Bound, bound_of, rate_of, rate_text
 from fsmatrix.results.units import UnitError
+from tests.analysis import study_data as studies
 from tests.analysis.lesson_data import FAST, TEN, of, targets
-
-from . import studies
 
 # what is left out, and what cannot be said
 

@@ -12,8 +12,7 @@ import xarray as xr
 from fsmatrix.analysis.data.study import PAPER_UNITS
 from fsmatrix.analysis.questions.bars import MOST_ROWS, bars
 from fsmatrix.analysis.result import Result
-
-from . import studies
+from tests.analysis import study_data as studies
 
 
 def test_panels_stand_as_in_the_paper_and_bars_have_the_true_heights() -> None:

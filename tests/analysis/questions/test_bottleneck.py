@@ -13,12 +13,13 @@ import xarray as xr
 
 from fsmatrix.analysis.data import load
 from fsmatrix.analysis.questions.bottleneck import usage
-from fsmatrix.analysis.questions.bottleneck.bottleneck import Bottleneck, bottleneck
+from fsmatrix.analysis.questions.bottleneck.bottleneck import bottleneck
+from fsmatrix.analysis.questions.bottleneck.result import Bottleneck
 from fsmatrix.analysis.result import Result
 from fsmatrix.results.files.store import Store
-
-from . import campaigns, studies
-from .studies import KIB, MIB, Levels
+from tests.analysis import campaigns
+from tests.analysis import study_data as studies
+from tests.analysis.study_data import KIB, MIB, Levels
 
 LINK = 1e8  # bytes per second
 DEVICE = 3e8  # bytes per second

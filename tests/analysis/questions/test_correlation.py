@@ -11,8 +11,7 @@ from scipy import stats
 
 from fsmatrix.analysis.questions.correlation import Correlation, Correlations, correlation
 from fsmatrix.analysis.result import Result
-
-from . import studies
+from tests.analysis import study_data as studies
 
 METRICS = ("bandwidth", "iops", "latency_mean")
 

@@ -11,8 +11,9 @@ import h5py
 import numpy as np
 import pytest
 
+from fsmatrix.analysis.data.cells import Cell
 from fsmatrix.analysis.data.load import open_campaign
-from fsmatrix.analysis.data.summary import Cell, summarise
+from fsmatrix.analysis.data.summary import summarise
 from fsmatrix.analysis.questions import iterations as analysis
 from fsmatrix.results import iterations
 from fsmatrix.results.formats.base import Parsed, totals
@@ -20,9 +21,8 @@ from fsmatrix.results.formats.mdtest.text import NAMES
 from fsmatrix.results.formats.registry import recognise
 from fsmatrix.results.record import Phase
 from fsmatrix.suite.importing.imported import Source, records
-
-from . import campaigns
-from .commands import call
+from tests.analysis import campaigns
+from tests.analysis.commands import call
 
 DATA = Path(__file__).parents[2] / "data"
 MIB = 1 << 20

@@ -11,9 +11,8 @@ from scipy import stats
 
 from fsmatrix.analysis.questions.models.models import Models, models
 from fsmatrix.analysis.result import Result
-
-from . import studies
-from .studies import KIB, MIB, PAPER, Levels
+from tests.analysis import study_data as studies
+from tests.analysis.study_data import KIB, MIB, PAPER, Levels
 
 WIDE = {"processes_per_node": (1, 2, 4, 8), "chunk": tuple(4 * KIB << i for i in range(0, 12, 2))}
 T0, RATE = 3e-4, 5e8

@@ -9,8 +9,7 @@ from scipy import stats
 
 from fsmatrix.analysis.comparison.compare import compare, comparisons
 from fsmatrix.analysis.comparison.questions import Asked, together
-
-from .test_compare import made
+from tests.analysis.comparison.test_compare import made
 
 ALPHA = 0.05
 WHOLE = Asked("", tuple(range(12)))

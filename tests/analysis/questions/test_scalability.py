@@ -13,9 +13,8 @@ from fsmatrix.analysis.lessons.lessons import lessons
 from fsmatrix.analysis.questions.scalability import laws
 from fsmatrix.analysis.questions.scalability.scalability import Scalability, scalability
 from fsmatrix.analysis.result import Result
-
-from . import studies
-from .studies import Levels
+from tests.analysis import study_data as studies
+from tests.analysis.study_data import Levels
 
 MANY = (1, 2, 3, 4, 6, 8, 12, 16)
 

@@ -14,8 +14,7 @@ from fsmatrix.analysis.questions.tails import tails
 from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.stats.estimates.tails import within
 from fsmatrix.results import histogram
-
-from . import studies
+from tests.analysis import study_data as studies
 
 SCALE = 1e6  # ns: the median latency
 

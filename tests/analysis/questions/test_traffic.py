@@ -15,8 +15,7 @@ from fsmatrix.analysis.questions.bottleneck.traffic import AROUND, Traffic, seri
 from fsmatrix.analysis.result import Result
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import Monitor, RunRecord
-
-from . import campaigns
+from tests.analysis import campaigns
 
 KIB, MIB = 1 << 10, 1 << 20
 RATES = {4 * KIB: 2e6, 128 * KIB: 4e7, 4 * MIB: 4.4e7}  # bytes per second of both hosts

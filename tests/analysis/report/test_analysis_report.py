@@ -17,8 +17,7 @@ from fsmatrix.analysis.data import load, summary
 from fsmatrix.analysis.draw import charts, layout
 from fsmatrix.analysis.report import report
 from fsmatrix.results.record import Finding, RunRecord
-
-from . import campaigns
+from tests.analysis import campaigns
 
 HOSTILE = (
     '</script><script>window.stolen=1</script><img src=x onerror="window.stolen=2">&amp;{{7*7}}'

@@ -14,8 +14,8 @@ from fsmatrix.analysis.questions.variability import spread
 from fsmatrix.analysis.report import report, sections
 from fsmatrix.analysis.report.sections import Section
 from fsmatrix.analysis.result import Result
-
-from . import campaigns, studies
+from tests.analysis import campaigns
+from tests.analysis import study_data as studies
 
 
 def of(path: Path) -> dict[str, Section]:

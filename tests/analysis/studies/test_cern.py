@@ -10,8 +10,7 @@ from fsmatrix import analysis
 from fsmatrix.analysis.comparison.compare import compare
 from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.studies import cern, cern_report
-
-from . import studies
+from tests.analysis import study_data as studies
 
 CONTRADICTED = {
     "ice-wins-4m", "6-of-8-and-both-at-4m", "better-results",

@@ -19,15 +19,15 @@ from fsmatrix.analysis.data.study import ratio_of, study
 from fsmatrix.analysis.stats.estimates.medians import of_independent
 from fsmatrix.analysis.studies.claims import files as claims_files
 from fsmatrix.analysis.studies.claims.cells import _over
-from fsmatrix.analysis.studies.claims.claims import Claims, claims, judge
+from fsmatrix.analysis.studies.claims.claims import claims, judge
 from fsmatrix.analysis.studies.claims.judge import Judged
+from fsmatrix.analysis.studies.claims.result import Claims
 from fsmatrix.analysis.studies.claims.scope import Data, data_of
 from fsmatrix.analysis.studies.claims.study import StudyFile
 from fsmatrix.cli.questions.claims import claims as command
 from fsmatrix.cli.questions.claims import read_study
 from fsmatrix.suite.campaign.problems import CampaignError
-
-from . import studies
+from tests.analysis import study_data as studies
 
 SMALL = {"chunk": (4096, 131072, 4194304), "processes_per_node": (1, 8)}
 WHERE = {"storage_nodes": (2,), "interface": ("SATA", "PCIe"), "pattern": ("rand-read",)}

@@ -14,8 +14,7 @@ from fsmatrix.analysis.studies.claims import together
 from fsmatrix.analysis.studies.claims.cells import Found
 from fsmatrix.analysis.studies.claims.claims import claims
 from fsmatrix.analysis.studies.claims.study import Claim, StudyFile
-
-from . import studies
+from tests.analysis import study_data as studies
 
 LEVELS = {
     "storage_nodes": (2,), "interface": ("SATA", "PCIe"), "pattern": studies.PATTERNS,

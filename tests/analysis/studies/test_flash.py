@@ -15,8 +15,8 @@ from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.studies import flash
 from fsmatrix.analysis.studies.claims import files as claims_files
 from fsmatrix.analysis.studies.claims.claims import claims
-
-from . import campaigns, studies
+from tests.analysis import campaigns
+from tests.analysis import study_data as studies
 
 GIB = 1 << 30
 SPEED = {

@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 from fsmatrix.analysis.studies.io500 import families, phases, ranges
-from fsmatrix.analysis.studies.io500.study import Io500Study, io500
+from fsmatrix.analysis.studies.io500.result import Io500Study
+from fsmatrix.analysis.studies.io500.study import io500
 from fsmatrix.analysis.studies.io500.submissions import Submission, size_class, submissions
 from fsmatrix.results.formats.io500.score import PHASES, Score, score
 from fsmatrix.suite.importing.collection import collection

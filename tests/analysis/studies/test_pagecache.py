@@ -7,8 +7,7 @@ import pytest
 from fsmatrix import analysis
 from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.studies import pagecache
-
-from . import studies
+from tests.analysis import study_data as studies
 
 
 def test_published_adapters() -> None:
