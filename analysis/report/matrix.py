@@ -51,7 +51,6 @@ class Band:
     """Columns that stand beside each other."""
 
     conditions: str
-    row_title: str
     titles: tuple[str, ...]  # of the factors above the columns
     heads: tuple[tuple[Head, ...], ...]  # for each of these factors
     rows: tuple[tuple[str, tuple[Box | None, ...]], ...]
@@ -156,8 +155,7 @@ class _Drawing:
             made = tuple(line for line in lines if any(line[1]))
             if made:
                 heads = tuple(tuple(_heads(keys, depth)) for depth in range(len(part.columns)))
-                yield Band(part.conditions, ", ".join(title(n) for n in part.rows),
-                           tuple(title(n) for n in part.columns), heads, made)  # fmt: skip
+                yield Band(part.conditions, tuple(title(n) for n in part.columns), heads, made)
 
     def _box(self, cell: Standing | None) -> Box | None:
         if cell is None or len(self.boxes) >= MOST_CELLS:

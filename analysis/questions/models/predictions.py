@@ -11,7 +11,7 @@ import xarray as xr
 
 from fsmatrix.analysis.data.study import Study
 from fsmatrix.analysis.questions.models.fits import Prediction, chunk_text
-from fsmatrix.analysis.questions.models.models import Models
+from fsmatrix.analysis.questions.models.result import Models
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.units import Level, text
 

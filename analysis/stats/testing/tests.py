@@ -56,11 +56,6 @@ def smallest_p(n: int, m: int | None = None) -> float:
     return min(1.0, 2.0 ** (1 - n) if m is None else 2 / math.comb(n + m, n))
 
 
-def smallest_median_p(n: int, m: int | None = None) -> float:
-    """The smallest `Ratio.p`: 2 / 2**n of the smaller side; 6 values give 0.031."""
-    return smallest_p(n if m is None else min(n, m))
-
-
 def fewest(tests: int, alpha: float = ALPHA) -> int:
     """Values (blocks, or attachments of each target) that let Holm reject one of `tests`.
 
@@ -107,16 +102,6 @@ def _permuted(a: Floats, b: Floats) -> float:
         rng=np.random.default_rng(0),
     )
     return float(found.pvalue)
-
-
-def permutation(a: npt.ArrayLike, b: npt.ArrayLike) -> Test:
-    """Permutation test of the difference of mean logs; exact while the splits can be listed."""
-    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    n, m = first.size, second.size
-    if not n or not m:
-        return Test("permutation", float("nan"), 1.0, True)
-    exact = math.comb(n + m, n) <= MOST_PERMUTATIONS
-    return Test("permutation", _permuted(first, second), smallest_p(n, m), exact)
 
 
 def signed_rank(differences: npt.ArrayLike) -> Test:
