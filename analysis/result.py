@@ -44,7 +44,7 @@ class Result(Protocol):
         ...
 
 
-class Chart(Protocol[R]):
+class ChartModule(Protocol[R]):
     """How results of one type are drawn: a module with these two functions."""
 
     def pages(self, result: R, /) -> int:
@@ -60,7 +60,7 @@ class Chart(Protocol[R]):
 class Drawn:
     """A result that a module of its own draws."""
 
-    chart: Chart[Self] = field(repr=False, compare=False)
+    chart: ChartModule[Self] = field(repr=False, compare=False)
 
     @property
     def pages(self: Self) -> int:

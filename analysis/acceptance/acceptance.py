@@ -35,7 +35,7 @@ LIMIT = "#CC79A7"
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedCondition:
     """One compared cell and what it says to each condition on speed."""
 
     side: str
@@ -60,7 +60,7 @@ class Acceptance:
     alpha: float
     conditions: tuple[Condition, ...]
     allowed: tuple[str, ...]  # words that do not fail
-    cells: tuple[Judged, ...]
+    cells: tuple[JudgedCondition, ...]
     lost: tuple[Lost, ...]
     comparisons: tuple[Comparison, ...]
 
@@ -197,13 +197,13 @@ class Acceptance:
         return made | {"comparisons": [one.to_dict() for one in self.comparisons]}
 
 
-def _span(one: Judged) -> str:
+def _span(one: JudgedCondition) -> str:
     found = one.cell.ratio
     return f"{brief(found.ratio)} times the baseline ({100 * found.level:.3g} % sure: " \
            f"{brief(found.low)} to {brief(found.high)})"  # fmt: skip
 
 
-def _fewest(cells: Sequence[Judged]) -> str:
+def _fewest(cells: Sequence[JudgedCondition]) -> str:
     """How many attachments there are, and how many can tell at all."""
     have = min((min(one.cell.ratio.units) for one in cells), default=0)
     needed = f"{SMALLEST} of each campaign are the fewest that can tell"
@@ -265,7 +265,7 @@ def _check(conditions: Sequence[Condition], allow: Sequence[str]) -> None:
 def _judged(
     compared: Sequence[Comparison], conditions: Sequence[Condition], alpha: float,
     correction: Correction,
-) -> list[Judged]:  # fmt: skip
+) -> list[JudgedCondition]:  # fmt: skip
     """Every cell; a condition is corrected over the cells of all comparisons."""
     cells = [(one, cell) for one in compared for cell in one.cells]
     if not cells:
@@ -278,7 +278,7 @@ def _judged(
         if condition.changes
     ]
     return [
-        Judged(one.a, cell, tuple(found[i] for found in each))
+        JudgedCondition(one.a, cell, tuple(found[i] for found in each))
         for i, (one, cell) in enumerate(cells)
     ]
 

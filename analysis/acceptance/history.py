@@ -20,7 +20,13 @@ import xarray as xr
 from fsmatrix.analysis import units
 from fsmatrix.analysis.acceptance import chart
 from fsmatrix.analysis.acceptance.changes import changes, facts_of, following
-from fsmatrix.analysis.acceptance.result import Campaign, History, Line, NotCompared, Step
+from fsmatrix.analysis.acceptance.result import (
+    Campaign,
+    CampaignStep,
+    CellHistory,
+    History,
+    NotCompared,
+)
 from fsmatrix.analysis.comparison import compare
 from fsmatrix.analysis.comparison.cells import GUARDED, STATED
 from fsmatrix.analysis.comparison.lost import Lost, lost
@@ -71,7 +77,7 @@ def history(
     cells = _cells(of, names)
     found: dict[str, list[tuple[int, int, int]]] = {"previous": [], "first": []}
     apart: list[NotCompared] = []
-    steps: list[list[Step]] = [[] for _ in cells]
+    steps: list[list[CampaignStep]] = [[] for _ in cells]
     for against, pairs in found.items():
         for line, cell in enumerate(cells):
             for old, new in _pairs(cell, first=against == "first"):
@@ -86,7 +92,7 @@ def history(
             tolerance, alpha, correction, kind.more_is_better,
         )  # fmt: skip
         for (line, old, new), verdict in zip(pairs, judged, strict=True):
-            steps[line].append(Step(against, old, new, verdict))
+            steps[line].append(CampaignStep(against, old, new, verdict))
     if unit is None:
         shown = units.fitting(kind.quantity, [float(np.median(of.values))])
     facts = facts_of(of, names)
@@ -97,7 +103,7 @@ def history(
         families={against: len(pairs) for against, pairs in found.items()},
         campaigns=tuple(campaigns), varying=tuple(varying),
         lines=tuple(
-            Line(cell.levels, _named(cell.levels, varying),
+            CellHistory(cell.levels, _named(cell.levels, varying),
                  tuple(of_runs(of.values[r], of.attachments[r]) for r in cell.rows), tuple(own))
             for cell, own in zip(cells, steps, strict=True)
         ),

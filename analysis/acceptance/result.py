@@ -43,7 +43,7 @@ class Campaign:
 
 
 @dataclass(frozen=True)
-class Step:
+class CampaignStep:
     """One cell of two campaigns (numbers in `History.campaigns`): new over old."""
 
     against: str  # previous: the campaign before that has the cell; or first
@@ -68,15 +68,15 @@ class NotCompared:
 
 
 @dataclass(frozen=True)
-class Line:
+class CellHistory:
     """One cell over all campaigns; a point without runs is of kind `none`."""
 
     levels: Levels
     named: str
     points: tuple[Median, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[CampaignStep, ...]
 
-    def step(self, against: str, new: int) -> Step | None:
+    def step(self, against: str, new: int) -> CampaignStep | None:
         """The step to a campaign."""
         return next((s for s in self.steps if s.against == against and s.new == new), None)
 
@@ -94,7 +94,7 @@ class History(Drawn):
     families: Mapping[str, int]  # tests that p is corrected over
     campaigns: tuple[Campaign, ...]
     varying: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[CellHistory, ...]
     changes: tuple[tuple[Change, ...], ...]
     lost: tuple[Lost, ...]
     apart: tuple[NotCompared, ...]
@@ -119,13 +119,13 @@ class History(Drawn):
         )
         return said + list(self.remarks)
 
-    def _whole(self) -> list[Step]:
+    def _whole(self) -> list[CampaignStep]:
         """From the first campaign to the last."""
         last = len(self.campaigns) - 1
         steps = [line.step("first", last) or line.step("previous", last) for line in self.lines]
         return [step for step in steps if step is not None and step.old == 0]
 
-    def _counted(self, steps: Sequence[Step]) -> str:
+    def _counted(self, steps: Sequence[CampaignStep]) -> str:
         if not steps:
             return "no cell is in both"
         counts = Counter[str](step.verdict.kind for step in steps)
@@ -183,7 +183,9 @@ class History(Drawn):
         frame.attrs |= {"metric": self.metric.name, "unit": self.unit.label}
         return frame
 
-    def _row(self, line: Line, number: int, campaign: Campaign, point: Median) -> dict[str, Any]:
+    def _row(
+        self, line: CellHistory, number: int, campaign: Campaign, point: Median
+    ) -> dict[str, Any]:
         label = self.unit.label
         row: dict[str, Any] = {name: line.levels.get(name, "") for name in self.varying}
         row |= {"campaign": campaign.name, "began": campaign.date}
@@ -225,14 +227,14 @@ class History(Drawn):
         })  # fmt: skip
         return made
 
-    def panel_of(self, line: Line) -> str:
+    def panel_of(self, line: CellHistory) -> str:
         """The panel of a line: its cell without `by`."""
         return ", ".join(
             labelled(n, line.levels[n]) for n in self.varying
             if n != self.by and line.levels.get(n, "") != ""
         )  # fmt: skip
 
-    def series_of(self, line: Line) -> str:
+    def series_of(self, line: CellHistory) -> str:
         """What a line is in its panel."""
         if self.by not in line.levels:
             return "every level"  # one in each campaign

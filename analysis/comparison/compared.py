@@ -50,7 +50,7 @@ class Compared:
     a: Median
     b: Median
     verdict: Verdict
-    effect: tests.Effect
+    effect: tests.EffectSize
     test: tests.Test
     doubts: tuple[str, ...]
     warned: tuple[bool, bool] = (False, False)  # audits warn of runs of a, of b

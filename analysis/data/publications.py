@@ -43,7 +43,7 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Source(_Model):
+class TableSource(_Model):
     """Where a table was printed."""
 
     paper: str
@@ -82,7 +82,7 @@ class Description(_Model):
     """The YAML file beside a table.  Texts may name columns of the CSV: `{column}`."""
 
     title: str
-    source: Source
+    source: TableSource
     kind: Literal["measurements", "notes"]
     value: str  # what one value is: a mean, a median, of how many
     repetitions: int | None = None  # None: not said

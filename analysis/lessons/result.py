@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Group:
+class LessonGroup:
     """All lessons of one question, for a page: title, summary, lines, lessons."""
 
     question: Question
@@ -53,13 +53,13 @@ class Lessons(Drawn):
         return f"{said} {self.extension.says}".rstrip() if self.extension else said
 
     @property
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[LessonGroup, ...]:
         """The lessons by question, those of an answer first; for a template."""
         made = []
         for question, title in TITLES.items():
             mine = tuple(one for one in self.lessons if one.question == question)
             if mine:
-                made.append(Group(question, self._title(question, title), counted(mine),
+                made.append(LessonGroup(question, self._title(question, title), counted(mine),
                                   tuple(lines(mine, self.study)), mine))  # fmt: skip
         return tuple(made)
 

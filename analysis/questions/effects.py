@@ -38,7 +38,7 @@ class Influences:
     left_out: tuple[str, ...]  # factors that were not asked for and are averaged over
 
     @property
-    def ordered(self) -> tuple[split_plot.Effect, ...]:
+    def ordered(self) -> tuple[split_plot.FactorEffect, ...]:
         """The terms, largest share of the variation first."""
         return tuple(sorted(self.found.effects, key=lambda e: -e.share))
 
@@ -68,7 +68,7 @@ class Influences:
             said.append(f"All levels of {', '.join(self.left_out)} are taken together.")
         return said + self.study.remarks
 
-    def _term(self, effect: split_plot.Effect) -> str:
+    def _term(self, effect: split_plot.FactorEffect) -> str:
         """ "chunk size: up to 13 times between its levels"; the shares stand in the table."""
         size = f"up to {brief(effect.span)} times between its levels"
         if ":" in effect.term:

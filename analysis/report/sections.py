@@ -33,7 +33,7 @@ COMPARED = ("bandwidth", "iops", LATENCY)
 
 
 @dataclass(frozen=True)
-class Line:
+class SectionLine:
     """One cell of a comparison, as text."""
 
     cell: str
@@ -55,7 +55,7 @@ class Block:
     says: tuple[str, ...]
     images: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
-    lines: tuple[Line, ...] = ()
+    lines: tuple[SectionLine, ...] = ()
     more_lines: int = 0
     opened: bool = False
 
@@ -162,7 +162,7 @@ def _pooled(cell: Compared) -> str:
 def _compared(one: Comparison, draw: bool) -> Block:
     pooled = (POOLED,) if any(cell.pooled for cell in one.cells) else ()
     lines = [
-        Line(
+        SectionLine(
             cell.named or "the only case", text(cell.a.median, one.unit),
             text(cell.b.median, one.unit),
             f"{brief(cell.ratio.ratio)}"

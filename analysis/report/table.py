@@ -12,7 +12,7 @@ from rich.text import Text
 from fsmatrix.analysis.data.cells import Cell
 from fsmatrix.analysis.data.doubts import far_said, warnings_said
 from fsmatrix.analysis.data.summary import Summary
-from fsmatrix.analysis.report.pivot import Entry, Part, Pivot, pivots
+from fsmatrix.analysis.report.pivot import Entry, Pivot, PivotPart, pivots
 from fsmatrix.analysis.units import METRICS, labelled
 
 MAIN = ("bandwidth", "iops")  # of whose values those far off are named
@@ -85,7 +85,7 @@ def _named(cell: Cell, summary: Summary) -> str:
     )  # fmt: skip
 
 
-def _table(pivot: Pivot, part: Part) -> Table:
+def _table(pivot: Pivot, part: PivotPart) -> Table:
     title = f"{pivot.title} in {part.unit}, {pivot.better}"
     if part.conditions:
         title += f" ({part.conditions})"

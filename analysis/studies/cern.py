@@ -23,7 +23,13 @@ from fsmatrix.analysis.stats.estimates.intervals import from_logs
 from fsmatrix.analysis.stats.testing.verdict import Verdict, verdicts
 from fsmatrix.analysis.studies.claims.cells import Found, scope_of
 from fsmatrix.analysis.studies.claims.scope import Reach, data_of
-from fsmatrix.analysis.studies.claims.study import Claim, Compare, Range, Source, StudyFile
+from fsmatrix.analysis.studies.claims.study import (
+    Claim,
+    ClaimedRange,
+    Compare,
+    StudyFile,
+    StudySource,
+)
 from fsmatrix.analysis.units import METRICS, Level
 
 if TYPE_CHECKING:
@@ -137,11 +143,11 @@ def installations(
     claim = Claim(
         id="installations", says="", number="", place="", metric=(metric,),
         where={name: (level,) for name, level in (where or {}).items()},
-        compare=Compare(of=dict(of), over=dict(over)), claimed=Range(low=1.0),
+        compare=Compare(of=dict(of), over=dict(over)), claimed=ClaimedRange(low=1.0),
     )  # fmt: skip
     names = {} if metric in METRICS else {metric: metric}
     file = StudyFile(
-        study="cells", title="", source=Source(paper=""), metrics=names, claims=(claim,)
+        study="cells", title="", source=StudySource(paper=""), metrics=names, claims=(claim,)
     )
     data = data_of(ds, file)
     scope = scope_of(data, file, claim)

@@ -14,7 +14,7 @@ from fsmatrix.suite.campaign.problems import CampaignError, Origin, did_you_mean
 if TYPE_CHECKING:
     import xarray as xr
 
-    from fsmatrix.analysis.studies.claims.judge import Judged
+    from fsmatrix.analysis.studies.claims.judge import JudgedClaim
     from fsmatrix.analysis.studies.claims.study import StudyFile
 
 
@@ -72,7 +72,7 @@ def claims(
         _print_cells(found.judged[0])
 
 
-def _print_cells(one: Judged) -> None:
+def _print_cells(one: JudgedClaim) -> None:
     """A row for each cell of a claim."""
     from fsmatrix.analysis.studies.claims.words import labels, number_of, whether
 

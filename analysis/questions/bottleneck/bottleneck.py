@@ -34,10 +34,10 @@ from fsmatrix.analysis.questions.bottleneck.result import (
     FULL,
     Bottleneck,
     Growth,
+    GrowthStep,
+    GrowthVerdict,
     Resource,
     State,
-    Step,
-    Verdict,
 )
 from fsmatrix.analysis.stats.estimates.medians import of_independent
 from fsmatrix.analysis.units import Level, Unit
@@ -94,17 +94,17 @@ def bottleneck(
 
 def _verdict(
     axis: str, key: Key, cells: Sequence[Values], threshold: float, last: tuple[Resource, ...]
-) -> Verdict:
+) -> GrowthVerdict:
     steps = tuple(_step(axis, key, a, b, threshold) for a, b in itertools.pairwise(cells))
     knee = math.nan
     for step in reversed(steps):
         if step.growth != "stopped":
             break
         knee = step.before
-    return Verdict(axis, key, steps, knee, last)
+    return GrowthVerdict(axis, key, steps, knee, last)
 
 
-def _step(axis: str, key: Key, a: Values, b: Values, threshold: float) -> Step:
+def _step(axis: str, key: Key, a: Values, b: Values, threshold: float) -> GrowthStep:
     before, after = a.number(axis), b.number(axis)
     power = 1 / min(math.log2(after / before), 1)
     r = ratio_of(b, a)
@@ -114,7 +114,7 @@ def _step(axis: str, key: Key, a: Values, b: Values, threshold: float) -> Step:
         growth = "stopped"
     elif r.decides and low > threshold:
         growth = "grows"
-    return Step(axis, key, before, after, value, low, high, growth)
+    return GrowthStep(axis, key, before, after, value, low, high, growth)
 
 
 def _resources(

@@ -37,7 +37,7 @@ class Resource:
 
 
 @dataclass(frozen=True)
-class Step:
+class GrowthStep:
     """From one level to the next."""
 
     axis: str
@@ -51,12 +51,12 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GrowthVerdict:
     """One series along an axis: where growth stops, and what is full there."""
 
     axis: str
     key: Key
-    steps: tuple[Step, ...]
+    steps: tuple[GrowthStep, ...]
     knee: float  # level from which there is no more growth; NaN if it goes on or is unknown
     resources: tuple[Resource, ...]  # at the levels beyond the knee: of the largest one
 
@@ -86,7 +86,7 @@ class Bottleneck(Drawn):
     study: Study
     unit: Unit
     threshold: float
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[GrowthVerdict, ...]
     shares: Mapping[int, tuple[Resource, ...]]  # by index of a cell in study.valued
     left_out: tuple[str, ...] = ()  # run files that could not be used, and why
 

@@ -19,7 +19,7 @@ import xarray as xr
 from fsmatrix.analysis.data.doubts import doubts_of
 from fsmatrix.analysis.data.study import Key, Study, Values, ratio_of, study
 from fsmatrix.analysis.questions.scalability import headline, laws
-from fsmatrix.analysis.questions.scalability.series import Series, Step
+from fsmatrix.analysis.questions.scalability.series import NodePoint, NodeSeries
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST
 from fsmatrix.analysis.units import MARKS, Level, Metric, Unit, brief
@@ -38,7 +38,7 @@ class Scalability:
     """All lines of a campaign and one metric."""
 
     study: Study
-    series: tuple[Series, ...]
+    series: tuple[NodeSeries, ...]
     unit: Unit
 
     @property
@@ -162,7 +162,7 @@ class Scalability:
         drawing.legend(figure, axes, "pattern" if of.levels("pattern") else "")
         return figure
 
-    def _line(self, ax: Axes, s: Series) -> None:
+    def _line(self, ax: Axes, s: NodeSeries) -> None:
         from fsmatrix.analysis.draw import drawing
 
         patterns = self.study.levels("pattern") or [""]
@@ -217,28 +217,28 @@ def scalability(
     return Scalability(of, tuple(made), of.fitting(unit))
 
 
-def _series(key: Key, cells: Sequence[Values], of: Study, seed: int) -> Series:
+def _series(key: Key, cells: Sequence[Values], of: Study, seed: int) -> NodeSeries:
     if len({cell.number(NODES) for cell in cells}) < len(cells):
         raise ValueError(f"several cells of one number of nodes in {of.describe(key)}")
     steps = tuple(_step(cell, cells[0], of.metric) for cell in cells)
     if not of.metric.more_is_better:
-        return Series(key, steps, None, "a latency is no throughput")
+        return NodeSeries(key, steps, None, "a latency is no throughput")
     nodes = np.array([cell.number(NODES) for cell in cells])
     result = laws.fit(nodes, [cell.values for cell in cells], seed)
     if isinstance(result, str):
-        return Series(key, steps, None, result)
-    return Series(key, steps, result, "")
+        return NodeSeries(key, steps, None, result)
+    return NodeSeries(key, steps, result, "")
 
 
-def _step(cell: Values, first: Values, metric: Metric) -> Step:
+def _step(cell: Values, first: Values, metric: Metric) -> NodePoint:
     nodes, rate = cell.number(NODES), metric.more_is_better
     doubts = doubts_of(cell.cell, cell.median, metric)
     share = nodes / first.number(NODES)
     if cell is first:
-        return Step(nodes, cell.median, 1.0, 1.0, 1.0, True, 1.0 if rate else math.nan, doubts)
+        return NodePoint(nodes, cell.median, 1.0, 1.0, 1.0, True, 1.0 if rate else math.nan, doubts)
     r = ratio_of(cell, first)
     efficiency = r.ratio / share if rate else math.nan
-    return Step(nodes, cell.median, r.ratio, r.low, r.high, r.decides, efficiency, doubts)
+    return NodePoint(nodes, cell.median, r.ratio, r.low, r.high, r.decides, efficiency, doubts)
 
 
 def _without(key: Key, names: Sequence[str]) -> Key:

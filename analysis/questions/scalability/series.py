@@ -10,7 +10,7 @@ from fsmatrix.analysis.stats.estimates.medians import Median
 
 
 @dataclass(frozen=True)
-class Step:
+class NodePoint:
     """One number of nodes in a series; SI units."""
 
     nodes: float
@@ -24,10 +24,10 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Series:
+class NodeSeries:
     """One line: everything else is constant."""
 
     key: Key
-    steps: tuple[Step, ...]
+    steps: tuple[NodePoint, ...]
     laws: Laws | None
     why_no_laws: str

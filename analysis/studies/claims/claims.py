@@ -16,7 +16,7 @@ from fsmatrix.analysis.stats.testing.tests import ALPHA
 from fsmatrix.analysis.studies.claims import figure
 from fsmatrix.analysis.studies.claims.cells import scope_of
 from fsmatrix.analysis.studies.claims.judge import (
-    Judged,
+    JudgedClaim,
     PValues,
     apparent,
     both,
@@ -76,12 +76,12 @@ def _judged(
     p: tuple[PValues, PValues, PValues, PValues],
     alpha: float,
     tested: int,
-) -> Judged:
+) -> JudgedClaim:
     whole, size, end, way = p
     kind = kind_of(whole, alpha)
     open_ = kind == "cannot be told"
     places = Counter(place(cell) for cell in scope.cells)
-    return Judged(
+    return JudgedClaim(
         claim=claim, kind=kind, why=why, scope=scope, magnitude=kind_of(size, alpha),
         reach=None if math.isnan(end.holds) else kind_of(end, alpha),
         direction=None if claim.direction == "none" else kind_of(way, alpha),

@@ -13,7 +13,7 @@ from fsmatrix.analysis.data.doubts import listed
 from fsmatrix.analysis.result import Drawn, plain
 from fsmatrix.analysis.studies.claims import words
 from fsmatrix.analysis.studies.claims.judge import (
-    Judged,
+    JudgedClaim,
     place,
 )
 from fsmatrix.analysis.studies.claims.study import Claim, StudyFile
@@ -33,7 +33,7 @@ class Claims(Drawn):
     """A study's claims and the verdicts on one campaign."""
 
     study: StudyFile
-    judged: tuple[Judged, ...]
+    judged: tuple[JudgedClaim, ...]
     alpha: float
     tested: int  # claims that Holm corrects over
     remarks: tuple[str, ...]
@@ -99,7 +99,7 @@ class Claims(Drawn):
         return made
 
 
-def sentence(one: Judged, elsewhere: Collection[str] = ()) -> str:
+def sentence(one: JudgedClaim, elsewhere: Collection[str] = ()) -> str:
     """A verdict in words, with what was claimed and measured.
 
     `elsewhere`: what is missing for all claims, which stands above them.
@@ -123,7 +123,7 @@ def sentence(one: Judged, elsewhere: Collection[str] = ()) -> str:
     return " ".join(parts)
 
 
-def _doubts(one: Judged) -> list[str]:
+def _doubts(one: JudgedClaim) -> list[str]:
     """What is in doubt in the cells of a claim; its smallest and largest are named first."""
     ordered = sorted(one.scope.cells, key=lambda cell: cell.value)
     ordered = [*ordered[:1], *ordered[-1:], *ordered[1:-1]]
@@ -137,7 +137,7 @@ def _doubts(one: Judged) -> list[str]:
     return [f"In doubt: {'; '.join(parts)}."] if parts else []
 
 
-def row(one: Judged) -> dict[str, Any]:
+def row(one: JudgedClaim) -> dict[str, Any]:
     """A verdict as one flat row."""
     low, high = one.claim.bounds
     values = [cell.value for cell in one.scope.cells]

@@ -8,7 +8,7 @@ import numpy as np
 
 from fsmatrix.analysis.studies.claims import together
 from fsmatrix.analysis.studies.claims.cells import Found
-from fsmatrix.analysis.studies.claims.judge import Judged, Where, place, seems
+from fsmatrix.analysis.studies.claims.judge import JudgedClaim, Where, place, seems
 from fsmatrix.analysis.studies.claims.study import Claim, Quantifier
 from fsmatrix.analysis.units import number
 
@@ -42,7 +42,7 @@ def _quantifier(claim: Claim) -> str:
             "median": "in more than half of the cells"}[q]  # fmt: skip
 
 
-def measured(one: Judged) -> str:
+def measured(one: JudgedClaim) -> str:
     """The smallest and the largest cell with what is sure of them."""
     cells = sorted(one.scope.cells, key=lambda cell: cell.value)
     ends = [cells[0]] if len(cells) == 1 else [cells[0], cells[-1]]
@@ -58,7 +58,7 @@ def _sure(cell: Found) -> str:
     return f" (95 % sure: {number_of(cell.low)} to {number_of(cell.high)})" if cell.decides else ""
 
 
-def labels(one: Judged) -> dict[str, str]:
+def labels(one: JudgedClaim) -> dict[str, str]:
     """Label of a cell -> it without what all cells of the claim have in common."""
     split = {cell.label: cell.label.split(", ") for cell in one.scope.cells}
     if len(split) < 2:
@@ -68,7 +68,7 @@ def labels(one: Judged) -> dict[str, str]:
             for label, words in split.items()}  # fmt: skip
 
 
-def bare(one: Judged) -> str:
+def bare(one: JudgedClaim) -> str:
     """Where nothing can be tested: in how many cells the numbers are as claimed, and where not."""
     cells = one.scope.cells
     other = [cell for cell in cells if not seems(one.claim, cell)]
@@ -95,7 +95,7 @@ def _not_in(cells: list[Found], short: Mapping[str, str]) -> str:
     return f", not in {named}{more}"
 
 
-def parts(one: Judged) -> list[str]:
+def parts(one: JudgedClaim) -> list[str]:
     """In how many cells it is so, all cells together, and the parts of the verdict that differ."""
     count = len(one.scope.cells)
     needed = "all of them" if one.needed == count else f"{one.needed} of them"

@@ -9,7 +9,7 @@ import numpy as np
 from fsmatrix.analysis.draw import drawing
 from fsmatrix.analysis.draw.drawing import MARKERS, SMALL
 from fsmatrix.analysis.studies.io500.families import NOT_TOLD
-from fsmatrix.analysis.studies.io500.phases import NAMES, Pair
+from fsmatrix.analysis.studies.io500.phases import NAMES, PhasePair
 from fsmatrix.analysis.studies.io500.ranges import HARD_OVER_EASY, hard_over_easy
 from fsmatrix.analysis.studies.io500.words import CAVEAT, ENOUGH
 
@@ -134,7 +134,7 @@ def correlations(study: Io500Study) -> Figure:
 
 
 def _heat(
-    ax: Axes, pairs: tuple[Pair, ...], names: list[str], column: str, labels: list[str]
+    ax: Axes, pairs: tuple[PhasePair, ...], names: list[str], column: str, labels: list[str]
 ) -> AxesImage:
     grid = np.full((len(names), len(names)), np.nan)
     for one in pairs:

@@ -10,7 +10,7 @@ from fsmatrix.analysis.result import Drawn, plain
 from fsmatrix.analysis.studies.io500 import phases, words
 from fsmatrix.analysis.studies.io500.checks import Checks
 from fsmatrix.analysis.studies.io500.ranges import Row
-from fsmatrix.analysis.studies.io500.standing import Standing
+from fsmatrix.analysis.studies.io500.standing import RunStanding
 from fsmatrix.analysis.studies.io500.submissions import LeftOut, Submission
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ class Io500Study(Drawn):
     years: tuple[Row, ...]  # keys: family, year
     sizes: tuple[Row, ...]  # keys: family, class of client nodes
     ratios: tuple[Row, ...]  # keys: family; hard over easy
-    pairs: tuple[phases.Pair, ...]
-    standings: tuple[Standing, ...] = ()
+    pairs: tuple[phases.PhasePair, ...]
+    standings: tuple[RunStanding, ...] = ()
 
     @property
     def says(self) -> list[str]:

@@ -186,7 +186,7 @@ def test_hard_over_easy() -> None:
 
 
 # -- correlations --------------------------------------------------------------------------------
-def pair(of: list[Submission], a: str, b: str) -> phases.Pair:
+def pair(of: list[Submission], a: str, b: str) -> phases.PhasePair:
     return next(x for x in phases.pairs(of) if {x.a, x.b} == {a, b})
 
 
