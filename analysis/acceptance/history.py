@@ -209,14 +209,14 @@ def _lost(
 
 
 def _remarks(campaigns: Sequence[Campaign], order: Order) -> list[str]:
-    said = ["Blocks of different campaigns are not paired."]
+    sentences = ["Blocks of different campaigns are not paired."]
     if order == "given":
-        said.append("The campaigns stand in the order in which they were given, not of time.")
+        sentences.append("The campaigns stand in the order in which they were given, not of time.")
     for one in campaigns:
         if one.failed or one.invalid:
-            said.append(f"{one.name}: {one.failed} failed and {one.invalid} invalid runs are "
+            sentences.append(f"{one.name}: {one.failed} failed and {one.invalid} invalid runs are "
                         "not in it.")  # fmt: skip
     for old, new in itertools.pairwise(campaigns):
         if old.ended and new.began and old.ended > new.began:
-            said.append(f"{old.name} and {new.name} overlap in time.")
-    return said
+            sentences.append(f"{old.name} and {new.name} overlap in time.")
+    return sentences

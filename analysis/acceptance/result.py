@@ -108,16 +108,16 @@ class History(Drawn):
             f"{len(self.campaigns)} campaigns, {len(self.lines)} cells, "
             f"{self.metric.title.lower()}; {last.name} against {first.name}: "
         )
-        said = [head + self._counted(self._whole()) + "."]
+        sentences = [head + self._counted(self._whole()) + "."]
         for new in range(1, len(self.campaigns)):
-            said += self._step(new)
+            sentences += self._step(new)
         reasons = Counter(one.why for one in self.apart)
-        said += [f"Not compared: {why}, {n} times." for why, n in reasons.items()]
-        said.append(
+        sentences += [f"Not compared: {why}, {n} times." for why, n in reasons.items()]
+        sentences.append(
             f"p is corrected ({self.correction}) over the {self.families['previous']} comparisons "
             f"with the campaign before, and over the {self.families['first']} with the first one."
         )
-        return said + list(self.remarks)
+        return sentences + list(self.remarks)
 
     def _whole(self) -> list[CampaignStep]:
         """From the first campaign to the last."""
@@ -140,7 +140,7 @@ class History(Drawn):
         """What is said of one campaign against the one before."""
         name, old = self.campaigns[new].name, self.campaigns[new - 1].name
         own = [(line, step) for line in self.lines if (step := line.step("previous", new))]
-        said = [f"{name} after {old}: {self._counted([step for _, step in own])}."]
+        sentences = [f"{name} after {old}: {self._counted([step for _, step in own])}."]
         for kind in DECIDED:
             cells = [(line, step) for line, step in own if step.verdict.kind == kind]
             shown = [
@@ -148,25 +148,25 @@ class History(Drawn):
                 for line, step in cells[:NAMED]
             ]
             more = f" and {len(cells) - NAMED} more" if len(cells) > NAMED else ""
-            said += [f"  {kind}, ratio: {'; '.join(shown)}{more}."] if cells else []
+            sentences += [f"  {kind}, ratio: {'; '.join(shown)}{more}."] if cells else []
         drifted = [
             line.named or "the only cell" for line in self.lines
             if (step := line.step("first", new)) and step.decided
             and (last := line.step("previous", new)) is not None and not last.decided
         ]  # fmt: skip
         if drifted:
-            said.append(f"  No step here, but another median than in the first campaign: "
+            sentences.append(f"  No step here, but another median than in the first campaign: "
                         f"{'; '.join(drifted[:NAMED])}"
                         f"{' and others' * (len(drifted) > NAMED)}.")  # fmt: skip
-        said += [f"  Lost: {one.says}." for one in self.lost if one.side == name][:NAMED]
+        sentences += [f"  Lost: {one.says}." for one in self.lost if one.side == name][:NAMED]
         found = self.changes[new - 1]
         shown_changes = "; ".join(change.says for change in found[:MOST_CHANGES])
         more = f"; and {len(found) - MOST_CHANGES} more" if len(found) > MOST_CHANGES else ""
         if found:
-            said.append(f"  Changed beside it: {shown_changes}{more}.")
+            sentences.append(f"  Changed beside it: {shown_changes}{more}.")
         elif any(step.decided for _, step in own):
-            said.append("  Nothing that the campaigns record about themselves changed there.")
-        return said
+            sentences.append("  Nothing that the campaigns record about themselves changed there.")
+        return sentences
 
     def table(self) -> pd.DataFrame:
         """One row per cell and campaign; medians in `unit`, ratios new / old."""
@@ -212,7 +212,7 @@ class History(Drawn):
              "failed": c.failed, "invalid": c.invalid}
             for c in self.campaigns
         ]  # fmt: skip
-        made: dict[str, Any] = plain({
+        data: dict[str, Any] = plain({
             "metric": self.metric.name, "by": self.by, "tolerance": self.tolerance,
             "alpha": self.alpha, "correction": self.correction, "families": self.families,
             "campaigns": campaigns, "says": self.says, "changes": self.changes,
@@ -225,7 +225,7 @@ class History(Drawn):
             ],
             "lost": self.lost, "not_compared": self.apart, "remarks": self.remarks,
         })  # fmt: skip
-        return made
+        return data
 
     def panel_of(self, line: CellHistory) -> str:
         """The panel of a line: its cell without `by`."""

@@ -32,12 +32,12 @@ def least(of: ComparedSides) -> int:
 def patterns(of: ComparedSides) -> list[str]:
     """What holds over the cells of each pattern, in a sentence; none with one pattern."""
     better = of.metric.more_is_better
-    said = []
+    sentences = []
     for one in of.questions:
         word = {"faster": "proven", "slower": "proven"}.get(one.kind, of.word(one.kind))
         if one.named:
-            said.append(f"{one.named} {words.whole(one.ratio, better)}, {word}")
-    return [f"By pattern {of.a} is, against {of.b}: {'; '.join(said)}."] if said else []
+            sentences.append(f"{one.named} {words.whole(one.ratio, better)}, {word}")
+    return [f"By pattern {of.a} is, against {of.b}: {'; '.join(sentences)}."] if sentences else []
 
 
 def tested(of: ComparedSides) -> str:

@@ -143,7 +143,7 @@ def comparisons(
     result: list[Comparison] = []
     first = 0  # column of a pair's differences
     for (a, b), one, blocks, many in zip(pairs, found, groups, ready, strict=True):
-        said = [next(judged) for _ in many]
+        sentences = [next(judged) for _ in many]
         state = checked(of, one.matches)
         doubts = doubts_of(of, one.matches, [(x, y) for _, x, y in many], state, (a, b))
         parts = parts_of(of, one.matches)
@@ -161,10 +161,10 @@ def comparisons(
                 chart=chart,
                 a=a, b=b, by=of.by, metric=kind, unit=_unit(ds, of, kind, matches, shown),
                 tolerance=tolerance, alpha=alpha, record=record, correction=correction,
-                family=said[0].cells if said else 0, part=part.words(list(parts)),
+                family=sentences[0].cells if sentences else 0, part=part.words(list(parts)),
                 varying=tuple(varying),
                 cells=_cells(of, mine, (a, b), [many[i] for i in places],
-                             [said[i] for i in places], varying, [doubts[i] for i in places],
+                             [sentences[i] for i in places], varying, [doubts[i] for i in places],
                              () if own is None else pooled(own)),
                 mean=mean, mean_missing=missing,
                 questions=tuple(one for one in summed if set(one.columns) <= {*columns.tolist()}),

@@ -152,11 +152,11 @@ class Extension:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings."""
-        made: dict[str, Any] = plain({
+        data: dict[str, Any] = plain({
             "have": self.have, "blocks": self.target, "command": self.command, "says": self.says,
             "undecided": self.cells,
         })  # fmt: skip
-        return made
+        return data
 
 
 def extension(

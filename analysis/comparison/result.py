@@ -27,14 +27,14 @@ class Comparison(ComparedSides, Drawn):
     @property
     def says(self) -> list[str]:
         """The answer first, then how sure, then what it does not cover."""
-        said = [words.headline(self), words.mean(self), *self._ahead()]
-        said += patterns(self) + words.extremes(self)
+        sentences = [words.headline(self), words.mean(self), *self._ahead()]
+        sentences += patterns(self) + words.extremes(self)
         advice = (self.extension.says, tested(self), self.record.says(self.alpha))
-        said += [line for line in advice if line]
-        said += words.doubts(self) + self._both() + self._alone() + self._dependent()
-        said += [spread.says for spread in self.spreads]
-        said += self.effect_lines
-        return said + list(self.remarks)
+        sentences += [line for line in advice if line]
+        sentences += words.doubts(self) + self._both() + self._alone() + self._dependent()
+        sentences += [spread.says for spread in self.spreads]
+        sentences += self.effect_lines
+        return sentences + list(self.remarks)
 
     def _ahead(self) -> list[str]:
         """A count of wins over all cells, where the headline has none."""
@@ -51,8 +51,8 @@ class Comparison(ComparedSides, Drawn):
         return extension_of([self])
 
     def _dependent(self) -> list[str]:
-        said = "" if self.differences is None else dependent_words(self.differences)
-        return [said] if said else []
+        sentence = "" if self.differences is None else dependent_words(self.differences)
+        return [sentence] if sentence else []
 
     def _both(self) -> list[str]:
         count = Counter(audit for cell in self.cells for audit in cell.both)
@@ -61,7 +61,7 @@ class Comparison(ComparedSides, Drawn):
 
     def _alone(self) -> list[str]:
         """How many cells have no partner, and the levels that only they have."""
-        said = []
+        sentences = []
         for side in dict.fromkeys(side for side, *_ in self.alone):
             mine = [(levels, why) for one, levels, why in self.alone if one == side]
             own = [
@@ -71,8 +71,8 @@ class Comparison(ComparedSides, Drawn):
                 if level not in {cell.levels.get(name, level) for cell in self.cells}
             ]
             why = ", ".join(own[:6]) or next(iter(mine))[1]
-            said.append(f"Not compared: {plural(len(mine), 'cell')} of {side} ({why}).")
-        return said
+            sentences.append(f"Not compared: {plural(len(mine), 'cell')} of {side} ({why}).")
+        return sentences
 
     @property
     def effect_lines(self) -> list[str]:
@@ -112,7 +112,7 @@ class Comparison(ComparedSides, Drawn):
 
     def to_dict(self) -> dict[str, Any]:
         """SI units."""
-        made: dict[str, Any] = plain({
+        data: dict[str, Any] = plain({
             "a": self.a, "b": self.b, "by": self.by, "metric": self.metric.name,
             "part": self.part, "tolerance": self.tolerance, "alpha": self.alpha,
             "level": self.level, "looks": self.record.looks, "extension": self.extension.to_dict(),
@@ -131,4 +131,4 @@ class Comparison(ComparedSides, Drawn):
             "alone": [{"side": s, "levels": levels, "why": why} for s, levels, why in self.alone],
             "effects": self.effects.to_dict(), "spreads": self.spreads, "remarks": self.remarks,
         })  # fmt: skip
-        return made
+        return data

@@ -22,18 +22,18 @@ CORRECTIONS = {
 def headline(of: ComparedSides) -> str:
     """Who is faster in how many cells."""
     count, kinds = len(of.cells), of.counts
-    said: list[str] = []
+    sentences: list[str] = []
     start = f"{of.a} against {of.b}, {of.title.lower()}:"
     if kinds == {"single": count}:
         return f"{start} {SINGLE} ({plural(count, 'cell')})."
     for kind, number in kinds.items():
         who = {"faster": f"{of.a} is faster", "slower": f"{of.b} is faster"}
-        where = f"{number} of {plural(count, 'cell')}" if not said else str(number)
-        said.append(f"{who.get(kind, of.word(kind))} in {where}")
+        where = f"{number} of {plural(count, 'cell')}" if not sentences else str(number)
+        sentences.append(f"{who.get(kind, of.word(kind))} in {where}")
         if kind == "too few":
             cells = [cell for cell in of.cells if cell.kind == kind]
-            said[-1] += f" ({ahead(of.a, of.b, cells, of.metric.more_is_better)})"
-    return f"{start} {'; '.join(said)}."
+            sentences[-1] += f" ({ahead(of.a, of.b, cells, of.metric.more_is_better)})"
+    return f"{start} {'; '.join(sentences)}."
 
 
 def ahead(
@@ -75,11 +75,11 @@ def mean(of: ComparedSides) -> str:
     found = of.mean.mean
     verdict = {"too few": words.not_proven(found, "all cells together"),
                "no difference": of.word("no difference")}.get(of.mean_kind, "proven")  # fmt: skip
-    said = f"{start} {words.whole(found, better, than)}; {verdict}."
+    sentence = f"{start} {words.whole(found, better, than)}; {verdict}."
     if of.mean.left_out:
         one = words.unit(found).removesuffix("s")
-        said += f" Left out: {plural(of.mean.left_out, one)} without all cells."
-    return said
+        sentence += f" Left out: {plural(of.mean.left_out, one)} without all cells."
+    return sentence
 
 
 def extremes(of: ComparedSides) -> list[str]:

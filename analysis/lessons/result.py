@@ -73,20 +73,20 @@ class Lessons(Drawn):
     @property
     def says(self) -> list[str]:
         """The answer, the lessons of each question, what the data cannot say."""
-        said = [self.answer]
+        sentences = [self.answer]
         for group in self.groups:
-            said.append(f"{group.title}: {group.summary}")
-            said += [f"  {line}" for line in group.lines]
-        said += ["What the data cannot say:"] if self.limits else []
-        said += [f"  {text}." for text in self.limits]
+            sentences.append(f"{group.title}: {group.summary}")
+            sentences += [f"  {line}" for line in group.lines]
+        sentences += ["What the data cannot say:"] if self.limits else []
+        sentences += [f"  {text}." for text in self.limits]
         look = self.extension.record.says(self.alpha) if self.extension else ""
-        said += [look] if look else []
-        said.append(
+        sentences += [look] if look else []
+        sentences.append(
             "In brackets: 95 % sure that the value lies in there. How this was tested: targets "
             "over all cells together, other answers each for itself; docs/statistics.md. p: "
             "fsmatrix compare --json."
         )
-        return said
+        return sentences
 
     def table(self) -> pd.DataFrame:
         """One row per lesson with the bandwidth of its choice (NaN without one)."""
@@ -106,7 +106,7 @@ class Lessons(Drawn):
 
     def to_dict(self) -> dict[str, Any]:
         """SI units."""
-        made: dict[str, Any] = plain({
+        data: dict[str, Any] = plain({
             "answer": self.answer,
             "latency_bound": self.bound, "bandwidth": self.bandwidth,
             "tolerance": self.tolerance, "alpha": self.alpha,
@@ -117,7 +117,7 @@ class Lessons(Drawn):
             "limits": self.limits, "excluded": self.excluded, "says": self.says,
             "extension": self.extension.to_dict() if self.extension else None,
         })  # fmt: skip
-        return made
+        return data
 
     @property
     def drawable(self) -> str:

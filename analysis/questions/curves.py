@@ -112,10 +112,10 @@ class Curves:
              "medians": [c.median for c in line.cells]}
             for line in self.lines
         ]  # fmt: skip
-        made: dict[str, Any] = plain(
+        data: dict[str, Any] = plain(
             {"metric": self.metric, "along": self.along, "lines": lines, "says": self.says}
         )
-        return made
+        return data
 
     def figure(self) -> Figure:
         """One panel for each level of `panel`."""

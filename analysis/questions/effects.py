@@ -95,11 +95,11 @@ class Influences:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able."""
-        made: dict[str, Any] = plain({
+        data: dict[str, Any] = plain({
             "metric": self.study.metric.name, **self.found.to_dict(),
             "left_out": self.left_out, "says": self.says,
         })  # fmt: skip
-        return made
+        return data
 
     def figure(self) -> Figure:
         """The share of every term; filled where there is an effect.  ValueError without a term."""

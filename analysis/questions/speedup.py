@@ -95,7 +95,7 @@ class Speedup:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able."""
-        made: dict[str, Any] = plain({
+        data: dict[str, Any] = plain({
             "of": self.of, "over": self.over, "by": self.comparison.by, "along": self.along,
             "metric": self.comparison.metric.name, "says": self.says,
             "points": [
@@ -104,7 +104,7 @@ class Speedup:
                  "verdict": p.cell.kind} for p in self.points
             ],
         })  # fmt: skip
-        return made
+        return data
 
     def figure(self) -> Figure:
         """A line for each key, whiskers where there is an interval."""

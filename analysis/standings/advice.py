@@ -45,12 +45,14 @@ def _blocks(
     if not more.target:
         return "More blocks would not soon settle what may be chance; look at the differences:", \
             f"fsmatrix compare {place}"  # fmt: skip
-    said = f"Add {plural(more.target - have, 'block')} ({more.target} in all), {_what_for(more)}"
+    sentence = (
+        f"Add {plural(more.target - have, 'block')} ({more.target} in all), {_what_for(more)}"
+    )
     if not planned.planned:
-        return f"{said}, measured and imported in the same way; until then:", \
+        return f"{sentence}, measured and imported in the same way; until then:", \
             f"fsmatrix compare {place}"  # fmt: skip
     command = more.command or planned.resume(place, more.target * planned.block)
-    return f"{said}:", command
+    return f"{sentence}:", command
 
 
 def _extension(found: Standings, unsettled: Sequence[Standing], have: int) -> Extension:

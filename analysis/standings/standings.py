@@ -76,11 +76,11 @@ class Standing:
 
     def to_dict(self) -> dict[str, Any]:
         """How sure, who leads, the groups behind, and by how much, as a ratio."""
-        made: dict[str, Any] = plain({
+        data: dict[str, Any] = plain({
             "state": self.state, "leaders": self.leaders, "groups": self.order.groups,
             "margin": self.margin,
         })  # fmt: skip
-        return made
+        return data
 
 
 @dataclass(frozen=True)

@@ -67,18 +67,20 @@ class Installations:
         """Who wins, by how much, and what is beyond noise."""
         n, (first, second) = len(self.cells), self.better
         values = [cell.value for cell in self.cells]
-        said = [
+        sentences = [
             f"{self.metric}: {self.first} has the better number in {first}, {self.second} in "
             f"{second} of {n} cells; ratio {min(values):.3f} to {max(values):.3f}, geometric mean "
             f"{self.ratio:.3f}."
         ]
         kinds: Counter[str] = Counter(v.kind for v in self.verdicts)
         if all(min(cell.units) < 2 for cell in self.cells):
-            said.append("Each cell has one value of each: how much of it is noise is not known.")
+            sentences.append(
+                "Each cell has one value of each: how much of it is noise is not known."
+            )
         else:
             counts = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common())
-            said.append(f"Beyond noise ({self.first} against {self.second}): {counts}.")
-        return [*said, *self.remarks]
+            sentences.append(f"Beyond noise ({self.first} against {self.second}): {counts}.")
+        return [*sentences, *self.remarks]
 
     def table(self) -> pd.DataFrame:
         """One row per cell."""
@@ -98,11 +100,11 @@ class Installations:
     def to_dict(self) -> dict[str, Any]:
         """JSON-able."""
         rows = self.table().to_dict("records")
-        made: dict[str, Any] = plain({
+        data: dict[str, Any] = plain({
             "first": self.first, "second": self.second, "metric": self.metric,
             "geometric_mean": self.ratio, "cells": rows, "says": self.says,
         })  # fmt: skip
-        return made
+        return data
 
     def figure(self) -> Figure:
         """One row per cell: the ratio, on which side of 1."""

@@ -93,27 +93,35 @@ class Bottleneck(Drawn):
     @property
     def says(self) -> list[str]:
         """Where growth ends and why, and what evidence is missing."""
-        said = []
+        sentences = []
         for axis in AXES:
             mine = [v for v in self.verdicts if v.axis == axis]
             title = self.study.title(axis)
             if not mine:
-                said.append(f"{title}: one level only, so whether more would help is not known.")
+                sentences.append(
+                    f"{title}: one level only, so whether more would help is not known."
+                )
                 continue
             stops = [v for v in mine if v.knee == v.knee]
             states = Counter(step.growth for v in mine for step in v.steps)
-            said.append(
+            sentences.append(
                 f"{title[0].upper()}{title[1:]}: bandwidth stops growing in {len(stops)} of "
                 f"{len(mine)} series (the next level gives less than {self.threshold:.0%} more). "
                 f"Of {plural(sum(states.values()), 'step')} {states['grows']} still grow, "
                 f"{states['stopped']} do not, {states['cannot tell']} are not sure."
             )
             for (knee, cause), number in Counter((v.knee, v.cause) for v in stops).items():
-                said.append(
+                sentences.append(
                     f"No more from {self.study.label(axis, knee)} on in {number} "
                     f"series; at the limit: {cause}."
                 )
-        return said + self._always_busy() + self._missing() + [*self.left_out] + self.study.remarks
+        return (
+            sentences
+            + self._always_busy()
+            + self._missing()
+            + [*self.left_out]
+            + self.study.remarks
+        )
 
     def _always_busy(self) -> list[str]:
         if not any(one.state == BUSY for mine in self.shares.values() for one in mine):
@@ -163,7 +171,7 @@ class Bottleneck(Drawn):
              "resources": v.resources}
             for v in self.verdicts
         ]  # fmt: skip
-        made: dict[str, Any] = plain(
+        data: dict[str, Any] = plain(
             {"threshold": self.threshold, "full": FULL, "verdicts": verdicts, "says": self.says}
         )
-        return made
+        return data

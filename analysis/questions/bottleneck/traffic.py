@@ -82,7 +82,7 @@ class Traffic:
     @property
     def says(self) -> list[str]:
         """The level of each cell beside the limit of the links."""
-        said = []
+        sentences = []
         for cell in self.cells:
             m = cell.median
             text = f"{self._named(cell)}: {units.text(m.median, self.unit)}"
@@ -92,11 +92,11 @@ class Traffic:
             text += f" {self.unit.label} in {len(cell.runs)} runs"
             if math.isfinite(cell.limit):
                 text += f", {m.median / cell.limit:.0%} of the storage nodes' links"
-            said.append(text + ("." if m.decides else f" ({m.says})."))
+            sentences.append(text + ("." if m.decides else f" ({m.says})."))
         if self.without:
-            said.append(f"{self.without} runs have no series of network counters.")
-        said += self.left_out
-        return said + self.study.remarks
+            sentences.append(f"{self.without} runs have no series of network counters.")
+        sentences += self.left_out
+        return sentences + self.study.remarks
 
     def _named(self, cell: TrafficCell) -> str:
         chunk = [level_text("chunk", cell.chunk)] if cell.chunk != "" else []
@@ -118,7 +118,7 @@ class Traffic:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able; bytes per second."""
-        made: dict[str, Any] = plain({
+        data: dict[str, Any] = plain({
             "cells": [
                 {"levels": dict(c.key), "chunk": c.chunk, "median": c.median, "limit": c.limit,
                  "runs": c.runs}
@@ -126,7 +126,7 @@ class Traffic:
             ],
             "says": self.says,
         })  # fmt: skip
-        return made
+        return data
 
     @property
     def pages(self) -> tuple[Key, ...]:

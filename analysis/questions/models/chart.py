@@ -66,7 +66,7 @@ def draw(result: Models, page: int) -> Figure:
     return figure
 
 
-def _panel(ax: Axes, made: Fits, models: Sequence[Model]) -> None:
+def _panel(ax: Axes, fits: Fits, models: Sequence[Model]) -> None:
     if not models:
         ax.annotate("no model", (0.5, 0.5), xycoords="axes fraction", ha="center", fontsize=8)
         ax.set_xticks([])
@@ -78,16 +78,16 @@ def _panel(ax: Axes, made: Fits, models: Sequence[Model]) -> None:
     for model in models:
         held = [
             cell
-            for cell in made.study.series("chunk").get(model.key, [])
-            if same(cell.number("chunk"), made.hold_out)
+            for cell in fits.study.series("chunk").get(model.key, [])
+            if same(cell.number("chunk"), fits.hold_out)
         ]
-        _curve(ax, model, [c.number("chunk") for c in (*model.trained, *held)], made.unit.divisor)
-        _points(ax, model.trained, "o", 0, made.unit.divisor)
-        _points(ax, held, "X", 5, made.unit.divisor)
+        _curve(ax, model, [c.number("chunk") for c in (*model.trained, *held)], fits.unit.divisor)
+        _points(ax, model.trained, "o", 0, fits.unit.divisor)
+        _points(ax, held, "X", 5, fits.unit.divisor)
         shown += [*model.trained, *held]
     ticks = sorted({cell.number("chunk") for cell in shown})
     ax.set_xticks(ticks, [chunk_text(tick) for tick in ticks], rotation=35, ha="right")
-    medians = [cell.median.median / made.unit.divisor for cell in shown]
+    medians = [cell.median.median / fits.unit.divisor for cell in shown]
     ax.set_ylim(min(medians) / 4, max(medians) * 4)
     ax.xaxis.minorticks_off()
 

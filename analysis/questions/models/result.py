@@ -87,26 +87,28 @@ class Models(Drawn):
     def says(self) -> list[str]:
         """The choice of the form, the errors, what could not be done."""
         of = self.fits.study
-        said = [*_chosen(self.models), *self._held_out()]
+        sentences = [*_chosen(self.models), *self._held_out()]
         for reason, number in Counter(reason for _, reason in self.fits.refused).items():
-            said.append(f"{number} group{'s' * (number != 1)} without a model: {reason}.")
+            sentences.append(f"{number} group{'s' * (number != 1)} without a model: {reason}.")
         if self.models:
             without = unfit(max(self.models, key=lambda m: len(m.trained)))
             if without:
-                said.append(f"Too few chunk sizes to try {', '.join(without)}.")
+                sentences.append(f"Too few chunk sizes to try {', '.join(without)}.")
             pools = {m.form.name: m for m in self.models}.values()
-            said += [
+            sentences += [
                 f"Beside how runs scatter, {m.form.formula} is itself {math.expm1(m.misfit):.1%} "
                 "off at a typical chunk size."
                 for m in pools
             ]
             if any(model.spread_freedom == 0 for model in self.models):
-                said.append("One attachment has no prediction interval: another one may differ.")
+                sentences.append(
+                    "One attachment has no prediction interval: another one may differ."
+                )
             if min(model.freedom for model in self.models) < FEW:
-                said.append(
+                sentences.append(
                     "So few chunk sizes say little about the formula: predictions are wide."
                 )
-        return said + of.remarks
+        return sentences + of.remarks
 
     def _held_out(self) -> list[str]:
         left = self.fits.hold_out
@@ -182,11 +184,11 @@ class Models(Drawn):
         checks = [{**vars(c.prediction), "key": dict(c.prediction.key), "measured": c.measured,
                    "outside": c.outside, "error": c.error} for c in self.fits.checks]  # fmt: skip
         refused = [{"levels": dict(key), "reason": why} for key, why in self.fits.refused]
-        made: dict[str, Any] = plain({
+        data: dict[str, Any] = plain({
             "metric": self.fits.study.metric.name, "hold_out": self.fits.hold_out,
             "models": groups, "checks": checks, "refused": refused, "says": self.says,
         })  # fmt: skip
-        return made
+        return data
 
 
 def _chosen(models: Sequence[Model]) -> list[str]:
@@ -194,17 +196,17 @@ def _chosen(models: Sequence[Model]) -> list[str]:
         return ["No group of cells can have a model."]
     number = Counter(model.form.name for model in models)
     total = len(models)
-    said = []
+    sentences = []
     for form in FORMS:
         mine = [m.errors[form.name] for m in models if m.form.name == form.name]
         if mine:
             typical = math.expm1(float(np.median(mine)))
-            said.append(
+            sentences.append(
                 f"{form.formula} in {number[form.name]} of {total} groups: of the formulas it is "
                 f"the nearest at chunk sizes that it had not seen, {typical:.1%} off in the "
                 f"typical group. What it means: {form.reason}."
             )
-    return said
+    return sentences
 
 
 def _median_error(checks: Sequence[Check]) -> float:

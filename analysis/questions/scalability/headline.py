@@ -22,11 +22,11 @@ def worst(of: Study, several: Sequence[NodeSeries]) -> list[str]:
     series, step = min(points, key=lambda p: p[1].efficiency if rate else -p[1].ratio)
     value = f"{brief(step.ratio)} times the fewest nodes"
     value += f", efficiency {brief(100 * step.efficiency)} %" if rate else ""
-    said = [f"Worst point: {value}, at {_place(of, series, step)}."]
+    sentences = [f"Worst point: {value}, at {_place(of, series, step)}."]
     lost = [p for p in points if p[1].ratio < NO_GROWTH] if rate else []
     if len(lost) > 1:
-        said.append(f"{len(lost)} of {len(points)} points are slower than the fewest nodes.")
-    return said
+        sentences.append(f"{len(lost)} of {len(points)} points are slower than the fewest nodes.")
+    return sentences
 
 
 def bases(of: Study, several: Sequence[NodeSeries]) -> list[str]:

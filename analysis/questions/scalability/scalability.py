@@ -45,7 +45,7 @@ class Scalability:
     def says(self) -> list[str]:
         """Growth from the fewest to the most nodes, the worst point, laws, what cannot be said."""
         of = self.study
-        said = []
+        sentences = []
         several = [s for s in self.series if len(s.steps) > 1]
         ends = [s.steps[-1] for s in several]
         for first, last in sorted({(s.steps[0].nodes, s.steps[-1].nodes) for s in several}):
@@ -63,22 +63,22 @@ class Scalability:
                 e = [100 * step.efficiency for step in mine]
                 text += (f"; that is {brief(min(e))} to {brief(max(e))} % of growth in proportion "
                          "to the nodes (efficiency)")  # fmt: skip
-            said.append(text + ".")
+            sentences.append(text + ".")
         if several:
-            said += headline.worst(self.study, several) + headline.bases(self.study, several)
+            sentences += headline.worst(self.study, several) + headline.bases(self.study, several)
         undecided = sum(not step.decides for step in ends)
         if undecided:
-            said.append(f"{undecided} of these ratios have too few attachments (fewer than "
+            sentences.append(f"{undecided} of these ratios have too few attachments (fewer than "
                         f"{SMALLEST}) to say how sure they are.")  # fmt: skip
         single = [s for s in self.series if len(s.steps) == 1]
         if single:
-            said.append(
+            sentences.append(
                 f"{len(single)} series have one number of storage nodes only: nothing to compare."
             )
         for why, number in Counter(s.why_no_laws for s in self.series if s.why_no_laws).items():
-            said.append(f"No law of scalability (Amdahl's, USL) for {number} series: {why}.")
-        said += [f"{of.describe(s.key)}: {s.laws.says}." for s in self.series if s.laws]
-        return said + of.remarks
+            sentences.append(f"No law of scalability (Amdahl's, USL) for {number} series: {why}.")
+        sentences += [f"{of.describe(s.key)}: {s.laws.says}." for s in self.series if s.laws]
+        return sentences + of.remarks
 
     def table(self) -> pd.DataFrame:
         """One row per series and number of nodes."""
@@ -110,10 +110,10 @@ class Scalability:
             {"levels": dict(s.key), "steps": s.steps, "laws": s.laws, "why_no_laws": s.why_no_laws}
             for s in self.series
         ]
-        made: dict[str, Any] = plain(
+        data: dict[str, Any] = plain(
             {"metric": self.study.metric.name, "series": series, "says": self.says}
         )
-        return made
+        return data
 
     @property
     def pages(self) -> int:

@@ -92,11 +92,11 @@ class Claims(Drawn):
             row(one) | {"says": sentence(one), "cells": [_cell(c) for c in one.scope.cells]}
             for one in self.judged
         ]
-        made: dict[str, Any] = plain({
+        data: dict[str, Any] = plain({
             "study": self.study.study, "source": self.study.source.paper, "alpha": self.alpha,
             "tested": self.tested, "claims": claims, "says": self.says,
         })  # fmt: skip
-        return made
+        return data
 
 
 def sentence(one: JudgedClaim, elsewhere: Collection[str] = ()) -> str:
