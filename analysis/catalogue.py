@@ -112,7 +112,7 @@ OUTSIDE: Registry[Any] = Registry("fsmatrix.analyses", {}, "analysis")
 
 def outside() -> dict[str, Analysis]:
     """The analyses of other packages; BrokenEntry if one cannot be loaded."""
-    names = [name for name in OUTSIDE.names() if name not in EVERY]
+    names = [name for name in OUTSIDE.outside() if name not in EVERY]
     return {name: cast("Analysis", OUTSIDE.load(name)) for name in names}
 
 

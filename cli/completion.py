@@ -116,9 +116,9 @@ def metrics(incomplete: str) -> list[str]:
 
 def audits(incomplete: str) -> list[str]:
     """Names of audits."""
-    from fsmatrix.results.audits import RUN_AUDITS
+    from fsmatrix.results.audits import run_audits
 
-    return _fitting(incomplete, RUN_AUDITS)
+    return _fitting(incomplete, run_audits())
 
 
 def factors(ctx: typer.Context, incomplete: str) -> list[str]:

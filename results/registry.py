@@ -52,6 +52,14 @@ class Registry(Generic[T]):
         except (ImportError, AttributeError) as error:
             raise BrokenEntry(f"{self.kind} {name!r} of an entry point: {error}") from error
 
+    def outside(self) -> dict[str, str]:
+        """Names that other packages add -> package and its version, sorted by name."""
+        packages = {
+            name: f"{entry.dist.name} {entry.dist.version}" if entry.dist else "unknown package"
+            for name, entry in self._outside().items()
+        }
+        return {name: packages[name] for name in sorted(packages) if name not in self.builtin}
+
     def _outside(self) -> dict[str, EntryPoint]:
         return {entry.name: entry for entry in entry_points(group=self.group)}
 

@@ -11,8 +11,12 @@ import numpy as np
 from scipy import optimize, stats
 
 from fsmatrix.analysis.stats.estimates.medians import Floats
+from fsmatrix.results import histogram
 
 Shape = Callable[[np.random.Generator, tuple[int, ...]], Floats]
+WIDTH = 0.5  # standard deviation of the logs of one run's latencies
+TYPICAL = 1e6  # ns: their median
+SLOW_TIMES = 10.0
 GAP = 6.0  # standard deviations between two modes
 CORRELATION = 0.8  # of a run with the one before, in `autocorrelated`
 
@@ -83,3 +87,16 @@ def logs(
     return np.asarray(
         session * effects + run * SHAPES[shape](random, (campaigns, attachments, inside))
     )
+
+
+def latencies(
+    random: np.random.Generator, shift: float, operations: int, slow: float = 0.0
+) -> histogram.Integers:
+    """A histogram [bin] of one run: log-normal latencies times exp(shift).
+
+    `slow`: the share of the operations that takes SLOW_TIMES as long.
+    """
+    logs = WIDTH * random.standard_normal(operations) + shift
+    logs[random.random(operations) < slow] += np.log(SLOW_TIMES)
+    nanoseconds = (TYPICAL * np.exp(logs)).astype(np.int64)
+    return np.bincount(histogram.bin_of(nanoseconds), minlength=histogram.BINS)

@@ -63,7 +63,11 @@ def make_tree(parent: Path, tag: str, journal: Journal) -> Path:
 
 
 def release_tree(folder: Path, tag: str, journal: Journal) -> None:
-    """Remove a tree with everything in it; nothing if it is gone.  NotOurs if it is foreign."""
-    if os.path.lexists(folder):
+    """Remove a tree with everything in it; nothing if it is gone.
+
+    BackendError if it cannot be: it is foreign (NotOurs), or the directory that it was made in is
+    away.  The journal then keeps it, and what comes back is removed by whoever reads that next.
+    """
+    if not tree.is_gone(folder):
         tree.remove_tree(folder, tag)
     journal.end_all("tree", path=str(folder))

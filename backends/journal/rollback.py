@@ -96,11 +96,11 @@ def undo_tree(facts: Facts, same_boot: bool) -> str:
     """
     del same_boot
     path, tag = Path(facts["path"]), str(facts["tag"])
-    if not os.path.lexists(path):
-        return ""
-    if tree.read_marker(path) is None:
-        return undo_folder(facts, same_boot=True)
     try:
+        if tree.is_gone(path):
+            return ""
+        if tree.read_marker(path) is None:
+            return undo_folder(facts, same_boot=True)
         tree.remove_tree(path, tag)
     except (BackendError, OSError) as error:
         raise LeftAlone(str(error)) from error

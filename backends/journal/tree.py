@@ -71,6 +71,13 @@ def inside_refusal(path: Path) -> str:
     return f"{path} is inside another run's directory, {above}" if above else ""
 
 
+def is_gone(folder: Path) -> bool:
+    """Whether a tree is no more.  BackendError if what it was in is away, and the tree with it."""
+    if not os.path.lexists(folder) and not os.path.lexists(folder.parent):
+        raise BackendError(f"{folder}: {folder.parent} is not there any more; was it moved?")
+    return not os.path.lexists(folder)
+
+
 def remove_tree(folder: Path, tag: str) -> None:
     """Remove a tree of ours whole.
 

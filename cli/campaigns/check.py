@@ -15,7 +15,7 @@ from fsmatrix.cli import common, terminal
 class Item:
     """One thing that a campaign may name."""
 
-    kind: str  # backend, workload, engine, launcher
+    kind: str  # backend, workload, engine, launcher, audit
     name: str
     ok: bool
     version: str = ""
@@ -25,9 +25,11 @@ class Item:
 def check(as_json: common.Json = False) -> None:
     """Show every backend, workload, engine and launcher: usable, or why not.
 
+    Audits of other packages are listed too: they judge every run that is made or imported here.
+
     Example: fsmatrix check --json
     """
-    items = [*_backends(), *_workloads(), *_engines(), *_launchers()]
+    items = [*_backends(), *_workloads(), *_engines(), *_launchers(), *_audits()]
     if as_json:
         common.print_json([asdict(item) for item in items])
         return
@@ -119,3 +121,16 @@ def _launchers() -> Iterator[Item]:
         found = LAUNCHERS.load(name).probe()
         version = f"{found.version} ({found.program})" if found.program else found.version
         yield Item("launcher", name, found.ok, version, found.reason)
+
+
+def _audits() -> Iterator[Item]:
+    """Of other packages only."""
+    from fsmatrix.results.audits import AUDITS
+
+    for name, package in AUDITS.outside().items():
+        try:
+            audits = ", ".join(audit.name for audit in AUDITS.load(name))
+        except ImportError as error:
+            yield Item("audit", name, False, reason=str(error))
+        else:
+            yield Item("audit", name, True, f"{audits}; {package}")

@@ -153,11 +153,11 @@ def tails(
     out: analyse.Out = None,
     as_json: common.Json = False,
 ) -> None:
-    """Tails of latency: histograms added per attachment, with intervals, and how sure one run is.
+    """Tails of latency: a percentile of each cell with its interval, and what factors change of it.
 
     Example: fsmatrix tails out --quantile 99.9% --out tails.png
     """
-    from fsmatrix.analysis.questions.tails import tails as analysis
+    from fsmatrix.analysis.questions.tails.tails import tails as analysis
 
     share = analyse.share("--quantile", quantile)
     analyse.answer(files, out, as_json, lambda ds: analysis(

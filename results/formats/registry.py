@@ -52,10 +52,9 @@ def formats() -> tuple[Known, ...]:
 
     BrokenEntry if another package's cannot be loaded.
     """
-    outside = [name for name in FORMATS.names() if name not in BUILTIN]
     return tuple(
         Known(name, one)
-        for name in (*BUILTIN, *outside)
+        for name in (*BUILTIN, *FORMATS.outside())
         for one in cast("tuple[Format, ...]", FORMATS.load(name))
     )
 

@@ -8,12 +8,12 @@ that no interval over attachments, and no verdict, is made from them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.results.audits import audit_run
+from fsmatrix.results.audits import judged
 from fsmatrix.results.case import canonical_json, digest
 from fsmatrix.results.files.campaign.rows import plain_level
 from fsmatrix.results.files.errors import ResultError
@@ -97,7 +97,7 @@ def _record(parsed: Parsed, index: int, source: Source, labels: Labels) -> RunRe
         evidence={"engine": _evidence(parsed)},
         texts=source.texts,
     )
-    return replace(record, findings=audit_run(record))
+    return judged(record)
 
 
 def _told(parsed: Parsed) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fsmatrix.backends.journal.proof import Named
+from fsmatrix.results.audits import run_audits
 from fsmatrix.results.currentjob import CurrentJob
 from fsmatrix.results.files import safefile, trust
 from fsmatrix.results.files.hdf5.hdf import write_whole
@@ -140,6 +141,7 @@ def execute(plan: Plan, out: Path, options: Options, tell: Listener) -> Summary:
             tree.problem(("targets", names[0], "options"), f"(of {', '.join(names)}) {text}")
             for text, names in plan.agreements.items()
         )
+    run_audits()  # a broken one is refused now, not after the first run
     launcher = choose_launcher(plan, options.batch)
     store = open_store(plan, out, options.resume)
     k, n = plan.request.shard

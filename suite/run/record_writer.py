@@ -10,10 +10,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import TracebackType
 
+from fsmatrix.results.audits import judged
 from fsmatrix.results.files.store import Store, StoreError
 from fsmatrix.results.record import RunRecord
 from fsmatrix.suite.run.events import Event, Listener
-from fsmatrix.suite.run.spec import judged
 
 
 @dataclass

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.results.audits import audit_run
 from fsmatrix.results.case import Case, digest
 from fsmatrix.results.record import RunRecord
 from fsmatrix.suite.engines.base import Engine
@@ -91,8 +90,3 @@ class Settings:
 def now() -> str:
     """This moment, UTC, ISO 8601 with milliseconds."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-
-
-def judged(record: RunRecord) -> RunRecord:
-    """The record with what the audits find in it."""
-    return replace(record, findings=audit_run(record))

@@ -10,8 +10,7 @@ import pytest
 
 from fsmatrix.results.record import RunRecord
 from tests.analysis import campaigns, upgrades
-
-from .test_cli_analysis import call
+from tests.cli.test_cli_analysis import call
 
 CONDITION = ("--fail-if", "slower > 10 %")
 SLOWER = {("seq-read", 4096): 1.15}

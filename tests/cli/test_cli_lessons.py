@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.cli import main as cli
-
-from . import campaigns
+from tests.analysis import campaigns
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:

@@ -1,58 +1,100 @@
-"""CONTRIBUTING's examples are whole (tests/suite/test_other_packages.py runs them)."""
+"""CONTRIBUTING's table is that of the registries, and its examples are whole.
+
+tests/suite/test_other_packages.py installs and uses them.
+"""
 
 from __future__ import annotations
 
 import ast
+import importlib
 import re
+import sys
 import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
 
-from fsmatrix.analysis.catalogue import OUTSIDE
-from fsmatrix.backends.registry import BACKENDS
-from fsmatrix.results.formats.registry import FORMATS
+import pytest
+
+from fsmatrix.analysis.catalogue import EVERY
 from fsmatrix.results.registry import Registry
-from fsmatrix.slurm.scheduler import SCHEDULERS
-from fsmatrix.suite.registry import ENGINES, LAUNCHERS, WORKLOADS
+from fsmatrix.suite import workloads
+from fsmatrix.suite.registry import WORKLOADS
 from tests.suite import acme
 
 TEXT = acme.PAGE.read_text()
-REGISTRIES = (BACKENDS, WORKLOADS, ENGINES, FORMATS, LAUNCHERS, SCHEDULERS, OUTSIDE)
-GROUPS = {registry.group for registry in REGISTRIES}
+ROW = re.compile(r"^\| [a-z ]+ \| `([\w/]+)` \| `([\w/.]+)` \| `(fsmatrix\.\w+)` \|", re.MULTILINE)
 
 
-def registries() -> set[str]:
-    """The groups of all registries, from the text of the packages."""
-    found: set[str] = set()
-    for package in ("analysis", "backends", "cli", "results", "slurm", "suite"):
-        for path in (acme.ROOT / package).rglob("*.py"):
-            found |= set(re.findall(r'"(fsmatrix\.[a-z]+)", (?:\{|BUILTIN)', path.read_text()))
-            found |= set(re.findall(r'Registry\(\s+"(fsmatrix\.[a-z]+)"', path.read_text()))
+@cache
+def registries() -> dict[str, tuple[str, Registry[Any]]]:
+    """Group -> file and registry, of every module of ours that makes one."""
+    found: dict[str, tuple[str, Registry[Any]]] = {}
+    packages = sorted((acme.ROOT / "fsmatrix").iterdir())  # they are links
+    for path in [path for package in packages for path in sorted(package.rglob("*.py"))]:
+        if not makes_a_registry(path.read_text(encoding="utf-8")):
+            continue
+        place = path.relative_to(acme.ROOT)
+        module = importlib.import_module(
+            ".".join(place.with_suffix("").parts).removesuffix(".__init__")
+        )
+        made = [value for value in vars(module).values() if isinstance(value, Registry)]
+        found |= {one.group: (str(Path(*place.parts[1:])), one) for one in made}
     return found
 
 
+def makes_a_registry(source: str) -> bool:
+    """Whether a module calls Registry."""
+    if "Registry" not in source:
+        return False
+    calls = [node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    return any(isinstance(called, ast.Name) and called.id == "Registry" for called in calls)
+
+
+def places(registry: Registry[Any]) -> list[str]:
+    """The modules behind the names of a registry."""
+    if registry.builtin:
+        return [where.partition(":")[0] for where in registry.builtin.values()]
+    return [f"{one.package}.{one.place.partition(':')[0]}" for one in EVERY.values()]
+
+
 def test_every_registry_has_a_row_and_an_example() -> None:
-    assert registries() == GROUPS
-    rows = set(re.findall(r"^\| [a-z ]+ \| .*\| `(fsmatrix\.[a-z]+)` \|", TEXT, re.MULTILINE))
-    package = tomllib.loads(acme.blocks()["pyproject.toml"])
-    assert rows == GROUPS == set(package["project"]["entry-points"])
+    package = tomllib.loads(acme.blocks()["pyproject.toml"])["project"]
+    groups = set(registries())
+    assert len(groups) == 8
+    assert {row[2] for row in ROW.findall(TEXT)} == groups == set(package["entry-points"])
+    examples = {place.partition(":")[0] for group in package["entry-points"].values()
+                for place in group.values()}  # fmt: skip
+    files = {name for name in acme.blocks() if name.endswith(".py")}
+    assert {f"{module.replace('.', '/')}.py" for module in examples} == files
+    assert TEXT.count("```python\n") == len(files)
 
 
-def test_every_file_in_the_table_is_there() -> None:
-    rows = re.findall(r"^\| [a-z ]+ \| `([\w/]+)` \| `([\w/.]+)`", TEXT, re.MULTILINE)
-    assert len(rows) > len(GROUPS)
-    for folder, line in rows:
-        assert (acme.ROOT / folder).is_dir()
-        assert line == "AUDITS" or (acme.ROOT / line).is_file()
+def test_files_and_lines_are_where_the_table_says() -> None:
+    for folder, line, group in ROW.findall(TEXT):
+        file, registry = registries()[group]
+        assert line == file
+        inside = f"fsmatrix.{folder.strip('/').replace('/', '.')}."
+        assert [place for place in places(registry) if not place.startswith(inside)] == []
 
 
-def test_every_block_of_python_is_a_file_or_the_audit() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-    kept = [text for name, text in acme.blocks().items() if name.endswith(".py") and text]
-    assert len(blocks) == len(kept)  # of which one is in docs/slurm.md, and the audit is no file
-    for text in blocks:
-        ast.parse(text)
-
-
-def test_a_registry_line_has_the_registries_form() -> None:
-    (line,) = re.findall(r'`("[a-z]+": "fsmatrix\.[^`]+)`', TEXT)
-    assert re.fullmatch(r'"\w+": "fsmatrix\.[\w.]+:\w+"', line)
-    assert isinstance(WORKLOADS, Registry)
+def test_the_line_of_a_registry_adds_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page's workload as a file here, and the page's line."""
+    (line,) = re.findall(r'A line here is `("[^`]+)`', TEXT)
+    name, where = ast.literal_eval(f"({line.replace(': ', ', ', 1)})")
+    module = where.partition(":")[0]
+    acme.write(tmp_path)
+    (tmp_path / "here").mkdir()
+    file = module.removeprefix("fsmatrix.suite.workloads.")
+    (tmp_path / "here" / f"{file}.py").write_text(acme.blocks()["acme/dd.py"])
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(workloads, "__path__", [*workloads.__path__, str(tmp_path / "here")])
+    registry: Registry[Any] = Registry("no.group", {**WORKLOADS.builtin, name: where}, "workload")
+    try:
+        assert registry.load(name).name == name
+        assert registry.names() == sorted([*WORKLOADS.builtin, name])
+    finally:
+        for imported in [module, *(known for known in sys.modules if known.startswith("acme"))]:
+            sys.modules.pop(imported, None)

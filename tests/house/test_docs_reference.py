@@ -107,7 +107,9 @@ def test_parts_fit_into_the_example(text: str) -> None:
     whole = PAGE.read_text().split("## An example")[1].split("```yaml\n")[1].split("```")[0]
     base = ["exclude=[]", "factors={pattern: [seq-read]}"]
     own = [f"{key}={json.dumps(value)}" for key, value in parse(text, "part").data.items()]
-    assert plan(whole, *base, *own).cases
+    made = plan(whole, *base, *own)
+    assert made.cases
+    assert parse(text, "part").data.keys() <= made.settings.campaign.model_fields_set
 
 
 @pytest.mark.parametrize("text", of_kind("site"))
@@ -123,4 +125,4 @@ def test_site_files_are_accepted(text: str, tmp_path: Path) -> None:
 def test_user_files_are_accepted(text: str, tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text(text)
-    assert load_user(file).data
+    assert load_user(file).data == parse(text, "user").data

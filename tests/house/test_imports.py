@@ -74,6 +74,7 @@ def test_folders_hold_no_more_than_can_be_looked_over() -> None:
 def test_ranks_import_little() -> None:
     for start in RANK_MODULES:
         place = ROOT / start
+        assert place.exists()
         for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
             if CONDUCTOR_SIDE in path.relative_to(ROOT).parts:
                 continue

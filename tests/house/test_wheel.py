@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import subprocess
 import sys
@@ -11,28 +13,24 @@ from pathlib import Path
 
 import pytest
 
+from fsmatrix.results.files.store import Store
+from tests.results.hostile import record
+from tests.suite.running import FSMATRIX
+
 ROOT = Path(__file__).resolve().parents[2]
-WANTED = (
-    "fsmatrix/py.typed",
-    "fsmatrix/jobs/quickstart.yaml",
-    "fsmatrix/jobs/smoke.yaml",
-    "fsmatrix/results/published/ssd-cluster-setup.csv",
-    "fsmatrix/analysis/draw/templates/report.html.j2",
-    "fsmatrix/backends/player/ops.py",
-    "fsmatrix/suite/session/__main__.py",
-)
-PACKAGES = ("analysis", "backends", "cli", "jobs", "results", "slurm", "suite")
+PACKAGES = sorted(link.name for link in (ROOT / "fsmatrix").iterdir() if link.is_symlink())
 
 
 def tracked() -> set[str]:
     """Every file of the packages that is committed, by its name in a wheel."""
-    argv = ["git", "-C", str(ROOT), "ls-tree", "-r", "--name-only", "HEAD", *PACKAGES]
+    argv = ["git", "-C", str(ROOT), "ls-tree", "-r", "--name-only", "HEAD", *PACKAGES, "fsmatrix/"]
     told = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
-    return {f"fsmatrix/{name}" for name in told.splitlines()}
+    names = [name.removeprefix("fsmatrix/") for name in told.splitlines()]
+    return {f"fsmatrix/{name}" for name in names if name not in PACKAGES}
 
 
-def build(tmp_path: Path, kind: str = "--wheel", **env: str) -> set[str]:
-    """Names in the wheel (or the sdist) of what is committed."""
+def build(tmp_path: Path, kind: str = "--wheel", **env: str) -> Path:
+    """The wheel (or the sdist) of what is committed."""
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
     subprocess.run(
@@ -41,25 +39,68 @@ def build(tmp_path: Path, kind: str = "--wheel", **env: str) -> set[str]:
         check=True, capture_output=True, env=os.environ | env,
     )  # fmt: skip
     (made,) = (tmp_path / "dist").glob("fsmatrix-*")
-    if kind == "--wheel":
+    return made
+
+
+def names_in(made: Path) -> set[str]:
+    """What a wheel or an sdist holds."""
+    if made.suffix == ".whl":
         return set(zipfile.ZipFile(made).namelist())
     with tarfile.open(made) as archive:  # its names begin with the name of a folder
         return {member.name.partition("/")[2] for member in archive if member.isfile()}
 
 
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("wheel"))
+
+
 @pytest.mark.needs("extensions")
-def test_wheel_is_complete(tmp_path: Path) -> None:
-    names = build(tmp_path)
-    assert not [name for name in WANTED if name not in names]
+def test_wheel_is_complete(wheel: Path) -> None:
+    names = names_in(wheel)
+    assert "fsmatrix/py.typed" in tracked()
     assert tracked() - names == set()
     assert any(name.startswith("fsmatrix/backends/player/_player.") for name in names)
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"fsmatrix"}
 
 
+@pytest.mark.timeout(900)  # a dozen programs, on a busy machine
+def test_the_wheel_alone_is_enough_to_work(wheel: Path, tmp_path: Path) -> None:
+    """Ready campaigns, the text of batch jobs, templates, tables and studies are found in it."""
+    subprocess.run(
+        [sys.executable, "-P", "-m", "pip", "install", "--quiet", "--no-index", "--no-deps",
+         "--disable-pip-version-check", "--target", str(tmp_path / "site"), str(wheel)],
+        check=True, timeout=200,
+    )  # fmt: skip
+    env = os.environ | {"PYTHONPATH": str(tmp_path / "site")}
+
+    def printed(*words: str) -> str:
+        done = subprocess.run(
+            words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=280, check=False
+        )
+        assert done.returncode == 0, (words, done.stdout + done.stderr)
+        return done.stdout
+
+    place = "import fsmatrix.results as it; print(next(iter(it.__path__)))"
+    assert printed(sys.executable, "-P", "-c", place).startswith(str(tmp_path / "site"))
+    store = Store.create(tmp_path / "out")
+    store.append([record(), record("ext4")])
+    jobs = json.loads(printed(*FSMATRIX, "jobs", "--json"))
+    assert {job["name"] for job in jobs} == {path.stem for path in (ROOT / "jobs").glob("*.yaml")}
+    assert "#SBATCH" in printed(*FSMATRIX, "submit", "quickstart", "-o", "queued", "--dry-run")
+    assert "2 runs, 2 ok" in printed(*FSMATRIX, "bundle", "out", "-o", "b.tar.gz")
+    assert b"README.md" in gzip.decompress((tmp_path / "b.tar.gz").read_bytes())
+    printed(*FSMATRIX, "report", "out")
+    assert "<html" in (store.directory / "report.html").read_text(encoding="utf-8")
+    for study in (ROOT / "results" / "published" / "studies").glob("*.yaml"):
+        claims = json.loads(printed(*FSMATRIX, "claims", study.stem, "out", "--json"))
+        assert claims["study"] == study.stem
+
+
 def test_sdist_is_complete(tmp_path: Path) -> None:
     """A wheel can be built from it: also the headers and setup.py are there, and no link."""
-    names = build(tmp_path, "--sdist")
+    names = names_in(build(tmp_path, "--sdist"))
     assert tracked() - names == set()
     assert {"setup.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE"} <= names
     assert not [name for name in names if name.endswith(".so")]
@@ -67,6 +108,6 @@ def test_sdist_is_complete(tmp_path: Path) -> None:
 
 def test_wheel_without_a_compiler(tmp_path: Path) -> None:
     """The extension is optional: the pure-Python player serves."""
-    names = build(tmp_path, CC="/bin/false")
+    names = names_in(build(tmp_path, CC="/bin/false"))
     assert not [name for name in names if name.endswith(".so")]
     assert "fsmatrix/backends/player/python/player.py" in names

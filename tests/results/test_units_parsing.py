@@ -81,8 +81,12 @@ def test_exact_text_is_read_back(size: int) -> None:
 
 @given(st.integers(0, 999), st.sampled_from(sorted(SIZE_UNITS)))
 def test_number_and_unit(number: int, unit: str) -> None:
-    if number * SIZE_UNITS[unit] <= LARGEST:
-        assert parse_size(f"{number}{unit}") == number * SIZE_UNITS[unit]
+    size = number * SIZE_UNITS[unit]
+    if size <= LARGEST:
+        assert parse_size(f"{number}{unit}") == size
+    else:
+        with pytest.raises(UnitError, match="larger"):
+            parse_size(f"{number}{unit}")
 
 
 @given(st.integers(0, LARGEST))

@@ -11,12 +11,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "CONTRIBUTING.md"
-SLURM = ROOT / "docs" / "slurm.md"
 # a file's name ends the sentence before its block
 BLOCK = re.compile(
     r"`([\w./-]+)`:\n\n```(?:python|toml|yaml)\n(.*?)^```$", re.DOTALL | re.MULTILINE
 )
-SCHEDULER = re.compile(r"^```python\n(import json.*?)^```$", re.DOTALL | re.MULTILINE)
 # Programs of clusters that no registry has.  jsrun starts Open MPI's mpirun; the three of PBS keep
 # a folder of jobs and run each when those that it waits for have ended.
 PROGRAMS = {
@@ -60,19 +58,22 @@ printf '}}'
 
 
 def blocks() -> dict[str, str]:
-    """File -> text, as the page gives them; the batch system is the one of docs/slurm.md."""
-    found = dict(BLOCK.findall(PAGE.read_text()))
-    (scheduler,) = SCHEDULER.findall(SLURM.read_text())
-    return {**found, "acme/pbs.py": scheduler, "acme/__init__.py": ""}
+    """File -> text, as the page gives them."""
+    return dict(BLOCK.findall(PAGE.read_text()))
+
+
+def write(folder: Path) -> Path:
+    """The sources of the package, below `folder`."""
+    for name, text in {**blocks(), "acme/__init__.py": ""}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
 
 
 def install(folder: Path) -> dict[str, str]:
     """Write and install it below `folder`; the environment in which fsmatrix finds it."""
-    source, target, programs = folder / "source", folder / "target", folder / "programs"
-    for name, text in blocks().items():
-        path = source / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    source, target, programs = write(folder / "source"), folder / "target", folder / "programs"
     subprocess.run(
         [sys.executable, "-P", "-m", "pip", "install", "--quiet", "--no-index", "--no-deps",
          "--no-build-isolation", "--disable-pip-version-check", "--target", target, source],

@@ -10,23 +10,30 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fsmatrix.analysis.data.load import open_campaign
 from fsmatrix.analysis.data.summary import summarise
-from fsmatrix.analysis.report.report import write_report
 from fsmatrix.results.files.store import Store
-from tests.results.hostile import record
 from tests.suite import acme
 from tests.suite.running import DEADLINE, FSMATRIX
 
 pytestmark = pytest.mark.needs("mpirun")
 MIB = 1 << 20
+AUDIT, AUDITED = "inside-buffer", {"inside-buffer": "version 1, acme-fsmatrix 1.0"}
+CONTRACTS = "tests/house/test_contracts.py::test_"
+FOUND = [
+    *(f"{CONTRACTS}{kind}[{name}]" for kind, name in (
+        ("backend", "scratch"), ("workload", "dd"), ("engine", "dd"), ("format", "dd"),
+        ("launcher", "jsrun"), ("scheduler", "pbs"), ("audits", "buffer"),
+    )),
+    "tests/analysis/test_contract.py::test_a_result_or_a_reason_and_never_anything_else[slowest]",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +58,24 @@ def fsmatrix(site: Path, *words: object) -> str:
     return done.stdout
 
 
+def changed(
+    site: Path, folder: Path, module: str, old: str, new: str
+) -> subprocess.CompletedProcess[str]:
+    """A run with another text in a module of the package, into `folder`/out."""
+    shutil.copytree(site / "target", folder / "target")
+    file = folder / "target" / "acme" / f"{module}.py"
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+    env = json.loads((site / "environment.json").read_text())
+    return subprocess.run(
+        [*FSMATRIX, "run", *campaign(site, "launcher=mpirun"),
+         "-o", folder / "out", "--quiet", "--no-report"],
+        env={**env, "PYTHONPATH": str(folder / "target")},
+        capture_output=True, text=True, timeout=DEADLINE, check=False,
+    )  # fmt: skip
+
+
 def campaign(site: Path, *sets: str) -> list[str]:
     """The page's campaign as words of a command, in this machine's scratch directory."""
     path = {"path": str(site / "scratch"), "expect_mount": False}
@@ -72,7 +97,7 @@ def measured(out: Path) -> float:
 
 def test_backend_workload_engine_launcher_and_analysis(site: Path) -> None:
     table = fsmatrix(site, "check")
-    for name in ("scratch", "dd", "jsrun"):
+    for name in ("scratch", "dd", "jsrun", "buffer"):
         assert re.search(rf"\b{name} +yes", table), table
     fsmatrix(site, "run", *campaign(site, "geometry.processes_per_node=2"), "-o", "out", "--quiet")
     out = site / "out"
@@ -86,6 +111,14 @@ def test_backend_workload_engine_launcher_and_analysis(site: Path) -> None:
     for one in records:  # the window ends with the program, and dd timed it itself
         assert one.phases[0].end[0] < one.duration
     assert os.listdir(site / "scratch") == []
+    fsmatrix(site, "report", "out", "-o", "again.html", "--tables", "tables")
+    assert str(measured(out) * MIB)[:6] in (site / "tables" / "slowest.csv").read_text()
+    for one in records:
+        assert one.environment["audits"] == AUDITED
+        assert [
+            (f.audit, f.severity, f.phase, f.evidence) for f in one.findings if f.audit == AUDIT
+        ] == [(AUDIT, "warning", "write", {"bytes": 64 * MIB})]
+    assert AUDIT in fsmatrix(site, "findings", "out")
 
 
 def test_import_format(site: Path) -> None:
@@ -106,6 +139,7 @@ def test_import_format(site: Path) -> None:
                for path in folder.iterdir()]  # fmt: skip
     assert speed == pytest.approx(32 / sorted(seconds)[1])
     assert f"The slowest cell has {speed:.4g} MiB/s: scratch." in (site / "old.html").read_text()
+    assert AUDIT in fsmatrix(site, "findings", "old.h5")
 
 
 def test_batch_system(site: Path) -> None:
@@ -120,32 +154,53 @@ def test_batch_system(site: Path) -> None:
 
 def test_a_workload_without_a_parser_says_so(site: Path, tmp_path: Path) -> None:
     """What the page said before: the run ended well, and gave no number."""
-    shutil.copytree(site / "target", tmp_path / "target")
-    module = tmp_path / "target" / "acme" / "dd.py"
     parser = re.compile(r"    def parse\(.*?\n\n", re.DOTALL)
-    module.write_text(parser.sub("", module.read_text()))
-    env = json.loads((site / "environment.json").read_text())
-    done = subprocess.run(
-        [*FSMATRIX, "run", *campaign(site, "launcher=mpirun"),
-         "-o", tmp_path / "out", "--quiet", "--no-report"],
-        env={**env, "PYTHONPATH": str(tmp_path / "target")},
-        capture_output=True, text=True, timeout=DEADLINE, check=False,
-    )  # fmt: skip
+    text = parser.findall((site / "target" / "acme" / "dd.py").read_text())[0]
+    done = changed(site, tmp_path, "dd", text, "")
     assert done.returncode == 1
     assert "nothing was measured: the workload dd made no phase" in done.stdout + done.stderr
 
 
-def test_audit(site: Path, tmp_path: Path) -> None:
-    """Audits come with fsmatrix only: the page's is asked as a built-in one would be."""
-    text = acme.PAGE.read_text().split("## An audit\n")[1]
-    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    names: dict[str, object] = {}
-    exec(compile(code, "working_hours", "exec", dont_inherit=True), names)  # our own text
-    (audit,) = names["AUDITS"]
-    noon, night = (record(started=f"2026-01-05T{hour}:00:00+00:00") for hour in ("12", "02"))
-    assert not list(audit.findings(night))
-    store = Store.create(tmp_path / "out")
-    store.write(replace(noon, findings=tuple(audit.findings(noon))))
-    page = write_report(store.merge(), tmp_path / "report.html").read_text()
-    assert "working-hours" in page
-    assert "began at 12:00 UTC on a working day" in page
+def test_the_contract_tests_find_each(site: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist",
+         f"--basetemp={tmp_path / 'inside'}", *FOUND],
+        env=json.loads((site / "environment.json").read_text()), cwd=acme.ROOT,
+        capture_output=True, text=True, timeout=DEADLINE, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(FOUND)} passed" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("AUDITS = ", "OTHERS = ", "audit 'buffer' of an entry point: .*no attribute 'AUDITS'"),
+        (
+            '"inside-buffer"',
+            '"too-short"',
+            "audit 'buffer' of an entry point: there is a 'too-short'",
+        ),
+    ],
+    ids=["gone", "of the same name"],
+)
+def test_an_audit_that_cannot_be_had_is_refused_before_anything_is_written(
+    site: Path, tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    done = changed(site, tmp_path, "buffer", old, new)
+    assert done.returncode == 2
+    assert re.search(said, done.stderr.replace("\n", " ")), done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_audit_that_fails_costs_no_run(site: Path, tmp_path: Path) -> None:
+    done = changed(site, tmp_path, "buffer", "int(phase.bytes.max(initial=0))", "1 // 0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    store = Store.open(tmp_path / "out")
+    for run_id in store.ids():
+        record = store.read(run_id)
+        assert record.phases[0].bytes.tolist() == [64 * MIB]
+        assert [f.message for f in record.findings if f.audit == AUDIT] == [
+            "the audit itself failed: ZeroDivisionError: integer division or modulo by zero"
+        ]

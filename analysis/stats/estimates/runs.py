@@ -51,23 +51,28 @@ def runs(
     return Runs(array, owner[known], None if block is None else block[known])
 
 
-def _components(a: Runs, b: Runs) -> tuple[Labels, Labels]:
-    """For each run of `a` and of `b` the number of its group of blocks.
+def independent(blocks: Labels, attachments: Labels) -> npt.NDArray[np.int64]:
+    """For each run the number of its independent unit, from 0; labels of shape [run].
 
-    Blocks that share an attachment are not independent: they become one group.
+    A unit is a block, or the blocks that share an attachment: these are not independent.
     """
+    block = np.unique(blocks, return_inverse=True)[1]
+    owners = np.unique(attachments, return_inverse=True)[1]
+    first = int(block.max()) + 1
+    size = first + int(owners.max()) + 1
+    links = coo_array((np.ones(block.size), (block, owners + first)), shape=(size, size))
+    unit = connected_components(links, directed=False)[1][block]
+    return np.asarray(np.unique(unit, return_inverse=True)[1], dtype=np.int64)
+
+
+def _components(a: Runs, b: Runs) -> tuple[Labels, Labels]:
+    """For each run of `a` and of `b` the number of its independent unit."""
     assert a.blocks is not None
     assert b.blocks is not None
-    blocks = np.unique(np.concatenate([a.blocks, b.blocks]), return_inverse=True)[1]
     owners_a = np.unique(a.attachments, return_inverse=True)[1]
-    owners_b = np.unique(b.attachments, return_inverse=True)[1]
-    shift = int(owners_a.max()) + 1
-    owners = np.concatenate([owners_a, owners_b + shift])
-    first = int(blocks.max()) + 1
-    size = first + int(owners.max()) + 1
-    links = coo_array((np.ones(blocks.size), (blocks, owners + first)), shape=(size, size))
-    group = connected_components(links, directed=False)[1][blocks]
-    return group[: a.values.size], group[a.values.size :]
+    owners_b = np.unique(b.attachments, return_inverse=True)[1] + int(owners_a.max()) + 1
+    unit = independent(np.concatenate([a.blocks, b.blocks]), np.concatenate([owners_a, owners_b]))
+    return unit[: a.values.size], unit[a.values.size :]
 
 
 def paired(a: Runs, b: Runs) -> Floats:

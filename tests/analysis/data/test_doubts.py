@@ -145,7 +145,7 @@ def test_claims_name_every_level_that_a_campaign_has() -> None:
 def test_show_names_audits_and_marks_values_far_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from . import campaigns
+    from tests.analysis import campaigns
 
     path = campaigns.write(tmp_path / "campaign.h5", campaigns.realistic())
     assert call(monkeypatch, "show", path) == 0

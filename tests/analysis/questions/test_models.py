@@ -64,7 +64,9 @@ def test_cross_validation_finds_the_form_of_the_truth(truth: studies.Truth, form
 def test_parameters_of_a_fixed_cost_are_recovered_from_any_metric(metric: str) -> None:
     alone = {**WIDE, "processes_per_node": (1,)}
     ds = studies.campaign(fixed_cost, alone, attachments=8, between=0.01, within=0.01)
-    for model in models(ds, metric, form="fixed cost", hold_out=None).models:
+    fitted = models(ds, metric, form="fixed cost", hold_out=None).models
+    assert fitted
+    for model in fitted:
         assert model.parameters["t0_s"] == pytest.approx(T0, rel=0.03)
         assert model.parameters["rate_bytes_per_s"] == pytest.approx(RATE, rel=0.03)
 

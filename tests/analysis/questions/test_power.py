@@ -57,6 +57,7 @@ def test_the_blocks_that_it_takes_are_enough_and_fewer_are_not(
 ) -> None:
     words, spreads = power.of_cv(cv)
     found = power.power(detect, words, spreads, cells, 10)
+    assert found.needed
     for chance, blocks in found.needed.items():
         assert blocks is not None
         assert power.proven(blocks, cells, math.log1p(detect), np.array(spreads)) >= chance

@@ -163,8 +163,10 @@ def test_colours_stay_with_targets(realistic: Path) -> None:
 
 
 def test_plotly_accepts_every_chart(realistic: Path) -> None:
-    for chart in made(realistic):
-        chart.figure()  # validates each property
+    drawn = made(realistic)
+    assert drawn
+    for chart in drawn:
+        assert len(chart.figure().data) == len(chart.data)  # it validates each property
 
 
 # -- the report ------------------------------------------------------------------------

@@ -47,6 +47,7 @@ def test_mixed_engines_are_said_and_not_compared(tmp_path: Path) -> None:
         for one in campaigns.realistic(("xfs", "ext4"), blocks=2, troubles=False)
     ]
     blocks = of(campaigns.write(tmp_path / "campaign.h5", records))["comparison"].blocks
+    assert blocks
     assert all("Not compared" in block.says[0] for block in blocks)
     assert all("--across-engines" in block.says[0] for block in blocks)
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import journal as module
 from fsmatrix.backends.journal import owned_dirs, tree
 from fsmatrix.backends.journal.journal import Journal, undo_pending
@@ -218,6 +219,21 @@ def test_trees_never_take_over_a_directory(journal: Journal, place: Path) -> Non
     owned_dirs.release_tree(second, TAG, journal)
     assert first.is_dir()
     assert [entry.facts["path"] for entry in journal.pending()] == [str(first)]
+
+
+def test_a_tree_whose_place_is_away_is_kept_in_the_journal(
+    journal: Journal, folder: Path, place: Path
+) -> None:
+    """A target that was moved, or is unmounted: its tree comes back with it."""
+    made_tree = owned_dirs.make_tree(place, TAG, journal)
+    away = place.rename(place.with_name("away"))
+    with pytest.raises(BackendError, match="is not there any more; was it moved"):
+        owned_dirs.release_tree(made_tree, TAG, journal)
+    rewrite(journal, pid=2**22 - 1)
+    assert "was it moved" in undo_pending(folder)[0]
+    away.rename(place)
+    assert undo_pending(folder) == [f"removed directory {made_tree}"]
+    assert keeps_sentinels(place)
 
 
 # -- who may undo --------------------------------------------------------------------------

@@ -149,4 +149,6 @@ def test_one_look_at_each_file_is_enough(store: Store, monkeypatch: pytest.Monke
     monkeypatch.setattr(freshness, "TICK", -(10**12))  # as if they had been written long ago
     store.merge()
     monkeypatch.setattr(freshness, "contents", None)
-    targets(store)
+    made = identity(store)
+    assert targets(store) == ["ext4", "xfs"]
+    assert identity(store) == made

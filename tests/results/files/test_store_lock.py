@@ -11,6 +11,7 @@ import pytest
 from fsmatrix.results.currentjob import NO_JOB, CurrentJob
 from fsmatrix.results.files.lock import Holder, LockedError, ShardLock
 from fsmatrix.results.files.store import Store
+from fsmatrix.results.process import start_of
 
 HOLD = (
     "import sys; from fsmatrix.results.files.lock import ShardLock\n"
@@ -48,6 +49,15 @@ def locks(out):
     return sorted(entry.name for entry in (out / "locks").iterdir())
 
 
+def assert_taken(lock):
+    """This process holds the lock, and another run sees that it does."""
+    content = json.loads(lock.path.read_text())
+    assert (content["pid"], content["started"]) == (os.getpid(), start_of(os.getpid()))
+    assert lock.lost() == ""
+    with pytest.raises(LockedError, match=rf"pid {os.getpid()} on "):
+        ShardLock(lock.directory).acquire()
+
+
 def test_taken_and_given_back(out):
     with ShardLock(out, 1, 2, CurrentJob("slurm", "77")) as lock:
         assert locks(out) == ["shard-1-of-2.json"]
@@ -55,8 +65,8 @@ def test_taken_and_given_back(out):
         names = ("pid", "scheduler", "job", "k")
         assert [content[name] for name in names] == [os.getpid(), "slurm", "77", 1]
     assert locks(out) == []
-    with ShardLock(out):
-        pass
+    with ShardLock(out) as lock:
+        assert_taken(lock)
 
 
 def test_given_back_after_an_error(out):
@@ -105,14 +115,16 @@ def forge(out, **changes):
 
 def test_a_pid_that_was_given_to_another_process(out):
     forge(out, started=1)
-    with ShardLock(out):
-        pass
+    with ShardLock(out) as lock:
+        assert_taken(lock)
+    assert locks(out) == []
 
 
 def test_the_machine_was_booted_since(out):
     forge(out, boot_id="another")
-    with ShardLock(out):
-        pass
+    with ShardLock(out) as lock:
+        assert_taken(lock)
+    assert locks(out) == []
 
 
 @pytest.mark.parametrize("change", [{"host": "far", "boot_id": "b"}, {"namespace": "pid:[1]"}])
@@ -128,8 +140,8 @@ def test_a_job_that_is_known_to_have_ended(out):
     for other in (("plain", "78"), ("slurm", "77")):
         with pytest.raises(LockedError, match="plain job 77"):
             ShardLock(out, job_ended=lambda *asked, dead=other: asked == dead).acquire()
-    with ShardLock(out, job_ended=lambda *asked: asked == ("plain", "77")):
-        pass
+    with ShardLock(out, job_ended=lambda *asked: asked == ("plain", "77")) as lock:
+        assert_taken(lock)
 
 
 def test_the_same_job_queued_again(out):
@@ -137,8 +149,8 @@ def test_the_same_job_queued_again(out):
     for job in (CurrentJob("plain", "77"), CurrentJob("slurm", "77", 1)):
         with pytest.raises(LockedError):
             ShardLock(out, job=job).acquire()
-    with ShardLock(out, job=CurrentJob("plain", "77", 1)):
-        pass
+    with ShardLock(out, job=CurrentJob("plain", "77", 1)) as lock:
+        assert_taken(lock)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"pid": 1}'])

@@ -120,8 +120,11 @@ def test_create_refuses_what_is_not_its_own(tmp_path):
 
 def test_create_takes_empty_and_new_directories(tmp_path):
     (tmp_path / "empty" / "lost+found").mkdir(parents=True)
-    Store.create(tmp_path / "empty")
-    Store.create(tmp_path / "deep" / "new")
+    for path in (tmp_path / "empty", tmp_path / "deep" / "new"):
+        made = Store.create(path)
+        made.write(record())
+        assert Store.open(path).read(record().run_id) == record()
+    assert (tmp_path / "empty" / "lost+found").is_dir()
 
 
 def test_create_and_an_existing_store(store):

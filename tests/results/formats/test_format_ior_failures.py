@@ -283,6 +283,7 @@ def test_any_text(text: str) -> None:
         except ParseError:
             continue
         assert found
+        assert all(run.failure for run in found)  # no such text has an end
 
 
 def test_much_foreign_output_is_no_obstacle() -> None:

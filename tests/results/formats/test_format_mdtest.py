@@ -363,7 +363,9 @@ def test_a_crashed_start_before_a_good_one() -> None:
 def test_outputs_of_two_that_wrote_at_once_give_no_number() -> None:
     pairs = zip(TEXTS["4.0.0"].split("\n"), TEXTS["dfs"].split("\n"), strict=False)
     mixed = "\n".join(line for pair in pairs for line in pair)
-    for run in mdtest.parse(mixed, "mixed"):
+    runs = mdtest.parse(mixed, "mixed")
+    assert runs
+    for run in runs:
         assert known(run) <= KNOWN["4.0.0"] | KNOWN["dfs"]
         assert run.failure
 

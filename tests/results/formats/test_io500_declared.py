@@ -75,9 +75,18 @@ def test_which_files_hold_forms() -> None:
     assert not any(map(is_form, ("result_summary.txt", "config.ini", "find.csv", "sh")))
 
 
-@given(st.lists(st.text() | st.text(alphabet='{}[]":,att io500_info_client_nodes=1\n')))
+PIECES = st.sampled_from(
+    ["io500_info_filesystem=", "io500_info_client_nodes=", "xxx", "", " ", "7", "0", "a b", "\n",
+     '"', '{"type": "StorageSystem", "att": {"name": "', '"}}', "#"]
+)  # fmt: skip
+
+
+@given(st.lists(st.text() | st.lists(PIECES).map("".join)))
 def test_no_text_is_too_odd(texts: list[str]) -> None:
-    assert isinstance(declared(texts), Declared)
+    found = declared(texts)
+    assert found.nodes is None or 1 <= found.nodes < 10**8
+    assert all(name == name.strip() and name not in ("", "xxx") for name in found.filesystem)
+    assert len(set(found.filesystem)) == len(found.filesystem)
 
 
 def test_json_that_is_nested_too_deep_says_nothing() -> None:

@@ -181,7 +181,9 @@ def test_no_secret_is_in_any_byte_of_the_archive(store, tmp_path):
 def test_the_search_finds_what_is_there(store, tmp_path):
     bundle(store.directory, tmp_path / "plain.tar.gz")
     found = contents(tmp_path / "plain.tar.gz")
-    for name in (n for n in found if n.endswith(".h5")):
+    files = [name for name in found if name.endswith(".h5")]
+    assert len(files) == len(store.ids()) + 1  # and the campaign
+    for name in files:
         for word in SECRETS.values():
             assert word.encode() in found[name], (word, name)
 

@@ -16,7 +16,6 @@ from fsmatrix.suite.launchers.base import LauncherError, Probe
 from fsmatrix.suite.launchers.local import Local
 from fsmatrix.suite.launchers.mpiexec import Mpiexec
 from fsmatrix.suite.launchers.mpirun import Mpirun
-from fsmatrix.suite.registry import LAUNCHERS
 from tests.suite.running import fsmatrix
 
 FIVE = Mpirun(Probe(True, "/opt/mpirun", "5.0.3"), scratch="/tmp/s")
@@ -59,24 +58,6 @@ def test_too_few_hosts_are_an_error_that_names_the_cure() -> None:
 
 def test_waiting_ranks_yield() -> None:
     assert FIVE.environment()["OMPI_MCA_mpi_yield_when_idle"] == "1"
-
-
-# srun works inside allocations only: tests/slurm/test_launchers_slurm.py
-@pytest.mark.parametrize("name", [name for name in LAUNCHERS.names() if name != "srun"])
-def test_contract_every_launcher_runs_a_program(name: str, tmp_path: Path) -> None:
-    kind = LAUNCHERS.load(name)
-    found = kind.probe()
-    if not found.ok:
-        pytest.skip(f"launcher {name}: {found.reason}")
-    launcher = kind(found, scratch=str(tmp_path))
-    launcher.prepare()
-    program = [sys.executable, "-c", "import os; print('here', os.environ['GIVEN'])"]
-    done = subprocess.run(
-        launcher.command(program, Geometry(), {"GIVEN": "a b"}),
-        env=os.environ | launcher.environment(), capture_output=True, text=True, timeout=60,
-        check=True,
-    )  # fmt: skip
-    assert done.stdout.strip() == "here a b"
 
 
 # -- emulated nodes ------------------------------------------------------------------------------

@@ -13,8 +13,7 @@ from fsmatrix.results.files.store import Store
 from fsmatrix.suite.plan.plan import Plan, build_plan
 from fsmatrix.suite.plan.request import Request
 from fsmatrix.suite.run.execute import continued, open_store, stored_plan
-
-from .running import fsmatrix
+from tests.suite.running import fsmatrix
 
 CAMPAIGN = """
 campaign: grows

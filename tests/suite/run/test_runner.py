@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from fsmatrix.backends.access import Access, PathAccess
+from fsmatrix.results.audits import judged
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.formats.base import Parsed, totals
 from fsmatrix.results.metrics import window
@@ -25,7 +26,7 @@ from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.launchers.local import Local
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.run.runner import Runner
-from fsmatrix.suite.run.spec import RunSpec, Settings, judged
+from fsmatrix.suite.run.spec import RunSpec, Settings
 from fsmatrix.suite.session.client.client import Session
 from fsmatrix.suite.session.stopping import Interrupted, StopFlag
 from fsmatrix.suite.workloads.base import (

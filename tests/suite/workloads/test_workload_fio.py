@@ -462,4 +462,5 @@ def test_the_layout_writes_every_byte(tmp_path: Path) -> None:
     play(work, case_of("warm"), tmp_path, tmp_path / "scratch")
     (file,) = (tmp_path / "run").iterdir()
     data = file.read_bytes()
+    assert len(data) == 4 * MIB
     assert all(any(data[at : at + 4096]) for at in range(0, len(data), 4096))

@@ -215,7 +215,9 @@ def test_bypass_is_o_direct_by_the_versions_own_option() -> None:
 
 def test_ranks_are_asked_for_where_they_can_be() -> None:
     for release, there in (("3.3.0", False), ("4.0.0", True)):
-        for step in steps(workload(), case_of(), engine=engine_of(release)):
+        made = steps(workload(), case_of(), engine=engine_of(release))
+        assert [step.name for step in made] == ["write", "read"]
+        for step in made:
             assert isinstance(step.what, Argv)
             assert ("{scratch}/ranks.csv" in words(step)) is there
             assert step.what.collect == (("ranks.csv",) if there else ())

@@ -184,7 +184,9 @@ def test_later_invocations_know_where_the_stonewall_was() -> None:
 
 
 def test_an_old_engine_is_not_asked_for_what_it_lacks() -> None:
-    made = steps(workload(), "cold", PATH, OLD)
+    made, new = steps(workload(), "cold", PATH, OLD), steps(workload(), "cold", PATH)
+    assert len(made) == len(new)
+    assert any("saveRank" in words(step) for step in new)
     assert not any("saveRank" in words(step) for step in made)
     assert all(step.what.collect == () for step in made if isinstance(step.what, Argv))
 

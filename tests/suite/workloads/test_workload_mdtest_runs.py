@@ -62,6 +62,7 @@ def test_phases_of_all_invocations_are_one_run() -> None:
 
 def test_the_recorded_command_lines_are_those_that_steps_gives() -> None:
     made = {step.name: words(step) for step in steps(workload(**SPLIT))}
+    assert list(made) == ["create", "stat", "read", "remove"]
     for name, text in made.items():
         line = text.replace("{path}", "/mnt/scratch").replace("{scratch}", "/scratch")
         quoted = " ".join(f"'{word}'" for word in line.split()[1:])

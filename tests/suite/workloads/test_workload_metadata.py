@@ -279,6 +279,8 @@ def test_refusals_say_why() -> None:
 def test_params_are_small_whatever_the_case() -> None:
     """What is sent to the ranks does not grow with the number of items or ranks."""
     case = replace(case_of(nodes=1000, processes_per_node=128))
-    for step in steps(workload(files_per_process=10**9, depth=3, branching=10), case):
+    made = steps(workload(files_per_process=10**9, depth=3, branching=10), case)
+    assert made
+    for step in made:
         assert isinstance(step.what, Stream)
         assert len(json.dumps(dict(step.what.params))) < 400

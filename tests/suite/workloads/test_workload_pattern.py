@@ -394,4 +394,5 @@ def test_footprint_of_a_large_case_is_quick_and_exact() -> None:
 
 def test_op_dtype_is_kept() -> None:
     made = list(chunks(steps(workload(pattern="seq-write"), case_of())[0], place(case_of(), 0)))
+    assert made
     assert all(chunk.ops.dtype == OP and isinstance(chunk.ops, np.ndarray) for chunk in made)

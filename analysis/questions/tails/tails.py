@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,9 +20,11 @@ from fsmatrix.analysis.comparison.rows import Levels, Table, table
 from fsmatrix.analysis.data.columns import combined
 from fsmatrix.analysis.data.columns import plain as texts
 from fsmatrix.analysis.data.factors import members
+from fsmatrix.analysis.questions.tails.effects import Effects, effects
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates import tails as ranks
-from fsmatrix.analysis.stats.estimates.medians import Median, of_independent
+from fsmatrix.analysis.stats.estimates.medians import Floats, Median, of_independent, per_group
+from fsmatrix.analysis.stats.estimates.runs import independent
 from fsmatrix.analysis.units import Unit, brief, text
 from fsmatrix.results import histogram
 
@@ -46,6 +48,7 @@ class Tail:
     quantile: Median  # of the attachments' quantiles, seconds
     operations: int
     within: tuple[float, float]  # of a typical run: low and high over its quantile
+    logs: Floats = field(repr=False)  # of each block's quantile, [block]; NaN: no quantile there
 
     @property
     def width(self) -> float:
@@ -60,6 +63,7 @@ class Tails:
     q: float
     unit: Unit
     cells: tuple[Tail, ...]
+    effects: Effects
 
     @property
     def title(self) -> str:
@@ -91,7 +95,7 @@ class Tails:
             )
         if few := sum(not c.quantile.decides for c in known):
             said.append(f"{few} of {len(known)} cells have too few attachments for 95 %.")
-        return said
+        return said + self.effects.says
 
     def table(self) -> pd.DataFrame:
         """One row per cell; latencies in the unit of the heading."""
@@ -110,7 +114,9 @@ class Tails:
 
     def to_dict(self) -> dict[str, Any]:
         """SI units."""
-        made: dict[str, Any] = plain({"q": self.q, "says": self.says, "cells": self.cells})
+        made: dict[str, Any] = plain({
+            "q": self.q, "says": self.says, "cells": self.cells, "effects": self.effects,
+        })  # fmt: skip
         return made
 
     def figure(self) -> Figure:
@@ -158,30 +164,52 @@ def tails(
     rows = [{name: axis.levels[axis.codes[g[0]]] for name, axis in axes.items()} for g in groups]
     varying = [name for name in axes if len({str(row[name]) for row in rows}) > 1]
     stored = {name: ds[name].values for name in NEEDED}
-    cells = [
-        _cell(of, stored, group, levels, varying, q)
-        for group, levels in zip(groups, rows, strict=True)
-    ]
+    blocks = independent(of.blocks, of.attachments)
+    cells = sorted(
+        (_cell(of, stored, blocks, group, levels, varying, q)
+         for group, levels in zip(groups, rows, strict=True)),
+        key=lambda c: c.named,
+    )  # fmt: skip
     shown = [c.quantile.median for c in cells if c.quantile.runs]
-    return Tails(q, unit or units.fitting("time", shown),
-                 tuple(sorted(cells, key=lambda c: c.named)))  # fmt: skip
+    found = effects([c.levels for c in cells], np.stack([c.logs for c in cells], axis=1))
+    return Tails(q, unit or units.fitting("time", shown), tuple(cells), found)
 
 
 def _cell(
-    of: Table, stored: Mapping[str, Any], group: Any, levels: Levels, varying: list[str], q: float
-) -> Tail:
+    of: Table, stored: Mapping[str, Any], blocks: Counts, group: Any, levels: Levels,
+    varying: list[str], q: float,
+) -> Tail:  # fmt: skip
     counts = np.stack([_histogram(stored, int(row)) for row in of.index[group]])
-    owners = np.unique(of.attachments[group], return_inverse=True)[1]
+    owners, first = _numbered(of.attachments[group])
     pooled = np.zeros((int(owners.max()) + 1, histogram.BINS), dtype=np.int64)
     np.add.at(pooled, owners, counts)
     each = [(histogram.percentile(one, q), *ranks.within(one, q)) for one in counts]
+    quantiles = np.array([histogram.percentile(one, q) for one in pooled])
     shares = [(low / middle, high / middle) for middle, low, high in each if middle > 0]
     low, high = np.median(shares, axis=0).tolist() if shares else (math.nan, math.nan)
     return Tail(
         named=", ".join(units.labelled(name, levels[name]) for name in varying), levels=levels,
-        quantile=of_independent([histogram.percentile(one, q) for one in pooled]),
-        operations=int(counts.sum()), within=(low, high),
+        quantile=of_independent(quantiles), operations=int(counts.sum()), within=(low, high),
+        logs=_of_blocks(quantiles, blocks[group][first], int(blocks.max()) + 1),
     )  # fmt: skip
+
+
+def _numbered(labels: Any) -> tuple[Counts, Counts]:
+    """(number of each label from 0, place of the first of each number)."""
+    _, first, numbers = np.unique(labels, return_index=True, return_inverse=True)
+    return numbers, first
+
+
+def _of_blocks(quantiles: Floats, blocks: Counts, size: int) -> Floats:
+    """Logs of the quantile of each of `size` blocks, the median of its attachments' [attachment].
+
+    NaN where it has none.
+    """
+    logs = np.full(size, math.nan)
+    with np.errstate(divide="ignore"):
+        found, middle = per_group(np.log(quantiles), blocks)
+    logs[found] = middle
+    return np.where(np.isfinite(logs), logs, math.nan)
 
 
 def _histogram(stored: Mapping[str, Any], row: int) -> Counts:

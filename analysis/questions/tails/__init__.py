@@ -1,0 +1,1 @@
+"""Percentiles of latency from histograms, and how factors change them."""

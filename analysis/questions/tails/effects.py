@@ -1,0 +1,262 @@
+"""How factors change a percentile of latency, all else equal: quantile regression in words."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fsmatrix.analysis import units
+from fsmatrix.analysis.data.factors import OF_PHASES
+from fsmatrix.analysis.data.study import by_size
+from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Floats
+from fsmatrix.analysis.stats.testing import quantile_regression as regression
+from fsmatrix.analysis.stats.testing.quantile_regression import Contrasts, Slope
+from fsmatrix.analysis.units import Level, brief
+
+Levels = Mapping[str, Level]
+FEWEST_STEPS = 3  # levels of a number from which on growth per doubling is a fit and not a ratio
+
+
+@dataclass(frozen=True)
+class Part:
+    """The same change among some cells only: `named` has their levels of the other factors."""
+
+    named: str
+    slope: Slope
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What one factor does to the percentile, over all levels of the others.
+
+    `slope`: the ratio of `level` to `reference`; of a number with FEWEST_STEPS levels or more
+    (`doubling`) that of each doubling from `reference` to `level`.
+    """
+
+    factor: str
+    reference: Level
+    level: Level
+    doubling: bool
+    slope: Slope
+    compared: int  # sets of cells that differ in this factor only
+    unlike: tuple[Part, ...] = ()  # those proven to differ from the typical one, lowest first
+    steps: tuple[Part, ...] = ()  # first and last step, per doubling, where they are not alike
+
+    @property
+    def says(self) -> str:
+        """The change in words."""
+        low, high, slope, unlike = self.reference, self.level, self.slope, self.unlike
+        if self.doubling:
+            span = " to ".join(units.level_text(self.factor, level) for level in (low, high))
+            title = units.factor_title(self.factor)
+            said = f"each doubling of {title} from {span} makes it {_times(slope)}"
+        else:
+            if slope.ratio < 1:  # the slower one first
+                low, high, slope = high, low, slope.turned
+                unlike = tuple(Part(p.named, p.slope.turned) for p in reversed(unlike))
+            names = [units.labelled(self.factor, level) for level in (high, low)]
+            said = f"{names[0]} takes {_times(slope, f'as long as {names[1]}')}"
+        if slope.decides and not slope.proven:
+            said += ", may be chance"
+        if self.steps:
+            shown = [f"{brief(p.slope.ratio)} times {p.named}" for p in self.steps]
+            said += f"; not evenly: per doubling {' and '.join(shown)}"
+        if unlike:
+            ends = list(dict.fromkeys((unlike[0], unlike[-1])))
+            said += "; not alike everywhere: " + " to ".join(
+                f"{brief(p.slope.ratio)} times ({p.named})" for p in ends
+            )
+        return said
+
+
+@dataclass(frozen=True)
+class Effects:
+    """All factors, and why some have no number."""
+
+    effects: tuple[Effect, ...]
+    missing: tuple[tuple[str, str], ...]  # (factor, why)
+    blocks: int  # that all cells which are compared have
+    cells: int
+    left_out: tuple[int, int]  # blocks, cells
+
+    @property
+    def says(self) -> list[str]:
+        """One sentence for each factor; nothing where no factor varies."""
+        said = []
+        if self.effects:
+            blocks = f"{self.blocks} block{'s' * (self.blocks != 1)}"
+            said.append(f"What changes it, all else equal, in {blocks}:")
+            said += [f"  {effect.says}." for effect in self.effects]
+            if self.blocks < SMALLEST:
+                said.append(f"{blocks} prove{'s' * (self.blocks == 1)} nothing, {SMALLEST} can.")
+        titles = ((units.factor_title(name), why) for name, why in self.missing)
+        said += [f"What {title} changes cannot be said: {why}." for title, why in titles]
+        blocks_out, cells_out = self.left_out
+        if self.effects and (blocks_out or cells_out):
+            out = f"{cells_out} of {self.cells + cells_out} cells and {blocks_out} of "
+            said.append(f"Left out of that: {out}{self.blocks + blocks_out} blocks, so that each "
+                        "block has a number for each cell.")  # fmt: skip
+        return said
+
+
+def effects(levels: Sequence[Levels], logs: Floats) -> Effects:
+    """What each factor that varies does to a quantile.
+
+    levels: of each cell; logs: of the quantile in each block, [block, cell], NaN where there is
+    none.
+    """
+    known = np.isfinite(logs)
+    there = [i for i in range(len(levels)) if known[:, i].any()]
+    varying = _varying([levels[i] for i in there])
+    if not varying:
+        return Effects((), (), 0, 0, (0, 0))
+    blocks, cells = regression.complete(known)
+    kept = [levels[int(i)] for i in cells]
+    values = logs[np.ix_(blocks, cells)]
+    made, missing = [], []
+    for name in varying:
+        found = _of_factor(name, varying, kept, values)
+        if isinstance(found, str):
+            missing.append((name, found))
+        made += [] if isinstance(found, str) else found
+    shown = [(n, why) for n, why in missing if n not in OF_PHASES or "changes with" not in why]
+    used = int(known.any(axis=1).sum())
+    return Effects(tuple(made), tuple(shown), len(values), len(kept),
+                   (used - len(values), len(there) - len(kept)))  # fmt: skip
+
+
+def _varying(cells: Sequence[Levels]) -> list[str]:
+    names = cells[0] if cells else ()
+    return [name for name in names if len({str(cell[name]) for cell in cells}) > 1]
+
+
+def _of_factor(
+    name: str, varying: Sequence[str], cells: Sequence[Levels], logs: Floats
+) -> list[Effect] | str:
+    """The effects of one factor, one for each level beyond the first; or why there is none.
+
+    Cells are compared that agree in all other factors but those that follow this one.
+    """
+    if len({str(cell[name]) for cell in cells}) < 2:
+        return "no block has a number for two of its levels"
+    others = [n for n in varying if n != name and not _follows(cells, n, name)]
+    alias = [n for n in varying if n != name and n not in others and _follows(cells, name, n)]
+    if earlier := [n for n in alias if varying.index(n) < varying.index(name)]:
+        return f"it changes with {units.factor_title(earlier[0])}"
+    series = defaultdict(list)
+    for i, cell in enumerate(cells):
+        series[tuple(str(cell[n]) for n in others)].append(i)
+    groups = [places for places in series.values() if len(places) > 1]
+    if not groups:
+        owners = [units.factor_title(n) for n in others if _follows(cells, name, n)]
+        return (f"it changes with {owners[0]}" if owners
+                else "no two of its levels were measured with all else equal")  # fmt: skip
+    shown = [n for n in others if len({str(cells[places[0]][n]) for places in groups}) > 1]
+    shown = [n for n in shown if n not in OF_PHASES
+             or not any(_follows(cells, n, o) for o in shown if o not in OF_PHASES)]  # fmt: skip
+    of = _Comparison(name, cells, logs, groups, shown)
+    return [of.doubling()] if of.numeric else of.ratios()
+
+
+def _follows(cells: Sequence[Levels], name: str, owner: str) -> bool:
+    """Whether cells of one level of `owner` have one level of `name`."""
+    pairs = {(str(cell[owner]), str(cell[name])) for cell in cells}
+    return len(pairs) == len({owner_level for owner_level, _ in pairs})
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """Groups of cells that differ in one factor only."""
+
+    name: str
+    cells: Sequence[Levels]
+    logs: Floats  # [block, cell]
+    groups: Sequence[Sequence[int]]
+    others: Sequence[str]  # factors that tell the groups apart
+
+    @property
+    def levels(self) -> list[Level]:
+        found = {str(c[self.name]): c[self.name] for g in self.groups for c in self._of(g)}
+        return sorted(found.values(), key=by_size)
+
+    @property
+    def numeric(self) -> bool:
+        levels = self.levels
+        numbers = all(not isinstance(level, str) and level > 0 for level in levels)
+        return numbers and len(levels) >= FEWEST_STEPS
+
+    def doubling(self) -> Effect:
+        """Of a number: growth per doubling."""
+        levels = self.levels
+        growth = regression.contrasts(self.logs, [(g, self._sloping(g)) for g in self.groups])
+        return Effect(
+            self.name, levels[0], levels[-1], True, regression.slope(growth), len(self.groups),
+            self._unlike(growth, self.groups), self._uneven(levels),
+        )  # fmt: skip
+
+    def ratios(self) -> list[Effect]:
+        """Each level over the first one."""
+        first, *others = self.levels
+        made = []
+        for level in others:
+            groups = [g for g in self.groups if {str(first), str(level)} <= self._have(g)]
+            if groups:
+                ratio = self._between(groups, first, level)
+                made.append(Effect(self.name, first, level, False, regression.slope(ratio),
+                                   len(groups), self._unlike(ratio, groups)))  # fmt: skip
+        return made
+
+    def _uneven(self, levels: Sequence[Level]) -> tuple[Part, ...]:
+        """Growth per doubling in the first and the last step, where they differ beyond chance."""
+        whole = [g for g in self.groups if len(self._have(g)) == len(levels)]
+        if not whole:
+            return ()
+        ends = ((levels[0], levels[1]), (levels[-2], levels[-1]))
+        first, last = (self._between(whole, low, high, doubling=True) for low, high in ends)
+        if not regression.slope(last - first).proven:
+            return ()
+        texts = [[units.level_text(self.name, level) for level in end] for end in ends]
+        return tuple(Part(f"from {low} to {high}", regression.slope(step))
+                     for (low, high), step in zip(texts, (first, last), strict=True))  # fmt: skip
+
+    def _unlike(self, of: Contrasts, groups: Sequence[Sequence[int]]) -> tuple[Part, ...]:
+        parts = [Part(self._named(groups[i]), regression.slope(of.of(i)))
+                 for i in regression.unlike(of)]  # fmt: skip
+        return tuple(sorted(parts, key=lambda part: part.slope.ratio))
+
+    def _sloping(self, group: Sequence[int]) -> Floats:
+        """Weights of least squares over the log2 of a group's levels."""
+        return regression.weights([math.log2(float(cell[self.name])) for cell in self._of(group)])
+
+    def _between(
+        self, groups: Sequence[Sequence[int]], low: Level, high: Level, *, doubling: bool = False
+    ) -> Contrasts:
+        """One level over another one in each group, or per doubling of the level."""
+        share = 1 / math.log2(float(high) / float(low)) if doubling else 1.0
+        series = []
+        for group in groups:
+            names = [str(cell[self.name]) for cell in self._of(group)]
+            signs = [(name == str(high)) - (name == str(low)) for name in names]
+            series.append((group, share * np.array(signs, dtype=np.float64)))
+        return regression.contrasts(self.logs, series)
+
+    def _of(self, group: Sequence[int]) -> list[Levels]:
+        return [self.cells[i] for i in group]
+
+    def _have(self, group: Sequence[int]) -> set[str]:
+        return {str(cell[self.name]) for cell in self._of(group)}
+
+    def _named(self, group: Sequence[int]) -> str:
+        cell = self.cells[group[0]]
+        return ", ".join(units.labelled(n, cell[n]) for n in self.others) or "all"
+
+
+def _times(slope: Slope, than: str = "as long") -> str:
+    said = f"{brief(slope.ratio)} times {than}"
+    if slope.decides:
+        said += f" (95 % sure: {brief(slope.low)} to {brief(slope.high)})"
+    return said
