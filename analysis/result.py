@@ -1,6 +1,8 @@
 """What every result of an analysis can do, so that CLI and report need not know it.
 
-A result is a frozen dataclass.  `plain` makes what it holds fit for JSON.
+A result is a frozen dataclass.  `plain` makes what it holds fit for JSON.  Where a drawing takes a
+module of its own, the result is `Drawn`: the chart imports the result, and the function that makes
+the result gives it its chart.
 """
 
 from __future__ import annotations
@@ -8,13 +10,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+R = TypeVar("R", contravariant=True)
 
 
 @runtime_checkable
@@ -37,6 +42,36 @@ class Result(Protocol):
     def to_dict(self) -> dict[str, Any]:
         """The result as JSON-able data: SI units, None where there is no number."""
         ...
+
+
+class ChartModule(Protocol[R]):
+    """How results of one type are drawn: a module with these two functions."""
+
+    def pages(self, result: R, /) -> int:
+        """Number of figures."""
+        ...
+
+    def draw(self, result: R, page: int, /) -> Figure:
+        """The figure of a page, from 0; ValueError for what cannot be drawn."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """A result that a module of its own draws."""
+
+    chart: ChartModule[Self] = field(repr=False, compare=False)
+
+    @property
+    def pages(self: Self) -> int:
+        """Number of figures: `figure(page)`, from 0."""
+        return self.chart.pages(self)
+
+    def figure(self: Self, page: int = 0) -> Figure:
+        """One page drawn by `chart`; ValueError for one that is not there."""
+        if not 0 <= page < self.pages:
+            raise ValueError(f"there are pages 0 to {self.pages - 1}, not {page}")
+        return self.chart.draw(self, page)
 
 
 def plain(value: Any, other: Callable[[Any], Any] | None = None) -> Any:

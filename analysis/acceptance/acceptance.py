@@ -15,8 +15,9 @@ import xarray as xr
 
 from fsmatrix.analysis.acceptance.conditions import UNDECIDED, Condition, Outcome, outcomes
 from fsmatrix.analysis.comparison import compare
+from fsmatrix.analysis.comparison.compared import Compared
 from fsmatrix.analysis.comparison.lost import WHYS, Lost, cells_of, lost
-from fsmatrix.analysis.comparison.result import Compared, Comparison
+from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, Levels, Table, table
 from fsmatrix.analysis.draw import drawing
 from fsmatrix.analysis.result import plain
@@ -34,7 +35,7 @@ LIMIT = "#CC79A7"
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedCondition:
     """One compared cell and what it says to each condition on speed."""
 
     side: str
@@ -59,7 +60,7 @@ class Acceptance:
     alpha: float
     conditions: tuple[Condition, ...]
     allowed: tuple[str, ...]  # words that do not fail
-    cells: tuple[Judged, ...]
+    cells: tuple[JudgedCondition, ...]
     lost: tuple[Lost, ...]
     comparisons: tuple[Comparison, ...]
 
@@ -67,37 +68,37 @@ class Acceptance:
     def failures(self) -> list[str]:
         """Why it is not passed: one sentence for each cell and condition; empty if it is."""
         asked = {condition.word for condition in self.conditions}
-        said = [
+        sentences = [
             f"{one.side}: {one.cell.named or 'the only cell'} is {found.condition}: {_span(one)}"
             for one in self.cells
             for found in one.outcomes
             if found.state == "met"
         ]
-        said += [one.says for one in self.lost if one.why not in self.allowed]
+        sentences += [one.says for one in self.lost if one.why not in self.allowed]
         if UNDECIDED in asked:
-            said += [
+            sentences += [
                 f"{one.side}: {one.cell.named or 'the only cell'} is undecided: {one.cell.says}"
                 for one in self.cells
                 if one.undecided
             ]
         elif UNDECIDED not in self.allowed:
-            said += self._nothing_told
-        return said
+            sentences += self._nothing_told
+        return sentences
 
     @property
     def _nothing_told(self) -> list[str]:
         """Conditions on speed to which no cell of a side has an answer: nothing was tested."""
-        said = []
+        sentences = []
         for number, condition in enumerate(c for c in self.conditions if c.changes):
             for side in self.sides:
                 mine = [cell for cell in self.cells if cell.side == side]
                 states = [cell.outcomes[number].state for cell in mine]
                 if set(states) <= {"open"}:
-                    said.append(
+                    sentences.append(
                         f"{side}: whether it is `{condition}` is not sure in any of {len(states)} "
                         f"cells, so nothing was tested ({_fewest(mine)})"
                     )
-        return said
+        return sentences
 
     @property
     def passed(self) -> bool:
@@ -115,17 +116,17 @@ class Acceptance:
             head += f"failed, {plural(len(failures), 'reason')}."
         else:
             head += f"passed, {plural(told, 'cell')}."
-        said = [head, *(f"{line}." for line in failures[:SHOWN])]
+        sentences = [head, *(f"{line}." for line in failures[:SHOWN])]
         if len(failures) > SHOWN:
-            said.append(f"And {len(failures) - SHOWN} more, see the table.")
+            sentences.append(f"And {len(failures) - SHOWN} more, see the table.")
         open_cells = [one for one in self.cells if one.undecided]
         if open_cells and told:
             names = "; ".join(one.cell.named or "the only cell" for one in open_cells[:3])
             more = "; and others" if len(open_cells) > 3 else ""
-            said.append(f"Not sure in {len(open_cells)} of {told} cells: {names}{more}.")
+            sentences.append(f"Not sure in {len(open_cells)} of {told} cells: {names}{more}.")
         allowed = [one for one in self.lost if one.why in self.allowed]
-        said += [f"Allowed: {one.says}." for one in allowed[:SHOWN]]
-        return said
+        sentences += [f"Allowed: {one.says}." for one in allowed[:SHOWN]]
+        return sentences
 
     @property
     def _title(self) -> str:
@@ -178,7 +179,7 @@ class Acceptance:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, SI units."""
-        made: dict[str, Any] = plain({
+        data: dict[str, Any] = plain({
             "passed": self.passed, "baseline": self.baseline, "campaigns": self.sides,
             "metric": self.metric, "alpha": self.alpha,
             "conditions": [str(condition) for condition in self.conditions],
@@ -193,16 +194,16 @@ class Acceptance:
             ],
             "lost": self.lost,
         })  # fmt: skip
-        return made | {"comparisons": [one.to_dict() for one in self.comparisons]}
+        return data | {"comparisons": [one.to_dict() for one in self.comparisons]}
 
 
-def _span(one: Judged) -> str:
+def _span(one: JudgedCondition) -> str:
     found = one.cell.ratio
     return f"{brief(found.ratio)} times the baseline ({100 * found.level:.3g} % sure: " \
            f"{brief(found.low)} to {brief(found.high)})"  # fmt: skip
 
 
-def _fewest(cells: Sequence[Judged]) -> str:
+def _fewest(cells: Sequence[JudgedCondition]) -> str:
     """How many attachments there are, and how many can tell at all."""
     have = min((min(one.cell.ratio.units) for one in cells), default=0)
     needed = f"{SMALLEST} of each campaign are the fewest that can tell"
@@ -264,7 +265,7 @@ def _check(conditions: Sequence[Condition], allow: Sequence[str]) -> None:
 def _judged(
     compared: Sequence[Comparison], conditions: Sequence[Condition], alpha: float,
     correction: Correction,
-) -> list[Judged]:  # fmt: skip
+) -> list[JudgedCondition]:  # fmt: skip
     """Every cell; a condition is corrected over the cells of all comparisons."""
     cells = [(one, cell) for one in compared for cell in one.cells]
     if not cells:
@@ -277,7 +278,7 @@ def _judged(
         if condition.changes
     ]
     return [
-        Judged(one.a, cell, tuple(found[i] for found in each))
+        JudgedCondition(one.a, cell, tuple(found[i] for found in each))
         for i, (one, cell) in enumerate(cells)
     ]
 

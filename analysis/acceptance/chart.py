@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from fsmatrix.analysis.acceptance.result import History, Line
+    from fsmatrix.analysis.acceptance.result import CellHistory, History
 
 COLUMNS, ROWS = 3, 4  # panels of a page
 MOST_NOTES = 3  # changes that a note names
@@ -24,9 +24,9 @@ LOST = "#6e7781"
 NAME = 14  # characters of a campaign's name in a line
 
 
-def panels(of: History) -> list[tuple[str, list[Line]]]:
+def panels(of: History) -> list[tuple[str, list[CellHistory]]]:
     """Lines by panel."""
-    found: dict[str, list[Line]] = {}
+    found: dict[str, list[CellHistory]] = {}
     for line in of.lines:
         found.setdefault(of.panel_of(line), []).append(line)
     return list(found.items())
@@ -38,9 +38,7 @@ def pages(of: History) -> int:
 
 
 def draw(of: History, page: int = 0) -> Figure:
-    """One page; ValueError for one that is not there."""
-    if not 0 <= page < pages(of):
-        raise ValueError(f"there are pages 0 to {pages(of) - 1}, not {page}")
+    """One page."""
     mine = panels(of)[page * COLUMNS * ROWS : (page + 1) * COLUMNS * ROWS]
     columns = min(COLUMNS, len(mine))
     rows = math.ceil(len(mine) / columns)
@@ -68,7 +66,7 @@ def _plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def _line(ax: Axes, of: History, line: Line, number: int, count: int) -> None:
+def _line(ax: Axes, of: History, line: CellHistory, number: int, count: int) -> None:
     shift = DODGE * (number - (count - 1) / 2)
     shade = drawing.colour(number)
     points = [(i, p) for i, p in enumerate(line.points) if p.kind != "none"]

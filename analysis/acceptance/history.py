@@ -18,8 +18,15 @@ import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis import units
+from fsmatrix.analysis.acceptance import chart
 from fsmatrix.analysis.acceptance.changes import changes, facts_of, following
-from fsmatrix.analysis.acceptance.result import Campaign, History, Line, NotCompared, Step
+from fsmatrix.analysis.acceptance.result import (
+    Campaign,
+    CampaignStep,
+    CellHistory,
+    History,
+    NotCompared,
+)
 from fsmatrix.analysis.comparison import compare
 from fsmatrix.analysis.comparison.cells import GUARDED, STATED
 from fsmatrix.analysis.comparison.lost import Lost, lost
@@ -70,7 +77,7 @@ def history(
     cells = _cells(of, names)
     found: dict[str, list[tuple[int, int, int]]] = {"previous": [], "first": []}
     apart: list[NotCompared] = []
-    steps: list[list[Step]] = [[] for _ in cells]
+    steps: list[list[CampaignStep]] = [[] for _ in cells]
     for against, pairs in found.items():
         for line, cell in enumerate(cells):
             for old, new in _pairs(cell, first=against == "first"):
@@ -85,17 +92,18 @@ def history(
             tolerance, alpha, correction, kind.more_is_better,
         )  # fmt: skip
         for (line, old, new), verdict in zip(pairs, judged, strict=True):
-            steps[line].append(Step(against, old, new, verdict))
+            steps[line].append(CampaignStep(against, old, new, verdict))
     if unit is None:
         shown = units.fitting(kind.quantity, [float(np.median(of.values))])
     facts = facts_of(of, names)
     varying = compare.varying_names([cell.levels for cell in cells])
     return History(
+        chart=chart,
         metric=kind, unit=shown, by=by, tolerance=tolerance, alpha=alpha, correction=correction,
         families={against: len(pairs) for against, pairs in found.items()},
         campaigns=tuple(campaigns), varying=tuple(varying),
         lines=tuple(
-            Line(cell.levels, _named(cell.levels, varying),
+            CellHistory(cell.levels, _named(cell.levels, varying),
                  tuple(of_runs(of.values[r], of.attachments[r]) for r in cell.rows), tuple(own))
             for cell, own in zip(cells, steps, strict=True)
         ),
@@ -201,14 +209,14 @@ def _lost(
 
 
 def _remarks(campaigns: Sequence[Campaign], order: Order) -> list[str]:
-    said = ["Blocks of different campaigns are not paired."]
+    sentences = ["Blocks of different campaigns are not paired."]
     if order == "given":
-        said.append("The campaigns stand in the order in which they were given, not of time.")
+        sentences.append("The campaigns stand in the order in which they were given, not of time.")
     for one in campaigns:
         if one.failed or one.invalid:
-            said.append(f"{one.name}: {one.failed} failed and {one.invalid} invalid runs are "
+            sentences.append(f"{one.name}: {one.failed} failed and {one.invalid} invalid runs are "
                         "not in it.")  # fmt: skip
     for old, new in itertools.pairwise(campaigns):
         if old.ended and new.began and old.ended > new.began:
-            said.append(f"{old.name} and {new.name} overlap in time.")
-    return said
+            sentences.append(f"{old.name} and {new.name} overlap in time.")
+    return sentences

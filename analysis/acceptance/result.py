@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from fsmatrix.analysis.acceptance.changes import Change
+from fsmatrix.analysis.comparison.compared import KINDS
 from fsmatrix.analysis.comparison.lost import Lost
 from fsmatrix.analysis.comparison.rows import Levels
-from fsmatrix.analysis.comparison.words import KINDS
-from fsmatrix.analysis.result import plain
+from fsmatrix.analysis.result import Drawn, plain
 from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.stats.testing.tests import Correction
 from fsmatrix.analysis.stats.testing.verdict import Verdict
@@ -20,7 +20,6 @@ from fsmatrix.analysis.units import Metric, Unit, brief, labelled, level_text
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
 DECIDED = ("faster", "slower")
 NAMED = 3  # cells that a sentence names
@@ -44,7 +43,7 @@ class Campaign:
 
 
 @dataclass(frozen=True)
-class Step:
+class CampaignStep:
     """One cell of two campaigns (numbers in `History.campaigns`): new over old."""
 
     against: str  # previous: the campaign before that has the cell; or first
@@ -69,21 +68,21 @@ class NotCompared:
 
 
 @dataclass(frozen=True)
-class Line:
+class CellHistory:
     """One cell over all campaigns; a point without runs is of kind `none`."""
 
     levels: Levels
     named: str
     points: tuple[Median, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[CampaignStep, ...]
 
-    def step(self, against: str, new: int) -> Step | None:
+    def step(self, against: str, new: int) -> CampaignStep | None:
         """The step to a campaign."""
         return next((s for s in self.steps if s.against == against and s.new == new), None)
 
 
 @dataclass(frozen=True)
-class History:
+class History(Drawn):
     """Cells over campaigns; `changes[i]`: what changed from campaign i to i + 1."""
 
     metric: Metric
@@ -95,7 +94,7 @@ class History:
     families: Mapping[str, int]  # tests that p is corrected over
     campaigns: tuple[Campaign, ...]
     varying: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[CellHistory, ...]
     changes: tuple[tuple[Change, ...], ...]
     lost: tuple[Lost, ...]
     apart: tuple[NotCompared, ...]
@@ -109,24 +108,24 @@ class History:
             f"{len(self.campaigns)} campaigns, {len(self.lines)} cells, "
             f"{self.metric.title.lower()}; {last.name} against {first.name}: "
         )
-        said = [head + self._counted(self._whole()) + "."]
+        sentences = [head + self._counted(self._whole()) + "."]
         for new in range(1, len(self.campaigns)):
-            said += self._step(new)
+            sentences += self._step(new)
         reasons = Counter(one.why for one in self.apart)
-        said += [f"Not compared: {why}, {n} times." for why, n in reasons.items()]
-        said.append(
+        sentences += [f"Not compared: {why}, {n} times." for why, n in reasons.items()]
+        sentences.append(
             f"p is corrected ({self.correction}) over the {self.families['previous']} comparisons "
             f"with the campaign before, and over the {self.families['first']} with the first one."
         )
-        return said + list(self.remarks)
+        return sentences + list(self.remarks)
 
-    def _whole(self) -> list[Step]:
+    def _whole(self) -> list[CampaignStep]:
         """From the first campaign to the last."""
         last = len(self.campaigns) - 1
         steps = [line.step("first", last) or line.step("previous", last) for line in self.lines]
         return [step for step in steps if step is not None and step.old == 0]
 
-    def _counted(self, steps: Sequence[Step]) -> str:
+    def _counted(self, steps: Sequence[CampaignStep]) -> str:
         if not steps:
             return "no cell is in both"
         counts = Counter[str](step.verdict.kind for step in steps)
@@ -141,7 +140,7 @@ class History:
         """What is said of one campaign against the one before."""
         name, old = self.campaigns[new].name, self.campaigns[new - 1].name
         own = [(line, step) for line in self.lines if (step := line.step("previous", new))]
-        said = [f"{name} after {old}: {self._counted([step for _, step in own])}."]
+        sentences = [f"{name} after {old}: {self._counted([step for _, step in own])}."]
         for kind in DECIDED:
             cells = [(line, step) for line, step in own if step.verdict.kind == kind]
             shown = [
@@ -149,25 +148,25 @@ class History:
                 for line, step in cells[:NAMED]
             ]
             more = f" and {len(cells) - NAMED} more" if len(cells) > NAMED else ""
-            said += [f"  {kind}, ratio: {'; '.join(shown)}{more}."] if cells else []
+            sentences += [f"  {kind}, ratio: {'; '.join(shown)}{more}."] if cells else []
         drifted = [
             line.named or "the only cell" for line in self.lines
             if (step := line.step("first", new)) and step.decided
             and (last := line.step("previous", new)) is not None and not last.decided
         ]  # fmt: skip
         if drifted:
-            said.append(f"  No step here, but another median than in the first campaign: "
+            sentences.append(f"  No step here, but another median than in the first campaign: "
                         f"{'; '.join(drifted[:NAMED])}"
                         f"{' and others' * (len(drifted) > NAMED)}.")  # fmt: skip
-        said += [f"  Lost: {one.says}." for one in self.lost if one.side == name][:NAMED]
+        sentences += [f"  Lost: {one.says}." for one in self.lost if one.side == name][:NAMED]
         found = self.changes[new - 1]
         shown_changes = "; ".join(change.says for change in found[:MOST_CHANGES])
         more = f"; and {len(found) - MOST_CHANGES} more" if len(found) > MOST_CHANGES else ""
         if found:
-            said.append(f"  Changed beside it: {shown_changes}{more}.")
+            sentences.append(f"  Changed beside it: {shown_changes}{more}.")
         elif any(step.decided for _, step in own):
-            said.append("  Nothing that the campaigns record about themselves changed there.")
-        return said
+            sentences.append("  Nothing that the campaigns record about themselves changed there.")
+        return sentences
 
     def table(self) -> pd.DataFrame:
         """One row per cell and campaign; medians in `unit`, ratios new / old."""
@@ -184,7 +183,9 @@ class History:
         frame.attrs |= {"metric": self.metric.name, "unit": self.unit.label}
         return frame
 
-    def _row(self, line: Line, number: int, campaign: Campaign, point: Median) -> dict[str, Any]:
+    def _row(
+        self, line: CellHistory, number: int, campaign: Campaign, point: Median
+    ) -> dict[str, Any]:
         label = self.unit.label
         row: dict[str, Any] = {name: line.levels.get(name, "") for name in self.varying}
         row |= {"campaign": campaign.name, "began": campaign.date}
@@ -211,7 +212,7 @@ class History:
              "failed": c.failed, "invalid": c.invalid}
             for c in self.campaigns
         ]  # fmt: skip
-        made: dict[str, Any] = plain({
+        data: dict[str, Any] = plain({
             "metric": self.metric.name, "by": self.by, "tolerance": self.tolerance,
             "alpha": self.alpha, "correction": self.correction, "families": self.families,
             "campaigns": campaigns, "says": self.says, "changes": self.changes,
@@ -224,29 +225,16 @@ class History:
             ],
             "lost": self.lost, "not_compared": self.apart, "remarks": self.remarks,
         })  # fmt: skip
-        return made
+        return data
 
-    @property
-    def pages(self) -> int:
-        """Number of figures: `figure(page)`, from 0."""
-        from fsmatrix.analysis.acceptance import chart
-
-        return chart.pages(self)
-
-    def figure(self, page: int = 0) -> Figure:
-        """Medians with intervals over campaigns, a panel for each cell but for `by`."""
-        from fsmatrix.analysis.acceptance import chart
-
-        return chart.draw(self, page)
-
-    def panel_of(self, line: Line) -> str:
+    def panel_of(self, line: CellHistory) -> str:
         """The panel of a line: its cell without `by`."""
         return ", ".join(
             labelled(n, line.levels[n]) for n in self.varying
             if n != self.by and line.levels.get(n, "") != ""
         )  # fmt: skip
 
-    def series_of(self, line: Line) -> str:
+    def series_of(self, line: CellHistory) -> str:
         """What a line is in its panel."""
         if self.by not in line.levels:
             return "every level"  # one in each campaign

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fsmatrix.analysis.planning.extension import Extension, extension
+from fsmatrix.analysis.comparison.extension import Extension, extension
 from fsmatrix.analysis.stats import words
 from fsmatrix.analysis.stats.testing import tests
 
 if TYPE_CHECKING:
-    from fsmatrix.analysis.comparison.result import Comparison
+    from fsmatrix.analysis.comparison.compared import ComparedSides
 
 
-def extension_of(found: Sequence[Comparison]) -> Extension:
+def extension_of(found: Sequence[ComparedSides]) -> Extension:
     """How many blocks would decide the open cells of comparisons that were made together."""
     first = found[0]
     cells = [cell.verdict for one in found for cell in one.cells if cell.kind == "too few"]
@@ -24,23 +24,23 @@ def extension_of(found: Sequence[Comparison]) -> Extension:
     )  # fmt: skip
 
 
-def least(of: Comparison) -> int:
+def least(of: ComparedSides) -> int:
     """Fewest blocks, or attachments of each side, that can decide a cell in this look."""
     return tests.fewest(of.family if of.correction == "holm" else 1, of.level)
 
 
-def patterns(of: Comparison) -> list[str]:
+def patterns(of: ComparedSides) -> list[str]:
     """What holds over the cells of each pattern, in a sentence; none with one pattern."""
     better = of.metric.more_is_better
-    said = []
+    sentences = []
     for one in of.questions:
         word = {"faster": "proven", "slower": "proven"}.get(one.kind, of.word(one.kind))
         if one.named:
-            said.append(f"{one.named} {words.whole(one.ratio, better)}, {word}")
-    return [f"By pattern {of.a} is, against {of.b}: {'; '.join(said)}."] if said else []
+            sentences.append(f"{one.named} {words.whole(one.ratio, better)}, {word}")
+    return [f"By pattern {of.a} is, against {of.b}: {'; '.join(sentences)}."] if sentences else []
 
 
-def tested(of: Comparison) -> str:
+def tested(of: ComparedSides) -> str:
     """What a called cell is, and how many hold whatever the shapes are; "" without any."""
     called = [c.verdict for c in of.cells if c.kind in ("faster", "slower")]
     if not called:

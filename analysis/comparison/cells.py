@@ -141,10 +141,10 @@ def _refuse_mixing(
                 mine[key[:place] + key[place + 1 :]].add(key[place])
         mixed = [r for r in seen[0] if r in seen[1] and not seen[0][r] & seen[1][r]]
         if mixed:
-            said = [", ".join(sorted(map(str, mine[mixed[0]]))) or "unknown" for mine in seen]
+            kinds = [", ".join(sorted(map(str, mine[mixed[0]]))) or "unknown" for mine in seen]
             raise ValueError(
-                f"{len(mixed)} cells would mix {guard}s: {sides[0]} has {said[0]}, {sides[1]} has "
-                f"{said[1]}; {GUARDED[guard]} compares them all the same, and says so"
+                f"{len(mixed)} cells would mix {guard}s: {sides[0]} has {kinds[0]}, {sides[1]} has "
+                f"{kinds[1]}; {GUARDED[guard]} compares them all the same, and says so"
             )
 
 

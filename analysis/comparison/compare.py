@@ -18,7 +18,7 @@ import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis import units
-from fsmatrix.analysis.comparison import questions
+from fsmatrix.analysis.comparison import chart, questions
 from fsmatrix.analysis.comparison.cells import Match, Matched, matched
 from fsmatrix.analysis.comparison.checks import (
     checked,
@@ -29,9 +29,11 @@ from fsmatrix.analysis.comparison.checks import (
     shared,
     spreads_of,
 )
+from fsmatrix.analysis.comparison.compared import Compared
+from fsmatrix.analysis.comparison.extension import record_of
 from fsmatrix.analysis.comparison.parts import parts_of
 from fsmatrix.analysis.comparison.remarks import remarks
-from fsmatrix.analysis.comparison.result import Compared, Comparison
+from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.comparison.rows import Levels, Table, table
 from fsmatrix.analysis.comparison.whole import (
     differences_of,
@@ -41,7 +43,6 @@ from fsmatrix.analysis.comparison.whole import (
 )
 from fsmatrix.analysis.data import matrices
 from fsmatrix.analysis.data.columns import Codes
-from fsmatrix.analysis.planning.extension import record_of
 from fsmatrix.analysis.stats.estimates.intervals import Ratio, ratio
 from fsmatrix.analysis.stats.estimates.medians import of_runs, per_attachment
 from fsmatrix.analysis.stats.estimates.runs import Runs, runs
@@ -142,7 +143,7 @@ def comparisons(
     result: list[Comparison] = []
     first = 0  # column of a pair's differences
     for (a, b), one, blocks, many in zip(pairs, found, groups, ready, strict=True):
-        said = [next(judged) for _ in many]
+        sentences = [next(judged) for _ in many]
         state = checked(of, one.matches)
         doubts = doubts_of(of, one.matches, [(x, y) for _, x, y in many], state, (a, b))
         parts = parts_of(of, one.matches)
@@ -157,12 +158,13 @@ def comparisons(
             columns = first + np.array(places)
             own = None if differences is None else differences[:, columns]
             result.append(Comparison(
+                chart=chart,
                 a=a, b=b, by=of.by, metric=kind, unit=_unit(ds, of, kind, matches, shown),
                 tolerance=tolerance, alpha=alpha, record=record, correction=correction,
-                family=said[0].cells if said else 0, part=part.words(list(parts)),
+                family=sentences[0].cells if sentences else 0, part=part.words(list(parts)),
                 varying=tuple(varying),
                 cells=_cells(of, mine, (a, b), [many[i] for i in places],
-                             [said[i] for i in places], varying, [doubts[i] for i in places],
+                             [sentences[i] for i in places], varying, [doubts[i] for i in places],
                              () if own is None else pooled(own)),
                 mean=mean, mean_missing=missing,
                 questions=tuple(one for one in summed if set(one.columns) <= {*columns.tolist()}),

@@ -13,13 +13,13 @@ KINDS = {"bandwidth": "data", "iops": "metadata"}
 
 
 @dataclass(frozen=True, order=True)
-class Part:
+class WorkPart:
     """What the cells of one mean have in common."""
 
     metric: str  # that their phases are judged by: bandwidth before iops
     engines: tuple[str, str]  # of both sides
 
-    def words(self, every: Sequence[Part]) -> str:
+    def words(self, every: Sequence[WorkPart]) -> str:
         """It in words that tell it from the other parts; "" if there is no other."""
         said = [" and ".join(dict.fromkeys(self.engines))] if len({p.engines for p in every}) > 1 \
             else []  # fmt: skip
@@ -28,14 +28,14 @@ class Part:
         return ", ".join(said)
 
 
-def parts_of(of: Table, matches: Sequence[Match]) -> dict[Part, list[int]]:
+def parts_of(of: Table, matches: Sequence[Match]) -> dict[WorkPart, list[int]]:
     """Part -> places of its matches, sorted."""
-    found: dict[Part, list[int]] = defaultdict(list)
+    found: dict[WorkPart, list[int]] = defaultdict(list)
     engine = of.factors.get("engine")
     for place, match in enumerate(matches):
         first, second = (
             str(engine.levels[engine.codes[where[0]]]) if engine else ""
             for where in (match.a, match.b)
         )
-        found[Part(str(of.metrics[match.a[0]]), (first, second))].append(place)
+        found[WorkPart(str(of.metrics[match.a[0]]), (first, second))].append(place)
     return dict(sorted(found.items()))

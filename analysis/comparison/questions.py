@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fsmatrix.analysis.comparison.cells import Match
-from fsmatrix.analysis.comparison.parts import Part
+from fsmatrix.analysis.comparison.parts import WorkPart
 from fsmatrix.analysis.data.columns import Codes
 from fsmatrix.analysis.data.study import pattern_of
 from fsmatrix.analysis.stats.estimates.intervals import Ratio, from_logs
@@ -57,7 +57,7 @@ class Question:
                 "ratio": self.ratio.to_dict()}  # fmt: skip
 
 
-def of_pairs(pairs: Sequence[tuple[Sequence[Match], Mapping[Part, Places]]]) -> list[Asked]:
+def of_pairs(pairs: Sequence[tuple[Sequence[Match], Mapping[WorkPart, Places]]]) -> list[Asked]:
     """Questions about each part of each pair; columns in the order of pairs and matches."""
     found, first = [], 0
     for matches, parts in pairs:

@@ -19,7 +19,7 @@ def remarks(
     ignore: Sequence[str],
 ) -> tuple[str, ...]:  # fmt: skip
     """What must stand beside the comparison."""
-    said = [
+    sentences = [
         f"Beside {' and '.join(of.by)}, {name} differs: {level_text(name, x)} against "
         f"{level_text(name, y)}."
         for name, (x, y) in found.differs.items()
@@ -30,21 +30,21 @@ def remarks(
         asked = " (as was asked for)" if name in (*free, *ignore) else ""
         if name in same:
             x, y = (level_text(name, level) for level in same[name])
-            said.append(f"In all cells, {name} differs{asked}: {x} against {y}.")
+            sentences.append(f"In all cells, {name} differs{asked}: {x} against {y}.")
             continue
-        said.append(f"Cells differ in {name} between the sides{asked}.")
-    said += [f"{name} is a reference, here because it was named." for name in sides
+        sentences.append(f"Cells differ in {name} between the sides{asked}.")
+    sentences += [f"{name} is a reference, here because it was named." for name in sides
              if name in of.references]  # fmt: skip
     for name in sides:
         left = {"failed run": of.failed.get(name, 0), "invalid run": of.invalid.get(name, 0)}
         if counted := [plural(number, what) for what, number in left.items() if number]:
-            said.append(f"Left out of {name}: {' and '.join(counted)}.")
+            sentences.append(f"Left out of {name}: {' and '.join(counted)}.")
     data = rows(of.ds)
     if "target" in data.factors:
         columns = {name: data.factor(name) for name in data.factors}
         emulated = cluster.emulated(of.ds, data, columns)
-        said += [f"{units.factor_title(n)}{how}." for n, how in emulated.items()]
-        said += [cluster.EMULATED] if emulated else []
+        sentences += [f"{units.factor_title(n)}{how}." for n, how in emulated.items()]
+        sentences += [cluster.EMULATED] if emulated else []
     if CAMPAIGN in of.by:
-        said.append("Two campaigns share no block: it takes more blocks than within one.")
-    return (*said, *versions(of, found.matches, sides))
+        sentences.append("Two campaigns share no block: it takes more blocks than within one.")
+    return (*sentences, *versions(of, found.matches, sides))

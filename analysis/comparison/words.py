@@ -5,39 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fsmatrix.analysis.comparison.compared import SINGLE
 from fsmatrix.analysis.stats import words
 from fsmatrix.analysis.units import brief, factor_title
 from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:
-    from fsmatrix.analysis.comparison.result import Compared, Comparison
+    from fsmatrix.analysis.comparison.compared import Compared, ComparedSides
 
-SINGLE = "one value per cell: chance cannot be told from a difference"
-KINDS = {
-    "faster": "faster", "slower": "slower", "no difference": "no difference larger than {x}",
-    "too few": "not yet proven", "single": SINGLE, "no data": "no data",
-}  # fmt: skip
 CORRECTIONS = {
     "max-t": "by max-T over sign flips of blocks", "holm": "by Holm's correction",
     "benjamini-hochberg": "by Benjamini and Hochberg's correction", "none": "each for itself",
 }  # fmt: skip
 
 
-def headline(of: Comparison) -> str:
+def headline(of: ComparedSides) -> str:
     """Who is faster in how many cells."""
     count, kinds = len(of.cells), of.counts
-    said: list[str] = []
+    sentences: list[str] = []
     start = f"{of.a} against {of.b}, {of.title.lower()}:"
     if kinds == {"single": count}:
         return f"{start} {SINGLE} ({plural(count, 'cell')})."
     for kind, number in kinds.items():
         who = {"faster": f"{of.a} is faster", "slower": f"{of.b} is faster"}
-        where = f"{number} of {plural(count, 'cell')}" if not said else str(number)
-        said.append(f"{who.get(kind, of.word(kind))} in {where}")
+        where = f"{number} of {plural(count, 'cell')}" if not sentences else str(number)
+        sentences.append(f"{who.get(kind, of.word(kind))} in {where}")
         if kind == "too few":
             cells = [cell for cell in of.cells if cell.kind == kind]
-            said[-1] += f" ({ahead(of.a, of.b, cells, of.metric.more_is_better)})"
-    return f"{start} {'; '.join(said)}."
+            sentences[-1] += f" ({ahead(of.a, of.b, cells, of.metric.more_is_better)})"
+    return f"{start} {'; '.join(sentences)}."
 
 
 def ahead(
@@ -67,7 +63,7 @@ def ahead(
     return f"{start} {where}, each time; {words.not_proven(most, what)}"
 
 
-def mean(of: Comparison) -> str:
+def mean(of: ComparedSides) -> str:
     """The geometric mean over all cells, as who is faster over all of them."""
     start = f"Over all {plural(len(of.cells), 'cell')} (geometric mean) {of.a} is"
     better, than = of.metric.more_is_better, f" than {of.b}"
@@ -79,14 +75,14 @@ def mean(of: Comparison) -> str:
     found = of.mean.mean
     verdict = {"too few": words.not_proven(found, "all cells together"),
                "no difference": of.word("no difference")}.get(of.mean_kind, "proven")  # fmt: skip
-    said = f"{start} {words.whole(found, better, than)}; {verdict}."
+    sentence = f"{start} {words.whole(found, better, than)}; {verdict}."
     if of.mean.left_out:
         one = words.unit(found).removesuffix("s")
-        said += f" Left out: {plural(of.mean.left_out, one)} without all cells."
-    return said
+        sentence += f" Left out: {plural(of.mean.left_out, one)} without all cells."
+    return sentence
 
 
-def extremes(of: Comparison) -> list[str]:
+def extremes(of: ComparedSides) -> list[str]:
     """The proven cells of the largest and of the smallest ratio."""
     apart = sorted((c for c in of.cells if c.kind in ("faster", "slower")),
                    key=lambda cell: cell.ratio.ratio)  # fmt: skip
@@ -96,7 +92,7 @@ def extremes(of: Comparison) -> list[str]:
             for name in ends]  # fmt: skip
 
 
-def doubts(of: Comparison) -> list[str]:
+def doubts(of: ComparedSides) -> list[str]:
     """What the cells' numbers hang on."""
     where: dict[str, list[str]] = {}
     for cell in of.cells:
@@ -110,7 +106,7 @@ def doubts(of: Comparison) -> list[str]:
     return [f"In doubt: {'; '.join(parts)}."] if parts else []
 
 
-def effects(of: Comparison) -> list[str]:
+def effects(of: ComparedSides) -> list[str]:
     """What else the numbers hang on: factors, and factors on which the comparison itself does."""
     found = [e for e in of.effects.effects if e.p_holm <= of.level]
     side = " and ".join(of.by)
@@ -128,7 +124,7 @@ def _up_to(span: float) -> str:
     return f" (up to {brief(span, 2)} times)" if span == span else ""
 
 
-def tested(found: Sequence[Comparison]) -> str:
+def tested(found: Sequence[ComparedSides]) -> str:
     """How verdicts were found and where their p are, once for comparisons made together."""
     one = found[0]
     if all(cell.kind == "single" for one in found for cell in one.cells):

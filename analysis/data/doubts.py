@@ -17,7 +17,7 @@ from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.units import Metric
 
 if TYPE_CHECKING:
-    from fsmatrix.analysis.data.summary import Cell
+    from fsmatrix.analysis.data.cells import Cell
 
 MOST_NAMED = 3  # cells that a sentence names
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import h5netcdf  # type: ignore[import-untyped]
-import h5py
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import xarray as xr
-from xarray.backends import H5NetCDFStore
 
 from fsmatrix.analysis.data import columns
 from fsmatrix.analysis.data.columns import Columns
+from fsmatrix.analysis.data.reading import loaded, read_variables
 from fsmatrix.analysis.steps import step
 from fsmatrix.results.files.campaign import campaignopen
 from fsmatrix.results.files.errors import ResultError
@@ -159,11 +156,6 @@ def environments(ds: xr.Dataset) -> list[dict[str, Any]]:
     return [value if isinstance(value, dict) else {} for value in values]
 
 
-def read_whole(image: io.BytesIO) -> xr.Dataset:
-    """The campaign file that `image` holds."""
-    return _closed(_read(h5py.File(image, "r")))
-
-
 def _opened(given: str | Path, lazy: bool | None) -> xr.Dataset:
     if str(given).startswith(PUBLISHED):
         from fsmatrix.analysis.data.publications import published
@@ -176,46 +168,14 @@ def _opened(given: str | Path, lazy: bool | None) -> xr.Dataset:
     try:
         found = campaignopen.opened(file, follow=not folder)
         large = max(found.size, found.unpacked) > LARGE
-        ds = _upgraded(_read(found.file))
-        ds = ds if (large if lazy is None else lazy) else _closed(ds)
+        ds = _upgraded(read_variables(found.file))
+        ds = ds if (large if lazy is None else lazy) else loaded(ds)
         ds.encoding["source"] = str(file)
         return ds
     except ResultError:
         raise
     except HDF5_ERRORS as error:
         raise schema.DamagedFileError(file, f"cannot be read as HDF5: {error}") from error
-
-
-def _read(file: h5py.File) -> xr.Dataset:
-    """The variables of a file, none of them read yet; equal texts will share one object."""
-    store = H5NetCDFStore(h5netcdf.File(file, "r"))
-    ds = xr.open_dataset(
-        store, cache=False,
-        mask_and_scale=False, decode_times=False, decode_timedelta=False, concat_characters=False,
-    )  # fmt: skip
-    texts = {name: v for name, v in ds.variables.items() if columns.is_text(v) and v.ndim == 1}
-    shared = ds.assign({name: _text(variable) for name, variable in texts.items()})
-
-    def close() -> None:
-        ds.close()
-        file.close()
-
-    shared.set_close(close)
-    return shared
-
-
-def _text(variable: xr.Variable) -> xr.Variable:
-    attributes = {key: value for key, value in variable.attrs.items() if key != "_Encoding"}
-    return columns.deferred(
-        str(variable.dims[0]), variable.shape[0], object,
-        lambda: columns.shared_texts(variable), attributes,
-    )  # fmt: skip
-
-
-def _closed(ds: xr.Dataset) -> xr.Dataset:
-    with ds:
-        loaded: xr.Dataset = ds.load()
-    return loaded
 
 
 def _upgraded(ds: xr.Dataset) -> xr.Dataset:

@@ -20,7 +20,7 @@ import xarray as xr
 from pydantic import BaseModel, ConfigDict
 
 import fsmatrix.results
-from fsmatrix.analysis.data.load import read_whole
+from fsmatrix.analysis.data.reading import read_whole
 from fsmatrix.results.case import canonical_json, digest
 from fsmatrix.results.files import yamlmodel
 from fsmatrix.results.files.campaign.campaignfile import CampaignWriter, Entry
@@ -41,7 +41,7 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Source(_Model):
+class TableSource(_Model):
     """Where a table was printed."""
 
     paper: str
@@ -80,7 +80,7 @@ class Description(_Model):
     """The YAML file beside a table.  Texts may name columns of the CSV: `{column}`."""
 
     title: str
-    source: Source
+    source: TableSource
     kind: Literal["measurements", "notes"]
     value: str  # what one value is: a mean, a median, of how many
     repetitions: int | None = None  # None: not said

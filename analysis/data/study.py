@@ -18,11 +18,11 @@ import xarray as xr
 
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data import doubts, summary, unmeasured
+from fsmatrix.analysis.data.cells import Cell
 from fsmatrix.analysis.data.cluster import Cluster
 from fsmatrix.analysis.data.columns import coded, combined
 from fsmatrix.analysis.data.factors import members
 from fsmatrix.analysis.data.load import Rows, rows
-from fsmatrix.analysis.data.summary import Cell
 from fsmatrix.analysis.stats.estimates.intervals import Ratio, ratio
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, Floats, Median, per_group
 from fsmatrix.analysis.stats.estimates.runs import runs

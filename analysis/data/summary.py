@@ -5,58 +5,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from fsmatrix.analysis.data import cluster
+from fsmatrix.analysis.data import cluster, own_iterations
+from fsmatrix.analysis.data.cells import Cell, sort_key
 from fsmatrix.analysis.data.cluster import Cluster
 from fsmatrix.analysis.data.columns import Codes, combined
 from fsmatrix.analysis.data.doubts import audits_of
 from fsmatrix.analysis.data.factors import Mask, codes, groups, roles
 from fsmatrix.analysis.data.load import Array, Rows, rows, runs_of
-from fsmatrix.analysis.questions import iterations
+from fsmatrix.analysis.data.own_iterations import OwnSummary
 from fsmatrix.analysis.stats.estimates.medians import Median, of_cells
 from fsmatrix.analysis.units import METRICS, Level
 from fsmatrix.results.record import SEVERITIES
 
-if TYPE_CHECKING:
-    from rich.console import Group
-
 NOT_FACTORS = ("reference",)
 MOST_TARGETS = 12  # that stand beside each other, or are compared in pairs (66); more are ranked
 RANK: dict[str, int] = {"": 0, **{severity: i for i, severity in enumerate(SEVERITIES, 1)}}
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One combination of levels, one phase, one target."""
-
-    levels: Mapping[str, Level]  # factor -> level; with target, engine and phase
-    runs: int  # that the medians are of: ok and not invalid
-    attachments: int
-    failed: int  # runs of this combination that failed or timed out
-    invalid: int  # runs left out because a finding says that they are invalid
-    worst_finding: str
-    findings: tuple[str, ...]  # audits, by name
-    metrics: Mapping[str, Median]
-    doubts: tuple[str, ...] = ()  # audits that warn of runs that the medians are of, by name
-    own: iterations.OwnSummary | None = None  # what the engine says of its iterations in these runs
-
-    @property
-    def target(self) -> str:
-        """Name of the target."""
-        return str(self.levels.get("target", ""))
-
-    @property
-    def notes(self) -> str:
-        """What a reader must know: failed and invalid runs, findings."""
-        parts = [f"{self.failed} failed"] if self.failed else []
-        parts += [f"{self.invalid} invalid"] if self.invalid else []
-        parts += [f"{self.worst_finding}: {', '.join(self.findings)}"] if self.findings else []
-        return "; ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -89,14 +58,6 @@ class Summary:
         """One flat dict per cell; values in SI units, NaN where there is no value."""
         return [_flat(cell, self) for cell in self.cells]
 
-    def table(self, metrics: Sequence[str] = ()) -> Group:
-        """Tables for the terminal with their legend: of these metrics, or the usual ones."""
-        from rich.console import Group
-
-        from fsmatrix.analysis.report.table import legend, tables, usual_tables
-
-        return Group(*(tables(self, metrics) if metrics else usual_tables(self)), legend(self))
-
 
 def summarise(
     ds: xr.Dataset,
@@ -125,7 +86,7 @@ def summarise(
     audits = audits_of(ds, kept, group)
     counted = ~invalid(data) & (data["status"] == "ok")
     warned = audits_of(ds, kept[counted], group[counted], ("warning",))
-    own = iterations.of_cells(ds, kept[counted], group[counted])
+    own = own_iterations.of_cells(ds, kept[counted], group[counted])
     cells = _cells(data, few, group, audits, warned, own, include_invalid, attributes, metrics)
     return Summary(
         cells=tuple(sorted(cells, key=lambda cell: sort_key(cell, varying))),
@@ -181,7 +142,7 @@ def _cells(
     group_of: Codes,
     audits: Mapping[int, set[str]],
     warned: Mapping[int, set[str]],
-    own: Mapping[int, iterations.OwnSummary],
+    own: Mapping[int, OwnSummary],
     include_invalid: bool,
     of_targets: Sequence[str],
     metrics: Collection[str],
@@ -280,18 +241,6 @@ def values_of(part: Rows, metric: str) -> npt.NDArray[np.float64]:
     if metric == "bandwidth" and "bytes" in part.columns:
         values = np.where(part["bytes"] == 0, np.nan, values)
     return values
-
-
-def sort_key(cell: Cell, varying: Sequence[str]) -> tuple[tuple[int, float, str], ...]:
-    """Order of cells by these factors: missing levels, then numbers, then texts."""
-    key = []
-    for name in varying:
-        level = cell.levels[name]
-        if isinstance(level, str):
-            key.append((2 if level else 0, 0.0, level))
-        else:
-            key.append((1, level, "") if level == level else (0, 0.0, ""))
-    return tuple(key)
 
 
 def _flat(cell: Cell, summary: Summary) -> dict[str, Any]:

@@ -9,11 +9,11 @@ import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis.data import summary
+from fsmatrix.analysis.data.cells import Cell
 from fsmatrix.analysis.data.columns import coded, combined
 from fsmatrix.analysis.data.doubts import audits_of
 from fsmatrix.analysis.data.factors import OF_PHASES, Mask
 from fsmatrix.analysis.data.load import rows, runs_of
-from fsmatrix.analysis.data.summary import Cell
 from fsmatrix.results.units import plural
 
 MOST_CHARACTERS = 160  # of an error's text
@@ -33,19 +33,19 @@ def why_no_value(ds: xr.Dataset, among: Mask) -> str:
     def number(mask: Mask) -> int:
         return int(np.unique(run[mask]).size)
 
-    said = []
+    sentences = []
     if failed.any():
-        said.append(f"{plural(number(failed), 'run')} failed{_errors(ds, failed)}")
+        sentences.append(f"{plural(number(failed), 'run')} failed{_errors(ds, failed)}")
     if invalid.any():
         where = np.flatnonzero(invalid)
         found = audits_of(ds, where, np.zeros(where.size, dtype=np.int64), ("invalid",))
         audits = ", ".join(sorted(found.get(0, ())))
         be = "is" if number(invalid) == 1 else "are"
         why = f" ({audits})" if audits else ""
-        said.append(f"{plural(number(invalid), 'run')} {be} invalid{why}")
+        sentences.append(f"{plural(number(invalid), 'run')} {be} invalid{why}")
     if rest.any():
-        said.append(f"{plural(number(rest), 'run')} ended well without it")
-    return "; ".join(said) or "there is no run of it"
+        sentences.append(f"{plural(number(rest), 'run')} ended well without it")
+    return "; ".join(sentences) or "there is no run of it"
 
 
 def rows_of(ds: xr.Dataset, cells: Sequence[Cell]) -> Mask:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fsmatrix.analysis import units
-from fsmatrix.analysis.data.summary import Cell, Summary
-from fsmatrix.analysis.draw.layout import Group, Layout, groups, levels
+from fsmatrix.analysis.data.cells import Cell
+from fsmatrix.analysis.data.summary import Summary
+from fsmatrix.analysis.draw.layout import CellGroup, Layout, groups, levels
 from fsmatrix.analysis.draw.panels import BAR_GAP, INK, Key, Page, axis, frame, safe, x_levels
 from fsmatrix.analysis.units import MARKS, METRICS, Metric, level_text
 
@@ -64,7 +65,7 @@ def charts(summary: Summary, metrics: Sequence[str] = tuple(METRICS)) -> list[Ch
     ]
 
 
-def _of_group(summary: Summary, group: Group, metric: Metric) -> Iterator[Chart]:
+def _of_group(summary: Summary, group: CellGroup, metric: Metric) -> Iterator[Chart]:
     """Charts of the panels that have values; the last one says which panels have none."""
     valued = [cell for cell in group.cells if cell.metrics[metric.name].runs]
     if not valued:
@@ -88,7 +89,7 @@ def _of_group(summary: Summary, group: Group, metric: Metric) -> Iterator[Chart]
         yield _chart(page, empty if page is pages[-1] else [])
 
 
-def _keys(group: Group, cells: Sequence[Cell], factors: Sequence[str]) -> list[Key]:
+def _keys(group: CellGroup, cells: Sequence[Cell], factors: Sequence[str]) -> list[Key]:
     """Different combinations of levels, in the order of the levels."""
     place = {f: {repr(v): i for i, v in enumerate(levels(cells, f))} for f in factors}
     found = {
@@ -98,7 +99,7 @@ def _keys(group: Group, cells: Sequence[Cell], factors: Sequence[str]) -> list[K
     return [found[order] for order in sorted(found)]
 
 
-def _key(group: Group, cell: Cell, factors: Sequence[str]) -> Key:
+def _key(group: CellGroup, cell: Cell, factors: Sequence[str]) -> Key:
     return tuple(group.cluster.label(name, cell.levels[name]) for name in factors)
 
 

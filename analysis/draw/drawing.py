@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import Any
-
-from matplotlib.artist import Artist
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
+from typing import TYPE_CHECKING
 
 from fsmatrix.analysis.draw.charts import PALETTE
 from fsmatrix.analysis.draw.panels import GRID, INK
 from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.units import MARKS
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MARKERS = "osD^vP*X"
 SMALL, MEDIUM = 7.5, 9.0
@@ -34,27 +34,17 @@ def colour(index: int) -> str:
     return PALETTE[index % len(PALETTE)]
 
 
-class Page(Figure):
-    """A figure that is laid out when it is saved, once.
-
-    With a layout engine of its own matplotlib would draw it whole one more time for that.
-    """
-
-    def savefig(self, *args: Any, **options: Any) -> None:
-        """As Figure's."""
-        ConstrainedLayoutEngine().execute(self)
-        super().savefig(*args, **options)
-
-
 def frame(
     rows: int, columns: int, *, title: str, notes: Sequence[str],
     width: float = 2.9, height: float = 2.4,
 ) -> tuple[Figure, list[list[Axes]]]:  # fmt: skip
     """A figure of rows x columns panels of width x height inches; notes stand below them."""
+    from fsmatrix.analysis.draw.laid_out import LaidOut  # matplotlib takes a moment to load
+
     wide = max(columns * width + 0.6, 6.4)
     lines = [line for note in notes for line in textwrap.wrap(note, int(NOTE_WIDTH * wide))]
     size = (wide, rows * height + 0.75 + 0.14 * len(lines))
-    figure = Page(figsize=size, dpi=110)
+    figure = LaidOut(figsize=size, dpi=110)
     figure.suptitle(
         "\n".join(textwrap.wrap(title, int(TITLE_WIDTH * wide))), fontsize=11, color=INK
     )

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fsmatrix.analysis.data.cells import Cell
 from fsmatrix.analysis.data.cluster import Cluster
-from fsmatrix.analysis.data.summary import Cell, Summary
+from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.analysis.units import METRICS, Level, labelled
 
 APART = ("workload", "engine", "cache", "device_state")  # never mixed in one chart
@@ -36,7 +37,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Group:
+class CellGroup:
     """Cells that may stand in one chart."""
 
     conditions: tuple[tuple[str, Level], ...]  # what they share and other groups do not
@@ -53,7 +54,7 @@ class Group:
         )
 
 
-def groups(summary: Summary) -> list[Group]:
+def groups(summary: Summary) -> list[CellGroup]:
     """Cells apart by workload, engine, cache state and device state, each with its layout."""
     apart = [name for name in APART if name in summary.varying]
     members: dict[tuple[Level, ...], list[Cell]] = defaultdict(list)
@@ -61,7 +62,7 @@ def groups(summary: Summary) -> list[Group]:
         members[tuple(cell.levels[name] for name in apart)].append(cell)
     rest = [name for name in summary.varying if name not in apart and name != "target"]
     return [
-        Group(
+        CellGroup(
             tuple(zip(apart, key, strict=True)), tuple(cells), choose(cells, rest), summary.cluster
         )
         for key, cells in members.items()

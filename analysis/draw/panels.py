@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fsmatrix.analysis.draw.layout import Group, levels
+from fsmatrix.analysis.draw.layout import CellGroup, levels
 from fsmatrix.analysis.units import Level, Metric, Unit, level_text
 
 WIDTH = 1180
@@ -31,7 +31,7 @@ Key = tuple[str, ...]
 class Page:
     """What one chart shows: some columns and rows of the panels of a group."""
 
-    group: Group
+    group: CellGroup
     metric: Metric
     unit: Unit
     columns: Sequence[Key]

@@ -82,8 +82,10 @@ def latex(result: Result) -> str:
     made = str(style.to_latex(hrules=True, column_format=columns))
     for character, command in LATEX.items():
         made = made.replace(character, command)
-    said = " ".join(printable(result.says[0]).split("\n")) if result.says else ""
-    return f"% fsmatrix {fsmatrix.__version__}; needs \\usepackage{{booktabs}}\n% {said}\n{made}"
+    sentence = " ".join(printable(result.says[0]).split("\n")) if result.says else ""
+    return (
+        f"% fsmatrix {fsmatrix.__version__}; needs \\usepackage{{booktabs}}\n% {sentence}\n{made}"
+    )
 
 
 def _filled(frame: pd.DataFrame) -> pd.DataFrame:

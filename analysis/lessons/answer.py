@@ -59,9 +59,9 @@ def _choice(mine: Sequence[Lesson], of: Study) -> list[str]:
     if rest and not parts:
         first = f"No target is proven to be faster in {_patterns(rest)}"
         ways = {one.answer for one in rest}
-        said = f"{first} ({rest[0].answer})" if len(ways) == 1 else first
+        sentence = f"{first} ({rest[0].answer})" if len(ways) == 1 else first
         why = {one.why for one in rest}
-        return [f"{said}: {rest[0].why}." if len(why) == 1 and rest[0].why else f"{said}."]
+        return [f"{sentence}: {rest[0].why}." if len(why) == 1 and rest[0].why else f"{sentence}."]
     if rest:
         parts.append(f"not yet proven in {_patterns(rest)}")
     return [f"By {_metrics(of)}: {'; '.join(parts)}."]
@@ -117,12 +117,12 @@ def _sure(lessons: Sequence[Lesson], of: Study) -> str:
     counts = Counter(one.sure for one in asked)
     low, high = least_attachments(of.valued)
     each = plural(low, "attachment") if low == high else f"{low} to {high} attachments"
-    said = f"{counts['decided']} of {plural(len(asked), 'answer')} proven"
+    sentence = f"{counts['decided']} of {plural(len(asked), 'answer')} proven"
     if counts["in part"]:
-        said += f", {counts['in part']} in part"
-    said += f", from {each} per cell"
+        sentence += f", {counts['in part']} in part"
+    sentence += f", from {each} per cell"
     if of.cluster.emulated:
         made_up = ", ".join(factor_title(n) + (how if how != EMULATED else "")
                             for n, how in of.cluster.emulated.items())  # fmt: skip
-        said += f"; emulated, so not what hardware does: {made_up}"
-    return f"{said}."
+        sentence += f"; emulated, so not what hardware does: {made_up}"
+    return f"{sentence}."

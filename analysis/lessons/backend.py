@@ -14,7 +14,8 @@ import xarray as xr
 
 from fsmatrix.analysis.comparison.advice import least
 from fsmatrix.analysis.comparison.compare import TOLERANCE, comparisons
-from fsmatrix.analysis.comparison.result import Compared, Comparison
+from fsmatrix.analysis.comparison.compared import Compared
+from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.comparison.words import ahead
 from fsmatrix.analysis.data.study import ROLES, Key, pattern_of
 from fsmatrix.analysis.lessons.overall import overall
@@ -151,7 +152,7 @@ def _lesson(key: Key, duels: Sequence[PairwiseResult]) -> Lesson:
 
 def _beats(name: str, duels: Sequence[PairwiseResult]) -> str:
     """How much faster a target is than each other one, in how many cells."""
-    said = []
+    sentences = []
     for d in duels:
         if name in (d.a, d.b):
             wins = d.wins(name)
@@ -159,8 +160,10 @@ def _beats(name: str, duels: Sequence[PairwiseResult]) -> str:
             rest = f", no difference in {alike}" if alike else ""
             every = len(wins) == len(d.cells) > 1
             cells = f"{'all ' if every else f'{len(wins)} of '}{plural(len(d.cells), 'cell')}{rest}"
-            said.append(f"{_better(d)} than {d.other(name)} in {cells}: {_span(d, name, wins)}")
-    return "; ".join(said)
+            sentences.append(
+                f"{_better(d)} than {d.other(name)} in {cells}: {_span(d, name, wins)}"
+            )
+    return "; ".join(sentences)
 
 
 def _better(d: PairwiseResult) -> str:
@@ -195,17 +198,17 @@ def _named(cell: Compared, varying: set[str]) -> str:
 def _no_winner(duels: Sequence[PairwiseResult]) -> str:
     """Nothing is decided, or all are alike."""
     tolerance = 100 * duels[0].whole.tolerance
-    said = []
+    sentences = []
     for d in duels:
         alike = sum(cell.kind == "no difference" for cell in d.cells)
         same = f"{d.a} and {d.b}: no difference larger than {tolerance:.3g} % in"
         if alike == len(d.cells):
-            said.append(f"{same} {plural(alike, 'cell')}")
+            sentences.append(f"{same} {plural(alike, 'cell')}")
             continue
         rest = [cell for cell in d.cells if cell.kind != "no difference"]
         found = ahead(d.a, d.b, rest, d.whole.metric.more_is_better, against=True)
-        said.append(f"{same} {alike} of {len(d.cells)}; {found}" if alike else found)
-    return "; ".join(said)
+        sentences.append(f"{same} {alike} of {len(d.cells)}; {found}" if alike else found)
+    return "; ".join(sentences)
 
 
 def _between(front: Sequence[str], duels: Sequence[PairwiseResult]) -> str:
@@ -223,15 +226,15 @@ def _between(front: Sequence[str], duels: Sequence[PairwiseResult]) -> str:
 
 
 def _others(front: Sequence[str], duels: Sequence[PairwiseResult]) -> str:
-    said = [f"{name} is {_better(d)} than {d.other(name)} in {len(d.wins(name))} of "
+    sentences = [f"{name} is {_better(d)} than {d.other(name)} in {len(d.wins(name))} of "
             f"{len(d.cells)} cells" for name in front for d in duels
             if name in (d.a, d.b) and d.wins(name)]  # fmt: skip
-    return names(said, 4)
+    return names(sentences, 4)
 
 
 def _both_ways(duels: Sequence[PairwiseResult]) -> str:
     """For each pair with winners which cells decide which way."""
-    said = []
+    sentences = []
     for d in duels:
         ways = []
         for name in (d.a, d.b):
@@ -241,8 +244,8 @@ def _both_ways(duels: Sequence[PairwiseResult]) -> str:
                 where = names([_named(cell, inside) or "the only cell" for cell in wins], 4)
                 ways.append(f"{name} is {_better(d)} than {d.other(name)} in {len(wins)} of "
                             f"{len(d.cells)} cells ({where}): {_span(d, name, wins)}")  # fmt: skip
-        said += ways
-    return "; ".join(said)
+        sentences += ways
+    return "; ".join(sentences)
 
 
 def _open_words(duels: Sequence[PairwiseResult]) -> str:

@@ -111,16 +111,16 @@ def _none_met(
     blank: Sequence[Values], bound: Bound,
 ) -> _Found:  # fmt: skip
     lowest = min(known, key=lambda pair: pair[1].median)[0]
-    said = f"{_size(s, lowest)} has the lowest, {_latency(s, lowest, bound)}"
+    sentence = f"{_size(s, lowest)} has the lowest, {_latency(s, lowest, bound)}"
     if not open_ and not blank:
-        return _Found((), "none", f"no chunk size keeps {bound.says}: {said}, "
+        return _Found((), "none", f"no chunk size keeps {bound.says}: {sentence}, "
                       f"{attachments(c for c, _ in known)}", "decided")  # fmt: skip
     weak = [m for _, m in known if not m.decides]
     why = few(min(c.median.independent for c in open_)) if weak and open_ else ""
     if blank:
         lacking = f"no {bound.name} of {names([_size(s, c) for c in blank])}"
         why = f"{why}; {lacking}" if why else lacking
-    return _Found((), UNDECIDED, f"no chunk size is shown to keep {bound.says}: {said}",
+    return _Found((), UNDECIDED, f"no chunk size is shown to keep {bound.says}: {sentence}",
                   "too few", why)  # fmt: skip
 
 
@@ -169,15 +169,15 @@ def _at_the_end(
     """No chunk size but the largest is shown to be enough."""
     last, previous = cells[-1], cells[-2]
     grown = ratio_of(last, previous, 1 - share)
-    said = f"{_size(s, last)} gives {times(grown)} times {_size(s, previous)}"
+    sentence = f"{_size(s, last)} gives {times(grown)} times {_size(s, previous)}"
     open_ = [(cell, r) for cell, (_, r) in zip(cells, states, strict=True) if r is not None]
     if not open_:
         return _Found((last,), f"{_size(s, last)} or more", f"{_size(s, last)}, the largest "
                       f"measured: {number}", "decided",
-                      f"still grows there: {said}; larger ones were not measured")  # fmt: skip
+                      f"still grows there: {sentence}; larger ones were not measured")  # fmt: skip
     cell, r = open_[-1]
     why = f"{_size(s, cell)} may be enough: {too_few(r, s.tolerance, share)}"
-    return _Found((), UNDECIDED, f"where growth ends is not yet proven: {said}, "
+    return _Found((), UNDECIDED, f"where growth ends is not yet proven: {sentence}, "
                   f"{attachments(cells)}", "too few", why)  # fmt: skip
 
 

@@ -7,8 +7,6 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from matplotlib.ticker import NullFormatter
-
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data.study import Key, Values
 from fsmatrix.analysis.draw import drawing
@@ -18,95 +16,97 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from fsmatrix.analysis.lessons.lessons import Lessons
+    from fsmatrix.analysis.lessons.result import Lessons
 
 MOST_ROWS, MOST_COLUMNS = 4, 4
 TITLE_WIDTH = 40  # characters of a panel's title in a line
 
 
-def _panels(made: Lessons) -> list[Key]:
+def _panels(lessons: Lessons) -> list[Key]:
     """What each panel is of: all but chunk size and processes."""
-    keys = made.study.series("chunk")
+    keys = lessons.study.series("chunk")
     return list(dict.fromkeys(tuple(p for p in key if p[0] != "processes") for key in keys))
 
 
-def pages(made: Lessons) -> int:
+def pages(lessons: Lessons) -> int:
     """Number of figures."""
-    return max(math.ceil(len(_panels(made)) / (MOST_ROWS * MOST_COLUMNS)), 1)
+    return max(math.ceil(len(_panels(lessons)) / (MOST_ROWS * MOST_COLUMNS)), 1)
 
 
-def draw(made: Lessons, page: int) -> Figure:
-    """A page; ValueError for one that is not there, or with one chunk size only."""
-    if made.drawable:
-        raise ValueError(made.drawable)
-    if not 0 <= page < pages(made):
-        raise ValueError(f"there are pages 0 to {pages(made) - 1}, not {page}")
+def draw(lessons: Lessons, page: int) -> Figure:
+    """A page; ValueError with one chunk size only."""
+    if lessons.drawable:
+        raise ValueError(lessons.drawable)
     size = MOST_ROWS * MOST_COLUMNS
-    panels = _panels(made)[page * size : (page + 1) * size]
+    panels = _panels(lessons)[page * size : (page + 1) * size]
     columns = min(len(panels), MOST_COLUMNS)
-    across = made.bound is not None and any(_known(made, cell) for cell in made.study.valued)
+    across = lessons.bound is not None and any(
+        _known(lessons, cell) for cell in lessons.study.valued
+    )
     figure, axes = drawing.frame(
-        math.ceil(len(panels) / columns), columns, title=_title(made, across),
-        notes=_notes(made, across), height=2.5,
+        math.ceil(len(panels) / columns), columns, title=_title(lessons, across),
+        notes=_notes(lessons, across), height=2.5,
     )  # fmt: skip
     flat = [ax for row in axes for ax in row]
     for ax, panel in zip(flat, panels, strict=False):
-        _panel(made, ax, panel, across)
+        _panel(lessons, ax, panel, across)
     for ax in flat[len(panels) :]:
         ax.set_visible(False)
     ends = [ax.get_ylim() for ax in flat[: len(panels)]]
     for ax in flat[: len(panels)]:
         ax.set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
-    if "processes" in made.study.varying:
+    if "processes" in lessons.study.varying:
         drawing.legend(figure, axes, "processes")
     return figure
 
 
-def _title(made: Lessons, across: bool) -> str:
-    against = SHORT_TITLES[_metric(made)] if across else "chunk size"
-    bound = f", {made.bound.says}" if made.bound else ""
+def _title(lessons: Lessons, across: bool) -> str:
+    against = SHORT_TITLES[_metric(lessons)] if across else "chunk size"
+    bound = f", {lessons.bound.says}" if lessons.bound else ""
     return f"Bandwidth against {against}, for each chunk size{bound}"
 
 
-def _metric(made: Lessons) -> str:
-    return made.bound.metric if made.bound else "latency_p99"
+def _metric(lessons: Lessons) -> str:
+    return lessons.bound.metric if lessons.bound else "latency_p99"
 
 
-def _notes(made: Lessons, across: bool) -> list[str]:
+def _notes(lessons: Lessons, across: bool) -> list[str]:
     notes = ["Medians over attachments with their intervals; rings: the answer (several that "
              "cannot be told apart have one each)."]  # fmt: skip
-    if across and made.bound:
+    if across and lessons.bound:
         notes.append("Dotted line: the bound. A point is in if its whole interval is left of it.")
-    lost = sum(not _known(made, cell) for cell in made.study.valued) if across else 0
+    lost = sum(not _known(lessons, cell) for cell in lessons.study.valued) if across else 0
     if lost:
-        notes.append(f"{lost} of {len(made.study.valued)} points have no "
-                     f"{SHORT_TITLES[_metric(made)]} and are not drawn.")  # fmt: skip
-    if any(cell.median.kind in MARKS for cell in made.study.valued):
+        notes.append(f"{lost} of {len(lessons.study.valued)} points have no "
+                     f"{SHORT_TITLES[_metric(lessons)]} and are not drawn.")  # fmt: skip
+    if any(cell.median.kind in MARKS for cell in lessons.study.valued):
         notes.append("Hollow: too few attachments; the whisker decides nothing.")
-    return [*notes, *made.study.remarks]
+    return [*notes, *lessons.study.remarks]
 
 
-def _known(made: Lessons, cell: Values) -> bool:
-    found = made.latencies.get(id(cell))
+def _known(lessons: Lessons, cell: Values) -> bool:
+    found = lessons.latencies.get(id(cell))
     return found is not None and found.kind != "none"
 
 
-def _panel(made: Lessons, ax: Axes, panel: Key, across: bool) -> None:
-    of, unit = made.study, made.study.fitting()
-    chosen = {one.levels: one.choice for one in made.lessons if one.question == "chunk"}
+def _panel(lessons: Lessons, ax: Axes, panel: Key, across: bool) -> None:
+    of, unit = lessons.study, lessons.study.fitting()
+    chosen = {one.levels: one.choice for one in lessons.lessons if one.question == "chunk"}
     processes = of.levels("processes") or [""]
-    time = units.fitting("time", [made.latencies[id(c)].median for c in of.valued
-                                  if _known(made, c)]) if across else Unit("B", 1.0)  # fmt: skip
+    time = units.fitting("time", [lessons.latencies[id(c)].median for c in of.valued
+                                  if _known(lessons, c)]) if across else Unit("B", 1.0)  # fmt: skip
     for key, cells in of.series("chunk").items():
         if tuple(p for p in key if p[0] != "processes") != panel:
             continue
         level = dict(key).get("processes", processes[0])
         index = processes.index(level) if level in processes else 0
-        shown = [cell for cell in cells if _known(made, cell)] if across else list(cells)
+        shown = [cell for cell in cells if _known(lessons, cell)] if across else list(cells)
         label = f"{level:g}" if not isinstance(level, str) else None
-        _line(made, ax, shown, chosen.get(key, ()), index, (time, unit), across, label)
+        _line(lessons, ax, shown, chosen.get(key, ()), index, (time, unit), across, label)
     ax.set_yscale("log")
     if across:
+        from matplotlib.ticker import NullFormatter
+
         ax.set_xscale("log")
         ax.xaxis.set_minor_formatter(NullFormatter())
     else:
@@ -114,17 +114,17 @@ def _panel(made: Lessons, ax: Axes, panel: Key, across: bool) -> None:
         ax.set_xscale("log", base=2)
         ax.set_xticks(sizes, [of.label("chunk", size) for size in sizes])
         ax.xaxis.minorticks_off()
-    if across and made.bound:
-        ax.axvline(made.bound.seconds / time.divisor, color="black", linestyle=":", linewidth=1)
+    if across and lessons.bound:
+        ax.axvline(lessons.bound.seconds / time.divisor, color="black", linestyle=":", linewidth=1)
     title = textwrap.wrap(of.describe(panel) if panel else "", TITLE_WIDTH)
     ax.set_title("\n".join(title), fontsize=drawing.SMALL)
     ax.set_ylabel(unit.label, fontsize=drawing.SMALL)
-    ax.set_xlabel(f"{SHORT_TITLES[_metric(made)]}, {time.label}" if across else "chunk size",
+    ax.set_xlabel(f"{SHORT_TITLES[_metric(lessons)]}, {time.label}" if across else "chunk size",
                   fontsize=drawing.SMALL)  # fmt: skip
 
 
 def _line(
-    made: Lessons, ax: Axes, cells: Sequence[Values], choice: Sequence[Level], index: int,
+    lessons: Lessons, ax: Axes, cells: Sequence[Values], choice: Sequence[Level], index: int,
     shown: tuple[Unit, Unit], across: bool, label: str | None,
 ) -> None:  # fmt: skip
     if not cells:
@@ -135,7 +135,7 @@ def _line(
     y = [cell.median.median / unit.divisor for cell in cells]
     tall = [drawing.whiskers(cell.median.median / unit.divisor, cell.median.low / unit.divisor,
                              cell.median.high / unit.divisor) for cell in cells]  # fmt: skip
-    latency = [made.latencies[id(cell)] for cell in cells] if across else []
+    latency = [lessons.latencies[id(cell)] for cell in cells] if across else []
     x = [m.median / time.divisor for m in latency] or [cell.number("chunk") for cell in cells]
     wide = [drawing.whiskers(m.median / time.divisor, m.low / time.divisor,
                              m.high / time.divisor) for m in latency]  # fmt: skip
@@ -146,7 +146,7 @@ def _line(
     )  # fmt: skip
     for cell, a, b in zip(cells, x, y, strict=True):
         if across:
-            ax.annotate(made.study.label("chunk", cell.level("chunk")), (a, b), fontsize=5.5,
+            ax.annotate(lessons.study.label("chunk", cell.level("chunk")), (a, b), fontsize=5.5,
                         textcoords="offset points", xytext=(4, -7), color=shade)  # fmt: skip
         if cell.number("chunk") in choice:
             ax.plot([a], [b], marker="o", markersize=10, markerfacecolor="none",

@@ -9,157 +9,33 @@ attachments, and how sure it is.  Everything comes from valid runs by the analys
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis.comparison.advice import extension_of
-from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.data import summary
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.data.study import ROLES, Study, study
+from fsmatrix.analysis.lessons import figure
 from fsmatrix.analysis.lessons import limits as evidence
-from fsmatrix.analysis.lessons.answer import answer
 from fsmatrix.analysis.lessons.backend import backend_lessons, only_one, pairs_compared
 from fsmatrix.analysis.lessons.chunk import Setting, chunk_lessons
-from fsmatrix.analysis.lessons.lines import counted, lines
 from fsmatrix.analysis.lessons.nodes import node_lessons
 from fsmatrix.analysis.lessons.processes import process_lessons
 from fsmatrix.analysis.lessons.ranking import ranked
-from fsmatrix.analysis.lessons.words import TITLES, Bound, Lesson, Question, rate_text
-from fsmatrix.analysis.planning.extension import Extension
-from fsmatrix.analysis.result import plain
-from fsmatrix.analysis.stats.estimates.medians import Median, of_independent
+from fsmatrix.analysis.lessons.result import Lessons
+from fsmatrix.analysis.lessons.words import Bound
+from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.stats.testing.tests import ALPHA
 from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.units import Level
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
+    pass
 
 TOLERANCE = 0.05
-
-
-@dataclass(frozen=True)
-class Group:
-    """All lessons of one question, for a page: title, summary, lines, lessons."""
-
-    question: Question
-    title: str
-    summary: str
-    lines: tuple[str, ...]  # each lesson, or groups of lessons that agree
-    lessons: tuple[Lesson, ...]
-
-
-@dataclass(frozen=True)
-class Lessons:
-    """All lessons of a campaign."""
-
-    lessons: tuple[Lesson, ...]
-    limits: tuple[str, ...]  # what the data cannot say
-    excluded: tuple[str, ...]  # runs and cells that are in no answer
-    study: Study
-    bound: Bound | None
-    bandwidth: float | None  # B/s
-    tolerance: float
-    alpha: float
-    latencies: Mapping[int, Median]  # by id of a cell of the study: its median
-    extension: Extension | None = None  # more blocks, for targets that are not told apart
-    compared: tuple[Comparison, ...] = ()  # pairs of targets, if there are few
-
-    @property
-    def answer(self) -> str:
-        """Which target, where, how sure, what is invalid or in doubt, what would decide more."""
-        said = answer(self.lessons, self.study, self.bound, self.excluded)
-        return f"{said} {self.extension.says}".rstrip() if self.extension else said
-
-    @property
-    def groups(self) -> tuple[Group, ...]:
-        """The lessons by question, those of an answer first; for a template."""
-        made = []
-        for question, title in TITLES.items():
-            mine = tuple(one for one in self.lessons if one.question == question)
-            if mine:
-                made.append(Group(question, self._title(question, title), counted(mine),
-                                  tuple(lines(mine, self.study)), mine))  # fmt: skip
-        return tuple(made)
-
-    def _title(self, question: Question, title: str) -> str:
-        if question == "chunk" and self.bound:
-            return f"{title} for {self.bound.says}"
-        if question == "nodes" and self.bandwidth:
-            return f"{title.removesuffix(' a bandwidth')} {rate_text(self.bandwidth)}"
-        return title
-
-    @property
-    def says(self) -> list[str]:
-        """The answer, the lessons of each question, what the data cannot say."""
-        said = [self.answer]
-        for group in self.groups:
-            said.append(f"{group.title}: {group.summary}")
-            said += [f"  {line}" for line in group.lines]
-        said += ["What the data cannot say:"] if self.limits else []
-        said += [f"  {text}." for text in self.limits]
-        look = self.extension.record.says(self.alpha) if self.extension else ""
-        said += [look] if look else []
-        said.append(
-            "In brackets: 95 % sure that the value lies in there. How this was tested: targets "
-            "over all cells together, other answers each for itself; docs/statistics.md. p: "
-            "fsmatrix compare --json."
-        )
-        return said
-
-    def table(self) -> pd.DataFrame:
-        """One row per lesson with the bandwidth of its choice (NaN without one)."""
-        import pandas as pd
-
-        unit, blank = self.study.fitting(), of_independent([])
-        frame = pd.DataFrame([
-            {"question": one.question, "where": one.where or "all", "answer": one.short,
-             "sure": one.sure, f"median, {unit.label}": m.median / unit.divisor,
-             f"low, {unit.label}": m.low / unit.divisor,
-             f"high, {unit.label}": m.high / unit.divisor, "attachments": m.independent}
-            for one in self.lessons
-            for m in (one.estimate or blank,)
-        ])  # fmt: skip
-        frame.attrs |= {"unit": unit.label}
-        return frame
-
-    def to_dict(self) -> dict[str, Any]:
-        """SI units."""
-        made: dict[str, Any] = plain({
-            "answer": self.answer,
-            "latency_bound": self.bound, "bandwidth": self.bandwidth,
-            "tolerance": self.tolerance, "alpha": self.alpha,
-            "lessons": [
-                {**vars(one), "levels": dict(one.levels), "says": one.says}
-                for one in self.lessons
-            ],
-            "limits": self.limits, "excluded": self.excluded, "says": self.says,
-            "extension": self.extension.to_dict() if self.extension else None,
-        })  # fmt: skip
-        return made
-
-    @property
-    def drawable(self) -> str:
-        """Why there is no figure; "" if there is one."""
-        return "" if "chunk" in self.study.varying else "one chunk size: there is nothing to draw"
-
-    @property
-    def pages(self) -> int:
-        """Number of figures."""
-        from fsmatrix.analysis.lessons import figure
-
-        return figure.pages(self)
-
-    def figure(self, page: int = 0) -> Figure:
-        """Bandwidth against latency (or chunk size), the chosen chunk sizes marked."""
-        from fsmatrix.analysis.lessons import figure
-
-        return figure.draw(self, page)
 
 
 def lessons(
@@ -213,6 +89,7 @@ def lessons(
         excluded=tuple(evidence.excluded(of, ds, lost)), study=of, bound=latency_bound,
         bandwidth=bandwidth, tolerance=tolerance, alpha=alpha, latencies=latencies,
         compared=tuple(compared), extension=extension_of(compared) if compared else None,
+        chart=figure,
     )  # fmt: skip
 
 

@@ -48,7 +48,7 @@ def valueless(ds: xr.Dataset, where: Mapping[str, Level]) -> dict[str, str]:
 
 def excluded(of: Study, ds: xr.Dataset, lost_targets: Mapping[str, str]) -> list[str]:
     """Targets and runs that are in no answer, and why."""
-    said = [f"target {name}: {why}" for name, why in lost_targets.items()]
+    sentences = [f"target {name}: {why}" for name, why in lost_targets.items()]
     cells = [cell for cell in of.cells if cell.cell.target not in lost_targets]
     invalid = sum(cell.cell.invalid for cell in cells)
     failed: dict[tuple[str, ...], int] = {}  # phases of a run fail together
@@ -59,34 +59,36 @@ def excluded(of: Study, ds: xr.Dataset, lost_targets: Mapping[str, str]) -> list
     lost = sum(failed.values())
     if invalid:
         why = [g.audit for g in finding_groups(ds, rows(ds)) if g.severity == "invalid"]
-        said.append(f"{plural(invalid, 'value')} of invalid runs"
+        sentences.append(f"{plural(invalid, 'value')} of invalid runs"
                     + (f" ({names(why)})" if why else ""))  # fmt: skip
     if lost:
-        said.append(f"{plural(lost, 'run')} that failed")
+        sentences.append(f"{plural(lost, 'run')} that failed")
     name = of.metric.name  # cells of another metric are in the answers of that one
     empty = [cell for cell in cells if not cell.values.size and cell_metric(cell) == name]
     if empty:
         first = ", ".join(_described(of, cell) for cell in empty[:2])
-        said.append(f"{plural(len(empty), 'cell')} without {of.metric.title.lower()}: {first}"
+        sentences.append(f"{plural(len(empty), 'cell')} without {of.metric.title.lower()}: {first}"
                     f"{' and others' if len(empty) > 2 else ''}")  # fmt: skip
-    return said
+    return sentences
 
 
 def limits(of: Study, summary: Summary, ds: xr.Dataset, bound: Bound | None) -> list[str]:
     """Sentences without a full stop, the weightiest first."""
-    said = [*_attachments(of), *_emulated(of), *_levels(of), *_mixed(of, summary)]
-    said += _caches(of)
-    said += _gaps(of)
-    said += _evidence(ds)
-    said += _findings(of)
-    said += _far(of)
+    sentences = [*_attachments(of), *_emulated(of), *_levels(of), *_mixed(of, summary)]
+    sentences += _caches(of)
+    sentences += _gaps(of)
+    sentences += _evidence(ds)
+    sentences += _findings(of)
+    sentences += _far(of)
     same = [cell for cell in of.valued if constant(cell.values)]
     if same:
-        said.append(f"{plural(len(same), 'cell')} with the same value in every attachment: not "
-                    "measured, or rounded")  # fmt: skip
+        count = plural(len(same), "cell")
+        sentences.append(
+            f"{count} with the same value in every attachment: not measured, or rounded"
+        )
     if bound is None:
-        said.append("no latency limit was given: chunk sizes are judged by bandwidth alone")
-    return said
+        sentences.append("no latency limit was given: chunk sizes are judged by bandwidth alone")
+    return sentences
 
 
 def _attachments(of: Study) -> list[str]:
@@ -113,29 +115,29 @@ def _emulated(of: Study) -> list[str]:
 
 def _levels(of: Study) -> list[str]:
     """Factors of one level, or of none."""
-    said = []
+    sentences = []
     for name, question in GROWTH.items():
         known = of.levels(name, of.valued)
         if len(known) == 1:
-            said.append(f"{question}: one level ({of.label(name, known[0])})")
+            sentences.append(f"{question}: one level ({of.label(name, known[0])})")
         elif not known and name in ("chunk", "processes"):
-            said.append(f"{question}: not recorded")
+            sentences.append(f"{question}: not recorded")
     if len(of.levels("target")) == 1:  # not: one that gave a value
-        said.append("which target is better: one target")
-    return said
+        sentences.append("which target is better: one target")
+    return sentences
 
 
 def _mixed(of: Study, summary: Summary) -> list[str]:
-    said = []
+    sentences = []
     engines = of.levels("engine", of.valued)
     if len(engines) > 1:
-        said.append(f"engines {', '.join(map(str, engines))}: never compared with each other")
-    said += [f"{factor_title(factor)} changes with {role}: their effects cannot be told apart"
+        sentences.append(f"engines {', '.join(map(str, engines))}: never compared with each other")
+    sentences += [f"{factor_title(factor)} changes with {role}: their effects cannot be told apart"
              for factor, role in of.confounded.items()]  # fmt: skip
     if summary.attributes and len(summary.targets) > 1:
         shown = ", ".join(factor_title(name) for name in summary.attributes)
-        said.append(f"{shown}: each target has its own, part of what is compared")
-    return said
+        sentences.append(f"{shown}: each target has its own, part of what is compared")
+    return sentences
 
 
 def _caches(of: Study) -> list[str]:

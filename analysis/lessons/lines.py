@@ -54,16 +54,16 @@ def _group(some: Sequence[Lesson], mine: Sequence[Lesson], of: Study) -> str:
     if len(some) == 1:
         return _state(first.sure) + first.says
     state = "" if first.short == UNDECIDED else _state(first.sure)
-    said = f"{state}{first.short}: {len(some)} of {len(mine)}"
+    sentence = f"{state}{first.short}: {len(some)} of {len(mine)}"
     where = _where(some, mine, of)
-    said += f" ({where})" if where else ""
+    sentence += f" ({where})" if where else ""
     values = [one.estimate.median for one in some if one.estimate]
     if len(values) == len(some):
         unit = units.fitting("bandwidth", values)
         low, high = (units.text(end(values), unit) for end in (min, max))
         open_ = f" {first.where}: {first.why}." if first.sure == "in part" else ""
-        return f"{said}; there {low} to {high} {unit.label}.{open_}"
-    return f"{said}. One of them: {first.where}: {first.answer}" + \
+        return f"{sentence}; there {low} to {high} {unit.label}.{open_}"
+    return f"{sentence}. One of them: {first.where}: {first.answer}" + \
         (f"; {first.why}." if first.why else ".")  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from fsmatrix.analysis.lessons.words import (
 )
 from fsmatrix.analysis.questions.scalability import scalability as scaling
 from fsmatrix.analysis.questions.scalability.laws import FEWEST_LEVELS
+from fsmatrix.analysis.questions.scalability.series import NodeSeries
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST
 from fsmatrix.analysis.units import METRICS, Level
 
@@ -38,7 +39,7 @@ RATE = METRICS["bandwidth"]
 class _Series:
     """A line over storage nodes against a bandwidth (SI)."""
 
-    line: scaling.Series
+    line: NodeSeries
     cells: tuple[Values, ...]  # [step]
     shown: tuple[str, ...]  # [step] "3 storage nodes"
     wanted: float

@@ -66,13 +66,13 @@ def _kinds(known: Sequence[Comparison]) -> list[Kind]:
 
 def _first(best: str, known: Sequence[Comparison]) -> str:
     """By how much the best one is ahead of each other."""
-    said = []
+    sentences = []
     for one in known:
         if best in (one.a, one.b) and one.mean is not None:
             found = one.mean.mean if best == one.a else inverted(one.mean.mean)
             other = one.b if best == one.a else one.a
-            said.append(whole(found, one.metric.more_is_better, f" than {other}"))
-    return f"{best}, {'; '.join(said)}"
+            sentences.append(whole(found, one.metric.more_is_better, f" than {other}"))
+    return f"{best}, {'; '.join(sentences)}"
 
 
 def _said(one: Comparison, kind: Kind) -> str:
@@ -82,7 +82,9 @@ def _said(one: Comparison, kind: Kind) -> str:
     a, b = one.a, one.b
     if (found.ratio < 1) == better:
         a, b, found = b, a, inverted(found)
-    said = f"{a} is {whole(found, better, f' than {b}')}"
+    sentence = f"{a} is {whole(found, better, f' than {b}')}"
     if kind == "no difference":
-        return f"{said}: {one.word(kind)}"
-    return f"{said}: {not_proven(found, 'all cells together')}" if kind == "too few" else said
+        return f"{sentence}: {one.word(kind)}"
+    return (
+        f"{sentence}: {not_proven(found, 'all cells together')}" if kind == "too few" else sentence
+    )

@@ -18,6 +18,7 @@ from fsmatrix.analysis.lessons.words import (
     measured,
 )
 from fsmatrix.analysis.questions.bottleneck import bottleneck as bottlenecks
+from fsmatrix.analysis.questions.bottleneck.result import Bottleneck, GrowthStep, GrowthVerdict
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST
 from fsmatrix.analysis.units import METRICS, Level, brief
 
@@ -47,7 +48,7 @@ def process_lessons(of: Study, ds: xr.Dataset, where: Mapping[str, Level]) -> li
 
 
 def _processes(
-    found: bottlenecks.Bottleneck, verdict: bottlenecks.Verdict, cells: Sequence[Values],
+    found: Bottleneck, verdict: GrowthVerdict, cells: Sequence[Values],
 ) -> Lesson:  # fmt: skip
     of, steps = found.study, verdict.steps
     shown = [of.label("processes", cell.level("processes")) for cell in cells]
@@ -69,7 +70,7 @@ def _processes(
 
 
 def _no_end(
-    found: bottlenecks.Bottleneck, verdict: bottlenecks.Verdict, cells: Sequence[Values],
+    found: Bottleneck, verdict: GrowthVerdict, cells: Sequence[Values],
     shown: Sequence[str], doubts: tuple[str, ...],
 ) -> Lesson:  # fmt: skip
     """It still grows at the largest number, or that cannot be told."""
@@ -92,13 +93,13 @@ def _no_end(
                   why, (), tuple(shown), doubts)  # fmt: skip
 
 
-def _why(verdict: bottlenecks.Verdict) -> str:
+def _why(verdict: GrowthVerdict) -> str:
     """The cause where nothing is shown to be at its limit."""
     cause = verdict.cause
     return f"why is {cause}" if cause.startswith("unknown") else f"at the limit: {cause}"
 
 
-def _percent(step: bottlenecks.Step) -> str:
+def _percent(step: GrowthStep) -> str:
     """Growth of a step with its interval."""
     short = " per doubling" if step.after < 2 * step.before else ""
     growth = f"{_signed(step.gain)}{short}"

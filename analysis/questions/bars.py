@@ -66,20 +66,20 @@ class Bars:
         """What the bars are, and what they are not."""
         weak = [bar for bar in self.bars if bar.kind in MARK_TEXT]
         absent = [bar for bar in self.bars if bar.absent]
-        said = [
+        sentences = [
             f"{len(self.bars) - len(absent)} medians of {self.study.metric.title.lower()} "
             f"in {self.unit.label}; a whisker is the interval of the median over attachments."
         ]
         if weak:
-            said.append(
+            sentences.append(
                 f"{len(weak)} of them have too few attachments for a verdict (marked * or †)."
             )
         if absent:
             reasons = sorted({bar.absent for bar in absent})
-            said.append(f"{len(absent)} combinations have no value: {', '.join(reasons)}.")
+            sentences.append(f"{len(absent)} combinations have no value: {', '.join(reasons)}.")
         if len(self.rows) > MOST_ROWS:
-            said.append(f"The figure has {self.pages} pages of at most {MOST_ROWS} rows.")
-        return said + self.study.remarks
+            sentences.append(f"The figure has {self.pages} pages of at most {MOST_ROWS} rows.")
+        return sentences + self.study.remarks
 
     @property
     def pages(self) -> int:
@@ -108,10 +108,10 @@ class Bars:
 
     def to_dict(self) -> dict[str, Any]:
         """SI units."""
-        made: dict[str, Any] = plain(
+        data: dict[str, Any] = plain(
             {"metric": self.study.metric.name, "bars": self.bars, "says": self.says}
         )
-        return made
+        return data
 
     def figure(self, page: int = 0) -> Figure:
         """Panels of one page.  ValueError for a page that is not there."""

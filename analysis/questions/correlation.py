@@ -72,7 +72,7 @@ class Correlations:
     @property
     def says(self) -> list[str]:
         """Ranges over the panels, the coding, what has no number."""
-        said = [
+        sentences = [
             f"r is 1 where a metric rises with a factor along a straight line, -1 where it falls, "
             f"0 where neither (Pearson's r, with {self.coded}; the table has Spearman's too)."
         ]
@@ -85,18 +85,18 @@ class Correlations:
                     name = f"{SHORT_TITLES[metric]} {way} with {self.study.title(factor)}"
                     span = f"{min(r):.2f}" if len(r) == 1 else f"{min(r):.2f} to {max(r):.2f}"
                     many = f" in {len(r)} combinations of the other factors" * (len(r) > 1)
-                    said.append(f"{name[0].upper()}{name[1:]}: r = {span}{many}.")
+                    sentences.append(f"{name[0].upper()}{name[1:]}: r = {span}{many}.")
         why = sorted({c.absent for c in self.correlations if c.absent})
         number = sum(bool(c.absent) for c in self.correlations)
         if why:
-            said.append(f"{number} have no r: {'; '.join(why)}.")
+            sentences.append(f"{number} have no r: {'; '.join(why)}.")
         grids = {_grid(cells) for cells in self.study.series(*self.factors).values()}
         if len(grids) > 1:
-            said.append(
+            sentences.append(
                 "The panels do not have the same cells, and r depends on which cells there are: "
                 "compare only panels with the same ones."
             )
-        return said + self.study.remarks
+        return sentences + self.study.remarks
 
     def table(self) -> pd.DataFrame:
         """One row per panel, factor and metric."""
@@ -115,10 +115,10 @@ class Correlations:
     def to_dict(self) -> dict[str, Any]:
         """JSON-able."""
         rows = [{**vars(c), "panel": dict(c.panel)} for c in self.correlations]
-        made: dict[str, Any] = plain(
+        data: dict[str, Any] = plain(
             {"coding": self.coding, "correlations": rows, "says": self.says}
         )
-        return made
+        return data
 
     @property
     def pages(self) -> int:
@@ -170,10 +170,10 @@ class Correlations:
         for (factor, metric), c in mine.items():
             place = self.factors.index(factor), self.metrics.index(metric)
             grid[place] = c.pearson
-            said = f"{c.pearson:.2f}\n{c.spearman:.2f}\nn={c.values}"
+            sentence = f"{c.pearson:.2f}\n{c.spearman:.2f}\nn={c.values}"
             dark = abs(c.pearson) > 0.7
             ax.annotate(
-                c.absent.replace(" ", "\n") if c.absent else said, (place[1], place[0]),
+                c.absent.replace(" ", "\n") if c.absent else sentence, (place[1], place[0]),
                 ha="center", va="center", fontsize=6.2, color="white" if dark else "black",
             )  # fmt: skip
         ax.set_facecolor("#d9dce0")

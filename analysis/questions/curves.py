@@ -31,7 +31,7 @@ MOST_LINES = 10  # colours: then the dashes change
 
 
 @dataclass(frozen=True)
-class Line:
+class CurveLine:
     """One line; its cells in the order of the factor.  SI units."""
 
     key: Key
@@ -54,7 +54,7 @@ class Curves:
     divisor: float
     along: str
     panel: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[CurveLine, ...]
     of: Study
     remarks: tuple[str, ...] = ()
 
@@ -63,7 +63,7 @@ class Curves:
         """Each line's ends, and where it is highest."""
         return [*(self._said(line) for line in self.lines), *self.remarks, *self.of.remarks]
 
-    def _said(self, line: Line) -> str:
+    def _said(self, line: CurveLine) -> str:
         first, last, best = line.cells[0], line.cells[-1], line.best
         low, high, top = (units.level_text(self.along, line.levels[i]) for i in (0, -1, best))
         name = units.factor_title(self.along)
@@ -78,7 +78,7 @@ class Curves:
             f"highest at {top}{self._dip(line)}."
         )
 
-    def _dip(self, line: Line) -> str:
+    def _dip(self, line: CurveLine) -> str:
         """A lowest point between the ends, and the doubts about it; "" if an end is the lowest."""
         place = min(range(len(line.cells)), key=lambda i: line.cells[i].median.median)
         if place in (0, len(line.cells) - 1):
@@ -112,10 +112,10 @@ class Curves:
              "medians": [c.median for c in line.cells]}
             for line in self.lines
         ]  # fmt: skip
-        made: dict[str, Any] = plain(
+        data: dict[str, Any] = plain(
             {"metric": self.metric, "along": self.along, "lines": lines, "says": self.says}
         )
-        return made
+        return data
 
     def figure(self) -> Figure:
         """One panel for each level of `panel`."""
@@ -143,7 +143,7 @@ class Curves:
         drawing.legend(figure, axes)
         return figure
 
-    def _line(self, ax: Axes, line: Line, index: int) -> None:
+    def _line(self, ax: Axes, line: CurveLine, index: int) -> None:
         from fsmatrix.analysis.draw import drawing
 
         scale, shade = self.divisor, drawing.colour(index)
@@ -218,7 +218,7 @@ def varying(cells: Sequence[Values], without: Sequence[str]) -> list[str]:
     return [name for name in several if not any(_follows(cells, name, o) for o in without)]
 
 
-def lines(cells: Sequence[Values], along: str) -> list[Line]:
+def lines(cells: Sequence[Values], along: str) -> list[CurveLine]:
     """Cells that agree in all but `along`, sorted by it."""
     cells = [cell for cell in cells if numbers([cell], along)]
     apart = varying(cells, [along])
@@ -232,7 +232,7 @@ def lines(cells: Sequence[Values], along: str) -> list[Line]:
         levels = tuple(numbers([c], along)[0] for c in ordered)
         if any(same(a, b) for a, b in itertools.pairwise(levels)):
             raise ValueError(f"several cells of one {along} in {described(key) or 'all'}")
-        made.append(Line(key, levels, tuple(ordered)))
+        made.append(CurveLine(key, levels, tuple(ordered)))
     return made
 
 

@@ -38,7 +38,7 @@ class Influences:
     left_out: tuple[str, ...]  # factors that were not asked for and are averaged over
 
     @property
-    def ordered(self) -> tuple[split_plot.Effect, ...]:
+    def ordered(self) -> tuple[split_plot.FactorEffect, ...]:
         """The terms, largest share of the variation first."""
         return tuple(sorted(self.found.effects, key=lambda e: -e.share))
 
@@ -68,7 +68,7 @@ class Influences:
             said.append(f"All levels of {', '.join(self.left_out)} are taken together.")
         return said + self.study.remarks
 
-    def _term(self, effect: split_plot.Effect) -> str:
+    def _term(self, effect: split_plot.FactorEffect) -> str:
         """ "chunk size: up to 13 times between its levels"; the shares stand in the table."""
         size = f"up to {brief(effect.span)} times between its levels"
         if ":" in effect.term:
@@ -95,11 +95,11 @@ class Influences:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able."""
-        made: dict[str, Any] = plain({
+        data: dict[str, Any] = plain({
             "metric": self.study.metric.name, **self.found.to_dict(),
             "left_out": self.left_out, "says": self.says,
         })  # fmt: skip
-        return made
+        return data
 
     def figure(self) -> Figure:
         """The share of every term; filled where there is an effect.  ValueError without a term."""

@@ -106,11 +106,11 @@ class Findings:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it; `share`: of all runs."""
-        made: dict[str, Any] = plain_data({
+        data: dict[str, Any] = plain_data({
             "says": self.says, "runs": self.runs, "cells": self.cells, "concerned": self.concerned,
             "findings": [{**vars(g), "share": g.runs / self.runs} for g in self.groups],
         })  # fmt: skip
-        return made
+        return data
 
 
 def findings(

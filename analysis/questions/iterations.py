@@ -7,108 +7,26 @@ standard deviation of these rates.  Our number is all that was done over all the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data.columns import Array, Codes
-from fsmatrix.analysis.units import METRICS, own_metric
+from fsmatrix.analysis.data.own_iterations import OwnSummary, places_of
+from fsmatrix.analysis.units import METRICS
 from fsmatrix.results import iterations
 
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
-    from fsmatrix.analysis.data.summary import Cell, Summary
+    from fsmatrix.analysis.data.cells import Cell
+    from fsmatrix.analysis.data.summary import Summary
 
 NAMES = {"ior": "IOR"}  # of engines that call themselves otherwise
-COUNT = iterations.OWN + "iterations"
 ROUNDED = 0.01  # of a rate, at most: what printed digits leave open
 DONE = {"bandwidth": "bytes", "iops": "operations"}
-
-
-@dataclass(frozen=True)
-class OwnSummary:
-    """What the engine says of the iterations in the runs of a cell: medians over the runs."""
-
-    engine: str
-    metric: str  # bandwidth or iops
-    runs: int
-    iterations: float  # of one run
-    maximum: float  # SI units, as the following
-    minimum: float
-    mean: float
-    stddev: float
-    counted: float  # operations that its rates count / those that were done; NaN if not known
-    rows: Codes  # along `run`
-
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers."""
-        return {name: value for name, value in vars(self).items() if name != "rows"}
-
-
-def of_cells(ds: xr.Dataset, kept: Codes, group_of: Codes) -> dict[int, OwnSummary]:
-    """Group -> what its engine says of the iterations of its rows `kept`, [row along `run`].
-
-    Only of groups in which a run has several; nothing of files of before.
-    """
-    if COUNT not in ds:
-        return {}
-    several = ds[COUNT].values[kept] > 1
-    rows, group = kept[several], group_of[several]
-    if not rows.size:
-        return {}
-    names = ("engine", "phase", *iterations.OWN_VARIABLES)
-    values = {name: ds[name].values[rows] for name in names} | {"counted": _counted(ds, rows)}
-    order = np.argsort(group, kind="stable")
-    found = {}
-    for mine in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
-        own = _summary({name: column[mine] for name, column in values.items()}, rows[mine])
-        if own is not None:
-            found[int(group[mine[0]])] = own
-    return found
-
-
-def _summary(values: Mapping[str, Array], rows: Codes) -> OwnSummary | None:
-    engine = str(values["engine"][0])
-    metric = own_metric(engine, str(values["phase"][0]))
-    median = {
-        name: float(np.median(values[name])) for name in (*iterations.OWN_VARIABLES, "counted")
-    }
-    rates = {
-        field: median[f"{iterations.OWN}{metric}_{name}"]
-        for field, name in (
-            ("maximum", "max"), ("minimum", "min"), ("mean", "mean"), ("stddev", "stddev"),
-        )
-    }  # fmt: skip
-    if np.isnan(list(rates.values())).any():
-        return None
-    return OwnSummary(
-        engine=engine, metric=metric, runs=rows.size, iterations=median[COUNT],
-        counted=median["counted"] if metric == "iops" else np.nan, rows=rows, **rates,
-    )  # fmt: skip
-
-
-def _counted(ds: xr.Dataset, rows: Codes) -> Array:
-    """Operations that the printed rates count / those that were done, of each row; NaN: unknown."""
-    printed, seconds, done = (
-        ds[iterations.PREFIX + name].values for name in ("iops", "seconds", "operations")
-    )
-    shares = []
-    for place in _places(ds, rows):
-        all_done = done[place].sum()
-        counted = (printed[place] * seconds[place]).sum()
-        shares.append(counted / all_done if all_done else np.nan)
-    return np.array(shares)
-
-
-def _places(ds: xr.Dataset, rows: Codes) -> list[slice]:
-    """The iterations of each of these rows along `run`, along `iteration`."""
-    first, size = (ds[f"iteration_{part}"].values[rows].tolist() for part in ("first", "size"))
-    return [slice(one, one + many) for one, many in zip(first, size, strict=True)]
 
 
 def with_values(ds: xr.Dataset, summary: Summary) -> list[dict[str, Any]]:
@@ -130,7 +48,7 @@ def _values(ds: xr.Dataset, columns: Mapping[str, Array], rows: Codes) -> list[d
     runs = ds["run_id"].values[rows].tolist()
     return [
         {"run_id": str(run)} | one
-        for run, place in zip(runs, _places(ds, rows), strict=True)
+        for run, place in zip(runs, places_of(ds, rows), strict=True)
         for one in iterations.rows_of({name: column[place] for name, column in columns.items()})
     ]
 

@@ -14,7 +14,8 @@ import xarray as xr
 
 from fsmatrix.analysis import units
 from fsmatrix.analysis.comparison.compare import compare
-from fsmatrix.analysis.comparison.result import Compared, Comparison
+from fsmatrix.analysis.comparison.compared import Compared
+from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.data.study import Key
 from fsmatrix.analysis.questions.curves import described
 from fsmatrix.analysis.result import plain
@@ -94,7 +95,7 @@ class Speedup:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able."""
-        made: dict[str, Any] = plain({
+        data: dict[str, Any] = plain({
             "of": self.of, "over": self.over, "by": self.comparison.by, "along": self.along,
             "metric": self.comparison.metric.name, "says": self.says,
             "points": [
@@ -103,7 +104,7 @@ class Speedup:
                  "verdict": p.cell.kind} for p in self.points
             ],
         })  # fmt: skip
-        return made
+        return data
 
     def figure(self) -> Figure:
         """A line for each key, whiskers where there is an interval."""

@@ -62,11 +62,11 @@ class Spreads:
             return ["One run per cell: nothing is known about its variation."]
         worst, where = max(spreads)
         typical = float(np.median([spread for spread, _ in spreads]))
-        said = [
+        sentences = [
             f"{self.title}: coefficient of variation {brief(typical, 2)} % in the typical cell, "
             f"{brief(worst, 2)} % in the worst ({where or 'the only one'})."
         ]
-        return said + [
+        return sentences + [
             f"{cell.named or 'The only cell'}: {line}."
             for cell in self.cells
             for line in cell.variability.says[1:]
@@ -76,21 +76,21 @@ class Spreads:
         known = [c for c in self.cells if c.repetitions.known]
         width = f"+- {100 * self.half_width:.3g} %"
         unknown = len(self.cells) - len(known)
-        said = []
+        sentences = []
         if known:
             numbers = [c.repetitions.needed for c in known]
             enough = sum(c.repetitions.more == 0 for c in known)
             most = "more than can be planned" if None in numbers else str(
                 max(n for n in numbers if n is not None)
             )  # fmt: skip
-            said.append(
+            sentences.append(
                 f"{self.title} within {width} at {100 * LEVEL:.3g} %: {enough} of {len(known)} "
                 f"cells have enough attachments; the most that one needs is {most}."
             )
         if unknown:
             why = next(c.repetitions.says for c in self.cells if not c.repetitions.known)
-            said.append(f"{unknown} cells cannot tell: {why}.")
-        return said
+            sentences.append(f"{unknown} cells cannot tell: {why}.")
+        return sentences
 
     def table(self) -> pd.DataFrame:
         """One row per cell; spreads in per cent."""
@@ -116,7 +116,7 @@ class Spreads:
 
     def to_dict(self) -> dict[str, Any]:
         """SI units."""
-        made: dict[str, Any] = plain({
+        data: dict[str, Any] = plain({
             "metric": self.metric, "half_width": self.half_width, "says": self.says,
             "cells": [
                 {"levels": c.levels, "median": c.median, "variability": c.variability.to_dict(),
@@ -124,7 +124,7 @@ class Spreads:
                 for c in self.cells
             ],
         })  # fmt: skip
-        return made
+        return data
 
     def figure(self) -> Figure:
         """A row for each cell, the widest first: its spread, or attachments it has and needs."""

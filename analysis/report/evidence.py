@@ -47,9 +47,12 @@ def evidence(box: Box, cell: Standing, colours: Mapping[str, str]) -> Evidence:
 
 
 def _pairs(cell: Standing) -> tuple[str, ...]:
-    said = [pair_says(one) for one in _oriented(cell)]
-    more = len(said) - MOST_PAIRS
-    return (*said[:MOST_PAIRS], *([f"{more} more pairs: fsmatrix compare"] if more > 0 else []))
+    sentences = [pair_says(one) for one in _oriented(cell)]
+    more = len(sentences) - MOST_PAIRS
+    return (
+        *sentences[:MOST_PAIRS],
+        *([f"{more} more pairs: fsmatrix compare"] if more > 0 else []),
+    )
 
 
 def _oriented(cell: Standing) -> Iterator[tuple[Pair, str]]:
@@ -63,18 +66,18 @@ def pair_says(seen: tuple[Pair, str]) -> str:
     """ "xfs is 25 times as fast as btrfs (95 % sure: 20 to 31), in all 6 blocks: proven"."""
     one, first = seen
     ratio, found = one.over(first), one.cell.ratio
-    said = f"{first} is {faster(ratio)} {than(ratio)} {one.other(first)}"
+    sentence = f"{first} is {faster(ratio)} {than(ratio)} {one.other(first)}"
     low, high = one.span(first)
     if found.kind == "interval":
-        said += f" (95 % sure: {brief(low)} to {brief(high)} times)"
+        sentence += f" (95 % sure: {brief(low)} to {brief(high)} times)"
     wins, blocks = one.blocks(first)
     if blocks > 1:
-        said += f", ahead in {'all ' if wins == blocks else f'{wins} of '}{blocks} blocks"
+        sentence += f", ahead in {'all ' if wins == blocks else f'{wins} of '}{blocks} blocks"
     if one.state == "equal":
-        return f"{said}: no difference larger than {100 * one.cell.verdict.x:.3g} %"
+        return f"{sentence}: no difference larger than {100 * one.cell.verdict.x:.3g} %"
     if one.state == "unclear" and found.kind != "interval":
-        return f"{said}: too few blocks to tell"
-    return f"{said}: " + {"unclear": "may be chance", "likely": "likely, not yet proven"}.get(
+        return f"{sentence}: too few blocks to tell"
+    return f"{sentence}: " + {"unclear": "may be chance", "likely": "likely, not yet proven"}.get(
         one.state, one.state
     )
 

@@ -9,7 +9,7 @@ import xarray as xr
 
 from fsmatrix.analysis.data.load import campaign_json
 from fsmatrix.analysis.data.summary import Summary
-from fsmatrix.analysis.lessons.lessons import Lessons
+from fsmatrix.analysis.lessons.result import Lessons
 from fsmatrix.analysis.report import evidence, matrix
 from fsmatrix.analysis.standings.places import Places, places
 from fsmatrix.analysis.standings.sentences import Extremes, Sentences, extremes, sentences

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fsmatrix.analysis.comparison.compare import sortable
-from fsmatrix.analysis.data.summary import Cell, sort_key
+from fsmatrix.analysis.data.cells import Cell, sort_key
 from fsmatrix.analysis.draw.layout import ROW_NAMES, X_NAMES, groups
 from fsmatrix.analysis.report.shades import Shade, shade
 from fsmatrix.analysis.standings.standing import MARKS, ahead_by
@@ -51,7 +51,6 @@ class Band:
     """Columns that stand beside each other."""
 
     conditions: str
-    row_title: str
     titles: tuple[str, ...]  # of the factors above the columns
     heads: tuple[tuple[Head, ...], ...]  # for each of these factors
     rows: tuple[tuple[str, tuple[Box | None, ...]], ...]
@@ -156,8 +155,7 @@ class _Drawing:
             made = tuple(line for line in lines if any(line[1]))
             if made:
                 heads = tuple(tuple(_heads(keys, depth)) for depth in range(len(part.columns)))
-                yield Band(part.conditions, ", ".join(title(n) for n in part.rows),
-                           tuple(title(n) for n in part.columns), heads, made)  # fmt: skip
+                yield Band(part.conditions, tuple(title(n) for n in part.columns), heads, made)
 
     def _box(self, cell: Standing | None) -> Box | None:
         if cell is None or len(self.boxes) >= MOST_CELLS:

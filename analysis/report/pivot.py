@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fsmatrix.analysis import units
-from fsmatrix.analysis.data.summary import Cell, Summary, sort_key
+from fsmatrix.analysis.data.cells import Cell, sort_key
+from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.analysis.draw.charts import NOT_MEASURED, why_absent
-from fsmatrix.analysis.draw.layout import Group, groups
+from fsmatrix.analysis.draw.layout import CellGroup, groups
 from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.units import MARKS, METRICS, Level, Metric, Unit, level_text
 
@@ -35,7 +36,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Line:
+class PivotRow:
     """One row: levels, and an entry (or none) per column."""
 
     levels: tuple[str, ...]
@@ -43,14 +44,14 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Part:
+class PivotPart:
     """Rows that may be compared: one workload, engine, cache and device state."""
 
     conditions: str
     unit: str
     factors: tuple[str, ...]
     columns: tuple[str, ...]  # targets; MEDIAN alone where the target is a factor
-    lines: tuple[Line, ...]
+    lines: tuple[PivotRow, ...]
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Pivot:
     metric: str
     title: str
     better: str
-    parts: tuple[Part, ...]
+    parts: tuple[PivotPart, ...]
 
 
 def pivots(summary: Summary) -> list[Pivot]:
@@ -79,7 +80,7 @@ def pivots(summary: Summary) -> list[Pivot]:
     return result
 
 
-def _part(group: Group, targets: Sequence[str], metric: Metric) -> Part:
+def _part(group: CellGroup, targets: Sequence[str], metric: Metric) -> PivotPart:
     factors = (*group.layout.factors, *(() if targets else ("target",)))
     unit = units.fitting(metric.quantity, [c.metrics[metric.name].median for c in group.cells])
     lines: dict[tuple[Level, ...], dict[str, Cell]] = {}
@@ -92,7 +93,7 @@ def _part(group: Group, targets: Sequence[str], metric: Metric) -> Part:
         row[column] = cell
     columns = tuple(targets) or (MEDIAN,)
     made = (_line(row, factors, columns, metric, unit) for row in lines.values())
-    return Part(
+    return PivotPart(
         conditions=group.title,
         unit=unit.label,
         factors=tuple(group.cluster.title(name) for name in factors),
@@ -101,7 +102,7 @@ def _part(group: Group, targets: Sequence[str], metric: Metric) -> Part:
     )
 
 
-def _says_something(line: Line) -> bool:
+def _says_something(line: PivotRow) -> bool:
     """A number, or why a run gave none; not only that there is no such metric (metadata)."""
     return any(entry is not None and entry.absent != NOT_MEASURED for entry in line.entries)
 
@@ -113,10 +114,10 @@ def _same(level: Level) -> Level:
 
 def _line(
     row: dict[str, Cell], factors: Sequence[str], columns: Sequence[str], metric: Metric, unit: Unit
-) -> Line:
+) -> PivotRow:
     some = next(iter(row.values()))
     medians = {target: cell.metrics[metric.name] for target, cell in row.items()}
-    return Line(
+    return PivotRow(
         levels=tuple(level_text(name, some.levels[name]) for name in factors),
         entries=tuple(
             _entry(row[target], metric, unit, _clear(target, medians, metric.more_is_better))

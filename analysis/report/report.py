@@ -22,7 +22,8 @@ from fsmatrix.analysis.draw import page
 from fsmatrix.analysis.draw.charts import Chart, charts, colours
 from fsmatrix.analysis.draw.layout import groups
 from fsmatrix.analysis.draw.panels import WIDTH
-from fsmatrix.analysis.lessons.lessons import Lessons, lessons
+from fsmatrix.analysis.lessons.lessons import lessons
+from fsmatrix.analysis.lessons.result import Lessons
 from fsmatrix.analysis.questions.findings import finding_groups
 from fsmatrix.analysis.report import failures, pivot, sections
 from fsmatrix.analysis.report.first import first_screen

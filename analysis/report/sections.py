@@ -12,11 +12,12 @@ import xarray as xr
 from fsmatrix.analysis import catalogue
 from fsmatrix.analysis.catalogue import Analysis
 from fsmatrix.analysis.comparison.compare import comparisons
-from fsmatrix.analysis.comparison.result import Compared, Comparison
+from fsmatrix.analysis.comparison.compared import Compared
+from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.data.load import Rows, rows
 from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.analysis.draw import pictures
-from fsmatrix.analysis.lessons.lessons import Lessons
+from fsmatrix.analysis.lessons.result import Lessons
 from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.studies.claims.claims import claims
 from fsmatrix.analysis.studies.claims.study import StudyFile
@@ -32,7 +33,7 @@ COMPARED = ("bandwidth", "iops", LATENCY)
 
 
 @dataclass(frozen=True)
-class Line:
+class SectionLine:
     """One cell of a comparison, as text."""
 
     cell: str
@@ -54,7 +55,7 @@ class Block:
     says: tuple[str, ...]
     images: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
-    lines: tuple[Line, ...] = ()
+    lines: tuple[SectionLine, ...] = ()
     more_lines: int = 0
     opened: bool = False
 
@@ -161,7 +162,7 @@ def _pooled(cell: Compared) -> str:
 def _compared(one: Comparison, draw: bool) -> Block:
     pooled = (POOLED,) if any(cell.pooled for cell in one.cells) else ()
     lines = [
-        Line(
+        SectionLine(
             cell.named or "the only case", text(cell.a.median, one.unit),
             text(cell.b.median, one.unit),
             f"{brief(cell.ratio.ratio)}"

@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from fsmatrix.analysis.data.cells import Cell
 from fsmatrix.analysis.data.doubts import far_said, warnings_said
-from fsmatrix.analysis.data.summary import Cell, Summary
-from fsmatrix.analysis.report.pivot import Entry, Part, Pivot, pivots
+from fsmatrix.analysis.data.summary import Summary
+from fsmatrix.analysis.report.pivot import Entry, Pivot, PivotPart, pivots
 from fsmatrix.analysis.units import METRICS, labelled
 
 MAIN = ("bandwidth", "iops")  # of whose values those far off are named
+
+
+def in_terminal(summary: Summary, metrics: Sequence[str] = ()) -> Group:
+    """Tables of a summary with their legend: of these metrics, or the usual ones."""
+    shown = tables(summary, metrics) if metrics else usual_tables(summary)
+    return Group(*shown, legend(summary))
 
 
 def tables(summary: Summary, metrics: Sequence[str]) -> Iterator[Table]:
@@ -77,7 +85,7 @@ def _named(cell: Cell, summary: Summary) -> str:
     )  # fmt: skip
 
 
-def _table(pivot: Pivot, part: Part) -> Table:
+def _table(pivot: Pivot, part: PivotPart) -> Table:
     title = f"{pivot.title} in {part.unit}, {pivot.better}"
     if part.conditions:
         title += f" ({part.conditions})"

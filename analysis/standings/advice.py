@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fsmatrix.analysis.comparison.advice import least
-from fsmatrix.analysis.planning.extension import Extension, Record
+from fsmatrix.analysis.comparison.extension import Extension, Record, recorded
 from fsmatrix.analysis.standings.standings import Standing, Standings
 from fsmatrix.results.units import plural
 
@@ -18,60 +19,60 @@ def advice(found: Standings, plan: Mapping[str, Any], place: str) -> tuple[str, 
 
     `plan`: what the campaign says of itself; `place`: its results directory, quoted for a shell.
     """
+    planned = replace(recorded(plan), queued=_record(found).queued)
     lost = [why for cell in found.cells if cell.state == "invalid" for _, why in cell.lost]
     if lost:
         failed = [why for why in lost if "failed" in why]
-        if failed and _repeatable(plan):
-            return "Run again what failed:", f"fsmatrix run -o {place} --resume --retry-failed"
+        if failed and planned.planned:
+            again = replace(planned, queued=False).resume(place)
+            return "Run again what failed:", f"{again} --retry-failed"
         return "See what was wrong there and how to mend it:", f"fsmatrix findings {place}"
     unsettled = [cell for cell in found.cells if cell.state in ("likely", "unclear")]
     if not unsettled:
         return "For this choice nothing more need be measured; chunk size and processes:", \
             f"fsmatrix lessons {place}"  # fmt: skip
-    return _blocks(found, unsettled, plan, place)
-
-
-def _repeatable(plan: Mapping[str, Any]) -> int:
-    """Repetitions in a block of a campaign that can be resumed; 0 if it cannot (an import)."""
-    block = plan.get("block", 1)
-    return block if isinstance(plan.get("repetitions"), int) and isinstance(block, int) else 0
+    return _blocks(found, unsettled, planned, place)
 
 
 def _blocks(
-    found: Standings, unsettled: Sequence[Standing], plan: Mapping[str, Any], place: str
+    found: Standings, unsettled: Sequence[Standing], planned: Record, place: str
 ) -> tuple[str, str]:
     """Blocks that are planned and not there; else more, as many as prove half of what they can."""
     have = max(cell.blocks for cell in found.cells)
-    each = _repeatable(plan)
-    verb = "submit" if found.compared and found.compared[0].record.queued else "run"
-    if each and have < plan["repetitions"] // each:
-        return "Finish the campaign first:", f"fsmatrix {verb} -o {place} --resume"
+    if planned.planned and have < planned.planned // planned.block:
+        return "Finish the campaign first:", planned.resume(place)
     more = _extension(found, unsettled, have)
     if not more.target:
         return "More blocks would not soon settle what may be chance; look at the differences:", \
             f"fsmatrix compare {place}"  # fmt: skip
-    said = f"Add {plural(more.target - have, 'block')} ({more.target} in all), {_what_for(more)}"
-    if not each:
-        return f"{said}, measured and imported in the same way; until then:", \
+    sentence = (
+        f"Add {plural(more.target - have, 'block')} ({more.target} in all), {_what_for(more)}"
+    )
+    if not planned.planned:
+        return f"{sentence}, measured and imported in the same way; until then:", \
             f"fsmatrix compare {place}"  # fmt: skip
-    return f"{said}:", more.command or f"fsmatrix {verb} -o {place} --resume --set " \
-        f"repetitions={more.target * each}"  # fmt: skip
+    command = more.command or planned.resume(place, more.target * planned.block)
+    return f"{sentence}:", command
 
 
 def _extension(found: Standings, unsettled: Sequence[Standing], have: int) -> Extension:
     """Blocks for the cells that are likely, else for the others; no more than can be afforded."""
-    least = fewest(found)
+    enough = fewest(found)
     cells = [cell for cell in unsettled if cell.state == "likely"] or unsettled
     needs = sorted(need for cell in cells if (need := _need(cell)) > have)
     near = [need for need in needs if need <= FOLD * have]
-    if have < least:
-        near = [least] * len(cells)
+    if have < enough:
+        near = [enough] * len(cells)
     elif cells[0].state == "likely":
         near = near or needs[:1]
     elif 2 * len(near) < len(cells):  # few of those that may be chance
         near = []
-    record = found.compared[0].record if found.compared else Record()
-    return Extension(record, have, tuple(near), len(cells), least)
+    return Extension(_record(found), have, tuple(near), len(cells), enough)
+
+
+def _record(found: Standings) -> Record:
+    """What the campaign's record says of its blocks."""
+    return found.compared[0].record if found.compared else Record()
 
 
 def _what_for(more: Extension) -> str:

@@ -62,16 +62,16 @@ def _answer(found: Standings) -> str:
         cells = _led(found, first[0])
         shared = _with(first, cells)
         whom = "" if shared else _of_whom(found, first)
-        said = f"{_joined(first)} {_verb(first)} ahead{whom} in {_of(len(cells), whole)}"
-        said += f"{_how_sure(cells)}, {_span(cells)}{shared}"
+        sentence = f"{_joined(first)} {_verb(first)} ahead{whom} in {_of(len(cells), whole)}"
+        sentence += f"{_how_sure(cells)}, {_span(cells)}{shared}"
     elif found.count("equal") == whole:
-        said = f"No difference larger than {_tolerance(found)} in {_of(whole, whole)}"
+        sentence = f"No difference larger than {_tolerance(found)} in {_of(whole, whole)}"
     elif (have := max(cell.blocks for cell in found.cells)) < (least := fewest(found)):
-        said = f"Nobody can be shown to be ahead with {plural(have, 'block')}: it takes {least}"
+        sentence = f"Nobody can be shown to be ahead with {plural(have, 'block')}: it takes {least}"
     else:
         where = f"any of {whole} cells" if whole > 1 else "the only valid cell"
-        said = f"Nobody is shown to be ahead in {where}"
-    return "; ".join([said, *_together(found)]) + "."
+        sentence = f"Nobody is shown to be ahead in {where}"
+    return "; ".join([sentence, *_together(found)]) + "."
 
 
 def _led(found: Standings, target: str) -> list[Standing]:
@@ -195,13 +195,13 @@ def _against(found: Standings) -> str:
 
 def _chance(found: Standings, unclear: Sequence[Standing]) -> str:
     """ "in 8 cells the difference may be chance: home over temporary -7 to +12 %"."""
-    said = f"in {_named(unclear, found)} the difference may be chance"
+    sentence = f"in {_named(unclear, found)} the difference may be chance"
     first, second = found.targets[:2]
     ratios = [one.over(first) for cell in unclear for one in cell.pairs]
     if len(found.targets) != 2 or not ratios:
-        return said
+        return sentence
     low, high = (f"{100 * (end - 1):+.0f}" for end in (min(ratios), max(ratios)))
-    return f"{said}: {first} over {second} {low}{f' to {high}' * (high != low)} %"
+    return f"{sentence}: {first} over {second} {low}{f' to {high}' * (high != low)} %"
 
 
 def _named(cells: Sequence[Standing], found: Standings) -> str:

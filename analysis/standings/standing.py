@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from fsmatrix.analysis.comparison.result import Compared
+from fsmatrix.analysis.comparison.compared import Compared
 
 State = Literal["proven", "likely", "equal", "unclear", "invalid"]
 MEANING: dict[State, str] = {

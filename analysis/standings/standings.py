@@ -11,10 +11,12 @@ from typing import Any
 import xarray as xr
 
 from fsmatrix.analysis.comparison.compare import varying_names
-from fsmatrix.analysis.comparison.result import Compared, Comparison
+from fsmatrix.analysis.comparison.compared import Compared
+from fsmatrix.analysis.comparison.result import Comparison
+from fsmatrix.analysis.data.cells import Cell
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.data.study import Values, per_attachment
-from fsmatrix.analysis.data.summary import Cell, Summary
+from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.standings.standing import Order, Pair, State, ordered, pair, weakest
 from fsmatrix.analysis.units import (
@@ -74,11 +76,11 @@ class Standing:
 
     def to_dict(self) -> dict[str, Any]:
         """How sure, who leads, the groups behind, and by how much, as a ratio."""
-        made: dict[str, Any] = plain({
+        data: dict[str, Any] = plain({
             "state": self.state, "leaders": self.leaders, "groups": self.order.groups,
             "margin": self.margin,
         })  # fmt: skip
-        return made
+        return data
 
 
 @dataclass(frozen=True)

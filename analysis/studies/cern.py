@@ -16,14 +16,20 @@ import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis import units
-from fsmatrix.analysis.comparison.result import wins
+from fsmatrix.analysis.comparison.compared import wins
 from fsmatrix.analysis.questions.curves import Curves, curves
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.intervals import from_logs
 from fsmatrix.analysis.stats.testing.verdict import Verdict, verdicts
 from fsmatrix.analysis.studies.claims.cells import Found, scope_of
 from fsmatrix.analysis.studies.claims.scope import Reach, data_of
-from fsmatrix.analysis.studies.claims.study import Claim, Compare, Range, Source, StudyFile
+from fsmatrix.analysis.studies.claims.study import (
+    Claim,
+    ClaimedRange,
+    Compare,
+    StudyFile,
+    StudySource,
+)
 from fsmatrix.analysis.units import METRICS, Level
 
 if TYPE_CHECKING:
@@ -61,18 +67,20 @@ class Installations:
         """Who wins, by how much, and what is beyond noise."""
         n, (first, second) = len(self.cells), self.better
         values = [cell.value for cell in self.cells]
-        said = [
+        sentences = [
             f"{self.metric}: {self.first} has the better number in {first}, {self.second} in "
             f"{second} of {n} cells; ratio {min(values):.3f} to {max(values):.3f}, geometric mean "
             f"{self.ratio:.3f}."
         ]
         kinds: Counter[str] = Counter(v.kind for v in self.verdicts)
         if all(min(cell.units) < 2 for cell in self.cells):
-            said.append("Each cell has one value of each: how much of it is noise is not known.")
+            sentences.append(
+                "Each cell has one value of each: how much of it is noise is not known."
+            )
         else:
             counts = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common())
-            said.append(f"Beyond noise ({self.first} against {self.second}): {counts}.")
-        return [*said, *self.remarks]
+            sentences.append(f"Beyond noise ({self.first} against {self.second}): {counts}.")
+        return [*sentences, *self.remarks]
 
     def table(self) -> pd.DataFrame:
         """One row per cell."""
@@ -92,11 +100,11 @@ class Installations:
     def to_dict(self) -> dict[str, Any]:
         """JSON-able."""
         rows = self.table().to_dict("records")
-        made: dict[str, Any] = plain({
+        data: dict[str, Any] = plain({
             "first": self.first, "second": self.second, "metric": self.metric,
             "geometric_mean": self.ratio, "cells": rows, "says": self.says,
         })  # fmt: skip
-        return made
+        return data
 
     def figure(self) -> Figure:
         """One row per cell: the ratio, on which side of 1."""
@@ -137,11 +145,11 @@ def installations(
     claim = Claim(
         id="installations", says="", number="", place="", metric=(metric,),
         where={name: (level,) for name, level in (where or {}).items()},
-        compare=Compare(of=dict(of), over=dict(over)), claimed=Range(low=1.0),
+        compare=Compare(of=dict(of), over=dict(over)), claimed=ClaimedRange(low=1.0),
     )  # fmt: skip
     names = {} if metric in METRICS else {metric: metric}
     file = StudyFile(
-        study="cells", title="", source=Source(paper=""), metrics=names, claims=(claim,)
+        study="cells", title="", source=StudySource(paper=""), metrics=names, claims=(claim,)
     )
     data = data_of(ds, file)
     scope = scope_of(data, file, claim)

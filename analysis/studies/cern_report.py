@@ -73,8 +73,8 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able."""
-        made: dict[str, Any] = plain({"statements": self.statements, "says": self.says})
-        return made
+        data: dict[str, Any] = plain({"statements": self.statements, "says": self.says})
+        return data
 
     def figure(self) -> Figure:
         """Ratio of the two installations in both trials: what most statements are about."""

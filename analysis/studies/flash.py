@@ -73,19 +73,19 @@ class Cpu:
     @property
     def says(self) -> list[str]:
         """The largest part of each combination; sums that are not one."""
-        said = []
+        sentences = []
         for share in self.shares:
             name = max(share.parts, key=lambda n: share.parts[n].median)
-            said.append(
+            sentences.append(
                 f"{described(share.key) or 'all'}: mostly {name.removeprefix('cpu_')} "
                 f"({share.parts[name].median:.0%}), iowait {share.parts['cpu_iowait'].median:.0%}."
             )
             if abs(share.total - 1) > WHOLE:
-                said.append(
+                sentences.append(
                     f"The parts sum to {share.total:.2f}, not one: CPU time that a hypervisor "
                     "took, or medians of runs that differ."
                 )
-        return said
+        return sentences
 
     def table(self) -> pd.DataFrame:
         """One row per combination, one column per part."""
@@ -97,11 +97,11 @@ class Cpu:
 
     def to_dict(self) -> dict[str, Any]:
         """Shares of one."""
-        made: dict[str, Any] = plain({
+        data: dict[str, Any] = plain({
             "shares": [{"levels": dict(s.key), "parts": s.parts} for s in self.shares],
             "says": self.says,
         })  # fmt: skip
-        return made
+        return data
 
     def figure(self) -> Figure:
         """Stacked bars."""

@@ -19,7 +19,7 @@ from fsmatrix.suite.campaign.problems import Origin, refuse
 from fsmatrix.suite.plan.as_json import plan_json
 
 if TYPE_CHECKING:
-    from fsmatrix.analysis.planning.power import Power
+    from fsmatrix.analysis.questions.power import Power
     from fsmatrix.suite.plan.plan import Plan
 
 SHOWN_PLOTS = 12
@@ -116,7 +116,7 @@ def _asked(detect: str | None, cv: str | None, pilot: Path | None) -> tuple[floa
 
 def _power(made: Plan, detect: float, cv: float, pilot: Path | None) -> Power:
     """What the planned blocks can prove; refused where nothing is compared."""
-    from fsmatrix.analysis.planning import power
+    from fsmatrix.analysis.questions import power
 
     if not made.comparisons:
         message = "no two targets do the same work here: there is nothing to compare"

@@ -15,7 +15,7 @@ from fsmatrix.suite.campaign.problems import CampaignError, Origin, refuse
 if TYPE_CHECKING:
     import xarray as xr
 
-    from fsmatrix.analysis.studies.claims.judge import Judged
+    from fsmatrix.analysis.studies.claims.judge import JudgedClaim
     from fsmatrix.analysis.studies.claims.study import StudyFile
 
 
@@ -74,7 +74,7 @@ def claims(
         _print_cells(found.judged[0])
 
 
-def _print_cells(one: Judged) -> None:
+def _print_cells(one: JudgedClaim) -> None:
     """A row for each cell of a claim."""
     from fsmatrix.analysis.studies.claims.words import labels, number_of, whether
 

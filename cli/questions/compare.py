@@ -15,7 +15,8 @@ from fsmatrix.suite.campaign.problems import Origin, refuse
 
 if TYPE_CHECKING:
     from fsmatrix.analysis.acceptance.acceptance import Acceptance
-    from fsmatrix.analysis.comparison.result import Compared, Comparison
+    from fsmatrix.analysis.comparison.compared import Compared
+    from fsmatrix.analysis.comparison.result import Comparison
     from fsmatrix.analysis.stats.estimates.medians import Median
 
 Correction = Literal["max-t", "holm", "benjamini-hochberg", "none"]

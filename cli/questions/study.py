@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from fsmatrix.analysis.studies.io500.study import Io500Study
+    from fsmatrix.analysis.studies.io500.result import Io500Study
 
 PARTS = 10  # how often the reading says how far it is
 

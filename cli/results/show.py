@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import xarray as xr
     from rich.console import Console
 
-    from fsmatrix.analysis.data.summary import Cell, Summary
+    from fsmatrix.analysis.data.cells import Cell
+    from fsmatrix.analysis.data.summary import Summary
     from fsmatrix.analysis.standings.standings import Standings
 
 WIDEST = 10_000  # columns of characters that a table may need
@@ -47,6 +48,7 @@ def show(
     from fsmatrix.analysis.data.load import open_campaign, rows
     from fsmatrix.analysis.data.summary import summarise
     from fsmatrix.analysis.questions import iterations
+    from fsmatrix.analysis.report import table
     from fsmatrix.analysis.units import METRICS
 
     for name in metric or ():
@@ -70,7 +72,7 @@ def show(
     )
     if not metric:
         _first_screen(console, dataset, summary, str(results) if results.is_dir() else "")
-    tables = Group(summary.table(metric or ()), iterations.tables(summary))
+    tables = Group(table.in_terminal(summary, metric or ()), iterations.tables(summary))
     # rich leaves out columns that do not fit, from the right: the numbers
     needs = Measurement.get(console, console.options.update(max_width=WIDEST), tables)
     needed = needs.minimum if console.is_terminal else needs.maximum

@@ -8,28 +8,39 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
 from fsmatrix.analysis.data.study import Key, Values, level_text
 from fsmatrix.analysis.draw import drawing
+from fsmatrix.analysis.questions.bottleneck.result import AXES, FULL, Bottleneck
 from fsmatrix.analysis.stats.estimates.medians import Median
 
 if TYPE_CHECKING:
-    from fsmatrix.analysis.questions.bottleneck.bottleneck import Bottleneck
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 SHADES = {"network": 5, "device": 3, "client CPU": 8}
 
 
-def draw(made: Bottleneck, page: Key) -> Figure:
+def pages(bottleneck: Bottleneck) -> int:
+    """Number of figures."""
+    return len(_pages(bottleneck))
+
+
+def _pages(bottleneck: Bottleneck) -> list[Key]:
+    """What each figure is of: whatever varies beyond pattern, chunk and processes."""
+    names = ("pattern", *AXES)
+    keys = (tuple(p for p in key if p[0] not in names) for key in bottleneck.study.series(*AXES))
+    return list(dict.fromkeys(keys))
+
+
+def draw(bottleneck: Bottleneck, page: int) -> Figure:
     """One column for each pattern; the lower panels show the most processes."""
-    of = made.study
-    axis = along(made)
+    of, levels = bottleneck.study, _pages(bottleneck)[page]
+    axis = along(bottleneck)
     patterns = of.levels("pattern") or [""]
-    known = any(r.share.runs for mine in made.shares.values() for r in mine)
+    known = any(r.share.runs for mine in bottleneck.shares.values() for r in mine)
     notes = [
         "Medians over attachments with their intervals. Ringed: from there on each "
-        f"doubling gives less than {made.threshold:.0%} more."
+        f"doubling gives less than {bottleneck.threshold:.0%} more."
     ]
     if known:
         notes.append(
@@ -40,7 +51,7 @@ def draw(made: Bottleneck, page: Key) -> Figure:
     else:
         notes.append("No evidence of network, devices and client CPUs in this campaign.")
     weak = drawing.weak(cell.median for cell in of.valued)
-    where = of.describe(page)
+    where = of.describe(levels)
     figure, axes = drawing.frame(
         2 if known else 1, len(patterns), notes=[*notes, *weak, *of.remarks], height=2.3,
         title="Where bandwidth stops growing" + (f": {where}" if where != "all" else ""),
@@ -49,68 +60,76 @@ def draw(made: Bottleneck, page: Key) -> Figure:
         series = {
             key: cells
             for key, cells in of.series(axis).items()
-            if dict(key).get("pattern", "") in (pattern, "") and set(page) <= set(key)
+            if dict(key).get("pattern", "") in (pattern, "") and set(levels) <= set(key)
         }
         for key, cells in series.items():
-            _bandwidth(axes[0][c], made, key, cells)
+            _bandwidth(axes[0][c], bottleneck, key, cells)
         axes[0][c].set_title(of.label("pattern", pattern) if pattern != "" else "", fontsize=8.5)
         axes[0][c].set_ylim(bottom=0)
         if known and series:
             most = max(series, key=lambda key: float(dict(key).get("processes", 0)))
-            _shares(axes[1][c], made, series[most])
+            _shares(axes[1][c], bottleneck, series[most])
         axes[-1][c].set_xlabel(of.title(axis), fontsize=8)
-    axes[0][0].set_ylabel(made.unit.label, fontsize=8)
+    axes[0][0].set_ylabel(bottleneck.unit.label, fontsize=8)
     if known:
         axes[1][0].set_ylabel("share of the limit", fontsize=8)
     drawing.legend(figure, axes)
     return figure
 
 
-def along(made: Bottleneck) -> str:
+def along(bottleneck: Bottleneck) -> str:
     """The factor of the x axis."""
-    return "chunk" if "chunk" in made.study.varying else "processes"
+    return "chunk" if "chunk" in bottleneck.study.varying else "processes"
 
 
-def _bandwidth(ax: Axes, made: Bottleneck, key: Key, cells: list[Values]) -> None:
-    processes = made.study.levels("processes")
+def _bandwidth(ax: Axes, bottleneck: Bottleneck, key: Key, cells: list[Values]) -> None:
+    processes = bottleneck.study.levels("processes")
     level = dict(key).get("processes", "")
     index = processes.index(level) if level in processes else 0
-    label = made.study.label("processes", level) if level != "" else "bandwidth"
-    _line(ax, made, cells, [c.median for c in cells], index, label, made.unit.divisor)
-    knees = [v.knee for v in made.verdicts if v.axis == along(made) and v.key == key]
+    label = bottleneck.study.label("processes", level) if level != "" else "bandwidth"
+    _line(ax, bottleneck, cells, [c.median for c in cells], index, label, bottleneck.unit.divisor)
+    knees = [v.knee for v in bottleneck.verdicts if v.axis == along(bottleneck) and v.key == key]
     for cell in cells:
-        x, y = cell.number(along(made)), cell.median.median / made.unit.divisor
+        x, y = cell.number(along(bottleneck)), cell.median.median / bottleneck.unit.divisor
         if knees and x == knees[0]:
             ax.plot([x], [y], marker="o", markersize=11, markerfacecolor="none",
                     markeredgewidth=1.4, color=drawing.colour(index))  # fmt: skip
 
 
-def _shares(ax: Axes, made: Bottleneck, cells: list[Values]) -> None:
-    from fsmatrix.analysis.questions.bottleneck.bottleneck import FULL
-
-    place = {id(cell): i for i, cell in enumerate(made.study.valued)}
+def _shares(ax: Axes, bottleneck: Bottleneck, cells: list[Values]) -> None:
+    place = {id(cell): i for i, cell in enumerate(bottleneck.study.valued)}
     for n, name in enumerate(FULL):
-        mine = [(c, r) for c in cells for r in made.shares[place[id(c)]] if r.name == name]
+        mine = [(c, r) for c in cells for r in bottleneck.shares[place[id(c)]] if r.name == name]
         mine = [(c, r) for c, r in mine if r.share.runs]
         if mine:
-            _line(ax, made, [c for c, _ in mine], [r.share for _, r in mine], SHADES[name], name,
-                  1.0, "sDv"[n])  # fmt: skip
+            _line(
+                ax,
+                bottleneck,
+                [c for c, _ in mine],
+                [r.share for _, r in mine],
+                SHADES[name],
+                name,
+                1.0,
+                "sDv"[n],
+            )
             ax.axhline(FULL[name], color=drawing.colour(SHADES[name]), linestyle=":", linewidth=1)
     ax.set_ylim(0, max(1.05, ax.get_ylim()[1]))
 
 
 def _line(
-    ax: Axes, made: Bottleneck, cells: list[Values], medians: list[Median], index: int,
+    ax: Axes, bottleneck: Bottleneck, cells: list[Values], medians: list[Median], index: int,
     label: str, scale: float, marker: str = "o",
 ) -> None:  # fmt: skip
-    x = [cell.number(along(made)) for cell in cells]
+    x = [cell.number(along(bottleneck)) for cell in cells]
     y = [m.median / scale for m in medians]
     reach = [drawing.whiskers(m.median / scale, m.low / scale, m.high / scale) for m in medians]
     both = [[one[side][0] for one in reach] for side in (0, 1)]
     ax.errorbar(x, y, yerr=both, color=drawing.colour(index), marker=marker, markersize=3.5,
                 linewidth=1.1, capsize=2, label=label)  # fmt: skip
     ax.set_xscale("log", base=2)
-    levels = [float(c) for c in made.study.levels(along(made)) if not isinstance(c, str)]
+    levels = [
+        float(c) for c in bottleneck.study.levels(along(bottleneck)) if not isinstance(c, str)
+    ]
     shown = [c for c in levels if math.isfinite(c)]
-    ax.set_xticks(shown, [level_text(along(made), c) for c in shown], rotation=35, ha="right")
+    ax.set_xticks(shown, [level_text(along(bottleneck), c) for c in shown], rotation=35, ha="right")
     ax.xaxis.minorticks_off()

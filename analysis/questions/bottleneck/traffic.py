@@ -39,7 +39,7 @@ AROUND = 0.5  # seconds before and after the phase that are shown too
 
 
 @dataclass(frozen=True)
-class Series:
+class TrafficSeries:
     """One run's traffic; time in seconds, 0 is the phase's start."""
 
     run_id: str
@@ -59,12 +59,12 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Cell:
+class TrafficCell:
     """All runs of one combination of levels."""
 
     key: Key  # what varies beside the chunk size
     chunk: Level
-    runs: tuple[Series, ...]
+    runs: tuple[TrafficSeries, ...]
     median: Median  # of the runs' levels, over attachments
     limit: float  # of all storage nodes' links, bytes per second; NaN if unknown
 
@@ -75,14 +75,14 @@ class Traffic:
 
     study: Study
     unit: Unit
-    cells: tuple[Cell, ...]  # sorted by key, then by chunk size
+    cells: tuple[TrafficCell, ...]  # sorted by key, then by chunk size
     without: int  # runs that have no series
     left_out: tuple[str, ...] = ()  # run files that could not be used, and why
 
     @property
     def says(self) -> list[str]:
         """The level of each cell beside the limit of the links."""
-        said = []
+        sentences = []
         for cell in self.cells:
             m = cell.median
             text = f"{self._named(cell)}: {units.text(m.median, self.unit)}"
@@ -92,13 +92,13 @@ class Traffic:
             text += f" {self.unit.label} in {len(cell.runs)} runs"
             if math.isfinite(cell.limit):
                 text += f", {m.median / cell.limit:.0%} of the storage nodes' links"
-            said.append(text + ("." if m.decides else f" ({m.says})."))
+            sentences.append(text + ("." if m.decides else f" ({m.says})."))
         if self.without:
-            said.append(f"{self.without} runs have no series of network counters.")
-        said += self.left_out
-        return said + self.study.remarks
+            sentences.append(f"{self.without} runs have no series of network counters.")
+        sentences += self.left_out
+        return sentences + self.study.remarks
 
-    def _named(self, cell: Cell) -> str:
+    def _named(self, cell: TrafficCell) -> str:
         chunk = [level_text("chunk", cell.chunk)] if cell.chunk != "" else []
         where = self.study.describe(cell.key)
         return ", ".join([*chunk, *([where] if where != "all" or not chunk else [])])
@@ -118,7 +118,7 @@ class Traffic:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able; bytes per second."""
-        made: dict[str, Any] = plain({
+        data: dict[str, Any] = plain({
             "cells": [
                 {"levels": dict(c.key), "chunk": c.chunk, "median": c.median, "limit": c.limit,
                  "runs": c.runs}
@@ -126,7 +126,7 @@ class Traffic:
             ],
             "says": self.says,
         })  # fmt: skip
-        return made
+        return data
 
     @property
     def pages(self) -> tuple[Key, ...]:
@@ -161,7 +161,7 @@ class Traffic:
         drawing.legend(figure, axes, "client node")
         return figure
 
-    def _panel(self, ax: Axes, cell: Cell, hosts: Sequence[str]) -> None:
+    def _panel(self, ax: Axes, cell: TrafficCell, hosts: Sequence[str]) -> None:
         from fsmatrix.analysis.draw import drawing
 
         for run in cell.runs:
@@ -188,7 +188,7 @@ def traffic(
     """
     of = study(ds, "bandwidth", where)
     data, files = rows(ds), Store.open(store)
-    runs: list[list[Series]] = [[] for _ in of.valued]
+    runs: list[list[TrafficSeries]] = [[] for _ in of.valued]
     without = 0
     left_out: list[ResultError] = []
     for own, members in zip(runs, usage.rows_of(ds, of), strict=True):
@@ -213,7 +213,7 @@ def traffic(
 
 def _series(
     record: RunRecord, phase: str, store: Store, left_out: list[ResultError]
-) -> Series | None:
+) -> TrafficSeries | None:
     """As `series`; what makes no sense of a monitor is an error in `left_out`."""
     try:
         return series(record, phase)
@@ -222,7 +222,7 @@ def _series(
         return None
 
 
-def series(record: RunRecord, name: str) -> Series | None:
+def series(record: RunRecord, name: str) -> TrafficSeries | None:
     """The traffic of one phase of a run; None where no counter was sampled around it.
 
     All hosts have the times of the one that was sampled most often: they are off by a sampling
@@ -239,17 +239,17 @@ def series(record: RunRecord, name: str) -> Series | None:
         return None
     moved = [np.diff(monitor.series[n], axis=1)[:, near] for n in COUNTERS if n in monitor.series]
     busier = max(moved, key=lambda one: float(np.nansum(one)))
-    return Series(record.run_id, record.attachment, seconds, monitor.hosts,
+    return TrafficSeries(record.run_id, record.attachment, seconds, monitor.hosts,
                   time[near], time[near + 1], busier / steps)  # fmt: skip
 
 
-def _cell(key: Key, cell: Values, runs: Sequence[Series]) -> Cell:
+def _cell(key: Key, cell: Values, runs: Sequence[TrafficSeries]) -> TrafficCell:
     levels, owners = [run.level for run in runs], np.array([run.attachment for run in runs])
     limit = usage.link_limit(cell.level("network"), cell.number("storage_nodes"))
-    return Cell(key, cell.level("chunk"), tuple(runs), of_runs(levels, owners), limit)
+    return TrafficCell(key, cell.level("chunk"), tuple(runs), of_runs(levels, owners), limit)
 
 
-def _limited(cells: Sequence[Cell]) -> bool:
+def _limited(cells: Sequence[TrafficCell]) -> bool:
     """Whether the links' limit is one of what a line shows: one client node has all traffic."""
     return all(
         math.isfinite(cell.limit) and len(run.hosts) == 1 for cell in cells for run in cell.runs

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from fsmatrix.analysis.data.study import Key, Values, same
 from fsmatrix.analysis.draw import drawing
 from fsmatrix.analysis.questions.models.fits import Fits, Model, apart, chunk_text
+from fsmatrix.analysis.questions.models.result import Models
 from fsmatrix.analysis.stats.estimates.medians import LEVEL
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_ROWS = 6  # of panels in one figure
 POINTS = 60  # of a curve
 NOTE = (
     "Line: the chosen form (above each panel). Band: 95 % prediction interval of one attachment; "
@@ -21,8 +27,22 @@ NOTE = (
 )
 
 
-def draw(made: Fits, rows: Sequence[Key]) -> Figure:
-    """One row of panels for each key, one column for each pattern."""
+def _rows(result: Models) -> list[Key]:
+    """What each row of panels is of."""
+    return list(dict.fromkeys(apart(model.key) for model in result.models))
+
+
+def pages(result: Models) -> int:
+    """Number of figures."""
+    return max(math.ceil(len(_rows(result)) / MOST_ROWS), 1)
+
+
+def draw(result: Models, page: int) -> Figure:
+    """One row of panels for each key, one column for each pattern; ValueError without a model."""
+    rows = _rows(result)[page * MOST_ROWS : (page + 1) * MOST_ROWS]
+    if not rows:
+        raise ValueError(" ".join(result.says))
+    made = result.fits
     of, patterns = made.study, made.study.levels("pattern") or [""]
     weak = drawing.weak(cell.median for cell in of.valued)
     title = f"{of.metric.title} over chunk size: models"
@@ -46,7 +66,7 @@ def draw(made: Fits, rows: Sequence[Key]) -> Figure:
     return figure
 
 
-def _panel(ax: Axes, made: Fits, models: Sequence[Model]) -> None:
+def _panel(ax: Axes, fits: Fits, models: Sequence[Model]) -> None:
     if not models:
         ax.annotate("no model", (0.5, 0.5), xycoords="axes fraction", ha="center", fontsize=8)
         ax.set_xticks([])
@@ -58,16 +78,16 @@ def _panel(ax: Axes, made: Fits, models: Sequence[Model]) -> None:
     for model in models:
         held = [
             cell
-            for cell in made.study.series("chunk").get(model.key, [])
-            if same(cell.number("chunk"), made.hold_out)
+            for cell in fits.study.series("chunk").get(model.key, [])
+            if same(cell.number("chunk"), fits.hold_out)
         ]
-        _curve(ax, model, [c.number("chunk") for c in (*model.trained, *held)], made.unit.divisor)
-        _points(ax, model.trained, "o", 0, made.unit.divisor)
-        _points(ax, held, "X", 5, made.unit.divisor)
+        _curve(ax, model, [c.number("chunk") for c in (*model.trained, *held)], fits.unit.divisor)
+        _points(ax, model.trained, "o", 0, fits.unit.divisor)
+        _points(ax, held, "X", 5, fits.unit.divisor)
         shown += [*model.trained, *held]
     ticks = sorted({cell.number("chunk") for cell in shown})
     ax.set_xticks(ticks, [chunk_text(tick) for tick in ticks], rotation=35, ha="right")
-    medians = [cell.median.median / made.unit.divisor for cell in shown]
+    medians = [cell.median.median / fits.unit.divisor for cell in shown]
     ax.set_ylim(min(medians) / 4, max(medians) * 4)
     ax.xaxis.minorticks_off()
 

@@ -39,7 +39,7 @@ from fsmatrix.analysis.data.study import (
     same,
     study,
 )
-from fsmatrix.analysis.questions.models.forms import FORMS, Curve, Form, choice, left_out
+from fsmatrix.analysis.questions.models.forms import FORMS, FittedCurve, Form, choice, left_out
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, Floats
 from fsmatrix.analysis.units import Level, Quantity, Unit
 
@@ -92,7 +92,7 @@ class Model:
 
     key: Key
     form: Form
-    curve: Curve = field(repr=False)
+    curve: FittedCurve = field(repr=False)
     trained: tuple[Values, ...] = field(repr=False)
     errors: Mapping[str, float]  # form -> RMS of the log errors at levels left out; inf: no value
     misfit: float  # s: SD of the logs of levels around the curve; pooled
@@ -276,7 +276,7 @@ def fit(key: Key, cells: Sequence[Values], moves: Quantity, form: str | None) ->
 
 
 def _judged(
-    key: Key, form: Form, curve: Curve, cells: Sequence[Values], y: Floats,
+    key: Key, form: Form, curve: FittedCurve, cells: Sequence[Values], y: Floats,
     errors: Mapping[str, float], in_flight: float,
 ) -> Model:  # fmt: skip
     c = np.array([cell.number("chunk") for cell in cells])

@@ -22,7 +22,7 @@ Moves = Literal["bandwidth", "rate", "time"]  # how y follows from the time per 
 
 
 @dataclass(frozen=True)
-class Curve:
+class FittedCurve:
     """A fitted form: `at(c)` gives (value, gradient of log value by the parameters)."""
 
     coefficients: Floats  # [parameter]: what the gradient is by
@@ -43,7 +43,7 @@ class Form:
     formula: str
     reason: str
     parameters: int
-    fit: Callable[[Floats, Floats, Moves], Curve | None]
+    fit: Callable[[Floats, Floats, Moves], FittedCurve | None]
 
 
 def _time(c: Floats, y: Floats, moves: Moves) -> Floats:
@@ -57,7 +57,7 @@ def _of_time(c: Floats, time: Floats, gradient: Floats, moves: Moves) -> tuple[F
     return value, gradient if moves == "time" else -gradient
 
 
-def _fixed_cost(c: Floats, y: Floats, moves: Moves) -> Curve | None:
+def _fixed_cost(c: Floats, y: Floats, moves: Moves) -> FittedCurve | None:
     time = _time(c, y, moves)
     scale = float(c.max())
     design = np.stack([np.ones_like(c), c / scale], axis=1)
@@ -72,10 +72,10 @@ def _fixed_cost(c: Floats, y: Floats, moves: Moves) -> Curve | None:
         rate = scale / found[1] if found[1] > 0 else math.inf
         return {"t0_s": max(float(found[0]), 0.0), "rate_bytes_per_s": float(rate)}
 
-    return Curve(np.array([t0, slope]), at, named)
+    return FittedCurve(np.array([t0, slope]), at, named)
 
 
-def _roof(c: Floats, y: Floats, moves: Moves) -> Curve | None:
+def _roof(c: Floats, y: Floats, moves: Moves) -> FittedCurve | None:
     """The best split of the sorted levels: mean log time left, mean log rate right of it."""
     time = np.log(_time(c, y, moves))
     order = np.argsort(c)
@@ -98,11 +98,11 @@ def _roof(c: Floats, y: Floats, moves: Moves) -> Curve | None:
     def named(found: Floats) -> dict[str, float]:
         return {"t0_s": float(np.exp(found[0])), "rate_bytes_per_s": float(np.exp(-found[1]))}
 
-    return Curve(np.array([t0, pace]), at, named)
+    return FittedCurve(np.array([t0, pace]), at, named)
 
 
-def _power(degree: int) -> Callable[[Floats, Floats, Moves], Curve | None]:
-    def fit(c: Floats, y: Floats, moves: Moves) -> Curve | None:  # noqa: ARG001
+def _power(degree: int) -> Callable[[Floats, Floats, Moves], FittedCurve | None]:
+    def fit(c: Floats, y: Floats, moves: Moves) -> FittedCurve | None:  # noqa: ARG001
         middle = float(np.log(c).mean())
         design = np.vander(np.log(c) - middle, degree + 1, increasing=True)
         theta: Floats = np.linalg.lstsq(design, np.log(y), rcond=None)[0].astype(np.float64)
@@ -111,13 +111,15 @@ def _power(degree: int) -> Callable[[Floats, Floats, Moves], Curve | None]:
             rows = np.vander(np.log(x) - middle, degree + 1, increasing=True)
             return np.exp(rows @ theta), rows
 
-        return Curve(theta, at, lambda b: {f"b{i}": float(value) for i, value in enumerate(b)})
+        return FittedCurve(
+            theta, at, lambda b: {f"b{i}": float(value) for i, value in enumerate(b)}
+        )
 
     return fit
 
 
-def _straight(logarithmic: bool) -> Callable[[Floats, Floats, Moves], Curve | None]:
-    def fit(c: Floats, y: Floats, moves: Moves) -> Curve | None:
+def _straight(logarithmic: bool) -> Callable[[Floats, Floats, Moves], FittedCurve | None]:
+    def fit(c: Floats, y: Floats, moves: Moves) -> FittedCurve | None:
         if moves == "time" and not logarithmic:
             return None  # the same line as the fixed cost's
         coded = np.log2 if logarithmic else np.asarray
@@ -131,7 +133,7 @@ def _straight(logarithmic: bool) -> Callable[[Floats, Floats, Moves], Curve | No
             value = np.where(value > 0, value, np.nan)  # a rate or a time that cannot be
             return value, rows / value[:, None]
 
-        return Curve(theta, at, lambda ab: {"a": float(ab[0]), "b": float(ab[1])})
+        return FittedCurve(theta, at, lambda ab: {"a": float(ab[0]), "b": float(ab[1])})
 
     return fit
 

@@ -6,213 +6,22 @@ sizes and checks measurements against predictions.
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-import numpy as np
 import xarray as xr
 
-from fsmatrix.analysis.data.study import Key, same, study
+from fsmatrix.analysis.questions.models import chart
 from fsmatrix.analysis.questions.models.fits import (
-    Check,
-    Fits,
-    Model,
-    Prediction,
-    apart,
-    check,
-    chunk_text,
     fits,
-    unfit,
 )
-from fsmatrix.analysis.questions.models.forms import FORMS
-from fsmatrix.analysis.result import plain
-from fsmatrix.analysis.stats.estimates.medians import LEVEL
-from fsmatrix.analysis.units import Level, Unit, text
+from fsmatrix.analysis.questions.models.result import Models
+from fsmatrix.analysis.units import Level, Unit
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
+    pass
 
-MOST_ROWS = 6  # of panels in one figure
 MIB = 1 << 20
-FEW = 3  # degrees of freedom: the factor of a 95 % interval is above 3 SD below
-
-
-@dataclass(frozen=True)
-class Models:
-    """Models of a campaign's groups; `figure(page)`, pages of at most 6 rows of panels."""
-
-    fits: Fits
-
-    @property
-    def models(self) -> tuple[Model, ...]:
-        """One for each group of cells that differ in chunk size only."""
-        return self.fits.models
-
-    @property
-    def unit(self) -> Unit:
-        """Display unit: the paper's (Mb/s of 10**6 bits, 1/s, ms) unless another was asked for."""
-        return self.fits.unit
-
-    def predict(
-        self, chunk: float, where: Mapping[str, Level] | None = None, level: float = LEVEL
-    ) -> list[Prediction]:
-        """What to expect of one attachment at a chunk size (bytes) that may be untested.
-
-        Of the groups whose levels are as `where` says.  ValueError if there is no such model:
-        other factors' levels are not interpolated.
-        """
-        found = [model for model in self.models if _matches(model.key, where or {})]
-        if not found:
-            wanted = ", ".join(f"{name} {level}" for name, level in (where or {}).items())
-            raise ValueError(
-                f"no model for {wanted or 'this campaign'}: models interpolate chunk sizes, "
-                "other factors only where they were measured"
-            )
-        return [model.predict(chunk, 1, level) for model in found]
-
-    def check(self, ds: xr.Dataset, level: float = LEVEL) -> tuple[Check, ...]:
-        """Cells of another campaign against the models: `outside` may be a fault.
-
-        Corrected over the cells (Bonferroni): without any fault some cell is outside with a
-        probability of at most 1 - level.  ValueError if no cell has a model.
-        """
-        by_key = {_named(model.key): model for model in self.models}
-        varying = [name for name, _ in self.models[0].key] if self.models else []
-        other = study(ds, self.fits.study.metric.name)
-        pairs = []
-        for cell in other.valued:
-            model = by_key.get(_named(tuple((name, cell.level(name)) for name in varying)))
-            if model is not None and cell.number("chunk") > 0:
-                pairs.append((model, cell))
-        if not pairs:
-            raise ValueError("no cell of this campaign has a model")
-        return check(pairs, level)
-
-    @property
-    def says(self) -> list[str]:
-        """The choice of the form, the errors, what could not be done."""
-        of = self.fits.study
-        said = [*_chosen(self.models), *self._held_out()]
-        for reason, number in Counter(reason for _, reason in self.fits.refused).items():
-            said.append(f"{number} group{'s' * (number != 1)} without a model: {reason}.")
-        if self.models:
-            without = unfit(max(self.models, key=lambda m: len(m.trained)))
-            if without:
-                said.append(f"Too few chunk sizes to try {', '.join(without)}.")
-            pools = {m.form.name: m for m in self.models}.values()
-            said += [
-                f"Beside how runs scatter, {m.form.formula} is itself {math.expm1(m.misfit):.1%} "
-                "off at a typical chunk size."
-                for m in pools
-            ]
-            if any(model.spread_freedom == 0 for model in self.models):
-                said.append("One attachment has no prediction interval: another one may differ.")
-            if min(model.freedom for model in self.models) < FEW:
-                said.append(
-                    "So few chunk sizes say little about the formula: predictions are wide."
-                )
-        return said + of.remarks
-
-    def _held_out(self) -> list[str]:
-        left = self.fits.hold_out
-        if left != left:
-            return []
-        name, checks = chunk_text(left), self.fits.checks
-        if not checks:
-            return [f"{name} {self._no_check()}: there is no held-out error."]
-        worst = max(checks, key=lambda one: abs(one.error))
-        outside = sum(one.outside for one in checks)
-        judged = sum(one.decides for one in checks)
-        squares = [(one.prediction.value - one.measured) ** 2 for one in checks]
-        rmse = math.sqrt(sum(squares) / len(squares))
-        return [
-            f"{name} held out: predictions are {abs(_median_error(checks)):.1%} off in the median "
-            f"group and {abs(worst.error):.1%} in the worst; RMSE over groups "
-            f"{text(rmse, self.unit)} {self.unit.label}; {outside} of {judged} measured "
-            f"medians lie outside their prediction interval ({LEVEL:.0%} for all together)."
-        ]
-
-    def _no_check(self) -> str:
-        """Why no level that was left out is held against a prediction."""
-        left = self.fits.hold_out
-        cells = [c for c in self.fits.study.valued if same(c.number("chunk"), left)]
-        return "was left out, and the rest has no model" if cells else "was not measured"
-
-    def table(self) -> pd.DataFrame:
-        """One row per group: table 5, with in-sample and held-out errors apart.
-
-        `cv error` is the relative RMS error at levels left out, `R2` of the fit to attachments.
-        One held-out level has no variance between levels, so no R2.
-        """
-        import pandas as pd
-
-        held = {id(one.prediction.key): one for one in self.fits.checks}
-        unit, scale = self.unit.label, self.unit.divisor
-        rows = []
-        for model in self.models:
-            row: dict[str, Any] = dict(model.key)
-            row |= {"form": model.form.name, "levels": len(model.trained),
-                    f"in-sample RMSE, {unit}": model.rmse / scale,
-                    "in-sample R2": model.r_squared,
-                    "cv error": math.expm1(model.errors[model.form.name])}  # fmt: skip
-            one = held.get(id(model.key))
-            if one is not None:
-                row |= {f"held-out measured, {unit}": one.measured / scale,
-                        f"held-out predicted, {unit}": one.prediction.value / scale,
-                        f"low, {unit}": one.prediction.low / scale,
-                        f"high, {unit}": one.prediction.high / scale,
-                        "held-out error": one.error,
-                        "outside": one.outside if one.decides else None}  # fmt: skip
-            for name, (low, high) in model.parameter_bounds().items():
-                row |= {name: model.parameters[name], f"{name} low": low, f"{name} high": high}
-            rows.append(row)
-        rows += [{**dict(key), "form": f"none: {reason}"} for key, reason in self.fits.refused]
-        frame = pd.DataFrame(rows)
-        frame.attrs |= {"metric": self.fits.study.metric.name, "unit": unit}
-        return frame
-
-    def to_dict(self) -> dict[str, Any]:
-        """SI units."""
-        groups = [
-            {
-                "levels": dict(model.key), "form": model.form.name, "formula": model.form.formula,
-                "reason": model.form.reason, "parameters": model.parameters,
-                "parameter_bounds": model.parameter_bounds(), "in_flight": model.in_flight,
-                "chunks": model.chunks, "cross_validation": dict(model.errors),
-                "rmse": model.rmse, "r_squared": model.r_squared, "misfit": model.misfit,
-                "freedom": model.freedom, "spread": model.spread,
-            }
-            for model in self.models
-        ]  # fmt: skip
-        checks = [{**vars(c.prediction), "key": dict(c.prediction.key), "measured": c.measured,
-                   "outside": c.outside, "error": c.error} for c in self.fits.checks]  # fmt: skip
-        refused = [{"levels": dict(key), "reason": why} for key, why in self.fits.refused]
-        made: dict[str, Any] = plain({
-            "metric": self.fits.study.metric.name, "hold_out": self.fits.hold_out,
-            "models": groups, "checks": checks, "refused": refused, "says": self.says,
-        })  # fmt: skip
-        return made
-
-    @property
-    def pages(self) -> int:
-        """Number of figures."""
-        return max(math.ceil(len(self._rows()) / MOST_ROWS), 1)
-
-    def _rows(self) -> list[Key]:
-        return list(dict.fromkeys(apart(model.key) for model in self.models))
-
-    def figure(self, page: int = 0) -> Figure:
-        """Curves with prediction intervals over the medians; ValueError without a model."""
-        from fsmatrix.analysis.questions.models.chart import draw
-
-        rows = self._rows()[page * MOST_ROWS : (page + 1) * MOST_ROWS]
-        if not rows:
-            raise ValueError(f"no page {page}" if self.models else " ".join(self.says))
-        return draw(self.fits, rows)
 
 
 def models(
@@ -230,36 +39,4 @@ def models(
     forms.FORMS by name; without it cross-validation chooses.  ValueError where nothing can be
     done at all; groups that cannot have a model are in `fits.refused` with the reason.
     """
-    return Models(fits(ds, metric, hold_out, form, where, unit))
-
-
-def _chosen(models: Sequence[Model]) -> list[str]:
-    if not models:
-        return ["No group of cells can have a model."]
-    number = Counter(model.form.name for model in models)
-    total = len(models)
-    said = []
-    for form in FORMS:
-        mine = [m.errors[form.name] for m in models if m.form.name == form.name]
-        if mine:
-            typical = math.expm1(float(np.median(mine)))
-            said.append(
-                f"{form.formula} in {number[form.name]} of {total} groups: of the formulas it is "
-                f"the nearest at chunk sizes that it had not seen, {typical:.1%} off in the "
-                f"typical group. What it means: {form.reason}."
-            )
-    return said
-
-
-def _median_error(checks: Sequence[Check]) -> float:
-    return float(np.median([abs(one.error) for one in checks]))
-
-
-def _matches(key: Key, where: Mapping[str, Level]) -> bool:
-    levels = dict(key)
-    return all(name in levels and same(levels[name], level) for name, level in where.items())
-
-
-def _named(key: Key) -> tuple[tuple[str, str], ...]:
-    """A key that compares equal whether a level is 2 or 2.0."""
-    return tuple((n, v if isinstance(v, str) else f"{float(v):g}") for n, v in key)
+    return Models(fits(ds, metric, hold_out, form, where, unit), chart=chart)

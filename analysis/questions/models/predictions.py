@@ -11,7 +11,7 @@ import xarray as xr
 
 from fsmatrix.analysis.data.study import Study
 from fsmatrix.analysis.questions.models.fits import Prediction, chunk_text
-from fsmatrix.analysis.questions.models.models import Models
+from fsmatrix.analysis.questions.models.result import Models
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.units import Level, text
 
@@ -66,12 +66,12 @@ class Predictions:
         judged = [row for row in self.rows if row.decides]
         outside = [row for row in judged if row.outside]
         level = 1 - (1 - self.rows[0].prediction.level) * len(self.rows)
-        said = [
+        sentences = [
             f"{len(outside)} of {len(judged)} measured medians lie outside their prediction "
             f"interval ({level:.0%} for all together)"
             + (": a fault, or a change of the system." if outside else ".")
         ]
-        return said + [
+        return sentences + [
             f"{self._where(row)}: measured {self._shown(row.measured)}, expected "
             f"{self._shown(row.prediction.value)} [{self._shown(row.prediction.low)}, "
             f"{self._shown(row.prediction.high)}]."
@@ -115,21 +115,21 @@ class Predictions:
                 "extrapolated": "yes" if p.extrapolated else "",
             }  # fmt: skip
             if self.compared:
-                said = ("yes" if row.outside else "no") if row.decides else ""
-                line |= {f"measured, {unit}": row.measured / scale, "outside": said}
+                sentence = ("yes" if row.outside else "no") if row.decides else ""
+                line |= {f"measured, {unit}": row.measured / scale, "outside": sentence}
             made.append(line)
         return pd.DataFrame(made)
 
     def to_dict(self) -> dict[str, Any]:
         """SI units."""
-        made: dict[str, Any] = plain({
+        data: dict[str, Any] = plain({
             "metric": self._study.metric.name, "says": self.says,
             "predictions": [
                 {**vars(row.prediction), "key": dict(row.prediction.key), "measured": row.measured,
                  "outside": row.outside if row.decides else None} for row in self.rows
             ],
         })  # fmt: skip
-        return made
+        return data
 
     def figure(self) -> Figure:
         """One row per prediction: its interval, and a cross where something was measured."""

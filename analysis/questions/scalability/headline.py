@@ -10,26 +10,26 @@ from fsmatrix.analysis.data.study import Study
 from fsmatrix.analysis.units import brief
 
 if TYPE_CHECKING:
-    from fsmatrix.analysis.questions.scalability.scalability import Series, Step
+    from fsmatrix.analysis.questions.scalability.series import NodePoint, NodeSeries
 
 NO_GROWTH = 1.0  # a rate below that of the fewest nodes has lost by more nodes
 
 
-def worst(of: Study, several: Sequence[Series]) -> list[str]:
+def worst(of: Study, several: Sequence[NodeSeries]) -> list[str]:
     """The point of the smallest efficiency (of a latency: of the largest ratio), and losses."""
     rate = of.metric.more_is_better
     points = [(one, step) for one in several for step in one.steps[1:]]
     series, step = min(points, key=lambda p: p[1].efficiency if rate else -p[1].ratio)
     value = f"{brief(step.ratio)} times the fewest nodes"
     value += f", efficiency {brief(100 * step.efficiency)} %" if rate else ""
-    said = [f"Worst point: {value}, at {_place(of, series, step)}."]
+    sentences = [f"Worst point: {value}, at {_place(of, series, step)}."]
     lost = [p for p in points if p[1].ratio < NO_GROWTH] if rate else []
     if len(lost) > 1:
-        said.append(f"{len(lost)} of {len(points)} points are slower than the fewest nodes.")
-    return said
+        sentences.append(f"{len(lost)} of {len(points)} points are slower than the fewest nodes.")
+    return sentences
 
 
-def bases(of: Study, several: Sequence[Series]) -> list[str]:
+def bases(of: Study, several: Sequence[NodeSeries]) -> list[str]:
     """First points in doubt: every ratio of their series hangs on them."""
     weak = [one for one in several if one.steps[0].doubts]
     if not weak:
@@ -38,7 +38,7 @@ def bases(of: Study, several: Sequence[Series]) -> list[str]:
     return [f"All ratios of {len(weak)} series hang on a first point in doubt: {names}."]
 
 
-def _place(of: Study, series: Series, step: Step) -> str:
+def _place(of: Study, series: NodeSeries, step: NodePoint) -> str:
     where = f" ({of.describe(series.key)})" if series.key else ""
     doubt = f", in doubt: {', '.join(step.doubts)}" if step.doubts else ""
     return f"{step.nodes:g} storage nodes{where}{doubt}"

@@ -19,9 +19,9 @@ import xarray as xr
 from fsmatrix.analysis.data.doubts import doubts_of
 from fsmatrix.analysis.data.study import Key, Study, Values, ratio_of, study
 from fsmatrix.analysis.questions.scalability import headline, laws
-from fsmatrix.analysis.questions.scalability.laws import Laws
+from fsmatrix.analysis.questions.scalability.series import NodePoint, NodeSeries
 from fsmatrix.analysis.result import plain
-from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Median
+from fsmatrix.analysis.stats.estimates.medians import SMALLEST
 from fsmatrix.analysis.units import MARKS, Level, Metric, Unit, brief
 
 if TYPE_CHECKING:
@@ -34,42 +34,18 @@ MOST_ROWS = 6  # of panels in one figure
 
 
 @dataclass(frozen=True)
-class Step:
-    """One number of nodes in a series; SI units."""
-
-    nodes: float
-    median: Median
-    ratio: float  # to the fewest nodes; 1 there
-    low: float
-    high: float
-    decides: bool  # low..high is an interval of at least 95 %
-    efficiency: float  # ratio / ratio of nodes; NaN for a latency
-    doubts: tuple[str, ...] = ()  # audits that warn, values far off
-
-
-@dataclass(frozen=True)
-class Series:
-    """One line: everything else is constant."""
-
-    key: Key
-    steps: tuple[Step, ...]
-    laws: Laws | None
-    why_no_laws: str
-
-
-@dataclass(frozen=True)
 class Scalability:
     """All lines of a campaign and one metric."""
 
     study: Study
-    series: tuple[Series, ...]
+    series: tuple[NodeSeries, ...]
     unit: Unit
 
     @property
     def says(self) -> list[str]:
         """Growth from the fewest to the most nodes, the worst point, laws, what cannot be said."""
         of = self.study
-        said = []
+        sentences = []
         several = [s for s in self.series if len(s.steps) > 1]
         ends = [s.steps[-1] for s in several]
         for first, last in sorted({(s.steps[0].nodes, s.steps[-1].nodes) for s in several}):
@@ -87,22 +63,22 @@ class Scalability:
                 e = [100 * step.efficiency for step in mine]
                 text += (f"; that is {brief(min(e))} to {brief(max(e))} % of growth in proportion "
                          "to the nodes (efficiency)")  # fmt: skip
-            said.append(text + ".")
+            sentences.append(text + ".")
         if several:
-            said += headline.worst(self.study, several) + headline.bases(self.study, several)
+            sentences += headline.worst(self.study, several) + headline.bases(self.study, several)
         undecided = sum(not step.decides for step in ends)
         if undecided:
-            said.append(f"{undecided} of these ratios have too few attachments (fewer than "
+            sentences.append(f"{undecided} of these ratios have too few attachments (fewer than "
                         f"{SMALLEST}) to say how sure they are.")  # fmt: skip
         single = [s for s in self.series if len(s.steps) == 1]
         if single:
-            said.append(
+            sentences.append(
                 f"{len(single)} series have one number of storage nodes only: nothing to compare."
             )
         for why, number in Counter(s.why_no_laws for s in self.series if s.why_no_laws).items():
-            said.append(f"No law of scalability (Amdahl's, USL) for {number} series: {why}.")
-        said += [f"{of.describe(s.key)}: {s.laws.says}." for s in self.series if s.laws]
-        return said + of.remarks
+            sentences.append(f"No law of scalability (Amdahl's, USL) for {number} series: {why}.")
+        sentences += [f"{of.describe(s.key)}: {s.laws.says}." for s in self.series if s.laws]
+        return sentences + of.remarks
 
     def table(self) -> pd.DataFrame:
         """One row per series and number of nodes."""
@@ -134,10 +110,10 @@ class Scalability:
             {"levels": dict(s.key), "steps": s.steps, "laws": s.laws, "why_no_laws": s.why_no_laws}
             for s in self.series
         ]
-        made: dict[str, Any] = plain(
+        data: dict[str, Any] = plain(
             {"metric": self.study.metric.name, "series": series, "says": self.says}
         )
-        return made
+        return data
 
     @property
     def pages(self) -> int:
@@ -186,7 +162,7 @@ class Scalability:
         drawing.legend(figure, axes, "pattern" if of.levels("pattern") else "")
         return figure
 
-    def _line(self, ax: Axes, s: Series) -> None:
+    def _line(self, ax: Axes, s: NodeSeries) -> None:
         from fsmatrix.analysis.draw import drawing
 
         patterns = self.study.levels("pattern") or [""]
@@ -241,28 +217,28 @@ def scalability(
     return Scalability(of, tuple(made), of.fitting(unit))
 
 
-def _series(key: Key, cells: Sequence[Values], of: Study, seed: int) -> Series:
+def _series(key: Key, cells: Sequence[Values], of: Study, seed: int) -> NodeSeries:
     if len({cell.number(NODES) for cell in cells}) < len(cells):
         raise ValueError(f"several cells of one number of nodes in {of.describe(key)}")
     steps = tuple(_step(cell, cells[0], of.metric) for cell in cells)
     if not of.metric.more_is_better:
-        return Series(key, steps, None, "a latency is no throughput")
+        return NodeSeries(key, steps, None, "a latency is no throughput")
     nodes = np.array([cell.number(NODES) for cell in cells])
     result = laws.fit(nodes, [cell.values for cell in cells], seed)
     if isinstance(result, str):
-        return Series(key, steps, None, result)
-    return Series(key, steps, result, "")
+        return NodeSeries(key, steps, None, result)
+    return NodeSeries(key, steps, result, "")
 
 
-def _step(cell: Values, first: Values, metric: Metric) -> Step:
+def _step(cell: Values, first: Values, metric: Metric) -> NodePoint:
     nodes, rate = cell.number(NODES), metric.more_is_better
     doubts = doubts_of(cell.cell, cell.median, metric)
     share = nodes / first.number(NODES)
     if cell is first:
-        return Step(nodes, cell.median, 1.0, 1.0, 1.0, True, 1.0 if rate else math.nan, doubts)
+        return NodePoint(nodes, cell.median, 1.0, 1.0, 1.0, True, 1.0 if rate else math.nan, doubts)
     r = ratio_of(cell, first)
     efficiency = r.ratio / share if rate else math.nan
-    return Step(nodes, cell.median, r.ratio, r.low, r.high, r.decides, efficiency, doubts)
+    return NodePoint(nodes, cell.median, r.ratio, r.low, r.high, r.decides, efficiency, doubts)
 
 
 def _without(key: Key, names: Sequence[str]) -> Key:

@@ -1,4 +1,4 @@
-"""Estimates with intervals: medians, ratios, quantiles, tails, and how one cell varies.
+"""Estimates with intervals: medians, ratios, tails, and how one cell varies.
 
 From outside: all of it.  Pure functions of arrays: independent values in, an interval out.
 """

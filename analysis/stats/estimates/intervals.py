@@ -27,7 +27,6 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from fsmatrix.analysis.stats.estimates import medians
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, SMALLEST, Floats
@@ -38,7 +37,6 @@ Kind = Literal["interval", "range", "one session", "none"]
 Design = Literal["paired by block", "independent"]
 Pairing = Literal["auto", "blocks", "none"]
 BETWEEN = 64  # levels of a curve from one order statistic to the next
-FEWEST_BOOTSTRAP = 10  # attachments of each target: below, percentiles cover too little
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ def _levels(n: int) -> tuple[Floats, npt.NDArray[np.int64], Floats]:
     Those of the order statistics and BETWEEN more from each to the next.
     """
     exact = np.arange(1, n // 2 + 1)
-    alphas = np.minimum(2 * stats.binom.cdf(exact - 1, n, 0.5), 1.0)
+    alphas = np.minimum(medians.outside(n)[: exact.size], 1.0)
     k = np.repeat(exact, BETWEEN)[: (exact.size - 1) * BETWEEN + 1]
     weight = np.tile(np.arange(BETWEEN) / BETWEEN, exact.size)[: k.size]
     share = k * weight / (n - k - (n - 2 * k) * weight)
@@ -226,29 +224,6 @@ def _bounds(parts: tuple[Floats, ...], level: float) -> tuple[float, float, floa
     a, b = (float(np.median(part)) for part in parts)
     down, up = math.hypot(a - low_a, high_b - b), math.hypot(high_a - a, b - low_b)
     return a - b - down, a - b + up, min(sure_a, sure_b)
-
-
-def bootstrap(
-    found: Ratio, level: float = LEVEL, resamples: int = 9999, seed: int = 0
-) -> tuple[float, float]:
-    """Percentile bootstrap of the same ratio, resampling attachments or blocks; beside `ratio`.
-
-    Not for verdicts: it covers less than nominal (docs/statistics.md).  ValueError below
-    FEWEST_BOOTSTRAP independent values on a side.
-    """
-    if min(found.units) < FEWEST_BOOTSTRAP:
-        raise ValueError(
-            f"a bootstrap of {min(found.units)} independent values covers too little: "
-            f"at least {FEWEST_BOOTSTRAP}"
-        )
-    random = np.random.default_rng(seed)
-    drawn = [
-        np.median(part[random.integers(0, part.size, (resamples, part.size))], axis=1)
-        for part in found.parts
-    ]
-    logs = drawn[0] if len(drawn) == 1 else drawn[0] - drawn[1]
-    low, high = np.quantile(logs, [(1 - level) / 2, (1 + level) / 2])
-    return float(np.exp(low)), float(np.exp(high))
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ import pandas as pd
 from scipy import stats
 
 Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 Groups = npt.NDArray[np.int64]
 Kind = Literal["interval", "range", "one session", "none"]
 LEVEL = 0.95
@@ -70,6 +71,11 @@ class Median:
         return "no values"
 
 
+def outside(n: int) -> Floats:
+    """Chance that the median lies outside [x_(k), x_(n+1-k)], for k = 1 to (n + 1) // 2: [k]."""
+    return np.asarray(2 * stats.binom.cdf(np.arange((n + 1) // 2), n, 0.5))
+
+
 @functools.cache
 def ranks(n: int, level: float = LEVEL) -> tuple[int, float]:
     """(k, coverage): [x_(k), x_(n+1-k)], 1-based, is the narrowest symmetric interval.
@@ -81,11 +87,10 @@ def ranks(n: int, level: float = LEVEL) -> tuple[int, float]:
         raise ValueError(f"an interval needs at least one value, not {n}")
     if not 0 < level < 1:
         raise ValueError(f"the level must lie between 0 and 1, not {level}")
-    k = np.arange(1, (n + 1) // 2 + 1)
-    coverage = 1 - 2 * stats.binom.cdf(k - 1, n, 0.5)
+    coverage = 1 - outside(n)
     enough = np.flatnonzero(coverage >= level)
     best = int(enough[-1]) if enough.size else 0
-    return int(k[best]), max(float(coverage[best]), 0.0)
+    return best + 1, max(float(coverage[best]), 0.0)
 
 
 @functools.cache
@@ -100,7 +105,7 @@ def position(n: int, level: float = LEVEL) -> tuple[int, float, float]:
     k, wide = ranks(n, level)
     if wide <= level or 2 * (k + 1) > n:
         return k, 0.0, wide
-    narrow = float(1 - 2 * stats.binom.cdf(k, n, 0.5))
+    narrow = float(1 - outside(n)[k])
     share = (wide - level) / (wide - narrow)
     return k, (n - k) * share / (k + (n - 2 * k) * share), level
 

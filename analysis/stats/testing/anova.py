@@ -24,7 +24,7 @@ TOLERANCE = 1e-10  # share of the total sum of squares below which a sum is roun
 
 
 @dataclass(frozen=True)
-class Line:
+class AnovaRow:
     """One line of the table: numerator and error degrees of freedom, F, p, partial eta squared."""
 
     term: Term
@@ -36,10 +36,10 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Table:
+class AnovaTable:
     """The lines of a stratum, the terms without a line and why, residuals and fitted parts."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[AnovaRow, ...]
     missing: tuple[tuple[Term, str], ...]
     residuals: Floats  # shape [value]
     coefficients: Mapping[Term, Floats]  # of each term's columns; only terms that the fit decides
@@ -88,7 +88,9 @@ def _decided(x: Floats, begin: int, end: int, rank: int) -> bool:
     return rank - _fit(np.zeros(x.shape[0]), others)[2] == end - begin
 
 
-def table(y: Floats, blocks: Mapping[Term, Floats], nuisance: Floats, lost: int, why: str) -> Table:
+def table(
+    y: Floats, blocks: Mapping[Term, Floats], nuisance: Floats, lost: int, why: str
+) -> AnovaTable:
     """The analysis of y [value] by the columns of each term.
 
     `nuisance`: columns that are in every fit, not tested.  `lost`: degrees of freedom that
@@ -106,11 +108,11 @@ def table(y: Floats, blocks: Mapping[Term, Floats], nuisance: Floats, lost: int,
         if _decided(whole, ends[i], ends[i + 1], rank)
     }
     if df_error < 1:
-        return Table((), tuple((t, why) for t in terms), residuals, parts, 0)
+        return AnovaTable((), tuple((t, why) for t in terms), residuals, parts, 0)
     total = float(y @ y)
     if rss <= TOLERANCE * max(total, np.finfo(float).tiny):
         reason = "the values do not scatter at all, so there is no error to test against"
-        return Table((), tuple((t, reason) for t in terms), residuals, parts, df_error)
+        return AnovaTable((), tuple((t, reason) for t in terms), residuals, parts, df_error)
     lines, missing = [], []
     for term in terms:
         line = _line(term, y, blocks, nuisance, (rss, df_error))
@@ -118,7 +120,7 @@ def table(y: Floats, blocks: Mapping[Term, Floats], nuisance: Floats, lost: int,
             missing.append((term, "it cannot be told from other terms: combinations are missing"))
         else:
             lines.append(line)
-    return Table(tuple(lines), tuple(missing), residuals, parts, df_error)
+    return AnovaTable(tuple(lines), tuple(missing), residuals, parts, df_error)
 
 
 def flipped_p(
@@ -160,7 +162,7 @@ def _basis(x: Floats) -> Floats:
 def _line(
     term: Term, y: Floats, blocks: Mapping[Term, Floats], nuisance: Floats,
     error: tuple[float, int],
-) -> Line | None:  # fmt: skip
+) -> AnovaRow | None:  # fmt: skip
     """The line of a term against (sum of squares, degrees of freedom) of the error."""
     rss, df_error = error
     base = np.hstack([nuisance, *(blocks[u] for u in blocks if not set(term) <= set(u))])
@@ -172,4 +174,4 @@ def _line(
     explained = max(rss_base - rss_with, 0.0)
     f = explained / df / (rss / df_error)
     p = max(float(stats.f.sf(f, df, df_error)), np.finfo(float).tiny)
-    return Line(term, df, df_error, f, p, explained / (explained + rss))
+    return AnovaRow(term, df, df_error, f, p, explained / (explained + rss))

@@ -34,7 +34,7 @@ MOST_SHAPIRO = 5000
 
 
 @dataclass(frozen=True)
-class Effect:
+class FactorEffect:
     """One term.  `span`: largest over smallest level of a main effect, as a ratio, else NaN.
 
     `span` is NaN too where missing combinations leave the levels undecided.
@@ -84,7 +84,7 @@ class Residuals:
 class Effects:
     """All terms, what could not be estimated and why, and the state of the residuals."""
 
-    effects: tuple[Effect, ...]
+    effects: tuple[FactorEffect, ...]
     missing: tuple[tuple[str, str], ...]  # (term or factor, why)
     residuals: tuple[Residuals, ...]
 
@@ -145,7 +145,7 @@ def effects(
     corrected = correct([line.p for line, *_ in lines])
     return Effects(
         effects=tuple(
-            Effect(
+            FactorEffect(
                 ":".join(line.term), stratum, line.df, line.df_error, line.f, line.p,
                 float(holm), flipped, line.share, span,
             )
@@ -158,7 +158,7 @@ def effects(
 
 @dataclass(frozen=True)
 class _Part:
-    lines: list[tuple[anova.Line, Stratum, float, float]]
+    lines: list[tuple[anova.AnovaRow, Stratum, float, float]]
     missing: list[tuple[str, str]]
     residuals: Residuals
 
@@ -244,7 +244,7 @@ def _span(coefficients: Floats) -> float:
     return float(np.exp(np.ptp(levels)))
 
 
-def _state(table: anova.Table, stratum: Stratum, factors: Mapping[str, Labels]) -> Residuals:
+def _state(table: anova.AnovaTable, stratum: Stratum, factors: Mapping[str, Labels]) -> Residuals:
     """Diagnostics of the residuals of one stratum."""
     left = table.residuals
     if table.df_error < 3 or np.ptp(left) ** 2 <= ROUNDING:

@@ -18,8 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fsmatrix.analysis.data.columns import Codes
-from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Floats
+from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Floats, Integers
 from fsmatrix.analysis.stats.testing import signflips
 from fsmatrix.analysis.stats.testing.signflips import Together
 
@@ -45,8 +44,8 @@ def spending(planned: Sequence[int]) -> tuple[int, ...]:
 
 
 def max_t(
-    differences: Floats, last: Codes, turns: Sequence[int], alpha: float,
-    groups: Codes | None = None,
+    differences: Floats, last: Integers, turns: Sequence[int], alpha: float,
+    groups: Integers | None = None,
 ) -> Together:  # fmt: skip
     """`signflips.max_t` at the last of these looks, with what the looks before it called.
 

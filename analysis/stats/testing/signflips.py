@@ -22,8 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize, special, stats
 
-from fsmatrix.analysis.data.columns import Codes
-from fsmatrix.analysis.stats.estimates.medians import Floats
+from fsmatrix.analysis.stats.estimates.medians import Floats, Integers
 
 MOST_FLIPS = 4096  # of signs; more are drawn at random, with a fixed seed
 MOST_STATISTICS = 4_000_000  # flips times cells: some 30 MB
@@ -44,7 +43,7 @@ class Together:
 
 
 def max_t(
-    differences: Floats, alpha: float, most: int = MOST_FLIPS, groups: Codes | None = None
+    differences: Floats, alpha: float, most: int = MOST_FLIPS, groups: Integers | None = None
 ) -> Together:
     """Test that the typical difference of each cell is 0, corrected over the cells.
 

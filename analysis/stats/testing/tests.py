@@ -56,11 +56,6 @@ def smallest_p(n: int, m: int | None = None) -> float:
     return min(1.0, 2.0 ** (1 - n) if m is None else 2 / math.comb(n + m, n))
 
 
-def smallest_median_p(n: int, m: int | None = None) -> float:
-    """The smallest `Ratio.p`: 2 / 2**n of the smaller side; 6 values give 0.031."""
-    return smallest_p(n if m is None else min(n, m))
-
-
 def fewest(tests: int, alpha: float = ALPHA) -> int:
     """Values (blocks, or attachments of each target) that let Holm reject one of `tests`.
 
@@ -107,16 +102,6 @@ def _permuted(a: Floats, b: Floats) -> float:
         rng=np.random.default_rng(0),
     )
     return float(found.pvalue)
-
-
-def permutation(a: npt.ArrayLike, b: npt.ArrayLike) -> Test:
-    """Permutation test of the difference of mean logs; exact while the splits can be listed."""
-    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    n, m = first.size, second.size
-    if not n or not m:
-        return Test("permutation", float("nan"), 1.0, True)
-    exact = math.comb(n + m, n) <= MOST_PERMUTATIONS
-    return Test("permutation", _permuted(first, second), smallest_p(n, m), exact)
 
 
 def signed_rank(differences: npt.ArrayLike) -> Test:
@@ -168,7 +153,7 @@ def correct(p: Sequence[float] | Floats, method: Correction = "holm") -> Floats:
 
 
 @dataclass(frozen=True)
-class Effect:
+class EffectSize:
     """Vargha and Delaney's A = P(a > b) + P(a = b) / 2, with an interval.
 
     0.5: none; 0.56, 0.64, 0.71: small, medium, large (Vargha and Delaney 2000, from Cohen's d).
@@ -205,7 +190,7 @@ class Effect:
         return asdict(self) | {"cliff": self.cliff, "size": self.size, "says": self.says}
 
 
-def effect(a: npt.ArrayLike, b: npt.ArrayLike, level: float = LEVEL) -> Effect:
+def effect(a: npt.ArrayLike, b: npt.ArrayLike, level: float = LEVEL) -> EffectSize:
     """How often a value of a exceeds one of b; independent values, shapes [n] and [m].
 
     The variance of A is at most A (1 - A) / min(n, m) (van Dantzig 1951; Birnbaum and Klose
@@ -215,11 +200,11 @@ def effect(a: npt.ArrayLike, b: npt.ArrayLike, level: float = LEVEL) -> Effect:
     """
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if min(first.size, second.size) < 2:
-        return Effect(math.nan, math.nan, math.nan, level)
+        return EffectSize(math.nan, math.nan, math.nan, level)
     signs = np.sign(first[:, np.newaxis] - second[np.newaxis, :])
     value = float(np.mean(signs) / 2 + 0.5)
     n, tail = min(first.size, second.size), (1 - level) / 2
     hits = value * n
     low = float(stats.beta.ppf(tail, hits, n - hits + 1)) if hits > 0 else 0.0
     high = float(stats.beta.ppf(1 - tail, hits + 1, n - hits)) if hits < n else 1.0
-    return Effect(value, low, high, level)
+    return EffectSize(value, low, high, level)

@@ -98,12 +98,12 @@ class Verdict:
         have, unit = min(self.interval.units), words.unit(self.interval)
         family = self.cells if self.correction == "holm" else 1
         least = tests.fewest(family, self.alpha)
-        said = ""
+        sentence = ""
         if have < least and family > 1:
-            said = f"; {have} {unit} cannot prove one of {family} cells, {least} can"
+            sentence = f"; {have} {unit} cannot prove one of {family} cells, {least} can"
         elif have < least and not words.every_time(self.interval):
-            said = f"; {have} {unit} prove nothing, {least} can"
-        return f"{said}; to tell: {self.needed.says}" if self.needed else said
+            sentence = f"; {have} {unit} prove nothing, {least} can"
+        return f"{sentence}; to tell: {self.needed.says}" if self.needed else sentence
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings."""

@@ -8,20 +8,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import xarray as xr
 
-from fsmatrix.analysis.data.doubts import listed
-from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.testing.tests import ALPHA
-from fsmatrix.analysis.studies.claims import words
+from fsmatrix.analysis.studies.claims import figure
 from fsmatrix.analysis.studies.claims.cells import scope_of
 from fsmatrix.analysis.studies.claims.judge import (
-    Judged,
+    JudgedClaim,
     PValues,
     apparent,
     both,
@@ -36,97 +31,13 @@ from fsmatrix.analysis.studies.claims.judge import (
     place,
     untestable,
 )
+from fsmatrix.analysis.studies.claims.result import Claims
 from fsmatrix.analysis.studies.claims.scope import data_of
 from fsmatrix.analysis.studies.claims.study import Claim, StudyFile
-from fsmatrix.analysis.studies.claims.words import measured
-from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
-
     from fsmatrix.analysis.studies.claims.cells import Scope
     from fsmatrix.analysis.studies.claims.scope import Data
-
-KINDS = ("holds", "does not hold", "cannot be told", "cannot be tested")
-MANY = {"holds": "hold", "does not hold": "do not hold"}
-
-
-@dataclass(frozen=True)
-class Claims:
-    """A study's claims and the verdicts on one campaign."""
-
-    study: StudyFile
-    judged: tuple[Judged, ...]
-    alpha: float
-    tested: int  # claims that Holm corrects over
-    remarks: tuple[str, ...]
-
-    @property
-    def says(self) -> list[str]:
-        """How many claims have which verdict, then each claim."""
-        counts: Counter[str] = Counter(one.kind for one in self.judged)
-        parts = [f"{counts[kind]} {kind if counts[kind] == 1 else MANY.get(kind, kind)}"
-                 for kind in KINDS if counts[kind]]  # fmt: skip
-        first = f"{plural(len(self.judged), 'claim')} of {self.study.title}: {', '.join(parts)}."
-        if self.tested > 1:
-            first += (f" The chance that any claim is wrongly said to hold is at most "
-                      f"{100 * self.alpha:.3g} %, and that any is wrongly said not to as well "
-                      f"({self.tested} claims tested together).")  # fmt: skip
-        lacking = self.lacking
-        all_lack = [f"Not in the data, for any claim: {', '.join(lacking)}."] if lacking else []
-        return [first, *self.remarks, *all_lack, *(sentence(one, lacking) for one in self.judged)]
-
-    @property
-    def lacking(self) -> tuple[str, ...]:
-        """Levels that no claim has in the data; none for a single claim."""
-        if len(self.judged) < 2:
-            return ()
-        first, *others = [one.scope.missing for one in self.judged]
-        return tuple(level for level in first if all(level in other for other in others))
-
-    def of(self, claim: str) -> Claims:
-        """The verdict on one claim, corrected as among all; ValueError for an unknown one."""
-        mine = tuple(one for one in self.judged if one.claim.id == claim)
-        if not mine:
-            known = ", ".join(one.claim.id for one in self.judged)
-            raise ValueError(f"no claim {claim!r}: there are {known}")
-        return replace(self, judged=mine)
-
-    def table(self) -> pd.DataFrame:
-        """One row per claim; low and high of the claimed range are with its slack."""
-        import pandas as pd
-
-        return pd.DataFrame([row(one) for one in self.judged])
-
-    def cells(self) -> pd.DataFrame:
-        """One row per claim and cell."""
-        import pandas as pd
-
-        return pd.DataFrame([
-            {"claim": one.claim.id, "metric": cell.metric, "cell": cell.label,
-             "measured": cell.value, "low": cell.low, "high": cell.high, "interval": cell.kind,
-             "claimed low": cell.bounds[0], "claimed high": cell.bounds[1], "is": place(cell)}
-            for one in self.judged for cell in one.scope.cells
-        ])  # fmt: skip
-
-    def figure(self) -> Figure:
-        """Claimed ranges beside measured intervals."""
-        from fsmatrix.analysis.studies.claims.figure import drawn
-
-        return drawn(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
-        claims = [
-            row(one) | {"says": sentence(one), "cells": [_cell(c) for c in one.scope.cells]}
-            for one in self.judged
-        ]
-        made: dict[str, Any] = plain({
-            "study": self.study.study, "source": self.study.source.paper, "alpha": self.alpha,
-            "tested": self.tested, "claims": claims, "says": self.says,
-        })  # fmt: skip
-        return made
 
 
 def claims(ds: xr.Dataset, study: StudyFile, alpha: float = ALPHA) -> Claims:
@@ -155,7 +66,7 @@ def judge(data: Data, study: StudyFile, alpha: float = ALPHA) -> Claims:
                 strict=True)  # fmt: skip
     judged = tuple(_judged(*one, p, alpha, tested) for one, p in zip(known, parts, strict=True))
     remarks = next(iter(data.studies.values())).remarks if data.studies else []
-    return Claims(study, judged, alpha, tested, tuple(remarks))
+    return Claims(study, judged, alpha, tested, tuple(remarks), chart=figure)
 
 
 def _judged(
@@ -165,12 +76,12 @@ def _judged(
     p: tuple[PValues, PValues, PValues, PValues],
     alpha: float,
     tested: int,
-) -> Judged:
+) -> JudgedClaim:
     whole, size, end, way = p
     kind = kind_of(whole, alpha)
     open_ = kind == "cannot be told"
     places = Counter(place(cell) for cell in scope.cells)
-    return Judged(
+    return JudgedClaim(
         claim=claim, kind=kind, why=why, scope=scope, magnitude=kind_of(size, alpha),
         reach=None if math.isnan(end.holds) else kind_of(end, alpha),
         direction=None if claim.direction == "none" else kind_of(way, alpha),
@@ -179,79 +90,3 @@ def _judged(
         apparent=apparent(claim, scope.cells),
         more=more(claim, scope.cells, alpha / max(tested, 1)) if open_ else None,
     )  # fmt: skip
-
-
-def sentence(one: Judged, elsewhere: Collection[str] = ()) -> str:
-    """A verdict in words, with what was claimed and measured.
-
-    `elsewhere`: what is missing for all claims, which stands above them.
-    """
-    claim = one.claim
-    parts = [f"{claim.id}: {one.kind}."]
-    parts.append(f"The study says ({claim.place}): {claim.says.rstrip('.')} ({claim.number}).")
-    parts += [f"Why not: {one.why}."] if one.why else []
-    if one.scope.cells:
-        parts.append(f"Measured: {measured(one)}; claimed: {words.claimed(claim)}.")
-    if one.kind == "cannot be tested" and one.apparent is not None:
-        parts.append(words.bare(one))
-    if one.kind != "cannot be tested":
-        parts += words.parts(one)
-    if one.more is not None:
-        parts.append(f"To tell: {one.more.says}.")
-    missing = [level for level in one.scope.missing if level not in elsewhere]
-    parts += [f"Not in the data: {', '.join(missing)}."] if missing else []
-    parts += _doubts(one)
-    parts += [f"Note: {note}." for note in one.scope.notes]
-    return " ".join(parts)
-
-
-def _doubts(one: Judged) -> list[str]:
-    """What is in doubt in the cells of a claim; its smallest and largest are named first."""
-    ordered = sorted(one.scope.cells, key=lambda cell: cell.value)
-    ordered = [*ordered[:1], *ordered[-1:], *ordered[1:-1]]
-    where: dict[str, list[str]] = {}
-    short = words.labels(one)
-    for cell in dict.fromkeys(ordered):
-        for doubt in cell.doubts:
-            where.setdefault(doubt, []).append(short[cell.label])
-    parts = [f"{doubt} in {len(names)} of {len(one.scope.cells)} cells ({listed(names)})"
-             for doubt, names in where.items()]  # fmt: skip
-    return [f"In doubt: {'; '.join(parts)}."] if parts else []
-
-
-def row(one: Judged) -> dict[str, Any]:
-    """A verdict as one flat row."""
-    low, high = one.claim.bounds
-    values = [cell.value for cell in one.scope.cells]
-    known = [cell for cell in one.scope.cells if cell.decides]
-    return {
-        "claim": one.claim.id, "verdict": one.kind, "direction": one.direction,
-        "magnitude": one.magnitude, "reach": one.reach, "quantifier": _quantifier(one.claim),
-        "inside": one.counts["inside"], "outside": one.counts["outside"],
-        "open": one.counts["open"], "needed": one.needed,
-        "scope": "none" if not values else "part" if one.scope.missing else "whole",
-        "missing": ", ".join(one.scope.missing), "why": one.why,
-        "number": one.claim.number, "claimed_low": low, "claimed_high": high,
-        "smallest": min(values, default=None), "largest": max(values, default=None),
-        "low": min((cell.low for cell in known), default=None),
-        "high": max((cell.high for cell in known), default=None),
-        "median": float(np.median(values)) if values else None,
-        "apparent": one.apparent, "p_holds": one.p.holds, "p_fails": one.p.fails,
-        "more": one.more.more if one.more else None, "place": one.claim.place,
-        "in doubt": ", ".join(dict.fromkeys(d for c in one.scope.cells for d in c.doubts)),
-    }  # fmt: skip
-
-
-def _quantifier(claim: Claim) -> str:
-    q = claim.quantifier
-    return q if isinstance(q, str) else f"{q.at_least} of {q.of}"
-
-
-def _cell(cell: Any) -> dict[str, Any]:
-    kept = ("label", "metric", "value", "low", "high", "kind", "units", "bounds")
-    return {name: getattr(cell, name) for name in kept} | {"is": place(cell)}
-
-
-def of_kind(found: Claims, kind: str) -> Sequence[Judged]:
-    """The claims with one verdict."""
-    return [one for one in found.judged if one.kind == kind]

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from fsmatrix.analysis.draw import drawing
 from fsmatrix.analysis.draw.panels import INK
-from fsmatrix.analysis.studies.claims.judge import Judged
+from fsmatrix.analysis.studies.claims.judge import JudgedClaim
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from fsmatrix.analysis.studies.claims.claims import Claims
+    from fsmatrix.analysis.studies.claims.result import Claims
 
 # colour-blind safe (Okabe and Ito), and a mark each, so that no verdict is a colour alone
 LOOK = {
@@ -28,7 +28,12 @@ BAND, EDGE = "#CFD8E3", "#8FA1B5"
 WIDEST = 110  # characters of a reason in the picture
 
 
-def drawn(found: Claims) -> Figure:
+def pages(_found: Claims) -> int:
+    """Number of figures."""
+    return 1
+
+
+def draw(found: Claims, _page: int = 0) -> Figure:
     """One row per claim; ratios on a log axis, correlations on a linear one below them."""
     parts = [[one for one in found.judged if one.claim.scale == scale] for scale in ("ratio", "r")]
     shown = [part for part in parts if part]
@@ -52,7 +57,7 @@ def drawn(found: Claims) -> Figure:
     return figure
 
 
-def _panel(ax: Axes, judged: Sequence[Judged]) -> None:
+def _panel(ax: Axes, judged: Sequence[JudgedClaim]) -> None:
     ratio = judged[0].claim.scale == "ratio"
     if ratio:
         ax.set_xscale("log")
@@ -81,7 +86,7 @@ def _plain_ticks(ax: Axes, low: float, high: float) -> None:
     ax.set_xticks([], minor=True)
 
 
-def _claim(ax: Axes, one: Judged, place: int, limits: tuple[float, float]) -> None:
+def _claim(ax: Axes, one: JudgedClaim, place: int, limits: tuple[float, float]) -> None:
     """Cells of one claimed range share a part of the row: a knee has two."""
     groups = list(dict.fromkeys(cell.bounds for cell in one.scope.cells)) or [one.claim.bounds]
     room = 0.76 / len(groups)
@@ -106,7 +111,7 @@ def _band(
 
 
 def _cells(
-    ax: Axes, one: Judged, bounds: tuple[float, float], middle: float, height: float
+    ax: Axes, one: JudgedClaim, bounds: tuple[float, float], middle: float, height: float
 ) -> None:
     colour, mark = LOOK[one.kind]
     mine = [cell for cell in one.scope.cells if cell.bounds == bounds]
@@ -118,7 +123,7 @@ def _cells(
                 markerfacecolor=colour if cell.decides else "white", linestyle="")  # fmt: skip
 
 
-def _limits(judged: Sequence[Judged], ratio: bool) -> tuple[float, float]:
+def _limits(judged: Sequence[JudgedClaim], ratio: bool) -> tuple[float, float]:
     if not ratio:
         return -1.0, 1.0
     ends = [1.0]

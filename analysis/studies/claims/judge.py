@@ -37,7 +37,7 @@ class PValues:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedClaim:
     """A claim with its verdict.  Parts are judged apart; p are corrected over the claims."""
 
     claim: Claim

@@ -42,7 +42,7 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Source(_Model):
+class StudySource(_Model):
     """Where the study was printed."""
 
     paper: str
@@ -99,7 +99,7 @@ class Compare(_Model):
         return tuple(dict.fromkeys([*written, *(name for name in single if name)]))
 
 
-class Range(_Model):
+class ClaimedRange(_Model):
     """The claimed range of a ratio, or of r; `slack` is how much "about" allows (ours, declared).
 
     Of a ratio slack is a share, of r a difference; growth at a knee is per doubling (1.1: 10 %).
@@ -110,7 +110,7 @@ class Range(_Model):
     slack: float = Field(default=0.0, ge=0.0)
 
     @model_validator(mode="after")
-    def _ordered(self) -> Range:
+    def _ordered(self) -> ClaimedRange:
         if self.low is None and self.high is None:
             raise ValueError("give low, high or both")
         if self.low is not None and self.high is not None and self.low > self.high:
@@ -137,7 +137,7 @@ class Claim(_Model):
     where: dict[str, Several] = {}
     unless: tuple[dict[str, One], ...] = ()
     compare: Compare | None = None
-    claimed: Range
+    claimed: ClaimedRange
     quantifier: Literal["every", "range", "median"] | Quantifier = "every"
     about: Names = ()  # factors that must be real; empty: those compared and those of `where`
 
@@ -196,7 +196,7 @@ class StudyFile(_Model):
 
     study: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     title: str
-    source: Source
+    source: StudySource
     factors: dict[str, Factor] = {}
     metrics: dict[str, str] = {}  # metrics that campaigns do not have -> meaning
     claims: tuple[Claim, ...]

@@ -8,7 +8,7 @@ import numpy as np
 
 from fsmatrix.analysis.studies.claims import together
 from fsmatrix.analysis.studies.claims.cells import Found
-from fsmatrix.analysis.studies.claims.judge import Judged, Where, place, seems
+from fsmatrix.analysis.studies.claims.judge import JudgedClaim, Where, place, seems
 from fsmatrix.analysis.studies.claims.study import Claim, Quantifier
 from fsmatrix.analysis.units import number
 
@@ -42,7 +42,7 @@ def _quantifier(claim: Claim) -> str:
             "median": "in more than half of the cells"}[q]  # fmt: skip
 
 
-def measured(one: Judged) -> str:
+def measured(one: JudgedClaim) -> str:
     """The smallest and the largest cell with what is sure of them."""
     cells = sorted(one.scope.cells, key=lambda cell: cell.value)
     ends = [cells[0]] if len(cells) == 1 else [cells[0], cells[-1]]
@@ -58,7 +58,7 @@ def _sure(cell: Found) -> str:
     return f" (95 % sure: {number_of(cell.low)} to {number_of(cell.high)})" if cell.decides else ""
 
 
-def labels(one: Judged) -> dict[str, str]:
+def labels(one: JudgedClaim) -> dict[str, str]:
     """Label of a cell -> it without what all cells of the claim have in common."""
     split = {cell.label: cell.label.split(", ") for cell in one.scope.cells}
     if len(split) < 2:
@@ -68,14 +68,14 @@ def labels(one: Judged) -> dict[str, str]:
             for label, words in split.items()}  # fmt: skip
 
 
-def bare(one: Judged) -> str:
+def bare(one: JudgedClaim) -> str:
     """Where nothing can be tested: in how many cells the numbers are as claimed, and where not."""
     cells = one.scope.cells
     other = [cell for cell in cells if not seems(one.claim, cell)]
     agree = "agree with" if one.apparent else "contradict"
-    said = f"Taken as they are, the numbers {agree} it: as claimed in {len(cells) - len(other)} " \
-           f"of {len(cells)} cells"  # fmt: skip
-    return f"{said}{_not_in(other, labels(one))}; how much of that is chance is not known."
+    count = f"{len(cells) - len(other)} of {len(cells)} cells"
+    sentence = f"Taken as they are, the numbers {agree} it: as claimed in {count}"
+    return f"{sentence}{_not_in(other, labels(one))}; how much of that is chance is not known."
 
 
 def whether(claim: Claim, cell: Found) -> str:
@@ -95,28 +95,30 @@ def _not_in(cells: list[Found], short: Mapping[str, str]) -> str:
     return f", not in {named}{more}"
 
 
-def parts(one: Judged) -> list[str]:
+def parts(one: JudgedClaim) -> list[str]:
     """In how many cells it is so, all cells together, and the parts of the verdict that differ."""
     count = len(one.scope.cells)
     needed = "all of them" if one.needed == count else f"{one.needed} of them"
-    said = []
+    sentences = []
     if count > 1:
-        said.append(f"{_counted(one.counts, count)}; the claim needs {needed}.")
+        sentences.append(f"{_counted(one.counts, count)}; the claim needs {needed}.")
     for bounds, mean in together.means(one.scope.cells).items():
         knee = one.claim.compare is not None and bool(one.claim.compare.knee)
         where = "All cells together" if not knee else \
                 "All cells together up to the knee" if bounds[1] == np.inf else \
                 "All cells together beyond the knee"  # fmt: skip
-        said.append(f"{where}: {number_of(mean.ratio)}{_unit(one.claim)} (95 % sure: "
+        sentences.append(f"{where}: {number_of(mean.ratio)}{_unit(one.claim)} (95 % sure: "
                     f"{number_of(mean.low)} to {number_of(mean.high)}).")  # fmt: skip
     if one.reach is not None:
-        said.append(f"That the range is reached at both ends {_verb(one.reach)}.")
+        sentences.append(f"That the range is reached at both ends {_verb(one.reach)}.")
     if one.direction is not None and one.direction != one.kind:
         way = "more" if one.claim.direction == "higher" else "less"
-        said.append(f"The direction alone ({way}, whatever by how much) {_verb(one.direction)}.")
+        sentences.append(
+            f"The direction alone ({way}, whatever by how much) {_verb(one.direction)}."
+        )
     if one.scope.missing:
-        said.append("The data have a part only of what the claim is about.")
-    return said
+        sentences.append("The data have a part only of what the claim is about.")
+    return sentences
 
 
 def _counted(counts: Mapping[Where, int], count: int) -> str:

@@ -5,25 +5,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from fsmatrix.analysis.draw import drawing
 from fsmatrix.analysis.draw.drawing import MARKERS, SMALL
 from fsmatrix.analysis.studies.io500.families import NOT_TOLD
-from fsmatrix.analysis.studies.io500.phases import NAMES, Pair
+from fsmatrix.analysis.studies.io500.phases import NAMES, PhasePair
 from fsmatrix.analysis.studies.io500.ranges import HARD_OVER_EASY, hard_over_easy
 from fsmatrix.analysis.studies.io500.words import CAVEAT, ENOUGH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
-    from fsmatrix.analysis.studies.io500.study import Io500Study
+    from fsmatrix.analysis.studies.io500.result import Io500Study
 
 GREY = "#b8bec5"
 SPREAD = 0.16  # of a family's points beside its line
 SIDEWAYS = 0.025  # of the client nodes, from family to family
 MOST = 9  # families with a colour; the others are grey
+
+
+def pages(study: Io500Study) -> int:
+    """Scores over client nodes, hard over easy, and correlations if there are any."""
+    return 3 if any(pair.r is not None for pair in study.pairs) else 2
+
+
+def draw(study: Io500Study, page: int) -> Figure:
+    """One of the pages."""
+    return (over_nodes, hard_against_easy, correlations)[page](study)
 
 
 def shown(study: Io500Study) -> list[str]:
@@ -124,7 +134,7 @@ def correlations(study: Io500Study) -> Figure:
 
 
 def _heat(
-    ax: Axes, pairs: tuple[Pair, ...], names: list[str], column: str, labels: list[str]
+    ax: Axes, pairs: tuple[PhasePair, ...], names: list[str], column: str, labels: list[str]
 ) -> AxesImage:
     grid = np.full((len(names), len(names)), np.nan)
     for one in pairs:

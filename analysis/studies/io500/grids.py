@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from fsmatrix.analysis.studies.io500.ranges import SCORES, Range, Row
-from fsmatrix.analysis.studies.io500.study import Io500Study
+from fsmatrix.analysis.studies.io500.ranges import SCORES, Row, ValueRange
+from fsmatrix.analysis.studies.io500.result import Io500Study
 from fsmatrix.analysis.studies.io500.submissions import CLASSES, NO_CLASS
 from fsmatrix.analysis.studies.io500.words import MARK
 from fsmatrix.analysis.units import MISSING, number
@@ -30,7 +30,7 @@ def grids(study: Io500Study, fewest: int = 1, ranges: bool = True) -> list[Grid]
     years = sorted({row.key[1] for row in study.years})
     what = "median [smallest–largest] (submissions)" if ranges else "median (submissions)"
 
-    def text(one: Range) -> str:
+    def text(one: ValueRange) -> str:
         return _range(one, ranges)
 
     return [
@@ -66,7 +66,7 @@ def ratios(study: Io500Study, fewest: int = 1) -> Grid:
 
 def _crossed(
     title: str, rows: Sequence[Row], names: Sequence[str], columns: Sequence[str],
-    text: Callable[[Range], str],
+    text: Callable[[ValueRange], str],
 ) -> Grid:  # fmt: skip
     found = {row.key: text(row.ranges[MEASURE]) for row in rows}
     kept = [one for one in columns if any((name, one) in found for name in names)]
@@ -74,7 +74,7 @@ def _crossed(
     return Grid(title, ("family", *kept), tuple(lines))
 
 
-def _range(one: Range, ends: bool, count: bool = True) -> str:
+def _range(one: ValueRange, ends: bool, count: bool = True) -> str:
     if one.median is None or one.low is None or one.high is None:
         return MISSING
     spread = f" [{number(one.low)}–{number(one.high)}]" if ends and one.submissions > 1 else ""

@@ -9,7 +9,7 @@ import fsmatrix
 from fsmatrix.analysis.draw import page, pictures
 from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.studies.io500 import grids, words
-from fsmatrix.analysis.studies.io500.study import Io500Study
+from fsmatrix.analysis.studies.io500.result import Io500Study
 from fsmatrix.analysis.units import MISSING, number
 
 TEMPLATE = "io500.html.j2"

@@ -28,7 +28,7 @@ NORMAL = float(stats.norm.ppf(0.975))
 
 
 @dataclass(frozen=True)
-class Pair:
+class PhasePair:
     """Spearman's r of two phases; None below FEWEST submissions that have both."""
 
     a: str
@@ -43,7 +43,7 @@ class Pair:
     r_ten: float | None  # one submission of each of them, with so many
 
 
-def pairs(submissions: Sequence[Submission]) -> tuple[Pair, ...]:
+def pairs(submissions: Sequence[Submission]) -> tuple[PhasePair, ...]:
     """Of every two phases."""
     newest = one_per_system(submissions)
     tens = one_per_system([one for one in submissions if one.nodes == TEN])
@@ -62,11 +62,11 @@ def one_per_system(submissions: Sequence[Submission]) -> list[Submission]:
 def _pair(
     a: str, b: str, every: Sequence[Submission], newest: Sequence[Submission],
     tens: Sequence[Submission],
-) -> Pair:  # fmt: skip
+) -> PhasePair:  # fmt: skip
     count, r = _spearman(a, b, every)
     systems, r_systems = _spearman(a, b, newest)
     low, high = _interval(r_systems, systems)
-    return Pair(a, b, count, r, systems, r_systems, low, high, *_spearman(a, b, tens))
+    return PhasePair(a, b, count, r, systems, r_systems, low, high, *_spearman(a, b, tens))
 
 
 def _spearman(a: str, b: str, chosen: Sequence[Submission]) -> tuple[int, float | None]:

@@ -32,7 +32,7 @@ HARD_OVER_EASY: dict[str, tuple[str, str]] = {
 
 
 @dataclass(frozen=True)
-class Range:
+class ValueRange:
     """Smallest, median and largest of some submissions' values; None without values."""
 
     submissions: int  # that have a value
@@ -51,7 +51,7 @@ class Row:
     systems: int
     years: tuple[int, int] | None
     nodes: tuple[int, int] | None  # client nodes, smallest and largest
-    ranges: Mapping[str, Range]
+    ranges: Mapping[str, ValueRange]
 
 
 def hard_over_easy(one: Submission, name: str) -> float | None:
@@ -110,13 +110,15 @@ def _ends(values: Sequence[int]) -> tuple[int, int] | None:
     return (min(values), max(values)) if values else None
 
 
-def range_of(members: Sequence[Submission], measure: Callable[[Submission], float | None]) -> Range:
+def range_of(
+    members: Sequence[Submission], measure: Callable[[Submission], float | None]
+) -> ValueRange:
     """Of the submissions that have a value."""
     pairs = [(value, one.system) for one in members if (value := measure(one)) is not None]
     if not pairs:
-        return Range(0, 0, None, None, None)
+        return ValueRange(0, 0, None, None, None)
     values = [value for value, _ in pairs]
-    return Range(
+    return ValueRange(
         len(values), len({system for _, system in pairs}), statistics.median(values), min(values),
         max(values),
     )  # fmt: skip

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import xarray as xr
 
-from fsmatrix.analysis.data.summary import Cell, Summary, summarise
+from fsmatrix.analysis.data.cells import Cell
+from fsmatrix.analysis.data.summary import Summary, summarise
 from fsmatrix.analysis.studies.io500.submissions import NO_CLASS, Submission, size_class
 from fsmatrix.analysis.units import labelled
 from fsmatrix.results.formats.io500.score import (
@@ -28,7 +29,7 @@ SCORES = {"score": "", "bandwidth score": "GiB/s", "metadata score": "kIOPS"}
 
 
 @dataclass(frozen=True)
-class Place:
+class RankedPlace:
     """One value of one's own among others.  In IO500's units."""
 
     what: str  # a phase, or one of SCORES
@@ -42,7 +43,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Standing:
+class RunStanding:
     """A configuration of one's own campaign."""
 
     name: str  # what tells it from the others
@@ -50,10 +51,10 @@ class Standing:
     nodes: int
     size: str  # class of client nodes
     by_rules: bool  # nothing says that the list would not accept it
-    places: tuple[Place, ...]
+    places: tuple[RankedPlace, ...]
 
 
-def standings(ds: xr.Dataset, submissions: Sequence[Submission]) -> tuple[Standing, ...]:
+def standings(ds: xr.Dataset, submissions: Sequence[Submission]) -> tuple[RunStanding, ...]:
     """Of every configuration of a campaign that has phases of IO500: medians over attachments.
 
     ValueError if there is none, or if its number of client nodes is not told.
@@ -83,7 +84,7 @@ def _key(cell: Cell) -> tuple[str, ...]:
 
 def _standing(
     cells: Sequence[Cell], summary: Summary, submissions: Sequence[Submission]
-) -> Standing:
+) -> RunStanding:
     levels = cells[0].levels
     nodes = levels.get("nodes", math.nan)
     if isinstance(nodes, str) or not nodes >= 1:
@@ -97,7 +98,7 @@ def _standing(
     values = {name: value for name, value in values.items() if value > 0}
     names = [name for name in summary.varying if name not in ("phase", "nodes", "target")]
     told = [labelled(name, levels[name]) for name in names if levels.get(name, "") != ""]
-    return Standing(
+    return RunStanding(
         name=", ".join([str(levels.get("target", "")), *told]),
         engine=str(levels.get("engine", "")),
         nodes=int(nodes),
@@ -114,7 +115,7 @@ def _value(cell: Cell) -> float:
     return cell.metrics["iops"].median / KILO
 
 
-def _places(values: Mapping[str, float], peers: Sequence[Submission]) -> list[Place]:
+def _places(values: Mapping[str, float], peers: Sequence[Submission]) -> list[RankedPlace]:
     mine = score(values)
     totals = {
         "score": (mine.total, [one.score.total for one in peers]),
@@ -134,10 +135,12 @@ def _places(values: Mapping[str, float], peers: Sequence[Submission]) -> list[Pl
     return made
 
 
-def _place(what: str, unit: str, value: float, others: Sequence[float]) -> Place:
+def _place(what: str, unit: str, value: float, others: Sequence[float]) -> RankedPlace:
     below = sum(other < value for other in others)
     equal = sum(other == value for other in others)
     if not others:
-        return Place(what, unit, value, 0, 0, 0, None, None)
+        return RankedPlace(what, unit, value, 0, 0, 0, None, None)
     share = (below + equal / 2) / len(others)
-    return Place(what, unit, value, below, equal, len(others), share, statistics.median(others))
+    return RankedPlace(
+        what, unit, value, below, equal, len(others), share, statistics.median(others)
+    )

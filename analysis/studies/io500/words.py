@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from fsmatrix.analysis.studies.io500.checks import Checks
 from fsmatrix.analysis.studies.io500.families import NOT_TOLD
-from fsmatrix.analysis.studies.io500.phases import TEN, Pair
+from fsmatrix.analysis.studies.io500.phases import TEN, PhasePair
 from fsmatrix.analysis.studies.io500.ranges import HARD_OVER_EASY, Row
-from fsmatrix.analysis.studies.io500.standing import Place, Standing
+from fsmatrix.analysis.studies.io500.standing import RankedPlace, RunStanding
 from fsmatrix.analysis.studies.io500.submissions import BESIDE, SAME, LeftOut, Submission
 from fsmatrix.analysis.units import brief
 from fsmatrix.results.formats.io500.score import PHASES
@@ -116,7 +116,7 @@ def ratios(rows: Sequence[Row]) -> Iterator[str]:
             yield f"Hard over easy, {name}, median (range): {', '.join(told)}."
 
 
-def correlated(pairs: Sequence[Pair]) -> Iterator[str]:
+def correlated(pairs: Sequence[PhasePair]) -> Iterator[str]:
     """How the scored phases go together: over all sizes, and at one."""
     scored = [one for one in pairs if one.a in PHASES and one.b in PHASES and one.r is not None]
     if not scored:
@@ -131,7 +131,7 @@ def correlated(pairs: Sequence[Pair]) -> Iterator[str]:
         yield _spread(what, tens)
 
 
-def _spread(what: str, found: Sequence[tuple[float, Pair]]) -> str:
+def _spread(what: str, found: Sequence[tuple[float, PhasePair]]) -> str:
     low, high = (pick(found, key=lambda one: one[0]) for pick in (min, max))
     middle = statistics.median(value for value, _ in found)
     return (
@@ -140,7 +140,7 @@ def _spread(what: str, found: Sequence[tuple[float, Pair]]) -> str:
     )
 
 
-def standing(one: Standing) -> Iterator[str]:
+def standing(one: RunStanding) -> Iterator[str]:
     """One's own run: the score if there is one, then every phase."""
     peers = max((place.submissions for place in one.places), default=0)
     noun = "client node" if one.size == "1" else "client nodes"
@@ -155,7 +155,7 @@ def standing(one: Standing) -> Iterator[str]:
         yield f"  {placed(place)}"
 
 
-def placed(place: Place) -> str:
+def placed(place: RankedPlace) -> str:
     """One value among others."""
     value = f"{place.what} {brief(place.value)}{place.unit and ' ' + place.unit}"
     if place.percentile is None or place.median is None:

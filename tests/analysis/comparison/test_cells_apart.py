@@ -10,7 +10,7 @@ import xarray as xr
 
 from fsmatrix.analysis.data.load import open_campaign
 from fsmatrix.analysis.data.summary import summarise
-from fsmatrix.analysis.draw.layout import Group, Layout
+from fsmatrix.analysis.draw.layout import CellGroup, Layout
 from fsmatrix.analysis.report import pivot
 from fsmatrix.results.case import Geometry
 from fsmatrix.results.record import RunRecord
@@ -72,6 +72,6 @@ def test_a_table_that_would_put_two_values_into_one_cell_raises(tmp_path: Path) 
         for chunk in (4096, 8192)
     ]
     summary = summarise(opened(tmp_path, *two))
-    wrong = Group((), summary.cells, Layout((), (), "pattern", False), summary.cluster)
+    wrong = CellGroup((), summary.cells, Layout((), (), "pattern", False), summary.cluster)
     with pytest.raises(AssertionError, match="two cells of a in one row"):
         pivot._part(wrong, summary.targets, pivot.METRICS["bandwidth"])

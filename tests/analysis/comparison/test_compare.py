@@ -15,8 +15,8 @@ import xarray as xr
 from fsmatrix import analysis
 from fsmatrix.analysis.comparison.chart import MOST_ROWS, ratio_ticks
 from fsmatrix.analysis.comparison.compare import Comparison, compare, comparisons
+from fsmatrix.analysis.comparison.compared import SINGLE
 from fsmatrix.analysis.comparison.rows import together
-from fsmatrix.analysis.comparison.words import SINGLE
 from fsmatrix.analysis.lessons.lessons import lessons
 from fsmatrix.analysis.lessons.overall import TOGETHER
 from fsmatrix.analysis.report.export import results

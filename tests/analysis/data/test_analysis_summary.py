@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data import load, summary
 from fsmatrix.analysis.draw import layout
+from fsmatrix.analysis.report.table import in_terminal
 from fsmatrix.cli.terminal import Terminal
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5 import schema
@@ -159,7 +160,7 @@ def test_table_in_the_terminal(tmp_path: Path) -> None:
     records += [one("xfs", b, status="failed", phases=(), error="EIO") for b in range(2)]
     out = io.StringIO()
     Terminal(file=out, width=200, force_terminal=False).print(
-        summary.summarise(dataset(tmp_path, records)).table()
+        in_terminal(summary.summarise(dataset(tmp_path, records)))
     )
     text = out.getvalue()
     assert "[bold]x" in text

@@ -13,6 +13,7 @@ from rich.console import Console
 from fsmatrix.analysis.data import load, summary
 from fsmatrix.analysis.draw import charts
 from fsmatrix.analysis.report import pivot, report
+from fsmatrix.analysis.report.table import in_terminal
 from tests.analysis import campaigns
 
 BED = {"redundancy": "size=1", "failure_domain": "host", "network": "1Gbit"}
@@ -90,7 +91,7 @@ def test_page_and_terminal_say_it_too(tmp_path: Path) -> None:
     page = report.write_report(path, tmp_path / "report.html").read_text()
     assert "In all tables and charts: redundancy size=1, failure domain host" in page
     out = io.StringIO()
-    Console(file=out, width=200).print(summarised(path).table())
+    Console(file=out, width=200).print(in_terminal(summarised(path)))
     assert "storage nodes (emulated)" in out.getvalue()
     assert "redundancy size=1" in out.getvalue()
 

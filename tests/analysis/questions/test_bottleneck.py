@@ -13,7 +13,8 @@ import xarray as xr
 
 from fsmatrix.analysis.data import load
 from fsmatrix.analysis.questions.bottleneck import usage
-from fsmatrix.analysis.questions.bottleneck.bottleneck import Bottleneck, bottleneck
+from fsmatrix.analysis.questions.bottleneck.bottleneck import bottleneck
+from fsmatrix.analysis.questions.bottleneck.result import Bottleneck
 from fsmatrix.analysis.result import Result
 from fsmatrix.results.evidence.evidence import Evidence
 from fsmatrix.results.evidence.stored import read

@@ -11,8 +11,9 @@ import h5py
 import numpy as np
 import pytest
 
+from fsmatrix.analysis.data.cells import Cell
 from fsmatrix.analysis.data.load import open_campaign
-from fsmatrix.analysis.data.summary import Cell, summarise
+from fsmatrix.analysis.data.summary import summarise
 from fsmatrix.analysis.questions import iterations as analysis
 from fsmatrix.results import iterations
 from fsmatrix.results.formats.base import Parsed, totals

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fsmatrix.analysis.planning import power
+from fsmatrix.analysis.questions import power
 from fsmatrix.analysis.stats.estimates import intervals
 from fsmatrix.analysis.stats.testing import looks, verdict
 from tests.analysis.comparison.test_compare import made

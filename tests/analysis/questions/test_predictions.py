@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fsmatrix.analysis.questions.models.models import Models, models
+from fsmatrix.analysis.questions.models.models import models
 from fsmatrix.analysis.questions.models.predictions import faults, predict
+from fsmatrix.analysis.questions.models.result import Models
 from fsmatrix.analysis.result import Result
 from tests.analysis import study_data as studies
 

@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from fsmatrix.analysis.comparison.compare import compare, comparisons
-from fsmatrix.analysis.planning.extension import MOST, Extension, Record, extension, record_of
+from fsmatrix.analysis.comparison.extension import MOST, Extension, Record, extension, record_of
 from fsmatrix.analysis.stats.testing import looks, signflips
 from fsmatrix.results.files.store import MARKER
 from tests.analysis.comparison.test_compare import made

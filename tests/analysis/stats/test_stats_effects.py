@@ -12,7 +12,7 @@ from scipy import stats
 from statsmodels.formula.api import ols
 
 from fsmatrix.analysis.stats.estimates.medians import Floats
-from fsmatrix.analysis.stats.testing.effects import Effect, Effects, effects
+from fsmatrix.analysis.stats.testing.effects import Effects, FactorEffect, effects
 
 TARGETS, ATTACHMENTS, PATTERNS, REPEATS = 2, 6, 3, 2
 
@@ -42,7 +42,7 @@ def analysed(y: Floats, labels: dict[str, np.ndarray], **options: object) -> Eff
     return effects(np.exp(y), labels["attachment"], factors, **options)  # type: ignore[arg-type]
 
 
-def named(found: Effects, term: str) -> Effect:
+def named(found: Effects, term: str) -> FactorEffect:
     return next(e for e in found.effects if e.term == term)
 
 

@@ -33,8 +33,8 @@ def test_three_against_three_can_never_decide() -> None:
 @given(st.integers(1, 10_000), st.sampled_from([0.01, 0.05, 0.1]))
 def test_fewest_is_the_smallest_number_that_can_decide(count: int, alpha: float) -> None:
     n = tests.fewest(count, alpha)
-    assert tests.smallest_median_p(n, n) <= alpha / count * (1 + 1e-9)
-    assert tests.smallest_median_p(n - 1) > alpha / count
+    assert tests.smallest_p(n) <= alpha / count * (1 + 1e-9)
+    assert tests.smallest_p(n - 1) > alpha / count
 
 
 def test_mann_whitney_is_exact_without_and_with_ties() -> None:
@@ -67,12 +67,6 @@ def test_tests_hold_their_level(shape: str) -> None:
     most = stats.binom.ppf(1 - 1e-4, trials, 0.05)
     assert sum(tests.mann_whitney(x, y).p <= 0.05 for x, y in zip(a, b, strict=True)) <= most
     assert sum(tests.signed_rank(d).p <= 0.05 for d in a - b) <= most
-
-
-def test_permutation_is_exact_for_small_samples() -> None:
-    found = tests.permutation(np.arange(4.0), np.arange(10.0, 14.0))
-    assert found.exact
-    assert found.p == pytest.approx(2 / math.comb(8, 4))
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=40))

@@ -19,8 +19,9 @@ from fsmatrix.analysis.data.study import ratio_of, study
 from fsmatrix.analysis.stats.estimates.medians import of_independent
 from fsmatrix.analysis.studies.claims import files as claims_files
 from fsmatrix.analysis.studies.claims.cells import _over
-from fsmatrix.analysis.studies.claims.claims import Claims, claims, judge
-from fsmatrix.analysis.studies.claims.judge import Judged
+from fsmatrix.analysis.studies.claims.claims import claims, judge
+from fsmatrix.analysis.studies.claims.judge import JudgedClaim
+from fsmatrix.analysis.studies.claims.result import Claims
 from fsmatrix.analysis.studies.claims.scope import Data, data_of
 from fsmatrix.analysis.studies.claims.study import StudyFile
 from fsmatrix.cli.questions.claims import claims as command
@@ -57,7 +58,7 @@ def twice(cell: studies.Levels) -> float:
     return 2e8 if cell["interface"] == "PCIe" else 1e8
 
 
-def verdict(ds: Any, **claim: Any) -> Judged:
+def verdict(ds: Any, **claim: Any) -> JudgedClaim:
     return claims(ds, study_of(**claim)).judged[0]
 
 
@@ -239,7 +240,7 @@ def null_of(data: Data, rng: np.random.Generator) -> Data:
     return Data(changed, data.absent)
 
 
-def false(one: Judged) -> bool:
+def false(one: JudgedClaim) -> bool:
     """Whether a verdict is wrong where nothing has an effect: every ratio 1, every r 0."""
     low, high = one.claim.bounds
     nothing = 0.0 if one.claim.scale == "r" else 1.0

@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 from fsmatrix.analysis.studies.io500 import families, phases, ranges
-from fsmatrix.analysis.studies.io500.study import Io500Study, io500
+from fsmatrix.analysis.studies.io500.result import Io500Study
+from fsmatrix.analysis.studies.io500.study import io500
 from fsmatrix.analysis.studies.io500.submissions import Submission, size_class, submissions
 from fsmatrix.results.formats.io500.score import PHASES, Score, score
 from fsmatrix.suite.importing.collection import collection
@@ -185,7 +186,7 @@ def test_hard_over_easy() -> None:
 
 
 # -- correlations --------------------------------------------------------------------------------
-def pair(of: list[Submission], a: str, b: str) -> phases.Pair:
+def pair(of: list[Submission], a: str, b: str) -> phases.PhasePair:
     return next(x for x in phases.pairs(of) if {x.a, x.b} == {a, b})
 
 

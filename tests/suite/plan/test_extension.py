@@ -6,8 +6,8 @@ import json
 import shlex
 from pathlib import Path
 
+from fsmatrix.analysis.comparison.extension import extension, record_of
 from fsmatrix.analysis.data.load import open_campaign
-from fsmatrix.analysis.planning.extension import extension, record_of
 from fsmatrix.results.case import digest
 from fsmatrix.results.files.store import Store
 from fsmatrix.suite.plan.plan import Plan, build_plan

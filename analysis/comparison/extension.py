@@ -45,6 +45,12 @@ class Record:
         """The share of alpha after blocks were added."""
         return looks.level(alpha, len(self.looks) + 1) if self.looks else alpha
 
+    def resume(self, place: str, repetitions: int | None = None) -> str:
+        """The command that goes on with it, to so many repetitions; `place`: quoted for a shell."""
+        verb = "submit" if self.queued else "run"
+        command = f"fsmatrix {verb} -o {place} --resume"
+        return command if repetitions is None else f"{command} --set repetitions={repetitions}"
+
     def says(self, alpha: float) -> str:
         """How sure a verdict must be in this look, and why; "" without a record."""
         if not self.looks:
@@ -61,16 +67,8 @@ class Record:
         )
 
 
-def record_of(ds: xr.Dataset) -> Record:
-    """Of one campaign; of several that which was looked at most often, and no store."""
-    several = campaigns_json(ds)
-    if several:
-        every = [_record(plan, None) for plan in several]
-        return max(every, key=lambda record: len(record.looks))
-    return _record(campaign_json(ds), ds.encoding.get("source"))
-
-
-def _record(plan: Mapping[str, Any], source: object) -> Record:
+def recorded(plan: Mapping[str, Any], source: object = None) -> Record:
+    """Of what a campaign says of itself (`load.campaign_json`); `source`: its file, if known."""
     planned = _count(plan.get("repetitions"))
     history = plan.get("looks")
     turns = [_count(n) for n in history] if isinstance(history, list) else [planned]
@@ -82,6 +80,15 @@ def _record(plan: Mapping[str, Any], source: object) -> Record:
         store=str(store) if there else "",
         queued=there and store is not None and (store / "slurm").is_dir(),
     )  # fmt: skip
+
+
+def record_of(ds: xr.Dataset) -> Record:
+    """Of one campaign; of several that which was looked at most often, and no store."""
+    several = campaigns_json(ds)
+    if several:
+        every = [recorded(plan) for plan in several]
+        return max(every, key=lambda record: len(record.looks))
+    return recorded(campaign_json(ds), ds.encoding.get("source"))
 
 
 def _count(value: object) -> int:
@@ -118,11 +125,11 @@ class Extension:
         possible = 0 < self.target * self.record.block <= MOST
         if not self.record.store or not possible:
             return ""
-        verb = "submit" if self.record.queued else "run"
-        words = ["fsmatrix", verb, "-o", self.record.store, "--resume"]
-        if self.target * self.record.block > self.record.planned:
-            words += ["--set", f"repetitions={self.target * self.record.block}"]
-        return shlex.join(words)
+        repetitions = self.target * self.record.block
+        return self.record.resume(
+            shlex.quote(self.record.store),
+            repetitions if repetitions > self.record.planned else None,
+        )
 
     @property
     def says(self) -> str:
@@ -145,11 +152,11 @@ class Extension:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings."""
-        made: dict[str, Any] = plain({
+        data: dict[str, Any] = plain({
             "have": self.have, "blocks": self.target, "command": self.command, "says": self.says,
             "undecided": self.cells,
         })  # fmt: skip
-        return made
+        return data
 
 
 def extension(

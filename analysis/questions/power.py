@@ -68,8 +68,8 @@ class Power:
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings."""
         needed = [{"chance": chance, "blocks": n} for chance, n in self.needed.items()]
-        made: dict[str, Any] = plain(vars(self) | {"needed": needed, "says": self.says})
-        return made
+        data: dict[str, Any] = plain(vars(self) | {"needed": needed, "says": self.says})
+        return data
 
 
 def power(detect: float, spread: str, spreads: Sequence[float], cells: int, blocks: int) -> Power:

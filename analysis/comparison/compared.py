@@ -1,0 +1,146 @@
+"""What was compared and found: one object per cell, and one for all cells of two sides."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fsmatrix.analysis.comparison.cells import Alone
+from fsmatrix.analysis.comparison.checks import Spread
+from fsmatrix.analysis.comparison.extension import Record
+from fsmatrix.analysis.comparison.questions import Question
+from fsmatrix.analysis.comparison.rows import Levels
+from fsmatrix.analysis.stats.estimates.intervals import GeometricMean, Ratio
+from fsmatrix.analysis.stats.estimates.medians import Floats, Median
+from fsmatrix.analysis.stats.testing import tests
+from fsmatrix.analysis.stats.testing.effects import Effects
+from fsmatrix.analysis.stats.testing.pooled import Pooled
+from fsmatrix.analysis.stats.testing.tests import Correction
+from fsmatrix.analysis.stats.testing.verdict import Kind, Verdict, judge
+from fsmatrix.analysis.units import Level, Metric, Unit, brief
+
+if TYPE_CHECKING:
+    pass
+
+SINGLE = "one value per cell: chance cannot be told from a difference"
+KINDS = {
+    "faster": "faster", "slower": "slower", "no difference": "no difference larger than {x}",
+    "too few": "not yet proven", "single": SINGLE, "no data": "no data",
+}  # fmt: skip
+
+
+def wins(ratios: Sequence[float], more_is_better: bool) -> tuple[int, int]:
+    """How many ratios a / b say that a is the better one, and that b is; equal ones count not."""
+    above, below = sum(r > 1 for r in ratios), sum(r < 1 for r in ratios)
+    return (above, below) if more_is_better else (below, above)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One cell: both medians and a / b.  `doubts`: why this cell may mislead."""
+
+    levels: Levels
+    named: str
+    differs: dict[str, tuple[Level, Level]]
+    a: Median
+    b: Median
+    verdict: Verdict
+    effect: tests.EffectSize
+    test: tests.Test
+    doubts: tuple[str, ...]
+    warned: tuple[bool, bool] = (False, False)  # audits warn of runs of a, of b
+    apart: str = ""  # what differs between the sides in this cell, and not in all, in words
+    both: tuple[str, ...] = ()  # audits that warn of both sides: they may cancel out, or not
+    pooled: Pooled | None = None  # the ratio drawn towards those of the other cells
+
+    @property
+    def ratio(self) -> Ratio:
+        """The ratio of the medians."""
+        return self.verdict.interval
+
+    @property
+    def kind(self) -> str:
+        """The verdict's kind, or `single`: a side has one value."""
+        one = min(self.a.runs, self.b.runs) == 1 and self.ratio.kind == "one session"
+        return "single" if one else self.verdict.kind
+
+    @property
+    def says(self) -> str:
+        """The verdict in a sentence."""
+        return f"{SINGLE} (ratio {brief(self.ratio.ratio)})" if self.kind == "single" \
+            else self.verdict.says  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ComparedSides:
+    """Side a against side b in one metric, in numbers and verdicts; ratios are a / b."""
+
+    a: str
+    b: str
+    by: tuple[str, ...]
+    metric: Metric
+    unit: Unit
+    tolerance: float
+    alpha: float  # of all looks at the campaign together
+    record: Record
+    correction: Correction
+    family: int  # cells over which p is corrected, of all comparisons made together
+    cells: tuple[Compared, ...]
+    mean: GeometricMean | None
+    mean_missing: str  # why there is no mean with an interval
+    questions: tuple[Question, ...]  # about all cells (named ""), each pattern; none without max-T
+    differences: Floats | None  # log ratios [block, cell], of the same blocks in all comparisons
+    effects: Effects
+    spreads: tuple[Spread, ...]
+    alone: tuple[Alone, ...]
+    remarks: tuple[str, ...]
+    varying: tuple[str, ...] = ()  # factors that tell the cells apart
+    part: str = ""  # engine, data or metadata, if the sides have several comparisons
+
+    @property
+    def title(self) -> str:
+        """The metric, and of what cells."""
+        return self.metric.title + (f" ({self.part})" if self.part else "")
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Kind of verdict -> cells, those of `KINDS` in order."""
+        found = Counter(cell.kind for cell in self.cells)
+        return {kind: found[kind] for kind in KINDS if found[kind]}
+
+    def word(self, kind: str) -> str:
+        """A kind of verdict in words."""
+        return KINDS[kind].format(x=f"{100 * self.tolerance:.3g} %")
+
+    @property
+    def ahead(self) -> tuple[int, int]:
+        """Cells in which the median of a, of b is the better one, decided or not."""
+        return wins([cell.ratio.ratio for cell in self.cells], self.metric.more_is_better)
+
+    @property
+    def mean_kind(self) -> Kind:
+        """The verdict on the geometric mean: the first question, or without max-T a test apart."""
+        if self.mean is None:
+            return "no data"
+        whole = next((one for one in self.questions if not one.named), None)
+        if whole is not None:
+            return whole.kind
+        one = self.mean.mean
+        return judge(one, one.p, one.p_equal(self.tolerance), self.tolerance, self.level,
+                     self.metric.more_is_better)  # fmt: skip
+
+    @property
+    def mean_ratio(self) -> float:
+        """The geometric mean of the cells' ratios; NaN without any."""
+        logs = [math.log(cell.ratio.ratio) for cell in self.cells if cell.ratio.ratio > 0]
+        return math.exp(float(np.mean(logs))) if logs else math.nan
+
+    @property
+    def level(self) -> float:
+        """What this look at the campaign may spend of alpha."""
+        return self.record.level(self.alpha)

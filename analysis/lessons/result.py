@@ -1,0 +1,125 @@
+"""The lessons of a campaign: as sentences, a table, plain data and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fsmatrix.analysis.comparison.extension import Extension
+from fsmatrix.analysis.comparison.result import Comparison
+from fsmatrix.analysis.data.study import Study
+from fsmatrix.analysis.lessons.answer import answer
+from fsmatrix.analysis.lessons.lines import counted, lines
+from fsmatrix.analysis.lessons.words import TITLES, Bound, Lesson, Question, rate_text
+from fsmatrix.analysis.result import Drawn, plain
+from fsmatrix.analysis.stats.estimates.medians import Median, of_independent
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class LessonGroup:
+    """All lessons of one question, for a page: title, summary, lines, lessons."""
+
+    question: Question
+    title: str
+    summary: str
+    lines: tuple[str, ...]  # each lesson, or groups of lessons that agree
+    lessons: tuple[Lesson, ...]
+
+
+@dataclass(frozen=True)
+class Lessons(Drawn):
+    """All lessons of a campaign."""
+
+    lessons: tuple[Lesson, ...]
+    limits: tuple[str, ...]  # what the data cannot say
+    excluded: tuple[str, ...]  # runs and cells that are in no answer
+    study: Study
+    bound: Bound | None
+    bandwidth: float | None  # B/s
+    tolerance: float
+    alpha: float
+    latencies: Mapping[int, Median]  # by id of a cell of the study: its median
+    extension: Extension | None = None  # more blocks, for targets that are not told apart
+    compared: tuple[Comparison, ...] = ()  # pairs of targets, if there are few
+
+    @property
+    def answer(self) -> str:
+        """Which target, where, how sure, what is invalid or in doubt, what would decide more."""
+        said = answer(self.lessons, self.study, self.bound, self.excluded)
+        return f"{said} {self.extension.says}".rstrip() if self.extension else said
+
+    @property
+    def groups(self) -> tuple[LessonGroup, ...]:
+        """The lessons by question, those of an answer first; for a template."""
+        made = []
+        for question, title in TITLES.items():
+            mine = tuple(one for one in self.lessons if one.question == question)
+            if mine:
+                made.append(LessonGroup(question, self._title(question, title), counted(mine),
+                                  tuple(lines(mine, self.study)), mine))  # fmt: skip
+        return tuple(made)
+
+    def _title(self, question: Question, title: str) -> str:
+        if question == "chunk" and self.bound:
+            return f"{title} for {self.bound.says}"
+        if question == "nodes" and self.bandwidth:
+            return f"{title.removesuffix(' a bandwidth')} {rate_text(self.bandwidth)}"
+        return title
+
+    @property
+    def says(self) -> list[str]:
+        """The answer, the lessons of each question, what the data cannot say."""
+        sentences = [self.answer]
+        for group in self.groups:
+            sentences.append(f"{group.title}: {group.summary}")
+            sentences += [f"  {line}" for line in group.lines]
+        sentences += ["What the data cannot say:"] if self.limits else []
+        sentences += [f"  {text}." for text in self.limits]
+        look = self.extension.record.says(self.alpha) if self.extension else ""
+        sentences += [look] if look else []
+        sentences.append(
+            "In brackets: 95 % sure that the value lies in there. How this was tested: targets "
+            "over all cells together, other answers each for itself; docs/statistics.md. p: "
+            "fsmatrix compare --json."
+        )
+        return sentences
+
+    def table(self) -> pd.DataFrame:
+        """One row per lesson with the bandwidth of its choice (NaN without one)."""
+        import pandas as pd
+
+        unit, blank = self.study.fitting(), of_independent([])
+        frame = pd.DataFrame([
+            {"question": one.question, "where": one.where or "all", "answer": one.short,
+             "sure": one.sure, f"median, {unit.label}": m.median / unit.divisor,
+             f"low, {unit.label}": m.low / unit.divisor,
+             f"high, {unit.label}": m.high / unit.divisor, "attachments": m.independent}
+            for one in self.lessons
+            for m in (one.estimate or blank,)
+        ])  # fmt: skip
+        frame.attrs |= {"unit": unit.label}
+        return frame
+
+    def to_dict(self) -> dict[str, Any]:
+        """SI units."""
+        data: dict[str, Any] = plain({
+            "answer": self.answer,
+            "latency_bound": self.bound, "bandwidth": self.bandwidth,
+            "tolerance": self.tolerance, "alpha": self.alpha,
+            "lessons": [
+                {**vars(one), "levels": dict(one.levels), "says": one.says}
+                for one in self.lessons
+            ],
+            "limits": self.limits, "excluded": self.excluded, "says": self.says,
+            "extension": self.extension.to_dict() if self.extension else None,
+        })  # fmt: skip
+        return data
+
+    @property
+    def drawable(self) -> str:
+        """Why there is no figure; "" if there is one."""
+        return "" if "chunk" in self.study.varying else "one chunk size: there is nothing to draw"

@@ -1,0 +1,170 @@
+"""The verdicts on a study's claims: as sentences, tables, plain data and a picture."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fsmatrix.analysis.data.doubts import listed
+from fsmatrix.analysis.result import Drawn, plain
+from fsmatrix.analysis.studies.claims import words
+from fsmatrix.analysis.studies.claims.judge import (
+    JudgedClaim,
+    place,
+)
+from fsmatrix.analysis.studies.claims.study import Claim, StudyFile
+from fsmatrix.analysis.studies.claims.words import measured
+from fsmatrix.results.units import plural
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+KINDS = ("holds", "does not hold", "cannot be told", "cannot be tested")
+MANY = {"holds": "hold", "does not hold": "do not hold"}
+
+
+@dataclass(frozen=True)
+class Claims(Drawn):
+    """A study's claims and the verdicts on one campaign."""
+
+    study: StudyFile
+    judged: tuple[JudgedClaim, ...]
+    alpha: float
+    tested: int  # claims that Holm corrects over
+    remarks: tuple[str, ...]
+
+    @property
+    def says(self) -> list[str]:
+        """How many claims have which verdict, then each claim."""
+        counts: Counter[str] = Counter(one.kind for one in self.judged)
+        parts = [f"{counts[kind]} {kind if counts[kind] == 1 else MANY.get(kind, kind)}"
+                 for kind in KINDS if counts[kind]]  # fmt: skip
+        first = f"{plural(len(self.judged), 'claim')} of {self.study.title}: {', '.join(parts)}."
+        if self.tested > 1:
+            first += (f" The chance that any claim is wrongly said to hold is at most "
+                      f"{100 * self.alpha:.3g} %, and that any is wrongly said not to as well "
+                      f"({self.tested} claims tested together).")  # fmt: skip
+        lacking = self.lacking
+        all_lack = [f"Not in the data, for any claim: {', '.join(lacking)}."] if lacking else []
+        return [first, *self.remarks, *all_lack, *(sentence(one, lacking) for one in self.judged)]
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """Levels that no claim has in the data; none for a single claim."""
+        if len(self.judged) < 2:
+            return ()
+        first, *others = [one.scope.missing for one in self.judged]
+        return tuple(level for level in first if all(level in other for other in others))
+
+    def of(self, claim: str) -> Claims:
+        """The verdict on one claim, corrected as among all; ValueError for an unknown one."""
+        mine = tuple(one for one in self.judged if one.claim.id == claim)
+        if not mine:
+            known = ", ".join(one.claim.id for one in self.judged)
+            raise ValueError(f"no claim {claim!r}: there are {known}")
+        return replace(self, judged=mine)
+
+    def table(self) -> pd.DataFrame:
+        """One row per claim; low and high of the claimed range are with its slack."""
+        import pandas as pd
+
+        return pd.DataFrame([row(one) for one in self.judged])
+
+    def cells(self) -> pd.DataFrame:
+        """One row per claim and cell."""
+        import pandas as pd
+
+        return pd.DataFrame([
+            {"claim": one.claim.id, "metric": cell.metric, "cell": cell.label,
+             "measured": cell.value, "low": cell.low, "high": cell.high, "interval": cell.kind,
+             "claimed low": cell.bounds[0], "claimed high": cell.bounds[1], "is": place(cell)}
+            for one in self.judged for cell in one.scope.cells
+        ])  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        claims = [
+            row(one) | {"says": sentence(one), "cells": [_cell(c) for c in one.scope.cells]}
+            for one in self.judged
+        ]
+        data: dict[str, Any] = plain({
+            "study": self.study.study, "source": self.study.source.paper, "alpha": self.alpha,
+            "tested": self.tested, "claims": claims, "says": self.says,
+        })  # fmt: skip
+        return data
+
+
+def sentence(one: JudgedClaim, elsewhere: Collection[str] = ()) -> str:
+    """A verdict in words, with what was claimed and measured.
+
+    `elsewhere`: what is missing for all claims, which stands above them.
+    """
+    claim = one.claim
+    parts = [f"{claim.id}: {one.kind}."]
+    parts.append(f"The study says ({claim.place}): {claim.says.rstrip('.')} ({claim.number}).")
+    parts += [f"Why not: {one.why}."] if one.why else []
+    if one.scope.cells:
+        parts.append(f"Measured: {measured(one)}; claimed: {words.claimed(claim)}.")
+    if one.kind == "cannot be tested" and one.apparent is not None:
+        parts.append(words.bare(one))
+    if one.kind != "cannot be tested":
+        parts += words.parts(one)
+    if one.more is not None:
+        parts.append(f"To tell: {one.more.says}.")
+    missing = [level for level in one.scope.missing if level not in elsewhere]
+    parts += [f"Not in the data: {', '.join(missing)}."] if missing else []
+    parts += _doubts(one)
+    parts += [f"Note: {note}." for note in one.scope.notes]
+    return " ".join(parts)
+
+
+def _doubts(one: JudgedClaim) -> list[str]:
+    """What is in doubt in the cells of a claim; its smallest and largest are named first."""
+    ordered = sorted(one.scope.cells, key=lambda cell: cell.value)
+    ordered = [*ordered[:1], *ordered[-1:], *ordered[1:-1]]
+    where: dict[str, list[str]] = {}
+    short = words.labels(one)
+    for cell in dict.fromkeys(ordered):
+        for doubt in cell.doubts:
+            where.setdefault(doubt, []).append(short[cell.label])
+    parts = [f"{doubt} in {len(names)} of {len(one.scope.cells)} cells ({listed(names)})"
+             for doubt, names in where.items()]  # fmt: skip
+    return [f"In doubt: {'; '.join(parts)}."] if parts else []
+
+
+def row(one: JudgedClaim) -> dict[str, Any]:
+    """A verdict as one flat row."""
+    low, high = one.claim.bounds
+    values = [cell.value for cell in one.scope.cells]
+    known = [cell for cell in one.scope.cells if cell.decides]
+    return {
+        "claim": one.claim.id, "verdict": one.kind, "direction": one.direction,
+        "magnitude": one.magnitude, "reach": one.reach, "quantifier": _quantifier(one.claim),
+        "inside": one.counts["inside"], "outside": one.counts["outside"],
+        "open": one.counts["open"], "needed": one.needed,
+        "scope": "none" if not values else "part" if one.scope.missing else "whole",
+        "missing": ", ".join(one.scope.missing), "why": one.why,
+        "number": one.claim.number, "claimed_low": low, "claimed_high": high,
+        "smallest": min(values, default=None), "largest": max(values, default=None),
+        "low": min((cell.low for cell in known), default=None),
+        "high": max((cell.high for cell in known), default=None),
+        "median": float(np.median(values)) if values else None,
+        "apparent": one.apparent, "p_holds": one.p.holds, "p_fails": one.p.fails,
+        "more": one.more.more if one.more else None, "place": one.claim.place,
+        "in doubt": ", ".join(dict.fromkeys(d for c in one.scope.cells for d in c.doubts)),
+    }  # fmt: skip
+
+
+def _quantifier(claim: Claim) -> str:
+    q = claim.quantifier
+    return q if isinstance(q, str) else f"{q.at_least} of {q.of}"
+
+
+def _cell(cell: Any) -> dict[str, Any]:
+    kept = ("label", "metric", "value", "low", "high", "kind", "units", "bounds")
+    return {name: getattr(cell, name) for name in kept} | {"is": place(cell)}
