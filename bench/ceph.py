@@ -67,24 +67,24 @@ CELLS = [
 
 def measure(cell: Cell, own: Callable[[], Rate], other: Callable[[], Rate], pairs: int) -> Any:
     """One row."""
-    mine, theirs = [], []
+    ours, theirs = [], []
     for number in range(pairs + 1):
         first = own() if number % 2 else None
         rival = other()
         rate = first or own()
         if number:  # the first pair only warms up
-            mine.append(rate)
+            ours.append(rate)
             theirs.append(rival)
-    ratios = [a.rate / b.rate for a, b in zip(mine, theirs, strict=True)]
+    ratios = [a.rate / b.rate for a, b in zip(ours, theirs, strict=True)]
     interval: Any = quantile_test(ratios, p=0.5).confidence_interval(0.95)
     return asdict(cell) | {
         "pairs": pairs,
-        "player": statistics.median(one.rate for one in mine),
-        "rival": statistics.median(one.rate for one in theirs),
+        "player": statistics.median(rating.rate for rating in ours),
+        "rival": statistics.median(rating.rate for rating in theirs),
         "ratio": statistics.median(ratios),
         "interval": [float(interval.low), float(interval.high)],
-        "player_cpu": statistics.median(one.cpu for one in mine),
-        "rival_cpu": statistics.median(one.cpu for one in theirs),
+        "player_cpu": statistics.median(rating.cpu for rating in ours),
+        "rival_cpu": statistics.median(rating.cpu for rating in theirs),
     }
 
 
@@ -154,12 +154,12 @@ def main() -> int:
     console, began = Console(width=None if sys.stdout.isatty() else 130), time.monotonic()
     rows = []
     with bed_in(asked.directory) as bed, ExitStack() as ends:
-        made: dict[type, Any] = {}
+        rivals: dict[type, Any] = {}
         for cell in (cell for cell in CELLS if cell.other in asked.against):
             kind = OnFiles if cell.other == "ceph-fuse" else OnRados
-            if kind not in made:
-                made[kind] = kind(bed, asked.seconds, ends)
-            own, other = made[kind].pair(cell)
+            if kind not in rivals:
+                rivals[kind] = kind(bed, asked.seconds, ends)
+            own, other = rivals[kind].pair(cell)
             rows.append(measure(cell, own, other, asked.pairs))
     took = time.monotonic() - began
     print(json.dumps(rows, indent=1)) if asked.json else show(console, rows, took)

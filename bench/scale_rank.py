@@ -90,9 +90,9 @@ class Frames:
         self._deliver(sock, frame)
 
     def receive(self, sock: Any) -> Any:
-        found = self._receive(sock)
+        frame = self._receive(sock)
         self.frames += 1
-        return found
+        return frame
 
     def exactly(self, sock: Any, size: int) -> bytes:
         data = self._exactly(sock, size)

@@ -113,8 +113,8 @@ class LocalBackend(Backend):
             packages.missing("mount"),
             loop.loop_refusal(),
         )
-        found = "; ".join(reason for reason in reasons if reason)
-        return Usable(False, reason=found) if found else Usable(True, cls.version())
+        reason = "; ".join(reason for reason in reasons if reason)
+        return Usable(False, reason=reason) if reason else Usable(True, cls.version())
 
     @classmethod
     def version(cls) -> str:

@@ -174,12 +174,12 @@ def _add(parts: Sequence[Latencies]) -> Latencies:
 
 def _add_series(series: Sequence[Integers], lanes: Sequence[Lane], width: int) -> Integers:
     folded = [
-        fold(one, (width // lane.interval_ns).bit_length() - 1)
-        for one, lane in zip(series, lanes, strict=True)
+        fold(counts, (width // lane.interval_ns).bit_length() - 1)
+        for counts, lane in zip(series, lanes, strict=True)
     ]
-    whole = np.zeros(max(len(one) for one in folded), dtype=np.int64)
-    for one in folded:
-        whole[: len(one)] += one
+    whole = np.zeros(max(len(counts) for counts in folded), dtype=np.int64)
+    for counts in folded:
+        whole[: len(counts)] += counts
     return whole
 
 

@@ -179,14 +179,14 @@ class Making:
     def _osds(self, cluster: Cluster, stores: list[Entry]) -> None:
         home = self.home
 
-        def made(entry: Entry) -> None:
+        def start_osd(entry: Entry) -> None:
             osd = int(str(entry.facts["role"]).removesuffix("-mkfs").removeprefix("osd."))
             if not (home.folder / f"osd.{osd}" / "ready").exists():
                 raise CephError(f"OSD {osd}: its store was not made", 0,
                                 daemons.last_words(home, entry))  # fmt: skip
             self.running.append(daemons.start(home, self._launch(osd)))
 
-        daemons.finish(home, stores, self.steps, made)
+        daemons.finish(home, stores, self.steps, start_osd)
         self._until("all OSDs are up", lambda: self._up(cluster), cluster)
 
     def _up(self, cluster: Cluster) -> bool:

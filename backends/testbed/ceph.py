@@ -77,10 +77,10 @@ class Bed(BaseBed[BedOptions]):
 
     @classmethod
     def bring_up(
-        cls, home: Home, options: BedOptions, known: Mapping[str, Any], steps: Steps
+        cls, home: Home, options: BedOptions, identity: Mapping[str, Any], steps: Steps
     ) -> dict[str, Any]:
         """See bringup.py."""
-        facts = bringup.Making(home, options, steps, known["id"], known["fsid"]).bring_up()
+        facts = bringup.Making(home, options, steps, identity["id"], identity["fsid"]).bring_up()
         names = {
             "rados": pools.RADOS,
             "metadata": pools.METADATA,

@@ -99,4 +99,4 @@ def placement(cluster: Cluster, names: dict[int, str], osds: int) -> dict[str, A
         name = names.get(int(str(group["pgid"]).split(".")[0]))
         if name is not None:
             of_pool[name].append(group)
-    return {name: even.evenness(found, range(osds)) for name, found in of_pool.items()}
+    return {name: even.evenness(osds_of, range(osds)) for name, osds_of in of_pool.items()}

@@ -51,7 +51,7 @@ def history(
     levels, share = analyse.levels(where), analyse.share("--tolerance", tolerance)
     with analyse.bad_input(files):
         ds = analyse.opened(files)
-        found = analysis(
+        result = analysis(
             ds,
             metric,
             by=by,
@@ -64,7 +64,7 @@ def history(
         )
         tested = None
         if conditions:
-            names = [campaign.name for campaign in found.campaigns[-2:]]
+            names = [campaign.name for campaign in result.campaigns[-2:]]
             tested = acceptance_of(
                 ds,
                 names[0],
@@ -79,12 +79,12 @@ def history(
             )
     if as_json:
         verdict = {"acceptance": tested.to_dict()} if tested else {}
-        common.print_json(found.to_dict() | verdict)
+        common.print_json(result.to_dict() | verdict)
     else:
         if tested:
             analyse.say([*tested.says, ""])
-        analyse.show(found)
+        analyse.show(result)
     if out:
-        analyse.drawn([found], out)
+        analyse.drawn([result], out)
     if tested and not tested.passed:
         raise typer.Exit(acceptance.FAILED)

@@ -74,19 +74,19 @@ def directory_formats() -> tuple[DirectoryFormat, ...]:
     )
 
 
-def matching(text: str, known: Sequence[Known] | None = None) -> list[Known]:
+def matching(text: str, candidates: Sequence[Known] | None = None) -> list[Known]:
     """The formats that recognise `text`, one for each family, the most specific first.
 
-    `known`: formats to try; all of `formats()` without it.
+    `candidates`: formats to try; all of `formats()` without it.
     """
     matches: dict[str, Known] = {}
-    for known_format in formats() if known is None else known:
+    for known_format in formats() if candidates is None else candidates:
         if known_format.family not in matches and known_format.format.recognises(text):
             matches[known_format.family] = known_format
     return list(matches.values())
 
 
-def recognise(text: str, known: Sequence[Known] | None = None) -> Format | None:
+def recognise(text: str, candidates: Sequence[Known] | None = None) -> Format | None:
     """The format of `text`; None if there is none."""
-    matches = matching(text, known)
+    matches = matching(text, candidates)
     return matches[0].format if matches else None

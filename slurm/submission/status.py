@@ -93,8 +93,8 @@ def _failures(
     store: Store, parts: Iterable[PartStatus], runs: Mapping[tuple[str, int], Stored]
 ) -> Iterator[tuple[str, str, str]]:
     """Runs of these parts whose newest attempt failed, with their reasons: the first MOST_READ."""
-    mine = (run for part in parts if part.failed for run in part.part.runs)
-    bad = [run for run in mine if run in runs and runs[run].status != "ok"]
+    own = (run for part in parts if part.failed for run in part.part.runs)
+    bad = [run for run in own if run in runs and runs[run].status != "ok"]
     for case, repetition in bad[:MOST_READ]:
         attempt = store.next_attempt(case, repetition) - 1
         run_id = f"{case}-r{repetition:04d}-a{attempt}"

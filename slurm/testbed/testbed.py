@@ -62,10 +62,10 @@ class SlurmTestbed(BaseBed[SlurmTestbedOptions]):
 
     @classmethod
     def bring_up(
-        cls, home: Home, options: SlurmTestbedOptions, known: Mapping[str, Any], steps: Steps
+        cls, home: Home, options: SlurmTestbedOptions, identity: Mapping[str, Any], steps: Steps
     ) -> dict[str, Any]:
         """What `make.bring_up` does, and its facts for the test bed's own file."""
-        return {"facts": testbed_make.bring_up(home, options, known["id"], steps)}
+        return {"facts": testbed_make.bring_up(home, options, identity["id"], steps)}
 
     @classmethod
     def end(cls, home: Home, entries: list[Entry]) -> list[str]:

@@ -130,17 +130,17 @@ def _declared_problems(
     wrong: dict[KeyPath, str] = {}
     for level in levels_of(member, factors):
         try:
-            told, made = member.told(level), member.realised(level)
+            attributes, realised = member.told(level), member.realised(level)
         except BackendError:
             continue  # no such bed: the matrix says so, with the reason
-        names |= told.keys()
+        names |= attributes.keys()
         source = "the test bed" if member.bed else f"backend {declared.backend}"
-        for section, said, real in (
-            ("attributes", declared.attributes, told),
-            ("realised", declared.realised, made),
+        for section, stated, real in (
+            ("attributes", declared.attributes, attributes),
+            ("realised", declared.realised, realised),
         ):
-            for key in said.keys() & real.keys():
-                if said[key] != real[key]:
+            for key in stated.keys() & real.keys():
+                if stated[key] != real[key]:
                     wrong[(*where, section, key)] = f"{source} says {real[key]}: leave it out"
     for key in declared.realised.keys() - names:
         hint = did_you_mean(key, names)

@@ -108,8 +108,8 @@ def _walk(directory: Path, depth: int = 0) -> Iterator[tuple[Path, list[Path]]]:
             yield from _walk(directory / entry.name, depth + 1)
 
 
-def _same(one: Path, other: Path) -> bool:
-    return other.exists() and one.exists() and one.samefile(other)
+def _same(path: Path, other: Path) -> bool:
+    return other.exists() and path.exists() and path.samefile(other)
 
 
 def read(path: Path, follow: bool = True) -> Content:

@@ -82,7 +82,7 @@ class Import:
         self._now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
     def run(
-        self, found: Sequence[Found], dry: bool = False, progress: Progress | None = None
+        self, entries: Sequence[Found], dry: bool = False, progress: Progress | None = None
     ) -> Outcome:
         """Import all that was found; `dry`: write nothing.  `progress` is told how many are
         done.
@@ -95,8 +95,8 @@ class Import:
         with suppress(_Unchanged), ExitStack() as stack:
             writer = None if dry else stack.enter_context(merge.writing(self.out))
             self._keep(writer)
-            for done, one in enumerate(found, 1):
-                self._take(one, writer)
+            for done, entry in enumerate(entries, 1):
+                self._take(entry, writer)
                 if progress is not None:
                     progress(done)
             self._judge()
@@ -116,35 +116,35 @@ class Import:
             raise _Unchanged
 
     # -- one file ----------------------------------------------------------------------
-    def _take(self, found: Found, writer: CampaignWriter | None) -> None:
+    def _take(self, entry: Found, writer: CampaignWriter | None) -> None:
         """Import what was found, or say why not."""
         try:
-            if found.members and not recognise.is_run(found, self.formats):
-                for member in found.members:
+            if entry.members and not recognise.is_run(entry, self.formats):
+                for member in entry.members:
                     self._take(member, writer)
                 return
-            text = self._text(found)
+            text = self._text(entry)
             labels = self.labeller.labels(text.place.names, text.place.inside)
             if self._is_known(text, labels):
                 return
             records = imported.records(text.parse(), self._source(text), labels)
         except NotRecognisedError as error:
-            self._skip(found, str(error), self.outcome.not_recognised)
+            self._skip(entry, str(error), self.outcome.not_recognised)
         except UnreadableError as error:
-            self._skip(found, str(error), self.outcome.refused)
+            self._skip(entry, str(error), self.outcome.refused)
         except ResultError as error:
-            self._skip(found, error.reason, self.outcome.refused)
+            self._skip(entry, error.reason, self.outcome.refused)
         except CampaignError as error:
             self._problems += error.problems
         else:
             self._put(text, labels, records, writer)
 
-    def _skip(self, found: Found, reason: str, where: list[tuple[str, str]]) -> None:
+    def _skip(self, entry: Found, reason: str, where: list[tuple[str, str]]) -> None:
         """What was named must be imported; what was found in a directory need not."""
-        if found.named:
-            self._problems.append(Problem(found.shown, 0, "", reason))
+        if entry.named:
+            self._problems.append(Problem(entry.shown, 0, "", reason))
         else:
-            where.append((found.shown, reason))
+            where.append((entry.shown, reason))
 
     def _put(
         self, text: Text, labels: Labels, records: list[RunRecord], writer: CampaignWriter | None
@@ -164,10 +164,10 @@ class Import:
             )
             self.outcome.refused.append((text.found.shown, reason))
 
-    def _text(self, found: Found) -> Text:
-        if not found.members:
-            return recognise.of_file(found, self.formats)
-        text, skipped = recognise.of_directory(found, self.formats)
+    def _text(self, entry: Found) -> Text:
+        if not entry.members:
+            return recognise.of_file(entry, self.formats)
+        text, skipped = recognise.of_directory(entry, self.formats)
         for member, error in skipped:
             foreign = isinstance(error, NotRecognisedError)
             where = self.outcome.not_recognised if foreign else self.outcome.refused

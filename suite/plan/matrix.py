@@ -190,7 +190,7 @@ def matrix(
         else:
             cell["notes"].update(dict.fromkeys(_notes(target)))
             possible.append(planned)
-    made = tuple(
+    columns = tuple(
         Cell(
             entry,
             judge.entries[entry].entry.workload,
@@ -202,7 +202,7 @@ def matrix(
         )
         for (entry, target), cell in cells.items()
     )
-    return Matrix(made, tuple(possible), tuple(impossible))
+    return Matrix(columns, tuple(possible), tuple(impossible))
 
 
 def _place(settings: Settings, entry: str, reason: str) -> KeyPath:

@@ -197,7 +197,7 @@ class Phases:
         count = self.iterations
         rates = each_rate(rate, count)
         if rates:
-            windows = tuple(counted / one for one in rates)
+            windows = tuple(counted / rate for rate in rates)
             if count == 2 and abs(sum(rates) / 2 - rate.mean) > 2 * HALF_DIGIT:
                 message = (
                     "this version's extremes are over ranks and iterations: windows are approximate"
