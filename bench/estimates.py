@@ -35,7 +35,8 @@ def compared(campaign: str, sets: tuple[str, ...]) -> str:
         execute(plan, out, Options(), listen)
         end = time.monotonic()
     estimated, taken = plan.estimate.seconds, end - begin
-    text = f"{campaign}: said {spoken(estimated)}, taken {spoken(taken)} ({taken / estimated:.2f} times)"
+    ratio = f"{taken / estimated:.2f} times"
+    text = f"{campaign}: said {spoken(estimated)}, taken {spoken(taken)} ({ratio})"
     if learned[0]:
         rest = end - learned[0]
         text += f"; after the first block {spoken(learned[1])} left, taken {spoken(rest)} ("

@@ -15,8 +15,8 @@ class UnknownName(LookupError):
     """A name that no registry knows; the text proposes near ones and lists all."""
 
     def __init__(self, kind: str, name: str, names: Iterable[str]) -> None:
-        self.kind, self.name, self.known = kind, name, tuple(sorted(names))
-        super().__init__(f"unknown {kind} {name!r}{did_you_mean(name, self.known, 'known')}")
+        self.kind, self.name, self.names = kind, name, tuple(sorted(names))
+        super().__init__(f"unknown {kind} {name!r}{did_you_mean(name, self.names, 'known')}")
 
 
 class BrokenEntry(ImportError):

@@ -129,14 +129,14 @@ class Slurm(Scheduler):
         )
         return answer.strip().splitlines()[-1].partition(";")[0]
 
-    def mine(self) -> dict[str, JobState]:
+    def jobs_of_user(self) -> dict[str, JobState]:
         answer = _ask(
             ["squeue", "--noheader", "--states=all", f"--user={os.getuid()}", f"--format={FORMAT}"]
         )
         return {state.job: state for state in _states(answer)}
 
     def ended(self, job: str) -> bool:
-        """Of anybody's job, which `mine` would not show."""
+        """Of anybody's job, which `jobs_of_user` would not show."""
         try:
             words = ["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T"]
             return all(_state(state) == "ended" for state in _ask(words).split())

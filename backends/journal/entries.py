@@ -48,7 +48,7 @@ class Entry:
     journal: Path = field(compare=False, default=Path())
 
     @property
-    def mine(self) -> bool:
+    def is_own(self) -> bool:
         """Whether this very process wrote it: another shard may use the same journal."""
         return self.pid == os.getpid() and self._process.runs
 

@@ -49,7 +49,7 @@ class LaneError:
     error: int
     kind: int
     expected: int
-    found: int
+    actual: int
     name: bytes
 
 
@@ -209,6 +209,6 @@ def _first_error(lanes: Sequence[Lane]) -> dict[str, Any] | None:
         facts |= {
             "wrong_offset": error.wrong_offset,
             "expected": error.expected,
-            "found": error.found,
+            "found": error.actual,
         }
     return facts

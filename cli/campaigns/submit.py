@@ -289,7 +289,7 @@ def cancel(directory: Directory, as_json: common.Json = False) -> None:
     scheduler = load(submission.scheduler)
     ours = {
         token: job
-        for token, job in queued_tokens(scheduler.mine()).items()
+        for token, job in queued_tokens(scheduler.jobs_of_user()).items()
         if token.startswith(submission.token_of(""))
     }
     scheduler.cancel(sorted(ours.values()))

@@ -89,7 +89,7 @@ def _told(outcome: Outcome, out: Path, dry: bool) -> dict[str, Any]:
             }
             for taken in outcome.taken
         ],
-        "already_there": listed(outcome.known, "same_as"),
+        "already_there": listed(outcome.already_imported, "same_as"),
         "not_recognised": listed(outcome.not_recognised, "reason"),
         "left_out": listed(outcome.refused, "reason"),
     }
@@ -97,7 +97,7 @@ def _told(outcome: Outcome, out: Path, dry: bool) -> dict[str, Any]:
 
 def _say(console: Console, outcome: Outcome, out: Path, dry: bool) -> None:
     failed = [(taken.file, f"failed run: {why}") for taken in outcome.taken for why in taken.failed]
-    same = [(file, f"same text as {other}") for file, other in outcome.known]
+    same = [(file, f"same text as {other}") for file, other in outcome.already_imported]
     _list(console, "not recognised", outcome.not_recognised, "dim")
     _list(console, "already there", same, "dim")
     _list(console, "imported", failed, "yellow")

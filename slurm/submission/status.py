@@ -112,7 +112,7 @@ def _jobs(
     """Key of a part -> its newest job, with what the batch system knows of it."""
     newest = {noted.key: noted.job for noted in files.submitted(out)}
     try:
-        queued = scheduler.mine()
+        queued = scheduler.jobs_of_user()
     except SchedulerError as error:
         return {key: JobState(job, "ended", UNASKED) for key, job in newest.items()}, str(error)
     tokens = {state.token: state for state in queued.values() if state.state != "ended"}

@@ -81,7 +81,7 @@ class Submitter:
                     f"a campaign of {len(before.parts)} jobs was submitted from here: --resume "
                     "continues it, `fsmatrix status` shows it",
                 )
-            queued = self.patiently(self.scheduler.mine)
+            queued = self.patiently(self.scheduler.jobs_of_user)
             submission = self._submission(plan, speeds(store, plan), before, directory)
             _refuse_other_division(out, before, submission, queued)
             partition = plan.settings.campaign.slurm.partition
@@ -204,7 +204,7 @@ class Submitter:
 
         def again() -> str:
             # the answer may have been lost, and not the question
-            live = live_tokens(self.scheduler.mine()).get(job.token)
+            live = live_tokens(self.scheduler.jobs_of_user()).get(job.token)
             return live if live is not None and key != COLLECT else once()
 
         taken = self.patiently(once, again)

@@ -91,7 +91,7 @@ class BedPlan:
     def up(self, level: Mapping[str, Any], context: ProvisionContext) -> Backend:
         """Bring the bed up; the backend that works on it.  BackendError if it does not come."""
         bed = up(self.at(level), folder(context))
-        options = {**assumed(self.backend), **self.given, **told(self, bed)}
+        options = {**assumed(self.backend), **self.given, **backend_options(self, bed)}
         return self.backend(self.backend.Options.model_validate(options))
 
     def down(self, context: ProvisionContext) -> None:
@@ -99,7 +99,7 @@ class BedPlan:
         down(folder(context))
 
 
-def told(plan: BedPlan, bed: Bed) -> dict[str, Any]:
+def backend_options(plan: BedPlan, bed: Bed) -> dict[str, Any]:
     """Options of the backend that the bed knows."""
     return {
         option: bed.pools[what.removeprefix("pools.")]

@@ -130,7 +130,7 @@ def _declared_problems(
     wrong: dict[KeyPath, str] = {}
     for level in levels_of(member, factors):
         try:
-            attributes, realised = member.told(level), member.realised(level)
+            attributes, realised = member.cluster_facts(level), member.realised(level)
         except BackendError:
             continue  # no such bed: the matrix says so, with the reason
         names |= attributes.keys()

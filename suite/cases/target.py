@@ -32,7 +32,7 @@ class TargetMember:
         own = self.backend(self.options).level_factors
         return own | (FACTORS.keys() if self.bed else frozenset())
 
-    def told(self, level: Mapping[str, Any]) -> dict[str, Any]:
+    def cluster_facts(self, level: Mapping[str, Any]) -> dict[str, Any]:
         """Coordinates of the cluster that the backend's options and the bed tell.
 
         BackendError if no bed can be at that level.
@@ -41,13 +41,16 @@ class TargetMember:
         return own | (self.bed.attributes(level) if self.bed else {})
 
     def attributes(self, level: Mapping[str, Any]) -> dict[str, Any]:
-        """Coordinates of the cluster: what was declared, and `told`.  BackendError as `told`."""
-        return {**self.target.attributes, **self.told(level)}
+        """Coordinates of the cluster: what was declared, and `cluster_facts`.
+
+        BackendError as there.
+        """
+        return {**self.target.attributes, **self.cluster_facts(level)}
 
     def realised(self, level: Mapping[str, Any]) -> dict[str, str]:
         """Coordinate -> hardware or emulated, as declared; on a bed the cluster is emulated.
 
-        BackendError as `told`.
+        BackendError as `cluster_facts`.
         """
         return {**self.target.realised, **(self.bed.realised(level) if self.bed else {})}
 
@@ -85,12 +88,12 @@ class TargetMember:
             "(memory-reference): say reference: true, or choose a place on storage"
         )
 
-    def told_names(self, factors: Mapping[str, Sequence[Any]]) -> set[str]:
+    def cluster_fact_names(self, factors: Mapping[str, Sequence[Any]]) -> set[str]:
         """Coordinates of the cluster that bed or backend tell at any level."""
         names: set[str] = set()
         for level in levels_of(self, factors):
             with suppress(BackendError):  # no such bed: the matrix says so
-                names |= self.told(level).keys()
+                names |= self.cluster_facts(level).keys()
         return names
 
     def level_refusal(self, level: Mapping[str, Any]) -> str:

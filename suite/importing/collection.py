@@ -15,7 +15,7 @@ from fsmatrix.results.formats.io500.collected import Collected, Collection
 from fsmatrix.results.formats.io500.declared import Declared, Place, declared, is_form, place_of
 from fsmatrix.suite.campaign.problems import Origin, refuse
 from fsmatrix.suite.importing import recognise
-from fsmatrix.suite.importing.files import Found, UnreadableError, find, read
+from fsmatrix.suite.importing.files import InputEntry, UnreadableError, find, read
 from fsmatrix.suite.importing.recognise import Formats, NotRecognisedError
 
 FORMAT = "io500 directory"
@@ -56,13 +56,13 @@ def collection(root: Path, progress: Progress | None = None) -> Collection:
     return Collection(tuple(runs), tuple(unread), tuple(sorted(without)))
 
 
-def _place(entry: Found) -> Place:
+def _place(entry: InputEntry) -> Place:
     """Of a run's directory, or of the one that a loose file is in."""
     inside = PurePosixPath(entry.inside)
     return place_of((inside if entry.members else inside.parent).as_posix())
 
 
-def _run(entry: Found, formats: Formats, place: Place, stated: Declared) -> list[Collected]:
+def _run(entry: InputEntry, formats: Formats, place: Place, stated: Declared) -> list[Collected]:
     """The run of a directory; none if its summary is that of something else."""
     members = tuple(member for member in entry.members if member.path.suffix != PER_PROCESS)
     without = replace(entry, members=members)
@@ -72,7 +72,7 @@ def _run(entry: Found, formats: Formats, place: Place, stated: Declared) -> list
     return [Collected(text.place.inside, place, stated, text.sha256, run) for run in text.parse()]
 
 
-def _forms(entries: Iterable[Found]) -> dict[str, Declared]:
+def _forms(entries: Iterable[InputEntry]) -> dict[str, Declared]:
     """Submission -> what the forms in it say."""
     texts: dict[str, list[str]] = {}
     for entry in entries:

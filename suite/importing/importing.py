@@ -21,7 +21,7 @@ from fsmatrix.results.files.hdf5.schema import from_json
 from fsmatrix.results.record import RunRecord
 from fsmatrix.suite.campaign.problems import CampaignError, Problem
 from fsmatrix.suite.importing import imported, recognise
-from fsmatrix.suite.importing.files import Found, UnreadableError
+from fsmatrix.suite.importing.files import InputEntry, UnreadableError
 from fsmatrix.suite.importing.labels import Labeller, Level
 from fsmatrix.suite.importing.recognise import Formats, NotRecognisedError, Text
 
@@ -50,7 +50,9 @@ class Outcome:
     """What became of everything that was found."""
 
     taken: list[Taken] = field(default_factory=list)
-    known: list[tuple[str, str]] = field(default_factory=list)  # file, which has the same text
+    already_imported: list[tuple[str, str]] = field(
+        default_factory=list
+    )  # file, which has the same text
     not_recognised: list[tuple[str, str]] = field(default_factory=list)  # file, why
     refused: list[tuple[str, str]] = field(default_factory=list)  # file, why
     kept: int = 0  # runs that were in the campaign file before
@@ -82,7 +84,7 @@ class Import:
         self._now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
     def run(
-        self, entries: Sequence[Found], dry: bool = False, progress: Progress | None = None
+        self, entries: Sequence[InputEntry], dry: bool = False, progress: Progress | None = None
     ) -> Outcome:
         """Import all that was found; `dry`: write nothing.  `progress` is told how many are
         done.
@@ -110,13 +112,13 @@ class Import:
         """Raise what forbids to write."""
         if self._problems:
             raise CampaignError(self._problems)
-        if not self.outcome.taken and not self.outcome.known:
+        if not self.outcome.taken and not self.outcome.already_imported:
             raise CampaignError([Problem(str(self.out), 0, "", self._nothing())])
         if not self.outcome.taken:
             raise _Unchanged
 
     # -- one file ----------------------------------------------------------------------
-    def _take(self, entry: Found, writer: CampaignWriter | None) -> None:
+    def _take(self, entry: InputEntry, writer: CampaignWriter | None) -> None:
         """Import what was found, or say why not."""
         try:
             if entry.members and not recognise.is_run(entry, self.formats):
@@ -139,7 +141,7 @@ class Import:
         else:
             self._put(text, labels, records, writer)
 
-    def _skip(self, entry: Found, reason: str, where: list[tuple[str, str]]) -> None:
+    def _skip(self, entry: InputEntry, reason: str, where: list[tuple[str, str]]) -> None:
         """What was named must be imported; what was found in a directory need not."""
         if entry.named:
             self._problems.append(Problem(entry.shown, 0, "", reason))
@@ -152,19 +154,19 @@ class Import:
         for record in records:
             if writer is not None:
                 writer.add(record)
-        self._seen[text.sha256] = _Seen(text.found.shown, dict(labels))
+        self._seen[text.sha256] = _Seen(text.entry.shown, dict(labels))
         ids = tuple(record.run_id for record in records)
         failed = tuple(record.error for record in records if record.status != "ok")
         target = str(labels.get("target", imported.UNKNOWN))
-        self.outcome.taken.append(Taken(text.found.shown, text.format, ids, failed, target))
+        self.outcome.taken.append(Taken(text.entry.shown, text.format, ids, failed, target))
         if text.others:
             reason = (
                 f"holds output of {', '.join(text.others)} too, which was not imported (only "
                 f"{text.format}): split it"
             )
-            self.outcome.refused.append((text.found.shown, reason))
+            self.outcome.refused.append((text.entry.shown, reason))
 
-    def _text(self, entry: Found) -> Text:
+    def _text(self, entry: InputEntry) -> Text:
         if not entry.members:
             return recognise.of_file(entry, self.formats)
         text, skipped = recognise.of_directory(entry, self.formats)
@@ -176,7 +178,7 @@ class Import:
 
     def _source(self, text: Text) -> imported.Source:
         return imported.Source(
-            file=text.found.recorded,
+            file=text.entry.recorded,
             sha256=text.sha256,
             format=text.format,
             at=self._now,
@@ -192,11 +194,11 @@ class Import:
             return False
         if seen.labels != dict(labels):
             raise ResultError(
-                text.found.shown,
+                text.entry.shown,
                 f"has the same text as {seen.file}, which was imported as "
                 f"{_listed(seen.labels)}, not as {_listed(labels)}",
             )
-        self.outcome.known.append((text.found.shown, seen.file))
+        self.outcome.already_imported.append((text.entry.shown, seen.file))
         return True
 
     def _keep(self, writer: CampaignWriter | None) -> None:

@@ -68,7 +68,7 @@ class Labeller:
     pattern: Pattern | None = None
 
     def labels(self, names: Sequence[str], inside: str) -> dict[str, Level]:
-        """Labels of a file (its names: see files.Found); CampaignError if they are unclear.
+        """Labels of a file (its names: see files.InputEntry); CampaignError if they are unclear.
 
         Only a pattern that begins with a literal component may match more than `inside`: in
         `{target}/*`, the directory that was named is not a target.

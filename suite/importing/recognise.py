@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from fsmatrix.results.formats import registry
 from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.units import format_size
-from fsmatrix.suite.importing.files import LIMIT, BinaryError, Content, Found, UnreadableError, read
+from fsmatrix.suite.importing.files import (
+    LIMIT,
+    BinaryError,
+    Content,
+    InputEntry,
+    UnreadableError,
+    read,
+)
 
 
 class NotRecognisedError(Exception):
@@ -19,7 +26,7 @@ class NotRecognisedError(Exception):
 class Formats:
     """What is recognised; tests bring their own."""
 
-    files: Sequence[registry.Known]
+    files: Sequence[registry.KnownFormat]
     directories: Sequence[registry.DirectoryFormat] = ()
 
     @classmethod
@@ -39,8 +46,8 @@ class Formats:
 class Text:
     """A recognised text, or the texts of a directory that is one run."""
 
-    found: Found
-    place: Found  # the file that a pattern is matched with
+    entry: InputEntry
+    place: InputEntry  # the file that a pattern is matched with
     format: str
     sha256: str
     texts: dict[str, str]
@@ -48,7 +55,7 @@ class Text:
     others: tuple[str, ...] = ()  # families of formats that recognise it too
 
 
-def of_file(entry: Found, formats: Formats) -> Text:
+def of_file(entry: InputEntry, formats: Formats) -> Text:
     """A file by its content.  NotRecognisedError, UnreadableError."""
     content = _read(entry)
     matching = registry.matching(content.text, formats.files)
@@ -66,7 +73,7 @@ def of_file(entry: Found, formats: Formats) -> Text:
     )
 
 
-def is_run(entry: Found, formats: Formats) -> bool:
+def is_run(entry: InputEntry, formats: Formats) -> bool:
     """Whether a directory is one run; if not, its files tell what they are, each for itself."""
     try:
         return _summary(entry, formats) is not None
@@ -75,15 +82,15 @@ def is_run(entry: Found, formats: Formats) -> bool:
 
 
 def of_directory(
-    entry: Found, formats: Formats
-) -> tuple[Text, list[tuple[Found, NotRecognisedError | UnreadableError]]]:
+    entry: InputEntry, formats: Formats
+) -> tuple[Text, list[tuple[InputEntry, NotRecognisedError | UnreadableError]]]:
     """A directory that is one run, and those of its files that could not be read, with why."""
     summary = _summary(entry, formats)
     if summary is None:
         raise NotRecognisedError("no file of it tells that it is a run")
     form, place, content = summary
     texts: dict[str, str] = {}
-    skipped: list[tuple[Found, NotRecognisedError | UnreadableError]] = []
+    skipped: list[tuple[InputEntry, NotRecognisedError | UnreadableError]] = []
     for member in entry.members:
         try:
             text = _read(member).text
@@ -98,8 +105,8 @@ def of_directory(
 
 
 def _summary(
-    entry: Found, formats: Formats
-) -> tuple[registry.DirectoryFormat, Found, Content] | None:
+    entry: InputEntry, formats: Formats
+) -> tuple[registry.DirectoryFormat, InputEntry, Content] | None:
     """The format of a directory that is one run, and the text that tells it."""
     members = {member.path.name: member for member in entry.members}
     for known_format in formats.directories:
@@ -110,7 +117,7 @@ def _summary(
     return None
 
 
-def _read(entry: Found) -> Content:
+def _read(entry: InputEntry) -> Content:
     try:
         return read(entry.path, follow=entry.named)
     except BinaryError as error:

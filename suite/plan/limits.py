@@ -20,7 +20,9 @@ from fsmatrix.suite.cases.resolve import TargetMember
 DEVICE, NETWORK = "device_bytes_per_second", "network_bytes_per_second"
 
 
-def known(member: TargetMember, level: Mapping[str, Any], site: Site, nodes: int) -> Limits | None:
+def of_target(
+    member: TargetMember, level: Mapping[str, Any], site: Site, nodes: int
+) -> Limits | None:
     """Limits of a target at a level from `nodes` client nodes; None if nobody says any."""
     device: float | None = None
     network: float | None = None

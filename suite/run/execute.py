@@ -248,7 +248,7 @@ def _spec(
         attachment=attachment,
         campaign_seed=plan.seed,
         realised=planned.realised,
-        limits=limits.known(
+        limits=limits.of_target(
             plan.target(plot.target),
             plot.level,
             plan.settings.site.site,

@@ -27,7 +27,7 @@ class NewerSchemaError(ResultError):
             path,
             f"made by a newer fsmatrix (schema {schema}, this one reads up to {SCHEMA_VERSION})",
         )
-        self.found = schema
+        self.schema = schema
 
 
 class ForeignFileError(ResultError):

@@ -126,8 +126,8 @@ class Session:
         if asked != got:
             raise SessionError(
                 f"asked for a world of {asked} ranks, MPI made one of {got}: the launcher "
-                f"{self.launcher.name!r} ({self.launcher.found.program}) does not belong to the "
-                f"MPI library of mpi4py ({self.hello['mpi']}){self._cure()}"
+                f"{self.launcher.name!r} ({self.launcher.probe_result.program}) does not belong to "
+                f"the MPI library of mpi4py ({self.hello['mpi']}){self._cure()}"
             )
         self._launched.meet(self.hello["ranks"])
         if self.only_here:

@@ -49,7 +49,7 @@ NO_RANDOM = Note(
     "ior-rnd4K-easy-read, which has no part in the score, was not run: it needs an ior that reads "
     "at random offsets (-z -z, since December 2024)",
 )
-_SCORED_IN_ORDER = tuple(one.io500 for one in PHASES if one.io500 in SCORED)
+_SCORED_IN_ORDER = tuple(phase.io500 for phase in PHASES if phase.io500 in SCORED)
 FIND = "a walk in Python in every process: the first three levels are listed by all"
 KINDS = frozenset({"create", "open", "write", "read", "fsync", "close", "stat", "unlink"})
 
