@@ -41,7 +41,7 @@ sys.path.append(str(Path(__file__).parent))  # also under -P
 
 from ceph_rivals import DEPTH, OBJECT, SMALL, Cell, OnFiles, OnRados, Rate
 
-from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, missing, up
+from fsmatrix.backends.testbed.ceph import CephTestbed, CephTestbedOptions, down, missing, up
 
 TARGET = 1.0
 AGAINST = ("fio", "rados bench", "ceph-fuse")
@@ -125,15 +125,15 @@ def show(console: Console, rows: list[dict[str, Any]], seconds: float) -> None:
 
 
 @contextmanager
-def bed_in(directory: Path | None) -> Iterator[Bed]:
+def testbed_in(directory: Path | None) -> Iterator[CephTestbed]:
     """The bed in a directory, or one that lives as long as this."""
     if directory is not None:
-        yield Bed.open(directory)
+        yield CephTestbed.open(directory)
         return
     with tempfile.TemporaryDirectory(prefix="fsmatrix-bench-") as folder:
         place = f"{folder}/bed"
         try:
-            yield up(BedOptions(nodes=2, osds_per_node=1, osd_size=8 << 30), place)
+            yield up(CephTestbedOptions(nodes=2, osds_per_node=1, osd_size=8 << 30), place)
         finally:
             down(place)
 
@@ -153,7 +153,7 @@ def main() -> int:
         parser.error(missing())
     console, began = Console(width=None if sys.stdout.isatty() else 130), time.monotonic()
     rows = []
-    with bed_in(asked.directory) as bed, ExitStack() as ends:
+    with testbed_in(asked.directory) as bed, ExitStack() as ends:
         rivals: dict[type, Any] = {}
         for cell in (cell for cell in CELLS if cell.other in asked.against):
             kind = OnFiles if cell.other == "ceph-fuse" else OnRados

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends.testbed.ceph import Bed
+from fsmatrix.backends.testbed.ceph import CephTestbed
 
 PLAY = Path(__file__).with_name("ceph_play.py")
 SMALL, OBJECT = 4096, 4 << 20  # bytes
@@ -80,7 +80,7 @@ def player(**asked: Any) -> Rate:
 class OnRados:
     """The player's rados driver, fio and rados bench on one pool."""
 
-    def __init__(self, bed: Bed, seconds: float, ends: ExitStack) -> None:
+    def __init__(self, bed: CephTestbed, seconds: float, ends: ExitStack) -> None:
         self.bed, self.pool, self.seconds = bed, bed.pools["rados"], seconds
         self.name = f"bench-{uuid.uuid4().hex[:8]}"
         with bed.cluster() as cluster:
@@ -239,7 +239,7 @@ class OnRados:
 class OnFiles:
     """The player's cephfs driver, and its posix driver on ceph-fuse."""
 
-    def __init__(self, bed: Bed, seconds: float, ends: ExitStack) -> None:
+    def __init__(self, bed: CephTestbed, seconds: float, ends: ExitStack) -> None:
         self.bed, self.seconds, self.name = bed, seconds, f"bench-{uuid.uuid4().hex[:8]}"
         self.root = f"conf={bed.conf}\nfilesystem={bed.filesystem}\npath=/\n"
         base = {"driver": "cephfs", "root": self.root, "name": self.name, "size": OBJECT}

@@ -21,7 +21,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from fsmatrix.backends.testbed.ceph import BedOptions, down, missing, up
+from fsmatrix.backends.testbed.ceph import CephTestbedOptions, down, missing, up
 
 MOST_OWN = 1 / 3
 Step = dict[str, Any]
@@ -32,7 +32,9 @@ def bring_up(nodes: int) -> list[Step]:
     with tempfile.TemporaryDirectory(prefix="fsmatrix-bench-") as folder:
         try:
             began = time.monotonic()
-            steps = list(up(BedOptions(nodes=nodes, osds_per_node=1), f"{folder}/bed").steps)
+            steps = list(
+                up(CephTestbedOptions(nodes=nodes, osds_per_node=1), f"{folder}/bed").steps
+            )
             seconds = time.monotonic() - began
         finally:
             down(f"{folder}/bed")

@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 
 from fsmatrix.backends.ceph.levels.leveloptions import LevelOptions, PreparedPool
 from fsmatrix.backends.registry import BACKENDS
-from fsmatrix.backends.testbed.options import BedOptions
+from fsmatrix.backends.testbed.options import CephTestbedOptions
 from fsmatrix.results import units
 from fsmatrix.suite.campaign import campaign, site
 from fsmatrix.suite.registry import WORKLOADS
@@ -53,7 +53,9 @@ SECTIONS: dict[str, type[BaseModel]] = {
     for name, value in NAMED.items()
     if isinstance(value, type) and issubclass(value, campaign.Section) and hyphened(name)
 }
-SECTIONS |= {hyphened(model.__name__): model for model in (LevelOptions, PreparedPool, BedOptions)}
+SECTIONS |= {
+    hyphened(model.__name__): model for model in (LevelOptions, PreparedPool, CephTestbedOptions)
+}
 VALIDATED = [  # the validator of PositiveSize, "positive size"
     (get_args(value)[1], hyphened(name).replace("-", " "))
     for name, value in NAMED.items()

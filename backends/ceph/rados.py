@@ -42,7 +42,7 @@ class Rados(Levelled):
     cache_states = frozenset({"cold", "bypass"})
     driver = "rados"
     pool_option = "pool"
-    bed_options: ClassVar[Mapping[str, str]] = {"conf": "conf", "pool": "pools.rados"}
+    testbed_options: ClassVar[Mapping[str, str]] = {"conf": "conf", "pool": "pools.rados"}
 
     @property
     def _chosen(self) -> RadosOptions:

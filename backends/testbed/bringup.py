@@ -25,7 +25,7 @@ from fsmatrix.backends.testbed.daemons import Launch
 from fsmatrix.backends.testbed.drives import Emulated
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.backends.testbed.network import Network
-from fsmatrix.backends.testbed.options import DRIVES, BedOptions
+from fsmatrix.backends.testbed.options import DRIVES, CephTestbedOptions
 from fsmatrix.backends.testbed.steps import Steps
 
 CLEAN_WITHIN = 120.0  # seconds; a bound, not a measure
@@ -40,7 +40,7 @@ class Making:
     """A bed that is being made."""
 
     home: Home
-    options: BedOptions
+    options: CephTestbedOptions
     steps: Steps
     bed: str  # its short id
     fsid: str

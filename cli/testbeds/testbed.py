@@ -66,7 +66,7 @@ def down(directory: Directory = None, as_json: common.Json = False) -> None:
 
     Example: fsmatrix testbed down --directory /var/tmp/fsmatrix-testbed
     """
-    from fsmatrix.backends.testbed.bed import left_alone
+    from fsmatrix.backends.testbed.base import left_alone
 
     beds = []
     for place in _places(directory):

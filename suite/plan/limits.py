@@ -30,13 +30,13 @@ def of_target(
     declared: Target = member.target
     if declared.limits.device_bandwidth is not None:
         device, sources[DEVICE] = declared.limits.device_bandwidth, "campaign"
-    elif member.bed is not None and (bed := member.bed.at(level)).interface != "none":
+    elif member.testbed is not None and (bed := member.testbed.at(level)).interface != "none":
         drive = limits_of(bed)
         device = max(drive.read_bytes, drive.write_bytes) * bed.osds
         sources[DEVICE] = f"{bed.osds} emulated drives"
     if declared.limits.network_bandwidth is not None:
         network, sources[NETWORK] = declared.limits.network_bandwidth, "campaign"
-    elif site.fabric.bandwidth is not None and member.bed is None:
+    elif site.fabric.bandwidth is not None and member.testbed is None:
         network, sources[NETWORK] = site.fabric.bandwidth * nodes, "site"
     if not sources:
         return None

@@ -110,7 +110,7 @@ class Judge:
 
     def _level(self, planned: Planned, target: TargetMember) -> Iterator[str]:
         """A level that cannot be made; what is true of a level is asked once."""
-        if target.bed is None and self.engines is None:
+        if target.testbed is None and self.engines is None:
             return  # to be asked where it will run
         key = (target.name, canonical_json(planned.case.level))
         if key not in self.levels:

@@ -2,7 +2,7 @@
 
 All state of a bed is in a directory of its own (home.py), and what is done to the machine is
 journalled there before it is done, so that a bed can be taken down also after a crash.  The
-bed of a system is a subclass of `BaseBed`: it says what cannot be, how it comes up, how it is
+bed of a system is a subclass of `BaseTestbed`: it says what cannot be, how it comes up, how it is
 and how it ends.  Its module gives `up`, `down`, `status` and `missing` to others.
 """
 
@@ -37,7 +37,7 @@ OptionsT = TypeVar("OptionsT", bound=BaseModel)
 
 
 @dataclass(frozen=True, kw_only=True)
-class BaseBed(ABC, Generic[OptionsT]):
+class BaseTestbed(ABC, Generic[OptionsT]):
     """A test bed that is up.
 
     A field of the same name as an entry of bed.json is read from it.
