@@ -177,7 +177,7 @@ def analyse(file: Path, steps: Sequence[Step]) -> dict[str, Any]:
 
 
 def write(file: Path, runs: int) -> dict[str, Any]:
-    """Write the campaign."""
+    """Write a campaign file of so many runs; the seconds and the memory that it took."""
     began = time.perf_counter()
     with writing(file) as writer:
         for entry in entries(runs):
@@ -187,7 +187,7 @@ def write(file: Path, runs: int) -> dict[str, Any]:
 
 
 def write_json(folder: Path, runs: int) -> dict[str, Any]:
-    """The rival's files."""
+    """Write the same runs as the JSON files that the rival reads."""
     from analysis_json import write_files
 
     write_files(folder, runs)
@@ -195,7 +195,7 @@ def write_json(folder: Path, runs: int) -> dict[str, Any]:
 
 
 def read_json(folder: Path) -> dict[str, Any]:
-    """The rival."""
+    """Read the JSON files into a matrix, as the rival does."""
     from analysis_json import matrix
 
     began = time.perf_counter()

@@ -66,7 +66,7 @@ CELLS = [
 
 
 def measure(cell: Cell, own: Callable[[], Rate], other: Callable[[], Rate], pairs: int) -> Any:
-    """One row."""
+    """Measure two players in turns, and return one row of the table."""
     ours, theirs = [], []
     for number in range(pairs + 1):
         first = own() if number % 2 else None
@@ -89,7 +89,7 @@ def measure(cell: Cell, own: Callable[[], Rate], other: Callable[[], Rate], pair
 
 
 def show(console: Console, rows: list[dict[str, Any]], seconds: float) -> None:
-    """The table."""
+    """Print the rows as a table, a line for each cell."""
     table = Table(title=f"Ceph, objects of 4 MiB, depth {DEPTH} (ceph-fuse: 1), one process")
     columns = (
         "against",

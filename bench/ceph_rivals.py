@@ -172,7 +172,7 @@ class OnRados:
         )
 
     def fio(self, cell: Cell) -> Rate:
-        """fio's rados engine."""
+        """Rate of fio with its rados engine."""
         run = [
             "--file_service_type=random",
             "--time_based",
@@ -213,7 +213,7 @@ class OnRados:
         return Rate(count / taken, (cpu - self.bench_base) / count * 1e6)
 
     def own(self, cell: Cell) -> Rate:
-        """The player."""
+        """Rate of the player on the objects of its rival."""
         base = {"driver": "rados", "root": self.root, "size": cell.size, "write": cell.write}
         base |= {"seconds": self.seconds, "depth": DEPTH}
         if cell.other == "fio":

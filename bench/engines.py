@@ -212,7 +212,7 @@ def show(console: Console, rows: Sequence[Row], missing: Mapping[str, str]) -> N
 
 
 def main() -> None:
-    """Run and print."""
+    """Run the campaign of all engines that are here and print the rates."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dir", type=Path, help="an existing directory to work in")
     parser.add_argument("--backend", help="or a managed file system (default: xfs as root)")

@@ -61,7 +61,7 @@ def shares(
 
 
 def main() -> None:
-    """The table."""
+    """Simulate the campaigns and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--campaigns", type=int, default=300)
     campaigns = parser.parse_args().campaigns

@@ -219,7 +219,7 @@ def row(write: bool, name: str, rates: list[float], base: list[float]) -> dict[s
 
 
 def show(rows: list[dict[str, Any]], cpu: int) -> None:
-    """The table."""
+    """Print the rows as a table, a line for each engine."""
     table = Table(title=f"4 KiB random, page cache, one process on processor {cpu}")
     for column in ("work", "engine", "Mops/s", "of the bare loop", "quartiles", "rounds"):
         table.add_column(column, justify="left" if column in ("work", "engine") else "right")

@@ -65,7 +65,7 @@ class Sent:
         return handle
 
     def read(self) -> Counts:
-        """[messages or bytes, receiver]."""
+        """What this rank has sent: counts [messages or bytes, receiver]."""
         rows = []
         for handle in self._handles:
             row = (ctypes.c_ulonglong * MPI.COMM_WORLD.Get_size())()

@@ -82,7 +82,7 @@ def _joined() -> str:
 
 # -- what is offered ------------------------------------------------------------------------
 def ready(incomplete: str) -> list[str]:
-    """Names of ready campaigns."""
+    """Names of the campaigns that come with fsmatrix."""
     names = (item.name for item in files("fsmatrix.jobs").iterdir())
     return _fitting(incomplete, (n.removesuffix(".yaml") for n in names if n.endswith(".yaml")))
 
@@ -108,14 +108,14 @@ def studies(incomplete: str) -> list[str]:
 
 
 def metrics(incomplete: str) -> list[str]:
-    """Metrics of a phase."""
+    """Metrics of a phase that begin so."""
     from fsmatrix.analysis.units import METRICS
 
     return _fitting(incomplete, METRICS)
 
 
 def audits(incomplete: str) -> list[str]:
-    """Names of audits."""
+    """Names of audits that begin so."""
     from fsmatrix.results.audits import run_audits
 
     return _fitting(incomplete, run_audits())

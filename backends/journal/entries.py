@@ -64,7 +64,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Content:
-    """What a journal holds."""
+    """What a journal holds: entries to undo, and lines that are refused."""
 
     entries: list[Entry]  # without an end, oldest first
     faults: list[str]  # a sentence for each line that cannot be believed

@@ -30,7 +30,7 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Latencies:
-    """Latencies by kind; ns."""
+    """Histograms of latencies, with sums and extremes in ns, by kind of operation."""
 
     counts: Integers  # [kind, BINS]
     total_ns: Integers  # [kind]
@@ -55,7 +55,7 @@ class LaneError:
 
 @dataclass(frozen=True)
 class Lane:
-    """What one lane did."""
+    """What one lane did: operations, times in ns, latencies, and its first error."""
 
     ops: int
     first_ns: int

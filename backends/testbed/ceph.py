@@ -72,14 +72,14 @@ class CephTestbed(BaseTestbed[CephTestbedOptions]):
 
     @classmethod
     def chosen(cls) -> dict[str, Any]:
-        """The cluster's fsid."""
+        """What is drawn for a new cluster: its `fsid`."""
         return {"fsid": str(uuid.uuid4())}
 
     @classmethod
     def bring_up(
         cls, home: Home, options: CephTestbedOptions, identity: Mapping[str, Any], steps: Steps
     ) -> dict[str, Any]:
-        """See bringup.py."""
+        """Start the cluster's daemons one after the other: see bringup.py."""
         facts = bringup.Making(home, options, steps, identity["id"], identity["fsid"]).bring_up()
         names = {
             "rados": pools.RADOS,
@@ -91,7 +91,7 @@ class CephTestbed(BaseTestbed[CephTestbedOptions]):
 
     @classmethod
     def end(cls, home: Home, entries: list[Entry]) -> list[str]:
-        """See teardown.py."""
+        """End what the journal names; a line for each thing done: see teardown.py."""
         return teardown.end(home, entries)
 
     def look(self, states: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: ARG002

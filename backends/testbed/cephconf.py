@@ -59,7 +59,7 @@ _SMALL = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where one OSD is."""
+    """Which emulated node an OSD is on, and its address."""
 
     osd: int
     node: int  # 1, 2...

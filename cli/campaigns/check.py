@@ -124,7 +124,7 @@ def _launchers() -> Iterator[Item]:
 
 
 def _audits() -> Iterator[Item]:
-    """Of other packages only."""
+    """Audits of other packages: those of fsmatrix are always usable."""
     from fsmatrix.results.audits import AUDITS
 
     for name, package in AUDITS.outside().items():

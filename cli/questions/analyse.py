@@ -122,7 +122,7 @@ def levels(wheres: Sequence[str] | None) -> dict[str, Level]:
 
 
 def share(option: str, text: str) -> float:
-    """`5%` or `0.05`."""
+    """The share that `5%` or `0.05` stands for; other texts are refused."""
     try:
         value = float(text.rstrip("%").strip()) / (100 if text.endswith("%") else 1)
     except ValueError:
@@ -201,7 +201,7 @@ def drawn(results: Sequence[Any], out: Path) -> None:
 
 
 def say(sentences: Sequence[str]) -> None:
-    """Sentences, one a line."""
+    """Print sentences, each on a line of its own."""
     console = terminal.console()
     for line in sentences:
         console.print(Text(line), soft_wrap=True)

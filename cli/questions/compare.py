@@ -164,7 +164,7 @@ def compare(
 
 
 def corrected(name: str) -> Correction:
-    """--correction, or its refusal."""
+    """The correction that --correction names; other names are refused."""
     if name not in get_args(Correction):
         allowed = ", ".join(get_args(Correction))
         raise refuse(Origin(f"--correction {name}"), "", f"one of {allowed}")

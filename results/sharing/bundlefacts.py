@@ -128,7 +128,7 @@ def _of_the_site(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def readme(**facts: Any) -> str:
-    """README.md of the archive."""
+    """Text of the archive's README.md, which tells what is in it."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         undefined=jinja2.StrictUndefined,

@@ -171,7 +171,7 @@ class _Walk:
             self.pieces(dataset, name, prod(piece) * width)
 
     def filters(self, creation: Any, name: bytes) -> bool:
-        """Whether it is packed."""
+        """Whether a dataset is compressed; filters that are not ours are refused."""
         codes = [creation.get_filter(index)[0] for index in range(creation.get_nfilters())]
         if unknown := [code for code in codes if code not in FILTERS]:
             raise self.refuse(name, f"needs the filter {unknown[0]}, which is none of ours")

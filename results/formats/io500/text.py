@@ -98,7 +98,7 @@ class Summary:
             self.torn[entry.name] = entry.line
 
     def add_scores(self, scores: Scores, line: int) -> None:
-        """As `add`."""
+        """Keep the scores; two that differ are both given up."""
         if "SCORE" in self.torn or (self.scores is not None and self.scores != scores):
             self.scores, self.torn["SCORE"] = None, line
         else:
@@ -115,7 +115,7 @@ def is_summary(text: str) -> bool:
 
 
 def is_result(text: str) -> bool:
-    """result.txt."""
+    """Whether a text is IO500's result.txt."""
     sections = {match[1] for match in _sections(text)}
     return bool(sections & set(PHASES)) and "\nscore" in text
 

@@ -49,7 +49,7 @@ END_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Reply:
-    """A session's answer."""
+    """What a session answered: a message as JSON, and arrays by name."""
 
     message: dict[str, Any]
     arrays: Arrays
@@ -174,7 +174,7 @@ class Session:
 
     # -- talk ------------------------------------------------------------------------------
     def everybody(self) -> list[int]:
-        """All ranks."""
+        """Numbers of all ranks of the world."""
         return [rank["rank"] for rank in self.hello["ranks"]]
 
     @property

@@ -28,7 +28,7 @@ class NodeError(SessionError):
 
 
 class SessionDied(SessionError):
-    """It ended by itself."""
+    """The session's processes ended before they were told to; the text says how."""
 
 
 class DeadlinePassed(SessionError):

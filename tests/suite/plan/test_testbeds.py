@@ -17,6 +17,7 @@ from fsmatrix.results.files.store import Store
 from fsmatrix.results.process import Process
 from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.campaign.settings import Source
+from fsmatrix.suite.cases import testbeds
 from fsmatrix.suite.plan.installation import Installation
 from fsmatrix.suite.plan.plan import Plan, Request, build_plan
 
