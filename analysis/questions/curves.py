@@ -185,7 +185,6 @@ def curves(
     title: str = "",
     unit: tuple[str, float] | None = None,
     where: Mapping[str, Level] | None = None,
-    remarks: Sequence[str] = (),
 ) -> Curves:
     """Lines over the first factor of `along` that varies; `unit` is (label, SI value of it).
 
@@ -200,9 +199,7 @@ def curves(
     found = lines(of.valued, factor)
     shown = unit or _unit(ds, metric, of)
     apart = tuple(n for n in panel if len({dict(line.key).get(n, "") for line in found}) > 1)
-    return Curves(
-        metric, title or _title(ds, metric), *shown, factor, apart, tuple(found), of, tuple(remarks)
-    )
+    return Curves(metric, title or _title(ds, metric), *shown, factor, apart, tuple(found), of)
 
 
 def numbers(cells: Sequence[Values], name: str) -> list[float]:

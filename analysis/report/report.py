@@ -71,7 +71,7 @@ def context(
     """What the template shows."""
     step("report: medians of every cell")
     data = load.rows(ds)
-    summary = summarise(ds, include_reference=include_reference)
+    summary = summarise(ds, include=["reference"] if include_reference else [])
     failed = failures.failed_runs(data, summary)
     plan = load.campaign_json(ds)
     columns, metrics, cells = pivot.cell_table(summary)
