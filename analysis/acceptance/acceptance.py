@@ -83,11 +83,11 @@ class Acceptance:
                 if one.undecided
             ]
         elif UNDECIDED not in self.allowed:
-            sentences += self._nothing_told
+            sentences += self._nothing_tested
         return sentences
 
     @property
-    def _nothing_told(self) -> list[str]:
+    def _nothing_tested(self) -> list[str]:
         """Conditions on speed to which no cell of a side has an answer: nothing was tested."""
         sentences = []
         for number, condition in enumerate(c for c in self.conditions if c.changes):

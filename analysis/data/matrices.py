@@ -101,7 +101,7 @@ def matrix(
     attributes = {
         "units": shown.label,
         "long_name": _title(ds, metric),
-        "statistic": _said(statistic, by),
+        "statistic": _statistic_text(statistic, by),
         "invalid_rows": int((summary.invalid(data) & kept).sum()),
         "failed_rows": int((kept & (data["status"] != "ok")).sum()),
     }
@@ -239,7 +239,7 @@ def _title(ds: xr.Dataset, metric: str) -> str:
     return METRICS[metric].title if metric in METRICS else ds[metric].attrs.get("long_name", metric)
 
 
-def _said(statistic: Statistic, by: By) -> str:
+def _statistic_text(statistic: Statistic, by: By) -> str:
     if by == "run":
         return "each run"
     within = f"{statistic} of each attachment's runs"

@@ -42,7 +42,7 @@ def draw(lessons: Lessons, page: int) -> Figure:
     panels = _panels(lessons)[page * size : (page + 1) * size]
     columns = min(len(panels), MOST_COLUMNS)
     across = lessons.bound is not None and any(
-        _known(lessons, cell) for cell in lessons.study.valued
+        _measured(lessons, cell) for cell in lessons.study.valued
     )
     figure, axes = drawing.frame(
         math.ceil(len(panels) / columns), columns, title=_title(lessons, across),
@@ -76,7 +76,7 @@ def _notes(lessons: Lessons, across: bool) -> list[str]:
              "cannot be told apart have one each)."]  # fmt: skip
     if across and lessons.bound:
         notes.append("Dotted line: the bound. A point is in if its whole interval is left of it.")
-    lost = sum(not _known(lessons, cell) for cell in lessons.study.valued) if across else 0
+    lost = sum(not _measured(lessons, cell) for cell in lessons.study.valued) if across else 0
     if lost:
         notes.append(f"{lost} of {len(lessons.study.valued)} points have no "
                      f"{SHORT_TITLES[_metric(lessons)]} and are not drawn.")  # fmt: skip
@@ -85,7 +85,7 @@ def _notes(lessons: Lessons, across: bool) -> list[str]:
     return [*notes, *lessons.study.remarks]
 
 
-def _known(lessons: Lessons, cell: Values) -> bool:
+def _measured(lessons: Lessons, cell: Values) -> bool:
     found = lessons.latencies.get(id(cell))
     return found is not None and found.kind != "none"
 
@@ -95,14 +95,14 @@ def _panel(lessons: Lessons, ax: Axes, panel: Key, across: bool) -> None:
     chosen = {one.levels: one.choice for one in lessons.lessons if one.question == "chunk"}
     processes = of.levels("processes") or [""]
     time = units.fitting("time", [lessons.latencies[id(c)].median for c in of.valued
-                                  if _known(lessons, c)]) if across else None  # fmt: skip
+                                  if _measured(lessons, c)]) if across else None  # fmt: skip
     scales = _Scales(time, unit)
     for key, cells in of.series("chunk").items():
         if tuple(p for p in key if p[0] != "processes") != panel:
             continue
         level = dict(key).get("processes", processes[0])
         index = processes.index(level) if level in processes else 0
-        shown = [cell for cell in cells if _known(lessons, cell)] if across else list(cells)
+        shown = [cell for cell in cells if _measured(lessons, cell)] if across else list(cells)
         label = f"{level:g}" if not isinstance(level, str) else None
         _line(lessons, ax, shown, chosen.get(key, ()), index, scales, label)
     ax.set_yscale("log")

@@ -61,9 +61,9 @@ class Curves:
     @property
     def says(self) -> list[str]:
         """Each line's ends, and where it is highest."""
-        return [*(self._said(line) for line in self.lines), *self.remarks, *self.of.remarks]
+        return [*(self._sentence(line) for line in self.lines), *self.remarks, *self.of.remarks]
 
-    def _said(self, line: CurveLine) -> str:
+    def _sentence(self, line: CurveLine) -> str:
         first, last, best = line.cells[0], line.cells[-1], line.best
         low, high, top = (units.level_text(self.along, line.levels[i]) for i in (0, -1, best))
         name = units.factor_title(self.along)
