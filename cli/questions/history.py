@@ -53,8 +53,7 @@ def history(
     with analyse.bad_input(files):
         ds = analyse.opened(files)
         options = VerdictOptions(levels, unit, share, alpha, method)
-        order = "given" if as_given else "time"
-        result = analysis(ds, metric, by=by, order=order, options=options)
+        result = analysis(ds, metric, by=by, order="given" if as_given else "time", options=options)
         tested = None
         if conditions:
             names = [campaign.name for campaign in result.campaigns[-2:]]
