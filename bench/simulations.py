@@ -173,23 +173,22 @@ def campaign(
 
 def together(
     random: np.random.Generator,
-    n: int,
-    cells: int,
+    size: tuple[int, int],
     shape: str,
     shift: float = 0.0,
     spread: float = 0.05,
     uneven: float = 0.0,
     alone: bool = False,
 ) -> Floats:
-    """Blocks' log ratios [n, cells] of two targets that vary alike, the first half `shift` apart.
+    """Log ratios [block, cell] of two targets that vary alike, the first half `shift` apart.
 
     `uneven`: standard deviation of the logs of the cells' spreads.  `alone`: the second target does
     not vary, so that the differences have the shape of the first one's values.
     """
-    first, second = (simulate.SHAPES[shape](random, (n, cells)) for _ in range(2))
-    scale = spread * np.exp(uneven * random.standard_normal(cells))
+    first, second = (simulate.SHAPES[shape](random, size) for _ in range(2))
+    scale = spread * np.exp(uneven * random.standard_normal(size[1]))
     values = scale * (first if alone else first - second)
-    values[:, : cells // 2] += shift
+    values[:, : size[1] // 2] += shift
     return np.asarray(values)
 
 
@@ -203,13 +202,13 @@ def many_cells(campaigns: int) -> Iterator[str]:
                 called, holm, wrong, alike, edge = [], [], 0, [], 0
                 for _ in range(campaigns):
                     shift = float(np.log1p(percent / 100))
-                    d = together(random, n, cells, "log-normal", shift, uneven=uneven)
+                    d = together(random, (n, cells), "log-normal", shift, uneven=uneven)
                     p = signflips.max_t(d, 0.05).p <= 0.05
                     raw = np.array([intervals.from_logs((values,)).p for values in d.T])
                     called.append(p[: cells // 2].mean())
                     holm.append((tests.correct(raw) <= 0.05)[: cells // 2].mean())
                     wrong += bool(p[cells // 2 :].any())
-                    same = together(random, n, cells, "log-normal", spread=0.02, uneven=uneven)
+                    same = together(random, (n, cells), "log-normal", spread=0.02, uneven=uneven)
                     margin = float(np.log(1.05))
                     alike.append((tests.correct(signflips.equivalent(same, margin)) <= 0.05).mean())
                     edge += bool(
@@ -247,7 +246,7 @@ def many_cells(campaigns: int) -> Iterator[str]:
                 wrong = sum(
                     bool(
                         (
-                            signflips.max_t(together(random, n, 48, shape, alone=alone), 0.05).p
+                            signflips.max_t(together(random, (n, 48), shape, alone=alone), 0.05).p
                             <= 0.05
                         ).any()
                     )
@@ -277,7 +276,7 @@ def growing(campaigns: int) -> Iterator[str]:
             for cells in (1, 16, 48):
                 wrong = np.zeros(3)
                 for _ in range(campaigns):
-                    d = together(random, turns[-1], cells, shape)
+                    d = together(random, (turns[-1], cells), shape)
                     each = [signflips.max_t(d[:blocks], 0.05).p.min() for blocks in turns]
                     spent = looks.max_t(d, np.arange(len(d)), turns, 0.05).p.min()
                     wrong += [
@@ -299,7 +298,9 @@ def growing(campaigns: int) -> Iterator[str]:
         for cells, percent in ((16, 10), (48, 20)):
             called = np.zeros(4)
             for _ in range(campaigns // 4):
-                d = together(random, turns[-1], cells, "log-normal", float(np.log1p(percent / 100)))
+                d = together(
+                    random, (turns[-1], cells), "log-normal", float(np.log1p(percent / 100))
+                )
                 first, whole = (signflips.max_t(x, 0.05).p for x in (d[: turns[0]], d))
                 spent = looks.max_t(d, np.arange(len(d)), turns, 0.05).p
                 limits = (

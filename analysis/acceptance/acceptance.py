@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import xarray as xr
@@ -17,12 +17,13 @@ from fsmatrix.analysis.acceptance.conditions import UNDECIDED, Condition, Outcom
 from fsmatrix.analysis.comparison import compare
 from fsmatrix.analysis.comparison.compared import Compared
 from fsmatrix.analysis.comparison.lost import WHYS, Lost, cells_of, lost
+from fsmatrix.analysis.comparison.options import ComparisonOptions
 from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, Levels, Table, table
 from fsmatrix.analysis.draw import drawing
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST
-from fsmatrix.analysis.stats.testing.tests import ALPHA, Correction
+from fsmatrix.analysis.stats.testing.tests import Correction
 from fsmatrix.analysis.units import METRICS, OWN, brief
 from fsmatrix.results.units import plural
 
@@ -82,11 +83,11 @@ class Acceptance:
                 if one.undecided
             ]
         elif UNDECIDED not in self.allowed:
-            sentences += self._nothing_told
+            sentences += self._nothing_tested
         return sentences
 
     @property
-    def _nothing_told(self) -> list[str]:
+    def _nothing_tested(self) -> list[str]:
         """Conditions on speed to which no cell of a side has an answer: nothing was tested."""
         sentences = []
         for number, condition in enumerate(c for c in self.conditions if c.changes):
@@ -215,20 +216,24 @@ def _fewest(cells: Sequence[JudgedCondition]) -> str:
 
 
 def acceptance(
-    ds: xr.Dataset, baseline: str, metric: str = OWN, *,
-    conditions: Sequence[Condition], allow: Sequence[str] = (), only: Sequence[str] = (),
-    where: Levels | None = None, alpha: float = ALPHA, correction: Correction = "holm",
-    **options: Any,
-) -> Acceptance:  # fmt: skip
+    ds: xr.Dataset,
+    baseline: str,
+    metric: str = OWN,
+    *,
+    conditions: Sequence[Condition],
+    allow: Sequence[str] = (),
+    only: Sequence[str] = (),
+    options: ComparisonOptions = compare.DEFAULTS,
+) -> Acceptance:
     """Every other campaign of `ds` (`rows.together`), or `only` these, against `baseline`.
 
-    Options as in `compare.comparisons`; campaigns share no blocks, so Holm stands for max-t.
-    ValueError as there, for words that cannot be allowed,
-    and for a baseline without a run that counts.
+    Campaigns share no blocks, so Holm stands for max-t.  ValueError as `compare.comparisons`, for
+    words that cannot be allowed, and for a baseline without a run that counts.
     """
     _check(conditions, allow)
-    correction = "holm" if correction == "max-t" else correction
-    of = table(ds, metric, (CAMPAIGN,), where)
+    if options.correction == "max-t":
+        options = replace(options, correction="holm")
+    of = table(ds, metric, (CAMPAIGN,), options.where)
     with_values = {str(of.sides.levels[code]) for code in set(of.sides.codes.tolist())}
     if baseline not in with_values:
         raise ValueError(f"the baseline {baseline!r} has no run that counts: nothing to test by")
@@ -240,13 +245,12 @@ def acceptance(
     compared: tuple[Comparison, ...] = ()
     if valued:
         compared = compare.comparisons(
-            ds, metric, by=CAMPAIGN, sides=[baseline, *valued], baseline=baseline, where=where,
-            alpha=alpha, correction=correction, **options,
+            ds, metric, by=CAMPAIGN, sides=[baseline, *valued], baseline=baseline, options=options,
         )  # fmt: skip
     return Acceptance(
-        baseline=baseline, sides=tuple(sides), metric=metric, alpha=alpha,
+        baseline=baseline, sides=tuple(sides), metric=metric, alpha=options.alpha,
         conditions=tuple(conditions), allowed=tuple(allow),
-        cells=tuple(_judged(compared, conditions, alpha, correction)),
+        cells=tuple(_judged(compared, conditions, options.alpha, options.correction)),
         lost=tuple(_lost(of, baseline, sides, compared)), comparisons=compared,
     )  # fmt: skip
 

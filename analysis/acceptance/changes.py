@@ -122,19 +122,19 @@ def _add(facts: Facts, environment: Mapping[str, Any], named: str) -> None:
         rest[named] = {k: v for k, v in target.items() if k != "name"}
     machine = rest.pop("machine", None)
     rest = rest | dict(machine) if isinstance(machine, Mapping) else rest
-    for name, value in provenance.flat(_told(rest), ""):
+    for name, value in provenance.flat(_names_of_counts(rest), ""):
         if name.rpartition(".")[2] not in PASSING:
             facts.setdefault(name, set()).add(value)
 
 
-def _told(value: Any) -> Any:
+def _names_of_counts(value: Any) -> Any:
     """Counts by name ({"ceph version 16.2.15 ...": 2}) as the names: these are the fact."""
     if not isinstance(value, Mapping):
         return value
     if value and all(isinstance(n, int) and not isinstance(n, bool) for n in value.values()) \
             and any(" " in str(key) for key in value):  # fmt: skip
         return ", ".join(sorted(map(str, value)))
-    return {key: _told(item) for key, item in value.items()}
+    return {key: _names_of_counts(item) for key, item in value.items()}
 
 
 def _joined(values: Iterable[str]) -> str:

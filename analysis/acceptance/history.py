@@ -30,6 +30,7 @@ from fsmatrix.analysis.acceptance.result import (
 from fsmatrix.analysis.comparison import compare
 from fsmatrix.analysis.comparison.cells import GUARDED, STATED
 from fsmatrix.analysis.comparison.lost import Lost, lost
+from fsmatrix.analysis.comparison.options import VerdictOptions
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, Levels, Table, Where, table
 from fsmatrix.analysis.data import matrices
 from fsmatrix.analysis.data.columns import combined
@@ -38,11 +39,11 @@ from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.stats.estimates.intervals import ratio
 from fsmatrix.analysis.stats.estimates.medians import of_runs, per_attachment
 from fsmatrix.analysis.stats.estimates.runs import Runs, runs
-from fsmatrix.analysis.stats.testing.tests import ALPHA, Correction
 from fsmatrix.analysis.stats.testing.verdict import verdicts
 from fsmatrix.analysis.units import Level, labelled
 
 Order = Literal["time", "given"]
+DEFAULTS = VerdictOptions()
 
 
 @dataclass(frozen=True)
@@ -54,22 +55,26 @@ class _Cell:
 
 
 def history(
-    ds: xr.Dataset, metric: str = "bandwidth", *, by: str = "target", order: Order = "time",
-    unit: str | None = None, where: Levels | None = None, tolerance: float = compare.TOLERANCE,
-    alpha: float = ALPHA, correction: Correction = "holm",
-) -> History:  # fmt: skip
+    ds: xr.Dataset,
+    metric: str = "bandwidth",
+    *,
+    by: str = "target",
+    order: Order = "time",
+    options: VerdictOptions = DEFAULTS,
+) -> History:
     """The history of a Dataset of several campaigns (comparison: `rows.together`).
 
     `by`: the factor whose levels are lines of one panel.  `order`: by the start of the first
     run, or as the campaigns stand in `ds`.  ValueError: fewer than two campaigns, unknown names,
     no run that counts, start times that are missing or cannot be read.
     """
+    tolerance, alpha, correction = options.tolerance, options.alpha, options.correction
     if CAMPAIGN not in ds.variables:
         raise ValueError("a history needs two campaigns or more")
     if order not in get_args(Order):
         raise ValueError(f"order {order!r}: one of {', '.join(get_args(Order))}")
-    kind, shown = compare.metric_of(ds, metric), matrices.unit_of(ds, metric, unit)
-    of = table(ds, metric, (CAMPAIGN,), where)
+    kind, shown = compare.metric_of(ds, metric), matrices.unit_of(ds, metric, options.unit)
+    of = table(ds, metric, (CAMPAIGN,), options.where)
     if by not in of.factors:
         raise ValueError(f"no factor {by!r}: there are {', '.join(sorted(of.factors))}")
     campaigns = _campaigns(of, order)
@@ -93,7 +98,7 @@ def history(
         )  # fmt: skip
         for (line, old, new), verdict in zip(pairs, judged, strict=True):
             steps[line].append(CampaignStep(against, old, new, verdict))
-    if unit is None:
+    if options.unit is None:
         shown = units.fitting(kind.quantity, [float(np.median(of.values))])
     facts = facts_of(of, names)
     varying = compare.varying_names([cell.levels for cell in cells])

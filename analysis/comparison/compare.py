@@ -9,10 +9,8 @@ cells, a geometric mean of ratios and never a mean of rates.  The statistics are
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import xarray as xr
@@ -31,6 +29,7 @@ from fsmatrix.analysis.comparison.checks import (
 )
 from fsmatrix.analysis.comparison.compared import Compared
 from fsmatrix.analysis.comparison.extension import record_of
+from fsmatrix.analysis.comparison.options import ComparisonOptions
 from fsmatrix.analysis.comparison.parts import parts_of
 from fsmatrix.analysis.comparison.remarks import remarks
 from fsmatrix.analysis.comparison.result import Comparison
@@ -48,22 +47,27 @@ from fsmatrix.analysis.stats.estimates.medians import of_runs, per_attachment
 from fsmatrix.analysis.stats.estimates.runs import Runs, runs
 from fsmatrix.analysis.stats.testing import tests
 from fsmatrix.analysis.stats.testing.pooled import Pooled, pooled
-from fsmatrix.analysis.stats.testing.tests import ALPHA, Correction
 from fsmatrix.analysis.stats.testing.verdict import Verdict, verdicts
 from fsmatrix.analysis.units import METRICS, OWN, Level, Metric, Unit
 
-TOLERANCE = 0.05
+DEFAULTS = ComparisonOptions()
 MOST_PAIRS = 300  # of sides that nobody named: 25 sides
 
 
 def compare(
-    ds: xr.Dataset, a: str, b: str, metric: str = "bandwidth", **options: Any
+    ds: xr.Dataset,
+    a: str,
+    b: str,
+    metric: str = "bandwidth",
+    *,
+    by: str | Sequence[str] = "target",
+    options: ComparisonOptions = DEFAULTS,
 ) -> Comparison:
-    """Side `a` against side `b` (levels of `by`); options as in `comparisons`.
+    """Side `a` against side `b` (levels of `by`), as in `comparisons`.
 
     ValueError also if that takes several comparisons: of several engines, or data and metadata.
     """
-    found = comparisons(ds, metric, sides=(a, b), **options)
+    found = comparisons(ds, metric, by=by, sides=(a, b), options=options)
     if len(found) > 1:
         raise ValueError(f"{a} and {b} have {', '.join(one.part for one in found)}: never in one "
                          "comparison; choose with where")  # fmt: skip
@@ -77,38 +81,28 @@ def comparisons(
     by: str | Sequence[str] = "target",
     sides: Sequence[str] = (),
     baseline: str = "",
-    tolerance: float = TOLERANCE,
-    alpha: float = ALPHA,
-    correction: Correction = "max-t",
-    unit: str | None = None,
-    where: Levels | None = None,
-    across_engines: bool = False,
-    across_cache: bool = False,
-    ignore: Sequence[str] = (),
+    options: ComparisonOptions = DEFAULTS,
 ) -> tuple[Comparison, ...]:
     """Every pair of `sides` (levels of `by`; all of them by default), p corrected over all cells.
 
     A pair has a comparison of its own for each engine, and for data and metadata, so that no mean
     mixes them; by default each phase is compared in its own metric (`units.own_metric`).
 
-    `alpha`: of a false claim in all looks at the campaign; this one has a share (`stats/looks`).
-    `correction`: max-t where both sides of every cell share blocks; otherwise Holm takes its place.
+    This look has a share of `options.alpha` (`stats/looks`).
     `baseline`: one of the sides; only the pairs of every other one with it, as b.
-    `by`: a factor, or several (their combinations are sides: "ice-lake / 2").  `tolerance`: the
-    share that is no difference that matters.  `ignore`: factors in which the cells of a pair may
-    differ; `work_id`: in options that are no factor.  ValueError: an unknown name or level,
-    fewer than two sides, no run that counts, mixed engines or cache states, no common cell.
+    `by`: a factor, or several (their combinations are sides: "ice-lake / 2").
+    ValueError: an unknown name or level, fewer than two sides, no run that counts, mixed engines
+    or cache states, no common cell.
     """
-    if not 0 < tolerance < math.inf:
-        raise ValueError(f"the tolerance must be positive, such as 0.05, not {tolerance}")
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha must lie between 0 and 1, such as 0.05, not {alpha}")
+    tolerance, alpha, correction = options.tolerance, options.alpha, options.correction
     if metric != OWN:
         metric_of(ds, metric)
-    matrices.unit_of(ds, metric or "bandwidth", unit)  # an own metric's unit is that of data
-    of = table(ds, metric, (by,) if isinstance(by, str) else by, where, sides)
+    # of metrics of their own, that of data
+    matrices.unit_of(ds, metric or "bandwidth", options.unit)
+    of = table(ds, metric, (by,) if isinstance(by, str) else by, options.where, sides)
     names = _chosen(of, sides)
-    free = [n for n, may in (("engine", across_engines), ("cache", across_cache)) if may]
+    guards = {"engine": options.across_engines, "cache": options.across_cache}
+    free = [name for name, across in guards.items() if across]
     pairs = list(itertools.combinations(names, 2))
     if baseline:
         pairs = [(name, baseline) for name in names if name != baseline]
@@ -117,11 +111,11 @@ def comparisons(
             f"{units.factor_title(' and '.join(of.by))} has {len(names)} levels, {len(pairs)} "
             f"pairs: name those to compare (--levels {names[0]},{names[1]})"
         )
-    found = [matched(of, a, b, free, ignore) for a, b in pairs]
+    found = [matched(of, a, b, free, options.ignore) for a, b in pairs]
     groups = [units_of(of, one.matches) for one in found]
     ready = [
-        [_ratio(of, match, unit, 1 - alpha) for match in one.matches]
-        for one, unit in zip(found, groups, strict=True)
+        [_ratio(of, match, blocks, 1 - alpha) for match in one.matches]
+        for one, blocks in zip(found, groups, strict=True)
     ]
     ratios = [r for many in ready for r, *_ in many]
     record = record_of(ds)
@@ -136,36 +130,38 @@ def comparisons(
         summed = questions.answers(asked, p, means, tolerance, level, 1 - alpha, rising)
     elif correction == "max-t":
         correction = "holm"
-    judged = iter(verdicts(
-        ratios, tolerance, level, correction, rising, differences,
-        together, record.next_level(alpha),
-    ))  # fmt: skip
+    judged = iter(
+        verdicts(ratios, tolerance, level, correction, rising, together, record.next_level(alpha))
+    )
     result: list[Comparison] = []
     first = 0  # column of a pair's differences
     for (a, b), one, blocks, many in zip(pairs, found, groups, ready, strict=True):
-        sentences = [next(judged) for _ in many]
+        own_verdicts = [next(judged) for _ in many]
         state = checked(of, one.matches)
         doubts = doubts_of(of, one.matches, [(x, y) for _, x, y in many], state, (a, b))
         parts = parts_of(of, one.matches)
         for number, (part, places) in enumerate(parts.items()):
             matches = tuple(one.matches[i] for i in places)
             kind = metric_of(ds, metric or part.metric)
-            shown = unit if kind.name == (metric or "bandwidth") else None
+            shown = options.unit if kind.name == (metric or "bandwidth") else None
             varying = varying_names([match.levels for match in matches])
             ratios = [many[i][0] for i in places]
             mean, missing = whole_mean(of, matches, blocks, ratios, 1 - alpha)
             mine = replace(one, matches=matches, alone=() if number else one.alone)
             columns = first + np.array(places)
             own = None if differences is None else differences[:, columns]
+            near = [None] * len(places) if own is None else pooled(own)
+            judged_pairs = [
+                _JudgedPair(*many[i], own_verdicts[i], doubts[i], pool)
+                for i, pool in zip(places, near, strict=True)
+            ]
             result.append(Comparison(
                 chart=chart,
                 a=a, b=b, by=of.by, metric=kind, unit=_unit(ds, of, kind, matches, shown),
                 tolerance=tolerance, alpha=alpha, record=record, correction=correction,
-                family=sentences[0].cells if sentences else 0, part=part.words(list(parts)),
+                family=own_verdicts[0].cells if own_verdicts else 0, part=part.words(list(parts)),
                 varying=tuple(varying),
-                cells=_cells(of, mine, (a, b), [many[i] for i in places],
-                             [sentences[i] for i in places], varying, [doubts[i] for i in places],
-                             () if own is None else pooled(own)),
+                cells=_cells(of, mine, (a, b), varying, judged_pairs),
                 mean=mean, mean_missing=missing,
                 questions=tuple(one for one in summed if set(one.columns) <= {*columns.tolist()}),
                 differences=own,
@@ -174,7 +170,7 @@ def comparisons(
                     state.at(places), [named(m, varying, common(matches)) for m in matches], (a, b)
                 ),
                 alone=mine.alone,
-                remarks=remarks(of, mine, (a, b), free, ignore)
+                remarks=remarks(of, mine, (a, b), free, options.ignore)
                 + (() if sides or result else tuple(f"{text}." for text in _without(of))),
             ))  # fmt: skip
         first += len(many)
@@ -260,26 +256,38 @@ def varying_names(cells: Sequence[Levels]) -> list[str]:
     return kept
 
 
+@dataclass(frozen=True)
+class _JudgedPair:
+    """A cell of both sides: the ratio of their runs, and what is to be said of it."""
+
+    ratio: Ratio
+    a: Runs
+    b: Runs
+    verdict: Verdict
+    doubts: tuple[str, ...]
+    pooled: Pooled | None
+
+
 def _cells(
-    of: Table, found: Matched, names: tuple[str, str], ready: Sequence[Ready],
-    said: Sequence[Verdict], varying: Sequence[str], doubts: Sequence[tuple[str, ...]],
-    drawn: Sequence[Pooled | None],
-) -> tuple[Compared, ...]:  # fmt: skip
+    of: Table,
+    found: Matched,
+    names: tuple[str, str],
+    varying: Sequence[str],
+    pairs: Sequence[_JudgedPair],
+) -> tuple[Compared, ...]:
     cells, warned, same = [], shared(of, found.matches), common(found.matches)
-    for match, (one, a, b), verdict, doubt, warns, near in zip(
-        found.matches, ready, said, doubts, warned, drawn or [None] * len(ready), strict=True
-    ):
-        paired = len(one.parts) == 1
+    for match, pair, warns in zip(found.matches, pairs, warned, strict=True):
+        parts = pair.ratio.parts
         sides = [of_runs(of.values[w], of.attachments[w]) for w in (match.a, match.b)]
         far = [f"a value of {name} is far from all others of its cell"
                for name, m in zip(names, sides, strict=True) if m.far]  # fmt: skip
         cells.append(Compared(
             levels=match.levels, named=named(match, varying, same), apart=differing(match, same),
-            differs=dict(match.differs), a=sides[0], b=sides[1], verdict=verdict,
-            effect=tests.effect(a.logs, b.logs),
-            test=tests.signed_rank(one.parts[0]) if paired else tests.mann_whitney(*one.parts),
-            doubts=(*doubt, *far), warned=(warns[0], warns[1]), both=warns[2],
-            pooled=near,
+            differs=dict(match.differs), a=sides[0], b=sides[1], verdict=pair.verdict,
+            effect=tests.effect(pair.a.logs, pair.b.logs),
+            test=tests.signed_rank(parts[0]) if len(parts) == 1 else tests.mann_whitney(*parts),
+            doubts=(*pair.doubts, *far), warned=(warns[0], warns[1]), both=warns[2],
+            pooled=pair.pooled,
         ))  # fmt: skip
     order = {n: sorted({sortable(c.levels.get(n, "")) for c in cells}) for n in varying}
     return tuple(sorted(

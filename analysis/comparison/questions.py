@@ -96,7 +96,7 @@ def together(
     p = np.empty(len(every))
     p[first] = looks.max_t(means[:, first], last, turns, alpha).p
     p[~first] = found.p[cells:]
-    return Together(found.p[:cells], found.share), p, means
+    return Together(found.p[:cells], found.share, differences), p, means
 
 
 def answers(

@@ -93,7 +93,7 @@ def table(
     """
     data = rows(ds)
     factors = factor_columns(ds, data.factors)
-    names = tuple(_known(name, factors) for name in by)
+    names = tuple(_factor_name(name, factors) for name in by)
     sides = _sides([factors[name] for name in names], len(data))
     labels = np.array([str(level) for level in sides.levels], dtype=object)[sides.codes]
     reference = references(data)
@@ -162,11 +162,11 @@ def at_levels(factors: Mapping[str, Axis], where: Levels, size: int) -> Mask:
     """Rows of these levels, shape [row]; ValueError for an unknown factor or level."""
     kept = np.ones(size, dtype=bool)
     for name, level in where.items():
-        kept &= _at(factors[_known(name, factors)], level)
+        kept &= _at(factors[_factor_name(name, factors)], level)
     return kept
 
 
-def _known(name: str, factors: Mapping[str, Axis]) -> str:
+def _factor_name(name: str, factors: Mapping[str, Axis]) -> str:
     found = name if name in factors else ALIASES.get(name, name)
     if found not in factors:
         raise ValueError(f"no factor {name!r}: there are {', '.join(sorted(factors))}")

@@ -41,10 +41,10 @@ def audits_of(
     return found
 
 
-def said(cells: Sequence[tuple[str, Cell, Median]], metric: Metric) -> list[str]:
+def doubt_sentences(cells: Sequence[tuple[str, Cell, Median]], metric: Metric) -> list[str]:
     """Sentences about (name, cell, median): which audits warn, which values are far off."""
-    warned = warnings_said([(name, cell) for name, cell, _ in cells])
-    return warned + far_said([(name, median) for name, _, median in cells], metric)
+    warned = warning_sentences([(name, cell) for name, cell, _ in cells])
+    return warned + far_sentences([(name, median) for name, _, median in cells], metric)
 
 
 def doubts_of(cell: Cell, median: Median, metric: Metric) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ def doubts_of(cell: Cell, median: Median, metric: Metric) -> tuple[str, ...]:
     return (*cell.doubts, *([f"a value far off ({far})"] if far else []))
 
 
-def warnings_said(cells: Sequence[tuple[str, Cell]]) -> list[str]:
+def warning_sentences(cells: Sequence[tuple[str, Cell]]) -> list[str]:
     """One sentence with the audits that warn in (name, cell), the most frequent first."""
     where: dict[str, list[str]] = {}
     for name, cell in cells:
@@ -90,7 +90,7 @@ def far_text(median: Median, metric: Metric) -> str:
     return f"{', '.join(shown[:-1])} against a median of {shown[-1]}"
 
 
-def far_said(cells: Iterable[tuple[str, Median]], metric: Metric) -> list[str]:
+def far_sentences(cells: Iterable[tuple[str, Median]], metric: Metric) -> list[str]:
     """One sentence with the values that are far off in (name, median)."""
     parts = [f"{name}: {far_text(median, metric)}" for name, median in cells if median.far]
     return [f"Far from all others of their cell: {listed(parts)}."] if parts else []

@@ -9,7 +9,7 @@ of a reference target.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -23,6 +23,7 @@ from fsmatrix.analysis.data.axes import Axis, axes_of, coordinates_of, dimension
 from fsmatrix.analysis.data.columns import Codes, coded, is_text
 from fsmatrix.analysis.data.factors import Mask
 from fsmatrix.analysis.data.load import Array, Rows, rows
+from fsmatrix.analysis.data.summary import Excluded
 from fsmatrix.analysis.units import METRICS, UNITS, Quantity, Unit, level_text
 
 Statistic = Literal["median", "mean", "min", "max"]
@@ -57,8 +58,7 @@ def matrix(
     statistic: Statistic = "median",
     dims: Sequence[str] | None = None,
     by: By = "cell",
-    include_reference: bool = False,
-    include_invalid: bool = False,
+    include: Collection[Excluded] = (),
 ) -> xr.DataArray:
     """A metric as an array with one dimension for each factor that varies.
 
@@ -67,6 +67,7 @@ def matrix(
     `statistic` is taken within each attachment, then over attachments.  `by`: "attachment" or
     "run" keep a last dimension of attachments (their medians) or runs, in the order of blocks,
     with `attachment_id` and `block` beside each; where a cell has fewer there is NaN.
+    `include` as for `summary.summarise`.
 
     Coordinates `runs` and `attachments` count what each cell is made of; factors of one level
     are coordinates without a dimension, factors that follow another one lie along it.  Cells
@@ -81,10 +82,10 @@ def matrix(
     shown = unit_of(ds, metric, unit)
     columns = factor_columns(ds, data.factors)
     kept = summary.current(data)
-    if not include_reference:
+    if "reference" not in include:
         kept &= ~references(data)
     counting = kept & (data["status"] == "ok") & (data["phase"] != "")
-    if not include_invalid:
+    if "invalid" not in include:
         counting &= ~summary.invalid(data)
     axes = axes_of(columns, kept, data["phase"] != "", dims)
     shape = _shape(axes)
@@ -100,7 +101,7 @@ def matrix(
     attributes = {
         "units": shown.label,
         "long_name": _title(ds, metric),
-        "statistic": _said(statistic, by),
+        "statistic": _statistic_text(statistic, by),
         "invalid_rows": int((summary.invalid(data) & kept).sum()),
         "failed_rows": int((kept & (data["status"] != "ok")).sum()),
     }
@@ -238,7 +239,7 @@ def _title(ds: xr.Dataset, metric: str) -> str:
     return METRICS[metric].title if metric in METRICS else ds[metric].attrs.get("long_name", metric)
 
 
-def _said(statistic: Statistic, by: By) -> str:
+def _statistic_text(statistic: Statistic, by: By) -> str:
     if by == "run":
         return "each run"
     within = f"{statistic} of each attachment's runs"

@@ -49,7 +49,7 @@ def measured(ds: xr.Dataset, data: Rows, summary: Summary) -> list[tuple[str, Fa
     title = summary.cluster.title
     varied = [(title(n), _levels(data, n)) for n in summary.varying if n != "target"]
     plan = campaign_json(ds)
-    planned = [fact for name in PLAN for fact in flat(found(plan, name), name)]
+    planned = [fact for name in PLAN for fact in flat(plan_value(plan, name), name)]
     shared = [_without_target(environment) for environment in environments(ds)]
     return [
         (title, facts)
@@ -108,7 +108,7 @@ def absent(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def found(plan: Mapping[str, Any], name: str) -> Any:
+def plan_value(plan: Mapping[str, Any], name: str) -> Any:
     """A key of campaign.json, at its top or inside its `campaign`."""
     inner = plan.get("campaign")
     if isinstance(inner, Mapping) and name in inner:

@@ -150,7 +150,9 @@ class Study:
     def doubts(self, cells: Iterable[Values] | None = None) -> list[str]:
         """Sentences on findings that warn, and on values far off, of these cells or of all."""
         chosen = self.valued if cells is None else cells
-        return doubts.said([(self.named(c), c.cell, c.median) for c in chosen], self.metric)
+        return doubts.doubt_sentences(
+            [(self.named(c), c.cell, c.median) for c in chosen], self.metric
+        )
 
     @property
     def remarks(self) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from fsmatrix.analysis.stats.estimates.medians import Median, of_cells
 from fsmatrix.analysis.units import METRICS, Level
 from fsmatrix.results.record import SEVERITIES
 
+Excluded = Literal["reference", "invalid"]  # what no cell counts unless it is asked for
 NOT_FACTORS = ("reference",)
 MOST_TARGETS = 12  # that stand beside each other, or are compared in pairs (66); more are ranked
 RANK: dict[str, int] = {"": 0, **{severity: i for i, severity in enumerate(SEVERITIES, 1)}}
@@ -62,18 +63,17 @@ class Summary:
 def summarise(
     ds: xr.Dataset,
     *,
-    include_reference: bool = False,
-    include_invalid: bool = False,
+    include: Collection[Excluded] = (),
     metrics: Collection[str] = METRICS.keys(),
 ) -> Summary:
     """Summary of a campaign (`load.open_campaign`), with the medians of `metrics`.
 
-    Runs with a finding of severity `invalid` are counted and left out of the medians unless
-    `include_invalid`; reference targets are left out unless `include_reference`.
+    Left out unless `include` names them: runs with a finding of severity "invalid" (they are
+    counted, but in no median), and "reference" targets.
     """
     every = rows(ds)
     references = reference_targets(every)
-    shown = _shown(every, include_reference)
+    shown = _shown(every, "reference" in include)
     superseded = np.unique(runs_of(every.where(shown & ~current(every)))).size
     data = every.where(shown & current(every))
     names = [name for name in every.factors if name not in NOT_FACTORS]
@@ -83,11 +83,17 @@ def summarise(
     few = {name: column[first] for name, column in columns.items()}
     varying, constants, attributes, derived = roles(few, data["phase"][first] != "")
     kept = np.flatnonzero(shown & current(every))
-    audits = audits_of(ds, kept, group)
     counted = ~invalid(data) & (data["status"] == "ok")
-    warned = audits_of(ds, kept[counted], group[counted], ("warning",))
-    own = own_iterations.of_cells(ds, kept[counted], group[counted])
-    cells = _cells(data, few, group, audits, warned, own, include_invalid, attributes, metrics)
+    evidence = _Evidence(
+        audits=audits_of(ds, kept, group),
+        warned=audits_of(ds, kept[counted], group[counted], ("warning",)),
+        own=own_iterations.of_cells(ds, kept[counted], group[counted]),
+    )
+    used = (data["status"] == "ok") & (data["phase"] != "")
+    if "invalid" not in include:
+        used &= ~invalid(data)
+    measured = _measured(data, group, used, first.size, metrics)
+    cells = _cells(data, few, group, measured, evidence, attributes)
     return Summary(
         cells=tuple(sorted(cells, key=lambda cell: sort_key(cell, varying))),
         varying=varying,
@@ -95,9 +101,9 @@ def summarise(
         attributes=attributes,
         derived=derived,
         references=references,
-        references_shown=include_reference,
+        references_shown="reference" in include,
         invalid_runs=int(np.unique(runs_of(data.where(invalid(data)))).size),
-        invalid_included=include_invalid,
+        invalid_included="invalid" in include,
         superseded=int(superseded),
         cluster=cluster.of(
             ds, data, columns, constants, {**derived, **dict.fromkeys(attributes, "target")}
@@ -136,16 +142,22 @@ def invalid(data: Rows) -> Mask:
     return np.asarray((data["worst_finding"] == "invalid") & (data["status"] == "ok"))
 
 
+@dataclass(frozen=True)
+class _Evidence:
+    """Of each cell by its number: audits with a finding, those that warn, its own iterations."""
+
+    audits: Mapping[int, set[str]]
+    warned: Mapping[int, set[str]]
+    own: Mapping[int, OwnSummary]
+
+
 def _cells(
     data: Rows,
     few: Mapping[str, Array],
     group_of: Codes,
-    audits: Mapping[int, set[str]],
-    warned: Mapping[int, set[str]],
-    own: Mapping[int, OwnSummary],
-    include_invalid: bool,
+    measured: Sequence[_Measured],
+    evidence: _Evidence,
     of_targets: Sequence[str],
-    metrics: Collection[str],
 ) -> list[Cell]:
     """All cells.  A combination without any phase (all its runs failed before) gets the
     phases that other targets have for the same work; `of_targets` are targets' attributes."""
@@ -159,12 +171,8 @@ def _cells(
     phases: dict[int, set[str]] = {}
     for number, phase in zip(work[timed].tolist(), few["phase"][timed].tolist(), strict=True):
         phases.setdefault(number, set()).add(phase)
-    bad = invalid(data)
-    ok = (data["status"] == "ok") & (data["phase"] != "")
-    used = ok if include_invalid else ok & ~bad
-    counted = Counter(group_of[bad].tolist())
+    counted = Counter(group_of[invalid(data)].tolist())
     severities = _worst(data["worst_finding"], group_of, size)
-    measured = _measured(data, group_of, used, size, metrics)
     cells = []
     for group in range(size):
         levels = {name: column[group].item() for name, column in few.items()}
@@ -182,10 +190,10 @@ def _cells(
                 failed=failures.get(int(base[group]), 0),
                 invalid=counted[group],
                 worst_finding=severities[group],
-                findings=tuple(sorted(audits.get(group, ()))),
+                findings=tuple(sorted(evidence.audits.get(group, ()))),
                 metrics=measured[group].metrics,
-                doubts=tuple(sorted(warned.get(group, ()))),
-                own=own.get(group),
+                doubts=tuple(sorted(evidence.warned.get(group, ()))),
+                own=evidence.own.get(group),
             )
             for name in names
         ]

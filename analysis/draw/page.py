@@ -7,7 +7,7 @@ from typing import Any
 
 import jinja2
 
-from fsmatrix.analysis.draw.files import aside
+from fsmatrix.results.files.asides import replacing
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -26,6 +26,6 @@ def rendered(template: str, **values: Any) -> str:
 
 def write(text: str, out: Path) -> Path:
     """Write a page to `out`.  OSError as the system gives it."""
-    with aside(out) as part:
+    with replacing(out) as part:
         part.write_text(text, encoding="utf-8", errors="replace")
     return out

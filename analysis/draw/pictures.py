@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fsmatrix.analysis.draw.files import aside, numbered
+from fsmatrix.analysis.draw.files import numbered
+from fsmatrix.results.files.asides import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,10 +45,12 @@ def save_as(results: list[Any], out: Path, formats: Sequence[str]) -> list[Path]
         for suffix in formats:
             path = numbered(out, number).with_suffix(suffix)
             with (
-                aside(path) as part,
+                replacing(path) as part,
                 mpl.rc_context({"pdf.fonttype": 42, "svg.hashsalt": "fsmatrix"}),
             ):
-                figure.savefig(part, dpi=DPI, metadata=UNDATED[suffix.lower()])
+                figure.savefig(
+                    part, format=suffix[1:].lower(), dpi=DPI, metadata=UNDATED[suffix.lower()]
+                )
             written.append(path)
     return written
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import fsmatrix
 from fsmatrix.analysis import units
-from fsmatrix.analysis.draw.files import aside, numbered
+from fsmatrix.analysis.draw.files import numbered
+from fsmatrix.results.files.asides import replacing
 from fsmatrix.results.printable import printable
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def save(results: Sequence[Result], out: Path) -> list[Path]:
     for number, result in enumerate(results, 1):
         path = numbered(out, number)
         made = FORMATS[out.suffix.lower()](result)
-        with aside(path) as part:
+        with replacing(path) as part:
             part.write_text(made, encoding="utf-8", newline="\n")
         written.append(path)
     return written

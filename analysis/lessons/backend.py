@@ -13,17 +13,17 @@ from dataclasses import dataclass, replace
 import xarray as xr
 
 from fsmatrix.analysis.comparison.advice import least
-from fsmatrix.analysis.comparison.compare import TOLERANCE, comparisons
+from fsmatrix.analysis.comparison.compare import DEFAULTS, comparisons
 from fsmatrix.analysis.comparison.compared import Compared
+from fsmatrix.analysis.comparison.options import ComparisonOptions
 from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.comparison.words import ahead
 from fsmatrix.analysis.data.study import ROLES, Key, pattern_of
 from fsmatrix.analysis.lessons.overall import overall
 from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, Sure, few, names, plural, times
 from fsmatrix.analysis.stats.estimates.intervals import Ratio
-from fsmatrix.analysis.stats.testing.tests import ALPHA
 from fsmatrix.analysis.stats.words import inverted
-from fsmatrix.analysis.units import OWN, Level, labelled
+from fsmatrix.analysis.units import OWN, labelled
 
 OPEN = ("too few", "single", "no data")  # verdicts that tell nothing
 
@@ -87,9 +87,8 @@ def only_one(targets: Sequence[str], lost: Mapping[str, str]) -> Lesson:
 
 
 def pairs_compared(
-    ds: xr.Dataset, targets: Sequence[str], where: Mapping[str, Level] | None = None,
-    tolerance: float = TOLERANCE, alpha: float = ALPHA,
-) -> tuple[list[Comparison], list[str]]:  # fmt: skip
+    ds: xr.Dataset, targets: Sequence[str], options: ComparisonOptions = DEFAULTS
+) -> tuple[list[Comparison], list[str]]:
     """(comparisons of all pairs, each phase in its own metric; why some pairs have none).
 
     All together; if one of them is refused, each for itself at its share of alpha.
@@ -97,18 +96,17 @@ def pairs_compared(
     if len(targets) < 2:
         return [], []
     try:
-        return list(comparisons(ds, OWN, sides=targets, where=where, tolerance=tolerance,
-                                alpha=alpha)), []  # fmt: skip
+        return list(comparisons(ds, OWN, sides=targets, options=options)), []
     except ValueError as error:
         if len(targets) == 2:
             return [], [str(error)]
     found: list[Comparison] = []
     refused = []
     pairs = list(itertools.combinations(targets, 2))
+    part = replace(options, alpha=options.alpha / len(pairs))
     for a, b in pairs:
         try:
-            alone = comparisons(ds, OWN, sides=(a, b), where=where, tolerance=tolerance,
-                                alpha=alpha / len(pairs))  # fmt: skip
+            alone = comparisons(ds, OWN, sides=(a, b), options=part)
             found += [
                 replace(one, differences=None, questions=()) for one in alone
             ]  # not the others' blocks

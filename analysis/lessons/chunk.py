@@ -66,7 +66,7 @@ def _lesson(s: Setting, key: Key, cells: Sequence[Values]) -> Lesson:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Answer:
     chosen: tuple[Values, ...]
     short: str
     answer: str
@@ -74,11 +74,11 @@ class _Found:
     why: str = ""
 
 
-def _bounded(s: Setting, cells: Sequence[Values], bound: Bound) -> _Found:
+def _bounded(s: Setting, cells: Sequence[Values], bound: Bound) -> _Answer:
     latency = [s.latencies.get(id(cell)) for cell in cells]
     known = [(c, m) for c, m in zip(cells, latency, strict=True) if m and m.kind != "none"]
     if not known:
-        return _Found((), "cannot be said", f"no {bound.name} was measured (a percentile q needs "
+        return _Answer((), "cannot be said", f"no {bound.name} was measured (a percentile q needs "
                       "10/(1-q) operations in a run)", "cannot be said")  # fmt: skip
     met = [c for c, m in known if m.decides and m.high < bound.seconds]
     open_ = [c for c, m in known if not (m.decides and (m.high < bound.seconds or
@@ -102,25 +102,25 @@ def _bounded(s: Setting, cells: Sequence[Values], bound: Bound) -> _Found:
     short = " or ".join(_size(s, c) for c in sorted(chosen, key=lambda c: c.number("chunk")))
     answer = (f"{short}: {_bandwidth(best)}, {_latency(s, best, bound)}"
               f"{' at ' + _size(s, best) if ties else ''}, {attachments(chosen)}")  # fmt: skip
-    return _Found(chosen, short, answer, "in part" if unsure or rivals else "decided",
+    return _Answer(chosen, short, answer, "in part" if unsure or rivals else "decided",
                   "; ".join(why))  # fmt: skip
 
 
 def _none_met(
     s: Setting, known: Sequence[tuple[Values, Median]], open_: Sequence[Values],
     blank: Sequence[Values], bound: Bound,
-) -> _Found:  # fmt: skip
+) -> _Answer:  # fmt: skip
     lowest = min(known, key=lambda pair: pair[1].median)[0]
     sentence = f"{_size(s, lowest)} has the lowest, {_latency(s, lowest, bound)}"
     if not open_ and not blank:
-        return _Found((), "none", f"no chunk size keeps {bound.says}: {sentence}, "
+        return _Answer((), "none", f"no chunk size keeps {bound.says}: {sentence}, "
                       f"{attachments(c for c, _ in known)}", "decided")  # fmt: skip
     weak = [m for _, m in known if not m.decides]
     why = few(min(c.median.independent for c in open_)) if weak and open_ else ""
     if blank:
         lacking = f"no {bound.name} of {names([_size(s, c) for c in blank])}"
         why = f"{why}; {lacking}" if why else lacking
-    return _Found((), UNDECIDED, f"no chunk size is shown to keep {bound.says}: {sentence}",
+    return _Answer((), UNDECIDED, f"no chunk size is shown to keep {bound.says}: {sentence}",
                   "too few", why)  # fmt: skip
 
 
@@ -141,7 +141,7 @@ def _ties(s: Setting, best: Values, met: Sequence[Values]) -> tuple[list[Values]
     return ties, f"which is faster is not yet proven: {names(open_)}" if open_ else ""
 
 
-def _growth(s: Setting, cells: Sequence[Values]) -> _Found:
+def _growth(s: Setting, cells: Sequence[Values]) -> _Answer:
     share = share_of(s.alpha, len(cells) - 1)
     states = [_enough(s, cell, cells[i + 1 :], share) for i, cell in enumerate(cells)]
     first = next(i for i, (state, _) in enumerate(states) if state == "enough")
@@ -153,11 +153,11 @@ def _growth(s: Setting, cells: Sequence[Values]) -> _Found:
     gain = ratio_of(max(cells[first + 1 :], key=lambda c: c.median.median), cell, 1 - share)
     answer = f"{_size(s, cell)}: {number}; the best larger one gives {times(gain)} times that"
     if not earlier:
-        return _Found((cell,), _size(s, cell), answer, "decided",
+        return _Answer((cell,), _size(s, cell), answer, "decided",
                       f"none up to {_size(s, last)} gives {s.tolerance:.1%} more")  # fmt: skip
     begin = cells[earlier[0]]
     _, r = states[earlier[-1]]
-    return _Found((cell,), f"{_size(s, cell)} at the latest", answer, "in part",
+    return _Answer((cell,), f"{_size(s, cell)} at the latest", answer, "in part",
                   f"{_size(s, begin)} may be enough: "
                   f"{too_few(r, s.tolerance, share) if r else ''}")  # fmt: skip
 
@@ -165,19 +165,19 @@ def _growth(s: Setting, cells: Sequence[Values]) -> _Found:
 def _at_the_end(
     s: Setting, cells: Sequence[Values], states: Sequence[tuple[str, Ratio | None]], number: str,
     share: float,
-) -> _Found:  # fmt: skip
+) -> _Answer:  # fmt: skip
     """No chunk size but the largest is shown to be enough."""
     last, previous = cells[-1], cells[-2]
     grown = ratio_of(last, previous, 1 - share)
     sentence = f"{_size(s, last)} gives {times(grown)} times {_size(s, previous)}"
     open_ = [(cell, r) for cell, (_, r) in zip(cells, states, strict=True) if r is not None]
     if not open_:
-        return _Found((last,), f"{_size(s, last)} or more", f"{_size(s, last)}, the largest "
+        return _Answer((last,), f"{_size(s, last)} or more", f"{_size(s, last)}, the largest "
                       f"measured: {number}", "decided",
                       f"still grows there: {sentence}; larger ones were not measured")  # fmt: skip
     cell, r = open_[-1]
     why = f"{_size(s, cell)} may be enough: {too_few(r, s.tolerance, share)}"
-    return _Found((), UNDECIDED, f"where growth ends is not yet proven: {sentence}, "
+    return _Answer((), UNDECIDED, f"where growth ends is not yet proven: {sentence}, "
                   f"{attachments(cells)}", "too few", why)  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fsmatrix.analysis import units
@@ -41,7 +42,7 @@ def draw(lessons: Lessons, page: int) -> Figure:
     panels = _panels(lessons)[page * size : (page + 1) * size]
     columns = min(len(panels), MOST_COLUMNS)
     across = lessons.bound is not None and any(
-        _known(lessons, cell) for cell in lessons.study.valued
+        _measured(lessons, cell) for cell in lessons.study.valued
     )
     figure, axes = drawing.frame(
         math.ceil(len(panels) / columns), columns, title=_title(lessons, across),
@@ -75,7 +76,7 @@ def _notes(lessons: Lessons, across: bool) -> list[str]:
              "cannot be told apart have one each)."]  # fmt: skip
     if across and lessons.bound:
         notes.append("Dotted line: the bound. A point is in if its whole interval is left of it.")
-    lost = sum(not _known(lessons, cell) for cell in lessons.study.valued) if across else 0
+    lost = sum(not _measured(lessons, cell) for cell in lessons.study.valued) if across else 0
     if lost:
         notes.append(f"{lost} of {len(lessons.study.valued)} points have no "
                      f"{SHORT_TITLES[_metric(lessons)]} and are not drawn.")  # fmt: skip
@@ -84,7 +85,7 @@ def _notes(lessons: Lessons, across: bool) -> list[str]:
     return [*notes, *lessons.study.remarks]
 
 
-def _known(lessons: Lessons, cell: Values) -> bool:
+def _measured(lessons: Lessons, cell: Values) -> bool:
     found = lessons.latencies.get(id(cell))
     return found is not None and found.kind != "none"
 
@@ -94,15 +95,16 @@ def _panel(lessons: Lessons, ax: Axes, panel: Key, across: bool) -> None:
     chosen = {one.levels: one.choice for one in lessons.lessons if one.question == "chunk"}
     processes = of.levels("processes") or [""]
     time = units.fitting("time", [lessons.latencies[id(c)].median for c in of.valued
-                                  if _known(lessons, c)]) if across else Unit("B", 1.0)  # fmt: skip
+                                  if _measured(lessons, c)]) if across else None  # fmt: skip
+    scales = _Scales(time, unit)
     for key, cells in of.series("chunk").items():
         if tuple(p for p in key if p[0] != "processes") != panel:
             continue
         level = dict(key).get("processes", processes[0])
         index = processes.index(level) if level in processes else 0
-        shown = [cell for cell in cells if _known(lessons, cell)] if across else list(cells)
+        shown = [cell for cell in cells if _measured(lessons, cell)] if across else list(cells)
         label = f"{level:g}" if not isinstance(level, str) else None
-        _line(lessons, ax, shown, chosen.get(key, ()), index, (time, unit), across, label)
+        _line(lessons, ax, shown, chosen.get(key, ()), index, scales, label)
     ax.set_yscale("log")
     if across:
         from matplotlib.ticker import NullFormatter
@@ -114,38 +116,46 @@ def _panel(lessons: Lessons, ax: Axes, panel: Key, across: bool) -> None:
         ax.set_xscale("log", base=2)
         ax.set_xticks(sizes, [of.label("chunk", size) for size in sizes])
         ax.xaxis.minorticks_off()
-    if across and lessons.bound:
+    if time and lessons.bound:
         ax.axvline(lessons.bound.seconds / time.divisor, color="black", linestyle=":", linewidth=1)
     title = textwrap.wrap(of.describe(panel) if panel else "", TITLE_WIDTH)
     ax.set_title("\n".join(title), fontsize=drawing.SMALL)
     ax.set_ylabel(unit.label, fontsize=drawing.SMALL)
-    ax.set_xlabel(f"{SHORT_TITLES[_metric(lessons)]}, {time.label}" if across else "chunk size",
+    ax.set_xlabel(f"{SHORT_TITLES[_metric(lessons)]}, {time.label}" if time else "chunk size",
                   fontsize=drawing.SMALL)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Scales:
+    """The units of a panel; without `time` the x axis has chunk sizes."""
+
+    time: Unit | None
+    bandwidth: Unit
 
 
 def _line(
     lessons: Lessons, ax: Axes, cells: Sequence[Values], choice: Sequence[Level], index: int,
-    shown: tuple[Unit, Unit], across: bool, label: str | None,
+    scales: _Scales, label: str | None,
 ) -> None:  # fmt: skip
     if not cells:
         return
-    time, unit = shown
+    time, unit = scales.time, scales.bandwidth
     shade = drawing.colour(index)
     weak = any(cell.median.kind in MARKS for cell in cells)
     y = [cell.median.median / unit.divisor for cell in cells]
     tall = [drawing.whiskers(cell.median.median / unit.divisor, cell.median.low / unit.divisor,
                              cell.median.high / unit.divisor) for cell in cells]  # fmt: skip
-    latency = [lessons.latencies[id(cell)] for cell in cells] if across else []
-    x = [m.median / time.divisor for m in latency] or [cell.number("chunk") for cell in cells]
-    wide = [drawing.whiskers(m.median / time.divisor, m.low / time.divisor,
-                             m.high / time.divisor) for m in latency]  # fmt: skip
+    latency = [lessons.latencies[id(cell)] for cell in cells] if time else []
+    second = time.divisor if time else 1.0
+    x = [m.median / second for m in latency] or [cell.number("chunk") for cell in cells]
+    wide = [drawing.whiskers(m.median / second, m.low / second, m.high / second) for m in latency]
     ax.errorbar(
         x, y, yerr=_both(tall), xerr=_both(wide) if wide else None, color=shade, capsize=2,
         marker=drawing.MARKERS[index % len(drawing.MARKERS)], markersize=4, linewidth=1,
         label=label, markerfacecolor="white" if weak else shade,
     )  # fmt: skip
     for cell, a, b in zip(cells, x, y, strict=True):
-        if across:
+        if time:
             ax.annotate(lessons.study.label("chunk", cell.level("chunk")), (a, b), fontsize=5.5,
                         textcoords="offset points", xytext=(4, -7), color=shade)  # fmt: skip
         if cell.number("chunk") in choice:

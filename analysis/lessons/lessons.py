@@ -9,12 +9,13 @@ attachments, and how sure it is.  Everything comes from valid runs by the analys
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis.comparison.advice import extension_of
+from fsmatrix.analysis.comparison.options import TOLERANCE, ComparisonOptions
 from fsmatrix.analysis.data import summary
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.data.study import ROLES, Study, study
@@ -32,11 +33,6 @@ from fsmatrix.analysis.stats.testing.tests import ALPHA
 from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.units import Level
 
-if TYPE_CHECKING:
-    pass
-
-TOLERANCE = 0.05
-
 
 def lessons(
     ds: xr.Dataset,
@@ -53,10 +49,7 @@ def lessons(
     ValueError if no run has a value, for unknown names and levels, and for a tolerance, alpha
     or bandwidth that makes no sense.
     """
-    if not 0 < tolerance < np.inf:
-        raise ValueError(f"the tolerance must be positive, such as 0.05, not {tolerance}")
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha must lie between 0 and 1, such as 0.05, not {alpha}")
+    options = ComparisonOptions(tolerance=tolerance, alpha=alpha)
     if bandwidth is not None and not 0 < bandwidth < np.inf:
         raise ValueError(f"a bandwidth must be positive and finite, not {bandwidth}")
     only = dict(where or {})
@@ -69,7 +62,8 @@ def lessons(
     few = len(targets) <= summary.MOST_TARGETS
     factors = _by_factor(ds, only)
     lost = evidence.valueless(ds, factors)
-    compared, refused = pairs_compared(ds, targets if few else (), factors, tolerance, alpha)
+    options = replace(options, where=factors)
+    compared, refused = pairs_compared(ds, targets if few else (), options)
     if not few:
         found = ranked(of, targets)
     elif len(targets) < 2:

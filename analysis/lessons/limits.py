@@ -12,7 +12,7 @@ import xarray as xr
 from fsmatrix.analysis.comparison.rows import at_levels, own_values
 from fsmatrix.analysis.data import summary as summaries
 from fsmatrix.analysis.data.axes import factor_columns
-from fsmatrix.analysis.data.doubts import far_said
+from fsmatrix.analysis.data.doubts import far_sentences
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.data.matrices import references
 from fsmatrix.analysis.data.study import Study, Values
@@ -185,7 +185,7 @@ def _findings(of: Study) -> list[str]:
 
 def _far(of: Study) -> list[str]:
     named = [(of.named(cell), cell.median) for cell in of.valued]
-    return [text.rstrip(".") for text in far_said(named, of.metric)]
+    return [text.rstrip(".") for text in far_sentences(named, of.metric)]
 
 
 def _described(of: Study, cell: Values) -> str:

@@ -60,7 +60,7 @@ class _Series:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Answer:
     short: str
     answer: str
     sure: Sure
@@ -111,7 +111,7 @@ def _lesson(found: scaling.Scalability, one: _Series) -> Lesson:
     )  # fmt: skip
 
 
-def _reached(one: _Series, place: int) -> _Found:
+def _reached(one: _Series, place: int) -> _Answer:
     """The step at `place` is the first whose interval reaches the bandwidth."""
     shown, number = one.shown[place], one.number(place)
     answer = f"{shown}: {number}, {attachments([one.cells[place]])}"
@@ -130,10 +130,10 @@ def _reached(one: _Series, place: int) -> _Found:
     if later:
         sure = "in part"
         why += f"; yet {one.shown[later[0]]} are not proven to: {one.number(later[0])}"
-    return _Found(short, answer, sure, why, place)
+    return _Answer(short, answer, sure, why, place)
 
 
-def _missed(one: _Series) -> _Found:
+def _missed(one: _Series) -> _Answer:
     best = max(range(len(one.cells)), key=lambda i: one.cells[i].median.median)
     answer = f"not reached; most at {one.shown[best]}: {one.number(best)}, " \
              f"{attachments(one.cells)}"  # fmt: skip
@@ -142,16 +142,16 @@ def _missed(one: _Series) -> _Found:
         lacking = len(one.cells) < FEWEST_LEVELS
         why = f"that takes {FEWEST_LEVELS} numbers of nodes" if lacking else one.line.why_no_laws
         beyond = f", and no law was fitted to extrapolate ({why})"
-    return _Found(f"not reached at {one.shown[-1]}", answer, "decided",
+    return _Answer(f"not reached at {one.shown[-1]}", answer, "decided",
                   f"more were not measured{beyond}")  # fmt: skip
 
 
-def _open(one: _Series, near: int) -> _Found:
+def _open(one: _Series, near: int) -> _Answer:
     answer = f"no number of nodes is proven to reach it; {one.shown[near]}: {one.number(near)}, " \
              f"{attachments(one.cells)}"  # fmt: skip
     have = one.cells[near].median.independent
     why = few(have) if have < SMALLEST else "more attachments narrow it"
-    return _Found(UNDECIDED, answer, "too few", why)
+    return _Answer(UNDECIDED, answer, "too few", why)
 
 
 def _model(one: _Series) -> str:

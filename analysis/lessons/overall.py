@@ -43,7 +43,7 @@ def _of_part(found: Sequence[Comparison], targets: Sequence[str], part: str) -> 
     return [Lesson(
         "backend", TOGETHER + (f" of {part}" if part else ""), (), short,
         _first(best, known) if best
-        else "; ".join(_said(one, kind) for one, kind in zip(known, kinds, strict=True)),
+        else "; ".join(_sentence(one, kind) for one, kind in zip(known, kinds, strict=True)),
         sure, "",
         (best,) if best else tuple(targets) if alike else (),
         tuple(f"{one.a} against {one.b}: {plural(len(one.cells), 'cell')}" for one in known),
@@ -75,7 +75,7 @@ def _first(best: str, known: Sequence[Comparison]) -> str:
     return f"{best}, {'; '.join(sentences)}"
 
 
-def _said(one: Comparison, kind: Kind) -> str:
+def _sentence(one: Comparison, kind: Kind) -> str:
     """Who is ahead over all cells, by how much, how sure."""
     assert one.mean is not None
     found, better = one.mean.mean, one.metric.more_is_better

@@ -61,9 +61,9 @@ class Curves:
     @property
     def says(self) -> list[str]:
         """Each line's ends, and where it is highest."""
-        return [*(self._said(line) for line in self.lines), *self.remarks, *self.of.remarks]
+        return [*(self._sentence(line) for line in self.lines), *self.remarks, *self.of.remarks]
 
-    def _said(self, line: CurveLine) -> str:
+    def _sentence(self, line: CurveLine) -> str:
         first, last, best = line.cells[0], line.cells[-1], line.best
         low, high, top = (units.level_text(self.along, line.levels[i]) for i in (0, -1, best))
         name = units.factor_title(self.along)
@@ -185,7 +185,6 @@ def curves(
     title: str = "",
     unit: tuple[str, float] | None = None,
     where: Mapping[str, Level] | None = None,
-    remarks: Sequence[str] = (),
 ) -> Curves:
     """Lines over the first factor of `along` that varies; `unit` is (label, SI value of it).
 
@@ -200,9 +199,7 @@ def curves(
     found = lines(of.valued, factor)
     shown = unit or _unit(ds, metric, of)
     apart = tuple(n for n in panel if len({dict(line.key).get(n, "") for line in found}) > 1)
-    return Curves(
-        metric, title or _title(ds, metric), *shown, factor, apart, tuple(found), of, tuple(remarks)
-    )
+    return Curves(metric, title or _title(ds, metric), *shown, factor, apart, tuple(found), of)
 
 
 def numbers(cells: Sequence[Values], name: str) -> list[float]:

@@ -18,7 +18,8 @@ import numpy as np
 import xarray as xr
 from scipy import stats
 
-from fsmatrix.analysis.comparison.compare import TOLERANCE, comparisons
+from fsmatrix.analysis.comparison.compare import comparisons
+from fsmatrix.analysis.comparison.options import TOLERANCE
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates import medians
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Floats

@@ -63,9 +63,9 @@ class Speedup:
     @property
     def says(self) -> list[str]:
         """The speed-up at each level, then what stands beside the comparison."""
-        return [self._said(point) for point in self.points] + list(self.comparison.remarks)
+        return [self._sentence(point) for point in self.points] + list(self.comparison.remarks)
 
-    def _said(self, point: Point) -> str:
+    def _sentence(self, point: Point) -> str:
         value, low, high = self.times(point.cell)
         where = f"{described(point.key)}, " if point.key else ""
         ratio = point.cell.ratio

@@ -71,7 +71,7 @@ def context(
     """What the template shows."""
     step("report: medians of every cell")
     data = load.rows(ds)
-    summary = summarise(ds, include_reference=include_reference)
+    summary = summarise(ds, include=["reference"] if include_reference else [])
     failed = failures.failed_runs(data, summary)
     plan = load.campaign_json(ds)
     columns, metrics, cells = pivot.cell_table(summary)
@@ -80,7 +80,7 @@ def context(
     judged = {study.study: study for study in (*_own_studies(_title(plan)), *studies)}
     return {
         "title": _title(plan),
-        "description": _text(provenance.found(plan, "description")),
+        "description": _text(provenance.plan_value(plan, "description")),
         "summary": summary,
         "counts": failures.counts(data),
         "failed": failed[:MOST_FAILED],
@@ -106,7 +106,7 @@ def context(
         "version": fsmatrix.__version__,
         "written": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "collected": _text(ds.attrs.get("created")),
-        "campaign_id": _text(provenance.found(plan, "fingerprint")),
+        "campaign_id": _text(provenance.plan_value(plan, "fingerprint")),
         "campaign_text": _source(plan),
         "plotly": _plotly,
     }
@@ -169,7 +169,7 @@ def _sections(made: list[Chart]) -> list[dict[str, Any]]:
 
 
 def _title(plan: dict[str, Any]) -> str:
-    name = provenance.found(plan, "campaign") or provenance.found(plan, "name")
+    name = provenance.plan_value(plan, "campaign") or provenance.plan_value(plan, "name")
     return name if isinstance(name, str) and name else "campaign"
 
 

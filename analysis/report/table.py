@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fsmatrix.analysis.data.cells import Cell
-from fsmatrix.analysis.data.doubts import far_said, warnings_said
+from fsmatrix.analysis.data.doubts import far_sentences, warning_sentences
 from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.analysis.report.pivot import Entry, Pivot, PivotPart, pivots
 from fsmatrix.analysis.units import METRICS, labelled
@@ -63,11 +63,11 @@ def legend(summary: Summary) -> Text:
     named = [(_named(cell, summary), cell) for cell in summary.cells]
     if any(cell.worst_finding in ("warning", "invalid") for cell in summary.cells):
         lines.append("!, !!: runs with findings of severity warning, invalid (see the report)")
-    lines += warnings_said(named)
+    lines += warning_sentences(named)
     lines += [
         f"~ {line}"
         for metric in METRICS.values()
-        for line in far_said(((name, cell.metrics[metric.name]) for name, cell in named if
+        for line in far_sentences(((name, cell.metrics[metric.name]) for name, cell in named if
                               metric.name in cell.metrics), metric)
         if metric.name in MAIN
     ]  # fmt: skip

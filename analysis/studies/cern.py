@@ -21,7 +21,7 @@ from fsmatrix.analysis.questions.curves import Curves, curves
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.intervals import from_logs
 from fsmatrix.analysis.stats.testing.verdict import Verdict, verdicts
-from fsmatrix.analysis.studies.claims.cells import Found, scope_of
+from fsmatrix.analysis.studies.claims.cells import ClaimCell, scope_of
 from fsmatrix.analysis.studies.claims.scope import Reach, data_of
 from fsmatrix.analysis.studies.claims.study import (
     Claim,
@@ -47,7 +47,7 @@ class Installations:
     first: str
     second: str
     metric: str
-    cells: tuple[Found, ...]
+    cells: tuple[ClaimCell, ...]
     verdicts: tuple[Verdict, ...]
     remarks: tuple[str, ...]
 
@@ -93,7 +93,7 @@ class Installations:
             for cell, verdict in zip(self.cells, self.verdicts, strict=True)
         ])  # fmt: skip
 
-    def _first(self, cell: Found) -> bool:
+    def _first(self, cell: ClaimCell) -> bool:
         up = METRICS[self.metric].more_is_better if self.metric in METRICS else True
         return (cell.value > 1) == up
 
@@ -205,5 +205,5 @@ def _name(side: Mapping[str, Level]) -> str:
     )
 
 
-def _words(cell: Found) -> str:
+def _words(cell: ClaimCell) -> str:
     return ", ".join(units.labelled(name, level) for name, level in cell.key if level != "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, cast, get_args
 
 import typer
 from rich.text import Text
@@ -126,35 +126,37 @@ def compare(
     """
     from fsmatrix.analysis.acceptance.acceptance import acceptance as acceptance_of
     from fsmatrix.analysis.comparison.compare import comparisons
+    from fsmatrix.analysis.comparison.options import ComparisonOptions
 
     analyse.picture(out)
     conditions = acceptance.of_baseline(fail_if, allow, baseline, by, sides)
-    options: dict[str, Any] = {
-        "where": analyse.levels(where),
-        "tolerance": analyse.share("--tolerance", tolerance),
-        "alpha": alpha,
-        "correction": corrected(correction),
-        "unit": unit,
-        "ignore": tuple(ignore or ()),
-        "across_engines": across_engines,
-        "across_cache": across_cache,
-    }
+    levels, share = analyse.levels(where), analyse.share("--tolerance", tolerance)
+    method = corrected(correction)
     every = [*([baseline] if baseline is not None else []), *files]
     with analyse.bad_input(every):
         ds = analyse.opened(every)
+        options = ComparisonOptions(
+            where=levels,
+            unit=unit,
+            tolerance=share,
+            alpha=alpha,
+            correction=method,
+            across_engines=across_engines,
+            across_cache=across_cache,
+            ignore=tuple(ignore or ()),
+        )
         old = analyse.labels(every)[0] if baseline is not None else ""
         if conditions:
-            _accepted(
-                acceptance_of(ds, old, metric, conditions=conditions, allow=allow or (), **options),
-                out,
-                as_json,
+            accepted = acceptance_of(
+                ds, old, metric, conditions=conditions, allow=allow or (), options=options
             )
+            _accepted(accepted, out, as_json)
             return
         named = tuple(by.split("+")) if by else ("campaign" if len(every) > 1 else "target",)
         chosen = tuple(side.strip() for side in sides.split(",")) if sides else ()
         if not chosen and named == ("campaign",):
             chosen = tuple(analyse.labels(every))
-        results = comparisons(ds, metric, by=named, sides=chosen, baseline=old, **options)
+        results = comparisons(ds, metric, by=named, sides=chosen, baseline=old, options=options)
     if as_json:
         common.print_json([comparison.to_dict() for comparison in results])
     else:

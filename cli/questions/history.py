@@ -45,23 +45,15 @@ def history(
     """
     from fsmatrix.analysis.acceptance.acceptance import acceptance as acceptance_of
     from fsmatrix.analysis.acceptance.history import history as analysis
+    from fsmatrix.analysis.comparison.options import ComparisonOptions, VerdictOptions
 
     analyse.picture(out)
     conditions, method = acceptance.conditions(fail_if, allow), corrected(correction)
     levels, share = analyse.levels(where), analyse.share("--tolerance", tolerance)
     with analyse.bad_input(files):
         ds = analyse.opened(files)
-        result = analysis(
-            ds,
-            metric,
-            by=by,
-            order="given" if as_given else "time",
-            unit=unit,
-            where=levels,
-            tolerance=share,
-            alpha=alpha,
-            correction=method,
-        )
+        options = VerdictOptions(levels, unit, share, alpha, method)
+        result = analysis(ds, metric, by=by, order="given" if as_given else "time", options=options)
         tested = None
         if conditions:
             names = [campaign.name for campaign in result.campaigns[-2:]]
@@ -72,10 +64,7 @@ def history(
                 only=names[1:],
                 conditions=conditions,
                 allow=allow or (),
-                where=levels,
-                tolerance=share,
-                alpha=alpha,
-                correction=method,
+                options=ComparisonOptions(levels, None, share, alpha, method),
             )
     if as_json:
         verdict = {"acceptance": tested.to_dict()} if tested else {}

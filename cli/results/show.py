@@ -58,7 +58,7 @@ def show(
             )
     dataset = open_campaign(common.campaign_file(results))
     with analyse.bad_input([str(results)]):
-        summary = summarise(dataset, include_reference=reference)
+        summary = summarise(dataset, include=["reference"] if reference else [])
     if as_json:
         standings, _ = _standings(dataset, summary)
         rows_of = zip(summary.cells, iterations.with_values(dataset, summary), strict=True)

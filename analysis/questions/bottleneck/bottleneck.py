@@ -88,7 +88,7 @@ def bottleneck(
             if len(cells) > 1:
                 last = shares[index[id(cells[-1])]]
                 verdicts.append(_verdict(axis, key, cells, threshold, last))
-    told = tuple(usage.told(left_out))
+    told = tuple(usage.left_out_sentences(left_out))
     return Bottleneck(of, of.fitting(unit), threshold, tuple(verdicts), shares, told, chart=chart)
 
 

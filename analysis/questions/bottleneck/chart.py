@@ -87,7 +87,8 @@ def _bandwidth(ax: Axes, bottleneck: Bottleneck, key: Key, cells: list[Values]) 
     level = dict(key).get("processes", "")
     index = processes.index(level) if level in processes else 0
     label = bottleneck.study.label("processes", level) if level != "" else "bandwidth"
-    _line(ax, bottleneck, cells, [c.median for c in cells], index, label, bottleneck.unit.divisor)
+    points = [(cell, cell.median) for cell in cells]
+    _line(ax, bottleneck, points, index, label, bottleneck.unit.divisor)
     knees = [v.knee for v in bottleneck.verdicts if v.axis == along(bottleneck) and v.key == key]
     for cell in cells:
         x, y = cell.number(along(bottleneck)), cell.median.median / bottleneck.unit.divisor
@@ -99,28 +100,29 @@ def _bandwidth(ax: Axes, bottleneck: Bottleneck, key: Key, cells: list[Values]) 
 def _shares(ax: Axes, bottleneck: Bottleneck, cells: list[Values]) -> None:
     place = {id(cell): i for i, cell in enumerate(bottleneck.study.valued)}
     for n, name in enumerate(FULL):
-        mine = [(c, r) for c in cells for r in bottleneck.shares[place[id(c)]] if r.name == name]
-        mine = [(c, r) for c, r in mine if r.share.runs]
-        if mine:
-            _line(
-                ax,
-                bottleneck,
-                [c for c, _ in mine],
-                [r.share for _, r in mine],
-                SHADES[name],
-                name,
-                1.0,
-                "sDv"[n],
-            )
+        points = [
+            (cell, resource.share)
+            for cell in cells
+            for resource in bottleneck.shares[place[id(cell)]]
+            if resource.name == name and resource.share.runs
+        ]
+        if points:
+            _line(ax, bottleneck, points, SHADES[name], name, 1.0, "sDv"[n])
             ax.axhline(FULL[name], color=drawing.colour(SHADES[name]), linestyle=":", linewidth=1)
     ax.set_ylim(0, max(1.05, ax.get_ylim()[1]))
 
 
 def _line(
-    ax: Axes, bottleneck: Bottleneck, cells: list[Values], medians: list[Median], index: int,
-    label: str, scale: float, marker: str = "o",
-) -> None:  # fmt: skip
-    x = [cell.number(along(bottleneck)) for cell in cells]
+    ax: Axes,
+    bottleneck: Bottleneck,
+    points: list[tuple[Values, Median]],
+    index: int,
+    label: str,
+    scale: float,
+    marker: str = "o",
+) -> None:
+    x = [cell.number(along(bottleneck)) for cell, _ in points]
+    medians = [median for _, median in points]
     y = [m.median / scale for m in medians]
     reach = [drawing.whiskers(m.median / scale, m.low / scale, m.high / scale) for m in medians]
     both = [[one[side][0] for one in reach] for side in (0, 1)]

@@ -208,7 +208,7 @@ def traffic(
     if not made:
         raise ValueError(f"no run file in {store} has network counters of a run that counts")
     shown = unit or units.fitting("bandwidth", [cell.median.median for cell in made])
-    return Traffic(of, shown, made, without, tuple(usage.told(left_out)))
+    return Traffic(of, shown, made, without, tuple(usage.left_out_sentences(left_out)))
 
 
 def _series(

@@ -86,7 +86,7 @@ def read_or_none(store: Store, run_id: str, left_out: list[ResultError]) -> RunR
         return None
 
 
-def told(left_out: Iterable[ResultError]) -> list[str]:
+def left_out_sentences(left_out: Iterable[ResultError]) -> list[str]:
     """A sentence for each file that was left out."""
     return [f"{error.path.name} is left out: {error.reason}." for error in left_out]
 

@@ -123,7 +123,7 @@ class Model:
     @property
     def parameters(self) -> dict[str, float]:
         """The form's parameters by name, SI units; t0 is that of one process."""
-        return self._of_one(self.curve.parameters)
+        return self._of_one_process(self.curve.parameters)
 
     def parameter_bounds(self, level: float = LEVEL) -> dict[str, tuple[float, float]]:
         """(low, high) of each parameter, with probability `level`; NaN with one attachment."""
@@ -136,10 +136,10 @@ class Model:
         tail = (1 + level) / 2
         half = np.hypot(stats.t.ppf(tail, self.freedom) * own,
                         stats.t.ppf(tail, self.spread_freedom) * common)  # fmt: skip
-        ends = [self._of_one(self.curve.named(end)) for end in (theta - half, theta + half)]
+        ends = [self._of_one_process(self.curve.named(end)) for end in (theta - half, theta + half)]
         return {name: (min(a, ends[1][name]), max(a, ends[1][name])) for name, a in ends[0].items()}
 
-    def _of_one(self, parameters: Mapping[str, float]) -> dict[str, float]:
+    def _of_one_process(self, parameters: Mapping[str, float]) -> dict[str, float]:
         """With the t0 of one process instead of that of all together."""
         return {n: v * self.in_flight if n == "t0_s" else v for n, v in parameters.items()}
 

@@ -28,6 +28,10 @@ from fsmatrix.analysis.stats.testing.tests import ALPHA, correct
 from fsmatrix.analysis.units import brief, p_text
 
 Stratum = Literal["between attachments", "within attachments"]
+REMEDIES: dict[Stratum, str] = {  # where nothing is left to test against
+    "within attachments": "repeat the cases within attachments",
+    "between attachments": "every combination needs two attachments or more, in blocks three",
+}
 Labels = npt.NDArray[Any]
 SUSPICIOUS = 0.01  # p of a diagnostic below which sign flips are shown
 MOST_SHAPIRO = 5000
@@ -190,7 +194,7 @@ def _strata(
         centred = {t: anova.centred(x, groups) for t, x in inner.items()}
         analysis = _analyse(
             anova.centred(y, groups), centred, np.empty((y.size, 0)), count, groups,
-            "repeat the cases within attachments", "within attachments", factors,
+            "within attachments", factors,
         )  # fmt: skip
         parts.append(analysis)
         x = np.hstack(list(centred.values()))
@@ -206,10 +210,7 @@ def _strata(
             nuisance = np.hstack([nuisance, anova.coded(blocks[first])])
             shared = np.unique(blocks[first], return_inverse=True)[1]
         columns = {t: anova.columns(t, levels) for t in outer}
-        why = "every combination needs two attachments or more, in blocks three"
-        parts.append(
-            _analyse(means, columns, nuisance, 0, shared, why, "between attachments", levels)
-        )
+        parts.append(_analyse(means, columns, nuisance, 0, shared, "between attachments", levels))
     return parts
 
 
@@ -219,12 +220,11 @@ def _analyse(
     nuisance: Floats,
     lost: int,
     groups: npt.NDArray[np.int64],
-    why: str,
     stratum: Stratum,
     factors: Mapping[str, Labels],
 ) -> _Part:
     """One stratum: table, diagnostics, and sign flips if they are in doubt."""
-    table = anova.table(y, columns, nuisance, lost, why)
+    table = anova.table(y, columns, nuisance, lost, REMEDIES[stratum])
     state = _state(table, stratum, factors)
     lines = []
     for line in table.lines:

@@ -66,7 +66,7 @@ def max_t(
         scaled = signflips.max_t(before, earlier, groups=groups).p * (own / earlier)
         same = _sign(before) == _sign(differences)
         p = np.where(same, np.fmin(p, scaled), p)
-    return Together(p, found.share)
+    return Together(p, found.share, differences)
 
 
 def _sign(differences: Floats) -> Floats:

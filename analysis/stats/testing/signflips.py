@@ -36,10 +36,12 @@ class Together:
     """`p`: corrected two-sided p of each cell, shape [cell]; NaN: fewer than two blocks.
 
     `share`: the p of a t test of its own that a cell which is not called would need.
+    `differences`: the log ratios that were tested, shape [block, cell].
     """
 
     p: Floats
     share: float
+    differences: Floats
 
 
 def max_t(
@@ -55,7 +57,7 @@ def max_t(
     found = np.full(differences.shape[1], math.nan)
     tested = size > 1
     if not tested.any():
-        return Together(found, alpha)
+        return Together(found, alpha, differences)
     groups = np.zeros(size.size, dtype=np.int64) if groups is None else groups
     signs = _signs(len(differences), size.size, most)
     extremity = np.empty((len(signs), np.count_nonzero(tested)))
@@ -65,7 +67,7 @@ def max_t(
     found[tested] = _step_down(extremity)
     left = extremity[:, found[tested] > alpha]
     share = 2 * stats.norm.sf(np.quantile(left.max(axis=1), 1 - alpha)) if left.size else alpha
-    return Together(found, float(share))
+    return Together(found, float(share), differences)
 
 
 def equivalent(differences: Floats, margin: float) -> Floats:

@@ -11,7 +11,6 @@ import numpy as np
 
 from fsmatrix.analysis.stats import repetitions, words
 from fsmatrix.analysis.stats.estimates.intervals import Ratio
-from fsmatrix.analysis.stats.estimates.medians import Floats
 from fsmatrix.analysis.stats.repetitions import Repetitions
 from fsmatrix.analysis.stats.testing import signflips, tests
 from fsmatrix.analysis.stats.testing.tests import ALPHA, Correction
@@ -119,16 +118,15 @@ def verdicts(
     alpha: float = ALPHA,
     correction: Correction = "holm",
     more_is_faster: bool = True,
-    differences: Floats | None = None,
     together: signflips.Together | None = None,
     later: float | None = None,
 ) -> list[Verdict]:
     """A verdict on each cell of one comparison, corrected over all of them.
 
     The claims of a difference and those of equivalence are two families, each at alpha.
-    `differences`: log ratios, shape [block, cell], which `max-t` needs (ValueError without);
-    `together`: their p over several looks (`looks.max_t`), None: of this one alone.  `later`: the
-    alpha with more blocks, for which `needed` is; None: the same.
+    `together`: the test of all cells that `max-t` needs (ValueError without), `signflips.max_t` or
+    over several looks `looks.max_t`.  `later`: the alpha with more blocks, for which `needed` is;
+    None: the same.
     """
     if not x > 0:
         raise ValueError(f"the tolerance must be positive, such as 0.05, not {x}")
@@ -136,11 +134,10 @@ def verdicts(
     count = max(int(np.count_nonzero(~np.isnan(raw))), 1)
     share = alpha / (count if correction != "none" else 1)
     if correction == "max-t":
-        if differences is None:
+        if together is None:
             raise ValueError("max-t needs the differences of every block")
-        together = together or signflips.max_t(differences, alpha)
         p, share = together.p, together.share
-        raw_equal = signflips.equivalent(differences, float(np.log1p(x)))
+        raw_equal = signflips.equivalent(together.differences, float(np.log1p(x)))
         raw_equal = np.maximum(raw_equal, np.finfo(float).tiny)
         p_equal = tests.correct(raw_equal)
     else:

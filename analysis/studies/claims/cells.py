@@ -27,7 +27,7 @@ _GRID = np.logspace(-9, 0, 181)  # alphas at which an interval by Student's t is
 
 
 @dataclass(frozen=True)
-class Found:
+class ClaimCell:
     """One cell of a claim.  `value`, `low`, `high`: a ratio or r; the interval is of 95 %."""
 
     label: str
@@ -68,7 +68,7 @@ class Found:
 class Scope:
     """The cells of a claim, and what of its scope the data do not have."""
 
-    cells: tuple[Found, ...]
+    cells: tuple[ClaimCell, ...]
     missing: tuple[str, ...]  # levels that the study had and the data have not
     absent: str  # why nothing can be tested
     notes: tuple[str, ...]
@@ -76,7 +76,7 @@ class Scope:
 
 def scope_of(data: Data, file: StudyFile, claim: Claim) -> Scope:
     """All cells of a claim."""
-    cells: list[Found] = []
+    cells: list[ClaimCell] = []
     missing: dict[str, None] = {}
     notes: dict[str, None] = {}
     reasons: dict[str, None] = {}
@@ -105,7 +105,7 @@ def _of_metric(data: Data, file: StudyFile, claim: Claim, metric: str) -> Scope:
     cells = [cell for cell in of.valued if reach.inside(cell)]
     if not cells:
         return Scope((), (), reach.why(of.valued), ())
-    found = list(_found(data, reach, cells))
+    found = list(_claim_cells(data, reach, cells))
     lacking = reach.lacking(cells)
     absent = "" if found else reach.why(cells)
     return Scope(tuple(found), lacking, absent, tuple(reach.notes))
@@ -117,7 +117,7 @@ def _emulated(of: Study, file: StudyFile, claim: Claim) -> str:
     return next(made, "")
 
 
-def _found(data: Data, reach: Reach, cells: list[Values]) -> Iterator[Found]:
+def _claim_cells(data: Data, reach: Reach, cells: list[Values]) -> Iterator[ClaimCell]:
     claim, compare = reach.claim, reach.claim.compare
     if compare is None:
         other = data.studies[claim.over_metric]
@@ -144,7 +144,7 @@ def _found(data: Data, reach: Reach, cells: list[Values]) -> Iterator[Found]:
 
 def _pair(
     reach: Reach, key: Key, group: list[Values], of: Mapping[str, Level], over: Mapping[str, Level]
-) -> Iterator[Found]:
+) -> Iterator[ClaimCell]:
     first = [cell for cell in group if reach.has(cell, of)]
     second = [cell for cell in group if reach.has(cell, over)]
     if len(first) == len(second) == 1:
@@ -170,7 +170,7 @@ def _ordered(reach: Reach, group: list[Values], factor: str) -> list[tuple[float
     return sorted(places, key=lambda place: place[0])
 
 
-def _steps(reach: Reach, key: Key, cells: list[tuple[float, Values]]) -> Iterator[Found]:
+def _steps(reach: Reach, key: Key, cells: list[tuple[float, Values]]) -> Iterator[ClaimCell]:
     compare = reach.claim.compare
     every = compare is not None and compare.which == "all"
     pairs = itertools.combinations(cells, 2) if every else itertools.pairwise(cells)
@@ -178,7 +178,7 @@ def _steps(reach: Reach, key: Key, cells: list[tuple[float, Values]]) -> Iterato
         yield from _ratio(reach, key, b, a, f"{after:g} over {before:g}")
 
 
-def _knee(reach: Reach, key: Key, cells: list[tuple[float, Values]]) -> Iterator[Found]:
+def _knee(reach: Reach, key: Key, cells: list[tuple[float, Values]]) -> Iterator[ClaimCell]:
     """Growth per doubling up to the knee (claimed: above low) and beyond it (below)."""
     claim, compare = reach.claim, reach.claim.compare
     at = reach.file.canonical(compare.knee, compare.at) if compare else ""
@@ -194,7 +194,7 @@ def _knee(reach: Reach, key: Key, cells: list[tuple[float, Values]]) -> Iterator
             yield replace(_scaled(one, 1 / math.log2(growth)), bounds=bounds)
 
 
-def _scaled(one: Found, by: float) -> Found:
+def _scaled(one: ClaimCell, by: float) -> ClaimCell:
     """The same on the scale of growth per doubling: logs times `by`."""
     curve = one.curve
     return replace(
@@ -205,12 +205,12 @@ def _scaled(one: Found, by: float) -> Found:
     )  # fmt: skip
 
 
-def _ratio(reach: Reach, key: Key, a: Values, b: Values, words: str) -> Iterator[Found]:
+def _ratio(reach: Reach, key: Key, a: Values, b: Values, words: str) -> Iterator[ClaimCell]:
     if np.any(a.values <= 0) or np.any(b.values <= 0):
         reach.notes[f"no ratio of zeros in {reach.of.describe(key)}: left out"] = None
         return
     r, blocks = _over(a, b)
-    yield Found(_label(reach, key, words), reach.metric, r.ratio, r.low, r.high, r.kind,
+    yield ClaimCell(_label(reach, key, words), reach.metric, r.ratio, r.low, r.high, r.kind,
                 r.units, reach.claim.bounds, r.curve, r.parts, blocks,
                 tuple(pair for pair in key if pair[1] != ""), _doubts(reach, (a, b)))  # fmt: skip
 
@@ -235,7 +235,7 @@ def _over(a: Values, b: Values) -> tuple[Ratio, tuple[int, ...]]:
     return ratio_of(a, b), ()
 
 
-def _r(reach: Reach, key: Key, group: list[Values]) -> Iterator[Found]:
+def _r(reach: Reach, key: Key, group: list[Values]) -> Iterator[ClaimCell]:
     compare = reach.claim.compare
     if compare is None:
         return
@@ -249,7 +249,7 @@ def _r(reach: Reach, key: Key, group: list[Values]) -> Iterator[Found]:
     known = math.isfinite(c.pearson_low)
     kind = "interval" if known else "one session" if c.attachments < 2 else "range"
     curve = _student(c.pearson_low, c.pearson_high, c.attachments) if known else _nothing(c.pearson)
-    yield Found(_label(reach, key, f"r with {compare.correlation}"), reach.metric, c.pearson,
+    yield ClaimCell(_label(reach, key, f"r with {compare.correlation}"), reach.metric, c.pearson,
                 c.pearson_low, c.pearson_high, kind, (c.attachments,), reach.claim.bounds,
                 curve, doubts=_doubts(reach, group))  # fmt: skip
 

@@ -48,7 +48,7 @@ def faults(study: StudyFile) -> Iterator[Fault]:
             said = claim.metric if key == "metric" else (claim.over_metric,)
             for wrong in (m for m in said if m and m not in metrics):
                 yield (*at, key), f"no metric {wrong!r}", wrong, metrics
-        for place, factor, levels in _said(claim):
+        for place, factor, levels in _named_levels(claim):
             if factor not in known:
                 yield (*at, *place), f"no factor {factor!r}", factor, known
             else:
@@ -74,7 +74,7 @@ def _wrong_levels(
             yield path, f"{factor} has no level {level!r}", str(level), choices
 
 
-def _said(claim: Claim) -> Iterator[tuple[tuple[str | int, ...], str, tuple[Level, ...]]]:
+def _named_levels(claim: Claim) -> Iterator[tuple[tuple[str | int, ...], str, tuple[Level, ...]]]:
     """(path, factor, levels) of all that a claim names."""
     for name, levels in claim.where.items():
         yield ("where", name), name, levels

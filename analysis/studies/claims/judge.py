@@ -21,7 +21,7 @@ from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Floats
 from fsmatrix.analysis.stats.repetitions import Repetitions
 from fsmatrix.analysis.stats.testing.tests import correct
 from fsmatrix.analysis.studies.claims import together
-from fsmatrix.analysis.studies.claims.cells import Found, Scope
+from fsmatrix.analysis.studies.claims.cells import ClaimCell, Scope
 from fsmatrix.analysis.studies.claims.study import Claim, Quantifier
 
 Kind = Literal["holds", "does not hold", "cannot be told", "cannot be tested"]
@@ -55,7 +55,7 @@ class JudgedClaim:
     more: Repetitions | None
 
 
-def p_magnitude(claim: Claim, cells: Sequence[Found]) -> PValues:
+def p_magnitude(claim: Claim, cells: Sequence[ClaimCell]) -> PValues:
     """p that as many cells lie inside the claimed range as the quantifier needs."""
     low, high = _sides(claim, cells)
     m, k = len(cells), needed_of(claim, len(cells))
@@ -67,7 +67,7 @@ def p_magnitude(claim: Claim, cells: Sequence[Found]) -> PValues:
     return PValues(_some(np.maximum(low[0], high[0]), k), _some(outside, m - k + 1))
 
 
-def p_reach(claim: Claim, cells: Sequence[Found], whole: bool) -> PValues:
+def p_reach(claim: Claim, cells: Sequence[ClaimCell], whole: bool) -> PValues:
     """p that cells reach both ends of the range that is claimed over cells; NaN if not claimed.
 
     With a part of the scope (not `whole`), or one cell, it cannot be asked.
@@ -86,7 +86,7 @@ def both(size: PValues, reach: PValues) -> PValues:
     return PValues(max(size.holds, reach.holds), min(1.0, 2 * min(size.fails, reach.fails)))
 
 
-def p_direction(claim: Claim, cells: Sequence[Found]) -> PValues:
+def p_direction(claim: Claim, cells: Sequence[ClaimCell]) -> PValues:
     """p that cells lie on the claimed side of no effect, with the claim's quantifier."""
     if claim.direction == "none" or not cells:
         return PValues(math.nan, math.nan)
@@ -130,7 +130,7 @@ def on_curve(claim: Claim, value: float) -> float:
     return math.log(value) if value > 0 else -math.inf
 
 
-def _sides(claim: Claim, cells: Sequence[Found]) -> list[list[Floats]]:
+def _sides(claim: Claim, cells: Sequence[ClaimCell]) -> list[list[Floats]]:
     """[[above low, below low], [below high, above high]], each [cell]; no end: 0 and 1."""
     found: list[list[list[float]]] = [[[], []], [[], []]]
     for cell in cells:
@@ -145,7 +145,7 @@ def _sides(claim: Claim, cells: Sequence[Found]) -> list[list[Floats]]:
     return [[np.array(part) for part in side] for side in found]
 
 
-def _ends(claim: Claim, cells: Sequence[Found]) -> list[PValues]:
+def _ends(claim: Claim, cells: Sequence[ClaimCell]) -> list[PValues]:
     """Whether some cell reaches the lower, and some the upper end of a claimed range."""
     ends: list[PValues] = []
     for value, lower in zip(reaches(claim), (True, False), strict=False):
@@ -193,7 +193,7 @@ def kind_of(p: PValues, alpha: float) -> Kind:
     return "does not hold" if p.fails <= alpha else "cannot be told"
 
 
-def place(cell: Found) -> Where:
+def place(cell: ClaimCell) -> Where:
     """Where a cell's own 95 % interval lies."""
     low, high = cell.bounds
     if not cell.decides:
@@ -203,7 +203,7 @@ def place(cell: Found) -> Where:
     return "outside" if cell.high < low or cell.low > high else "open"
 
 
-def apparent(claim: Claim, cells: Sequence[Found]) -> bool | None:
+def apparent(claim: Claim, cells: Sequence[ClaimCell]) -> bool | None:
     """Whether the estimates alone, without noise, agree with the claim's range and quantifier."""
     if not cells:
         return None
@@ -215,7 +215,7 @@ def apparent(claim: Claim, cells: Sequence[Found]) -> bool | None:
     return good >= needed_of(claim, len(cells)) and _ends_seen(claim, values)
 
 
-def seems(claim: Claim, cell: Found) -> bool:
+def seems(claim: Claim, cell: ClaimCell) -> bool:
     """Whether the estimate of a cell alone, without noise, lies in the claimed range."""
     low, high = cell.bounds
     if claim.claimed.slack == 0 and claim.direction != "none":
@@ -256,7 +256,7 @@ def untestable(scope: Scope, claim: Claim) -> str:
     return f"at most {most} attachments of a cell, and {SMALLEST} are the fewest that can show it"
 
 
-def more(claim: Claim, cells: Sequence[Found], share: float) -> Repetitions | None:
+def more(claim: Claim, cells: Sequence[ClaimCell], share: float) -> Repetitions | None:
     """Attachments that would settle the cell which is hardest to tell, at its present spread.
 
     For each cell the nearest end of the claimed range; of the correlations none (no plan).
@@ -276,7 +276,7 @@ def more(claim: Claim, cells: Sequence[Found], share: float) -> Repetitions | No
     return repetitions.for_parts(hardest[0], hardest[1], max(1 - 2 * share, 0.5))
 
 
-def _sure(cell: Found, bound: float, *, above: bool) -> float:
+def _sure(cell: ClaimCell, bound: float, *, above: bool) -> float:
     """p that a cell does not lie above (below) a bound; an end at infinity is no bound."""
     if math.isinf(bound):
         return 0.0

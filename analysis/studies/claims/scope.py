@@ -101,9 +101,9 @@ class Reach:
                 return False
         if any(self.has(cell, one) for one in self.claim.unless):
             return False
-        return all(self._known(name, self.level(cell, name)) for name in self.file.factors)
+        return all(self._has_level(name, self.level(cell, name)) for name in self.file.factors)
 
-    def _known(self, factor: str, level: Level) -> bool:
+    def _has_level(self, factor: str, level: Level) -> bool:
         """Whether the study had a level of a factor, or does not say which it had."""
         if factor not in self.levels:
             self.levels[factor] = self.file.levels(factor)

@@ -17,13 +17,13 @@ import numpy as np
 
 from fsmatrix.analysis.stats.estimates.intervals import Ratio, from_logs
 from fsmatrix.analysis.stats.testing import signflips
-from fsmatrix.analysis.studies.claims.cells import Found
+from fsmatrix.analysis.studies.claims.cells import ClaimCell
 
 Bounds = tuple[float, float]
 Blocks = Mapping[int, float]  # block -> log ratio
 
 
-def means(cells: Sequence[Found]) -> dict[Bounds, Ratio]:
+def means(cells: Sequence[ClaimCell]) -> dict[Bounds, Ratio]:
     """Bounds of a claim -> the geometric mean of all its cells with these bounds.
 
     Only of two cells or more that have six blocks in common: no interval from fewer.
@@ -33,7 +33,7 @@ def means(cells: Sequence[Found]) -> dict[Bounds, Ratio]:
     return {bounds: one for bounds, one in found.items() if one.decides}
 
 
-def refuted(claims: Sequence[Sequence[Found]], alpha: float, ends: Sequence[Bounds | None]) \
+def refuted(claims: Sequence[Sequence[ClaimCell]], alpha: float, ends: Sequence[Bounds | None]) \
         -> list[float]:  # fmt: skip
     """For each claim (its cells) p that the means lie inside, corrected over all; NaN: no mean.
 
@@ -60,16 +60,16 @@ def refuted(claims: Sequence[Sequence[Found]], alpha: float, ends: Sequence[Boun
             for n in range(len(claims))]  # fmt: skip
 
 
-def _by_bounds(cells: Sequence[Found]) -> dict[Bounds, Blocks]:
+def _by_bounds(cells: Sequence[ClaimCell]) -> dict[Bounds, Blocks]:
     """Bounds -> the mean of all cells with these bounds, in each block that all of them have."""
-    groups: dict[Bounds, list[Found]] = defaultdict(list)
+    groups: dict[Bounds, list[ClaimCell]] = defaultdict(list)
     for cell in cells:
         groups[cell.bounds].append(cell)
     found = {bounds: _mean(mine) for bounds, mine in groups.items() if len(mine) > 1}
     return {bounds: blocks for bounds, blocks in found.items() if len(blocks) > 1}
 
 
-def _mean(cells: Sequence[Found]) -> Blocks:
+def _mean(cells: Sequence[ClaimCell]) -> Blocks:
     """Of cells that are paired by block; nothing if one is not."""
     if any(len(cell.parts) != 1 or not cell.blocks for cell in cells):
         return {}
@@ -78,7 +78,7 @@ def _mean(cells: Sequence[Found]) -> Blocks:
     return {block: float(np.mean([one[block] for one in columns])) for block in common}
 
 
-def _by_block(cell: Found) -> Blocks:
+def _by_block(cell: ClaimCell) -> Blocks:
     """Block -> its log ratio, the median of its attachments."""
     values: dict[int, list[float]] = defaultdict(list)
     for block, value in zip(cell.blocks, cell.parts[0].tolist(), strict=True):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from fsmatrix.analysis.studies.claims import together
-from fsmatrix.analysis.studies.claims.cells import Found
+from fsmatrix.analysis.studies.claims.cells import ClaimCell
 from fsmatrix.analysis.studies.claims.judge import JudgedClaim, Where, place, seems
 from fsmatrix.analysis.studies.claims.study import Claim, Quantifier
 from fsmatrix.analysis.units import number
@@ -54,7 +54,7 @@ def measured(one: JudgedClaim) -> str:
     return " to ".join(texts) + many
 
 
-def _sure(cell: Found) -> str:
+def _sure(cell: ClaimCell) -> str:
     return f" (95 % sure: {number_of(cell.low)} to {number_of(cell.high)})" if cell.decides else ""
 
 
@@ -78,14 +78,14 @@ def bare(one: JudgedClaim) -> str:
     return f"{sentence}{_not_in(other, labels(one))}; how much of that is chance is not known."
 
 
-def whether(claim: Claim, cell: Found) -> str:
+def whether(claim: Claim, cell: ClaimCell) -> str:
     """Whether a cell is as claimed: "yes", "no", "not sure"; without an interval as it seems."""
     if not cell.decides:
         return f"{'yes' if seems(claim, cell) else 'no'} (may be chance)"
     return {"inside": "yes", "outside": "no", "open": "not sure"}[place(cell)]
 
 
-def _not_in(cells: list[Found], short: Mapping[str, str]) -> str:
+def _not_in(cells: list[ClaimCell], short: Mapping[str, str]) -> str:
     """The cells that contradict, the farthest from 1 first."""
     if not cells:
         return ""

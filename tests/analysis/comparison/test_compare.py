@@ -16,6 +16,7 @@ from fsmatrix import analysis
 from fsmatrix.analysis.comparison.chart import MOST_ROWS, ratio_ticks
 from fsmatrix.analysis.comparison.compare import Comparison, compare, comparisons
 from fsmatrix.analysis.comparison.compared import SINGLE
+from fsmatrix.analysis.comparison.options import ComparisonOptions, VerdictOptions
 from fsmatrix.analysis.comparison.rows import together
 from fsmatrix.analysis.lessons.lessons import lessons
 from fsmatrix.analysis.lessons.overall import TOGETHER
@@ -85,7 +86,7 @@ def test_sides_of_numbers_are_ordered_by_size() -> None:
     ds = made({"a": 1.0, "b": 1.0, "c": 1.0}, blocks=6)
     size = {"a": 10, "b": 2, "c": 9}
     ds["chunk"] = ("run", np.array([size[name] for name in ds["target"].values]))
-    found = comparisons(ds, by="chunk", ignore=("work_id", "target"))
+    found = comparisons(ds, by="chunk", options=ComparisonOptions(ignore=("work_id", "target")))
     assert [(one.a, one.b) for one in found] == [
         ("2 B", "9 B"), ("2 B", "10 B"), ("9 B", "10 B"),
     ]  # fmt: skip
@@ -119,7 +120,7 @@ def test_what_needs_more_repetitions_is_said_of_differences_only() -> None:
         change=lambda row: change(row) if row["target"] == "a" else row,
         spread=0.001,
     )
-    (found,) = comparisons(ds, "bandwidth", correction="holm")
+    (found,) = comparisons(ds, "bandwidth", options=ComparisonOptions(correction="holm"))
     assert found.counts["no difference"] >= 2
     (said,) = [line for line in found.says if line.startswith("Add ")]
     open_cells = found.counts["too few"]
@@ -157,7 +158,9 @@ def test_equal_sides_are_no_different_or_undecided_and_never_told_apart() -> Non
         claims += bool(kinds(found) & {"faster", "slower"})
     # nominal 5 % of 40 campaigns: 7 or more have probability 0.003
     assert claims <= 6
-    calm = compare(made({"a": 1.0, "b": 1.0}, blocks=20), "a", "b", tolerance=0.05)
+    calm = compare(
+        made({"a": 1.0, "b": 1.0}, blocks=20), "a", "b", options=ComparisonOptions(tolerance=0.05)
+    )
     assert calm.counts == {"no difference": 4}
 
 
@@ -181,7 +184,7 @@ def test_correction_counts_the_cells_of_all_pairs() -> None:
     assert (alone.family, every[0].family) == (4, 12)
     assert every[0].cells[0].verdict.raw_p == alone.cells[0].verdict.raw_p
     assert every[0].cells[0].verdict.p >= alone.cells[0].verdict.p
-    by_holm = comparisons(ds, correction="holm")[0].cells[0].verdict
+    by_holm = comparisons(ds, options=ComparisonOptions(correction="holm"))[0].cells[0].verdict
     assert by_holm.p == pytest.approx(12 * by_holm.raw_p)
 
 
@@ -243,7 +246,7 @@ def test_one_value_per_cell_gives_ratios_and_no_verdict() -> None:
 
 
 def test_the_dataset_and_the_result_agree_and_are_plain() -> None:
-    found = compare(made({"a": 1.5, "b": 1.0}), "a", "b", unit="MB/s")
+    found = compare(made({"a": 1.5, "b": 1.0}), "a", "b", options=ComparisonOptions(unit="MB/s"))
     frame = found.table()
     assert list(frame["ratio"]) == [cell.ratio.ratio for cell in found.cells]
     assert frame["a, MB/s"].iloc[0] == pytest.approx(found.cells[0].a.median / 1e6)
@@ -319,7 +322,7 @@ def test_mixed_engines_are_compared_only_when_it_is_meant() -> None:
 
     ds = made({"a": 1.5, "b": 1.0}, change=mixed)
     refused(ds, "4 cells would mix engines", "a has player-c, b has fio", "--across-engines")
-    found = compare(ds, "a", "b", across_engines=True)
+    found = compare(ds, "a", "b", options=ComparisonOptions(across_engines=True))
     assert found.counts == {"faster": 4}
     assert any("engine" in line and "asked for" in line for line in found.remarks)
     assert any("player-c 1 (a) against fio 1 (b)" in line for line in found.remarks)
@@ -334,7 +337,7 @@ def test_mixed_cache_states_are_compared_only_when_it_is_meant() -> None:
     ds = made({"a": 1.5, "b": 1.0}, change=mixed)
     refused(ds, "mix caches", "--across-cache")
     # without the cases' text the suite cannot know that only the cache differs
-    found = compare(ds, "a", "b", across_cache=True, ignore=("work_id",))
+    found = compare(ds, "a", "b", options=ComparisonOptions(across_cache=True, ignore=("work_id",)))
     assert found.counts == {"faster": 4}
 
 
@@ -358,7 +361,9 @@ def test_device_states_are_not_compared_silently() -> None:
 
     ds = made({"a": 1.5, "b": 1.0}, change=aged)
     refused(ds, "no case is on both sides", "device_state fresh (a) against aged (b)", "--ignore")
-    assert compare(ds, "a", "b", ignore=("device_state",)).counts == {"faster": 4}
+    assert compare(ds, "a", "b", options=ComparisonOptions(ignore=("device_state",))).counts == {
+        "faster": 4
+    }
 
 
 def test_campaigns_without_common_cases_name_the_nearest() -> None:
@@ -380,7 +385,9 @@ def test_other_options_that_are_no_factor_are_other_work() -> None:
 
     ds = made({"a": 1.5, "b": 1.0}, change=larger)
     refused(ds, "do not do the same work", "--ignore work_id")
-    assert compare(ds, "a", "b", ignore=("work_id",)).counts == {"faster": 4}
+    assert compare(ds, "a", "b", options=ComparisonOptions(ignore=("work_id",))).counts == {
+        "faster": 4
+    }
 
 
 @pytest.mark.parametrize(
@@ -396,17 +403,26 @@ def test_other_options_that_are_no_factor_are_other_work() -> None:
         (made({"a": 1.0, "b": 1.0}), {"sides": ("a", "c")}, ["'c' is not there", "a, b"]),
         (made({"a": 1.0, "b": 1.0}), {"by": "colour"}, ["no factor 'colour'", "pattern"]),
         (made({"a": 1.0, "b": 1.0}), {"metric": "colour"}, ["no metric 'colour'", "bandwidth"]),
-        (made({"a": 1.0, "b": 1.0}), {"unit": "ms"}, ["'ms'", "MiB/s"]),
-        (made({"a": 1.0, "b": 1.0}), {"where": {"chunk": 8192}}, ["8192", "4 KiB"]),
-        (made({"a": 1.0, "b": 1.0}), {"tolerance": 0.0}, ["tolerance"]),
-        (made({"a": 1.0, "b": 1.0}), {"alpha": 1.5}, ["alpha"]),
+        (made({"a": 1.0, "b": 1.0}), {"options": ComparisonOptions(unit="ms")}, ["'ms'", "MiB/s"]),
+        (made({"a": 1.0, "b": 1.0}), {"options": ComparisonOptions(where={"chunk": 8192})},
+         ["8192", "4 KiB"]),
         (made({"a": 1.0, "b": 1.0}), {"metric": "block"}, ["no rate and no time"]),
     ],
     ids=["empty", "one-run", "all-failed", "nan", "one-target", "side", "factor", "metric",
-         "unit", "level", "tolerance", "alpha", "no-rate"],
+         "unit", "level", "no-rate"],
 )  # fmt: skip
 def test_bad_input(ds: xr.Dataset, options: dict[str, Any], words: list[str]) -> None:
     refused(ds, *words, **options)
+
+
+@pytest.mark.parametrize("options", [VerdictOptions, ComparisonOptions])
+def test_a_tolerance_and_an_alpha_that_make_no_sense(options: type[VerdictOptions]) -> None:
+    for tolerance in (0.0, -0.1, math.inf, math.nan):
+        with pytest.raises(ValueError, match=f"tolerance must be positive.*not {tolerance}"):
+            options(tolerance=tolerance)
+    for alpha in (0.0, 1.0, 1.5, math.nan):
+        with pytest.raises(ValueError, match=f"between 0 and 1.*not {alpha}"):
+            options(alpha=alpha)
 
 
 def test_constant_data_differ_by_nothing() -> None:

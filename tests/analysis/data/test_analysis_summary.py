@@ -96,7 +96,7 @@ def test_invalid_runs_are_left_out_unless_asked(tmp_path: Path) -> None:
     assert (cell.runs, cell.invalid, cell.worst_finding) == (1, 1, "invalid")
     assert cell.findings == ("busy", "read-served-by-cache")
     assert cell.metrics["bandwidth"].median == pytest.approx(1e8)
-    (cell,) = summary.summarise(ds, include_invalid=True).cells
+    (cell,) = summary.summarise(ds, include=["invalid"]).cells
     assert cell.runs == 2
 
 
@@ -105,7 +105,7 @@ def test_reference_targets_only_on_request(tmp_path: Path) -> None:
     result = summary.summarise(ds)
     assert result.targets == ("xfs",)
     assert result.references == ("memory",)
-    assert summary.summarise(ds, include_reference=True).targets == ("memory", "xfs")
+    assert summary.summarise(ds, include=["reference"]).targets == ("memory", "xfs")
 
 
 def test_earlier_attempts_are_in_no_cell(tmp_path: Path) -> None:

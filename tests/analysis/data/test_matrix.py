@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import xarray as xr
 
 from fsmatrix import analysis
 from fsmatrix.analysis.data import load, matrices
-from fsmatrix.analysis.data.summary import summarise
+from fsmatrix.analysis.data.summary import Excluded, summarise
 from fsmatrix.analysis.stats.estimates.medians import per_attachment
 from fsmatrix.results.record import Finding, RunRecord
 from tests.analysis import campaigns
@@ -32,14 +33,14 @@ def dataset(folder: Path, *records: RunRecord) -> xr.Dataset:
 
 
 @pytest.mark.parametrize("metric", ["bandwidth", "iops", "latency_mean", "latency_p99_9"])
-@pytest.mark.parametrize("flags", [{}, {"include_invalid": True}, {"include_reference": True}])
+@pytest.mark.parametrize("include", [(), ("invalid",), ("reference",)])
 def test_every_cell_is_that_of_the_summary(
-    tmp_path: Path, metric: str, flags: dict[str, bool]
+    tmp_path: Path, metric: str, include: Collection[Excluded]
 ) -> None:
     records = campaigns.realistic(targets=("xfs", "btrfs", "memory"), blocks=4)
     ds = dataset(tmp_path, *records)
-    array = analysis.matrix(ds, metric, **flags)
-    summary = summarise(ds, **flags)
+    array = analysis.matrix(ds, metric, include=include)
+    summary = summarise(ds, include=include)
     assert set(array.dims) == set(summary.varying) - {"phase"}
     for cell in summary.cells:
         there = array.sel({str(name): cell.levels[str(name)] for name in array.dims})

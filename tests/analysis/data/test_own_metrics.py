@@ -9,6 +9,7 @@ import pytest
 import xarray as xr
 
 from fsmatrix.analysis.comparison.compare import compare, comparisons
+from fsmatrix.analysis.comparison.options import ComparisonOptions
 from fsmatrix.analysis.lessons.lessons import lessons
 from fsmatrix.analysis.units import own_metric
 from tests.analysis import study_data as studies
@@ -79,7 +80,7 @@ def test_one_metric_for_all_keeps_engines_and_metadata_apart_too() -> None:
     assert {one.metric.name for one in found} == {"iops"}
     with pytest.raises(ValueError, match="never in one comparison"):
         compare(mixed(), "a", "b", "iops")
-    one = compare(mixed(), "a", "b", "iops", where={"engine": "ior"})
+    one = compare(mixed(), "a", "b", "iops", options=ComparisonOptions(where={"engine": "ior"}))
     assert one.mean_ratio == pytest.approx(4)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from fsmatrix.analysis.draw import pictures, tables
-from fsmatrix.analysis.draw.files import aside
 from fsmatrix.analysis.questions.bars import bars
 from tests.analysis import study_data as studies
 
@@ -79,19 +79,23 @@ def test_tables_of_a_real_result_agree_with_it(tmp_path: Path) -> None:
     assert tables.markdown(found).count("\n") == len(read) + 2
 
 
-def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path: Path) -> None:
-    old = tmp_path / "table.md"
-    old.write_text("old")
+@pytest.mark.parametrize("name", ["bars.md", "bars.png"])
+def test_a_file_that_cannot_be_finished_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def half(part: Path, *_: object, **__: object) -> None:
+        part.write_bytes(b"half")
+        raise OSError("full")
 
-    def half() -> None:
-        with aside(old) as part:
-            part.write_text("half")
-            raise RuntimeError("full")
-
-    with pytest.raises(RuntimeError, match="full"):
-        half()
-    assert old.read_text() == "old"
-    assert [path.name for path in tmp_path.iterdir()] == ["table.md"]
+    monkeypatch.setattr(Path, "write_text", half)
+    monkeypatch.setattr(Figure, "savefig", lambda _, part, **__: half(part))
+    found = bars(studies.table3(nodes=(2,), attachments=2), "bandwidth")
+    old = tmp_path / name
+    old.write_bytes(b"old")
+    with pytest.raises(OSError, match="full"):
+        (tables if old.suffix == ".md" else pictures).save([found], old)
+    assert old.read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_the_same_picture_gives_the_same_file(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_it_is_the_share_of_verdicts_that_compare_would_give() -> None:
         drawn[:, : cells // 2] += shift
         ratios = [intervals.from_logs((column,)) for column in drawn.T]
         together = looks.max_t(drawn, np.arange(blocks), (blocks,), 0.05)
-        said = verdict.verdicts(ratios, 0.05, LEVEL, "max-t", True, drawn, together)
+        said = verdict.verdicts(ratios, 0.05, LEVEL, "max-t", True, together)
         called.append(np.mean([one.kind == "faster" for one in said[: cells // 2]]))
     found = power.proven(blocks, cells, shift, np.array([spread]))
     error = np.std(called) * math.sqrt(1 / len(called) + 1 / (power.CELLS // 6))

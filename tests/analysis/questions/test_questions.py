@@ -8,6 +8,7 @@ import numpy as np
 from scipy import stats
 
 from fsmatrix.analysis.comparison.compare import compare, comparisons
+from fsmatrix.analysis.comparison.options import ComparisonOptions
 from fsmatrix.analysis.comparison.questions import Asked, together
 from tests.analysis.comparison.test_compare import made
 
@@ -70,6 +71,8 @@ def test_each_pair_has_its_questions_and_without_common_blocks_there_are_none() 
     assert [one.mean_kind for one in three] == ["faster", "faster", "no difference"]
     alone = comparisons(made({"a": 1.5, "b": 1.0}, patterns=("seq-write",), chunks=(4096,)))
     assert alone[0].questions == ()
-    held = compare(made({"a": 1.5, "b": 1.0}), "a", "b", correction="holm")
+    held = compare(
+        made({"a": 1.5, "b": 1.0}), "a", "b", options=ComparisonOptions(correction="holm")
+    )
     assert held.questions == ()
     assert held.mean_kind == "faster"

@@ -14,6 +14,7 @@ from scipy import stats
 
 from fsmatrix.analysis.comparison.compare import compare, comparisons
 from fsmatrix.analysis.comparison.extension import MOST, Extension, Record, extension, record_of
+from fsmatrix.analysis.comparison.options import ComparisonOptions
 from fsmatrix.analysis.stats.testing import looks, signflips
 from fsmatrix.results.files.store import MARKER
 from tests.analysis.comparison.test_compare import made
@@ -103,7 +104,9 @@ def test_what_was_tested_is_said_with_the_stricter_test_beside_it() -> None:
         assert [cell.verdict.median_differs for cell in found.cells] == [bool(sure)] * 4
         assert any(f"is proven in {sure} of 4" in line for line in found.says)
         assert found.to_dict()["cells"][0]["verdict"]["median_differs"] is bool(sure)
-    screened = compare(made(truth, blocks=8), "a", "b", correction="benjamini-hochberg")
+    screened = compare(
+        made(truth, blocks=8), "a", "b", options=ComparisonOptions(correction="benjamini-hochberg")
+    )
     assert any("For screening" in line for line in screened.says)
     same = compare(made({"a": 1.0, "b": 1.0}, blocks=8), "a", "b")
     assert not any("typical ratio" in line for line in same.says)

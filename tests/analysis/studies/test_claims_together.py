@@ -11,7 +11,7 @@ import pytest
 from fsmatrix.analysis.stats.estimates.intervals import from_logs
 from fsmatrix.analysis.studies.claims import files as claims_files
 from fsmatrix.analysis.studies.claims import together
-from fsmatrix.analysis.studies.claims.cells import Found
+from fsmatrix.analysis.studies.claims.cells import ClaimCell
 from fsmatrix.analysis.studies.claims.claims import claims
 from fsmatrix.analysis.studies.claims.study import Claim, StudyFile
 from tests.analysis import study_data as studies
@@ -55,12 +55,12 @@ def test_72_of_72_cells_that_disagree_refute_a_claim() -> None:
 
 def cells_of(
     logs: np.ndarray[Any, np.dtype[np.float64]], bounds: tuple[float, float]
-) -> list[Found]:
+) -> list[ClaimCell]:
     """Cells of log ratios [block, cell]."""
     found = []
     for number, column in enumerate(logs.T):
         r = from_logs((column,))
-        found.append(Found(
+        found.append(ClaimCell(
             f"cell {number}", "bandwidth", r.ratio, r.low, r.high, r.kind, r.units, bounds,
             r.curve, r.parts, tuple(range(column.size)),
         ))  # fmt: skip
