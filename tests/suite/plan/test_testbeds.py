@@ -195,8 +195,8 @@ def test_a_campaign_brings_its_beds_up_and_takes_them_down(tmp_path: Path) -> No
             assert servers["server_caches"] == "dropped"
             assert servers["server_data_caches"] == "dropped"
         (looks,) = record.evidence.counters.values()
-        assert looks[0]["after"]["network_counting_osds"] == record.coordinates["storage_nodes"]
-        daemons = looks[0]["after"]["storage_user_seconds"]
+        assert looks[0].after["network_counting_osds"] == record.coordinates["storage_nodes"]
+        daemons = looks[0].after["storage_user_seconds"]
         assert daemons > 0, "what the bed's own daemons use is known, and no foreign load"
         name = "received" if record.coordinates["pattern"] == "rand-read" else "sent"
         before, after = (looks[0][when][f"network_{name}_bytes"] for when in ("before", "after"))
