@@ -199,7 +199,8 @@ def test_a_campaign_brings_its_beds_up_and_takes_them_down(tmp_path: Path) -> No
         daemons = looks[0].after["storage_user_seconds"]
         assert daemons > 0, "what the bed's own daemons use is known, and no foreign load"
         name = "received" if record.coordinates["pattern"] == "rand-read" else "sent"
-        before, after = (looks[0][when][f"network_{name}_bytes"] for when in ("before", "after"))
+        sides = (looks[0].before, looks[0].after)
+        before, after = (counters[f"network_{name}_bytes"] for counters in sides)
         assert 4 << 20 <= after - before < 5 << 20
     assert {record.coordinates["storage_nodes"] for record in records} == {1, 2}
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
