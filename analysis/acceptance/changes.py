@@ -70,12 +70,12 @@ def facts_of(of: Table, names: Iterable[str]) -> dict[str, Facts]:
                if 0 <= int(i) < len(described)]
         for name in names
     }  # fmt: skip
-    one = all(len({_target(e) for e in many} - {""}) < 2 for many in own.values())
+    same_target = all(len({_target(e) for e in many} - {""}) < 2 for many in own.values())
     for name, many in own.items():
         mine = campaign == name
         facts: Facts = {}
         for environment in many:
-            _add(facts, environment, "target" if one else _target(environment))
+            _add(facts, environment, "target" if same_target else _target(environment))
         for engine in sorted(set(engines[mine].tolist())):
             facts.setdefault("engine", set()).add(engine)
         found[name] = facts

@@ -217,9 +217,9 @@ def _remarks(campaigns: Sequence[Campaign], order: Order) -> list[str]:
     sentences = ["Blocks of different campaigns are not paired."]
     if order == "given":
         sentences.append("The campaigns stand in the order in which they were given, not of time.")
-    for one in campaigns:
-        if one.failed or one.invalid:
-            sentences.append(f"{one.name}: {one.failed} failed and {one.invalid} invalid runs are "
+    for campaign in campaigns:
+        if campaign.failed or campaign.invalid:
+            sentences.append(f"{campaign.name}: {campaign.failed} failed and {campaign.invalid} invalid runs are "
                         "not in it.")  # fmt: skip
     for old, new in itertools.pairwise(campaigns):
         if old.ended and new.began and old.ended > new.began:

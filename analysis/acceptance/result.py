@@ -158,7 +158,7 @@ class History(Drawn):
             sentences.append(f"  No step here, but another median than in the first campaign: "
                         f"{'; '.join(drifted[:NAMED])}"
                         f"{' and others' * (len(drifted) > NAMED)}.")  # fmt: skip
-        sentences += [f"  Lost: {one.says}." for one in self.lost if one.side == name][:NAMED]
+        sentences += [f"  Lost: {lost_cell.says}." for lost_cell in self.lost if lost_cell.side == name][:NAMED]
         found = self.changes[new - 1]
         shown_changes = "; ".join(change.says for change in found[:MOST_CHANGES])
         more = f"; and {len(found) - MOST_CHANGES} more" if len(found) > MOST_CHANGES else ""

@@ -97,10 +97,10 @@ def _with_modes(side: Sequence[tuple[State, Floats]]) -> tuple[State, ...]:
     return tuple(replace(state, modes=dip.p_of_one_mode(levels)) for state, levels in side)
 
 
-def spreads_of(found: Checked, names: Sequence[str], sides: tuple[str, str]) -> tuple[Spread, ...]:
+def spreads_of(state: Checked, names: Sequence[str], sides: tuple[str, str]) -> tuple[Spread, ...]:
     """One for each side; `names` of the cells."""
     result = []
-    for side, many in zip(sides, (found.a, found.b), strict=True):
+    for side, many in zip(sides, (state.a, state.b), strict=True):
         known = [(v.cv, name) for v, name in zip(many, names, strict=True) if v.runs > 1]
         worst, where = max(known, default=(math.nan, ""))
         typical = float(np.median([cv for cv, _ in known])) if known else math.nan
@@ -109,7 +109,7 @@ def spreads_of(found: Checked, names: Sequence[str], sides: tuple[str, str]) -> 
 
 
 def doubts_of(
-    of: Table, matches: Sequence[Match], pairs: Sequence[tuple[Runs, Runs]], found: Checked,
+    of: Table, matches: Sequence[Match], pairs: Sequence[tuple[Runs, Runs]], state: Checked,
     sides: tuple[str, str],
 ) -> list[tuple[str, ...]]:  # fmt: skip
     """For each cell why load from elsewhere, or a state that one side had, is suspected.
@@ -125,17 +125,17 @@ def doubts_of(
     corrected = {
         (what, side): tests.correct([p(v) for v in many])
         for what, p in measures
-        for side, many in zip(sides, (found.a, found.b), strict=True)
+        for side, many in zip(sides, (state.a, state.b), strict=True)
     }
     result = []
     for i, (match, (a, b)) in enumerate(zip(matches, pairs, strict=True)):
-        said = _one_sided(of, match, sides)
+        sentences = _one_sided(of, match, sides)
         if spread[i] < SURE:
             x, y = (100 * float(np.std(side.logs, ddof=1)) for side in (a, b))
-            said.append(f"{sides[0]} varies by {brief(x, 2)} % between attachments, {sides[1]} by "
+            sentences.append(f"{sides[0]} varies by {brief(x, 2)} % between attachments, {sides[1]} by "
                         f"{brief(y, 2)} %")  # fmt: skip
-        said += [f"{side} {what}" for (what, side), p in corrected.items() if p[i] < SURE]
-        result.append(tuple(said))
+        sentences += [f"{side} {what}" for (what, side), p in corrected.items() if p[i] < SURE]
+        result.append(tuple(sentences))
     return result
 
 

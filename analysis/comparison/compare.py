@@ -69,7 +69,7 @@ def compare(
     """
     found = comparisons(ds, metric, by=by, sides=(a, b), options=options)
     if len(found) > 1:
-        raise ValueError(f"{a} and {b} have {', '.join(one.part for one in found)}: never in one "
+        raise ValueError(f"{a} and {b} have {', '.join(comparison.part for comparison in found)}: never in one "
                          "comparison; choose with where")  # fmt: skip
     return found[0]
 
@@ -111,11 +111,11 @@ def comparisons(
             f"{units.factor_title(' and '.join(of.by))} has {len(names)} levels, {len(pairs)} "
             f"pairs: name those to compare (--levels {names[0]},{names[1]})"
         )
-    found = [matched(of, a, b, free, options.ignore) for a, b in pairs]
-    groups = [units_of(of, one.matches) for one in found]
+    matched_cells = [matched(of, a, b, free, options.ignore) for a, b in pairs]
+    groups = [units_of(of, one.matches) for one in matched_cells]
     ready = [
         [_ratio(of, match, blocks, 1 - alpha) for match in one.matches]
-        for one, blocks in zip(found, groups, strict=True)
+        for one, blocks in zip(matched_cells, groups, strict=True)
     ]
     ratios = [r for many in ready for r, *_ in many]
     record = record_of(ds)
@@ -124,8 +124,8 @@ def comparisons(
     differences, together = None, None
     summed: list[questions.Question] = []
     if correction == "max-t" and all(r.design == "paired by block" for r in ratios):
-        differences, last = differences_of(of, [one.matches for one in found])
-        asked = questions.of_pairs([(one.matches, parts_of(of, one.matches)) for one in found])
+        differences, last = differences_of(of, [one.matches for one in matched_cells])
+        asked = questions.of_pairs([(one.matches, parts_of(of, one.matches)) for one in matched_cells])
         together, p, means = questions.together(differences, last, asked, record.looks, alpha)
         summed = questions.answers(asked, p, means, tolerance, level, 1 - alpha, rising)
     elif correction == "max-t":
@@ -135,7 +135,7 @@ def comparisons(
     )
     result: list[Comparison] = []
     first = 0  # column of a pair's differences
-    for (a, b), one, blocks, many in zip(pairs, found, groups, ready, strict=True):
+    for (a, b), one, blocks, many in zip(pairs, matched_cells, groups, ready, strict=True):
         own_verdicts = [next(judged) for _ in many]
         state = checked(of, one.matches)
         doubts = doubts_of(of, one.matches, [(x, y) for _, x, y in many], state, (a, b))
@@ -163,7 +163,7 @@ def comparisons(
                 varying=tuple(varying),
                 cells=_cells(of, mine, (a, b), varying, judged_pairs),
                 mean=mean, mean_missing=missing,
-                questions=tuple(one for one in summed if set(one.columns) <= {*columns.tolist()}),
+                questions=tuple(question for question in summed if set(question.columns) <= {*columns.tolist()}),
                 differences=own,
                 effects=factor_effects(of, matches, (a, b), varying),
                 spreads=spreads_of(
@@ -270,13 +270,13 @@ class _JudgedPair:
 
 def _cells(
     of: Table,
-    found: Matched,
+    matched_cells: Matched,
     names: tuple[str, str],
     varying: Sequence[str],
     pairs: Sequence[_JudgedPair],
 ) -> tuple[Compared, ...]:
-    cells, warned, same = [], shared(of, found.matches), common(found.matches)
-    for match, pair, warns in zip(found.matches, pairs, warned, strict=True):
+    cells, warned, same = [], shared(of, matched_cells.matches), common(matched_cells.matches)
+    for match, pair, warns in zip(matched_cells.matches, pairs, warned, strict=True):
         parts = pair.ratio.parts
         sides = [of_runs(of.values[w], of.attachments[w]) for w in (match.a, match.b)]
         far = [f"a value of {name} is far from all others of its cell"

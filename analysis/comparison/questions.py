@@ -92,11 +92,11 @@ def together(
     first = np.array([not one.named for one in every], dtype=bool)
     patterns, cells = means[:, ~first], differences.shape[1]
     groups = np.repeat([0, 1], [cells, patterns.shape[1]])
-    found = looks.max_t(np.hstack([differences, patterns]), last, turns, alpha, groups)
+    every_test = looks.max_t(np.hstack([differences, patterns]), last, turns, alpha, groups)
     p = np.empty(len(every))
     p[first] = looks.max_t(means[:, first], last, turns, alpha).p
-    p[~first] = found.p[cells:]
-    return Together(found.p[:cells], found.share, differences), p, means
+    p[~first] = every_test.p[cells:]
+    return Together(every_test.p[:cells], every_test.share, differences), p, means
 
 
 def answers(

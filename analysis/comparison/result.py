@@ -121,7 +121,7 @@ class Comparison(ComparedSides, Drawn):
             "says": self.says,
             "geometric_mean": self.mean.to_dict() if self.mean else None,
             "geometric_mean_verdict": self.mean_kind,
-            "questions": [one.to_dict() for one in self.questions],
+            "questions": [question.to_dict() for question in self.questions],
             "cells": [
                 {"levels": c.levels, "differs": c.differs, "a": c.a, "b": c.b, "kind": c.kind,
                  "verdict": c.verdict.to_dict(), "pooled": c.pooled, "effect": c.effect.to_dict(),

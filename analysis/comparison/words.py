@@ -126,9 +126,9 @@ def _up_to(span: float) -> str:
 
 def tested(found: Sequence[ComparedSides]) -> str:
     """How verdicts were found and where their p are, once for comparisons made together."""
-    one = found[0]
+    sides = found[0]
     if all(cell.kind == "single" for one in found for cell in one.cells):
         return "Nothing was tested: it takes several blocks."
-    cells = f"over {plural(one.family, 'cell')} together " if one.correction != "none" else ""
-    return (f"How this was tested: {cells}{CORRECTIONS[one.correction]}, at "
-            f"{100 * one.level:.2g} %; docs/statistics.md. p and intervals: --json.")  # fmt: skip
+    cells = f"over {plural(sides.family, 'cell')} together " if sides.correction != "none" else ""
+    return (f"How this was tested: {cells}{CORRECTIONS[sides.correction]}, at "
+            f"{100 * sides.level:.2g} %; docs/statistics.md. p and intervals: --json.")  # fmt: skip

@@ -182,10 +182,10 @@ def _row(
     numbers: Mapping[str, float],
 ) -> Row:
     phase = str(_filled(reading.phase, row, description))
-    found = [_finding(d, phase) for d in description.findings if _concerns(d, row, phase)]
+    findings = [_finding(d, phase) for d in description.findings if _concerns(d, row, phase)]
     values = {n: _number(row, value) for n, value in reading.metrics.items() if n in NUMBERS}
-    said = {"phase": phase, "worst_finding": worst(found)}
-    return Row({**numbers, **values}, {**texts, **said}, None, found)
+    said = {"phase": phase, "worst_finding": worst(findings)}
+    return Row({**numbers, **values}, {**texts, **said}, None, findings)
 
 
 def _extra(description: Description, cells: Sequence[Cells]) -> dict[str, xr.Variable]:

@@ -53,26 +53,26 @@ class PairwiseResult:
 
 
 def backend_lessons(
-    targets: Sequence[str], found: Sequence[Comparison], refused: list[str]
+    targets: Sequence[str], comparisons: Sequence[Comparison], refused: list[str]
 ) -> tuple[list[Lesson], list[str]]:
     """(a lesson for each pattern and one for all, why some pairs were not compared).
 
     `targets`: two or more; `found`, `refused`: as `pairs_compared` gives them.
     """
-    if not found:
+    if not comparisons:
         return [Lesson("backend", "", (), "cannot be said", why, "cannot be said")
                 for why in refused], []  # fmt: skip
     groups: dict[Key, list[PairwiseResult]] = defaultdict(list)
-    several = _varying([cell for one in found for cell in one.cells])
-    for one in found:
+    several = _varying([cell for one in comparisons for cell in one.cells])
+    for comparison in comparisons:
         mine: dict[Key, list[Compared]] = defaultdict(list)
-        for cell in one.cells:
+        for cell in comparison.cells:
             mine[pattern_of(cell.levels, several)].append(cell)
         for key, cells in mine.items():
-            groups[key].append(PairwiseResult(one.a, one.b, one, tuple(cells)))
+            groups[key].append(PairwiseResult(comparison.a, comparison.b, comparison, tuple(cells)))
     ordered = sorted(groups, key=lambda key: [str(level) for _, level in key])
     lessons = [_lesson(key, groups[key]) for key in ordered]
-    return [*lessons, *overall(found, targets)], refused
+    return [*lessons, *overall(comparisons, targets)], refused
 
 
 def only_one(targets: Sequence[str], lost: Mapping[str, str]) -> Lesson:
@@ -108,7 +108,7 @@ def pairs_compared(
         try:
             alone = comparisons(ds, OWN, sides=(a, b), options=part)
             found += [
-                replace(one, differences=None, questions=()) for one in alone
+                replace(comparison, differences=None, questions=()) for comparison in alone
             ]  # not the others' blocks
         except ValueError as error:
             refused.append(f"{a} and {b} cannot be compared: {error}")

@@ -92,7 +92,7 @@ def _measured(lessons: Lessons, cell: Values) -> bool:
 
 def _panel(lessons: Lessons, ax: Axes, panel: Key, across: bool) -> None:
     of, unit = lessons.study, lessons.study.fitting()
-    chosen = {one.levels: one.choice for one in lessons.lessons if one.question == "chunk"}
+    chosen = {lesson.levels: lesson.choice for lesson in lessons.lessons if lesson.question == "chunk"}
     processes = of.levels("processes") or [""]
     time = units.fitting("time", [lessons.latencies[id(c)].median for c in of.valued
                                   if _measured(lessons, c)]) if across else None  # fmt: skip
@@ -164,4 +164,4 @@ def _line(
 
 
 def _both(whiskers: Sequence[list[list[float]]]) -> list[list[float]]:
-    return [[one[side][0] for one in whiskers] for side in (0, 1)]
+    return [[whisker[side][0] for whisker in whiskers] for side in (0, 1)]

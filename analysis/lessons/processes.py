@@ -41,16 +41,16 @@ def process_lessons(of: Study, ds: xr.Dataset, where: Mapping[str, Level]) -> li
             lessons.append(_processes(found, verdict, cells))
     for key, cells in series.items():
         if len(cells) < 2:
-            said = found.study.label("processes", cells[0].level("processes"))
+            sentence = found.study.label("processes", cells[0].level("processes"))
             lessons.append(Lesson("processes", found.study.describe(key), key, "cannot be said",
-                                  f"only {said} has a value", "cannot be said"))  # fmt: skip
+                                  f"only {sentence} has a value", "cannot be said"))  # fmt: skip
     return lessons
 
 
 def _processes(
-    found: Bottleneck, verdict: GrowthVerdict, cells: Sequence[Values],
+    bottleneck: Bottleneck, verdict: GrowthVerdict, cells: Sequence[Values],
 ) -> Lesson:  # fmt: skip
-    of, steps = found.study, verdict.steps
+    of, steps = bottleneck.study, verdict.steps
     shown = [of.label("processes", cell.level("processes")) for cell in cells]
     if verdict.knee == verdict.knee:
         place = next(i for i, step in enumerate(steps) if step.before == verdict.knee)
@@ -66,11 +66,11 @@ def _processes(
         return Lesson("processes", of.describe(verdict.key), verdict.key, short, answer,
                       "in part" if late else "decided", why, (at.number("processes"),),
                       tuple(shown), doubts_of(cells), at.median)  # fmt: skip
-    return _no_end(found, verdict, cells, shown, doubts_of(cells))
+    return _no_end(bottleneck, verdict, cells, shown, doubts_of(cells))
 
 
 def _no_end(
-    found: Bottleneck, verdict: GrowthVerdict, cells: Sequence[Values],
+    bottleneck: Bottleneck, verdict: GrowthVerdict, cells: Sequence[Values],
     shown: Sequence[str], doubts: tuple[str, ...],
 ) -> Lesson:  # fmt: skip
     """It still grows at the largest number, or that cannot be told."""
@@ -86,10 +86,10 @@ def _no_end(
         answer = (f"growth may end before {shown[-1]}: {number}; from "
                   f"{last.before:g} {_percent(last)}")  # fmt: skip
         fewest = min(cell.median.independent for cell in cells[-2:])
-        why = f"an end would be growth below {found.threshold:.0%}"
+        why = f"an end would be growth below {bottleneck.threshold:.0%}"
         if fewest < SMALLEST:
             why = few(fewest)
-    return Lesson("processes", found.study.describe(verdict.key), verdict.key, short, answer, sure,
+    return Lesson("processes", bottleneck.study.describe(verdict.key), verdict.key, short, answer, sure,
                   why, (), tuple(shown), doubts)  # fmt: skip
 
 

@@ -49,15 +49,15 @@ class Lessons(Drawn):
     @property
     def answer(self) -> str:
         """Which target, where, how sure, what is invalid or in doubt, what would decide more."""
-        said = answer(self.lessons, self.study, self.bound, self.excluded)
-        return f"{said} {self.extension.says}".rstrip() if self.extension else said
+        sentence = answer(self.lessons, self.study, self.bound, self.excluded)
+        return f"{sentence} {self.extension.says}".rstrip() if self.extension else sentence
 
     @property
     def groups(self) -> tuple[LessonGroup, ...]:
         """The lessons by question, those of an answer first; for a template."""
         made = []
         for question, title in TITLES.items():
-            mine = tuple(one for one in self.lessons if one.question == question)
+            mine = tuple(lesson for lesson in self.lessons if lesson.question == question)
             if mine:
                 made.append(LessonGroup(question, self._title(question, title), counted(mine),
                                   tuple(lines(mine, self.study)), mine))  # fmt: skip
@@ -111,8 +111,8 @@ class Lessons(Drawn):
             "latency_bound": self.bound, "bandwidth": self.bandwidth,
             "tolerance": self.tolerance, "alpha": self.alpha,
             "lessons": [
-                {**vars(one), "levels": dict(one.levels), "says": one.says}
-                for one in self.lessons
+                {**vars(lesson), "levels": dict(lesson.levels), "says": lesson.says}
+                for lesson in self.lessons
             ],
             "limits": self.limits, "excluded": self.excluded, "says": self.says,
             "extension": self.extension.to_dict() if self.extension else None,

@@ -178,13 +178,13 @@ def share_of(alpha: float, rivals: int) -> float:
     return alpha if rivals < 2 else 2 * alpha / rivals
 
 
-def too_few(found: Ratio, tolerance: float, share: float) -> str:
+def too_few(ratio: Ratio, tolerance: float, share: float) -> str:
     """How many attachments it would take, in words."""
     least = repetitions.smallest(1 - share)
-    have = min(found.units)
+    have = min(ratio.units)
     if have < least:
         return few(have, least)
-    needed = more(found, tolerance, share)
+    needed = more(ratio, tolerance, share)
     if needed is None:
         return "how many attachments would tell is not known"
     if needed.more == 0:

@@ -203,7 +203,7 @@ class Bars:
             color=[to_rgba(c, 0.55 if bar.kind in MARK_TEXT else 1.0) for bar, _, c in shown],
             hatch=["///" if bar.finding in ("warning", "invalid") else "" for bar, *_ in shown],
         )  # fmt: skip
-        ax.errorbar(xs, heights, yerr=[[one[side][0] for one in reach] for side in (0, 1)],
+        ax.errorbar(xs, heights, yerr=[[whisker[side][0] for whisker in reach] for side in (0, 1)],
                     color=INK, linewidth=0, elinewidth=0.9, capsize=1.8)  # fmt: skip
         for bar, x, _ in shown:
             text = units.text(bar.median, self.unit) + MARKS.get(bar.kind, "")

@@ -78,8 +78,8 @@ class Correlations:
         ]
         for factor in self.factors:
             for metric in self.metrics:
-                mine = [c for c in self.correlations if (c.factor, c.metric) == (factor, metric)]
-                r = [c.pearson for c in mine if c.pearson == c.pearson]
+                correlations = [c for c in self.correlations if (c.factor, c.metric) == (factor, metric)]
+                r = [c.pearson for c in correlations if c.pearson == c.pearson]
                 if r:
                     way = "rises" if min(r) > 0 else "falls" if max(r) < 0 else "rises or falls"
                     name = f"{SHORT_TITLES[metric]} {way} with {self.study.title(factor)}"

@@ -152,7 +152,7 @@ class Curves:
         weak = any(not m.decides for m in medians)
         ax.errorbar(
             line.levels, [m.median / scale for m in medians],
-            yerr=[[one[side][0] for one in reach] for side in (0, 1)], color=shade, capsize=2,
+            yerr=[[whisker[side][0] for whisker in reach] for side in (0, 1)], color=shade, capsize=2,
             marker=drawing.MARKERS[index % 8], markersize=4.5, linewidth=1.2,
             markerfacecolor="white" if weak else shade,
             linestyle=("-", "--", ":")[index // MOST_LINES % 3],

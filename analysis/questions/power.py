@@ -103,7 +103,7 @@ def of_pilot(ds: xr.Dataset) -> tuple[str, list[float]]:
     ValueError if it has no two targets, or fewer than two blocks that they share.
     """
     found = comparisons(ds)
-    each = [signflips.spreads(one.differences) for one in found if one.differences is not None]
+    each = [signflips.spreads(comparison.differences) for comparison in found if comparison.differences is not None]
     every = np.concatenate(each) if each else np.empty(0)
     every = every[~np.isnan(every)]
     if not every.size:

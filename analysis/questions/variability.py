@@ -100,13 +100,13 @@ class Spreads:
         return pd.DataFrame([{"cell": c.named or "the only cell", **shown(c)} for c in self.cells])
 
     def _row_varied(self, cell: Varied) -> dict[str, Any]:
-        one = cell.variability
+        variability = cell.variability
         return {
             f"median, {self.unit.label}": cell.median.median / self.unit.divisor,
-            "runs": one.runs, "attachments": one.attachments, "cv, %": 100 * one.cv,
-            "robust, %": 100 * one.robust_cv, "between, %": 100 * one.between,
-            "within, %": 100 * one.within, "drift p": one.drift.p,
-            "modes p": one.p_modes_between, "remarks": "; ".join(one.says[1:]),
+            "runs": variability.runs, "attachments": variability.attachments, "cv, %": 100 * variability.cv,
+            "robust, %": 100 * variability.robust_cv, "between, %": 100 * variability.between,
+            "within, %": 100 * variability.within, "drift p": variability.drift.p,
+            "modes p": variability.p_modes_between, "remarks": "; ".join(variability.says[1:]),
         }  # fmt: skip
 
     def _row_needed(self, cell: Varied) -> dict[str, Any]:

@@ -106,22 +106,22 @@ class _Part:
     cells: tuple[Standing, ...]
 
 
-def _parts(found: Standings) -> Iterator[_Part]:
-    by_levels = {_place(cell.levels, found.names): cell for cell in found.cells}
-    for group in groups(found.summary):
-        places = (_place(cell.levels, found.names) for cell in _sorted(group.cells, found))
+def _parts(standings: Standings) -> Iterator[_Part]:
+    by_levels = {_place(cell.levels, standings.names): cell for cell in standings.cells}
+    for group in groups(standings.summary):
+        places = (_place(cell.levels, standings.names) for cell in _sorted(group.cells, standings))
         mine = [by_levels[key] for key in dict.fromkeys(places) if key in by_levels]
         layout = group.layout
-        rows = tuple(name for name in layout.columns if name in found.names)
-        columns = [name for name in (*layout.rows, layout.x) if name in found.names]
+        rows = tuple(name for name in layout.columns if name in standings.names)
+        columns = [name for name in (*layout.rows, layout.x) if name in standings.names]
         order = (*X_NAMES, *ROW_NAMES)
         columns.sort(key=lambda n: order.index(n) if n in order else len(order))
         if mine:
             yield _Part(group.title, rows, tuple(columns), tuple(mine))
 
 
-def _sorted(cells: Sequence[Cell], found: Standings) -> list[Cell]:
-    return sorted(cells, key=lambda cell: sort_key(cell, found.names))
+def _sorted(cells: Sequence[Cell], standings: Standings) -> list[Cell]:
+    return sorted(cells, key=lambda cell: sort_key(cell, standings.names))
 
 
 def _place(levels: Mapping[str, Level], names: Sequence[str]) -> tuple[str, ...]:
@@ -207,7 +207,7 @@ def short(cell: Standing, called: Mapping[str, str] | None = None) -> tuple[str,
         return "failed" if all("failed" in why for _, why in cell.lost) else "invalid", ""
     if len(cell.values) < 2:
         return "one target", ""
-    if not any(one.cell.ratio.kind == "interval" for one in cell.pairs):
+    if not any(pair.cell.ratio.kind == "interval" for pair in cell.pairs):
         return plural(cell.blocks, "block"), ""
     return first if len(cell.order.groups) > 1 else "unclear", ""
 

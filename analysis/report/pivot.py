@@ -92,13 +92,13 @@ def _part(group: CellGroup, targets: Sequence[str], metric: Metric) -> PivotPart
             raise AssertionError(f"two cells of {cell.target} in one row: {key} of {factors}")
         row[column] = cell
     columns = tuple(targets) or (MEDIAN,)
-    made = (_line(row, factors, columns, metric, unit) for row in lines.values())
+    pivot_rows = (_line(row, factors, columns, metric, unit) for row in lines.values())
     return PivotPart(
         conditions=group.title,
         unit=unit.label,
         factors=tuple(group.cluster.title(name) for name in factors),
         columns=columns,
-        lines=tuple(line for line in made if _says_something(line)),
+        lines=tuple(line for line in pivot_rows if _says_something(line)),
     )
 
 

@@ -146,7 +146,7 @@ def _plotly() -> Markup:
     return Markup(get_plotlyjs())  # the library's own file, no text of a campaign
 
 
-def _sections(made: list[Chart]) -> list[dict[str, Any]]:
+def _sections(charts: list[Chart]) -> list[dict[str, Any]]:
     """Charts by metric."""
     return [
         {
@@ -159,12 +159,12 @@ def _sections(made: list[Chart]) -> list[dict[str, Any]]:
                     "height": chart.layout["height"],
                     "json": embedded({"data": chart.data, "layout": chart.layout}),
                 }
-                for chart in made
+                for chart in charts
                 if chart.metric == metric.name
             ],
         }
         for metric in METRICS.values()
-        if any(chart.metric == metric.name for chart in made)
+        if any(chart.metric == metric.name for chart in charts)
     ]
 
 

@@ -83,7 +83,7 @@ def weakest(pairs: Sequence[Pair]) -> Pair:
     """
     order: tuple[State, ...] = ("unclear", "likely", "equal", "proven")
     first = pairs[0]
-    if len({one.ahead for one in pairs}) > 1:
+    if len({pair.ahead for pair in pairs}) > 1:
         return replace(first, state="unclear", ahead="")
     return min(pairs, key=lambda one: (order.index(one.state), one.over(one.ahead or one.a)))
 
@@ -111,8 +111,8 @@ def ordered(names: Sequence[str], pairs: Sequence[Pair]) -> Order:
     known = {frozenset((one.a, one.b)): one for one in pairs}
     left, groups = list(names), []
     while left:
-        behind = {one.other(one.ahead) for one in pairs
-                  if one.ahead in left and one.other(one.ahead) in left}  # fmt: skip
+        behind = {pair.other(pair.ahead) for pair in pairs
+                  if pair.ahead in left and pair.other(pair.ahead) in left}  # fmt: skip
         front = [name for name in left if name not in behind] or left
         groups.append(tuple(sorted(front)))  # by name: nothing else is known
         left = [name for name in left if name not in front]

@@ -88,8 +88,8 @@ def bottleneck(
             if len(cells) > 1:
                 last = shares[index[id(cells[-1])]]
                 verdicts.append(_verdict(axis, key, cells, threshold, last))
-    told = tuple(usage.left_out_sentences(left_out))
-    return Bottleneck(of, of.fitting(unit), threshold, tuple(verdicts), shares, told, chart=chart)
+    sentences = tuple(usage.left_out_sentences(left_out))
+    return Bottleneck(of, of.fitting(unit), threshold, tuple(verdicts), shares, sentences, chart=chart)
 
 
 def _verdict(
@@ -142,7 +142,7 @@ def _device(busy: Resource, rated: Resource) -> Resource:
 
 
 def _resource(name: str, values: Iterable[Sequence[float]]) -> Resource:
-    known = [[v for v in mine if v <= IMPOSSIBLE] for mine in values]  # and no NaN
+    known = [[v for v in runs if v <= IMPOSSIBLE] for runs in values]  # and no NaN
     share = of_independent([float(np.median(mine)) for mine in known if mine])
     state: State = "cannot tell"
     if share.kind == "none":

@@ -125,7 +125,7 @@ def _line(
     medians = [median for _, median in points]
     y = [m.median / scale for m in medians]
     reach = [drawing.whiskers(m.median / scale, m.low / scale, m.high / scale) for m in medians]
-    both = [[one[side][0] for one in reach] for side in (0, 1)]
+    both = [[whisker[side][0] for whisker in reach] for side in (0, 1)]
     ax.errorbar(x, y, yerr=both, color=drawing.colour(index), marker=marker, markersize=3.5,
                 linewidth=1.1, capsize=2, label=label)  # fmt: skip
     ax.set_xscale("log", base=2)

@@ -135,8 +135,8 @@ class Bottleneck(Drawn):
     def _missing(self) -> list[str]:
         states: dict[str, set[str]] = {}
         for resources in self.shares.values():
-            for one in resources:
-                states.setdefault(one.name, set()).add(one.state)
+            for resource in resources:
+                states.setdefault(resource.name, set()).add(resource.state)
         missing = [name for name, found in states.items() if found == {"not measured"}]
         if not missing:
             return []

@@ -198,17 +198,17 @@ def traffic(
             found = _series(record, phase, files, left_out) if record else None
             without += found is None
             own += [found] if found else []
-    made = tuple(
+    traffic_cells = tuple(
         _cell(key, cell, mine)
         for key, cells in of.series("chunk").items()
         for cell in cells
         for mine in (runs[next(i for i, c in enumerate(of.valued) if c is cell)],)
         if mine
     )
-    if not made:
+    if not traffic_cells:
         raise ValueError(f"no run file in {store} has network counters of a run that counts")
-    shown = unit or units.fitting("bandwidth", [cell.median.median for cell in made])
-    return Traffic(of, shown, made, without, tuple(usage.left_out_sentences(left_out)))
+    shown = unit or units.fitting("bandwidth", [cell.median.median for cell in traffic_cells])
+    return Traffic(of, shown, traffic_cells, without, tuple(usage.left_out_sentences(left_out)))
 
 
 def _series(

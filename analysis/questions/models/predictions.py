@@ -79,15 +79,15 @@ class Predictions:
         ]
 
     def _expected(self, row: Expected) -> str:
-        found = row.prediction
+        prediction = row.prediction
         sure = (
-            f" [{self._shown(found.low)}, {self._shown(found.high)}]: {found.level:.0%} of "
+            f" [{self._shown(prediction.low)}, {self._shown(prediction.high)}]: {prediction.level:.0%} of "
             "attachments"
             if row.decides
             else ""
         )
-        mark = " (extrapolated)" if found.extrapolated else ""
-        return f"{self._where(row)}: {self._shown(found.value)}{sure}{mark}."
+        mark = " (extrapolated)" if prediction.extrapolated else ""
+        return f"{self._where(row)}: {self._shown(prediction.value)}{sure}{mark}."
 
     def _where(self, row: Expected) -> str:
         levels = self._study.describe(row.prediction.key)
@@ -167,8 +167,8 @@ def predict(
 
     ValueError for a chunk size that is not positive, and without a model.
     """
-    found = [Expected(p) for chunk in chunks for p in models.predict(chunk, where)]
-    return Predictions(models, tuple(found))
+    rows = [Expected(p) for chunk in chunks for p in models.predict(chunk, where)]
+    return Predictions(models, tuple(rows))
 
 
 def faults(models: Models, measured: xr.Dataset) -> Predictions:

@@ -119,7 +119,7 @@ class Models(Drawn):
             return [f"{name} {self._no_check()}: there is no held-out error."]
         worst = max(checks, key=lambda one: abs(one.error))
         outside = sum(one.outside for one in checks)
-        judged = sum(one.decides for one in checks)
+        judged = sum(check.decides for check in checks)
         squares = [(one.prediction.value - one.measured) ** 2 for one in checks]
         rmse = math.sqrt(sum(squares) / len(squares))
         return [
@@ -143,7 +143,7 @@ class Models(Drawn):
         """
         import pandas as pd
 
-        held = {id(one.prediction.key): one for one in self.fits.checks}
+        held = {id(check.prediction.key): check for check in self.fits.checks}
         unit, scale = self.unit.label, self.unit.divisor
         rows = []
         for model in self.models:
@@ -210,7 +210,7 @@ def _chosen(models: Sequence[Model]) -> list[str]:
 
 
 def _median_error(checks: Sequence[Check]) -> float:
-    return float(np.median([abs(one.error) for one in checks]))
+    return float(np.median([abs(check.error) for check in checks]))
 
 
 def _matches(key: Key, where: Mapping[str, Level]) -> bool:

@@ -173,7 +173,7 @@ class Scalability:
         y = np.array([step.median.median for step in s.steps]) / scale
         medians = [step.median for step in s.steps]
         reach = [drawing.whiskers(m.median / scale, m.low / scale, m.high / scale) for m in medians]
-        both = [[one[side][0] for one in reach] for side in (0, 1)]
+        both = [[whisker[side][0] for whisker in reach] for side in (0, 1)]
         weak = any(step.median.kind in MARKS for step in s.steps)
         label = self.study.label("pattern", pattern) if pattern != "" else None
         ax.errorbar(
@@ -208,13 +208,13 @@ def scalability(
     found = of.series(NODES)
     if not found:
         raise ValueError("no storage nodes in this campaign: it has no factor storage_nodes")
-    made = [_series(key, cells, of, seed) for key, cells in found.items()]
-    owner = "target" in of.varying and all(len(s.steps) == 1 for s in made)
+    node_series = [_series(key, cells, of, seed) for key, cells in found.items()]
+    owner = "target" in of.varying and all(len(s.steps) == 1 for s in node_series)
     if owner and len(of.levels(NODES)) > 1:
         raise ValueError(
             "each target has its own number of storage nodes: give one target several levels"
         )
-    return Scalability(of, tuple(made), of.fitting(unit))
+    return Scalability(of, tuple(node_series), of.fitting(unit))
 
 
 def _series(key: Key, cells: Sequence[Values], of: Study, seed: int) -> NodeSeries:

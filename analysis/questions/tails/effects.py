@@ -53,24 +53,24 @@ class Effect:
         if self.doubling:
             span = " to ".join(units.level_text(self.factor, level) for level in (low, high))
             title = units.factor_title(self.factor)
-            said = f"each doubling of {title} from {span} makes it {_times(slope)}"
+            sentence = f"each doubling of {title} from {span} makes it {_times(slope)}"
         else:
             if slope.ratio < 1:  # the slower one first
                 low, high, slope = high, low, slope.turned
                 unlike = tuple(Part(p.named, p.slope.turned) for p in reversed(unlike))
             names = [units.labelled(self.factor, level) for level in (high, low)]
-            said = f"{names[0]} takes {_times(slope, f'as long as {names[1]}')}"
+            sentence = f"{names[0]} takes {_times(slope, f'as long as {names[1]}')}"
         if slope.decides and not slope.proven:
-            said += ", may be chance"
+            sentence += ", may be chance"
         if self.steps:
             shown = [f"{brief(p.slope.ratio)} times {p.named}" for p in self.steps]
-            said += f"; not evenly: per doubling {' and '.join(shown)}"
+            sentence += f"; not evenly: per doubling {' and '.join(shown)}"
         if unlike:
             ends = list(dict.fromkeys((unlike[0], unlike[-1])))
-            said += "; not alike everywhere: " + " to ".join(
+            sentence += "; not alike everywhere: " + " to ".join(
                 f"{brief(p.slope.ratio)} times ({p.named})" for p in ends
             )
-        return said
+        return sentence
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ class _Comparison:
 
 
 def _times(slope: Slope, than: str = "as long") -> str:
-    said = f"{brief(slope.ratio)} times {than}"
+    sentence = f"{brief(slope.ratio)} times {than}"
     if slope.decides:
-        said += f" (95 % sure: {brief(slope.low)} to {brief(slope.high)})"
-    return said
+        sentence += f" (95 % sure: {brief(slope.low)} to {brief(slope.high)})"
+    return sentence

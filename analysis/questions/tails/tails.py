@@ -114,10 +114,10 @@ class Tails:
 
     def to_dict(self) -> dict[str, Any]:
         """SI units."""
-        made: dict[str, Any] = plain({
+        data: dict[str, Any] = plain({
             "q": self.q, "says": self.says, "cells": self.cells, "effects": self.effects,
         })  # fmt: skip
-        return made
+        return data
 
     def figure(self) -> Figure:
         """A row for each cell, the slowest first, on a log axis; ValueError without any."""
@@ -183,7 +183,7 @@ def _cell(
     owners, first = _numbered(of.attachments[group])
     pooled = np.zeros((int(owners.max()) + 1, histogram.BINS), dtype=np.int64)
     np.add.at(pooled, owners, counts)
-    each = [(histogram.percentile(one, q), *ranks.within(one, q)) for one in counts]
+    each = [(histogram.percentile(count, q), *ranks.within(count, q)) for count in counts]
     quantiles = np.array([histogram.percentile(one, q) for one in pooled])
     shares = [(low / middle, high / middle) for middle, low, high in each if middle > 0]
     low, high = np.median(shares, axis=0).tolist() if shares else (math.nan, math.nan)

@@ -144,8 +144,8 @@ def effects(
     nuisance = None if blocks is None else np.asarray(blocks)[known]
     if nuisance is not None and not _constant(nuisance, groups):
         nuisance = None
-    found = _strata(np.log(y[known]), groups, varied, nuisance, order)
-    lines = [line for part in found for line in part.lines]
+    parts = _strata(np.log(y[known]), groups, varied, nuisance, order)
+    lines = [line for part in parts for line in part.lines]
     corrected = correct([line.p for line, *_ in lines])
     return Effects(
         effects=tuple(
@@ -155,8 +155,8 @@ def effects(
             )
             for (line, stratum, flipped, span), holm in zip(lines, corrected, strict=True)
         ),
-        missing=(*missing, *(pair for part in found for pair in part.missing)),
-        residuals=tuple(part.residuals for part in found if part.residuals.n),
+        missing=(*missing, *(pair for part in parts for pair in part.missing)),
+        residuals=tuple(part.residuals for part in parts if part.residuals.n),
     )  # fmt: skip
 
 

@@ -129,8 +129,8 @@ def unlike(of: Contrasts) -> list[int]:
 
 
 def _over_blocks(values: Floats, hidden: float) -> Slope:
-    found = intervals.from_logs((values,))
-    if found.kind != "interval":
+    ratio = intervals.from_logs((values,))
+    if ratio.kind != "interval":
         return Slope(float(np.exp(np.median(values))), math.nan, math.nan)
     times = math.exp(hidden)
-    return Slope(found.ratio, found.low / times, found.high * times)
+    return Slope(ratio.ratio, ratio.low / times, ratio.high * times)

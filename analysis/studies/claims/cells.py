@@ -190,18 +190,18 @@ def _knee(reach: Reach, key: Key, cells: list[tuple[float, Values]]) -> Iterator
     sides = ((low, knee, x1 / x0, (limit, math.inf), "up to the knee"),
              (knee, high, x2 / x1, (0.0, limit), "beyond the knee"))  # fmt: skip
     for before, after, growth, bounds, words in sides:
-        for one in _ratio(reach, key, after, before, words):
-            yield replace(_scaled(one, 1 / math.log2(growth)), bounds=bounds)
+        for cell in _ratio(reach, key, after, before, words):
+            yield replace(_scaled(cell, 1 / math.log2(growth)), bounds=bounds)
 
 
-def _scaled(one: ClaimCell, by: float) -> ClaimCell:
+def _scaled(cell: ClaimCell, by: float) -> ClaimCell:
     """The same on the scale of growth per doubling: logs times `by`."""
-    curve = one.curve
+    curve = cell.curve
     return replace(
-        one,
-        value=one.value**by, low=one.low**by, high=one.high**by,
+        cell,
+        value=cell.value**by, low=cell.low**by, high=cell.high**by,
         curve=Curve(curve.estimate * by, curve.alphas, curve.low * by, curve.high * by),
-        parts=tuple(part * by for part in one.parts),
+        parts=tuple(part * by for part in cell.parts),
     )  # fmt: skip
 
 

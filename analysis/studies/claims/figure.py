@@ -35,7 +35,7 @@ def pages(_found: Claims) -> int:
 
 def draw(found: Claims, _page: int = 0) -> Figure:
     """One row per claim; ratios on a log axis, correlations on a linear one below them."""
-    parts = [[one for one in found.judged if one.claim.scale == scale] for scale in ("ratio", "r")]
+    parts = [[judged for judged in found.judged if judged.claim.scale == scale] for scale in ("ratio", "r")]
     shown = [part for part in parts if part]
     notes = [
         "Bars: the claimed range with its slack; open ends run to the frame. Marks: cells; "
@@ -86,16 +86,16 @@ def _plain_ticks(ax: Axes, low: float, high: float) -> None:
     ax.set_xticks([], minor=True)
 
 
-def _claim(ax: Axes, one: JudgedClaim, place: int, limits: tuple[float, float]) -> None:
+def _claim(ax: Axes, judged: JudgedClaim, place: int, limits: tuple[float, float]) -> None:
     """Cells of one claimed range share a part of the row: a knee has two."""
-    groups = list(dict.fromkeys(cell.bounds for cell in one.scope.cells)) or [one.claim.bounds]
+    groups = list(dict.fromkeys(cell.bounds for cell in judged.scope.cells)) or [judged.claim.bounds]
     room = 0.76 / len(groups)
     for i, bounds in enumerate(groups):
         middle = place - 0.38 + room * (i + 0.5)
         _band(ax, bounds, middle, 0.94 * room, limits)
-        _cells(ax, one, bounds, middle, 0.76 * room)
-    if not one.scope.cells:
-        text = textwrap.shorten(one.why, WIDEST, placeholder=" ...")
+        _cells(ax, judged, bounds, middle, 0.76 * room)
+    if not judged.scope.cells:
+        text = textwrap.shorten(judged.why, WIDEST, placeholder=" ...")
         ax.annotate(text, (0.995, place), xycoords=("axes fraction", "data"), ha="right",
                     va="center", fontsize=6.5, color=INK, zorder=5)  # fmt: skip
 
@@ -111,10 +111,10 @@ def _band(
 
 
 def _cells(
-    ax: Axes, one: JudgedClaim, bounds: tuple[float, float], middle: float, height: float
+    ax: Axes, judged: JudgedClaim, bounds: tuple[float, float], middle: float, height: float
 ) -> None:
-    colour, mark = LOOK[one.kind]
-    mine = [cell for cell in one.scope.cells if cell.bounds == bounds]
+    colour, mark = LOOK[judged.kind]
+    mine = [cell for cell in judged.scope.cells if cell.bounds == bounds]
     for i, cell in enumerate(sorted(mine, key=lambda cell: cell.value)):
         y = middle + (height * (i / (len(mine) - 1) - 0.5) if len(mine) > 1 else 0.0)
         if cell.decides:
@@ -134,11 +134,11 @@ def _limits(judged: Sequence[JudgedClaim], ratio: bool) -> tuple[float, float]:
     return min(ends) / 1.3, max(ends) * 1.3
 
 
-def _legend(figure: Figure, found: Claims) -> None:
+def _legend(figure: Figure, claims: Claims) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    there = {one.kind for one in found.judged}
+    there = {judged.kind for judged in claims.judged}
     handles: list[Line2D | Patch] = [
         Line2D([], [], color=colour, marker=mark, linestyle="", markersize=5, label=kind)
         for kind, (colour, mark) in LOOK.items()
@@ -146,5 +146,5 @@ def _legend(figure: Figure, found: Claims) -> None:
     ]
     handles.append(Patch(color=BAND, label="claimed"))
     figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False,
-                  fontsize=drawing.SMALL, title=f"Claims of {found.study.title}",
+                  fontsize=drawing.SMALL, title=f"Claims of {claims.study.title}",
                   title_fontsize=11, alignment="left")  # fmt: skip

@@ -75,7 +75,7 @@ def _mean(cells: Sequence[ClaimCell]) -> Blocks:
         return {}
     columns = [_by_block(cell) for cell in cells]
     common = sorted(set(columns[0]).intersection(*columns[1:]))
-    return {block: float(np.mean([one[block] for one in columns])) for block in common}
+    return {block: float(np.mean([column[block] for column in columns])) for block in common}
 
 
 def _by_block(cell: ClaimCell) -> Blocks:

@@ -69,10 +69,10 @@ def over_nodes(study: Io500Study) -> Figure:
                 color=drawing.colour(place) if name else GREY,
                 label=f"{name or 'others'} ({len(points)})",
             )  # fmt: skip
-    for one in study.standings:
-        mine = next((place.value for place in one.places if place.what == "score"), None)
+    for run_standing in study.standings:
+        mine = next((place.value for place in run_standing.places if place.what == "score"), None)
         if mine:
-            ax.scatter([one.nodes], [mine], s=90, marker="*", color="black", label=one.name)
+            ax.scatter([run_standing.nodes], [mine], s=90, marker="*", color="black", label=run_standing.name)
     ax.set(xscale="log", yscale="log")
     ax.set_xlabel("client nodes", fontsize=SMALL)
     ax.set_ylabel("score (geometric mean of GiB/s and kIOPS)", fontsize=SMALL)
@@ -119,7 +119,7 @@ def correlations(study: Io500Study) -> Figure:
     """Spearman's r of every two phases: over all submissions, and with ten client nodes."""
     kept = [
         name for name in NAMES
-        if any(one.r is not None for one in study.pairs if name in (one.a, one.b))
+        if any(pair.r is not None for pair in study.pairs if name in (pair.a, pair.b))
     ]  # fmt: skip
     figure, axes = drawing.frame(
         1, 2, title="How phases go together (Spearman's r)", width=5.2, height=4.4,
@@ -137,11 +137,11 @@ def _heat(
     ax: Axes, pairs: tuple[PhasePair, ...], names: list[str], column: str, labels: list[str]
 ) -> AxesImage:
     grid = np.full((len(names), len(names)), np.nan)
-    for one in pairs:
-        value = getattr(one, column)
-        if value is None or one.a not in names or one.b not in names:
+    for pair in pairs:
+        value = getattr(pair, column)
+        if value is None or pair.a not in names or pair.b not in names:
             continue
-        for a, b in ((one.a, one.b), (one.b, one.a)):
+        for a, b in ((pair.a, pair.b), (pair.b, pair.a)):
             place = names.index(a), names.index(b)
             grid[place] = value
             ax.annotate(

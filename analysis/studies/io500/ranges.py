@@ -67,9 +67,9 @@ def rows(
     """A row for each key: families with the most submissions first, then years and classes."""
     members: dict[Key, list[Submission]] = defaultdict(list)
     sizes: dict[str, int] = defaultdict(int)
-    for one in chosen:
-        members[key(one)].append(one)
-        sizes[one.family] += 1
+    for submission in chosen:
+        members[key(submission)].append(submission)
+        sizes[submission.family] += 1
     order = sorted(
         members, key=lambda k: (k[0] == NOT_TOLD, -sizes[k[0]], k[0], [_place(p) for p in k[1:]])
     )
@@ -100,7 +100,7 @@ def _row(
         key=key,
         submissions=len(members),
         systems=len({one.system for one in members}),
-        years=_ends([one.year for one in members if one.year]),
+        years=_ends([submission.year for submission in members if submission.year]),
         nodes=_ends([one.nodes for one in members if one.nodes]),
         ranges={name: range_of(members, measure) for name, measure in measures.items()},
     )
@@ -114,7 +114,7 @@ def range_of(
     members: Sequence[Submission], measure: Callable[[Submission], float | None]
 ) -> ValueRange:
     """Of the submissions that have a value."""
-    pairs = [(value, one.system) for one in members if (value := measure(one)) is not None]
+    pairs = [(value, submission.system) for submission in members if (value := measure(submission)) is not None]
     if not pairs:
         return ValueRange(0, 0, None, None, None)
     values = [value for value, _ in pairs]

@@ -49,7 +49,7 @@ class Io500Study(Drawn):
             *self.facts,
             *words.ratios(self.ratios),
             *words.correlated(self.pairs),
-            *(line for one in self.standings for line in words.standing(one)),
+            *(line for run_standing in self.standings for line in words.standing(run_standing)),
         ]
 
     @property
