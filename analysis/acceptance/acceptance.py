@@ -75,7 +75,9 @@ class Acceptance:
             for outcome in one.outcomes
             if outcome.state == "met"
         ]
-        sentences += [lost_cell.says for lost_cell in self.lost if lost_cell.why not in self.allowed]
+        sentences += [
+            lost_cell.says for lost_cell in self.lost if lost_cell.why not in self.allowed
+        ]
         if UNDECIDED in asked:
             sentences += [
                 f"{one.side}: {one.cell.named or 'the only cell'} is undecided: {one.cell.says}"
@@ -139,16 +141,30 @@ class Acceptance:
         import pandas as pd
 
         rows: list[dict[str, Any]] = [
-            {"campaign": one.side, "cell": one.cell.named, "ratio": one.cell.ratio.ratio,
-             "low": one.cell.ratio.low, "high": one.cell.ratio.high,
-             **{str(found.condition): found.state for found in one.outcomes},
-             **{f"p, {outcome.condition}": outcome.p for outcome in one.outcomes
-                if outcome.condition.beyond is not None},
-             "verdict": one.cell.kind}
+            {
+                "campaign": one.side,
+                "cell": one.cell.named,
+                "ratio": one.cell.ratio.ratio,
+                "low": one.cell.ratio.low,
+                "high": one.cell.ratio.high,
+                **{str(found.condition): found.state for found in one.outcomes},
+                **{
+                    f"p, {outcome.condition}": outcome.p
+                    for outcome in one.outcomes
+                    if outcome.condition.beyond is not None
+                },
+                "verdict": one.cell.kind,
+            }
             for one in self.cells
-        ]  # fmt: skip
-        rows += [{"campaign": lost_cell.side, "cell": lost_cell.named, "verdict": f"{lost_cell.why}: {lost_cell.detail}"}
-                 for lost_cell in self.lost]  # fmt: skip
+        ]
+        rows += [
+            {
+                "campaign": lost_cell.side,
+                "cell": lost_cell.named,
+                "verdict": f"{lost_cell.why}: {lost_cell.detail}",
+            }
+            for lost_cell in self.lost
+        ]
         return pd.DataFrame(rows)
 
     @property
@@ -180,28 +196,44 @@ class Acceptance:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, SI units."""
-        data: dict[str, Any] = plain({
-            "passed": self.passed, "baseline": self.baseline, "campaigns": self.sides,
-            "metric": self.metric, "alpha": self.alpha,
-            "conditions": [str(condition) for condition in self.conditions],
-            "allowed": self.allowed, "failures": self.failures, "says": self.says,
-            "cells": [
-                {"campaign": cell.side, "levels": cell.cell.levels, "named": cell.cell.named,
-                 "ratio": cell.cell.ratio.to_dict(), "verdict": cell.cell.kind,
-                 "undecided": cell.undecided,
-                 "outcomes": [{"condition": str(o.condition), "state": o.state, "p": o.p}
-                              for o in cell.outcomes]}
-                for cell in self.cells
-            ],
-            "lost": self.lost,
-        })  # fmt: skip
+        data: dict[str, Any] = plain(
+            {
+                "passed": self.passed,
+                "baseline": self.baseline,
+                "campaigns": self.sides,
+                "metric": self.metric,
+                "alpha": self.alpha,
+                "conditions": [str(condition) for condition in self.conditions],
+                "allowed": self.allowed,
+                "failures": self.failures,
+                "says": self.says,
+                "cells": [
+                    {
+                        "campaign": cell.side,
+                        "levels": cell.cell.levels,
+                        "named": cell.cell.named,
+                        "ratio": cell.cell.ratio.to_dict(),
+                        "verdict": cell.cell.kind,
+                        "undecided": cell.undecided,
+                        "outcomes": [
+                            {"condition": str(o.condition), "state": o.state, "p": o.p}
+                            for o in cell.outcomes
+                        ],
+                    }
+                    for cell in self.cells
+                ],
+                "lost": self.lost,
+            }
+        )
         return data | {"comparisons": [comparison.to_dict() for comparison in self.comparisons]}
 
 
 def _span(judged: JudgedCondition) -> str:
     found = judged.cell.ratio
-    return f"{brief(found.ratio)} times the baseline ({100 * found.level:.3g} % sure: " \
-           f"{brief(found.low)} to {brief(found.high)})"  # fmt: skip
+    return (
+        f"{brief(found.ratio)} times the baseline ({100 * found.level:.3g} % sure: "
+        f"{brief(found.low)} to {brief(found.high)})"
+    )
 
 
 def _fewest(cells: Sequence[JudgedCondition]) -> str:
@@ -245,14 +277,24 @@ def acceptance(
     compared: tuple[Comparison, ...] = ()
     if valued:
         compared = compare.comparisons(
-            ds, metric, by=CAMPAIGN, sides=[baseline, *valued], baseline=baseline, options=options,
-        )  # fmt: skip
+            ds,
+            metric,
+            by=CAMPAIGN,
+            sides=[baseline, *valued],
+            baseline=baseline,
+            options=options,
+        )
     return Acceptance(
-        baseline=baseline, sides=tuple(sides), metric=metric, alpha=options.alpha,
-        conditions=tuple(conditions), allowed=tuple(allow),
+        baseline=baseline,
+        sides=tuple(sides),
+        metric=metric,
+        alpha=options.alpha,
+        conditions=tuple(conditions),
+        allowed=tuple(allow),
         cells=tuple(_judged(compared, conditions, options.alpha, options.correction)),
-        lost=tuple(_lost(of, baseline, sides, compared)), comparisons=compared,
-    )  # fmt: skip
+        lost=tuple(_lost(of, baseline, sides, compared)),
+        comparisons=compared,
+    )
 
 
 def _check(conditions: Sequence[Condition], allow: Sequence[str]) -> None:
@@ -267,9 +309,11 @@ def _check(conditions: Sequence[Condition], allow: Sequence[str]) -> None:
 
 
 def _judged(
-    compared: Sequence[Comparison], conditions: Sequence[Condition], alpha: float,
+    compared: Sequence[Comparison],
+    conditions: Sequence[Condition],
+    alpha: float,
     correction: Correction,
-) -> list[JudgedCondition]:  # fmt: skip
+) -> list[JudgedCondition]:
     """Every cell; a condition is corrected over the cells of all comparisons."""
     cells = [(comparison, cell) for comparison in compared for cell in comparison.cells]
     if not cells:

@@ -45,9 +45,13 @@ def draw(of: History, page: int = 0) -> Figure:
     many = f" (page {page + 1} of {pages(of)})" if pages(of) > 1 else ""
     better = "more" if of.metric.more_is_better else "less"
     figure, axes = drawing.frame(
-        rows, columns, title=f"{of.metric.title} over campaigns, {better} is better{many}",
-        notes=_notes(of), width=max(2.9, 0.78 * len(of.campaigns)), height=2.5,
-    )  # fmt: skip
+        rows,
+        columns,
+        title=f"{of.metric.title} over campaigns, {better} is better{many}",
+        notes=_notes(of),
+        width=max(2.9, 0.78 * len(of.campaigns)),
+        height=2.5,
+    )
     series = list(dict.fromkeys(of.series_of(line) for line in of.lines))
     for number, (name, lines) in enumerate(mine):
         ax = axes[number // columns][number % columns]
@@ -72,30 +76,54 @@ def _line(ax: Axes, of: History, line: CellHistory, number: int, count: int) -> 
     points = [(i, p) for i, p in enumerate(line.points) if p.kind != "none"]
     scale = of.unit.divisor
     ax.plot(
-        [i + shift for i, _ in points], [p.median / scale for _, p in points], color=shade,
-        linewidth=1.2, marker=drawing.MARKERS[number % len(drawing.MARKERS)], markersize=4.5,
+        [i + shift for i, _ in points],
+        [p.median / scale for _, p in points],
+        color=shade,
+        linewidth=1.2,
+        marker=drawing.MARKERS[number % len(drawing.MARKERS)],
+        markersize=4.5,
         label=_plain(of.series_of(line)),
-    )  # fmt: skip
+    )
     for i in range(1, len(line.points)):
         if line.points[i].kind == "none" and line.points[i - 1].kind != "none":
-            ax.plot([i + shift], [0], "x", color=LOST, markersize=6, clip_on=False,
-                    linestyle="none", label="lost")  # fmt: skip
+            ax.plot(
+                [i + shift],
+                [0],
+                "x",
+                color=LOST,
+                markersize=6,
+                clip_on=False,
+                linestyle="none",
+                label="lost",
+            )
     for i, point in points:
         low, middle, high = (v / scale for v in (point.low, point.median, point.high))
         if point.runs > 1:
             ax.errorbar(
-                [i + shift], [middle], drawing.whiskers(middle, low, high), fmt="none",
-                ecolor=shade, elinewidth=1.1, capsize=2.5 if point.decides else 0,
-            )  # fmt: skip
+                [i + shift],
+                [middle],
+                drawing.whiskers(middle, low, high),
+                fmt="none",
+                ecolor=shade,
+                elinewidth=1.1,
+                capsize=2.5 if point.decides else 0,
+            )
         step = line.step("previous", i)
         if step is not None and step.decided:
             marker, colour, _ = STYLES[step.verdict.kind]
             up = step.verdict.interval.ratio > 1
             ax.plot(
-                [i + shift], [high if up else low], marker, color=colour, markersize=8,
-                markeredgecolor="white", markeredgewidth=0.7, linestyle="none", zorder=5,
+                [i + shift],
+                [high if up else low],
+                marker,
+                color=colour,
+                markersize=8,
+                markeredgecolor="white",
+                markeredgewidth=0.7,
+                linestyle="none",
+                zorder=5,
                 label=f"{step.verdict.kind} than the one before",
-            )  # fmt: skip
+            )
 
 
 def _axes(ax: Axes, of: History, *, last: bool, first: bool) -> None:

@@ -18,10 +18,12 @@ def extension_of(sides: Sequence[ComparedSides]) -> Extension:
     first = sides[0]
     cells = [cell.verdict for one in sides for cell in one.cells if cell.kind == "too few"]
     return extension(
-        first.record, [min(v.interval.units) for v in cells],
+        first.record,
+        [min(v.interval.units) for v in cells],
         [v.needed.needed if v.needed else None for v in cells],
-        first.alpha, first.family if first.correction == "holm" else 1,
-    )  # fmt: skip
+        first.alpha,
+        first.family if first.correction == "holm" else 1,
+    )
 
 
 def least(of: ComparedSides) -> int:

@@ -109,9 +109,12 @@ def spreads_of(state: Checked, names: Sequence[str], sides: tuple[str, str]) -> 
 
 
 def doubts_of(
-    of: Table, matches: Sequence[Match], pairs: Sequence[tuple[Runs, Runs]], state: Checked,
+    of: Table,
+    matches: Sequence[Match],
+    pairs: Sequence[tuple[Runs, Runs]],
+    state: Checked,
     sides: tuple[str, str],
-) -> list[tuple[str, ...]]:  # fmt: skip
+) -> list[tuple[str, ...]]:
     """For each cell why load from elsewhere, or a state that one side had, is suspected.
 
     p of spread, drift and modes are corrected over the cells (Holm) and must be below SURE.
@@ -132,8 +135,10 @@ def doubts_of(
         sentences = _one_sided(of, match, sides)
         if spread[i] < SURE:
             x, y = (100 * float(np.std(side.logs, ddof=1)) for side in (a, b))
-            sentences.append(f"{sides[0]} varies by {brief(x, 2)} % between attachments, {sides[1]} by "
-                        f"{brief(y, 2)} %")  # fmt: skip
+            sentences.append(
+                f"{sides[0]} varies by {brief(x, 2)} % between attachments, {sides[1]} by "
+                f"{brief(y, 2)} %"
+            )
         sentences += [f"{side} {what}" for (what, side), p in corrected.items() if p[i] < SURE]
         result.append(tuple(sentences))
     return result

@@ -69,8 +69,10 @@ def compare(
     """
     found = comparisons(ds, metric, by=by, sides=(a, b), options=options)
     if len(found) > 1:
-        raise ValueError(f"{a} and {b} have {', '.join(comparison.part for comparison in found)}: never in one "
-                         "comparison; choose with where")  # fmt: skip
+        raise ValueError(
+            f"{a} and {b} have {', '.join(comparison.part for comparison in found)}: never in one "
+            "comparison; choose with where"
+        )
     return found[0]
 
 
@@ -125,7 +127,9 @@ def comparisons(
     summed: list[questions.Question] = []
     if correction == "max-t" and all(r.design == "paired by block" for r in ratios):
         differences, last = differences_of(of, [one.matches for one in matched_cells])
-        asked = questions.of_pairs([(one.matches, parts_of(of, one.matches)) for one in matched_cells])
+        asked = questions.of_pairs(
+            [(one.matches, parts_of(of, one.matches)) for one in matched_cells]
+        )
         together, p, means = questions.together(differences, last, asked, record.looks, alpha)
         summed = questions.answers(asked, p, means, tolerance, level, 1 - alpha, rising)
     elif correction == "max-t":
@@ -155,24 +159,41 @@ def comparisons(
                 _JudgedPair(*many[i], own_verdicts[i], doubts[i], pool)
                 for i, pool in zip(places, near, strict=True)
             ]
-            result.append(Comparison(
-                chart=chart,
-                a=a, b=b, by=of.by, metric=kind, unit=_unit(ds, of, kind, matches, shown),
-                tolerance=tolerance, alpha=alpha, record=record, correction=correction,
-                family=own_verdicts[0].cells if own_verdicts else 0, part=part.words(list(parts)),
-                varying=tuple(varying),
-                cells=_cells(of, mine, (a, b), varying, judged_pairs),
-                mean=mean, mean_missing=missing,
-                questions=tuple(question for question in summed if set(question.columns) <= {*columns.tolist()}),
-                differences=own,
-                effects=factor_effects(of, matches, (a, b), varying),
-                spreads=spreads_of(
-                    state.at(places), [named(m, varying, common(matches)) for m in matches], (a, b)
-                ),
-                alone=mine.alone,
-                remarks=remarks(of, mine, (a, b), free, options.ignore)
-                + (() if sides or result else tuple(f"{text}." for text in _without(of))),
-            ))  # fmt: skip
+            result.append(
+                Comparison(
+                    chart=chart,
+                    a=a,
+                    b=b,
+                    by=of.by,
+                    metric=kind,
+                    unit=_unit(ds, of, kind, matches, shown),
+                    tolerance=tolerance,
+                    alpha=alpha,
+                    record=record,
+                    correction=correction,
+                    family=own_verdicts[0].cells if own_verdicts else 0,
+                    part=part.words(list(parts)),
+                    varying=tuple(varying),
+                    cells=_cells(of, mine, (a, b), varying, judged_pairs),
+                    mean=mean,
+                    mean_missing=missing,
+                    questions=tuple(
+                        question
+                        for question in summed
+                        if set(question.columns) <= {*columns.tolist()}
+                    ),
+                    differences=own,
+                    effects=factor_effects(of, matches, (a, b), varying),
+                    spreads=spreads_of(
+                        state.at(places),
+                        [named(m, varying, common(matches)) for m in matches],
+                        (a, b),
+                    ),
+                    alone=mine.alone,
+                    remarks=remarks(of, mine, (a, b), free, options.ignore)
+                    + (() if sides or result else tuple(f"{text}." for text in _without(of))),
+                )
+            )
         first += len(many)
     return tuple(result)
 
@@ -205,15 +226,19 @@ def _chosen(of: Table, sides: Sequence[str]) -> list[str]:
     named = units.factor_title(" and ".join(of.by))
     for side in sides:
         if side not in known:
-            why = f"has no run that counts ({of.valueless[side]})" if side in of.valueless \
-                else "is not there"  # fmt: skip
+            why = (
+                f"has no run that counts ({of.valueless[side]})"
+                if side in of.valueless
+                else "is not there"
+            )
             raise ValueError(f"{named} {side!r} {why}: there are {', '.join(sorted(known))}")
     chosen = list(dict.fromkeys(sides or known))
     if len(chosen) < 2:
         lost = "; ".join(_without(of))
         if lost and not sides:
-            raise ValueError(f"only {chosen[0]} has runs that count: nothing to compare it with. "
-                             f"{lost}")  # fmt: skip
+            raise ValueError(
+                f"only {chosen[0]} has runs that count: nothing to compare it with. {lost}"
+            )
         raise ValueError(f"{named} has one level, {chosen[0]}: nothing to compare it with")
     return chosen
 
@@ -279,20 +304,34 @@ def _cells(
     for match, pair, warns in zip(matched_cells.matches, pairs, warned, strict=True):
         parts = pair.ratio.parts
         sides = [of_runs(of.values[w], of.attachments[w]) for w in (match.a, match.b)]
-        far = [f"a value of {name} is far from all others of its cell"
-               for name, m in zip(names, sides, strict=True) if m.far]  # fmt: skip
-        cells.append(Compared(
-            levels=match.levels, named=named(match, varying, same), apart=differing(match, same),
-            differs=dict(match.differs), a=sides[0], b=sides[1], verdict=pair.verdict,
-            effect=tests.effect(pair.a.logs, pair.b.logs),
-            test=tests.signed_rank(parts[0]) if len(parts) == 1 else tests.mann_whitney(*parts),
-            doubts=(*pair.doubts, *far), warned=(warns[0], warns[1]), both=warns[2],
-            pooled=pair.pooled,
-        ))  # fmt: skip
+        far = [
+            f"a value of {name} is far from all others of its cell"
+            for name, m in zip(names, sides, strict=True)
+            if m.far
+        ]
+        cells.append(
+            Compared(
+                levels=match.levels,
+                named=named(match, varying, same),
+                apart=differing(match, same),
+                differs=dict(match.differs),
+                a=sides[0],
+                b=sides[1],
+                verdict=pair.verdict,
+                effect=tests.effect(pair.a.logs, pair.b.logs),
+                test=tests.signed_rank(parts[0]) if len(parts) == 1 else tests.mann_whitney(*parts),
+                doubts=(*pair.doubts, *far),
+                warned=(warns[0], warns[1]),
+                both=warns[2],
+                pooled=pair.pooled,
+            )
+        )
     order = {n: sorted({sortable(c.levels.get(n, "")) for c in cells}) for n in varying}
-    return tuple(sorted(
-        cells, key=lambda c: [order[n].index(sortable(c.levels.get(n, ""))) for n in varying]
-    ))  # fmt: skip
+    return tuple(
+        sorted(
+            cells, key=lambda c: [order[n].index(sortable(c.levels.get(n, ""))) for n in varying]
+        )
+    )
 
 
 def sortable(level: Level) -> tuple[int, float, str]:

@@ -51,8 +51,9 @@ def cells_of(of: Table, side: str) -> list[Levels]:
     return [{axis.name: axis.levels[axis.codes[row]] for axis in axes} for row in use[first]]
 
 
-def lost(of: Table, side: str, cells: Sequence[tuple[Levels, str]], varying: Sequence[str]) \
-        -> list[Lost]:  # fmt: skip
+def lost(
+    of: Table, side: str, cells: Sequence[tuple[Levels, str]], varying: Sequence[str]
+) -> list[Lost]:
     """Why `side` has no value of these cells; beside each what is known already, or ""."""
     data = rows(of.ds)
     axes = factor_columns(of.ds, data.factors)

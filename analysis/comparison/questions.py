@@ -53,8 +53,13 @@ class Question:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings."""
-        return {"named": self.named, "cells": len(self.columns), "p": self.p, "kind": self.kind,
-                "ratio": self.ratio.to_dict()}  # fmt: skip
+        return {
+            "named": self.named,
+            "cells": len(self.columns),
+            "p": self.p,
+            "kind": self.kind,
+            "ratio": self.ratio.to_dict(),
+        }
 
 
 def of_pairs(pairs: Sequence[tuple[Sequence[Match], Mapping[WorkPart, Places]]]) -> list[Asked]:
@@ -100,14 +105,24 @@ def together(
 
 
 def answers(
-    every: Sequence[Asked], p: Floats, means: Floats, x: float, level: float, interval: float,
+    every: Sequence[Asked],
+    p: Floats,
+    means: Floats,
+    x: float,
+    level: float,
+    interval: float,
     more_is_faster: bool,
-) -> list[Question]:  # fmt: skip
+) -> list[Question]:
     """The questions with their verdicts; `interval`: the level of the intervals."""
     ratios = [from_logs((column[~np.isnan(column)],), interval) for column in means.T]
     equal = correct([ratio.p_equal(x) for ratio in ratios])
     return [
-        Question(one.named, one.columns, ratio, float(p[i]),
-                 judge(ratio, float(p[i]), float(equal[i]), x, level, more_is_faster))
+        Question(
+            one.named,
+            one.columns,
+            ratio,
+            float(p[i]),
+            judge(ratio, float(p[i]), float(equal[i]), x, level, more_is_faster),
+        )
         for i, (one, ratio) in enumerate(zip(every, ratios, strict=True))
-    ]  # fmt: skip
+    ]

@@ -15,9 +15,12 @@ from fsmatrix.results.units import plural
 
 
 def remarks(
-    of: Table, matched_cells: Matched, sides: tuple[str, str], free: Sequence[str],
+    of: Table,
+    matched_cells: Matched,
+    sides: tuple[str, str],
+    free: Sequence[str],
     ignore: Sequence[str],
-) -> tuple[str, ...]:  # fmt: skip
+) -> tuple[str, ...]:
     """What must stand beside the comparison."""
     sentences = [
         f"Beside {' and '.join(of.by)}, {name} differs: {level_text(name, x)} against "
@@ -33,8 +36,11 @@ def remarks(
             sentences.append(f"In all cells, {name} differs{asked}: {x} against {y}.")
             continue
         sentences.append(f"Cells differ in {name} between the sides{asked}.")
-    sentences += [f"{name} is a reference, here because it was named." for name in sides
-             if name in of.references]  # fmt: skip
+    sentences += [
+        f"{name} is a reference, here because it was named."
+        for name in sides
+        if name in of.references
+    ]
     for name in sides:
         left = {"failed run": of.failed.get(name, 0), "invalid run": of.invalid.get(name, 0)}
         if counted := [plural(number, what) for what, number in left.items() if number]:

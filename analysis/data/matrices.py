@@ -201,9 +201,14 @@ def _ragged(
     """Values with a last dimension of runs or attachments, and what each of them is."""
     block = data["block"][chosen.rows].astype(np.float64)
     frame = pd.DataFrame(
-        {"cell": chosen.cells, "attachment": chosen.attachments, "value": chosen.values,
-         "block": block, "row": chosen.rows}
-    )  # fmt: skip
+        {
+            "cell": chosen.cells,
+            "attachment": chosen.attachments,
+            "value": chosen.values,
+            "block": block,
+            "row": chosen.rows,
+        }
+    )
     if by == "attachment":
         groups = frame.groupby(["cell", "attachment"], sort=False)
         frame = groups.agg(

@@ -71,15 +71,23 @@ def _summary(values: Mapping[str, Array], rows: Codes) -> OwnSummary | None:
     rates = {
         field: median[f"{iterations.OWN}{metric}_{name}"]
         for field, name in (
-            ("maximum", "max"), ("minimum", "min"), ("mean", "mean"), ("stddev", "stddev"),
+            ("maximum", "max"),
+            ("minimum", "min"),
+            ("mean", "mean"),
+            ("stddev", "stddev"),
         )
-    }  # fmt: skip
+    }
     if np.isnan(list(rates.values())).any():
         return None
     return OwnSummary(
-        engine=engine, metric=metric, runs=rows.size, iterations=median[COUNT],
-        counted=median["counted"] if metric == "iops" else np.nan, rows=rows, **rates,
-    )  # fmt: skip
+        engine=engine,
+        metric=metric,
+        runs=rows.size,
+        iterations=median[COUNT],
+        counted=median["counted"] if metric == "iops" else np.nan,
+        rows=rows,
+        **rates,
+    )
 
 
 def _counted(ds: xr.Dataset, rows: Codes) -> Array:

@@ -195,12 +195,13 @@ def _extra(description: Description, cells: Sequence[Cells]) -> dict[str, xr.Var
     variables = {
         name: xr.Variable(
             ("run",),
-            np.array([_number(row, r.metrics[name]) if name in r.metrics else NAN
-                      for row, r in whole]),
+            np.array(
+                [_number(row, r.metrics[name]) if name in r.metrics else NAN for row, r in whole]
+            ),
             {"units": value.unit, "long_name": value.meaning},
         )
         for name, value in metrics.items()
-    }  # fmt: skip
+    }
     if description.remark:
         notes = [str(row[description.remark] or "") for row, _ in whole]
         what = {"long_name": "what the source says about this value"}

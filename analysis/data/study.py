@@ -242,9 +242,12 @@ def _factor(role: str) -> str:
 
 
 def _nothing(
-    ds: xr.Dataset, metric: str, every: Sequence[Values], chosen: Sequence[Values],
+    ds: xr.Dataset,
+    metric: str,
+    every: Sequence[Values],
+    chosen: Sequence[Values],
     where: Mapping[str, Level],
-) -> str:  # fmt: skip
+) -> str:
     for name, level in where.items():
         if not any(same(cell.level(name), level) for cell in every):
             levels = sorted({cell.level(name) for cell in every} - {""}, key=by_size)
@@ -265,8 +268,10 @@ def per_attachment(data: Rows, metric: str, cells: Sequence[Cell]) -> tuple[Valu
     usable = summary.current(data) & (data["status"] == "ok") & (data["phase"] != "")
     usable &= (data["worst_finding"] != "invalid") & np.isfinite(measured)
     first, group = combined([coded(column)[1] for column in columns.values()], len(data))
-    place = {tuple(repr(column[row].item()) for column in columns.values()): i
-             for i, row in enumerate(first)}  # fmt: skip
+    place = {
+        tuple(repr(column[row].item()) for column in columns.values()): i
+        for i, row in enumerate(first)
+    }
     labels, owner = coded(data["attachment"])
     blocks = np.zeros(len(labels), dtype=np.int64)
     blocks[owner] = data["block"]
@@ -279,10 +284,15 @@ def per_attachment(data: Rows, metric: str, cells: Sequence[Cell]) -> tuple[Valu
         key = tuple(repr(cell.levels[name]) for name in columns)
         pairs = found.get(place.get(key, -1), np.empty(0, dtype=np.int64))
         owners = owner_of[pairs]
-        result.append(Values(
-            cell, cell.metrics[metric], reduced[pairs],
-            tuple(str(labels[i]) for i in owners), tuple(blocks[owners].tolist()),
-        ))  # fmt: skip
+        result.append(
+            Values(
+                cell,
+                cell.metrics[metric],
+                reduced[pairs],
+                tuple(str(labels[i]) for i in owners),
+                tuple(blocks[owners].tolist()),
+            )
+        )
     return tuple(result)
 
 

@@ -122,7 +122,9 @@ def _sure(lessons: Sequence[Lesson], of: Study) -> str:
         sentence += f", {counts['in part']} in part"
     sentence += f", from {each} per cell"
     if of.cluster.emulated:
-        made_up = ", ".join(factor_title(n) + (how if how != EMULATED else "")
-                            for n, how in of.cluster.emulated.items())  # fmt: skip
+        made_up = ", ".join(
+            factor_title(n) + (how if how != EMULATED else "")
+            for n, how in of.cluster.emulated.items()
+        )
         sentence += f"; emulated, so not what hardware does: {made_up}"
     return f"{sentence}."

@@ -79,12 +79,19 @@ def lessons(
         found += node_lessons(of, ds, bandwidth, only)
     limits = evidence.limits(of, whole, ds, latency_bound)
     return Lessons(
-        lessons=tuple(found), limits=(*refused, *limits),
-        excluded=tuple(evidence.excluded(of, ds, lost)), study=of, bound=latency_bound,
-        bandwidth=bandwidth, tolerance=tolerance, alpha=alpha, latencies=latencies,
-        compared=tuple(compared), extension=extension_of(compared) if compared else None,
+        lessons=tuple(found),
+        limits=(*refused, *limits),
+        excluded=tuple(evidence.excluded(of, ds, lost)),
+        study=of,
+        bound=latency_bound,
+        bandwidth=bandwidth,
+        tolerance=tolerance,
+        alpha=alpha,
+        latencies=latencies,
+        compared=tuple(compared),
+        extension=extension_of(compared) if compared else None,
         chart=figure,
-    )  # fmt: skip
+    )
 
 
 def _study(ds: xr.Dataset, where: Mapping[str, Level], latency: str) -> Study:

@@ -43,9 +43,14 @@ def lines(lessons: Sequence[Lesson], of: Study) -> list[str]:
 
 def _each(lessons: Sequence[Lesson]) -> list[str]:
     """A line for each; doubts that all of them share once, above."""
-    every = [d for d in lessons[0].doubts if len(lessons) > 1 and all(d in one.doubts for one in lessons)]
+    every = [
+        d for d in lessons[0].doubts if len(lessons) > 1 and all(d in one.doubts for one in lessons)
+    ]
     start = [f"In doubt, all of them: {', '.join(every)}."] if every else []
-    own = [replace(lesson, doubts=tuple(d for d in lesson.doubts if d not in every)) for lesson in lessons]
+    own = [
+        replace(lesson, doubts=tuple(d for d in lesson.doubts if d not in every))
+        for lesson in lessons
+    ]
     return start + [_state(one.sure) + one.says for one in own]
 
 
@@ -63,8 +68,9 @@ def _group(some: Sequence[Lesson], lessons: Sequence[Lesson], of: Study) -> str:
         low, high = (units.text(end(values), unit) for end in (min, max))
         open_ = f" {first.where}: {first.why}." if first.sure == "in part" else ""
         return f"{sentence}; there {low} to {high} {unit.label}.{open_}"
-    return f"{sentence}. One of them: {first.where}: {first.answer}" + \
-        (f"; {first.why}." if first.why else ".")  # fmt: skip
+    return f"{sentence}. One of them: {first.where}: {first.answer}" + (
+        f"; {first.why}." if first.why else "."
+    )
 
 
 def _where(some: Sequence[Lesson], mine: Sequence[Lesson], of: Study) -> str:

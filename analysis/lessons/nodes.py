@@ -79,18 +79,30 @@ def node_lessons(
     if bandwidth is None:
         grown = [said for said in found.says if said.startswith("Bandwidth from")]
         said = "; ".join(grown).rstrip(".") or "one number of storage nodes only"
-        return [Lesson("nodes", "", (), "no bandwidth asked for", said,
-                       "not asked" if grown else "cannot be said")]  # fmt: skip
+        return [
+            Lesson(
+                "nodes",
+                "",
+                (),
+                "no bandwidth asked for",
+                said,
+                "not asked" if grown else "cannot be said",
+            )
+        ]
     marked = found.study.cluster.emulated.get(NODES, "")
     cells = found.study.series(NODES)
     return [
-        _lesson(found, _Series(
-            line, tuple(cells[line.key]),
-            tuple(plural(int(step.nodes), "storage node") + marked for step in line.steps),
-            bandwidth,
-        ))
+        _lesson(
+            found,
+            _Series(
+                line,
+                tuple(cells[line.key]),
+                tuple(plural(int(step.nodes), "storage node") + marked for step in line.steps),
+                bandwidth,
+            ),
+        )
         for line in found.series
-    ]  # fmt: skip
+    ]
 
 
 def _lesson(scalability: scaling.Scalability, series: _Series) -> Lesson:
@@ -103,12 +115,18 @@ def _lesson(scalability: scaling.Scalability, series: _Series) -> Lesson:
         answer = _open(series, next(i for i in steps if not series.misses(i)))
     chosen = answer.place >= 0
     return Lesson(
-        "nodes", scalability.study.describe(series.line.key), series.line.key, answer.short, answer.answer,
-        answer.sure, answer.why,
-        (int(series.line.steps[answer.place].nodes),) if chosen else (), series.shown,
+        "nodes",
+        scalability.study.describe(series.line.key),
+        series.line.key,
+        answer.short,
+        answer.answer,
+        answer.sure,
+        answer.why,
+        (int(series.line.steps[answer.place].nodes),) if chosen else (),
+        series.shown,
         doubts_of([series.cells[answer.place]] if chosen else series.cells),
         series.cells[answer.place].median if chosen else None,
-    )  # fmt: skip
+    )
 
 
 def _reached(series: _Series, place: int) -> _Answer:
@@ -135,20 +153,25 @@ def _reached(series: _Series, place: int) -> _Answer:
 
 def _missed(series: _Series) -> _Answer:
     best = max(range(len(series.cells)), key=lambda i: series.cells[i].median.median)
-    answer = f"not reached; most at {series.shown[best]}: {series.number(best)}, " \
-             f"{attachments(series.cells)}"  # fmt: skip
+    answer = (
+        f"not reached; most at {series.shown[best]}: {series.number(best)}, "
+        f"{attachments(series.cells)}"
+    )
     beyond = _model(series)
     if not beyond:
         lacking = len(series.cells) < FEWEST_LEVELS
         why = f"that takes {FEWEST_LEVELS} numbers of nodes" if lacking else series.line.why_no_laws
         beyond = f", and no law was fitted to extrapolate ({why})"
-    return _Answer(f"not reached at {series.shown[-1]}", answer, "decided",
-                  f"more were not measured{beyond}")  # fmt: skip
+    return _Answer(
+        f"not reached at {series.shown[-1]}", answer, "decided", f"more were not measured{beyond}"
+    )
 
 
 def _open(series: _Series, near: int) -> _Answer:
-    answer = f"no number of nodes is proven to reach it; {series.shown[near]}: {series.number(near)}, " \
-             f"{attachments(series.cells)}"  # fmt: skip
+    answer = (
+        f"no number of nodes is proven to reach it; {series.shown[near]}: {series.number(near)}, "
+        f"{attachments(series.cells)}"
+    )
     have = series.cells[near].median.independent
     why = few(have) if have < SMALLEST else "more attachments narrow it"
     return _Answer(UNDECIDED, answer, "too few", why)

@@ -28,7 +28,11 @@ def overall(comparisons: Sequence[Comparison], targets: Sequence[str]) -> list[L
 
 
 def _of_part(comparisons: Sequence[Comparison], targets: Sequence[str], part: str) -> list[Lesson]:
-    known = [comparison for comparison in comparisons if comparison.mean is not None and len(comparison.cells) > 1]
+    known = [
+        comparison
+        for comparison in comparisons
+        if comparison.mean is not None and len(comparison.cells) > 1
+    ]
     if not known:
         return []
     kinds = _kinds(known)
@@ -40,14 +44,21 @@ def _of_part(comparisons: Sequence[Comparison], targets: Sequence[str], part: st
     alike = len(known) == len(comparisons) and all(kind == "no difference" for kind in kinds)
     sure: Sure = "decided" if best or alike else "in part" if any(losers.values()) else "too few"
     short = best or ("no difference" if alike else UNDECIDED)
-    return [Lesson(
-        "backend", TOGETHER + (f" of {part}" if part else ""), (), short,
-        _first(best, known) if best
-        else "; ".join(_sentence(one, kind) for one, kind in zip(known, kinds, strict=True)),
-        sure, "",
-        (best,) if best else tuple(targets) if alike else (),
-        tuple(f"{one.a} against {one.b}: {plural(len(one.cells), 'cell')}" for one in known),
-    )]  # fmt: skip
+    return [
+        Lesson(
+            "backend",
+            TOGETHER + (f" of {part}" if part else ""),
+            (),
+            short,
+            _first(best, known)
+            if best
+            else "; ".join(_sentence(one, kind) for one, kind in zip(known, kinds, strict=True)),
+            sure,
+            "",
+            (best,) if best else tuple(targets) if alike else (),
+            tuple(f"{one.a} against {one.b}: {plural(len(one.cells), 'cell')}" for one in known),
+        )
+    ]
 
 
 def _kinds(comparisons: Sequence[Comparison]) -> list[Kind]:
@@ -58,10 +69,11 @@ def _kinds(comparisons: Sequence[Comparison]) -> list[Kind]:
     p = correct([mean.p for mean in means])
     equal = correct([m.p_equal(one.tolerance) for m, one in zip(means, comparisons, strict=True)])
     return [
-        judge(mean, float(p[i]), float(equal[i]), one.tolerance, one.level,
-              one.metric.more_is_better)
+        judge(
+            mean, float(p[i]), float(equal[i]), one.tolerance, one.level, one.metric.more_is_better
+        )
         for i, (mean, one) in enumerate(zip(means, comparisons, strict=True))
-    ]  # fmt: skip
+    ]
 
 
 def _first(best: str, comparisons: Sequence[Comparison]) -> str:

@@ -78,7 +78,9 @@ class Correlations:
         ]
         for factor in self.factors:
             for metric in self.metrics:
-                correlations = [c for c in self.correlations if (c.factor, c.metric) == (factor, metric)]
+                correlations = [
+                    c for c in self.correlations if (c.factor, c.metric) == (factor, metric)
+                ]
                 r = [c.pearson for c in correlations if c.pearson == c.pearson]
                 if r:
                     way = "rises" if min(r) > 0 else "falls" if max(r) < 0 else "rises or falls"
@@ -102,13 +104,24 @@ class Correlations:
         """One row per panel, factor and metric."""
         import pandas as pd
 
-        frame = pd.DataFrame([
-            {**dict(c.panel), "factor": c.factor, "metric": c.metric, "pearson": c.pearson,
-             "pearson low": c.pearson_low, "pearson high": c.pearson_high,
-             "spearman": c.spearman, "values": c.values, "cells": c.cells,
-             "attachments": c.attachments, "absent": c.absent}
-            for c in self.correlations
-        ])  # fmt: skip
+        frame = pd.DataFrame(
+            [
+                {
+                    **dict(c.panel),
+                    "factor": c.factor,
+                    "metric": c.metric,
+                    "pearson": c.pearson,
+                    "pearson low": c.pearson_low,
+                    "pearson high": c.pearson_high,
+                    "spearman": c.spearman,
+                    "values": c.values,
+                    "cells": c.cells,
+                    "attachments": c.attachments,
+                    "absent": c.absent,
+                }
+                for c in self.correlations
+            ]
+        )
         frame.attrs |= {"coding": self.coded}
         return frame
 
@@ -136,13 +149,19 @@ class Correlations:
         if not rows:
             raise ValueError(f"there are pages 0 to {self.pages - 1}, not {page}")
         patterns = self.study.levels("pattern") or [""]
-        notes = [f"In each field: Pearson's r (colour; {self.coded}), Spearman's r, number of "
-                 "values (one per attachment and cell). Grey: no number, with the reason.",
-                 *self.study.remarks]  # fmt: skip
+        notes = [
+            f"In each field: Pearson's r (colour; {self.coded}), Spearman's r, number of "
+            "values (one per attachment and cell). Grey: no number, with the reason.",
+            *self.study.remarks,
+        ]
         figure, axes = drawing.frame(
-            len(rows), len(patterns), title="Correlation of factors with metrics", notes=notes,
-            width=0.8 + 0.85 * len(self.metrics), height=0.75 + 0.55 * len(self.factors),
-        )  # fmt: skip
+            len(rows),
+            len(patterns),
+            title="Correlation of factors with metrics",
+            notes=notes,
+            width=0.8 + 0.85 * len(self.metrics),
+            height=0.75 + 0.55 * len(self.factors),
+        )
         image = None
         for r, row in enumerate(rows):
             for c, pattern in enumerate(patterns):
@@ -173,9 +192,13 @@ class Correlations:
             sentence = f"{c.pearson:.2f}\n{c.spearman:.2f}\nn={c.values}"
             dark = abs(c.pearson) > 0.7
             ax.annotate(
-                c.absent.replace(" ", "\n") if c.absent else sentence, (place[1], place[0]),
-                ha="center", va="center", fontsize=6.2, color="white" if dark else "black",
-            )  # fmt: skip
+                c.absent.replace(" ", "\n") if c.absent else sentence,
+                (place[1], place[0]),
+                ha="center",
+                va="center",
+                fontsize=6.2,
+                color="white" if dark else "black",
+            )
         ax.set_facecolor("#d9dce0")
         ax.grid(visible=False)
         ax.set_xticks(range(len(self.metrics)), [SHORT_TITLES[m] for m in self.metrics], fontsize=7)
@@ -220,8 +243,12 @@ def correlation(
 
 
 def _correlated(
-    key: Key, factor: str, metric: str, cells: Sequence[Values], coding: Coding,
-) -> Correlation:  # fmt: skip
+    key: Key,
+    factor: str,
+    metric: str,
+    cells: Sequence[Values],
+    coding: Coding,
+) -> Correlation:
     level = np.array([cell.number(factor) for cell in cells])
     if factor == "chunk" and coding == "log2":
         level = np.log2(level)
@@ -243,9 +270,18 @@ def _correlated(
         pearson, spearman = _pearson(x, y), float(stats.spearmanr(x, y).statistic)
         low, high = _jackknifed(x, y, owner, names.size)
     return Correlation(
-        key, factor, metric, pearson, low, high, spearman, int(x.size), int(names.size),
-        len(cells), absent,
-    )  # fmt: skip
+        key,
+        factor,
+        metric,
+        pearson,
+        low,
+        high,
+        spearman,
+        int(x.size),
+        int(names.size),
+        len(cells),
+        absent,
+    )
 
 
 def _pearson(x: Floats, y: Floats) -> float:

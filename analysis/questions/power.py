@@ -103,14 +103,20 @@ def of_pilot(ds: xr.Dataset) -> tuple[str, list[float]]:
     ValueError if it has no two targets, or fewer than two blocks that they share.
     """
     found = comparisons(ds)
-    each = [signflips.spreads(comparison.differences) for comparison in found if comparison.differences is not None]
+    each = [
+        signflips.spreads(comparison.differences)
+        for comparison in found
+        if comparison.differences is not None
+    ]
     every = np.concatenate(each) if each else np.empty(0)
     every = every[~np.isnan(every)]
     if not every.size:
         raise ValueError("no two targets share two blocks or more: their spread is not known")
     low, middle, high = 100 * np.quantile(every, [0.1, 0.5, 0.9]) / math.sqrt(2)
-    return (f"values that vary by {middle:.2g} % from block to block in the typical cell, "
-            f"{low:.2g} to {high:.2g} % in most, as in the pilot"), every.tolist()  # fmt: skip
+    return (
+        f"values that vary by {middle:.2g} % from block to block in the typical cell, "
+        f"{low:.2g} to {high:.2g} % in most, as in the pilot"
+    ), every.tolist()
 
 
 def proven(blocks: int, cells: int, shift: float, spreads: Floats, seed: int = 0) -> float:

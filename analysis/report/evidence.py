@@ -98,8 +98,12 @@ def _drawing(cell: Standing, colours: Mapping[str, str]) -> Markup:
     )
     return Markup(
         '<svg class="dots" viewBox="0 0 {w} {h}" role="img" aria-label="{label}">{parts}</svg>'
-    ).format(w=WIDE, h=height, label=f"{cell.metric.title} in {unit.label}: {words}",
-             parts=Markup("").join(parts))  # fmt: skip
+    ).format(
+        w=WIDE,
+        h=height,
+        label=f"{cell.metric.title} in {unit.label}: {words}",
+        parts=Markup("").join(parts),
+    )
 
 
 @dataclass(frozen=True)
@@ -135,16 +139,23 @@ def _row(place: int, cell: Values, scale: _Scale, unit: Unit, colours: Mapping[s
     made = [Markup('<text x="0" y="{y}">{name}</text>').format(y=y + 4, name=short)]
     found = cell.median
     if math.isfinite(found.low) and math.isfinite(found.high):
-        made.append(Markup('<line x1="{a}" x2="{b}" y1="{y}" y2="{y}" class="span" '
-                           'stroke="{c}"/>').format(a=scale.x(found.low), b=scale.x(found.high),
-                                                    y=y, c=colour))  # fmt: skip
+        made.append(
+            Markup('<line x1="{a}" x2="{b}" y1="{y}" y2="{y}" class="span" stroke="{c}"/>').format(
+                a=scale.x(found.low), b=scale.x(found.high), y=y, c=colour
+            )
+        )
     for block, value in zip(cell.blocks, cell.values, strict=True):
         words = f"block {block}: {units.text(float(value), unit)} {unit.label}"
-        made.append(Markup('<circle cx="{x}" cy="{y}" r="3.2" fill="{c}"><title>{t}</title>'
-                           "</circle>").format(x=scale.x(float(value)), y=y, c=colour,
-                                               t=words))  # fmt: skip
-    made.append(Markup('<line x1="{x}" x2="{x}" y1="{a}" y2="{b}" class="middle"/>').format(
-        x=scale.x(found.median), a=y - 8, b=y + 8))  # fmt: skip
+        made.append(
+            Markup(
+                '<circle cx="{x}" cy="{y}" r="3.2" fill="{c}"><title>{t}</title></circle>'
+            ).format(x=scale.x(float(value)), y=y, c=colour, t=words)
+        )
+    made.append(
+        Markup('<line x1="{x}" x2="{x}" y1="{a}" y2="{b}" class="middle"/>').format(
+            x=scale.x(found.median), a=y - 8, b=y + 8
+        )
+    )
     return Markup("").join(made)
 
 
@@ -156,5 +167,13 @@ def _axis(scale: _Scale, unit: Unit, y: float) -> Markup:
         '<text x="{a}" y="{t}" class="tick">{first}</text>'
         '<text x="{m}" y="{t}" class="tick" text-anchor="middle">{unit}</text>'
         '<text x="{b}" y="{t}" class="tick" text-anchor="end">{last}</text>'
-    ).format(a=LABEL, b=WIDE - 8, m=(LABEL + WIDE - 8) / 2, y=y, t=y + 14, first=first,
-             last=last, unit=escape(unit.label + how))  # fmt: skip
+    ).format(
+        a=LABEL,
+        b=WIDE - 8,
+        m=(LABEL + WIDE - 8) / 2,
+        y=y,
+        t=y + 14,
+        first=first,
+        last=last,
+        unit=escape(unit.label + how),
+    )

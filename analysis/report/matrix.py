@@ -83,9 +83,11 @@ class Picture:
 
 
 def picture(
-    found: Standings, colours: Mapping[str, str], columns: int = MOST_COLUMNS,
+    found: Standings,
+    colours: Mapping[str, str],
+    columns: int = MOST_COLUMNS,
     called: Mapping[str, str] | None = None,
-) -> Picture:  # fmt: skip
+) -> Picture:
     """The matrix of these standings, so many columns beside each other.
 
     `colours` of the targets; `called`: what they are called in the cells, if not by their names.
@@ -150,8 +152,10 @@ class _Drawing:
         at = {(_texts(c, part.rows), _texts(c, part.columns)): c for c in part.cells}
         title = self.found.summary.cluster.title
         for keys in _wrapped([key for key, _ in columns], self.columns):
-            lines = [(", ".join(row), tuple(self._box(at.get((row, key))) for key in keys))
-                     for row in rows]  # fmt: skip
+            lines = [
+                (", ".join(row), tuple(self._box(at.get((row, key))) for key in keys))
+                for row in rows
+            ]
             made = tuple(line for line in lines if any(line[1]))
             if made:
                 heads = tuple(tuple(_heads(keys, depth)) for depth in range(len(part.columns)))
@@ -162,10 +166,16 @@ class _Drawing:
             return None
         who, how_much = short(cell, self.called)
         box = Box(
-            number=len(self.boxes) + 1, mark=MARKS[cell.state], who=who, how_much=how_much,
-            says=says(cell), state=cell.state, shade=shade(cell, self.colours),
-            lost=bool(cell.lost), doubtful=bool(cell.doubts),
-        )  # fmt: skip
+            number=len(self.boxes) + 1,
+            mark=MARKS[cell.state],
+            who=who,
+            how_much=how_much,
+            says=says(cell),
+            state=cell.state,
+            shade=shade(cell, self.colours),
+            lost=bool(cell.lost),
+            doubtful=bool(cell.doubts),
+        )
         self.boxes[box.number] = box, cell
         return box
 

@@ -57,17 +57,21 @@ def write_report(
 
 
 def render(
-    ds: xr.Dataset, include_reference: bool = False, studies: Sequence[StudyFile] = (),
+    ds: xr.Dataset,
+    include_reference: bool = False,
+    studies: Sequence[StudyFile] = (),
     place: str = "",
-) -> str:  # fmt: skip
+) -> str:
     """The report as text."""
     return page.rendered(TEMPLATE, **context(ds, include_reference, studies, place))
 
 
 def context(
-    ds: xr.Dataset, include_reference: bool = False, studies: Sequence[StudyFile] = (),
+    ds: xr.Dataset,
+    include_reference: bool = False,
+    studies: Sequence[StudyFile] = (),
     place: str = "",
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """What the template shows."""
     step("report: medians of every cell")
     data = load.rows(ds)

@@ -125,9 +125,11 @@ def _comparison(ds: xr.Dataset, summary: Summary, own: Sequence[Comparison]) -> 
     if len(pairs) > MOST_PAIRS or runs > MOST_RUNS:
         many = f"{len(pairs)} pairs" if len(pairs) > MOST_PAIRS else f"{runs} runs"
         command = f"fsmatrix compare FILE --targets {targets[0]},{targets[1]}"
-        yield Block(f"{len(targets)} targets", (
-            f"{many} are too many for this page: `{command}` compares two of them.",
-        ), opened=True)  # fmt: skip
+        yield Block(
+            f"{len(targets)} targets",
+            (f"{many} are too many for this page: `{command}` compares two of them.",),
+            opened=True,
+        )
         return
     drawn = False
     for metric in metrics_of(summary):
@@ -163,27 +165,40 @@ def _compared(comparison: Comparison, draw: bool) -> Block:
     pooled = (POOLED,) if any(cell.pooled for cell in comparison.cells) else ()
     lines = [
         SectionLine(
-            cell.named or "the only case", text(cell.a.median, comparison.unit),
+            cell.named or "the only case",
+            text(cell.a.median, comparison.unit),
             text(cell.b.median, comparison.unit),
             f"{brief(cell.ratio.ratio)}"
-            + ("" if cell.ratio.low != cell.ratio.low
-               else f" [{brief(cell.ratio.low)}, {brief(cell.ratio.high)}]"),
+            + (
+                ""
+                if cell.ratio.low != cell.ratio.low
+                else f" [{brief(cell.ratio.low)}, {brief(cell.ratio.high)}]"
+            ),
             _pooled(cell) if pooled else "",
             "" if cell.verdict.p != cell.verdict.p else p_text(cell.verdict.p),
-            cell.kind.replace(" ", "-"), comparison.word(cell.kind), "; ".join(cell.doubts),
+            cell.kind.replace(" ", "-"),
+            comparison.word(cell.kind),
+            "; ".join(cell.doubts),
         )
         for cell in comparison.cells
-    ]  # fmt: skip
+    ]
     return Block(
         heading=f"{comparison.title}: {comparison.a} against {comparison.b}",
         says=tuple(comparison.says),
         images=_pictured(comparison)[0] if draw else (),
-        columns=("cell", f"{comparison.a}, {comparison.unit.label}", f"{comparison.b}, {comparison.unit.label}",
-                 f"ratio {comparison.a} / {comparison.b}", *pooled, "verdict", "in doubt"),
+        columns=(
+            "cell",
+            f"{comparison.a}, {comparison.unit.label}",
+            f"{comparison.b}, {comparison.unit.label}",
+            f"ratio {comparison.a} / {comparison.b}",
+            *pooled,
+            "verdict",
+            "in doubt",
+        ),
         lines=tuple(lines[:MOST_LINES]),
         more_lines=max(len(lines) - MOST_LINES, 0),
         opened=draw,
-    )  # fmt: skip
+    )
 
 
 def _pictured(result: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -61,8 +61,11 @@ def _text(mark: str, who: str, how_much: str) -> str:
 
 
 def _legend(drawn: Picture, letters: Mapping[str, str]) -> str:
-    lines = [f"{MARKS[state]} {state}: {meaning}" for state, meaning in MEANING.items()
-             if state in drawn.states]  # fmt: skip
+    lines = [
+        f"{MARKS[state]} {state}: {meaning}"
+        for state, meaning in MEANING.items()
+        if state in drawn.states
+    ]
     if letters:
         lines.append(", ".join(f"{letter} {name}" for name, letter in letters.items()))
     lines += ["× a target without a valid run there"] * drawn.lost
@@ -73,15 +76,24 @@ def _legend(drawn: Picture, letters: Mapping[str, str]) -> str:
 def _table(band: Band, stub: int, marked: bool, colour: Mapping[str, str]) -> Table:
     """One band; titles of factors are wrapped, their levels stand beside the last line."""
     title = Text(f"Who is ahead{', ' * bool(band.conditions)}{band.conditions}", style="bold")
-    table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False,
-                 padding=(0, GAP, 0, 0))  # fmt: skip
+    table = Table(
+        title=title,
+        title_justify="left",
+        box=None,
+        header_style="bold",
+        pad_edge=False,
+        padding=(0, GAP, 0, 0),
+    )
     wrapped = [textwrap.wrap(name, stub) for name in band.titles]
-    table.add_column(Text("\n".join(line for lines in wrapped for line in lines), style="dim"),
-                    no_wrap=True)  # fmt: skip
+    table.add_column(
+        Text("\n".join(line for lines in wrapped for line in lines), style="dim"), no_wrap=True
+    )
     levels = [_spread(line) for line in band.heads]
     for place in range(len(band.rows[0][1])):
-        head = [[""] * (len(lines) - 1) + [texts[place]]
-                for lines, texts in zip(wrapped, levels, strict=True)]  # fmt: skip
+        head = [
+            [""] * (len(lines) - 1) + [texts[place]]
+            for lines, texts in zip(wrapped, levels, strict=True)
+        ]
         table.add_column(Text("\n".join(line for lines in head for line in lines)), no_wrap=True)
     for name, boxes in band.rows:
         table.add_row(Text(name), *(_cell(box, marked, colour) for box in boxes))

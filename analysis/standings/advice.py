@@ -29,8 +29,10 @@ def advice(standings: Standings, plan: Mapping[str, Any], place: str) -> tuple[s
         return "See what was wrong there and how to mend it:", f"fsmatrix findings {place}"
     unsettled = [cell for cell in standings.cells if cell.state in ("likely", "unclear")]
     if not unsettled:
-        return "For this choice nothing more need be measured; chunk size and processes:", \
-            f"fsmatrix lessons {place}"  # fmt: skip
+        return (
+            "For this choice nothing more need be measured; chunk size and processes:",
+            f"fsmatrix lessons {place}",
+        )
     return _blocks(standings, unsettled, planned, place)
 
 
@@ -43,14 +45,18 @@ def _blocks(
         return "Finish the campaign first:", planned.resume(place)
     more = _extension(standings, unsettled, have)
     if not more.target:
-        return "More blocks would not soon settle what may be chance; look at the differences:", \
-            f"fsmatrix compare {place}"  # fmt: skip
+        return (
+            "More blocks would not soon settle what may be chance; look at the differences:",
+            f"fsmatrix compare {place}",
+        )
     sentence = (
         f"Add {plural(more.target - have, 'block')} ({more.target} in all), {_what_for(more)}"
     )
     if not planned.planned:
-        return f"{sentence}, measured and imported in the same way; until then:", \
-            f"fsmatrix compare {place}"  # fmt: skip
+        return (
+            f"{sentence}, measured and imported in the same way; until then:",
+            f"fsmatrix compare {place}",
+        )
     command = more.command or planned.resume(place, more.target * planned.block)
     return f"{sentence}:", command
 

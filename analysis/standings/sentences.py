@@ -140,8 +140,10 @@ def _together(standings: Standings) -> list[str]:
             if lesson.sure == "decided" and len(lesson.choice) == 1:
                 best = str(lesson.choice[0])
                 cells = max(len(one.cells) for one in mine)
-                said.append(f"over {_of(cells, cells)}{f' of {part}' * bool(part)} together {best} "
-                            f"is {listed(_means(mine, best))}, proven")  # fmt: skip
+                said.append(
+                    f"over {_of(cells, cells)}{f' of {part}' * bool(part)} together {best} "
+                    f"is {listed(_means(mine, best))}, proven"
+                )
     return said
 
 
@@ -155,8 +157,10 @@ def _means(mine: Sequence[Any], best: str) -> list[str]:
             if best == one.b:
                 ends = (1 / ratio.ratio, 1 / ratio.high, 1 / ratio.low)
             other = one.b if best == one.a else one.a
-            said.append(f"{faster(ends[0])} {than(ends[0])} {other} (95 % sure: {brief(ends[1])} "
-                        f"to {brief(ends[2])} times)")  # fmt: skip
+            said.append(
+                f"{faster(ends[0])} {than(ends[0])} {other} (95 % sure: {brief(ends[1])} "
+                f"to {brief(ends[2])} times)"
+            )
     return said
 
 
@@ -169,13 +173,17 @@ def _against(standings: Standings) -> str:
             groups.setdefault(cell.leaders, []).append(cell)
     for leaders in sorted(groups, key=lambda key: -len(groups[key]))[:MOST_NAMED]:
         cells = groups.pop(leaders)
-        said.append(f"{_joined(leaders)} {_verb(leaders)} ahead in {_named(cells, standings)}, "
-                    f"{_span(cells)}{_how_sure(cells)}")  # fmt: skip
+        said.append(
+            f"{_joined(leaders)} {_verb(leaders)} ahead in {_named(cells, standings)}, "
+            f"{_span(cells)}{_how_sure(cells)}"
+        )
     if rest := [cell for cells in groups.values() for cell in cells]:
         said.append(f"others are ahead in {_named(rest, standings)}")
     equal = [cell for cell in standings.cells if cell.state == "equal"]
     if equal and len(equal) + standings.count("invalid") < len(standings.cells):
-        said.append(f"no difference larger than {_tolerance(standings)} in {_named(equal, standings)}")
+        said.append(
+            f"no difference larger than {_tolerance(standings)} in {_named(equal, standings)}"
+        )
     if unclear := [cell for cell in standings.cells if cell.state == "unclear"]:
         said.append(_chance(standings, unclear))
     if invalid := [cell for cell in standings.cells if cell.state == "invalid"]:
@@ -183,8 +191,11 @@ def _against(standings: Standings) -> str:
         said.append(f"{_named(invalid, standings)} cannot be compared ({_first(why)})")
     if doubtful := [cell for cell in standings.cells if cell.doubts and cell.state != "invalid"]:
         doubts = Counter(doubt.partition(" (")[0] for cell in doubtful for doubt in cell.doubts)
-        where = f"all {len(doubtful)} cells" if len(doubtful) == len(standings.cells) > 1 \
-            else plural(len(doubtful), "cell")  # fmt: skip
+        where = (
+            f"all {len(doubtful)} cells"
+            if len(doubtful) == len(standings.cells) > 1
+            else plural(len(doubtful), "cell")
+        )
         said.append(f"warnings in {where} ({_first(doubts)})")
     if standings.summary.cluster.emulated:
         said.append("emulated levels show no hardware's speed")
@@ -231,8 +242,12 @@ def extremes(standings: Standings) -> list[Extremes]:
         leads = _led(standings, target)
         share = _of(len(leads), len(standings.cells))
         share += _how_sure(leads) if leads else ""
-        sure = [(cell, pair) for cell in standings.cells for pair in cell.pairs
-                if target in (pair.a, pair.b) and pair.ahead]  # fmt: skip
+        sure = [
+            (cell, pair)
+            for cell in standings.cells
+            for pair in cell.pairs
+            if target in (pair.a, pair.b) and pair.ahead
+        ]
         sure.sort(key=lambda known: known[1].over(target))
         best = _end(target, sure[-1:], True) or "nowhere ahead beyond chance"
         worst = _end(target, sure[:1], False) or "nowhere behind beyond chance"

@@ -22,8 +22,12 @@ MEANING: dict[State, str] = {
     "invalid": "no valid run of a target: nothing to compare",
 }
 MARKS: dict[State, str] = {
-    "proven": "●", "likely": "○", "equal": "=", "unclear": "?", "invalid": "×",
-}  # fmt: skip
+    "proven": "●",
+    "likely": "○",
+    "equal": "=",
+    "unclear": "?",
+    "invalid": "×",
+}
 TWICE = 1.95  # from here on, rounded 2.0, a ratio is said as times; below as percent
 
 
@@ -111,8 +115,11 @@ def ordered(names: Sequence[str], pairs: Sequence[Pair]) -> Order:
     known = {frozenset((one.a, one.b)): one for one in pairs}
     left, groups = list(names), []
     while left:
-        behind = {pair.other(pair.ahead) for pair in pairs
-                  if pair.ahead in left and pair.other(pair.ahead) in left}  # fmt: skip
+        behind = {
+            pair.other(pair.ahead)
+            for pair in pairs
+            if pair.ahead in left and pair.other(pair.ahead) in left
+        }
         front = [name for name in left if name not in behind] or left
         groups.append(tuple(sorted(front)))  # by name: nothing else is known
         left = [name for name in left if name not in front]
@@ -120,8 +127,12 @@ def ordered(names: Sequence[str], pairs: Sequence[Pair]) -> Order:
         alike = len(known) == math.comb(len(names), 2)
         alike &= all(one.state == "equal" for one in pairs)
         return Order("equal" if alike and len(names) > 1 else "unclear", tuple(groups))
-    found = [known.get(frozenset((one, two))) for one in groups[0] for two in names
-             if two not in groups[0]]  # fmt: skip
+    found = [
+        known.get(frozenset((one, two)))
+        for one in groups[0]
+        for two in names
+        if two not in groups[0]
+    ]
     if not all(one is not None and one.ahead in groups[0] for one in found):
         return Order("unclear", tuple(groups))
     sure = all(one is not None and one.state == "proven" for one in found)

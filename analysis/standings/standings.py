@@ -60,8 +60,12 @@ class Standing:
     @property
     def margin(self) -> float:
         """By how much the leaders are ahead of everybody behind them, at least; NaN without."""
-        found = [pair.over(first) for first in self.leaders for pair in self.pairs
-                 if first in (pair.a, pair.b) and pair.other(first) not in self.leaders]  # fmt: skip
+        found = [
+            pair.over(first)
+            for first in self.leaders
+            for pair in self.pairs
+            if first in (pair.a, pair.b) and pair.other(first) not in self.leaders
+        ]
         return min(found, default=float("nan"))
 
     @property
@@ -76,10 +80,14 @@ class Standing:
 
     def to_dict(self) -> dict[str, Any]:
         """How sure, who leads, the groups behind, and by how much, as a ratio."""
-        data: dict[str, Any] = plain({
-            "state": self.state, "leaders": self.leaders, "groups": self.order.groups,
-            "margin": self.margin,
-        })  # fmt: skip
+        data: dict[str, Any] = plain(
+            {
+                "state": self.state,
+                "leaders": self.leaders,
+                "groups": self.order.groups,
+                "margin": self.margin,
+            }
+        )
         return data
 
 
@@ -132,9 +140,10 @@ def _names(summary: Summary, compared: Sequence[Comparison]) -> tuple[str, ...]:
     """What tells cells apart: what varies, without what differs between sides of one cell."""
     every = [cell for comparison in compared for cell in comparison.cells]
     return tuple(
-        name for name in summary.varying
+        name
+        for name in summary.varying
         if name not in SIDE and all(name in cell.levels for cell in every)
-    )  # fmt: skip
+    )
 
 
 def _key(levels: Mapping[str, Level], names: Iterable[str]) -> Key:
@@ -158,9 +167,11 @@ def _metric(cell: Cell) -> str:
 
 
 def _standing(
-    levels: Mapping[str, Level], several: Sequence[str], mine: Sequence[Values],
+    levels: Mapping[str, Level],
+    several: Sequence[str],
+    mine: Sequence[Values],
     compared: Mapping[tuple[str, str], Sequence[Compared]],
-) -> Standing:  # fmt: skip
+) -> Standing:
     values = sorted((one for one in mine if one.values.size), key=lambda v: -v.median.median)
     have = list(dict.fromkeys(value.cell.target for value in values))
     pairs = [weakest([pair(a, b, cell) for cell in cells]) for (a, b), cells in compared.items()]
@@ -169,10 +180,13 @@ def _standing(
     return Standing(
         levels=levels,
         named=", ".join(level_words(n, levels[n]) for n in several if levels[n] != ""),
-        metric=METRICS[min(metrics)], order=ordered(have, pairs), values=tuple(values),
-        pairs=tuple(pairs), lost=tuple(lost),
+        metric=METRICS[min(metrics)],
+        order=ordered(have, pairs),
+        values=tuple(values),
+        pairs=tuple(pairs),
+        lost=tuple(lost),
         doubts=_doubts(values, pairs),
-    )  # fmt: skip
+    )
 
 
 def level_words(name: str, level: Level) -> str:

@@ -51,8 +51,14 @@ def _percent(ratio: float) -> str:
 def inverted(found: Ratio) -> Ratio:
     """The ratio b / a."""
     parts = found.parts[::-1] if len(found.parts) > 1 else (-found.parts[0],)
-    return replace(found, ratio=1 / found.ratio, low=1 / found.high, high=1 / found.low,
-                   units=found.units[::-1], parts=parts)  # fmt: skip
+    return replace(
+        found,
+        ratio=1 / found.ratio,
+        low=1 / found.high,
+        high=1 / found.low,
+        units=found.units[::-1],
+        parts=parts,
+    )
 
 
 def unit(ratio: Ratio) -> str:

@@ -27,9 +27,14 @@ def adapters(ds: xr.Dataset, **options: Any) -> Curves:
         found = curves(ds, "iops", DEVICES)  # ValueError with what is missing
         data = ds.assign({PER_DEVICE: ds["iops"] / ds[found.along]})
     made = curves(
-        data, PER_DEVICE, DEVICES, panel=("phase",), title="IOPS per device", unit=("1/s", 1.0),
+        data,
+        PER_DEVICE,
+        DEVICES,
+        panel=("phase",),
+        title="IOPS per device",
+        unit=("1/s", 1.0),
         **options,
-    )  # fmt: skip
+    )
     return _with_sums(made)
 
 

@@ -89,7 +89,9 @@ def bottleneck(
                 last = shares[index[id(cells[-1])]]
                 verdicts.append(_verdict(axis, key, cells, threshold, last))
     sentences = tuple(usage.left_out_sentences(left_out))
-    return Bottleneck(of, of.fitting(unit), threshold, tuple(verdicts), shares, sentences, chart=chart)
+    return Bottleneck(
+        of, of.fitting(unit), threshold, tuple(verdicts), shares, sentences, chart=chart
+    )
 
 
 def _verdict(
@@ -137,8 +139,11 @@ def _device(busy: Resource, rated: Resource) -> Resource:
     """At its limit by the limit alone; excluded by busy time, or by the limit where not busy."""
     if rated.state in ("not measured", "cannot tell") and busy.state != "not measured":
         return busy
-    return replace(rated, state=BUSY) if rated.state != "at its limit" and busy.state == BUSY \
-        else rated  # fmt: skip
+    return (
+        replace(rated, state=BUSY)
+        if rated.state != "at its limit" and busy.state == BUSY
+        else rated
+    )
 
 
 def _resource(name: str, values: Iterable[Sequence[float]]) -> Resource:

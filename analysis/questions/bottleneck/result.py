@@ -22,8 +22,9 @@ AXES = ("chunk", "processes")
 # (a device without a given limit): share below which it cannot be full
 FULL = {"network": 0.85, "device": 0.90, "client CPU": 0.95}
 Growth = Literal["grows", "stopped", "cannot tell"]
-State = Literal["at its limit", "below its limit", "always busy, limit not known",
-                "cannot tell", "not measured"]  # fmt: skip
+State = Literal[
+    "at its limit", "below its limit", "always busy, limit not known", "cannot tell", "not measured"
+]
 BUSY: State = "always busy, limit not known"
 
 
@@ -150,27 +151,41 @@ class Bottleneck(Drawn):
         """One row per step; the verdict of its series in each."""
         import pandas as pd
 
-        frame = pd.DataFrame([
-            {
-                **dict(v.key), "axis": v.axis, "from": s.before, "to": s.after,
-                "growth of the step": s.gain, "low": s.low, "high": s.high,
-                "growth": s.growth, "stops at": v.knee, "at the limit": v.cause,
-                **{f"{r.name}, share": r.share.median for r in v.resources},
-            }
-            for v in self.verdicts
-            for s in v.steps
-        ])  # fmt: skip
+        frame = pd.DataFrame(
+            [
+                {
+                    **dict(v.key),
+                    "axis": v.axis,
+                    "from": s.before,
+                    "to": s.after,
+                    "growth of the step": s.gain,
+                    "low": s.low,
+                    "high": s.high,
+                    "growth": s.growth,
+                    "stops at": v.knee,
+                    "at the limit": v.cause,
+                    **{f"{r.name}, share": r.share.median for r in v.resources},
+                }
+                for v in self.verdicts
+                for s in v.steps
+            ]
+        )
         frame.attrs |= {"threshold": self.threshold, "full": dict(FULL)}
         return frame
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able."""
         verdicts = [
-            {"axis": v.axis, "levels": dict(v.key), "knee": v.knee, "cause": v.cause,
-             "steps": [{**vars(s), "key": dict(s.key)} for s in v.steps],
-             "resources": v.resources}
+            {
+                "axis": v.axis,
+                "levels": dict(v.key),
+                "knee": v.knee,
+                "cause": v.cause,
+                "steps": [{**vars(s), "key": dict(s.key)} for s in v.steps],
+                "resources": v.resources,
+            }
             for v in self.verdicts
-        ]  # fmt: skip
+        ]
         data: dict[str, Any] = plain(
             {"threshold": self.threshold, "full": FULL, "verdicts": verdicts, "says": self.says}
         )

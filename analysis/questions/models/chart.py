@@ -100,8 +100,14 @@ def _curve(ax: Axes, model: Model, measured: Sequence[float], scale: float) -> N
         grid = np.geomspace(*part, POINTS)
         value, factor = model.band(grid, 1, LEVEL)
         ax.plot(grid, value / scale, color=shade, linestyle="-" if inside else "--", linewidth=1.2)
-        ax.fill_between(grid, value / factor / scale, value * factor / scale, color=shade,
-                        alpha=0.2 if inside else 0.08, linewidth=0)  # fmt: skip
+        ax.fill_between(
+            grid,
+            value / factor / scale,
+            value * factor / scale,
+            color=shade,
+            alpha=0.2 if inside else 0.08,
+            linewidth=0,
+        )
 
 
 def _points(ax: Axes, cells: Sequence[Values], mark: str, shade: int, scale: float) -> None:
@@ -109,6 +115,14 @@ def _points(ax: Axes, cells: Sequence[Values], mark: str, shade: int, scale: flo
         median, low, high = (
             value / scale for value in (cell.median.median, cell.median.low, cell.median.high)
         )
-        ax.errorbar([cell.number("chunk")], [median], yerr=drawing.whiskers(median, low, high),
-                    marker=mark, color=drawing.colour(shade), markersize=4.5, capsize=2,
-                    linestyle="", linewidth=1)  # fmt: skip
+        ax.errorbar(
+            [cell.number("chunk")],
+            [median],
+            yerr=drawing.whiskers(median, low, high),
+            marker=mark,
+            color=drawing.colour(shade),
+            markersize=4.5,
+            capsize=2,
+            linestyle="",
+            linewidth=1,
+        )

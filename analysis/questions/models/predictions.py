@@ -81,8 +81,8 @@ class Predictions:
     def _expected(self, row: Expected) -> str:
         prediction = row.prediction
         sure = (
-            f" [{self._shown(prediction.low)}, {self._shown(prediction.high)}]: {prediction.level:.0%} of "
-            "attachments"
+            f" [{self._shown(prediction.low)}, {self._shown(prediction.high)}]: "
+            f"{prediction.level:.0%} of attachments"
             if row.decides
             else ""
         )
@@ -110,10 +110,13 @@ class Predictions:
         for row in self.rows:
             p = row.prediction
             line: dict[str, Any] = {
-                **dict(p.key), "chunk": chunk_text(p.chunk), f"expected, {unit}": p.value / scale,
-                f"low, {unit}": p.low / scale, f"high, {unit}": p.high / scale,
+                **dict(p.key),
+                "chunk": chunk_text(p.chunk),
+                f"expected, {unit}": p.value / scale,
+                f"low, {unit}": p.low / scale,
+                f"high, {unit}": p.high / scale,
                 "extrapolated": "yes" if p.extrapolated else "",
-            }  # fmt: skip
+            }
             if self.compared:
                 sentence = ("yes" if row.outside else "no") if row.decides else ""
                 line |= {f"measured, {unit}": row.measured / scale, "outside": sentence}
@@ -122,13 +125,21 @@ class Predictions:
 
     def to_dict(self) -> dict[str, Any]:
         """SI units."""
-        data: dict[str, Any] = plain({
-            "metric": self._study.metric.name, "says": self.says,
-            "predictions": [
-                {**vars(row.prediction), "key": dict(row.prediction.key), "measured": row.measured,
-                 "outside": row.outside if row.decides else None} for row in self.rows
-            ],
-        })  # fmt: skip
+        data: dict[str, Any] = plain(
+            {
+                "metric": self._study.metric.name,
+                "says": self.says,
+                "predictions": [
+                    {
+                        **vars(row.prediction),
+                        "key": dict(row.prediction.key),
+                        "measured": row.measured,
+                        "outside": row.outside if row.decides else None,
+                    }
+                    for row in self.rows
+                ],
+            }
+        )
         return data
 
     def figure(self) -> Figure:
@@ -136,23 +147,45 @@ class Predictions:
         from fsmatrix.analysis.draw import drawing
 
         rows = sorted(self.rows, key=lambda row: not row.outside)[:MOST_DRAWN]
-        notes = ["Bar: prediction interval of one attachment, or of the measured ones. Cross: "
-                 "measured median, orange if outside. Hollow: extrapolated."]  # fmt: skip
+        notes = [
+            "Bar: prediction interval of one attachment, or of the measured ones. Cross: "
+            "measured median, orange if outside. Hollow: extrapolated."
+        ]
         more = len(self.rows) - len(rows)
         notes += [f"{more} more are in the table."] * (more > 0) + self._study.remarks
         figure, axes = drawing.frame(
-            1, 1, title=f"{self._study.metric.title}: expected", notes=notes, width=6.8,
+            1,
+            1,
+            title=f"{self._study.metric.title}: expected",
+            notes=notes,
+            width=6.8,
             height=0.7 + 0.2 * len(rows),
-        )  # fmt: skip
+        )
         ax, scale = axes[0][0], self.models.unit.divisor
         for place, row in enumerate(rows):
             found, shade = row.prediction, drawing.colour(0)
-            ax.plot([found.low / scale, found.high / scale], [place] * 2, color=shade, linewidth=3,
-                    alpha=0.4)  # fmt: skip
-            ax.plot(found.value / scale, place, "o", color=shade, markersize=4,
-                    markerfacecolor="white" if found.extrapolated else shade)  # fmt: skip
-            ax.plot(row.measured / scale, place, "X", markersize=6,
-                    color=drawing.colour(1) if row.outside else "black")  # fmt: skip
+            ax.plot(
+                [found.low / scale, found.high / scale],
+                [place] * 2,
+                color=shade,
+                linewidth=3,
+                alpha=0.4,
+            )
+            ax.plot(
+                found.value / scale,
+                place,
+                "o",
+                color=shade,
+                markersize=4,
+                markerfacecolor="white" if found.extrapolated else shade,
+            )
+            ax.plot(
+                row.measured / scale,
+                place,
+                "X",
+                markersize=6,
+                color=drawing.colour(1) if row.outside else "black",
+            )
         ax.set_xscale("log")
         ax.set_yticks(range(len(rows)), [self._where(row) for row in rows], fontsize=7)
         ax.invert_yaxis()

@@ -148,18 +148,23 @@ class Models(Drawn):
         rows = []
         for model in self.models:
             row: dict[str, Any] = dict(model.key)
-            row |= {"form": model.form.name, "levels": len(model.trained),
-                    f"in-sample RMSE, {unit}": model.rmse / scale,
-                    "in-sample R2": model.r_squared,
-                    "cv error": math.expm1(model.errors[model.form.name])}  # fmt: skip
+            row |= {
+                "form": model.form.name,
+                "levels": len(model.trained),
+                f"in-sample RMSE, {unit}": model.rmse / scale,
+                "in-sample R2": model.r_squared,
+                "cv error": math.expm1(model.errors[model.form.name]),
+            }
             one = held.get(id(model.key))
             if one is not None:
-                row |= {f"held-out measured, {unit}": one.measured / scale,
-                        f"held-out predicted, {unit}": one.prediction.value / scale,
-                        f"low, {unit}": one.prediction.low / scale,
-                        f"high, {unit}": one.prediction.high / scale,
-                        "held-out error": one.error,
-                        "outside": one.outside if one.decides else None}  # fmt: skip
+                row |= {
+                    f"held-out measured, {unit}": one.measured / scale,
+                    f"held-out predicted, {unit}": one.prediction.value / scale,
+                    f"low, {unit}": one.prediction.low / scale,
+                    f"high, {unit}": one.prediction.high / scale,
+                    "held-out error": one.error,
+                    "outside": one.outside if one.decides else None,
+                }
             for name, (low, high) in model.parameter_bounds().items():
                 row |= {name: model.parameters[name], f"{name} low": low, f"{name} high": high}
             rows.append(row)
@@ -172,22 +177,44 @@ class Models(Drawn):
         """SI units."""
         groups = [
             {
-                "levels": dict(model.key), "form": model.form.name, "formula": model.form.formula,
-                "reason": model.form.reason, "parameters": model.parameters,
-                "parameter_bounds": model.parameter_bounds(), "in_flight": model.in_flight,
-                "chunks": model.chunks, "cross_validation": dict(model.errors),
-                "rmse": model.rmse, "r_squared": model.r_squared, "misfit": model.misfit,
-                "freedom": model.freedom, "spread": model.spread,
+                "levels": dict(model.key),
+                "form": model.form.name,
+                "formula": model.form.formula,
+                "reason": model.form.reason,
+                "parameters": model.parameters,
+                "parameter_bounds": model.parameter_bounds(),
+                "in_flight": model.in_flight,
+                "chunks": model.chunks,
+                "cross_validation": dict(model.errors),
+                "rmse": model.rmse,
+                "r_squared": model.r_squared,
+                "misfit": model.misfit,
+                "freedom": model.freedom,
+                "spread": model.spread,
             }
             for model in self.models
-        ]  # fmt: skip
-        checks = [{**vars(c.prediction), "key": dict(c.prediction.key), "measured": c.measured,
-                   "outside": c.outside, "error": c.error} for c in self.fits.checks]  # fmt: skip
+        ]
+        checks = [
+            {
+                **vars(c.prediction),
+                "key": dict(c.prediction.key),
+                "measured": c.measured,
+                "outside": c.outside,
+                "error": c.error,
+            }
+            for c in self.fits.checks
+        ]
         refused = [{"levels": dict(key), "reason": why} for key, why in self.fits.refused]
-        data: dict[str, Any] = plain({
-            "metric": self.fits.study.metric.name, "hold_out": self.fits.hold_out,
-            "models": groups, "checks": checks, "refused": refused, "says": self.says,
-        })  # fmt: skip
+        data: dict[str, Any] = plain(
+            {
+                "metric": self.fits.study.metric.name,
+                "hold_out": self.fits.hold_out,
+                "models": groups,
+                "checks": checks,
+                "refused": refused,
+                "says": self.says,
+            }
+        )
         return data
 
 

@@ -98,8 +98,10 @@ class Effects:
         blocks_out, cells_out = self.left_out
         if self.effects and (blocks_out or cells_out):
             out = f"{cells_out} of {self.cells + cells_out} cells and {blocks_out} of "
-            said.append(f"Left out of that: {out}{self.blocks + blocks_out} blocks, so that each "
-                        "block has a number for each cell.")  # fmt: skip
+            said.append(
+                f"Left out of that: {out}{self.blocks + blocks_out} blocks, so that each "
+                "block has a number for each cell."
+            )
         return said
 
 
@@ -125,8 +127,13 @@ def effects(levels: Sequence[Levels], logs: Floats) -> Effects:
         made += [] if isinstance(found, str) else found
     shown = [(n, why) for n, why in missing if n not in OF_PHASES or "changes with" not in why]
     used = int(known.any(axis=1).sum())
-    return Effects(tuple(made), tuple(shown), len(values), len(kept),
-                   (used - len(values), len(there) - len(kept)))  # fmt: skip
+    return Effects(
+        tuple(made),
+        tuple(shown),
+        len(values),
+        len(kept),
+        (used - len(values), len(there) - len(kept)),
+    )
 
 
 def _varying(cells: Sequence[Levels]) -> list[str]:
@@ -153,11 +160,17 @@ def _of_factor(
     groups = [places for places in series.values() if len(places) > 1]
     if not groups:
         owners = [units.factor_title(n) for n in others if _follows(cells, name, n)]
-        return (f"it changes with {owners[0]}" if owners
-                else "no two of its levels were measured with all else equal")  # fmt: skip
+        return (
+            f"it changes with {owners[0]}"
+            if owners
+            else "no two of its levels were measured with all else equal"
+        )
     shown = [n for n in others if len({str(cells[places[0]][n]) for places in groups}) > 1]
-    shown = [n for n in shown if n not in OF_PHASES
-             or not any(_follows(cells, n, o) for o in shown if o not in OF_PHASES)]  # fmt: skip
+    shown = [
+        n
+        for n in shown
+        if n not in OF_PHASES or not any(_follows(cells, n, o) for o in shown if o not in OF_PHASES)
+    ]
     of = _Comparison(name, cells, logs, groups, shown)
     return [of.doubling()] if of.numeric else of.ratios()
 
@@ -194,9 +207,15 @@ class _Comparison:
         levels = self.levels
         growth = regression.contrasts(self.logs, [(g, self._sloping(g)) for g in self.groups])
         return Effect(
-            self.name, levels[0], levels[-1], True, regression.slope(growth), len(self.groups),
-            self._unlike(growth, self.groups), self._uneven(levels),
-        )  # fmt: skip
+            self.name,
+            levels[0],
+            levels[-1],
+            True,
+            regression.slope(growth),
+            len(self.groups),
+            self._unlike(growth, self.groups),
+            self._uneven(levels),
+        )
 
     def ratios(self) -> list[Effect]:
         """Each level over the first one."""
@@ -206,8 +225,17 @@ class _Comparison:
             groups = [g for g in self.groups if {str(first), str(level)} <= self._have(g)]
             if groups:
                 ratio = self._between(groups, first, level)
-                made.append(Effect(self.name, first, level, False, regression.slope(ratio),
-                                   len(groups), self._unlike(ratio, groups)))  # fmt: skip
+                made.append(
+                    Effect(
+                        self.name,
+                        first,
+                        level,
+                        False,
+                        regression.slope(ratio),
+                        len(groups),
+                        self._unlike(ratio, groups),
+                    )
+                )
         return made
 
     def _uneven(self, levels: Sequence[Level]) -> tuple[Part, ...]:
@@ -220,12 +248,15 @@ class _Comparison:
         if not regression.slope(last - first).proven:
             return ()
         texts = [[units.level_text(self.name, level) for level in end] for end in ends]
-        return tuple(Part(f"from {low} to {high}", regression.slope(step))
-                     for (low, high), step in zip(texts, (first, last), strict=True))  # fmt: skip
+        return tuple(
+            Part(f"from {low} to {high}", regression.slope(step))
+            for (low, high), step in zip(texts, (first, last), strict=True)
+        )
 
     def _unlike(self, of: Contrasts, groups: Sequence[Sequence[int]]) -> tuple[Part, ...]:
-        parts = [Part(self._named(groups[i]), regression.slope(of.of(i)))
-                 for i in regression.unlike(of)]  # fmt: skip
+        parts = [
+            Part(self._named(groups[i]), regression.slope(of.of(i))) for i in regression.unlike(of)
+        ]
         return tuple(sorted(parts, key=lambda part: part.slope.ratio))
 
     def _sloping(self, group: Sequence[int]) -> Floats:

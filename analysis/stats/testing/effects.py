@@ -150,14 +150,22 @@ def effects(
     return Effects(
         effects=tuple(
             FactorEffect(
-                ":".join(line.term), stratum, line.df, line.df_error, line.f, line.p,
-                float(holm), flipped, line.share, span,
+                ":".join(line.term),
+                stratum,
+                line.df,
+                line.df_error,
+                line.f,
+                line.p,
+                float(holm),
+                flipped,
+                line.share,
+                span,
             )
             for (line, stratum, flipped, span), holm in zip(lines, corrected, strict=True)
         ),
         missing=(*missing, *(pair for part in parts for pair in part.missing)),
         residuals=tuple(part.residuals for part in parts if part.residuals.n),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)
@@ -182,20 +190,21 @@ def _strata(
 ) -> list[_Part]:
     """The analyses within and between attachments."""
     whole = {name for name, labels in factors.items() if _constant(labels, groups)}
-    terms = [
-        term
-        for size in range(1, order + 1)
-        for term in itertools.combinations(factors, size)
-    ]  # fmt: skip
+    terms = [term for size in range(1, order + 1) for term in itertools.combinations(factors, size)]
     inner = {t: anova.columns(t, factors) for t in terms if not set(t) <= whole}
     count = int(groups.max()) + 1
     parts, adjusted = [], y
     if inner:
         centred = {t: anova.centred(x, groups) for t, x in inner.items()}
         analysis = _analyse(
-            anova.centred(y, groups), centred, np.empty((y.size, 0)), count, groups,
-            "within attachments", factors,
-        )  # fmt: skip
+            anova.centred(y, groups),
+            centred,
+            np.empty((y.size, 0)),
+            count,
+            groups,
+            "within attachments",
+            factors,
+        )
         parts.append(analysis)
         x = np.hstack(list(centred.values()))
         beta = np.linalg.lstsq(x, anova.centred(y, groups), rcond=1e-10)[0]

@@ -44,9 +44,12 @@ def spending(planned: Sequence[int]) -> tuple[int, ...]:
 
 
 def max_t(
-    differences: Floats, last: Integers, turns: Sequence[int], alpha: float,
+    differences: Floats,
+    last: Integers,
+    turns: Sequence[int],
+    alpha: float,
     groups: Integers | None = None,
-) -> Together:  # fmt: skip
+) -> Together:
     """`signflips.max_t` at the last of these looks, with what the looks before it called.
 
     `last`: the highest block number of each row of `differences`, shape [block]; `turns`: blocks at

@@ -124,8 +124,11 @@ def unlike(of: Contrasts) -> list[int]:
     away = of.values - of.values.mean(axis=1, keepdims=True)
     p = signflips.max_t(away, ALPHA).p
     hidden = of.hidden + of.hidden.mean()
-    return [int(i) for i in np.flatnonzero(p <= ALPHA)
-            if _over_blocks(away[:, i], float(hidden[i])).proven]  # fmt: skip
+    return [
+        int(i)
+        for i in np.flatnonzero(p <= ALPHA)
+        if _over_blocks(away[:, i], float(hidden[i])).proven
+    ]
 
 
 def _over_blocks(values: Floats, hidden: float) -> Slope:

@@ -151,8 +151,9 @@ def _pair(
         words = f"{' '.join(map(str, of.values()))} over {' '.join(map(str, over.values()))}"
         yield from _ratio(reach, key, first[0], second[0], words)
     elif first and second:
-        reach.notes[f"{len(first)} cells against {len(second)} in {reach.of.describe(key)}: "
-                    "left out"] = None  # fmt: skip
+        reach.notes[
+            f"{len(first)} cells against {len(second)} in {reach.of.describe(key)}: left out"
+        ] = None
 
 
 def _ordered(reach: Reach, group: list[Values], factor: str) -> list[tuple[float, Values]]:
@@ -187,8 +188,10 @@ def _knee(reach: Reach, key: Key, cells: list[tuple[float, Values]]) -> Iterator
         return
     (x0, low), (x1, knee), (x2, high) = cells[place - 1 : place + 2]
     limit = claim.claimed.low or 1.0
-    sides = ((low, knee, x1 / x0, (limit, math.inf), "up to the knee"),
-             (knee, high, x2 / x1, (0.0, limit), "beyond the knee"))  # fmt: skip
+    sides = (
+        (low, knee, x1 / x0, (limit, math.inf), "up to the knee"),
+        (knee, high, x2 / x1, (0.0, limit), "beyond the knee"),
+    )
     for before, after, growth, bounds, words in sides:
         for cell in _ratio(reach, key, after, before, words):
             yield replace(_scaled(cell, 1 / math.log2(growth)), bounds=bounds)
@@ -199,10 +202,12 @@ def _scaled(cell: ClaimCell, by: float) -> ClaimCell:
     curve = cell.curve
     return replace(
         cell,
-        value=cell.value**by, low=cell.low**by, high=cell.high**by,
+        value=cell.value**by,
+        low=cell.low**by,
+        high=cell.high**by,
         curve=Curve(curve.estimate * by, curve.alphas, curve.low * by, curve.high * by),
         parts=tuple(part * by for part in cell.parts),
-    )  # fmt: skip
+    )
 
 
 def _ratio(reach: Reach, key: Key, a: Values, b: Values, words: str) -> Iterator[ClaimCell]:
@@ -210,9 +215,21 @@ def _ratio(reach: Reach, key: Key, a: Values, b: Values, words: str) -> Iterator
         reach.notes[f"no ratio of zeros in {reach.of.describe(key)}: left out"] = None
         return
     r, blocks = _over(a, b)
-    yield ClaimCell(_label(reach, key, words), reach.metric, r.ratio, r.low, r.high, r.kind,
-                r.units, reach.claim.bounds, r.curve, r.parts, blocks,
-                tuple(pair for pair in key if pair[1] != ""), _doubts(reach, (a, b)))  # fmt: skip
+    yield ClaimCell(
+        _label(reach, key, words),
+        reach.metric,
+        r.ratio,
+        r.low,
+        r.high,
+        r.kind,
+        r.units,
+        reach.claim.bounds,
+        r.curve,
+        r.parts,
+        blocks,
+        tuple(pair for pair in key if pair[1] != ""),
+        _doubts(reach, (a, b)),
+    )
 
 
 def _doubts(reach: Reach, cells: Iterable[Values]) -> tuple[str, ...]:
@@ -224,8 +241,9 @@ def _over(a: Values, b: Values) -> tuple[Ratio, tuple[int, ...]]:
     """As `study.ratio_of`, without its search where each block has one attachment; the blocks."""
     shared = set(a.attachments) & set(b.attachments)
     names = [c.attachments if shared else c.blocks for c in (a, b)]
-    first, second = (dict(zip(n, np.log(c.values), strict=True))
-                     for n, c in zip(names, (a, b), strict=True))  # fmt: skip
+    first, second = (
+        dict(zip(n, np.log(c.values), strict=True)) for n, c in zip(names, (a, b), strict=True)
+    )
     both = [name for name in first if name in second]
     single = len(first) == len(a.blocks) and len(second) == len(b.blocks)
     if single and len(both) >= min(SMALLEST, len(first), len(second)) > 0:
@@ -249,9 +267,18 @@ def _r(reach: Reach, key: Key, group: list[Values]) -> Iterator[ClaimCell]:
     known = math.isfinite(c.pearson_low)
     kind = "interval" if known else "one session" if c.attachments < 2 else "range"
     curve = _student(c.pearson_low, c.pearson_high, c.attachments) if known else _nothing(c.pearson)
-    yield ClaimCell(_label(reach, key, f"r with {compare.correlation}"), reach.metric, c.pearson,
-                c.pearson_low, c.pearson_high, kind, (c.attachments,), reach.claim.bounds,
-                curve, doubts=_doubts(reach, group))  # fmt: skip
+    yield ClaimCell(
+        _label(reach, key, f"r with {compare.correlation}"),
+        reach.metric,
+        c.pearson,
+        c.pearson_low,
+        c.pearson_high,
+        kind,
+        (c.attachments,),
+        reach.claim.bounds,
+        curve,
+        doubts=_doubts(reach, group),
+    )
 
 
 def _student(low: float, high: float, n: int) -> Curve:

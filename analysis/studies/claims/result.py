@@ -42,13 +42,18 @@ class Claims(Drawn):
     def says(self) -> list[str]:
         """How many claims have which verdict, then each claim."""
         counts: Counter[str] = Counter(judged.kind for judged in self.judged)
-        parts = [f"{counts[kind]} {kind if counts[kind] == 1 else MANY.get(kind, kind)}"
-                 for kind in KINDS if counts[kind]]  # fmt: skip
+        parts = [
+            f"{counts[kind]} {kind if counts[kind] == 1 else MANY.get(kind, kind)}"
+            for kind in KINDS
+            if counts[kind]
+        ]
         first = f"{plural(len(self.judged), 'claim')} of {self.study.title}: {', '.join(parts)}."
         if self.tested > 1:
-            first += (f" The chance that any claim is wrongly said to hold is at most "
-                      f"{100 * self.alpha:.3g} %, and that any is wrongly said not to as well "
-                      f"({self.tested} claims tested together).")  # fmt: skip
+            first += (
+                f" The chance that any claim is wrongly said to hold is at most "
+                f"{100 * self.alpha:.3g} %, and that any is wrongly said not to as well "
+                f"({self.tested} claims tested together)."
+            )
         lacking = self.lacking
         all_lack = [f"Not in the data, for any claim: {', '.join(lacking)}."] if lacking else []
         return [first, *self.remarks, *all_lack, *(sentence(one, lacking) for one in self.judged)]
@@ -79,23 +84,42 @@ class Claims(Drawn):
         """One row per claim and cell."""
         import pandas as pd
 
-        return pd.DataFrame([
-            {"claim": judged.claim.id, "metric": cell.metric, "cell": cell.label,
-             "measured": cell.value, "low": cell.low, "high": cell.high, "interval": cell.kind,
-             "claimed low": cell.bounds[0], "claimed high": cell.bounds[1], "is": place(cell)}
-            for judged in self.judged for cell in judged.scope.cells
-        ])  # fmt: skip
+        return pd.DataFrame(
+            [
+                {
+                    "claim": judged.claim.id,
+                    "metric": cell.metric,
+                    "cell": cell.label,
+                    "measured": cell.value,
+                    "low": cell.low,
+                    "high": cell.high,
+                    "interval": cell.kind,
+                    "claimed low": cell.bounds[0],
+                    "claimed high": cell.bounds[1],
+                    "is": place(cell),
+                }
+                for judged in self.judged
+                for cell in judged.scope.cells
+            ]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able."""
         claims = [
-            row(judged) | {"says": sentence(judged), "cells": [_cell(c) for c in judged.scope.cells]}
+            row(judged)
+            | {"says": sentence(judged), "cells": [_cell(c) for c in judged.scope.cells]}
             for judged in self.judged
         ]
-        data: dict[str, Any] = plain({
-            "study": self.study.study, "source": self.study.source.paper, "alpha": self.alpha,
-            "tested": self.tested, "claims": claims, "says": self.says,
-        })  # fmt: skip
+        data: dict[str, Any] = plain(
+            {
+                "study": self.study.study,
+                "source": self.study.source.paper,
+                "alpha": self.alpha,
+                "tested": self.tested,
+                "claims": claims,
+                "says": self.says,
+            }
+        )
         return data
 
 
@@ -132,8 +156,10 @@ def _doubts(judged: JudgedClaim) -> list[str]:
     for cell in dict.fromkeys(ordered):
         for doubt in cell.doubts:
             where.setdefault(doubt, []).append(short[cell.label])
-    parts = [f"{doubt} in {len(names)} of {len(judged.scope.cells)} cells ({listed(names)})"
-             for doubt, names in where.items()]  # fmt: skip
+    parts = [
+        f"{doubt} in {len(names)} of {len(judged.scope.cells)} cells ({listed(names)})"
+        for doubt, names in where.items()
+    ]
     return [f"In doubt: {'; '.join(parts)}."] if parts else []
 
 
@@ -143,21 +169,34 @@ def row(judged: JudgedClaim) -> dict[str, Any]:
     values = [cell.value for cell in judged.scope.cells]
     known = [cell for cell in judged.scope.cells if cell.decides]
     return {
-        "claim": judged.claim.id, "verdict": judged.kind, "direction": judged.direction,
-        "magnitude": judged.magnitude, "reach": judged.reach, "quantifier": _quantifier(judged.claim),
-        "inside": judged.counts["inside"], "outside": judged.counts["outside"],
-        "open": judged.counts["open"], "needed": judged.needed,
+        "claim": judged.claim.id,
+        "verdict": judged.kind,
+        "direction": judged.direction,
+        "magnitude": judged.magnitude,
+        "reach": judged.reach,
+        "quantifier": _quantifier(judged.claim),
+        "inside": judged.counts["inside"],
+        "outside": judged.counts["outside"],
+        "open": judged.counts["open"],
+        "needed": judged.needed,
         "scope": "none" if not values else "part" if judged.scope.missing else "whole",
-        "missing": ", ".join(judged.scope.missing), "why": judged.why,
-        "number": judged.claim.number, "claimed_low": low, "claimed_high": high,
-        "smallest": min(values, default=None), "largest": max(values, default=None),
+        "missing": ", ".join(judged.scope.missing),
+        "why": judged.why,
+        "number": judged.claim.number,
+        "claimed_low": low,
+        "claimed_high": high,
+        "smallest": min(values, default=None),
+        "largest": max(values, default=None),
         "low": min((cell.low for cell in known), default=None),
         "high": max((cell.high for cell in known), default=None),
         "median": float(np.median(values)) if values else None,
-        "apparent": judged.apparent, "p_holds": judged.p.holds, "p_fails": judged.p.fails,
-        "more": judged.more.more if judged.more else None, "place": judged.claim.place,
+        "apparent": judged.apparent,
+        "p_holds": judged.p.holds,
+        "p_fails": judged.p.fails,
+        "more": judged.more.more if judged.more else None,
+        "place": judged.claim.place,
         "in doubt": ", ".join(dict.fromkeys(d for c in judged.scope.cells for d in c.doubts)),
-    }  # fmt: skip
+    }
 
 
 def _quantifier(claim: Claim) -> str:

@@ -38,8 +38,11 @@ def _quantifier(claim: Claim) -> str:
     q = claim.quantifier
     if isinstance(q, Quantifier):
         return f"in at least {q.at_least} of {q.of} cells"
-    return {"every": "in every cell", "range": "over the cells",
-            "median": "in more than half of the cells"}[q]  # fmt: skip
+    return {
+        "every": "in every cell",
+        "range": "over the cells",
+        "median": "in more than half of the cells",
+    }[q]
 
 
 def measured(judged: JudgedClaim) -> str:
@@ -64,8 +67,10 @@ def labels(judged: JudgedClaim) -> dict[str, str]:
     if len(split) < 2:
         return {label: label for label in split}
     common = set.intersection(*(set(words) for words in split.values()))
-    return {label: ", ".join(word for word in words if word not in common) or label
-            for label, words in split.items()}  # fmt: skip
+    return {
+        label: ", ".join(word for word in words if word not in common) or label
+        for label, words in split.items()
+    }
 
 
 def bare(judged: JudgedClaim) -> str:
@@ -104,11 +109,17 @@ def parts(judged: JudgedClaim) -> list[str]:
         sentences.append(f"{_counted(judged.counts, count)}; the claim needs {needed}.")
     for bounds, mean in together.means(judged.scope.cells).items():
         knee = judged.claim.compare is not None and bool(judged.claim.compare.knee)
-        where = "All cells together" if not knee else \
-                "All cells together up to the knee" if bounds[1] == np.inf else \
-                "All cells together beyond the knee"  # fmt: skip
-        sentences.append(f"{where}: {number_of(mean.ratio)}{_unit(judged.claim)} (95 % sure: "
-                    f"{number_of(mean.low)} to {number_of(mean.high)}).")  # fmt: skip
+        where = (
+            "All cells together"
+            if not knee
+            else "All cells together up to the knee"
+            if bounds[1] == np.inf
+            else "All cells together beyond the knee"
+        )
+        sentences.append(
+            f"{where}: {number_of(mean.ratio)}{_unit(judged.claim)} (95 % sure: "
+            f"{number_of(mean.low)} to {number_of(mean.high)})."
+        )
     if judged.reach is not None:
         sentences.append(f"That the range is reached at both ends {_verb(judged.reach)}.")
     if judged.direction is not None and judged.direction != judged.kind:

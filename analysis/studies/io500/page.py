@@ -32,7 +32,9 @@ def render(study: Io500Study) -> str:
         says=[line for line in study.facts if not line.startswith(DETAIL)],
         together=list(words.correlated(study.pairs)),
         systems=len({submission.system for submission in study.submissions}),
-        images=[(figure.get_suptitle(), pictures.data_uri(figure)) for figure in pictures.figures(study)],
+        images=[
+            (figure.get_suptitle(), pictures.data_uri(figure)) for figure in pictures.figures(study)
+        ],
         grids=[*grids.grids(study), grids.ratios(study)],
         number=_number,
         version=fsmatrix.__version__,

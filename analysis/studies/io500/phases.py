@@ -47,8 +47,9 @@ def pairs(submissions: Sequence[Submission]) -> tuple[PhasePair, ...]:
     """Of every two phases."""
     newest = one_per_system(submissions)
     tens = one_per_system([submission for submission in submissions if submission.nodes == TEN])
-    return tuple(_pair(a, b, submissions, newest, tens)
-                 for a, b in itertools.combinations(NAMES, 2))  # fmt: skip
+    return tuple(
+        _pair(a, b, submissions, newest, tens) for a, b in itertools.combinations(NAMES, 2)
+    )
 
 
 def one_per_system(submissions: Sequence[Submission]) -> list[Submission]:
@@ -60,9 +61,12 @@ def one_per_system(submissions: Sequence[Submission]) -> list[Submission]:
 
 
 def _pair(
-    a: str, b: str, every: Sequence[Submission], newest: Sequence[Submission],
+    a: str,
+    b: str,
+    every: Sequence[Submission],
+    newest: Sequence[Submission],
     tens: Sequence[Submission],
-) -> PhasePair:  # fmt: skip
+) -> PhasePair:
     count, r = _spearman(a, b, every)
     systems, r_systems = _spearman(a, b, newest)
     low, high = _interval(r_systems, systems)
@@ -71,7 +75,9 @@ def _pair(
 
 def _spearman(a: str, b: str, chosen: Sequence[Submission]) -> tuple[int, float | None]:
     """(submissions that have both phases, r)."""
-    both = [submission for submission in chosen if a in submission.values and b in submission.values]
+    both = [
+        submission for submission in chosen if a in submission.values and b in submission.values
+    ]
     if len(both) < FEWEST:
         return len(both), None
     x, y = (np.array([one.values[name] for one in both]) for name in (a, b))

@@ -61,9 +61,10 @@ def hard_over_easy(one: Submission, name: str) -> float | None:
 
 
 def rows(
-    chosen: Iterable[Submission], key: Callable[[Submission], Key],
+    chosen: Iterable[Submission],
+    key: Callable[[Submission], Key],
     measures: Mapping[str, Callable[[Submission], float | None]],
-) -> tuple[Row, ...]:  # fmt: skip
+) -> tuple[Row, ...]:
     """A row for each key: families with the most submissions first, then years and classes."""
     members: dict[Key, list[Submission]] = defaultdict(list)
     sizes: dict[str, int] = defaultdict(int)
@@ -93,9 +94,10 @@ def _place(part: str) -> tuple[int, str]:
 
 
 def _row(
-    key: Key, members: Sequence[Submission],
+    key: Key,
+    members: Sequence[Submission],
     measures: Mapping[str, Callable[[Submission], float | None]],
-) -> Row:  # fmt: skip
+) -> Row:
     return Row(
         key=key,
         submissions=len(members),
@@ -114,11 +116,18 @@ def range_of(
     members: Sequence[Submission], measure: Callable[[Submission], float | None]
 ) -> ValueRange:
     """Of the submissions that have a value."""
-    pairs = [(value, submission.system) for submission in members if (value := measure(submission)) is not None]
+    pairs = [
+        (value, submission.system)
+        for submission in members
+        if (value := measure(submission)) is not None
+    ]
     if not pairs:
         return ValueRange(0, 0, None, None, None)
     values = [value for value, _ in pairs]
     return ValueRange(
-        len(values), len({system for _, system in pairs}), statistics.median(values), min(values),
+        len(values),
+        len({system for _, system in pairs}),
+        statistics.median(values),
+        min(values),
         max(values),
-    )  # fmt: skip
+    )

@@ -93,7 +93,9 @@ def _standing(
             "(`fsmatrix import --set nodes=N` says it)"
         )
     size = size_class(int(nodes))
-    peers = [submission for submission in submissions if submission.size == size and size != NO_CLASS]
+    peers = [
+        submission for submission in submissions if submission.size == size and size != NO_CLASS
+    ]
     values = {phase_of(str(cell.levels["phase"])): _value(cell) for cell in cells}
     values = {name: value for name, value in values.items() if value > 0}
     names = [name for name in summary.varying if name not in ("phase", "nodes", "target")]

@@ -45,12 +45,16 @@ def counted(
 def reasons(left: Sequence[LeftOut]) -> Counter[str]:
     """Why places do not count, in few words, and how many."""
     kinds = {
-        SAME: "hold a text that is there already", BESIDE: "lie beside a submission's result",
-        "one of": "are several results in one submission", "IO500 calls it invalid":
-        "are called invalid by IO500", "failed": "failed (errors in IOR's or mdtest's output)",
-    }  # fmt: skip
+        SAME: "hold a text that is there already",
+        BESIDE: "lie beside a submission's result",
+        "one of": "are several results in one submission",
+        "IO500 calls it invalid": "are called invalid by IO500",
+        "failed": "failed (errors in IOR's or mdtest's output)",
+    }
     return Counter(
-        next((text for start, text in kinds.items() if left_out.why.startswith(start)), left_out.why)
+        next(
+            (text for start, text in kinds.items() if left_out.why.startswith(start)), left_out.why
+        )
         for left_out in left
     )
 
@@ -62,7 +66,8 @@ def checked(checks: Checks) -> Iterator[str]:
         yield f"{len(checks.scores_differ)} of {what} are not what their phases give:"
         for score in checks.scores_differ[:MOST_FILES]:
             yield (
-                f"  {score.file}: {score.part} printed {score.printed:g}, recomputed {score.recomputed:.6g}"
+                f"  {score.file}: {score.part} printed {score.printed:g}, "
+                f"recomputed {score.recomputed:.6g}"
             )
         if len(checks.scores_differ) > MOST_FILES:
             yield f"  and {len(checks.scores_differ) - MOST_FILES} more: --json has all."
@@ -89,8 +94,9 @@ def _phases(checks: Checks) -> Iterator[str]:
     yield f"{checks.phases} printed phases have IOR's or mdtest's own output beside them: " + (
         f"{wrong} in {_count(len(by_file), 'result')} contradict it by more than rounding, and "
         "neither they nor a score made of them are in any figure below:"
-        if wrong else "all agree."
-    )  # fmt: skip
+        if wrong
+        else "all agree."
+    )
     for file, names in list(by_file.items())[:MOST_FILES]:
         yield f"  {file}: {', '.join(names)}"
 
@@ -110,20 +116,25 @@ def ratios(rows: Sequence[Row]) -> Iterator[str]:
             f"{row.key[0]} {brief(one.median)} ({brief(one.low or 0)} to {brief(one.high or 0)})"
             for row in rows
             if (one := row.ranges[name]).median is not None
-            and one.submissions >= ENOUGH and row.key[0] != NOT_TOLD
-        ]  # fmt: skip
+            and one.submissions >= ENOUGH
+            and row.key[0] != NOT_TOLD
+        ]
         if told:
             yield f"Hard over easy, {name}, median (range): {', '.join(told)}."
 
 
 def correlated(pairs: Sequence[PhasePair]) -> Iterator[str]:
     """How the scored phases go together: over all sizes, and at one."""
-    scored = [pair for pair in pairs if pair.a in PHASES and pair.b in PHASES and pair.r is not None]
+    scored = [
+        pair for pair in pairs if pair.a in PHASES and pair.b in PHASES and pair.r is not None
+    ]
     if not scored:
         return
     count = max(one.submissions for one in scored)
-    yield _spread(f"Spearman's r of {len(scored)} pairs of phases over {count} submissions",
-                  [(one.r or 0.0, one) for one in scored])  # fmt: skip
+    yield _spread(
+        f"Spearman's r of {len(scored)} pairs of phases over {count} submissions",
+        [(one.r or 0.0, one) for one in scored],
+    )
     tens = [(one.r_ten, one) for one in scored if one.r_ten is not None]
     if tens:
         systems = max(one.tens for _, one in tens)
