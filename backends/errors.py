@@ -1,4 +1,4 @@
-"""Errors of the backends."""
+"""Errors that backends raise, and how a look that fails is recorded."""
 
 from __future__ import annotations
 

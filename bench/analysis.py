@@ -56,29 +56,29 @@ def summarise(state: State) -> str:
     """summarise"""
     from fsmatrix.analysis.data.summary import summarise
 
-    found = summarise(state["ds"])
-    off = [_off(cell.metrics["bandwidth"].median, cell.levels) for cell in found.cells]
-    return f"{len(found.cells)} cells, largest error {_right(off):.2%}"
+    summary = summarise(state["ds"])
+    off = [_off(cell.metrics["bandwidth"].median, cell.levels) for cell in summary.cells]
+    return f"{len(summary.cells)} cells, largest error {_right(off):.2%}"
 
 
 def compare(state: State) -> str:
     """compare two targets"""
     from fsmatrix.analysis.comparison.compare import compare
 
-    found = compare(state["ds"], "xfs", "ext4")
-    off = [np.log(cell.ratio.ratio / (SPEED["xfs"] / SPEED["ext4"])) for cell in found.cells]
+    comparison = compare(state["ds"], "xfs", "ext4")
+    off = [np.log(cell.ratio.ratio / (SPEED["xfs"] / SPEED["ext4"])) for cell in comparison.cells]
     _right(off)
-    return f"{len(found.cells)} cells, geometric mean {found.mean.mean.ratio:.4f}"
+    return f"{len(comparison.cells)} cells, geometric mean {comparison.mean.mean.ratio:.4f}"
 
 
 def draw(state: State) -> str:
     """draw bars"""
     from fsmatrix.analysis.questions.bars import bars
 
-    found = bars(state["ds"], "bandwidth", where={"storage_nodes": 2})
-    _right([_off(bar.median, {"storage_nodes": 2, **bar.levels}) for bar in found.bars])
-    found.figure().savefig(state["folder"] / "bars.png")
-    return f"{len(found.bars)} bars"
+    chart = bars(state["ds"], "bandwidth", where={"storage_nodes": 2})
+    _right([_off(bar.median, {"storage_nodes": 2, **bar.levels}) for bar in chart.bars])
+    chart.figure().savefig(state["folder"] / "bars.png")
+    return f"{len(chart.bars)} bars"
 
 
 def make_matrix(state: State) -> str:
@@ -147,10 +147,10 @@ def _off(median: float, levels: Mapping[str, Any]) -> float:
     """How far a median is from the truth (log)."""
     level = dict(levels)
     processes = level.get("processes_per_node", level.get("processes"))
-    known = truth(
+    expected = truth(
         level["target"], level["pattern"], level["chunk"], processes, level["storage_nodes"]
     )
-    return float(np.log(median / known))
+    return float(np.log(median / expected))
 
 
 def _right(off: Sequence[float]) -> float:
@@ -168,16 +168,16 @@ def analyse(file: Path, steps: Sequence[Step]) -> dict[str, Any]:
         state: State = {"file": file, "folder": Path(folder)}
         for step in steps:
             began, cpu = time.perf_counter(), time.process_time()
-            said = step(state)
+            text = step(state)
             seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
             result.append(
-                {"step": step.__doc__, "seconds": seconds, "cpu": cpu, "peak": peak(), "said": said}
+                {"step": step.__doc__, "seconds": seconds, "cpu": cpu, "peak": peak(), "said": text}
             )
     return {"steps": result}
 
 
 def write(file: Path, runs: int) -> dict[str, Any]:
-    """Write the campaign."""
+    """Write a campaign file of so many runs; the seconds and the memory that it took."""
     began = time.perf_counter()
     with writing(file) as writer:
         for entry in entries(runs):
@@ -187,7 +187,7 @@ def write(file: Path, runs: int) -> dict[str, Any]:
 
 
 def write_json(folder: Path, runs: int) -> dict[str, Any]:
-    """The rival's files."""
+    """Write the same runs as the JSON files that the rival reads."""
     from analysis_json import write_files
 
     write_files(folder, runs)
@@ -195,7 +195,7 @@ def write_json(folder: Path, runs: int) -> dict[str, Any]:
 
 
 def read_json(folder: Path) -> dict[str, Any]:
-    """The rival."""
+    """Read the JSON files into a matrix, as the rival does."""
     from analysis_json import matrix
 
     began = time.perf_counter()

@@ -41,7 +41,7 @@ sys.path.append(str(Path(__file__).parent))  # also under -P
 
 from ceph_rivals import DEPTH, OBJECT, SMALL, Cell, OnFiles, OnRados, Rate
 
-from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, missing, up
+from fsmatrix.backends.testbed.ceph import CephTestbed, CephTestbedOptions, down, missing, up
 
 TARGET = 1.0
 AGAINST = ("fio", "rados bench", "ceph-fuse")
@@ -66,30 +66,30 @@ CELLS = [
 
 
 def measure(cell: Cell, own: Callable[[], Rate], other: Callable[[], Rate], pairs: int) -> Any:
-    """One row."""
-    mine, theirs = [], []
+    """Measure two players in turns, and return one row of the table."""
+    ours, theirs = [], []
     for number in range(pairs + 1):
         first = own() if number % 2 else None
         rival = other()
         rate = first or own()
         if number:  # the first pair only warms up
-            mine.append(rate)
+            ours.append(rate)
             theirs.append(rival)
-    ratios = [a.rate / b.rate for a, b in zip(mine, theirs, strict=True)]
+    ratios = [a.rate / b.rate for a, b in zip(ours, theirs, strict=True)]
     interval: Any = quantile_test(ratios, p=0.5).confidence_interval(0.95)
     return asdict(cell) | {
         "pairs": pairs,
-        "player": statistics.median(one.rate for one in mine),
-        "rival": statistics.median(one.rate for one in theirs),
+        "player": statistics.median(rating.rate for rating in ours),
+        "rival": statistics.median(rating.rate for rating in theirs),
         "ratio": statistics.median(ratios),
         "interval": [float(interval.low), float(interval.high)],
-        "player_cpu": statistics.median(one.cpu for one in mine),
-        "rival_cpu": statistics.median(one.cpu for one in theirs),
+        "player_cpu": statistics.median(rating.cpu for rating in ours),
+        "rival_cpu": statistics.median(rating.cpu for rating in theirs),
     }
 
 
 def show(console: Console, rows: list[dict[str, Any]], seconds: float) -> None:
-    """The table."""
+    """Print the rows as a table, a line for each cell."""
     table = Table(title=f"Ceph, objects of 4 MiB, depth {DEPTH} (ceph-fuse: 1), one process")
     columns = (
         "against",
@@ -125,15 +125,15 @@ def show(console: Console, rows: list[dict[str, Any]], seconds: float) -> None:
 
 
 @contextmanager
-def bed_in(directory: Path | None) -> Iterator[Bed]:
+def testbed_in(directory: Path | None) -> Iterator[CephTestbed]:
     """The bed in a directory, or one that lives as long as this."""
     if directory is not None:
-        yield Bed.open(directory)
+        yield CephTestbed.open(directory)
         return
     with tempfile.TemporaryDirectory(prefix="fsmatrix-bench-") as folder:
         place = f"{folder}/bed"
         try:
-            yield up(BedOptions(nodes=2, osds_per_node=1, osd_size=8 << 30), place)
+            yield up(CephTestbedOptions(nodes=2, osds_per_node=1, osd_size=8 << 30), place)
         finally:
             down(place)
 
@@ -153,13 +153,13 @@ def main() -> int:
         parser.error(missing())
     console, began = Console(width=None if sys.stdout.isatty() else 130), time.monotonic()
     rows = []
-    with bed_in(asked.directory) as bed, ExitStack() as ends:
-        made: dict[type, Any] = {}
+    with testbed_in(asked.directory) as bed, ExitStack() as ends:
+        rivals: dict[type, Any] = {}
         for cell in (cell for cell in CELLS if cell.other in asked.against):
             kind = OnFiles if cell.other == "ceph-fuse" else OnRados
-            if kind not in made:
-                made[kind] = kind(bed, asked.seconds, ends)
-            own, other = made[kind].pair(cell)
+            if kind not in rivals:
+                rivals[kind] = kind(bed, asked.seconds, ends)
+            own, other = rivals[kind].pair(cell)
             rows.append(measure(cell, own, other, asked.pairs))
     took = time.monotonic() - began
     print(json.dumps(rows, indent=1)) if asked.json else show(console, rows, took)

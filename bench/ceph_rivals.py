@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends.testbed.ceph import Bed
+from fsmatrix.backends.testbed.ceph import CephTestbed
 
 PLAY = Path(__file__).with_name("ceph_play.py")
 SMALL, OBJECT = 4096, 4 << 20  # bytes
@@ -55,11 +55,16 @@ class Cell:
 def program(argv: list[str]) -> tuple[str, float]:
     """What a program printed, and its CPU seconds; RuntimeError with its last words."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    one = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # numpy's would spin beside what is timed
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False, env=one)
+    environment = {
+        **os.environ,
+        "OPENBLAS_NUM_THREADS": "1",
+    }  # numpy's would spin beside what is timed
+    done = subprocess.run(
+        argv, capture_output=True, text=True, timeout=600, check=False, env=environment
+    )
     if done.returncode:
-        said = done.stdout[-2000:] + done.stderr[-4000:]
-        raise RuntimeError(f"{' '.join(argv)} ended with {done.returncode}:\n{said}")
+        text = done.stdout[-2000:] + done.stderr[-4000:]
+        raise RuntimeError(f"{' '.join(argv)} ended with {done.returncode}:\n{text}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return done.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -67,19 +72,19 @@ def program(argv: list[str]) -> tuple[str, float]:
 def player(**asked: Any) -> Rate:
     """The player in a process of its own; `asked` is Play's of ceph_play.py."""
     settings = {"span": SPAN, "seed": uuid.uuid4().int & 0xFFFF} | asked
-    found = json.loads(program([sys.executable, "-P", str(PLAY), json.dumps(settings)])[0])
-    count = found["operations"]
-    return Rate(count / found["seconds"], (found["cpu"] + found["beside"]) / count * 1e6)
+    result = json.loads(program([sys.executable, "-P", str(PLAY), json.dumps(settings)])[0])
+    count = result["operations"]
+    return Rate(count / result["seconds"], (result["cpu"] + result["beside"]) / count * 1e6)
 
 
 class OnRados:
     """The player's rados driver, fio and rados bench on one pool."""
 
-    def __init__(self, bed: Bed, seconds: float, ends: ExitStack) -> None:
+    def __init__(self, bed: CephTestbed, seconds: float, ends: ExitStack) -> None:
         self.bed, self.pool, self.seconds = bed, bed.pools["rados"], seconds
         self.name = f"bench-{uuid.uuid4().hex[:8]}"
         with bed.cluster() as cluster:
-            pools = {one["name"]: one["stats"] for one in cluster.mon("df")["pools"]}
+            pools = {pool["name"]: pool["stats"] for pool in cluster.mon("df")["pools"]}
         if pools[self.pool]["max_avail"] < LEAST_FREE:
             raise SystemExit(
                 f"the pool has less than {LEAST_FREE >> 30} GiB: full OSDs end or hang"
@@ -95,15 +100,15 @@ class OnRados:
             self.like[space] = self._like(space, objects)
         base = [self._fio(SMALL, "randread", "--number_ios=1")[1] for _ in range(BASE_RUNS)]
         self.fio_base = statistics.median(base)
-        one = ["-b", str(SMALL), "-O", str(SMALL), "--no-cleanup", "--max-objects=1"]
-        base = [self._bench("600", "write", 0, f"{i}", *one)[1] for i in range(BASE_RUNS)]
+        single = ["-b", str(SMALL), "-O", str(SMALL), "--no-cleanup", "--max-objects=1"]
+        base = [self._bench("600", "write", 0, f"{i}", *single)[1] for i in range(BASE_RUNS)]
         self.bench_base = statistics.median(base)
 
     def clean(self) -> None:
         """Remove all objects of ours."""
         with self.bed.cluster() as cluster:
             with cluster.ioctx(self.pool) as plain:
-                plain.remove_many([one for one in plain.names() if one.startswith(self.name)])
+                plain.remove_many([name for name in plain.names() if name.startswith(self.name)])
             for space in (self.name, *(f"{self.name}-rados-{size}" for size in (0, SMALL, OBJECT))):
                 with cluster.ioctx(self.pool, space) as objects:
                     objects.remove_all()
@@ -114,14 +119,14 @@ class OnRados:
 
         def split(names: Sequence[str], space: str) -> Counter[int]:
             where = (
-                cluster.mon("osd map", pool=self.pool, object=one, nspace=space) for one in names
+                cluster.mon("osd map", pool=self.pool, object=item, nspace=space) for item in names
             )
-            return Counter(int(one["acting_primary"]) for one in where)
+            return Counter(int(item["acting_primary"]) for item in where)
 
         prefix = "benchmark_data" if space else f"{self.name}."
         with self.bed.cluster() as cluster, cluster.ioctx(self.pool, space) as objects:
-            names = [one for one in objects.names() if one.startswith(prefix)]
-            sizes = [objects.stat(one)[0] for one in names]
+            names = [item for item in objects.names() if item.startswith(prefix)]
+            sizes = [objects.stat(item)[0] for item in names]
             if sizes != [OBJECT] * count:
                 raise RuntimeError(f"{len(sizes)} objects of {set(sizes)} bytes, not {count} whole")
             wanted = split(names, space)
@@ -167,7 +172,7 @@ class OnRados:
         )
 
     def fio(self, cell: Cell) -> Rate:
-        """fio's rados engine."""
+        """Rate of fio with its rados engine."""
         run = [
             "--file_service_type=random",
             "--time_based",
@@ -208,7 +213,7 @@ class OnRados:
         return Rate(count / taken, (cpu - self.bench_base) / count * 1e6)
 
     def own(self, cell: Cell) -> Rate:
-        """The player."""
+        """Rate of the player on the objects of its rival."""
         base = {"driver": "rados", "root": self.root, "size": cell.size, "write": cell.write}
         base |= {"seconds": self.seconds, "depth": DEPTH}
         if cell.other == "fio":
@@ -234,7 +239,7 @@ class OnRados:
 class OnFiles:
     """The player's cephfs driver, and its posix driver on ceph-fuse."""
 
-    def __init__(self, bed: Bed, seconds: float, ends: ExitStack) -> None:
+    def __init__(self, bed: CephTestbed, seconds: float, ends: ExitStack) -> None:
         self.bed, self.seconds, self.name = bed, seconds, f"bench-{uuid.uuid4().hex[:8]}"
         self.root = f"conf={bed.conf}\nfilesystem={bed.filesystem}\npath=/\n"
         base = {"driver": "cephfs", "root": self.root, "name": self.name, "size": OBJECT}

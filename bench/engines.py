@@ -111,7 +111,7 @@ class Row:
     findings: tuple[str, ...]
 
 
-def campaign(found: Sequence[str], target: str, arguments: argparse.Namespace) -> str:
+def campaign(engines: Sequence[str], target: str, arguments: argparse.Namespace) -> str:
     """The campaign's text: one workload entry for each cell and engine."""
     size = parse_size(arguments.bytes)
     lines = [
@@ -124,7 +124,7 @@ def campaign(found: Sequence[str], target: str, arguments: argparse.Namespace) -
         "workloads:",
     ]
     for cell, (cache, _, _, options) in CELLS.items():
-        for engine in found:
+        for engine in engines:
             workload = "pattern" if engine == "player" else engine
             given = f"{options[engine]}, {BYTES[engine]}: {size}"
             lines.append(f"  {cell.lower()}-{engine}:")
@@ -212,7 +212,7 @@ def show(console: Console, rows: Sequence[Row], missing: Mapping[str, str]) -> N
 
 
 def main() -> None:
-    """Run and print."""
+    """Run the campaign of all engines that are here and print the rates."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dir", type=Path, help="an existing directory to work in")
     parser.add_argument("--backend", help="or a managed file system (default: xfs as root)")
@@ -224,17 +224,19 @@ def main() -> None:
     console = Console(stderr=arguments.json)
     engines = Engines({})
     missing = {name: reason for name in ENGINES if (reason := engines.reason(name))}
-    found = [name for name in ENGINES if name not in missing]
+    available = [name for name in ENGINES if name not in missing]
     with tempfile.TemporaryDirectory(prefix="fsmatrix-bench-") as folder:
         target = target_of(arguments, folder)
-        plan = build_plan(Source(campaign(found, target, arguments), "engines"), Request(seed=1))
+        plan = build_plan(
+            Source(campaign(available, target, arguments), "engines"), Request(seed=1)
+        )
         mode: Mode = "quiet" if arguments.json else "live"
         with listener(mode, plan.estimate.runs, console, Forecast.of(plan)) as tell:
             execute(plan, Path(folder) / "out", Options(), tell)
         rows = list(table(list(records(Path(folder) / "out"))))
     if arguments.json:
-        told: dict[str, Any] = {"rows": [asdict(row) for row in rows], "missing": missing}
-        print(json.dumps(told, indent=1))
+        document: dict[str, Any] = {"rows": [asdict(row) for row in rows], "missing": missing}
+        print(json.dumps(document, indent=1))
     else:
         show(console, rows, missing)
 

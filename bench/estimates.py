@@ -34,8 +34,9 @@ def compared(campaign: str, sets: tuple[str, ...]) -> str:
         begin = time.monotonic()
         execute(plan, out, Options(), listen)
         end = time.monotonic()
-    said, taken = plan.estimate.seconds, end - begin
-    text = f"{campaign}: said {spoken(said)}, taken {spoken(taken)} ({taken / said:.2f} times)"
+    estimated, taken = plan.estimate.seconds, end - begin
+    ratio = f"{taken / estimated:.2f} times"
+    text = f"{campaign}: said {spoken(estimated)}, taken {spoken(taken)} ({ratio})"
     if learned[0]:
         rest = end - learned[0]
         text += f"; after the first block {spoken(learned[1])} left, taken {spoken(rest)} ("

@@ -90,11 +90,11 @@ def show(out: Path, judged: Path) -> None:
 
     store = Store.create(judged)
     store.append(anew())
-    found = findings(open_campaign(store.merge()))
-    print("\n".join(found.says))
+    result = findings(open_campaign(store.merge()))
+    print("\n".join(result.says))
     print(f"{'audit':28}{'severity':10}{'runs':>8}{'cells':>8}")
-    for group in found.groups:
-        runs, cells = group.runs / found.runs, len(group.cells) / found.cells
+    for group in result.groups:
+        runs, cells = group.runs / result.runs, len(group.cells) / result.cells
         print(f"{group.audit:28}{group.severity:10}{runs:8.1%}{cells:8.1%}")
     print(f"{'quantity':40}" + "".join(f"{f'{q:.0%}':>10}" for q in QUANTILES))
     for name, seen in values.items():

@@ -39,7 +39,7 @@ def shown_medians(trials: int) -> Iterator[str]:
     sizes = (6, 7, 8, 10, 12, 30)
     rows = []
     for shape in SHAPES:
-        found = []
+        cells = []
         for n in sizes:
             draws = np.sort(simulate.SHAPES[shape](random, (trials, n)), axis=1)
             k, weight, _ = medians.position(n)
@@ -49,8 +49,8 @@ def shown_medians(trials: int) -> Iterator[str]:
             held = np.mean((low <= 0) & (high >= 0))
             width = np.median(high - low) / np.median(outer[1] - outer[0])
             wrong = np.mean([intervals.one_sample(draw).p() <= 0.01 for draw in draws])
-            found.append(f"{held:.1%} ({width:.2f}) {wrong:.1%}")
-        rows.append([shape, *found])
+            cells.append(f"{held:.1%} ({width:.2f}) {wrong:.1%}")
+        rows.append([shape, *cells])
     yield (
         "## A shown median: coverage of its 95 % interval\n\n"
         f"{trials} samples of n independent values a cell. In brackets its width as a share of "
@@ -68,17 +68,17 @@ def cells_together(trials: int) -> Iterator[str]:
     for cells in (4, 16, 48):
         for n in (6, 10):
             for between in ("0", "0.5", "1", "4", "one cell"):
-                found = [
+                results = [
                     _pooled(random, cells, n, between, uneven)
                     for uneven in (0.0, 1.0)
                     for _ in range(max(trials // 5, 20))
                 ]
-                half = len(found) // 2
+                half = len(results) // 2
                 shown = [
                     f"{np.mean([f[0] for f in part]):.1%} ({np.median([f[1] for f in part]):.2f})"
-                    for part in (found[:half], found[half:])
+                    for part in (results[:half], results[half:])
                 ]
-                alone = f"{np.mean([f[2] for f in found[:half]]):.0%}"
+                alone = f"{np.mean([f[2] for f in results[:half]]):.0%}"
                 rows.append([str(cells), str(n), between, *shown, alone])
     yield (
         "## Cells drawn towards each other: coverage over the cells of a campaign\n\n"
@@ -105,9 +105,12 @@ def _pooled(
     spread = 0.05 * np.exp(uneven * random.standard_normal(cells))
     d = truth + 0.05 * random.standard_normal((n, 1)) + spread * (runs[0] - runs[1])
     every = pooled.pooled(d)
-    drawn = np.array([one is not None for one in every])
-    found = [one for one in every if one]
-    low, high = np.log([one.low for one in found]), np.log([one.high for one in found])
+    drawn = np.array([interval is not None for interval in every])
+    intervals_found = [interval for interval in every if interval]
+    low, high = (
+        np.log([interval.low for interval in intervals_found]),
+        np.log([interval.high for interval in intervals_found]),
+    )
     alone = [intervals.from_logs((column,)) for column in d[:, drawn].T]
     width = np.median((high - low) / np.log([r.high / r.low for r in alone]))
     held = (low <= truth[drawn]) & (truth[drawn] <= high)
@@ -126,12 +129,12 @@ def nodes(trials: int) -> Iterator[str]:
             many = max(trials // 5, 20)
             for seed in range(many):
                 values = [np.exp(mean + random.normal(0, 0.02, 6)) for mean in means]
-                made = laws.fit(NODES, values, seed)
-                assert isinstance(made, laws.Laws)
-                found = made.nodes_for(wanted)
-                held += found.low <= true <= found.high
-                low.append(found.low)
-                high.append(found.high)
+                fitted = laws.fit(NODES, values, seed)
+                assert isinstance(fitted, laws.Laws)
+                interval = fitted.nodes_for(wanted)
+                held += interval.low <= true <= interval.high
+                low.append(interval.low)
+                high.append(interval.high)
             top = float(np.median(high))
             span = f"{np.median(low):.1f} to {'never' if np.isinf(top) else f'{top:.1f}'}"
             rows.append([f"{sigma:g}, {kappa:g}", f"{true:g}", f"{held / many:.1%}", span])
@@ -160,8 +163,8 @@ def terms(trials: int) -> Iterator[str]:
             f: list[bool] = []
             flips: list[bool] = []
             for _ in range(many):
-                found = _null(random, kind, n, target, pattern)
-                doubtful = [e for e in found.effects if not np.isnan(e.p_flips)]
+                null = _null(random, kind, n, target, pattern)
+                doubtful = [e for e in null.effects if not np.isnan(e.p_flips)]
                 f += [e.p <= 0.05 for e in doubtful]
                 flips += [e.p_flips <= 0.05 for e in doubtful]
             rows.append([kind, str(n), f"{np.mean(f):.1%}", f"{np.mean(flips):.1%}"])
@@ -184,8 +187,8 @@ def _null(
     elif kind == "heavy tails":
         noise = random.standard_t(1.5, block.size)
     elif kind.endswith("restless"):
-        mine = (target is None or side == target) & (pattern is None or work == pattern)
-        noise = noise * np.where(mine, 15.0, 1.0)
+        affected = (target is None or side == target) & (pattern is None or work == pattern)
+        noise = noise * np.where(affected, 15.0, 1.0)
     session = random.standard_normal((n, 2))[block, side] + random.standard_normal(n)[block]
     values = np.exp(0.05 * session + 0.02 * noise)
     return effects.effects(values, 2 * block + side, {"target": side, "pattern": work}, block)
@@ -214,13 +217,16 @@ def tail_slopes(trials: int) -> Iterator[str]:
                 for _ in range(many):
                     counts = _histograms(random, n, operations, kind)
                     logs = np.log(
-                        [[histogram.percentile(one, Q) for one in level] for level in counts]
+                        [
+                            [histogram.percentile(counted, Q) for counted in level]
+                            for level in counts
+                        ]
                     ).T
-                    found = quantile_regression.slope(quantile_regression.contrasts(logs, twice))
+                    slope = quantile_regression.slope(quantile_regression.contrasts(logs, twice))
                     bare = intervals.from_logs((logs[:, 1] - logs[:, 0],))
                     alone = _check_loss(random, counts, whole=False)
                     pooled_ends = _check_loss(random, counts, whole=True)
-                    ends = [(found.low, found.high), (bare.low, bare.high), pooled_ends, alone]
+                    ends = [(slope.low, slope.high), (bare.low, bare.high), pooled_ends, alone]
                     held += [low <= 2 <= high for low, high in ends]
                     widths.append([high / low for low, high in ends])
                 shown = [
@@ -258,18 +264,18 @@ def _histograms(
     apart, skewed, slow = kind
     drawn = random.standard_normal((2, n))
     sessions = 0.2 * (np.exp(drawn) - 1 if skewed else drawn)
-    made = []
+    histograms = []
     for level, many in enumerate(operations):
         shifts = sessions[level if apart else 0] + 0.05 * random.standard_normal(n)
         shares = 0.01 * np.exp(0.7 * random.standard_normal(n)) if slow else np.zeros(n)
         shifts = shifts + level * np.log(2)
-        made.append(
+        histograms.append(
             [
                 simulate.latencies(random, float(shift), many, float(share))
                 for shift, share in zip(shifts, shares, strict=True)
             ]
         )
-    return np.array(made)
+    return np.array(histograms)
 
 
 def _check_loss(
@@ -290,7 +296,7 @@ def _check_loss(
         every = kept.sum(axis=1)
         samples = [random.multinomial(level.sum(), level / level.sum(), DRAWS) for level in every]
     middles = (histogram.lower_edges() + histogram.upper_edges() - 1)[used]
-    logs = [np.log(middles[_place(one)]) for one in samples]
+    logs = [np.log(middles[_place(sample)]) for sample in samples]
     low, high = np.quantile(logs[1] - logs[0], [0.025, 0.975])
     return float(np.exp(low)), float(np.exp(high))
 
@@ -307,7 +313,7 @@ def resemblance(trials: int) -> Iterator[str]:
     rows = []
     for n in (6, 8, 12):
         for cells in (1, 16, 48):
-            found = []
+            shares = []
             for correlation, shared in ((0.0, 0.0), (0.8, 0.0), (0.8, 1.0)):
                 ps = np.array(
                     [
@@ -318,8 +324,8 @@ def resemblance(trials: int) -> Iterator[str]:
                         for _ in range(max(trials // 5, 20))
                     ]
                 )
-                found.append(f"{np.mean(ps <= 0.05):.0%}, {np.mean(ps <= 0.01):.0%}")
-            rows.append([str(n), str(cells), *found])
+                shares.append(f"{np.mean(ps <= 0.05):.0%}, {np.mean(ps <= 0.01):.0%}")
+            rows.append([str(n), str(cells), *shares])
     yield (
         "## Blocks that resemble the one before\n\n"
         "How often p <= 5 % and <= 1 % (which is said): without dependence; with a correlation of "
@@ -330,10 +336,10 @@ def resemblance(trials: int) -> Iterator[str]:
 
 def _chain(random: np.random.Generator, n: int, cells: int, correlation: float) -> Floats:
     steps = random.standard_normal((n, cells))
-    found = steps.copy()
+    values = steps.copy()
     for i in range(1, n):
-        found[i] = correlation * found[i - 1] + np.sqrt(1 - correlation**2) * steps[i]
-    return found
+        values[i] = correlation * values[i - 1] + np.sqrt(1 - correlation**2) * steps[i]
+    return values
 
 
 def main() -> None:

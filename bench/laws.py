@@ -31,12 +31,12 @@ def campaign(
     return [mean * np.exp(spread * random.standard_normal(n)) for mean in means]
 
 
-def f_test(found: laws.Laws, values: list[Floats]) -> bool:
+def f_test(fitted: laws.Laws, values: list[Floats]) -> bool:
     """Whether the USL's smaller misfit is more than the spread of attachments explains."""
-    sizes = np.array([one.size for one in values])
+    sizes = np.array([sample.size for sample in values])
     freedom = int(sizes.sum()) - sizes.size
-    within = sum(float(np.log(one).var() * one.size) for one in values) / freedom
-    gain = float(sizes[0]) * sizes.size * (found.amdahl.error**2 - found.usl.error**2)
+    within = sum(float(np.log(sample).var() * sample.size) for sample in values) / freedom
+    gain = float(sizes[0]) * sizes.size * (fitted.amdahl.error**2 - fitted.usl.error**2)
     t = math.sqrt(max(gain, 0) / within)
     return bool(stats.t.sf(t, freedom) < (1 - LEVEL) / 2)
 
@@ -54,14 +54,14 @@ def shares(
     named = np.zeros(3)
     for seed in range(campaigns):
         values = campaign(random, sigma, kappa, n, spread)
-        found = laws.fit(NODES, values, seed)
-        assert isinstance(found, laws.Laws)
-        named += [found.apart, f_test(found, values), aicc(found.usl) < aicc(found.amdahl)]
+        fitted = laws.fit(NODES, values, seed)
+        assert isinstance(fitted, laws.Laws)
+        named += [fitted.apart, f_test(fitted, values), aicc(fitted.usl) < aicc(fitted.amdahl)]
     return [f"{share:.1%}" for share in named / campaigns]
 
 
 def main() -> None:
-    """The table."""
+    """Simulate the campaigns and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--campaigns", type=int, default=300)
     campaigns = parser.parse_args().campaigns

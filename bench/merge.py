@@ -145,7 +145,7 @@ def measure(runs: int, directory: Path, count: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Command line."""
+    """Read the command line, merge, and print what it took."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10000)
     parser.add_argument("--iterations", type=int, default=0, help="of each phase")

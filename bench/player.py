@@ -60,14 +60,14 @@ def stream(kind: Kind, rng: np.random.Generator) -> Chunk:
 
 def opened(directory: Path, implementation: Implementation) -> Player:
     """A player with the file open in slot 0."""
-    one = open_player(
+    player = open_player(
         "posix", str(directory), PlayerOptions(slots=1, max_op_bytes=SIZE, seed=1), implementation
     )
-    one.play(Chunk(np.zeros(1, dtype=OP), (NAME.encode(),)))
-    return one
+    player.play(Chunk(np.zeros(1, dtype=OP), (NAME.encode(),)))
+    return player
 
 
-def playing(one: Player, kind: Kind, with_generation: bool) -> Engine:
+def playing(player: Player, kind: Kind, with_generation: bool) -> Engine:
     """The player as an engine."""
 
     def run(rng: np.random.Generator) -> float:
@@ -75,8 +75,8 @@ def playing(one: Player, kind: Kind, with_generation: bool) -> Engine:
         chunk = stream(kind, rng)
         if not with_generation:
             began = time.perf_counter()
-        if one.play(chunk) != CHUNK:
-            raise RuntimeError(f"the player stopped: {one.result().first_error}")
+        if player.play(chunk) != CHUNK:
+            raise RuntimeError(f"the player stopped: {player.result().first_error}")
         return CHUNK / (time.perf_counter() - began) / 1e6
 
     return run
@@ -152,23 +152,23 @@ def ior(file: Path, write: bool) -> float:
         str(file),
     ]
     text = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120).stdout
-    found = re.search(rf"^{'write' if write else 'read'}\s+([0-9.]+)", text, re.MULTILINE)
-    if found is None:
+    match = re.search(rf"^{'write' if write else 'read'}\s+([0-9.]+)", text, re.MULTILINE)
+    if match is None:
         raise RuntimeError(f"IOR's output has no bandwidth:\n{text}")
-    return float(found[1]) * (1 << 20) / SIZE / 1e6
+    return float(match[1]) * (1 << 20) / SIZE / 1e6
 
 
 def others(file: Path, write: bool) -> dict[str, Callable[[], float]]:
     """Engines of other people that are on PATH."""
-    found: dict[str, Callable[[], float]] = {}
+    rivals: dict[str, Callable[[], float]] = {}
     if shutil.which("fio"):
-        found["fio psync"] = lambda: fio(file, write)
-        found["fio psync, gtod_reduce, norandommap"] = lambda: fio(
+        rivals["fio psync"] = lambda: fio(file, write)
+        rivals["fio psync, gtod_reduce, norandommap"] = lambda: fio(
             file, write, "--gtod_reduce=1", "--norandommap=1"
         )
     if shutil.which("ior"):
-        found["IOR"] = lambda: ior(file, write)
-    return found
+        rivals["IOR"] = lambda: ior(file, write)
+    return rivals
 
 
 def measure(directory: Path, write: bool, rounds: int) -> list[dict[str, Any]]:
@@ -205,9 +205,9 @@ def measure(directory: Path, write: bool, rounds: int) -> list[dict[str, Any]]:
 def row(write: bool, name: str, rates: list[float], base: list[float]) -> dict[str, Any]:
     """Medians; ratios within rounds where there are rounds, else of medians."""
     if len(rates) == len(base):
-        ratios = [one / other for one, other in zip(rates, base, strict=True)]
+        ratios = [rate / other for rate, other in zip(rates, base, strict=True)]
     else:
-        ratios = [one / statistics.median(base) for one in rates]
+        ratios = [rate / statistics.median(base) for rate in rates]
     return {
         "work": "pwrite" if write else "pread",
         "engine": name,
@@ -219,26 +219,26 @@ def row(write: bool, name: str, rates: list[float], base: list[float]) -> dict[s
 
 
 def show(rows: list[dict[str, Any]], cpu: int) -> None:
-    """The table."""
+    """Print the rows as a table, a line for each engine."""
     table = Table(title=f"4 KiB random, page cache, one process on processor {cpu}")
     for column in ("work", "engine", "Mops/s", "of the bare loop", "quartiles", "rounds"):
         table.add_column(column, justify="left" if column in ("work", "engine") else "right")
-    for one in rows:
-        low, high = one["quartiles"]
+    for line in rows:
+        low, high = line["quartiles"]
         table.add_row(
-            one["work"],
-            one["engine"],
-            f"{one['mops']:.3f}",
-            f"{one['ratio']:.3f}",
+            line["work"],
+            line["engine"],
+            f"{line['mops']:.3f}",
+            f"{line['ratio']:.3f}",
             f"{low:.3f} - {high:.3f}",
-            str(one["rounds"]),
+            str(line["rounds"]),
         )
     console = Console(width=None if sys.stdout.isatty() else 110)
     console.print(table)
-    for one in rows:
-        if one["engine"] == "player (C)":
-            met = "met" if one["ratio"] >= TARGET else "NOT met"
-            console.print(f"target {TARGET} for {one['work']}: {met} ({one['ratio']:.3f})")
+    for line in rows:
+        if line["engine"] == "player (C)":
+            met = "met" if line["ratio"] >= TARGET else "NOT met"
+            console.print(f"target {TARGET} for {line['work']}: {met} ({line['ratio']:.3f})")
 
 
 def main() -> int:
@@ -258,8 +258,8 @@ def main() -> int:
         print(json.dumps({"cpu": cpu, "rows": rows}, indent=1))
     else:
         show(rows, cpu)
-    players = [one for one in rows if one["engine"] == "player (C)"]
-    return 0 if all(one["ratio"] >= TARGET for one in players) else 1
+    players = [line for line in rows if line["engine"] == "player (C)"]
+    return 0 if all(line["ratio"] >= TARGET for line in players) else 1
 
 
 if __name__ == "__main__":

@@ -122,10 +122,10 @@ def ask(session: Session, function: str, params: Mapping[str, Any]) -> list[Any]
         "timeout": SECONDS,
     }
     outputs = session.request(command, SECONDS).message["outputs"]
-    broken = [one["error"] for one in outputs if "error" in one]
+    broken = [output["error"] for output in outputs if "error" in output]
     if broken:
         raise SystemExit(f"a rank could not count: {broken[0]}")
-    return [one["value"] for one in outputs]
+    return [output["value"] for output in outputs]
 
 
 def check() -> str:
@@ -136,14 +136,14 @@ def check() -> str:
     sent = np.array([answer["broadcast"] for answer in answers]).sum(axis=0).tolist()
     rings = [answer["ring"] for answer in answers]
     elsewhere = [answer["ring_elsewhere"] for answer in answers]
-    said = (
+    text = (
         f"a broadcast of {KNOWN_BYTES} bytes on {ranks} ranks counts as {sent[0]} messages of "
         f"{sent[1]} bytes, a ring of the even ones as {sum(ring[0] for ring in rings[::2])}"
     )
     expected = [ranks - 1, (ranks - 1) * KNOWN_BYTES]
     if sent != expected or rings != [[1, KNOWN_BYTES]] * ranks or elsewhere != [[0, 0]] * ranks:
-        raise SystemExit(f"the counting is wrong: {said}; {rings}, {elsewhere}")
-    return said
+        raise SystemExit(f"the counting is wrong: {text}; {rings}, {elsewhere}")
+    return text
 
 
 def look(session: Session, folder: Path, name: str) -> Table2:
@@ -259,7 +259,7 @@ def laws(rows: Sequence[Row]) -> dict[str, list[Law]]:
 
 
 def table(rows: Sequence[Row]) -> Table:
-    made = Table(
+    result = Table(
         "ranks",
         "nodes x ranks",
         "MPI messages",
@@ -273,7 +273,7 @@ def table(rows: Sequence[Row]) -> Table:
         title="bench/scale.py: through the busiest rank per run, sent + received",
     )
     for row in rows:
-        made.add_row(
+        result.add_row(
             str(row.ranks),
             f"{row.nodes} x {row.per_node}",
             f"{row.messages:.0f}",
@@ -285,7 +285,7 @@ def table(rows: Sequence[Row]) -> Table:
             f"[dim]{row.start:.1f}[/]",
             f"[dim]{row.wall:.2f}[/]",
         )
-    return made
+    return result
 
 
 def main() -> None:
@@ -296,14 +296,14 @@ def main() -> None:
     console = Console(stderr=asked.json, width=WIDTH)
     console.print(f"checked: {check()}")
     rows = [measure(nodes, per_node, asked.runs) for nodes, per_node in (*RANKS, *NODES)]
-    found = laws(rows)
+    fitted = laws(rows)
     if asked.json:
-        told = {name: [asdict(law) for law in tried] for name, tried in found.items()}
-        print(json.dumps({"rows": [asdict(row) for row in rows], "laws": told, "far": FAR}))
+        documents = {name: [asdict(law) for law in tried] for name, tried in fitted.items()}
+        print(json.dumps({"rows": [asdict(row) for row in rows], "laws": documents, "far": FAR}))
         return
     console.print(table(rows))
     nodes, per_node = FAR
-    for quantity, (best, *others) in found.items():
+    for quantity, (best, *others) in fitted.items():
         console.print(
             f"{quantity}: {best.name} law, off by {best.misfit:.1%} "
             f"({', '.join(f'{law.name} {law.misfit:.1%}' for law in others)}); "

@@ -65,7 +65,7 @@ class Sent:
         return handle
 
     def read(self) -> Counts:
-        """[messages or bytes, receiver]."""
+        """What this rank has sent: counts [messages or bytes, receiver]."""
         rows = []
         for handle in self._handles:
             row = (ctypes.c_ulonglong * MPI.COMM_WORLD.Get_size())()
@@ -90,9 +90,9 @@ class Frames:
         self._deliver(sock, frame)
 
     def receive(self, sock: Any) -> Any:
-        found = self._receive(sock)
+        frame = self._receive(sock)
         self.frames += 1
-        return found
+        return frame
 
     def exactly(self, sock: Any, size: int) -> bytes:
         data = self._exactly(sock, size)

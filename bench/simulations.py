@@ -30,14 +30,14 @@ Method = Callable[[Floats, Floats], Bounds]
 
 def ours(a: Floats, b: Floats) -> Bounds:
     """The chosen interval of each campaign; a, b: attachments' logs [campaign, attachment]."""
-    found = [intervals.from_logs(pair) for pair in zip(a, b, strict=True)]
-    return np.log([r.low for r in found]), np.log([r.high for r in found])
+    ratios = [intervals.from_logs(pair) for pair in zip(a, b, strict=True)]
+    return np.log([r.low for r in ratios]), np.log([r.high for r in ratios])
 
 
 def paired(a: Floats, b: Floats) -> Bounds:
     """The chosen interval of pairs."""
-    found = [intervals.from_logs((d,)) for d in a - b]
-    return np.log([r.low for r in found]), np.log([r.high for r in found])
+    ratios = [intervals.from_logs((d,)) for d in a - b]
+    return np.log([r.low for r in ratios]), np.log([r.high for r in ratios])
 
 
 @functools.cache
@@ -72,8 +72,10 @@ def bootstrap(a: Floats, b: Floats) -> Bounds:
     random = np.random.default_rng(4)
     ends = []
     for x, y in zip(a, b, strict=True):
-        one, two = (np.median(random.choice(side, (400, side.size)), axis=1) for side in (x, y))
-        ends.append(np.quantile(one - two, [0.025, 0.975]))
+        first, second = (
+            np.median(random.choice(side, (400, side.size)), axis=1) for side in (x, y)
+        )
+        ends.append(np.quantile(first - second, [0.025, 0.975]))
     return np.array(ends).T[0], np.array(ends).T[1]
 
 
@@ -112,9 +114,9 @@ def coverage(trials: int) -> Iterator[str]:
             a, b = (np.median(side, axis=2) for side in raw)
             low, high = ours(a, b)
             unit = float(np.median(high - low))
-            found = [cell(method(a, b), 0, unit) for method in METHODS.values()]
+            cells = [cell(method(a, b), 0, unit) for method in METHODS.values()]
             rows.append(
-                [shape, str(n), *found, cell(paired(a, b), 0, unit), cell(all_runs(*raw), 0, unit)]
+                [shape, str(n), *cells, cell(paired(a, b), 0, unit), cell(all_runs(*raw), 0, unit)]
             )
     yield (
         "## Coverage of the 95 % interval of the ratio of two medians\n\n"
@@ -143,8 +145,8 @@ def unequal(trials: int) -> Iterator[str]:
             b = scale_b * simulate.SHAPES[second](random, (trials, m))
             low, high = ours(a, b)
             unit = float(np.median(high - low))
-            found = [cell(method(a, b), 0, unit) for method in METHODS.values()]
-            rows.append([name, f"{n}, {m}", *found])
+            cells = [cell(method(a, b), 0, unit) for method in METHODS.values()]
+            rows.append([name, f"{n}, {m}", *cells])
     yield (
         "## Targets that differ in spread or shape, with equal medians\n\n"
         "The reason for the choice: methods that assume one shape cover less here.\n"
@@ -185,9 +187,9 @@ def together(
     """
     first, second = (simulate.SHAPES[shape](random, size) for _ in range(2))
     scale = spread * np.exp(uneven * random.standard_normal(size[1]))
-    found = scale * (first if alone else first - second)
-    found[:, : size[1] // 2] += shift
-    return np.asarray(found)
+    values = scale * (first if alone else first - second)
+    values[:, : size[1] // 2] += shift
+    return np.asarray(values)
 
 
 def many_cells(campaigns: int) -> Iterator[str]:
@@ -202,7 +204,7 @@ def many_cells(campaigns: int) -> Iterator[str]:
                     shift = float(np.log1p(percent / 100))
                     d = together(random, (n, cells), "log-normal", shift, uneven=uneven)
                     p = signflips.max_t(d, 0.05).p <= 0.05
-                    raw = np.array([intervals.from_logs((one,)).p for one in d.T])
+                    raw = np.array([intervals.from_logs((values,)).p for values in d.T])
                     called.append(p[: cells // 2].mean())
                     holm.append((tests.correct(raw) <= 0.05)[: cells // 2].mean())
                     wrong += bool(p[cells // 2 :].any())
@@ -239,7 +241,7 @@ def many_cells(campaigns: int) -> Iterator[str]:
     rows = []
     for shape in simulate.SHAPES:
         for alone in (False, True):
-            found = []
+            shares = []
             for n in (6, 8, 10, 30):
                 wrong = sum(
                     bool(
@@ -250,8 +252,8 @@ def many_cells(campaigns: int) -> Iterator[str]:
                     )
                     for _ in range(campaigns)
                 )
-                found.append(f"{wrong / campaigns:.1%}")
-            rows.append([shape, "one target" if alone else "both", *found])
+                shares.append(f"{wrong / campaigns:.1%}")
+            rows.append([shape, "one target" if alone else "both", *shares])
     yield (
         f"## False claims of max-T in {campaigns} campaigns of 48 cells with equal medians\n\n"
         "Both targets vary with that shape, or one only, while the other does not vary: then "
@@ -329,20 +331,20 @@ def false_claims(campaigns: int = 200, cells: int = 48) -> Iterator[str]:
     rows = []
     for design in (False, True):
         for n in (6, 12, 20, 30):
-            found: dict[str, int] = {"holm": 0, "none": 0, "equal": 0}
+            count_of: dict[str, int] = {"holm": 0, "none": 0, "equal": 0}
             for _ in range(campaigns):
                 null = campaign(random, n, cells, 0.0, 0.05, design)
                 for correction in ("holm", "none"):
                     kinds = {v.kind for v in verdict.verdicts(null, 0.05, correction=correction)}
-                    found[correction] += bool(kinds & {"faster", "slower"})
+                    count_of[correction] += bool(kinds & {"faster", "slower"})
                 edge = campaign(random, n, cells, float(np.log(1.05)), 0.02, design)
                 kinds = {v.kind for v in verdict.verdicts(edge, 0.05)}
-                found["equal"] += "no difference" in kinds
+                count_of["equal"] += "no difference" in kinds
             rows.append(
                 [
                     "paired" if design else "independent",
                     str(n),
-                    *(f"{found[k] / campaigns:.1%}" for k in ("holm", "equal", "none")),
+                    *(f"{count_of[k] / campaigns:.1%}" for k in ("holm", "equal", "none")),
                 ]
             )
     yield (
@@ -395,10 +397,10 @@ def planning(trials: int) -> Iterator[str]:
             truth = repetitions.sizes(0.95)[int(np.argmax(widths <= target))]
             for _ in range(max(trials // 10, 20)):
                 data = np.median(simulate.logs(random, shape, (1, n, INSIDE))[0], axis=1)
-                found = repetitions.for_parts((data,), target)
-                ratio.append((found.needed or 2 * repetitions.MOST) / truth)
-                high = found.high or 2 * repetitions.MOST
-                held.append((found.low or repetitions.MOST) <= truth <= high)
+                advice = repetitions.for_parts((data,), target)
+                ratio.append((advice.needed or 2 * repetitions.MOST) / truth)
+                high = advice.high or 2 * repetitions.MOST
+                held.append((advice.low or repetitions.MOST) <= truth <= high)
             low, middle, top = np.quantile(ratio, [0.1, 0.5, 0.9])
             rows.append(
                 [

@@ -62,17 +62,19 @@ def steps(bed: SlurmTestbed, out: Path, runs: int) -> Iterator[tuple[str, Callab
         return f"{plans['made'].estimate.runs} runs"
 
     def submit() -> str:
-        made = submitter.submit(plans["made"], out, False, out.parent)
-        return f"{len(made.submitted)} jobs"
+        submission_read = submitter.submit(plans["made"], out, False, out.parent)
+        return f"{len(submission_read.submitted)} jobs"
 
     def look() -> str:
-        made = submission.read(out)
-        assert made is not None
-        return f"{status.status(out, made, Slurm()).waiting} runs wait"
+        submission_read = submission.read(out)
+        assert submission_read is not None
+        return f"{status.status(out, submission_read, Slurm()).waiting} runs wait"
 
     def resume() -> str:
-        made = submitter.submit(stored_plan(out, Request(), here=False), out, True, out.parent)
-        return f"{len(made.submitted)} jobs more, {len(made.live)} were there"
+        submission_read = submitter.submit(
+            stored_plan(out, Request(), here=False), out, True, out.parent
+        )
+        return f"{len(submission_read.submitted)} jobs more, {len(submission_read.live)} were there"
 
     def bare() -> str:
         script = out.parent / "empty.sh"
@@ -105,10 +107,10 @@ def main() -> None:
             os.environ.update(bed.environment())
             for name, step in steps(bed, home / "out", runs):
                 began = time.monotonic()
-                said = step()
+                text = step()
                 seconds = time.monotonic() - began
                 total += seconds if name != "sbatch alone" else 0.0
-                table.add_row(name, f"{seconds:.1f}", said)
+                table.add_row(name, f"{seconds:.1f}", text)
             subprocess.run(["scancel", "--user=root"], check=True)
         finally:
             down(home / "bed")

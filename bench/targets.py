@@ -77,11 +77,11 @@ def analyse(file: Path) -> dict[str, Any]:
     from fsmatrix.analysis.report.pivot import pivots
     from fsmatrix.analysis.report.report import write_report
 
-    made = {"pairs": 0}
+    progress = {"pairs": 0}
     matched = compare.matched
 
     def counted(*given: Any) -> Any:
-        made["pairs"] += 1
+        progress["pairs"] += 1
         return matched(*given)
 
     compare.matched = counted
@@ -97,9 +97,11 @@ def analyse(file: Path) -> dict[str, Any]:
     done("tables")
     write_report(ds, file.with_suffix(".html"))
     done("report")
-    places = sum(len(line.entries) for one in tables for part in one.parts for line in part.lines)
+    places = sum(
+        len(line.entries) for table in tables for part in table.parts for line in part.lines
+    )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"pairs": made["pairs"], "places": places, "seconds": seconds, "peak": peak}
+    return {"pairs": progress["pairs"], "places": places, "seconds": seconds, "peak": peak}
 
 
 def measured(targets: int, folder: Path) -> dict[str, Any]:
@@ -111,8 +113,8 @@ def measured(targets: int, folder: Path) -> dict[str, Any]:
         writer.finish(to_json({"name": "synthetic"}), [])
     command = [sys.executable, "-P", __file__, "--analyse", str(file)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
 
 
 def main() -> None:
@@ -131,12 +133,12 @@ def main() -> None:
     good, last = True, (0, 0)
     with tempfile.TemporaryDirectory(prefix="fsmatrix-bench-") as folder:
         for targets in options.targets:
-            found = measured(targets, Path(folder))
-            work = found["pairs"] + found["places"]
-            took = " ".join(f"{took:7.2f} s" for took in found["seconds"].values())
+            result = measured(targets, Path(folder))
+            work = result["pairs"] + result["places"]
+            took = " ".join(f"{took:7.2f} s" for took in result["seconds"].values())
             print(
-                f"{targets:8} {found['pairs']:8} {found['places']:8} {took} "
-                f"{found['peak'] / 2**20:5.0f} MiB",
+                f"{targets:8} {result['pairs']:8} {result['places']:8} {took} "
+                f"{result['peak'] / 2**20:5.0f} MiB",
                 flush=True,
             )
             good &= not last[0] or work / last[1] <= LINEAR * targets / last[0]

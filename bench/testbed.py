@@ -21,7 +21,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from fsmatrix.backends.testbed.ceph import BedOptions, down, missing, up
+from fsmatrix.backends.testbed.ceph import CephTestbedOptions, down, missing, up
 
 MOST_OWN = 1 / 3
 Step = dict[str, Any]
@@ -32,7 +32,9 @@ def bring_up(nodes: int) -> list[Step]:
     with tempfile.TemporaryDirectory(prefix="fsmatrix-bench-") as folder:
         try:
             began = time.monotonic()
-            steps = list(up(BedOptions(nodes=nodes, osds_per_node=1), f"{folder}/bed").steps)
+            steps = list(
+                up(CephTestbedOptions(nodes=nodes, osds_per_node=1), f"{folder}/bed").steps
+            )
             seconds = time.monotonic() - began
         finally:
             down(f"{folder}/bed")
@@ -43,18 +45,18 @@ def bring_up(nodes: int) -> list[Step]:
 
 def rows(rounds: list[list[Step]]) -> list[Step]:
     """Medians by step; `share` and `largest_share`: our own part of a step."""
-    found = []
+    result = []
     for steps in zip(*rounds, strict=True):
-        shares = [one["own"] / one["seconds"] if one["seconds"] else 0.0 for one in steps]
+        shares = [step["own"] / step["seconds"] if step["seconds"] else 0.0 for step in steps]
         row: Step = {"name": steps[0]["name"]}
         row |= {
-            key: statistics.median(one[key] for one in steps)
+            key: statistics.median(step[key] for step in steps)
             for key in ("seconds", "waited", "own")
         }
         row |= {"share": statistics.median(shares), "largest_share": max(shares)}
-        row |= {"slowest": max(one["seconds"] for one in steps)}
-        found.append(row)
-    return found
+        row |= {"slowest": max(step["seconds"] for step in steps)}
+        result.append(row)
+    return result
 
 
 def main() -> int:
@@ -68,20 +70,20 @@ def main() -> int:
         parser.error("--times must be 1 or more")
     if missing():
         parser.error(missing())
-    found = rows([bring_up(asked.nodes) for _ in range(asked.times)])
+    result = rows([bring_up(asked.nodes) for _ in range(asked.times)])
     if asked.json:
-        print(json.dumps(found, indent=1))
+        print(json.dumps(result, indent=1))
     else:
         table = Table(title=f"{asked.times} bring-ups in a row, {asked.nodes} nodes, CephFS, clean")
         table.add_column("step")
         for column in ("s", "slowest", "waited", "own", "own share", "largest"):
             table.add_column(column, justify="right")
-        for row in found:
+        for row in result:
             times = (f"{row[key]:.2f}" for key in ("seconds", "slowest", "waited", "own"))
             shares = (f"{row[key]:.0%}" for key in ("share", "largest_share"))
             table.add_row(row["name"], *times, *shares)
         Console(width=None if sys.stdout.isatty() else 110).print(table)
-    return 0 if found[-1]["largest_share"] <= MOST_OWN else 1
+    return 0 if result[-1]["largest_share"] <= MOST_OWN else 1
 
 
 if __name__ == "__main__":

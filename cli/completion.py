@@ -45,12 +45,12 @@ def complete(run: Callable[[], None]) -> None:
         signal.signal(number, lambda *_: os._exit(0))
         signal.setitimer(timer, most)
     before = _joined() if os.environ[VARIABLE] == "complete_bash" else ""
-    told = io.StringIO()
+    output = io.StringIO()
     try:
-        with contextlib.redirect_stdout(told):
+        with contextlib.redirect_stdout(output):
             run()
     finally:
-        for line in told.getvalue().splitlines():
+        for line in output.getvalue().splitlines():
             print(line.removeprefix(before))
 
 
@@ -82,7 +82,7 @@ def _joined() -> str:
 
 # -- what is offered ------------------------------------------------------------------------
 def ready(incomplete: str) -> list[str]:
-    """Names of ready campaigns."""
+    """Names of the campaigns that come with fsmatrix."""
     names = (item.name for item in files("fsmatrix.jobs").iterdir())
     return _fitting(incomplete, (n.removesuffix(".yaml") for n in names if n.endswith(".yaml")))
 
@@ -108,14 +108,14 @@ def studies(incomplete: str) -> list[str]:
 
 
 def metrics(incomplete: str) -> list[str]:
-    """Metrics of a phase."""
+    """Metrics of a phase that begin so."""
     from fsmatrix.analysis.units import METRICS
 
     return _fitting(incomplete, METRICS)
 
 
 def audits(incomplete: str) -> list[str]:
-    """Names of audits."""
+    """Names of audits that begin so."""
     from fsmatrix.results.audits import run_audits
 
     return _fitting(incomplete, run_audits())
@@ -135,12 +135,12 @@ def factors_joined(ctx: typer.Context, incomplete: str) -> list[str]:
 def levels(ctx: typer.Context, incomplete: str) -> list[str]:
     """factor=level of the campaign in the command; after a comma the next one."""
     done, comma, begun = incomplete.rpartition(",")
-    found = _of(ctx)
-    if "=" not in begun and not any(name == begun for name in found):
-        few = [name for name in found if len(found[name]) > 1 or name == "target"]
-        near = [f"{name}={level}" for name in few for level in found[name]]
+    levels_of = _of(ctx)
+    if "=" not in begun and not any(name == begun for name in levels_of):
+        few = [name for name in levels_of if len(levels_of[name]) > 1 or name == "target"]
+        near = [f"{name}={level}" for name in few for level in levels_of[name]]
     else:
-        near = [f"{name}={level}" for name in found for level in found[name]]
+        near = [f"{name}={level}" for name in levels_of for level in levels_of[name]]
     return _fitting(incomplete, (f"{done}{comma}{pair}" for pair in near))
 
 
@@ -165,7 +165,7 @@ def _names(package: str, suffix: str) -> list[str]:
 def _entries(incomplete: str, suffixes: tuple[str, ...], marker: str = "") -> list[str]:
     """Files that end so, and directories: a slash after those that are not marked."""
     folder, slash, begun = incomplete.rpartition("/")
-    found = []
+    shown = []
     try:
         with os.scandir(folder + slash or ".") as entries:
             for _, entry in zip(range(MOST_ENTRIES), entries, strict=False):
@@ -174,12 +174,12 @@ def _entries(incomplete: str, suffixes: tuple[str, ...], marker: str = "") -> li
                 name = f"{folder}{slash}{entry.name}"
                 if entry.is_dir():
                     whole = marker and os.path.lexists(Path(name) / marker)
-                    found.append(name if whole else f"{name}/")
+                    shown.append(name if whole else f"{name}/")
                 elif entry.name.endswith(suffixes) and entry.is_file():
-                    found.append(name)
+                    shown.append(name)
     except OSError:  # no such directory: nothing to offer
         return []
-    return _fitting(incomplete, found)
+    return _fitting(incomplete, shown)
 
 
 # -- the campaign in the command ------------------------------------------------------------
@@ -192,9 +192,11 @@ def _of(ctx: typer.Context) -> Factors:
         if given.startswith("-"):
             continue
         with contextlib.suppress(ResultError, CampaignError, OSError, ValueError):
-            found = _factors(given, ctx.info_name in TAKE_CAMPAIGNS)
-            if found:
-                return {name: list(dict.fromkeys(its))[:MOST_LEVELS] for name, its in found.items()}
+            levels_of = _factors(given, ctx.info_name in TAKE_CAMPAIGNS)
+            if levels_of:
+                return {
+                    name: list(dict.fromkeys(its))[:MOST_LEVELS] for name, its in levels_of.items()
+                }
     return {}
 
 
@@ -234,11 +236,11 @@ def _of_yaml(given: str) -> Factors:
     data = parse(text, given).data
     if not isinstance(data, dict):
         return {}
-    found = {"target": list(data["targets"])} if isinstance(data.get("targets"), dict) else {}
+    levels_of = {"target": list(data["targets"])} if isinstance(data.get("targets"), dict) else {}
     own = data.get("factors")
     for name, its in own.items() if isinstance(own, dict) else ():
-        found[name] = [str(one) for one in its] if isinstance(its, list) else []
-    return found
+        levels_of[name] = [str(level) for level in its] if isinstance(its, list) else []
+    return levels_of
 
 
 def _of_plan(store: Path) -> Factors:
@@ -249,12 +251,12 @@ def _of_plan(store: Path) -> Factors:
 
     plan = from_json(safefile.read_text(store / CAMPAIGN, LARGEST))
     cases = plan.get("cases") if isinstance(plan, dict) else None
-    found: dict[str, list[str]] = {}
+    levels_of: dict[str, list[str]] = {}
     for case in cases if isinstance(cases, list) else ():
         own = case.get("coordinates") if isinstance(case, dict) else None
         for name, level in own.items() if isinstance(own, dict) else ():
-            found.setdefault(name, []).append(_level(name, level))
-    return found
+            levels_of.setdefault(name, []).append(_level(name, level))
+    return levels_of
 
 
 def _of_file(path: Path, follow: bool) -> Factors:
@@ -267,7 +269,7 @@ def _of_file(path: Path, follow: bool) -> Factors:
     with campaignopen.opened(path, follow).file as file:
         columns = json.loads(file.attrs["factors"]) | {"phase": "phase"}
         return {
-            name: [_level(name, one) for one in np.unique(file[column][...]).tolist()]
+            name: [_level(name, value) for value in np.unique(file[column][...]).tolist()]
             for name, column in columns.items()
         }
 

@@ -26,8 +26,8 @@ LOUD = ("failed", "given_up", "warning", "recovered", "stopped", "waiting")
 
 def is_loud(event: Event) -> bool:
     """Whether it is said to people; why runs cannot be begun is said once."""
-    known = event.facts.get("again", False) or not event.facts.get("begun", True)
-    return event.what in LOUD and not known
+    repeated = event.facts.get("again", False) or not event.facts.get("begun", True)
+    return event.what in LOUD and not repeated
 
 
 class LiveProgress:
@@ -124,5 +124,5 @@ def _word(event: Event) -> str:
 
 
 def _where(event: Event) -> str:
-    told = event.facts.get("coordinates", {})
-    return escape(f"{told.get('target', '')} {told.get('workload', '')}".strip())
+    coordinates = event.facts.get("coordinates", {})
+    return escape(f"{coordinates.get('target', '')} {coordinates.get('workload', '')}".strip())

@@ -15,11 +15,11 @@ NOT_TO_IMPORT = ("__main__", "_player")  # a program; C
 
 def modules(packages: tuple[str, ...] = PACKAGES) -> list[str]:
     """The packages and all modules in them, by name: pdoc itself leaves out what is lazy."""
-    found = list(packages)
+    names = list(packages)
     for name in packages:
         inside = pkgutil.walk_packages(import_module(name).__path__, f"{name}.")
-        found += [module.name for module in inside if not module.name.endswith(NOT_TO_IMPORT)]
-    return found
+        names += [module.name for module in inside if not module.name.endswith(NOT_TO_IMPORT)]
+    return names
 
 
 def write(directory: Path, packages: tuple[str, ...] = PACKAGES) -> None:

@@ -45,12 +45,12 @@ def imports(path: Path, top_only: bool = False) -> set[str]:
 
 def graph() -> dict[str, set[str]]:
     """Module -> the modules of ours that it imports, in functions and for type checking too."""
-    known = modules()
+    path_of = modules()
     edges: dict[str, set[str]] = {}
-    for module, path in known.items():
+    for module, path in path_of.items():
         ours = {name.removeprefix("fsmatrix.") for name in imports(path)}
-        whole = {name if name in known else name.rpartition(".")[0] for name in ours}
-        edges[module] = {name for name in whole if name in known and name != module}
+        whole = {name if name in path_of else name.rpartition(".")[0] for name in ours}
+        edges[module] = {name for name in whole if name in path_of and name != module}
     return edges
 
 
@@ -58,9 +58,9 @@ def siblings(folder: str, edges: Graph) -> dict[str, set[str]]:
     """The imports among what stands directly in a folder ("": at the top): files and folders."""
     between: dict[str, set[str]] = {}
     for module, used in edges.items():
-        if one := _child(folder, module):
-            others = {_child(folder, name) for name in used} - {one, None}
-            between.setdefault(one, set()).update(name for name in others if name)
+        if child := _child(folder, module):
+            others = {_child(folder, name) for name in used} - {child, None}
+            between.setdefault(child, set()).update(name for name in others if name)
     return between
 
 
@@ -80,26 +80,26 @@ def circle(edges: Graph) -> list[str]:
 
 def drawing() -> str:
     """A line for each folder: modules in it, what it is for, and what beside it it imports."""
-    known, edges = modules(), graph()
+    path_of, edges = modules(), graph()
     rows = [
         "| folder | modules | what it is for | imports, of what stands beside it |",
         "|---|---|---|---|",
     ]
-    for folder in _folders(known):
+    for folder in _folders(path_of):
         parent, _, name = folder.rpartition(".")
         beside = siblings(parent, edges)[name]
-        inside = [module for module in known if module.rpartition(".")[0] == folder]
-        count = sum(known[module].name != "__init__.py" for module in inside)
-        purpose = (ast.get_docstring(ast.parse(known[folder].read_text())) or "").split("\n")[0]
+        inside = [module for module in path_of if module.rpartition(".")[0] == folder]
+        count = sum(path_of[module].name != "__init__.py" for module in inside)
+        purpose = (ast.get_docstring(ast.parse(path_of[folder].read_text())) or "").split("\n")[0]
         place = "&nbsp;" * 4 * folder.count(".") + f"`{name}/`"
         used = ", ".join(f"`{other}`" for other in sorted(beside))
         rows.append(f"| {place} | {count} | {purpose} | {used} |")
     return "\n".join(rows)
 
 
-def _folders(known: Mapping[str, Path]) -> Iterator[str]:
+def _folders(path_of: Mapping[str, Path]) -> Iterator[str]:
     tops = {name: place for place, name in enumerate(PACKAGES)}
-    every = [name for name, path in known.items() if path.name == "__init__.py"]
+    every = [name for name, path in path_of.items() if path.name == "__init__.py"]
     yield from sorted(every, key=lambda name: (tops[name.split(".")[0]], name))
 
 

@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 
 from fsmatrix.backends.ceph.levels.leveloptions import LevelOptions, PreparedPool
 from fsmatrix.backends.registry import BACKENDS
-from fsmatrix.backends.testbed.options import BedOptions
+from fsmatrix.backends.testbed.options import CephTestbedOptions
 from fsmatrix.results import units
 from fsmatrix.suite.campaign import campaign, site
 from fsmatrix.suite.registry import WORKLOADS
@@ -53,7 +53,9 @@ SECTIONS: dict[str, type[BaseModel]] = {
     for name, value in NAMED.items()
     if isinstance(value, type) and issubclass(value, campaign.Section) and hyphened(name)
 }
-SECTIONS |= {hyphened(model.__name__): model for model in (LevelOptions, PreparedPool, BedOptions)}
+SECTIONS |= {
+    hyphened(model.__name__): model for model in (LevelOptions, PreparedPool, CephTestbedOptions)
+}
 VALIDATED = [  # the validator of PositiveSize, "positive size"
     (get_args(value)[1], hyphened(name).replace("-", " "))
     for name, value in NAMED.items()
@@ -67,8 +69,8 @@ def words(annotation: Any, metadata: Any = ()) -> str:
     for validator, text in VALIDATED:
         if validator in parts:
             return text
-    found = {key: getattr(part, key) for part in parts for key in BOUNDS if hasattr(part, key)}
-    bounds = "".join(f" {BOUNDS[key]} {found[key]:.16g}" for key in BOUNDS if key in found)
+    limits = {key: getattr(part, key) for part in parts for key in BOUNDS if hasattr(part, key)}
+    bounds = "".join(f" {BOUNDS[key]} {limits[key]:.16g}" for key in BOUNDS if key in limits)
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return words(inner[0], inner[1:])
@@ -108,9 +110,9 @@ def comments(model: type[BaseModel]) -> dict[str, str]:
 def _own_comments(model: type) -> dict[str, str]:
     text = inspect.getsource(model)
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    found = {t.start[0]: t.string.lstrip("# ") for t in tokens if t.type == tokenize.COMMENT}
+    comment_of = {t.start[0]: t.string.lstrip("# ") for t in tokens if t.type == tokenize.COMMENT}
     nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.AnnAssign)]
-    return {ast.unparse(node.target): found.get(node.end_lineno or 0, "") for node in nodes}
+    return {ast.unparse(node.target): comment_of.get(node.end_lineno or 0, "") for node in nodes}
 
 
 def table(model: type[BaseModel]) -> str:

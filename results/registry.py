@@ -14,9 +14,9 @@ T = TypeVar("T")
 class UnknownName(LookupError):
     """A name that no registry knows; the text proposes near ones and lists all."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
-        self.kind, self.name, self.known = kind, name, tuple(sorted(known))
-        super().__init__(f"unknown {kind} {name!r}{did_you_mean(name, self.known, 'known')}")
+    def __init__(self, kind: str, name: str, names: Iterable[str]) -> None:
+        self.kind, self.name, self.names = kind, name, tuple(sorted(names))
+        super().__init__(f"unknown {kind} {name!r}{did_you_mean(name, self.names, 'known')}")
 
 
 class BrokenEntry(ImportError):
@@ -64,9 +64,9 @@ class Registry(Generic[T]):
         return {entry.name: entry for entry in entry_points(group=self.group)}
 
 
-def did_you_mean(name: str, known: Iterable[str], what: str = "allowed") -> str:
+def did_you_mean(name: str, possible: Iterable[str], what: str = "allowed") -> str:
     """' (did you mean x?); allowed: a, b, x', to be appended to a message."""
-    names, text = sorted(known), str(name)
+    names, text = sorted(possible), str(name)
     close = [
         near
         for spelt in (text, text.lower())

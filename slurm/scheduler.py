@@ -109,11 +109,11 @@ class Scheduler(ABC):
         """Queue a script, to start when the jobs `after` have ended; the new job's id.
 
         SchedulerAway if the batch system does not answer (the job may be queued all the same:
-        see `mine`), SchedulerError if it refuses.
+        see `jobs_of_user`), SchedulerError if it refuses.
         """
 
     @abstractmethod
-    def mine(self) -> dict[str, JobState]:
+    def jobs_of_user(self) -> dict[str, JobState]:
         """The user's jobs that the batch system knows, by id: one question for all."""
 
     def past(self, jobs: Iterable[str]) -> dict[str, JobState]:
@@ -132,7 +132,7 @@ class Scheduler(ABC):
     def ended(self, job: str) -> bool:
         """Whether a job has certainly ended; False if the batch system does not answer."""
         try:
-            state = self.mine().get(job)
+            state = self.jobs_of_user().get(job)
         except SchedulerError:
             return False
         return state is None or state.state == "ended"

@@ -81,7 +81,7 @@ def sbatch_word(text: str) -> str:
 
 
 def time_text(seconds: int) -> str:
-    """days-hours:minutes:seconds"""
+    """A duration as Slurm takes it: days-hours:minutes:seconds."""
     minutes, rest = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)

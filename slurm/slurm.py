@@ -129,14 +129,14 @@ class Slurm(Scheduler):
         )
         return answer.strip().splitlines()[-1].partition(";")[0]
 
-    def mine(self) -> dict[str, JobState]:
+    def jobs_of_user(self) -> dict[str, JobState]:
         answer = _ask(
             ["squeue", "--noheader", "--states=all", f"--user={os.getuid()}", f"--format={FORMAT}"]
         )
         return {state.job: state for state in _states(answer)}
 
     def ended(self, job: str) -> bool:
-        """Of anybody's job, which `mine` would not show."""
+        """Of anybody's job, which `jobs_of_user` would not show."""
         try:
             words = ["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T"]
             return all(_state(state) == "ended" for state in _ask(words).split())
@@ -184,8 +184,8 @@ class Slurm(Scheduler):
         _ask(["scontrol", "requeue", job])
 
 
-def _states(told: str) -> Iterator[JobState]:
-    for line in told.splitlines():
+def _states(output: str) -> Iterator[JobState]:
+    for line in output.splitlines():
         fields = line.split("|", 6)
         if len(fields) == 7:
             job, state, reason, nodes, starts, limit, token = fields
@@ -221,10 +221,10 @@ def duration(text: str) -> float | None:
     return float(int(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds)
 
 
-def _state(said: str) -> State:
-    if said in WAITING:
+def _state(word: str) -> State:
+    if word in WAITING:
         return "waiting"
-    return "running" if said in RUNNING else "ended"
+    return "running" if word in RUNNING else "ended"
 
 
 def _environment(environ: Mapping[str, str], script: str) -> dict[str, str]:

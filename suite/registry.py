@@ -52,7 +52,7 @@ class Lookup(Protocol):
     """What planning needs of a registry."""
 
     def names(self) -> Any:
-        """All names."""
+        """The names of everything that it can load."""
 
     def load(self, name: str) -> type[Any]:
         """The class called `name`; UnknownName if there is none."""
@@ -70,7 +70,7 @@ class Registries:
 
 
 def registries() -> Registries:
-    """The installed ones."""
+    """The registries of this installation, which a plan looks names up in."""
     from fsmatrix.backends.registry import BACKENDS
 
     return Registries(BACKENDS)

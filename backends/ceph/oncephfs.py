@@ -23,7 +23,7 @@ class OnCephfs(Levelled):
     """Base of libcephfs, cephfs-fuse and cephfs-kernel."""
 
     pool_option = "data_pool"
-    bed_options: ClassVar[Mapping[str, str]] = {"conf": "conf", "filesystem": "filesystem"}
+    testbed_options: ClassVar[Mapping[str, str]] = {"conf": "conf", "filesystem": "filesystem"}
 
     @property
     def _chosen(self) -> CephfsOptions:

@@ -42,7 +42,7 @@ class Rados(Levelled):
     cache_states = frozenset({"cold", "bypass"})
     driver = "rados"
     pool_option = "pool"
-    bed_options: ClassVar[Mapping[str, str]] = {"conf": "conf", "pool": "pools.rados"}
+    testbed_options: ClassVar[Mapping[str, str]] = {"conf": "conf", "pool": "pools.rados"}
 
     @property
     def _chosen(self) -> RadosOptions:
@@ -112,7 +112,7 @@ class Rados(Levelled):
     def finish(self, context: ProvisionContext) -> None:
         """Remove what a failed provision or release of this process left."""
         for entry in context.journal.pending(ENTRY, target=context.target):
-            if entry.mine:
+            if entry.is_own:
                 Space.of(entry.facts).remove()
                 context.journal.end(entry)
 

@@ -163,7 +163,7 @@ class DaosDfs(Backend):
     def finish(self, context: ProvisionContext) -> None:
         """Destroy what a failed provision or release of this process left."""
         for entry in context.journal.pending(ENTRY, target=context.target):
-            if entry.mine:
+            if entry.is_own:
                 daos_tool.remove_recorded(entry.facts)
                 context.journal.end(entry)
 

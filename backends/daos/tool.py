@@ -49,7 +49,7 @@ class Tier(_Answer):
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Total and free bytes."""
+        """Bytes of the tier by name: `total` and `free`."""
         return {"total": self.total, "free": self.free}
 
 

@@ -48,7 +48,7 @@ class Entry:
     journal: Path = field(compare=False, default=Path())
 
     @property
-    def mine(self) -> bool:
+    def is_own(self) -> bool:
         """Whether this very process wrote it: another shard may use the same journal."""
         return self.pid == os.getpid() and self._process.runs
 
@@ -64,7 +64,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Content:
-    """What a journal holds."""
+    """What a journal holds: entries to undo, and lines that are refused."""
 
     entries: list[Entry]  # without an end, oldest first
     faults: list[str]  # a sentence for each line that cannot be believed

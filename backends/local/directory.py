@@ -36,7 +36,7 @@ _BEGIN = re.compile(r"(~|\$HOME|\$\{HOME\}|\$TMPDIR|\$\{TMPDIR\})(/.*)?|/.*", re
 
 
 class DirectoryOptions(BackendOptions):
-    """Options of a directory."""
+    """Which directory is used, and what it must be on."""
 
     path: str  # absolute, or below ~, $HOME or $TMPDIR (/tmp where that is not set)
     expect_mount: bool = False  # refuse a path on the root file system

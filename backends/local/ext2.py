@@ -54,7 +54,7 @@ _WORDS: dict[str, Form | Keys | None] = {
 
 
 class Ext2Options(LocalOptions):
-    """mke2fs 1.43 to 1.47."""
+    """Words of mkfs.ext2 (mke2fs 1.43 to 1.47) and of mount that may be given."""
 
     mkfs_words = Words("mkfs.ext2", _WORDS)
     mount_words = mount_keys(

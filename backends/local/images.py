@@ -63,7 +63,7 @@ def image_for(context: ProvisionContext, size: int, path: str = "") -> Entry:
     `path`: where the user wants it; it must not exist yet.  Default inside `context.state`.
     """
     for entry in context.journal.pending("image", target=context.target, size=size, written=True):
-        if entry.mine and (not path or entry.facts["path"] == str(_place(path))):
+        if entry.is_own and (not path or entry.facts["path"] == str(_place(path))):
             if _intact(entry):
                 return entry
             remove_image(entry, context.journal)

@@ -113,8 +113,8 @@ class LocalBackend(Backend):
             packages.missing("mount"),
             loop.loop_refusal(),
         )
-        found = "; ".join(reason for reason in reasons if reason)
-        return Usable(False, reason=found) if found else Usable(True, cls.version())
+        reason = "; ".join(reason for reason in reasons if reason)
+        return Usable(False, reason=reason) if reason else Usable(True, cls.version())
 
     @classmethod
     def version(cls) -> str:
@@ -193,7 +193,7 @@ class LocalBackend(Backend):
         chosen = self._chosen
         device = str(Path(chosen.device).resolve())
         pending = context.journal.pending("device", device=device, target=context.target)
-        ours = [entry for entry in pending if entry.mine]
+        ours = [entry for entry in pending if entry.is_own]
         identity = str(ours[0].facts["uuid"]) if ours else context.journal.identity.new_uuid()
         reason = signature.refusal(device, chosen.serial, our_uuid=identity if ours else "")
         if not reason and chosen.direct_io == "required" and not _is_direct(device):
@@ -214,7 +214,7 @@ class LocalBackend(Backend):
 
     def finish(self, context: ProvisionContext) -> None:
         """Remove the image; erase our file system from a device."""
-        ours = [entry for entry in context.journal.pending(target=context.target) if entry.mine]
+        ours = [entry for entry in context.journal.pending(target=context.target) if entry.is_own]
         for entry in [entry for entry in ours if entry.kind == "image"]:
             images.remove_image(entry, context.journal)
         for entry in [entry for entry in ours if entry.kind == "device"]:

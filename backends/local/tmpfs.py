@@ -35,7 +35,7 @@ SHARED_MEMORY = "/dev/shm"
 
 
 class TmpfsOptions(BackendOptions):
-    """Options of tmpfs."""
+    """How large a new tmpfs is, or which existing one is used."""
 
     size: PositiveSize = 1 << 30  # of the mount, bytes
     path: str = ""  # an existing tmpfs instead of a mount; without root /dev/shm

@@ -40,7 +40,7 @@ DATA_KINDS = frozenset({Kind.READ, Kind.WRITE})
 
 
 class Flag(enum.IntFlag):
-    """Flags of one operation."""
+    """How an operation is done; the flags of one operation can be combined."""
 
     DIRECT = 1  # open, create: O_DIRECT
     DSYNC = 2  # open, create: O_DSYNC

@@ -30,7 +30,7 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Latencies:
-    """Latencies by kind; ns."""
+    """Histograms of latencies, with sums and extremes in ns, by kind of operation."""
 
     counts: Integers  # [kind, BINS]
     total_ns: Integers  # [kind]
@@ -49,13 +49,13 @@ class LaneError:
     error: int
     kind: int
     expected: int
-    found: int
+    actual: int
     name: bytes
 
 
 @dataclass(frozen=True)
 class Lane:
-    """What one lane did."""
+    """What one lane did: operations, times in ns, latencies, and its first error."""
 
     ops: int
     first_ns: int
@@ -174,12 +174,12 @@ def _add(parts: Sequence[Latencies]) -> Latencies:
 
 def _add_series(series: Sequence[Integers], lanes: Sequence[Lane], width: int) -> Integers:
     folded = [
-        fold(one, (width // lane.interval_ns).bit_length() - 1)
-        for one, lane in zip(series, lanes, strict=True)
+        fold(counts, (width // lane.interval_ns).bit_length() - 1)
+        for counts, lane in zip(series, lanes, strict=True)
     ]
-    whole = np.zeros(max(len(one) for one in folded), dtype=np.int64)
-    for one in folded:
-        whole[: len(one)] += one
+    whole = np.zeros(max(len(counts) for counts in folded), dtype=np.int64)
+    for counts in folded:
+        whole[: len(counts)] += counts
     return whole
 
 
@@ -209,6 +209,6 @@ def _first_error(lanes: Sequence[Lane]) -> dict[str, Any] | None:
         facts |= {
             "wrong_offset": error.wrong_offset,
             "expected": error.expected,
-            "found": error.found,
+            "found": error.actual,
         }
     return facts

@@ -52,13 +52,13 @@ class Mount:
 
 def parse_mountinfo(text: str) -> list[Mount]:
     """The mounts of a mountinfo text, in its order; lines that are none are left out."""
-    found = []
+    parsed = []
     for line in text.splitlines():
         left, separator, right = line.partition(" - ")
         fields, rest = left.split(" "), right.split(" ")
         if not separator or len(fields) < 6 or len(rest) < 2:
             continue
-        found.append(
+        parsed.append(
             Mount(
                 id=int(fields[0]),
                 device=fields[2],
@@ -70,7 +70,7 @@ def parse_mountinfo(text: str) -> list[Mount]:
                 super_options=rest[2] if len(rest) > 2 else "",
             )
         )
-    return found
+    return parsed
 
 
 def _plain(field: str) -> str:

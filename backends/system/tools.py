@@ -23,7 +23,7 @@ _SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 @dataclass(frozen=True)
 class Ran:
-    """What a program gave."""
+    """How a program ended, and what it printed."""
 
     argv: tuple[str, ...]
     returncode: int

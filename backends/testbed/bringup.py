@@ -25,7 +25,7 @@ from fsmatrix.backends.testbed.daemons import Launch
 from fsmatrix.backends.testbed.drives import Emulated
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.backends.testbed.network import Network
-from fsmatrix.backends.testbed.options import DRIVES, BedOptions
+from fsmatrix.backends.testbed.options import DRIVES, CephTestbedOptions
 from fsmatrix.backends.testbed.steps import Steps
 
 CLEAN_WITHIN = 120.0  # seconds; a bound, not a measure
@@ -40,7 +40,7 @@ class Making:
     """A bed that is being made."""
 
     home: Home
-    options: BedOptions
+    options: CephTestbedOptions
     steps: Steps
     bed: str  # its short id
     fsid: str
@@ -179,14 +179,14 @@ class Making:
     def _osds(self, cluster: Cluster, stores: list[Entry]) -> None:
         home = self.home
 
-        def made(entry: Entry) -> None:
+        def start_osd(entry: Entry) -> None:
             osd = int(str(entry.facts["role"]).removesuffix("-mkfs").removeprefix("osd."))
             if not (home.folder / f"osd.{osd}" / "ready").exists():
                 raise CephError(f"OSD {osd}: its store was not made", 0,
                                 daemons.last_words(home, entry))  # fmt: skip
             self.running.append(daemons.start(home, self._launch(osd)))
 
-        daemons.finish(home, stores, self.steps, made)
+        daemons.finish(home, stores, self.steps, start_osd)
         self._until("all OSDs are up", lambda: self._up(cluster), cluster)
 
     def _up(self, cluster: Cluster) -> bool:

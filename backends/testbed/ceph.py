@@ -1,8 +1,8 @@
 """A real Ceph on one machine, for tests and for emulated cluster factors (root).
 
-    from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, status, up
+    from fsmatrix.backends.testbed.ceph import CephTestbed, CephTestbedOptions, down, status, up
 
-    options = BedOptions(nodes=2, osds_per_node=1, pg_num=32)  # see options.py
+    options = CephTestbedOptions(nodes=2, osds_per_node=1, pg_num=32)  # see options.py
     bed = up(options, "/tmp/x/bed")   # a directory of its own: missing or empty
     bed.conf          # path of ceph.conf (text)
     bed.user, bed.keyring             # "admin"; "" with auth="none"
@@ -15,7 +15,7 @@
     bed.kill_mds(); bed.restart_mds(); bed.stop_mon(); bed.cont_mon()
     bed.limit_drive(0, Limits(write_bytes=10_000_000))   # an emulated drive, live
     bed.wait_clean(60)
-    Bed.open("/tmp/x/bed")            # a bed that another process brought up
+    CephTestbed.open("/tmp/x/bed")            # a bed that another process brought up
     status("/tmp/x/bed")              # dict; never hangs
     down("/tmp/x/bed")                # list of sentences; idempotent; also after any crash
 
@@ -39,14 +39,14 @@ from fsmatrix.backends.ceph.state.placement import wait_for_stats
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.testbed import bringup, cgroups, daemons, health, pools, teardown
-from fsmatrix.backends.testbed.bed import BaseBed, lacking
+from fsmatrix.backends.testbed.base import BaseTestbed, lacking
 from fsmatrix.backends.testbed.cgroups import Limits
 from fsmatrix.backends.testbed.home import CEPH, Home
-from fsmatrix.backends.testbed.options import BedOptions
+from fsmatrix.backends.testbed.options import CephTestbedOptions
 from fsmatrix.backends.testbed.pools import FILESYSTEM
 from fsmatrix.backends.testbed.steps import Steps
 
-__all__ = ["Bed", "BedOptions", "Limits", "down", "missing", "status", "up"]
+__all__ = ["CephTestbed", "CephTestbedOptions", "Limits", "down", "missing", "status", "up"]
 
 STATUS_WITHIN = 5.0  # seconds for asking a cluster how it is
 _PROGRAMS = ("ceph-mon", "ceph-mgr", "ceph-osd", "ceph-mds", "monmaptool", "osdmaptool")
@@ -54,11 +54,11 @@ _MORE = ("ceph", "ceph-fuse", "librados.so.2", "libcephfs.so.2")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bed(BaseBed[BedOptions]):
+class CephTestbed(BaseTestbed[CephTestbedOptions]):
     """A test bed that is up."""
 
     kind = CEPH
-    Options = BedOptions
+    Options = CephTestbedOptions
 
     fsid: str
     pools: dict[str, str]
@@ -66,21 +66,21 @@ class Bed(BaseBed[BedOptions]):
     filesystem: str = FILESYSTEM
 
     @classmethod
-    def refusal(cls, options: BedOptions, folder: Path) -> str:  # noqa: ARG003
+    def refusal(cls, options: CephTestbedOptions, folder: Path) -> str:  # noqa: ARG003
         """Why there can be no such bed here (empty: there can)."""
         return options.refusal() or missing()
 
     @classmethod
     def chosen(cls) -> dict[str, Any]:
-        """The cluster's fsid."""
+        """What is drawn for a new cluster: its `fsid`."""
         return {"fsid": str(uuid.uuid4())}
 
     @classmethod
     def bring_up(
-        cls, home: Home, options: BedOptions, known: Mapping[str, Any], steps: Steps
+        cls, home: Home, options: CephTestbedOptions, identity: Mapping[str, Any], steps: Steps
     ) -> dict[str, Any]:
-        """See bringup.py."""
-        facts = bringup.Making(home, options, steps, known["id"], known["fsid"]).bring_up()
+        """Start the cluster's daemons one after the other: see bringup.py."""
+        facts = bringup.Making(home, options, steps, identity["id"], identity["fsid"]).bring_up()
         names = {
             "rados": pools.RADOS,
             "metadata": pools.METADATA,
@@ -91,7 +91,7 @@ class Bed(BaseBed[BedOptions]):
 
     @classmethod
     def end(cls, home: Home, entries: list[Entry]) -> list[str]:
-        """See teardown.py."""
+        """End what the journal names; a line for each thing done: see teardown.py."""
         return teardown.end(home, entries)
 
     def look(self, states: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: ARG002
@@ -173,4 +173,4 @@ def missing() -> str:
     return lacking(_PROGRAMS, *_MORE)
 
 
-up, down, status = Bed.up, Bed.down, Bed.status
+up, down, status = CephTestbed.up, CephTestbed.down, CephTestbed.status

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsmatrix.backends.testbed.options import BedOptions
+from fsmatrix.backends.testbed.options import CephTestbedOptions
 
 MON_PORT, MON_PORT_V1 = 3300, 6789
 SHORT, SOCKETS = Path("/run"), "fsmatrix-bed-"
@@ -59,7 +59,7 @@ _SMALL = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where one OSD is."""
+    """Which emulated node an OSD is on, and its address."""
 
     osd: int
     node: int  # 1, 2...
@@ -75,7 +75,7 @@ def socket_folder(folder: Path, bed: str) -> Path:
 def conf_text(
     folder: Path,
     fsid: str,
-    options: BedOptions,
+    options: CephTestbedOptions,
     address: str,
     places: list[Place],
     sockets: Path,

@@ -65,12 +65,12 @@ def controller() -> Controller:
     )
 
 
-def make(found: Controller, name: str) -> Path:
+def make(cgroup: Controller, name: str) -> Path:
     """A new cgroup of that name; BackendError if it exists or may not be made."""
-    folder = found.root / name
+    folder = cgroup.root / name
     try:
-        if found.version == 2:
-            control = found.root / "cgroup.subtree_control"
+        if cgroup.version == 2:
+            control = cgroup.root / "cgroup.subtree_control"
             if "io" not in control.read_text().split():
                 control.write_text("+io")
         folder.mkdir()

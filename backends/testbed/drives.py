@@ -12,7 +12,7 @@ from fsmatrix.backends.local import loop
 from fsmatrix.backends.testbed import cgroups
 from fsmatrix.backends.testbed.cgroups import Limits
 from fsmatrix.backends.testbed.home import Home
-from fsmatrix.backends.testbed.options import DRIVES, BedOptions
+from fsmatrix.backends.testbed.options import DRIVES, CephTestbedOptions
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Emulated:
     direct_io: bool
 
 
-def limits_of(options: BedOptions) -> Limits:
+def limits_of(options: CephTestbedOptions) -> Limits:
     """Limits of one drive at the bed's scale."""
     drive, scale = DRIVES[options.interface], options.scale
     return Limits(
@@ -42,7 +42,7 @@ def limits_of(options: BedOptions) -> Limits:
 
 
 def make(
-    home: Home, options: BedOptions, bed: str, controller: cgroups.Controller
+    home: Home, options: CephTestbedOptions, bed: str, controller: cgroups.Controller
 ) -> list[Emulated]:
     """A drive for each OSD; BackendError if a part cannot be made."""
     if reason := loop.loop_refusal():

@@ -59,7 +59,7 @@ class Home:
 
     @property
     def conf(self) -> Path:
-        """The system's configuration file."""
+        """The configuration file of the system: ceph.conf or slurm.conf."""
         return self.folder / self.kind.conf
 
     @property

@@ -48,7 +48,7 @@ def parse_rate(text: str) -> int:
     return int(float(match[1]) * BITS[match[2]])
 
 
-class BedOptions(BaseModel):
+class CephTestbedOptions(BaseModel):
     """A Ceph test bed.  Every storage node is a host bucket of its own."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

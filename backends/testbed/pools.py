@@ -10,7 +10,7 @@ from fsmatrix.backends.ceph.bindings.errors import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.state import placement as even
 from fsmatrix.backends.testbed.home import Home
-from fsmatrix.backends.testbed.options import BedOptions
+from fsmatrix.backends.testbed.options import CephTestbedOptions
 
 FILESYSTEM = "cephfs"
 METADATA, DATA, CODED, RADOS = "cephfs.meta", "cephfs.data", "cephfs.coded", "rados"
@@ -18,7 +18,7 @@ _FEW = 32  # placement groups of what moves little data
 _PROFILE = "bed"
 
 
-def make_pools(cluster: Cluster, options: BedOptions) -> None:
+def make_pools(cluster: Cluster, options: CephTestbedOptions) -> None:
     """The RADOS pool, and the pools of the file system.
 
     With an erasure code the file system's first data pool is replicated (it holds the
@@ -53,7 +53,7 @@ def _pool(cluster: Cluster, name: str, groups: int, size: int, coded: bool = Fal
         cluster.mon("osd pool create", **arguments, pool_type="replicated", size=size)
 
 
-def make_filesystem(cluster: Cluster, options: BedOptions) -> None:
+def make_filesystem(cluster: Cluster, options: CephTestbedOptions) -> None:
     """The CephFS on its pools."""
     cluster.mon("fs new", fs_name=FILESYSTEM, metadata=METADATA, data=DATA, force=True)
     cluster.mon("fs set", fs_name=FILESYSTEM, var="standby_count_wanted", val="0")
@@ -99,4 +99,4 @@ def placement(cluster: Cluster, names: dict[int, str], osds: int) -> dict[str, A
         name = names.get(int(str(group["pgid"]).split(".")[0]))
         if name is not None:
             of_pool[name].append(group)
-    return {name: even.evenness(found, range(osds)) for name, found in of_pool.items()}
+    return {name: even.evenness(osds_of, range(osds)) for name, osds_of in of_pool.items()}

@@ -12,7 +12,7 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import proof, rollback
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.testbed import cephconf, cgroups, network, process
-from fsmatrix.backends.testbed.bed import LEFT, end_daemons
+from fsmatrix.backends.testbed.base import LEFT, end_daemons
 from fsmatrix.backends.testbed.home import Home
 
 _JUST_STARTED = 0.1  # seconds in which a program that a killed process started shows its name

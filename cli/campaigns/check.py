@@ -52,11 +52,11 @@ def _backends() -> Iterator[Item]:
 
     for name in BACKENDS.names():
         try:
-            found = BACKENDS.load(name).check()
+            usable = BACKENDS.load(name).check()
         except ImportError as error:
             yield Item("backend", name, False, reason=str(error))
         else:
-            yield Item("backend", name, found.ok, found.version, found.reason)
+            yield Item("backend", name, usable.ok, usable.version, usable.reason)
 
 
 def _workloads() -> Iterator[Item]:
@@ -96,12 +96,12 @@ def _external_engines() -> Iterator[Item]:
     engines = Engines({})
     for name in ENGINES.names():
         try:
-            found = engines.get(name)
+            engine = engines.get(name)
         except (EngineError, ImportError) as error:
             yield Item("engine", name, False, reason=str(error))
         else:
-            can = _features(found.features)
-            yield Item("engine", name, True, f"version {found.version} ({found.path}){can}")
+            can = _features(engine.features)
+            yield Item("engine", name, True, f"version {engine.version} ({engine.path}){can}")
 
 
 def _features(features: frozenset[str]) -> str:
@@ -118,13 +118,13 @@ def _launchers() -> Iterator[Item]:
     from fsmatrix.suite.registry import LAUNCHERS
 
     for name in LAUNCHERS.names():
-        found = LAUNCHERS.load(name).probe()
-        version = f"{found.version} ({found.program})" if found.program else found.version
-        yield Item("launcher", name, found.ok, version, found.reason)
+        probe = LAUNCHERS.load(name).probe()
+        version = f"{probe.version} ({probe.program})" if probe.program else probe.version
+        yield Item("launcher", name, probe.ok, version, probe.reason)
 
 
 def _audits() -> Iterator[Item]:
-    """Of other packages only."""
+    """Audits of other packages: those of fsmatrix are always usable."""
     from fsmatrix.results.audits import AUDITS
 
     for name, package in AUDITS.outside().items():

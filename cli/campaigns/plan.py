@@ -81,9 +81,9 @@ def plan(
 
     size, spread = _asked(detect, cv, pilot)
     asked = replace(common.request(sets, only, shard, seed, blocks), skip_unusable=skip_unusable)
-    made = build_plan(campaign, asked, here=not elsewhere)
-    proven = _power(made, size, spread, pilot) if detect is not None else None
-    data = plan_json(made)
+    built = build_plan(campaign, asked, here=not elsewhere)
+    proven = _power(built, size, spread, pilot) if detect is not None else None
+    data = plan_json(built)
     if as_json:
         print_json(data | ({"power": proven.to_dict()} if proven else {}))
         return
@@ -94,7 +94,7 @@ def plan(
     for line in proven.says if proven else ():
         out.print(escape(line))
     _order(out, data)
-    for warning in (*data["warnings"], *(() if elsewhere else _nodes(made))):
+    for warning in (*data["warnings"], *(() if elsewhere else _nodes(built))):
         out.print(f"[yellow]note:[/] {escape(warning)}")
     if explain:
         _explain(out, data)
@@ -114,11 +114,11 @@ def _asked(detect: str | None, cv: str | None, pilot: Path | None) -> tuple[floa
     return analyse.share("--detect", detect), 0.0 if cv is None else analyse.share("--cv", cv)
 
 
-def _power(made: Plan, detect: float, cv: float, pilot: Path | None) -> Power:
+def _power(built: Plan, detect: float, cv: float, pilot: Path | None) -> Power:
     """What the planned blocks can prove; refused where nothing is compared."""
     from fsmatrix.analysis.questions import power
 
-    if not made.comparisons:
+    if not built.comparisons:
         message = "no two targets do the same work here: there is nothing to compare"
         raise refuse(Origin("--detect"), "", message)
     if pilot is None:
@@ -126,19 +126,19 @@ def _power(made: Plan, detect: float, cv: float, pilot: Path | None) -> Power:
     else:
         with analyse.bad_input([str(pilot)]):
             spread, spreads = power.of_pilot(analyse.opened([str(pilot)]))
-    campaign = made.settings.campaign
+    campaign = built.settings.campaign
     blocks = math.ceil(campaign.repetitions / campaign.order.block)
-    return power.power(detect, spread, spreads, made.comparisons, blocks)
+    return power.power(detect, spread, spreads, built.comparisons, blocks)
 
 
-def _nodes(made: Plan) -> tuple[str, ...]:
+def _nodes(built: Plan) -> tuple[str, ...]:
     """What `run` would refuse in this place: a job of `submit` has its nodes."""
-    if made.estimate.nodes <= 1:
+    if built.estimate.nodes <= 1:
         return ()
     from fsmatrix.slurm.here import here
     from fsmatrix.suite.run.launching import too_few_nodes
 
-    reason = too_few_nodes(made, here().batch)
+    reason = too_few_nodes(built, here().batch)
     return (f"run would be refused here, submit would not: {reason}",) if reason else ()
 
 

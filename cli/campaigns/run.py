@@ -70,20 +70,20 @@ def run(
     from fsmatrix.suite.run.forecast import Forecast
 
     asked = replace(common.request(sets, only, shard, seed, blocks), skip_unusable=skip_unusable)
-    made, out = _plan(campaign, out, resume, asked)
+    plan, out = _plan(campaign, out, resume, asked)
     if dry_run:
-        _rehearse(made, as_json)
+        _rehearse(plan, as_json)
         return
     console = terminal.console(stderr=True) if as_json or quiet else terminal.console()
     # a bar that moves is for terminals: into a file it would be nothing until the end
     mode: Mode = "json" if as_json else "live" if console.is_terminal and not quiet else "quiet"
     # a part of a campaign repeats nothing that its `submit` has said
-    for warning in made.warnings if mode != "json" and made.request.blocks is None else ():
+    for warning in plan.warnings if mode != "json" and plan.request.blocks is None else ():
         console.print(f"note: {warning}", highlight=False, markup=False, soft_wrap=True)
-    with listener(mode, made.estimate.runs, console, Forecast.of(made)) as tell:
+    with listener(mode, plan.estimate.runs, console, Forecast.of(plan)) as tell:
         place = here()
-        summary = execute(made, out, Options(resume, retry_failed, place.batch), tell)
-    whole = made.request.shard == (1, 1) and made.request.blocks is None
+        summary = execute(plan, out, Options(resume, retry_failed, place.batch), tell)
+    whole = plan.request.shard == (1, 1) and plan.request.blocks is None
     written = _finish(out, whole and report and not (summary.interrupted or summary.stopped))
     if mode != "json":
         _tell(console, summary, written, out)
@@ -128,7 +128,7 @@ def _requeue(console: Console, summary: Summary, place: Here) -> None:
 def _rehearse(plan: Plan, as_json: bool) -> None:
     from fsmatrix.suite.run.execute import rehearse
 
-    told = list(rehearse(plan))
+    commands_of = list(rehearse(plan))
     if as_json:
         common.print_json(
             [
@@ -139,11 +139,11 @@ def _rehearse(plan: Plan, as_json: bool) -> None:
                     "level": dict(plot.level),
                     "commands": commands,
                 }
-                for plot, commands in told
+                for plot, commands in commands_of
             ]
         )
         return
-    for plot, commands in told:
+    for plot, commands in commands_of:
         level = "".join(f", {name}={value}" for name, value in plot.level.items())
         terminal.echo(f"# block {plot.block}: target {plot.target}{level}")
         terminal.echo("\n".join(commands) or "# nothing")

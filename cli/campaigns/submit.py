@@ -81,25 +81,25 @@ def submit(
         changed.append(f"geometry.nodes={nodes}")
     if parallel is not None:
         changed.append(f"slurm.parallel={parallel}")
-    made, place = _plan(campaign, out, resume, changed, only, seed, here)
-    if nodes is not None and "nodes" in made.settings.campaign.factors:
-        origin = made.settings.origin("factors", "nodes")
+    plan, place = _plan(campaign, out, resume, changed, only, seed, here)
+    if nodes is not None and "nodes" in plan.settings.campaign.factors:
+        origin = plan.settings.origin("factors", "nodes")
         raise refuse(
             origin, "factors.nodes", f"varies the nodes; --nodes {nodes} is a single number"
         )
-    if made.agreements and here:
-        text = "; ".join(made.agreements)
-        raise refuse(Origin(made.source.file), "targets", f"must be agreed to first: {text}")
+    if plan.agreements and here:
+        text = "; ".join(plan.agreements)
+        raise refuse(Origin(plan.source.file), "targets", f"must be agreed to first: {text}")
     system = load(scheduler)
     if dry_run:
-        _rehearse(made, place, system, as_json)
+        _rehearse(plan, place, system, as_json)
         return
     console = terminal.console(stderr=True) if as_json else terminal.console()
     say = _sayer(console)
-    for warning in made.warnings:
+    for warning in plan.warnings:
         say(f"note: {warning}")
     submitter = Submitter(system, tell=say, retry_failed=retry_failed)
-    outcome = submitter.submit(made, place, resume, Path.cwd())
+    outcome = submitter.submit(plan, place, resume, Path.cwd())
     if as_json:
         common.print_json({"directory": str(place), **vars(outcome)})
     else:
@@ -180,35 +180,35 @@ def status(directory: Directory, as_json: common.Json = False) -> None:
     from fsmatrix.slurm.submission.status import status as look
 
     submission = _submission(directory)
-    found = look(directory, submission, load(submission.scheduler))
+    state = look(directory, submission, load(submission.scheduler))
     if as_json:
-        common.print_json(as_data(found))
+        common.print_json(as_data(state))
     else:
-        _show(terminal.console(), found, directory)
-    raise typer.Exit(SOME_MISSING if found.lost else 0)
+        _show(terminal.console(), state, directory)
+    raise typer.Exit(SOME_MISSING if state.lost else 0)
 
 
 def _submission(directory: Path) -> Submission:
     from fsmatrix.slurm.submission import submission
 
-    found = submission.read(directory)
-    if found is None:
+    submission_read = submission.read(directory)
+    if submission_read is None:
         raise refuse(Origin(str(directory)), "", "nothing was submitted from here (submit -o)")
-    return found
+    return submission_read
 
 
-def as_data(found: Status) -> dict[str, Any]:
+def as_data(state: Status) -> dict[str, Any]:
     """A status as `--json` prints it."""
     return {
         "runs": {
-            name: getattr(found, name) for name in ("ok", "failed", "running", "waiting", "lost")
+            name: getattr(state, name) for name in ("ok", "failed", "running", "waiting", "lost")
         },
-        "expected_end": found.expected.isoformat(timespec="seconds") if found.expected else None,
-        "scheduler_says": found.scheduler_says,
-        "collect": vars(found.collect) if found.collect else None,
+        "expected_end": state.expected.isoformat(timespec="seconds") if state.expected else None,
+        "scheduler_says": state.scheduler_says,
+        "collect": vars(state.collect) if state.collect else None,
         "failures": [
             {"run": run, "status": status, "reason": reason}
-            for run, status, reason in found.failures
+            for run, status, reason in state.failures
         ],
         "parts": [
             {
@@ -222,17 +222,17 @@ def as_data(found: Status) -> dict[str, Any]:
                 "failed": part.failed,
                 "says": part.says,
             }
-            for part in found.parts
+            for part in state.parts
         ],
     }
 
 
-def _show(console: Console, found: Status, directory: Path) -> None:
+def _show(console: Console, state: Status, directory: Path) -> None:
 
     say = _sayer(console)
     table = Table("part", "system", "nodes", "job", "state", "ok", "failed", "left", "", box=None)
-    urgent = sorted(found.parts, key=lambda part: list(WORDS).index(part.word), reverse=True)
-    shown = found.parts if len(found.parts) <= SHOWN_PARTS else urgent[:SHOWN_PARTS]
+    urgent = sorted(state.parts, key=lambda part: list(WORDS).index(part.word), reverse=True)
+    shown = state.parts if len(state.parts) <= SHOWN_PARTS else urgent[:SHOWN_PARTS]
     for part in shown:
         table.add_row(
             part.part.key,
@@ -249,27 +249,27 @@ def _show(console: Console, found: Status, directory: Path) -> None:
     for part in shown:
         if " " in part.says:  # whole, below the table: its columns would cut a sentence
             say(f"{part.part.key} {part.word}: {part.says}")
-    if len(found.parts) > len(shown):
-        console.print(f"... and {len(found.parts) - len(shown)} more parts (--json has all)")
+    if len(state.parts) > len(shown):
+        console.print(f"... and {len(state.parts) - len(shown)} more parts (--json has all)")
     say(
-        f"{found.ok} runs ok, {found.failed} failed, {found.running} running, "
-        f"{found.waiting} waiting"
+        f"{state.ok} runs ok, {state.failed} failed, {state.running} running, "
+        f"{state.waiting} waiting"
     )
-    common.say_failures(console, found.failures)
-    if found.scheduler_says:
-        say(f"the batch system did not answer: {found.scheduler_says}", "yellow")
-    elif found.lost:
-        say(f"{found.lost} runs have no job: fsmatrix submit -o {directory} --resume", "red")
-    if found.expected is not None:
-        say(f"expected end: not before {found.expected.isoformat(' ', 'minutes')}")
-    elif not found.lost and not found.scheduler_says:
-        say(_end(found, directory))
+    common.say_failures(console, state.failures)
+    if state.scheduler_says:
+        say(f"the batch system did not answer: {state.scheduler_says}", "yellow")
+    elif state.lost:
+        say(f"{state.lost} runs have no job: fsmatrix submit -o {directory} --resume", "red")
+    if state.expected is not None:
+        say(f"expected end: not before {state.expected.isoformat(' ', 'minutes')}")
+    elif not state.lost and not state.scheduler_says:
+        say(_end(state, directory))
 
 
-def _end(found: Status, directory: Path) -> str:
-    if found.collect is not None and found.collect.state != "ended":
-        says = found.collect.never or found.collect.said
-        return f"job {found.collect.job} merges and writes the report: {says}"
+def _end(state: Status, directory: Path) -> str:
+    if state.collect is not None and state.collect.state != "ended":
+        says = state.collect.never or state.collect.said
+        return f"job {state.collect.job} merges and writes the report: {says}"
     report = directory / "report.html"
     return f"report: {report}" if report.exists() else f"to report: fsmatrix report {directory}"
 
@@ -289,7 +289,7 @@ def cancel(directory: Directory, as_json: common.Json = False) -> None:
     scheduler = load(submission.scheduler)
     ours = {
         token: job
-        for token, job in queued_tokens(scheduler.mine()).items()
+        for token, job in queued_tokens(scheduler.jobs_of_user()).items()
         if token.startswith(submission.token_of(""))
     }
     scheduler.cancel(sorted(ours.values()))

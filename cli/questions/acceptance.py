@@ -45,13 +45,13 @@ def conditions(fail_if: Sequence[str] | None, allow: Sequence[str] | None) -> tu
 
     if allow and not fail_if:
         raise refuse(Origin(f"--allow {allow[0]}"), "", "only with --fail-if")
-    found = []
+    parsed = []
     for text in fail_if or ():
         try:
-            found.append(parse(text))
+            parsed.append(parse(text))
         except ValueError as error:
             raise refuse(Origin(f"--fail-if {text}"), "", str(error)) from error
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(parsed))
 
 
 def of_baseline(
@@ -62,10 +62,10 @@ def of_baseline(
     sides: str | None,
 ) -> tuple[Condition, ...]:
     """The conditions of `compare`, which needs a baseline for them."""
-    found = conditions(fail_if, allow)
-    if found and baseline is None:
-        raise refuse(Origin(f"--fail-if {found[0]}"), "", "only with --baseline OLD")
+    parsed = conditions(fail_if, allow)
+    if parsed and baseline is None:
+        raise refuse(Origin(f"--fail-if {parsed[0]}"), "", "only with --baseline OLD")
     other = f"--by {by}" if by not in (None, "campaign") else f"--levels {sides}" if sides else ""
     if baseline is not None and other:
         raise refuse(Origin(other), "", "not with --baseline: campaigns are compared")
-    return found
+    return parsed

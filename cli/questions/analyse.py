@@ -112,17 +112,17 @@ def levels(wheres: Sequence[str] | None) -> dict[str, Level]:
     """--where factor=level as factor -> level; a number as a number, a size in bytes."""
     from fsmatrix.analysis.units import wanted_level
 
-    found: dict[str, Level] = {}
+    chosen: dict[str, Level] = {}
     for text in wheres or ():
         name, equals, value = text.partition("=")
         if not (name and equals and value):
             raise refuse(Origin(f"--where {text}"), "", "must be factor=level")
-        found[name] = wanted_level(value)
-    return found
+        chosen[name] = wanted_level(value)
+    return chosen
 
 
 def share(option: str, text: str) -> float:
-    """`5%` or `0.05`."""
+    """The share that `5%` or `0.05` stands for; other texts are refused."""
     try:
         value = float(text.rstrip("%").strip()) / (100 if text.endswith("%") else 1)
     except ValueError:
@@ -148,9 +148,9 @@ def picture(out: Path | None, *more: str) -> None:
 
     if out is None:
         return
-    known = (*more, *pictures.FORMATS, *tables.FORMATS)
-    if out.suffix.lower() not in known:
-        raise refuse(Origin(f"--out {out}"), "", f"must end in {', '.join(known)}")
+    suffixes = (*more, *pictures.FORMATS, *tables.FORMATS)
+    if out.suffix.lower() not in suffixes:
+        raise refuse(Origin(f"--out {out}"), "", f"must end in {', '.join(suffixes)}")
     if not out.parent.is_dir():
         raise refuse(Origin(f"--out {out}"), "", f"no directory {out.parent}")
 
@@ -161,8 +161,8 @@ def answer(
     """Ask the files' campaign; print the result, and draw it if asked to."""
     picture(out)
     with bad_input(files):
-        found = ask(opened(files))
-    deliver(found, out, as_json)
+        result = ask(opened(files))
+    deliver(result, out, as_json)
 
 
 def deliver(result: Result, out: Path | None, as_json: bool) -> None:
@@ -201,7 +201,7 @@ def drawn(results: Sequence[Any], out: Path) -> None:
 
 
 def say(sentences: Sequence[str]) -> None:
-    """Sentences, one a line."""
+    """Print sentences, each on a line of its own."""
     console = terminal.console()
     for line in sentences:
         console.print(Text(line), soft_wrap=True)
@@ -254,13 +254,13 @@ def _widths(heads: Sequence[str], rows: Sequence[Sequence[Text]], room: int) -> 
 
 def _folded(widths: Sequence[int], fold: int, room: int) -> list[int]:
     """The first `fold` columns narrower, the widest first, until all fit."""
-    made = list(widths)
-    while sum(made) + GAP * len(made) > room:
-        place = max(range(fold), key=lambda i: made[i], default=-1)
-        if place < 0 or made[place] <= NARROW:
+    folded = list(widths)
+    while sum(folded) + GAP * len(folded) > room:
+        place = max(range(fold), key=lambda i: folded[i], default=-1)
+        if place < 0 or folded[place] <= NARROW:
             break
-        made[place] -= 1
-    return made
+        folded[place] -= 1
+    return folded
 
 
 def lifted(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:

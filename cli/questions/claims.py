@@ -55,39 +55,39 @@ def claims(
     common.calm()
     found_study = read_study(study)
     try:
-        found = tested(_opened(results), found_study)
-        found = found.of(claim) if claim is not None else found
+        result = tested(_opened(results), found_study)
+        result = result.of(claim) if claim is not None else result
     except ValueError as error:
         raise refuse(Origin(results), "", str(error)) from error
     if figure is not None:
         try:
-            found.figure().savefig(figure)
+            result.figure().savefig(figure)
         except ValueError as error:  # a kind of file that matplotlib does not write
             raise refuse(Origin(f"--figure {figure}"), "", str(error)) from error
     if as_json:
-        common.print_json(found.to_dict())
+        common.print_json(result.to_dict())
         return
     console = terminal.console()
-    for line in found.says:
+    for line in result.says:
         console.print(f"{line}\n", highlight=False, markup=False, soft_wrap=True)
-    if claim is not None and found.judged[0].scope.cells:
-        _print_cells(found.judged[0])
+    if claim is not None and result.judged[0].scope.cells:
+        _print_cells(result.judged[0])
 
 
-def _print_cells(one: JudgedClaim) -> None:
+def _print_cells(claim: JudgedClaim) -> None:
     """A row for each cell of a claim."""
     from fsmatrix.analysis.studies.claims.words import labels, number_of, whether
 
-    short = labels(one)
+    short = labels(claim)
     rows = [
         [
             short[cell.label],
             number_of(cell.value),
             number_of(cell.low) if cell.decides else "",
             number_of(cell.high) if cell.decides else "",
-            whether(one.claim, cell),
+            whether(claim.claim, cell),
         ]
-        for cell in one.scope.cells
+        for cell in claim.scope.cells
     ]
     analyse.grid(["cell", "measured", "95 % sure from", "to", "as claimed"], rows, 1)
 

@@ -156,108 +156,115 @@ def compare(
         chosen = tuple(side.strip() for side in sides.split(",")) if sides else ()
         if not chosen and named == ("campaign",):
             chosen = tuple(analyse.labels(every))
-        found = comparisons(ds, metric, by=named, sides=chosen, baseline=old, options=options)
+        results = comparisons(ds, metric, by=named, sides=chosen, baseline=old, options=options)
     if as_json:
-        common.print_json([one.to_dict() for one in found])
+        common.print_json([comparison.to_dict() for comparison in results])
     else:
-        _print_all(found)
+        _print_all(results)
     if out:
-        analyse.drawn(found, out)
+        analyse.drawn(results, out)
 
 
 def corrected(name: str) -> Correction:
-    """--correction, or its refusal."""
+    """The correction that --correction names; other names are refused."""
     if name not in get_args(Correction):
-        known = ", ".join(get_args(Correction))
-        raise refuse(Origin(f"--correction {name}"), "", f"one of {known}")
+        allowed = ", ".join(get_args(Correction))
+        raise refuse(Origin(f"--correction {name}"), "", f"one of {allowed}")
     return cast(Correction, name)
 
 
-def _accepted(found: Acceptance, out: Path | None, as_json: bool) -> None:
+def _accepted(result: Acceptance, out: Path | None, as_json: bool) -> None:
     """Print an acceptance test and end with its status."""
     if as_json:
-        common.print_json(found.to_dict())
+        common.print_json(result.to_dict())
     else:
-        analyse.say(found.says)
+        analyse.say(result.says)
         terminal.echo("")
-        _print_all(found.comparisons)
+        _print_all(result.comparisons)
     if out:
-        analyse.drawn([found], out)
-    if not found.passed:
+        analyse.drawn([result], out)
+    if not result.passed:
         raise typer.Exit(acceptance.FAILED)
 
 
-def _print_all(found: Sequence[Comparison]) -> None:
+def _print_all(results: Sequence[Comparison]) -> None:
     """Each, and once what they share."""
     from fsmatrix.analysis.comparison.words import tested
 
-    if not found:
+    if not results:
         return
     already: set[str] = set()
     signs: set[str] = set()
-    for one in found:
-        signs |= _print(one, already)
+    for comparison in results:
+        signs |= _print(comparison, already)
         terminal.echo("")
     shown = "; ".join(text for sign, text in LEGEND.items() if sign in signs)
-    analyse.say([shown.format(sure=f"{100 * (1 - found[0].alpha):.3g}"), tested(found)])
+    analyse.say([shown.format(sure=f"{100 * (1 - results[0].alpha):.3g}"), tested(results)])
 
 
-def _print(one: Comparison, already: set[str]) -> set[str]:
+def _print(comparison: Comparison, already: set[str]) -> set[str]:
     """The answer, the rows, what stands beside them if not `already` said; the rows' signs."""
-    analyse.say(one.says[:1])
+    analyse.say(comparison.says[:1])
     for spans in (True, False):  # without the medians' intervals if a row would not fit
-        columns, rows = _rows(one, spans)
-        if analyse.grid(columns, rows, fold=_labels(one), must=not spans):
+        columns, rows = _rows(comparison, spans)
+        if analyse.grid(columns, rows, fold=_labels(comparison), must=not spans):
             break
-    beside = [line for line in one.says[1:] if line not in already]
+    beside = [line for line in comparison.says[1:] if line not in already]
     analyse.say(beside)
     already.update(beside)
     texts = [str(cell).replace("▼", "▲") for row in rows for cell in row[-4:]]
     return {sign for sign in LEGEND if any(sign in text for text in texts)}
 
 
-def _labels(one: Comparison) -> int:
+def _labels(comparison: Comparison) -> int:
     """Columns that say which cell a row is of."""
-    return max(len(one.varying), 1) + any(cell.apart for cell in one.cells)
+    return max(len(comparison.varying), 1) + any(cell.apart for cell in comparison.cells)
 
 
-def _rows(one: Comparison, spans: bool) -> tuple[list[str], list[list[str | Text]]]:
+def _rows(comparison: Comparison, spans: bool) -> tuple[list[str], list[list[str | Text]]]:
     from fsmatrix.analysis.units import factor_title, level_text
 
-    apart = any(cell.apart for cell in one.cells)
-    columns = [factor_title(name) for name in one.varying] or ["cell"]
+    apart = any(cell.apart for cell in comparison.cells)
+    columns = [factor_title(name) for name in comparison.varying] or ["cell"]
     columns += ["differs"] * apart
-    columns += [f"{one.a}, {one.unit.label}", f"{one.b}, {one.unit.label}", "ratio", "verdict"]
+    columns += [
+        f"{comparison.a}, {comparison.unit.label}",
+        f"{comparison.b}, {comparison.unit.label}",
+        "ratio",
+        "verdict",
+    ]
     rows: list[list[str | Text]] = []
-    for cell in one.cells:
+    for cell in comparison.cells:
         style = STYLE[cell.kind]
         verdict = f"{SYMBOL[cell.kind]} {SHORT.get(cell.kind, cell.kind)}" + " (!)" * bool(
             cell.doubts
         )
-        row: list[str | Text] = [level_text(n, cell.levels.get(n, "")) for n in one.varying]
+        row: list[str | Text] = [level_text(n, cell.levels.get(n, "")) for n in comparison.varying]
         row = row or ["the only case"]
         row += [cell.apart] * apart
         row += [
-            _median(m, one, spans) + " !" * w
+            _median(m, comparison, spans) + " !" * w
             for m, w in zip((cell.a, cell.b), cell.warned, strict=True)
         ]
         rows.append([*row, _ratio(cell), Text(verdict, style=style)])
     return columns, rows
 
 
-def _median(of: Median, one: Comparison, spans: bool) -> str:
+def _median(of: Median, comparison: Comparison, spans: bool) -> str:
     from fsmatrix.analysis.units import MARKS
     from fsmatrix.analysis.units import text as shown
 
     span = (
-        f" [{shown(of.low, one.unit)}–{shown(of.high, one.unit)}]" if spans and of.runs > 1 else ""
+        f" [{shown(of.low, comparison.unit)}–{shown(of.high, comparison.unit)}]"
+        if spans and of.runs > 1
+        else ""
     )
-    return f"{shown(of.median, one.unit)}{MARKS.get(of.kind, '')}{span}"
+    return f"{shown(of.median, comparison.unit)}{MARKS.get(of.kind, '')}{span}"
 
 
 def _ratio(cell: Compared) -> str:
     from fsmatrix.analysis.units import brief
 
-    found = cell.ratio
-    span = f" [{brief(found.low)}–{brief(found.high)}]" if found.low == found.low else ""
-    return f"{brief(found.ratio)}{'' if found.decides else '*' if span else '†'}{span}"
+    ratio = cell.ratio
+    span = f" [{brief(ratio.low)}–{brief(ratio.high)}]" if ratio.low == ratio.low else ""
+    return f"{brief(ratio.ratio)}{'' if ratio.decides else '*' if span else '†'}{span}"

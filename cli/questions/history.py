@@ -53,10 +53,10 @@ def history(
     with analyse.bad_input(files):
         ds = analyse.opened(files)
         options = VerdictOptions(levels, unit, share, alpha, method)
-        found = analysis(ds, metric, by=by, order="given" if as_given else "time", options=options)
+        result = analysis(ds, metric, by=by, order="given" if as_given else "time", options=options)
         tested = None
         if conditions:
-            names = [campaign.name for campaign in found.campaigns[-2:]]
+            names = [campaign.name for campaign in result.campaigns[-2:]]
             tested = acceptance_of(
                 ds,
                 names[0],
@@ -68,12 +68,12 @@ def history(
             )
     if as_json:
         verdict = {"acceptance": tested.to_dict()} if tested else {}
-        common.print_json(found.to_dict() | verdict)
+        common.print_json(result.to_dict() | verdict)
     else:
         if tested:
             analyse.say([*tested.says, ""])
-        analyse.show(found)
+        analyse.show(result)
     if out:
-        analyse.drawn([found], out)
+        analyse.drawn([result], out)
     if tested and not tested.passed:
         raise typer.Exit(acceptance.FAILED)

@@ -53,9 +53,9 @@ def lessons(
     except UnitError as error:
         raise refuse(Origin(f"--bandwidth {bandwidth}"), "", str(error)) from error
     with analyse.bad_input(files):
-        found = analysis(
+        result = analysis(
             analyse.opened(files), latency_bound=bound, bandwidth=rate, tolerance=share, where=only
         )
-    if out is not None and found.drawable:
-        raise refuse(Origin(f"--out {out}"), "", found.drawable)
-    analyse.deliver(found, out, as_json)
+    if out is not None and result.drawable:
+        raise refuse(Origin(f"--out {out}"), "", result.drawable)
+    analyse.deliver(result, out, as_json)

@@ -132,9 +132,9 @@ def predict(
     with analyse.bad_input([*files, *([measured] if measured else [])]):
         ds = analyse.opened(files)
         shown = analyse.unit(ds, metric, unit)
-        made = models(ds, metric, None, where=analyse.levels(where), unit=shown)
-        found = faults(made, analyse.opened([measured])) if measured else analysis(made, sizes)
-    analyse.deliver(found, out, as_json)
+        fitted = models(ds, metric, None, where=analyse.levels(where), unit=shown)
+        result = faults(fitted, analyse.opened([measured])) if measured else analysis(fitted, sizes)
+    analyse.deliver(result, out, as_json)
 
 
 def cpu(

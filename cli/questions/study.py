@@ -61,9 +61,9 @@ def io500(
 
     analyse.picture(out, SUFFIX)
     campaign = _opened(mine) if mine is not None else None
-    found = collection(directory, _steps())
+    collected = collection(directory, _steps())
     with analyse.bad_input([str(directory), *([mine] if mine else [])]):
-        result = study(found, str(directory), campaign)
+        result = study(collected, str(directory), campaign)
     if as_json:
         common.print_json(result.to_dict())
     else:
@@ -74,12 +74,12 @@ def io500(
         analyse.drawn([result], out)
 
 
-def _opened(mine: str) -> xr.Dataset:
+def _opened(results: str) -> xr.Dataset:
     """One's own campaign; refused before the collection is read."""
     from fsmatrix.analysis.data.load import open_campaign
 
-    with analyse.bad_input([mine]):
-        return open_campaign(common.campaign_file(Path(mine)))
+    with analyse.bad_input([results]):
+        return open_campaign(common.campaign_file(Path(results)))
 
 
 def _steps() -> Callable[[int, int], None]:

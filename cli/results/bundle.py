@@ -71,11 +71,11 @@ def bundle(
                 tasks[what] = progress.add_task(what)
             progress.update(tasks[what], completed=done, total=total)
 
-        made = make(results, target, Options(anonymise, runs), tell)
+        written = make(results, target, Options(anonymise, runs), tell)
     if as_json:
-        common.print_json(asdict(made))
+        common.print_json(asdict(written))
     else:
-        _say(made)
+        _say(written)
 
 
 def _default(store: Store, anonymise: bool) -> str:
@@ -89,23 +89,25 @@ def _default(store: Store, anonymise: bool) -> str:
     return f"{name}{'-anonymous' if anonymise else ''}.tar.gz"
 
 
-def _say(made: Bundle) -> None:
-    runs = made.runs
+def _say(written: Bundle) -> None:
+    runs = written.runs
     terminal.echo(
-        f"{made.path}: {made.files} files, {made.size} bytes; {runs['total']} runs, "
+        f"{written.path}: {written.files} files, {written.size} bytes; {runs['total']} runs, "
         f"{runs['ok']} ok, {runs['failed']} failed, {runs['timeout']} past their deadline, "
         f"{runs['invalid']} invalid"
     )
-    if made.replaced:
-        told = ", ".join(f"{count} {kind}" for kind, count in made.replaced.items())
-        terminal.echo(f"replaced (different names): {told}")
-    for word, kind in sorted(made.ordinary.items()):
+    if written.replaced:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in written.replaced.items())
+        terminal.echo(f"replaced (different names): {kinds}")
+    for word, kind in sorted(written.ordinary.items()):
         terminal.echo(
             f"note: {kind} {word!r} is like an ordinary word or number: kept where it stands "
             "alone outside the fields that hold such names",
             err=True,
         )
-    for file, reason in made.left_out[:SHOWN]:
+    for file, reason in written.left_out[:SHOWN]:
         terminal.echo(f"left out: {file}: {reason}", err=True)
-    if len(made.left_out) > SHOWN:
-        terminal.echo(f"... and {len(made.left_out) - SHOWN} more files (see README.md)", err=True)
+    if len(written.left_out) > SHOWN:
+        terminal.echo(
+            f"... and {len(written.left_out) - SHOWN} more files (see README.md)", err=True
+        )

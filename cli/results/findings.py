@@ -43,27 +43,27 @@ def findings(
 
     analyse.picture(out)
     with analyse.bad_input(files):
-        found = analysis(analyse.opened(files), where=analyse.levels(where), audits=audit or ())
+        result = analysis(analyse.opened(files), where=analyse.levels(where), audits=audit or ())
         if as_json:
-            common.print_json(found.to_dict())
+            common.print_json(result.to_dict())
         else:
-            _print(found, whole=bool(audit))
+            _print(result, whole=bool(audit))
         if out is not None:
-            analyse.drawn([found], out)
+            analyse.drawn([result], out)
 
 
-def _print(found: Findings, whole: bool) -> None:
-    analyse.say(found.says)
+def _print(result: Findings, whole: bool) -> None:
+    analyse.say(result.says)
     console = terminal.console()
-    for group in found.groups:
+    for group in result.groups:
         head = Text(f"\n{group.severity}", style=STYLE.get(group.severity, ""))
-        head.append(f" {group.audit}: {_counted(group, found)}", style="default")
+        head.append(f" {group.audit}: {_counted(group, result)}", style="default")
         console.print(head, soft_wrap=True)
         analyse.say([f"  {line}" for line in _lines(group, whole)])
 
 
-def _counted(group: FindingGroup, found: Findings) -> str:
-    return f"{group.runs} of {found.runs} runs, {len(group.cells)} of {found.cells} cells"
+def _counted(group: FindingGroup, result: Findings) -> str:
+    return f"{group.runs} of {result.runs} runs, {len(group.cells)} of {result.cells} cells"
 
 
 def _lines(group: FindingGroup, whole: bool) -> list[str]:

@@ -55,12 +55,12 @@ def import_(
     if not out.absolute().parent.is_dir():
         raise refuse(Origin(f"-o {out}"), "", f"{out.absolute().parent} is not a directory")
     labels, formats = labeller(sets or (), pattern), Formats.all()
-    found = find(paths, formats.summaries, out)
+    entries = find(paths, formats.summaries, out)
     console = terminal.console()
     with Progress(console=console, transient=True, disable=as_json) as bar:
-        task = bar.add_task("importing", total=len(found))
+        task = bar.add_task("importing", total=len(entries))
         outcome = Import(out, labels, formats).run(
-            found, dry_run, lambda done: bar.update(task, completed=done)
+            entries, dry_run, lambda done: bar.update(task, completed=done)
         )
     if as_json:
         common.print_json(_told(outcome, out, dry_run))
@@ -81,28 +81,28 @@ def _told(outcome: Outcome, out: Path, dry: bool) -> dict[str, Any]:
         "runs_kept": outcome.kept,
         "imported": [
             {
-                "path": one.file,
-                "format": one.format,
-                "target": one.target,
-                "runs": list(one.run_ids),
-                "failed": list(one.failed),
+                "path": taken.file,
+                "format": taken.format,
+                "target": taken.target,
+                "runs": list(taken.run_ids),
+                "failed": list(taken.failed),
             }
-            for one in outcome.taken
+            for taken in outcome.taken
         ],
-        "already_there": listed(outcome.known, "same_as"),
+        "already_there": listed(outcome.already_imported, "same_as"),
         "not_recognised": listed(outcome.not_recognised, "reason"),
         "left_out": listed(outcome.refused, "reason"),
     }
 
 
 def _say(console: Console, outcome: Outcome, out: Path, dry: bool) -> None:
-    failed = [(one.file, f"failed run: {why}") for one in outcome.taken for why in one.failed]
-    same = [(file, f"same text as {other}") for file, other in outcome.known]
+    failed = [(taken.file, f"failed run: {why}") for taken in outcome.taken for why in taken.failed]
+    same = [(file, f"same text as {other}") for file, other in outcome.already_imported]
     _list(console, "not recognised", outcome.not_recognised, "dim")
     _list(console, "already there", same, "dim")
     _list(console, "imported", failed, "yellow")
     _list(console, "left out", outcome.refused, "red")
-    formats = Counter(one.format for one in outcome.taken for _ in one.run_ids)
+    formats = Counter(taken.format for taken in outcome.taken for _ in taken.run_ids)
     kinds = ", ".join(f"{count} {name}" for name, count in sorted(formats.items()))
     verb = "would be added to" if dry else "added to"
     text = f"{outcome.runs} runs {verb} {out}" + (f" ({kinds})" if kinds else "")

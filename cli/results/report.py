@@ -75,20 +75,22 @@ def report(
     folder = results if results.is_dir() else results.parent
     with analyse.bad_input([str(results)]):
         place = str(results) if results.is_dir() else ""
-        made = write_report(merged, out or folder / "report.html", reference, studies, place)
-        terminal.echo(str(made))
+        path = write_report(merged, out or folder / "report.html", reference, studies, place)
+        terminal.echo(str(path))
         if drawn or tabled:
             _export(merged, drawn, tabled)
 
 
-def _wanted(what: str, directory: Path | None, formats: str, known: Iterable[str]) -> Wanted | None:
+def _wanted(
+    what: str, directory: Path | None, formats: str, allowed: Iterable[str]
+) -> Wanted | None:
     """--figures or --tables with its formats, refused before anything is written."""
     from fsmatrix.analysis.report.export import Wanted
 
     if directory is None:
         return None
     suffixes = tuple(dict.fromkeys(f".{name.strip().lower()}" for name in formats.split(",")))
-    names = [suffix.removeprefix(".") for suffix in known]
+    names = [suffix.removeprefix(".") for suffix in allowed]
     if not {suffix.removeprefix(".") for suffix in suffixes} <= set(names):
         raise refuse(Origin(f"--{what}-format {formats}"), "", f"of {', '.join(names)}")
     if directory.exists() and not directory.is_dir():
@@ -104,8 +106,8 @@ def _export(merged: Path, drawn: Wanted | None, tabled: Wanted | None) -> None:
     from fsmatrix.analysis.data.load import open_campaign
     from fsmatrix.analysis.report.export import export
 
-    found = export(open_campaign(merged), drawn, tabled)
-    for path in found.files:
+    exported = export(open_campaign(merged), drawn, tabled)
+    for path in exported.files:
         terminal.echo(str(path))
-    for name, why in found.missing:
+    for name, why in exported.missing:
         terminal.echo(f"not made: {name}: {why}", err=True)

@@ -60,9 +60,9 @@ def show(
     with analyse.bad_input([str(results)]):
         summary = summarise(dataset, include=["reference"] if reference else [])
     if as_json:
-        found, _ = _standings(dataset, summary)
+        standings, _ = _standings(dataset, summary)
         rows_of = zip(summary.cells, iterations.with_values(dataset, summary), strict=True)
-        common.print_json([flat | _where(found, cell) for cell, flat in rows_of])
+        common.print_json([flat | _where(standings, cell) for cell, flat in rows_of])
         return
     console = terminal.console()
     data = rows(dataset)
@@ -95,9 +95,9 @@ def _standings(dataset: xr.Dataset, summary: Summary) -> tuple[Standings | None,
     return (standings(dataset, summary, compared) if compared else None), refused
 
 
-def _where(found: Standings | None, cell: Cell) -> dict[str, Any]:
+def _where(standings: Standings | None, cell: Cell) -> dict[str, Any]:
     """What `--json` says of a cell beside its medians."""
-    standing = found.of(cell) if found else None
+    standing = standings.of(cell) if standings else None
     return standing.to_dict() if standing else {}
 
 
@@ -106,10 +106,10 @@ def _first_screen(console: Console, dataset: xr.Dataset, summary: Summary, place
     from fsmatrix.analysis.data.load import campaign_json
     from fsmatrix.analysis.report.standing import WIDTH, standing
 
-    found, refused = _standings(dataset, summary)
+    standings, refused = _standings(dataset, summary)
     for why in refused:
         console.print(Text(f"Not compared: {why}.", style="dim"))
-    if found:
+    if standings:
         console.width = max(console.width, WIDTH)  # rich prints no wider than its console
-        for part in standing(found, campaign_json(dataset), place):
+        for part in standing(standings, campaign_json(dataset), place):
             console.print(part, width=None if console.is_terminal else WIDTH, crop=False)

@@ -50,9 +50,9 @@ def status(directory: Directory = None, as_json: common.Json = False) -> None:
     if as_json:
         common.print_json(beds[0] if directory else {"beds": beds})
     else:
-        for found in beds:
-            _say_status(terminal.console(), found)
-    there = [found["state"] for found in beds if found["state"] != "none"]
+        for facts in beds:
+            _say_status(terminal.console(), facts)
+    there = [facts["state"] for facts in beds if facts["state"] != "none"]
     if not there or set(there) != {"up"}:
         raise typer.Exit(NOT_AS_ASKED)
 
@@ -66,14 +66,14 @@ def down(directory: Directory = None, as_json: common.Json = False) -> None:
 
     Example: fsmatrix testbed down --directory /var/tmp/fsmatrix-testbed
     """
-    from fsmatrix.backends.testbed.bed import left_alone
+    from fsmatrix.backends.testbed.base import left_alone
 
     beds = []
     for place in _places(directory):
-        said = [line for name in _MODULES for line in _system(name).down(place)]
-        beds.append({"directory": str(place), "done": said, "left_alone": left_alone(said)})
+        lines = [line for name in _MODULES for line in _system(name).down(place)]
+        beds.append({"directory": str(place), "done": lines, "left_alone": left_alone(lines)})
         if not as_json:
-            for line in said or [f"{place}: no test bed"]:
+            for line in lines or [f"{place}: no test bed"]:
                 terminal.console().print(line, highlight=False, markup=False, soft_wrap=True)
     if as_json:
         common.print_json(beds[0] if directory else {"beds": beds})
@@ -93,28 +93,28 @@ def _found(directory: Path) -> Mapping[str, Any]:
     """Facts of the bed in a directory, whichever system it is."""
     none: Mapping[str, Any] = {}
     for name in _MODULES:
-        found = _system(name).status(directory)
-        if found["state"] != "none":
-            return {"system": name, **found}
-        none = found
+        facts = _system(name).status(directory)
+        if facts["state"] != "none":
+            return {"system": name, **facts}
+        none = facts
     return none
 
 
-def _say_status(console: Console, found: Mapping[str, Any]) -> None:
+def _say_status(console: Console, facts: Mapping[str, Any]) -> None:
     words = {
         "none": "no test bed",
         "distrusted": "not looked at",
         "interrupted": "interrupted while it came up: take it down",
     }
-    state = words.get(found["state"], found["state"])
-    system = f" ({found['system']})" if "system" in found else ""
+    state = words.get(facts["state"], facts["state"])
+    system = f" ({facts['system']})" if "system" in facts else ""
     console.print(
-        f"{found['directory']}{system}: {state}", highlight=False, markup=False, soft_wrap=True
+        f"{facts['directory']}{system}: {state}", highlight=False, markup=False, soft_wrap=True
     )
     table = Table("daemon", "pid", "state", box=None)
-    for daemon in found.get("daemons", []):
+    for daemon in facts.get("daemons", []):
         table.add_row(daemon["role"], str(daemon["pid"] or ""), daemon["state"])
     if table.row_count:
         console.print(table)
-    for line in found.get("health", []):
+    for line in facts.get("health", []):
         console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)

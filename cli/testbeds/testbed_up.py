@@ -16,12 +16,12 @@ from fsmatrix.cli import common, terminal
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from fsmatrix.backends.testbed.bed import BaseBed
-    from fsmatrix.backends.testbed.ceph import Bed
+    from fsmatrix.backends.testbed.base import BaseTestbed
+    from fsmatrix.backends.testbed.ceph import CephTestbed
     from fsmatrix.backends.testbed.steps import Step
     from fsmatrix.slurm.testbed.testbed import SlurmTestbed
 
-System = TypeVar("System", bound="BaseBed[Any]")
+System = TypeVar("System", bound="BaseTestbed[Any]")
 DEFAULTS = {  # where a bed is if nobody says so
     "ceph": Path("/var/tmp/fsmatrix-testbed"),
     "slurm": Path("/var/tmp/fsmatrix-testbed-slurm"),
@@ -67,10 +67,10 @@ def ceph(
 
     Example: fsmatrix testbed up ceph --nodes 3 --osds-per-node 2 --interface sata --network 1Gbit
     """
-    from fsmatrix.backends.testbed.ceph import Bed
+    from fsmatrix.backends.testbed.ceph import CephTestbed
 
     _bring_up(
-        Bed,
+        CephTestbed,
         directory,
         as_json,
         _ceph_lines,
@@ -186,7 +186,7 @@ def _say_step(console: Console, step: Step) -> None:
     )
 
 
-def _ceph_lines(bed: Bed) -> list[str]:
+def _ceph_lines(bed: CephTestbed) -> list[str]:
     lines = [
         f"configuration  {bed.conf}",
         f"file system    {bed.filesystem}, data pool {bed.pools['data']}",

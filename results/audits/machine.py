@@ -80,7 +80,7 @@ def carry_over(record: RunRecord) -> Iterator[Remark]:
 
 
 def oversubscribed(record: RunRecord) -> Iterator[Remark]:
-    """More threads than CPUs."""
+    """The world has more processes or threads than a client has CPUs."""
     world = record.evidence.world
     if world is not None and world.oversubscribed:
         yield "warning", "", "more processes or threads than the client has CPUs", {}

@@ -34,12 +34,12 @@ class Stored:
     def __post_init__(self) -> None:
         """Complete `keys`: all that are stored, in the order in which they came."""
         kind: Any = type(self)
-        own = [name for name, known in _fields(kind).items() if self._is_stored(known)]
+        own = [name for name, each in _fields(kind).items() if self._is_stored(each)]
         object.__setattr__(self, "keys", tuple(dict.fromkeys((*self.keys, *own, *self.more))))
 
-    def _is_stored(self, known: Field[Any]) -> bool:
-        value = getattr(self, known.name)
-        is_new = not self.keys and not _has_default(known)
+    def _is_stored(self, each: Field[Any]) -> bool:
+        value = getattr(self, each.name)
+        is_new = not self.keys and not _has_default(each)
         return is_new or not (value is None or value == {})
 
     def document(self) -> dict[str, Any]:
@@ -62,10 +62,10 @@ def read(kind: type[S], value: Any, key: str) -> S:
         raise StoredError(f"{key} is {value!r:.80}, not a mapping")
     of_kind: Any = kind
     hints, values = _hints(of_kind), {}
-    for name, known in _fields(of_kind).items():
+    for name, each in _fields(of_kind).items():
         if name in value:
             values[name] = _read(hints[name], value[name], f"{key}.{name}")
-        elif not _has_default(known):
+        elif not _has_default(each):
             if typing.get_origin(hints[name]) is not types.UnionType:
                 raise StoredError(f"{key}.{name} is missing")
             values[name] = None
@@ -104,13 +104,13 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _has_default(known: Field[Any]) -> bool:
-    return known.default is not MISSING or known.default_factory is not MISSING
+def _has_default(each: Field[Any]) -> bool:
+    return each.default is not MISSING or each.default_factory is not MISSING
 
 
 @functools.cache
 def _fields(kind: Any) -> dict[str, Field[Any]]:
-    return {known.name: known for known in fields(kind) if known.name not in OWN}
+    return {each.name: each for each in fields(kind) if each.name not in OWN}
 
 
 @functools.cache

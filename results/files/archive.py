@@ -31,23 +31,23 @@ def digests(members: Members, tell: Tell) -> dict[str, str]:
     return digest_of
 
 
-def sums(found: Mapping[str, str]) -> str:
+def sums(digest_of: Mapping[str, str]) -> str:
     """Checksums as `sha256sum` prints and checks them."""
-    return "".join(f"{digest}  {name}\n" for name, digest in found.items())
+    return "".join(f"{digest}  {name}\n" for name, digest in digest_of.items())
 
 
 def pack(
     path: Path,
     folder: str,
     members: Members,
-    found: Mapping[str, str],
+    digest_of: Mapping[str, str],
     time: int,
     tell: Tell,
 ) -> None:
     """A tar.gz at `path` with all members in one folder, sorted, durable.
 
     No owner, no host, one time (Unix, seconds) for all.  ResultError if a member is not what
-    its checksum in `found` says; OSError as the system gives it.
+    its checksum in `digest_of` says; OSError as the system gives it.
     """
     with path.open("wb") as raw:
         with (
@@ -58,7 +58,7 @@ def pack(
                 archive.addfile(_entry(f"{folder}/{name}", 0, time, tarfile.DIRTYPE))
             for done, name in enumerate(sorted(members), 1):
                 digest = _add(archive, f"{folder}/{name}", members[name], time)
-                if digest != found.get(name, digest):
+                if digest != digest_of.get(name, digest):
                     raise ResultError(members[name], "changed while it was packed: try again")
                 archive.getmembers().clear()  # it would keep one object for each file
                 tell("archive", done, len(members))

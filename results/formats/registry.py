@@ -25,7 +25,7 @@ FORMATS: Registry[Any] = Registry("fsmatrix.formats", BUILTIN, "format")
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownFormat:
     """A format and the family (a name of FORMATS) that it belongs to."""
 
     family: str
@@ -47,13 +47,13 @@ class DirectoryFormat:
 
 
 @functools.cache
-def formats() -> tuple[Known, ...]:
+def formats() -> tuple[KnownFormat, ...]:
     """All formats in the order in which they are tried; those of other packages come last.
 
     BrokenEntry if another package's cannot be loaded.
     """
     return tuple(
-        Known(name, known_format)
+        KnownFormat(name, known_format)
         for name in (*BUILTIN, *FORMATS.outside())
         for known_format in cast("tuple[Format, ...]", FORMATS.load(name))
     )
@@ -74,19 +74,19 @@ def directory_formats() -> tuple[DirectoryFormat, ...]:
     )
 
 
-def matching(text: str, known: Sequence[Known] | None = None) -> list[Known]:
+def matching(text: str, candidates: Sequence[KnownFormat] | None = None) -> list[KnownFormat]:
     """The formats that recognise `text`, one for each family, the most specific first.
 
-    `known`: formats to try; all of `formats()` without it.
+    `candidates`: formats to try; all of `formats()` without it.
     """
-    matches: dict[str, Known] = {}
-    for known_format in formats() if known is None else known:
+    matches: dict[str, KnownFormat] = {}
+    for known_format in formats() if candidates is None else candidates:
         if known_format.family not in matches and known_format.format.recognises(text):
             matches[known_format.family] = known_format
     return list(matches.values())
 
 
-def recognise(text: str, known: Sequence[Known] | None = None) -> Format | None:
+def recognise(text: str, candidates: Sequence[KnownFormat] | None = None) -> Format | None:
     """The format of `text`; None if there is none."""
-    matches = matching(text, known)
+    matches = matching(text, candidates)
     return matches[0].format if matches else None

@@ -54,11 +54,11 @@ def facts_of(path: Path) -> Facts:
 
 
 def _measured(environments: list[dict[str, Any]]) -> dict[str, list[str]]:
-    found: dict[str, set[str]] = {}
+    versions_of: dict[str, set[str]] = {}
     for environment in environments:
         for name, version in _versions(environment):
-            found.setdefault(name, set()).add(str(version))
-    return {name: sorted(versions) for name, versions in sorted(found.items())}
+            versions_of.setdefault(name, set()).add(str(version))
+    return {name: sorted(versions) for name, versions in sorted(versions_of.items())}
 
 
 def _versions(environment: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -128,7 +128,7 @@ def _of_the_site(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def readme(**facts: Any) -> str:
-    """README.md of the archive."""
+    """Text of the archive's README.md, which tells what is in it."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         undefined=jinja2.StrictUndefined,

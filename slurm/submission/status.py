@@ -93,8 +93,8 @@ def _failures(
     store: Store, parts: Iterable[PartStatus], runs: Mapping[tuple[str, int], Stored]
 ) -> Iterator[tuple[str, str, str]]:
     """Runs of these parts whose newest attempt failed, with their reasons: the first MOST_READ."""
-    mine = (run for part in parts if part.failed for run in part.part.runs)
-    bad = [run for run in mine if run in runs and runs[run].status != "ok"]
+    own = (run for part in parts if part.failed for run in part.part.runs)
+    bad = [run for run in own if run in runs and runs[run].status != "ok"]
     for case, repetition in bad[:MOST_READ]:
         attempt = store.next_attempt(case, repetition) - 1
         run_id = f"{case}-r{repetition:04d}-a{attempt}"
@@ -112,7 +112,7 @@ def _jobs(
     """Key of a part -> its newest job, with what the batch system knows of it."""
     newest = {noted.key: noted.job for noted in files.submitted(out)}
     try:
-        queued = scheduler.mine()
+        queued = scheduler.jobs_of_user()
     except SchedulerError as error:
         return {key: JobState(job, "ended", UNASKED) for key, job in newest.items()}, str(error)
     tokens = {state.token: state for state in queued.values() if state.state != "ended"}

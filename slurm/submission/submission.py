@@ -95,7 +95,7 @@ def withdraw(out: Path) -> None:
 
 
 def new_token() -> str:
-    """Eight random hexadecimal digits."""
+    """A new token, by which jobs in the queue are known: eight random hexadecimal digits."""
     return secrets.token_hex(4)
 
 

@@ -81,24 +81,24 @@ class Submitter:
                     f"a campaign of {len(before.parts)} jobs was submitted from here: --resume "
                     "continues it, `fsmatrix status` shows it",
                 )
-            queued = self.patiently(self.scheduler.mine)
-            made = self._submission(plan, speeds(store, plan), before, directory)
-            _refuse_other_division(out, before, made, queued)
+            queued = self.patiently(self.scheduler.jobs_of_user)
+            submission = self._submission(plan, speeds(store, plan), before, directory)
+            _refuse_other_division(out, before, submission, queued)
             partition = plan.settings.campaign.slurm.partition
             allowed = self.patiently(lambda: self.scheduler.longest(partition))
-            check(plan, made.parts, allowed)
+            check(plan, submission.parts, allowed)
             queued = _judged(queued, allowed)
-            files.write(out, made)
-            self._clear(made, queued)
-            return self._queue(plan, store, out, made, queued, allowed)
+            files.write(out, submission)
+            self._clear(submission, queued)
+            return self._queue(plan, store, out, submission, queued, allowed)
 
     def rehearse(self, plan: Plan, out: Path, directory: Path) -> Iterator[tuple[str, str]]:
         """(key of a part, its script), the last job included; nothing is written or asked."""
-        made = self._submission(plan, {}, None, directory)
-        check(plan, made.parts)
-        for part in made.parts:
-            yield part.key, self.scheduler.script(batch_job(plan, made, part, out.absolute()))
-        yield COLLECT, self.scheduler.script(collect_job(plan, made, out.absolute()))
+        submission = self._submission(plan, {}, None, directory)
+        check(plan, submission.parts)
+        for part in submission.parts:
+            yield part.key, self.scheduler.script(batch_job(plan, submission, part, out.absolute()))
+        yield COLLECT, self.scheduler.script(collect_job(plan, submission, out.absolute()))
 
     def _submission(
         self,
@@ -109,7 +109,7 @@ class Submitter:
     ) -> Submission:
         section = plan.settings.campaign.slurm
         parts = divide(plan, section.blocks_per_job, speed)
-        made = Submission(
+        submission = Submission(
             token=before.token if before else files.new_token(),
             scheduler=self.scheduler.name,
             directory=before.directory if before else str(directory),
@@ -118,14 +118,14 @@ class Submitter:
             parallel=section.parallel,
         )
         names = {part.key: name for part, name in lanes(parts, section.parallel)}
-        return replace(made, names=names)
+        return replace(submission, names=names)
 
     def _queue(
         self,
         plan: Plan,
         store: Store,
         out: Path,
-        made: Submission,
+        submission: Submission,
         queued: dict[str, JobState],
         allowed: float | None,
     ) -> Outcome:
@@ -133,8 +133,8 @@ class Submitter:
         alive = live_tokens(queued)
         # as Store.done, which the conductor asks, but of all runs at once
         done = {run for run, at in stored(store).items() if settles(at.status, self.retry_failed)}
-        for number, part in enumerate(made.parts):
-            token = made.token_of(part.key)
+        for number, part in enumerate(submission.parts):
+            token = submission.token_of(part.key)
             if token in alive:
                 outcome.live[part.key] = alive[token]
                 continue
@@ -142,24 +142,24 @@ class Submitter:
             if not rest.runs:
                 outcome.complete += 1
                 continue
-            job = batch_job(plan, made, rest, out.resolve(), self.retry_failed, allowed)
+            job = batch_job(plan, submission, rest, out.resolve(), self.retry_failed, allowed)
             try:
                 outcome.submitted[part.key] = self._one(out, part.key, job)
             except SchedulerError as error:
                 if not outcome.submitted and not outcome.live and not outcome.complete:
                     raise
                 outcome.why = str(error)
-                outcome.missing = [each.key for each in made.parts[number:]]
+                outcome.missing = [each.key for each in submission.parts[number:]]
                 outcome.missing = [key for key in outcome.missing if key not in outcome.live]
                 break
             outcome.runs += len(rest.runs)
         if not outcome.missing:
-            self._last(plan, out, made, alive, outcome, allowed)
+            self._last(plan, out, submission, alive, outcome, allowed)
         return outcome
 
-    def _clear(self, made: Submission, queued: dict[str, JobState]) -> None:
+    def _clear(self, submission: Submission, queued: dict[str, JobState]) -> None:
         """Cancel our jobs that can never start as they are: they are queued anew."""
-        ours = made.token_of("")
+        ours = submission.token_of("")
         hopeless = [
             state.job
             for state in queued.values()
@@ -173,19 +173,19 @@ class Submitter:
         self,
         plan: Plan,
         out: Path,
-        made: Submission,
+        submission: Submission,
         alive: dict[str, str],
         outcome: Outcome,
         allowed: float | None,
     ) -> None:
         """The job that collects, after all others; an older one makes way."""
-        token = made.token_of(COLLECT)
+        token = submission.token_of(COLLECT)
         if token in alive and not outcome.submitted:
             outcome.collect = alive[token]
             return
         if token in alive:
             self.patiently(lambda: self.scheduler.cancel([alive[token]]))
-        job = collect_job(plan, made, out.resolve(), allowed)
+        job = collect_job(plan, submission, out.resolve(), allowed)
         after = [*outcome.live.values(), *outcome.submitted.values()]
         try:
             outcome.collect = self._one(out, COLLECT, job, after)
@@ -204,7 +204,7 @@ class Submitter:
 
         def again() -> str:
             # the answer may have been lost, and not the question
-            live = live_tokens(self.scheduler.mine()).get(job.token)
+            live = live_tokens(self.scheduler.jobs_of_user()).get(job.token)
             return live if live is not None and key != COLLECT else once()
 
         taken = self.patiently(once, again)
@@ -253,13 +253,13 @@ def queued_tokens(queued: dict[str, JobState]) -> dict[str, str]:
 
 
 def _refuse_other_division(
-    out: Path, before: Submission | None, made: Submission, queued: dict[str, JobState]
+    out: Path, before: Submission | None, submission: Submission, queued: dict[str, JobState]
 ) -> None:
     """Live jobs that divide the campaign otherwise would run what the new ones run."""
     if before is None:
         return
     alive = live_tokens(queued)
-    kept = {part.key for part in made.parts}
+    kept = {part.key for part in submission.parts}
     lost = [
         alive[before.token_of(part.key)]
         for part in before.parts

@@ -13,7 +13,7 @@ from pathlib import Path
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.testbed import process
-from fsmatrix.backends.testbed.bed import LEFT, end_daemons, left_alone
+from fsmatrix.backends.testbed.base import LEFT, end_daemons, left_alone
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.slurm.testbed.make import answer, look_at, namespace, open_files
 

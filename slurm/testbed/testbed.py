@@ -33,7 +33,7 @@ from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.rights import has_sys_admin
 from fsmatrix.backends.testbed import daemons, process
-from fsmatrix.backends.testbed.bed import BaseBed, lacking
+from fsmatrix.backends.testbed.base import BaseTestbed, lacking
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.backends.testbed.steps import Steps
 from fsmatrix.slurm.testbed import down as testbed_down
@@ -49,7 +49,7 @@ _POLL = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class SlurmTestbed(BaseBed[SlurmTestbedOptions]):
+class SlurmTestbed(BaseTestbed[SlurmTestbedOptions]):
     """A test bed that is up."""
 
     kind = KIND
@@ -62,10 +62,10 @@ class SlurmTestbed(BaseBed[SlurmTestbedOptions]):
 
     @classmethod
     def bring_up(
-        cls, home: Home, options: SlurmTestbedOptions, known: Mapping[str, Any], steps: Steps
+        cls, home: Home, options: SlurmTestbedOptions, identity: Mapping[str, Any], steps: Steps
     ) -> dict[str, Any]:
         """What `make.bring_up` does, and its facts for the test bed's own file."""
-        return {"facts": testbed_make.bring_up(home, options, known["id"], steps)}
+        return {"facts": testbed_make.bring_up(home, options, identity["id"], steps)}
 
     @classmethod
     def end(cls, home: Home, entries: list[Entry]) -> list[str]:

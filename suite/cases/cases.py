@@ -82,8 +82,8 @@ def expand(settings: Settings, members: Members) -> Cases:
     return Cases(tuple(planned.values()), expansion.excluded)
 
 
-def _too_many(settings: Settings, members: Members, found: Axes) -> Iterator[Problem]:
-    cases = sum(found.count(e.name, t.name) for e in members.entries for t in members.targets)
+def _too_many(settings: Settings, members: Members, all_axes: Axes) -> Iterator[Problem]:
+    cases = sum(all_axes.count(e.name, t.name) for e in members.entries for t in members.targets)
     limits, repetitions = settings.campaign.limits, settings.campaign.repetitions
     if cases > limits.cases:
         message = f"{cases} cases before exclusions; limits.cases allows {limits.cases}"
@@ -120,9 +120,9 @@ class _Cluster:
 class _Expansion:
     """The combinations of workload entries and targets."""
 
-    def __init__(self, settings: Settings, found: Axes, exclusions: Exclusions) -> None:
+    def __init__(self, settings: Settings, all_axes: Axes, exclusions: Exclusions) -> None:
         self.settings = settings
-        self.axes = found
+        self.axes = all_axes
         self.exclusions = exclusions
         self.excluded = 0
         self.problems: dict[KeyPath, Problem] = {}  # one for each place is enough
@@ -156,10 +156,10 @@ class _Expansion:
         key = (target.name, canonical_json(level))
         if key not in self.clusters:
             try:
-                made = _Cluster(level, target.attributes(level), target.realised(level))
+                cluster = _Cluster(level, target.attributes(level), target.realised(level))
             except BackendError:
-                made = _Cluster(level, target.target.attributes, target.target.realised)
-            self.clusters[key] = made
+                cluster = _Cluster(level, target.target.attributes, target.target.realised)
+            self.clusters[key] = cluster
         return self.clusters[key]
 
     def _fixed(self, entry: EntryMember, target: TargetMember) -> dict[str, Any]:

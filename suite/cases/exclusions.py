@@ -93,7 +93,7 @@ class Exclusions:
             names |= entry.workload.Options.model_fields.keys()
         for target in self.members.targets:
             names |= {*target.target.attributes, *target.level_factors}
-            names |= target.told_names(self.settings.campaign.factors)
+            names |= target.cluster_fact_names(self.settings.campaign.factors)
         for index, item in enumerate(self.settings.campaign.exclude):
             for key in item:
                 if key not in names:

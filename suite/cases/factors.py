@@ -68,15 +68,17 @@ def axes(settings: Settings, members: Members) -> Axes:
             problems.append(settings.tree.problem(where, f"{factor!r} names nothing{hint}"))
         problems += _pinned(settings, factor, entries)
         for entry in entries:
-            made = _normal(settings, factor, entry, levels, problems)
-            of_entry[entry.name].append(Axis(factor, _varies(factor, entry) or "option", made))
+            normal_levels = _normal(settings, factor, entry, levels, problems)
+            of_entry[entry.name].append(
+                Axis(factor, _varies(factor, entry) or "option", normal_levels)
+            )
         if targets:
             problems += _twice(settings, factor, levels)
         for target in targets:
             of_target[target.name].append(Axis(factor, "level", tuple(levels)))
     return Axes(
-        {name: tuple(found) for name, found in of_entry.items()},
-        {name: tuple(found) for name, found in of_target.items()},
+        {name: tuple(axes_found) for name, axes_found in of_entry.items()},
+        {name: tuple(axes_found) for name, axes_found in of_target.items()},
         tuple(dict.fromkeys(problems)),
     )
 
@@ -147,19 +149,19 @@ def _normal(
     problems: list[Problem],
 ) -> tuple[Any, ...]:
     varies = _varies(factor, entry)
-    made: list[Any] = []
+    normal_levels: list[Any] = []
     for index, level in enumerate(levels):
         try:
             if varies == "option":
-                made.append(normal_option(entry.workload.Options, factor, level))
+                normal_levels.append(normal_option(entry.workload.Options, factor, level))
             else:
-                made.append(_FIXED[str(varies)].validate_python(level))
+                normal_levels.append(_FIXED[str(varies)].validate_python(level))
         except ValidationError as error:
             message = describe(error.errors(include_url=False)[0])
             problems.append(settings.tree.problem(("factors", factor, index), message))
-            made.append(level)
-    problems += _twice(settings, factor, tuple(made))
-    return tuple(made)
+            normal_levels.append(level)
+    problems += _twice(settings, factor, tuple(normal_levels))
+    return tuple(normal_levels)
 
 
 def _twice(settings: Settings, factor: str, levels: tuple[Any, ...]) -> Iterator[Problem]:

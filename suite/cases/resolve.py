@@ -9,17 +9,17 @@ from typing import Any
 from fsmatrix.backends.base import Backend
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.pace import Pace
-from fsmatrix.backends.testbed.options import BedOptions
+from fsmatrix.backends.testbed.options import CephTestbedOptions
 from fsmatrix.results.registry import UnknownName, did_you_mean
 from fsmatrix.suite.campaign.campaign import Target, WorkloadEntry
 from fsmatrix.suite.campaign.check import validate
 from fsmatrix.suite.campaign.problems import Problem
 from fsmatrix.suite.campaign.settings import Settings
 from fsmatrix.suite.campaign.yamlio import KeyPath, flatten
-from fsmatrix.suite.cases.beds import BedPlan, assumed, placeholders
 from fsmatrix.suite.cases.engines import Engines
 from fsmatrix.suite.cases.target import TargetMember as TargetMember
 from fsmatrix.suite.cases.target import levels_of
+from fsmatrix.suite.cases.testbeds import PlannedTestbed, assumed, placeholders
 from fsmatrix.suite.registry import Lookup, Registries
 from fsmatrix.suite.workloads.base import Workload
 
@@ -107,7 +107,7 @@ def _target(
     bed = None
     defaults: dict[str, Any] = {}
     if target.testbed is not None:
-        bed, wrong = _bed(settings, backend, target, where)
+        bed, wrong = _testbed(settings, backend, target, where)
         problems += wrong
         defaults = placeholders(backend) | assumed(backend)
     options, wrong = validate(
@@ -130,17 +130,17 @@ def _declared_problems(
     wrong: dict[KeyPath, str] = {}
     for level in levels_of(member, factors):
         try:
-            told, made = member.told(level), member.realised(level)
+            attributes, realised = member.cluster_facts(level), member.realised(level)
         except BackendError:
             continue  # no such bed: the matrix says so, with the reason
-        names |= told.keys()
-        source = "the test bed" if member.bed else f"backend {declared.backend}"
-        for section, said, real in (
-            ("attributes", declared.attributes, told),
-            ("realised", declared.realised, made),
+        names |= attributes.keys()
+        source = "the test bed" if member.testbed else f"backend {declared.backend}"
+        for section, stated, real in (
+            ("attributes", declared.attributes, attributes),
+            ("realised", declared.realised, realised),
         ):
-            for key in said.keys() & real.keys():
-                if said[key] != real[key]:
+            for key in stated.keys() & real.keys():
+                if stated[key] != real[key]:
                     wrong[(*where, section, key)] = f"{source} says {real[key]}: leave it out"
     for key in declared.realised.keys() - names:
         hint = did_you_mean(key, names)
@@ -149,20 +149,20 @@ def _declared_problems(
         yield settings.tree.problem(path, message)
 
 
-def _bed(
+def _testbed(
     settings: Settings, backend: type[Backend], target: Target, where: KeyPath
-) -> tuple[BedPlan | None, list[Problem]]:
+) -> tuple[PlannedTestbed | None, list[Problem]]:
     path: KeyPath = (*where, "testbed")
-    if not backend.bed_options:
+    if not backend.testbed_options:
         return None, [settings.tree.problem(path, f"{target.backend} has no test bed")]
-    clash = sorted((backend.bed_options.keys() | {"levels"}) & target.options.keys())
+    clash = sorted((backend.testbed_options.keys() | {"levels"}) & target.options.keys())
     if clash:
         message = f"options.{clash[0]} comes from the test bed: leave it out"
         return None, [settings.tree.problem(path, message)]
-    options, wrong = validate(BedOptions, target.testbed or {}, settings.tree, path)
+    options, wrong = validate(CephTestbedOptions, target.testbed or {}, settings.tree, path)
     if options is None:
         return None, wrong
-    return BedPlan(options, backend, target.options), wrong
+    return PlannedTestbed(options, backend, target.options), wrong
 
 
 def _forbidden(settings: Settings, target: Target, where: KeyPath) -> Iterable[Problem]:

@@ -12,8 +12,8 @@ from fsmatrix.backends.base import Backend, BackendOptions
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.pace import Pace
 from fsmatrix.suite.campaign.campaign import Target
-from fsmatrix.suite.cases import beds
-from fsmatrix.suite.cases.beds import FACTORS, BedPlan
+from fsmatrix.suite.cases import testbeds
+from fsmatrix.suite.cases.testbeds import FACTORS, PlannedTestbed
 
 
 @dataclass(frozen=True)
@@ -24,32 +24,35 @@ class TargetMember:
     target: Target
     backend: type[Backend]
     options: BackendOptions
-    bed: BedPlan | None = None
+    testbed: PlannedTestbed | None = None
 
     @property
     def level_factors(self) -> frozenset[str]:
         """Cluster factors that it can realise."""
         own = self.backend(self.options).level_factors
-        return own | (FACTORS.keys() if self.bed else frozenset())
+        return own | (FACTORS.keys() if self.testbed else frozenset())
 
-    def told(self, level: Mapping[str, Any]) -> dict[str, Any]:
+    def cluster_facts(self, level: Mapping[str, Any]) -> dict[str, Any]:
         """Coordinates of the cluster that the backend's options and the bed tell.
 
         BackendError if no bed can be at that level.
         """
         own = dict(self.backend(self.options).attributes())
-        return own | (self.bed.attributes(level) if self.bed else {})
+        return own | (self.testbed.attributes(level) if self.testbed else {})
 
     def attributes(self, level: Mapping[str, Any]) -> dict[str, Any]:
-        """Coordinates of the cluster: what was declared, and `told`.  BackendError as `told`."""
-        return {**self.target.attributes, **self.told(level)}
+        """Coordinates of the cluster: what was declared, and `cluster_facts`.
+
+        BackendError as there.
+        """
+        return {**self.target.attributes, **self.cluster_facts(level)}
 
     def realised(self, level: Mapping[str, Any]) -> dict[str, str]:
         """Coordinate -> hardware or emulated, as declared; on a bed the cluster is emulated.
 
-        BackendError as `told`.
+        BackendError as `cluster_facts`.
         """
-        return {**self.target.realised, **(self.bed.realised(level) if self.bed else {})}
+        return {**self.target.realised, **(self.testbed.realised(level) if self.testbed else {})}
 
     @property
     def reference(self) -> bool:
@@ -61,19 +64,19 @@ class TargetMember:
 
         In the words of `fsmatrix check`, with the cure.
         """
-        if self.bed is None:
+        if self.testbed is None:
             backend = self.backend(self.options)
             return backend.unusable() or self._in_memory(backend)
         usable = self.backend.check()
-        return beds.refusal() or ("" if usable.ok else usable.reason)
+        return testbeds.refusal() or ("" if usable.ok else usable.reason)
 
     def pace(self, level: Mapping[str, Any]) -> Pace:
         """What planning guesses of its speed at a level of the cluster factors."""
         pace = self.backend.pace
-        if self.bed is None:
+        if self.testbed is None:
             return pace
         with suppress(BackendError):  # no such bed: the matrix says so
-            return self.bed.pace(level, pace)
+            return self.testbed.pace(level, pace)
         return pace
 
     def _in_memory(self, backend: Backend) -> str:
@@ -85,27 +88,27 @@ class TargetMember:
             "(memory-reference): say reference: true, or choose a place on storage"
         )
 
-    def told_names(self, factors: Mapping[str, Sequence[Any]]) -> set[str]:
+    def cluster_fact_names(self, factors: Mapping[str, Sequence[Any]]) -> set[str]:
         """Coordinates of the cluster that bed or backend tell at any level."""
         names: set[str] = set()
         for level in levels_of(self, factors):
             with suppress(BackendError):  # no such bed: the matrix says so
-                names |= self.told(level).keys()
+                names |= self.cluster_facts(level).keys()
         return names
 
     def level_refusal(self, level: Mapping[str, Any]) -> str:
         """Why a level cannot be made (empty: it can)."""
-        if self.bed is None:
+        if self.testbed is None:
             return self.backend(self.options).level_refusal(level)
         try:
-            self.bed.at(level)
+            self.testbed.at(level)
         except BackendError as error:
             return str(error)
         return ""
 
     def agreement(self) -> str:
         """What the user must still agree to before it is used (empty: nothing)."""
-        return "" if self.bed else self.backend(self.options).agreement()
+        return "" if self.testbed else self.backend(self.options).agreement()
 
 
 def levels_of(

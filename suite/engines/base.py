@@ -54,11 +54,11 @@ class EngineKind:
     def find(self, given: str = "") -> str:
         """Path of the program: the given one, the environment's, or the first on PATH."""
         asked = given or os.environ.get(self.variable, "")
-        found = shutil.which(asked or self.program)
-        if found is None:
+        path = shutil.which(asked or self.program)
+        if path is None:
             what = f"{asked}: not an executable file" if asked else f"no {self.program} on PATH"
             raise EngineError(f"{what}: {self.cure}, or give its path by {self.variable}")
-        return str(Path(found).absolute())  # links stay: some programs look at their name
+        return str(Path(path).absolute())  # links stay: some programs look at their name
 
     def probe(self, given: str = "") -> Engine:
         """Find and ask it; EngineError with the reason and the cure."""

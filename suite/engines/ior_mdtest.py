@@ -24,7 +24,7 @@ class Pair(EngineKind):
         return ior.KIND.variable
 
     def find(self, given: str = "") -> str:
-        """Path of IOR."""
+        """Path of IOR: the one given, the environment's, or the first on PATH."""
         return ior.KIND.find(given)
 
     def probe(self, given: str = "") -> Engine:

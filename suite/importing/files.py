@@ -35,7 +35,7 @@ class BinaryError(UnreadableError):
 
 
 @dataclass(frozen=True)
-class Found:
+class InputEntry:
     """A file, or a directory that may be one run."""
 
     path: Path
@@ -44,7 +44,7 @@ class Found:
     inside: str  # what any pattern may call it: from the directory that was named, if any
     recorded: str  # in the provenance: without the places of this machine
     named: bool = False  # on the command line, not found in a directory
-    members: tuple[Found, ...] = ()  # of a directory
+    members: tuple[InputEntry, ...] = ()  # of a directory
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,9 @@ class Content:
     sha256: str  # of the bytes, uncompressed
 
 
-def find(paths: Sequence[Path], summaries: frozenset[str], but: Path | None = None) -> list[Found]:
+def find(
+    paths: Sequence[Path], summaries: frozenset[str], but: Path | None = None
+) -> list[InputEntry]:
     """All files below `paths`; a directory with one of the files `summaries` as a whole.
 
     `but` (the output) is left out.  CampaignError for paths that are not there.
@@ -63,7 +65,7 @@ def find(paths: Sequence[Path], summaries: frozenset[str], but: Path | None = No
     missing = [path for path in paths if not path.exists()]
     if missing:
         raise CampaignError([Problem(str(path), 0, "", "no such file") for path in missing])
-    by_name: dict[str, Found] = {}
+    by_name: dict[str, InputEntry] = {}
     for path in paths:
         for file in _below(path, summaries) if path.is_dir() else [_named(path)]:
             if but is None or not _same(file.path, but):
@@ -71,25 +73,25 @@ def find(paths: Sequence[Path], summaries: frozenset[str], but: Path | None = No
     return list(by_name.values())
 
 
-def _named(path: Path) -> Found:
+def _named(path: Path) -> InputEntry:
     parts = [part for part in path.parts if part != ".."]
     recorded = path.name if path.is_absolute() else str(PurePosixPath(*parts))
-    return Found(path, str(path), (path.as_posix(),), path.as_posix(), recorded, named=True)
+    return InputEntry(path, str(path), (path.as_posix(),), path.as_posix(), recorded, named=True)
 
 
-def _below(root: Path, summaries: frozenset[str]) -> Iterator[Found]:
+def _below(root: Path, summaries: frozenset[str]) -> Iterator[InputEntry]:
     """What is in a directory that was named."""
     name = root.resolve().name
 
-    def one(path: Path, members: tuple[Found, ...] = ()) -> Found:
+    def entry(path: Path, members: tuple[InputEntry, ...] = ()) -> InputEntry:
         inside = path.relative_to(root).as_posix()
         whole = f"{name}/{inside}" if inside != "." else name
-        return Found(path, str(path), (path.as_posix(), whole), inside, whole, members=members)
+        return InputEntry(path, str(path), (path.as_posix(), whole), inside, whole, members=members)
 
     for directory, files in _walk(root):
-        members = tuple(one(file) for file in files)
+        members = tuple(entry(file) for file in files)
         if any(file.name in summaries for file in files):
-            yield one(directory, members)
+            yield entry(directory, members)
         else:
             yield from members
 
@@ -108,8 +110,8 @@ def _walk(directory: Path, depth: int = 0) -> Iterator[tuple[Path, list[Path]]]:
             yield from _walk(directory / entry.name, depth + 1)
 
 
-def _same(one: Path, other: Path) -> bool:
-    return other.exists() and one.exists() and one.samefile(other)
+def _same(path: Path, other: Path) -> bool:
+    return other.exists() and path.exists() and path.samefile(other)
 
 
 def read(path: Path, follow: bool = True) -> Content:

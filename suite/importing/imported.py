@@ -120,9 +120,9 @@ def _per_node(parsed: Parsed) -> int | None:
     return parsed.processes // parsed.nodes
 
 
-def _compare(told: Mapping[str, Any], labels: Labels, source: Source) -> None:
+def _compare(printed: Mapping[str, Any], labels: Labels, source: Source) -> None:
     for name, value in labels.items():
-        own = plain_level(told[name]) if name in told else value
+        own = plain_level(printed[name]) if name in printed else value
         if name not in NAMES and own != value and str(own) != str(value):
             raise ContradictionError(
                 source.file,

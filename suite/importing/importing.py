@@ -21,7 +21,7 @@ from fsmatrix.results.files.hdf5.schema import from_json
 from fsmatrix.results.record import RunRecord
 from fsmatrix.suite.campaign.problems import CampaignError, Problem
 from fsmatrix.suite.importing import imported, recognise
-from fsmatrix.suite.importing.files import Found, UnreadableError
+from fsmatrix.suite.importing.files import InputEntry, UnreadableError
 from fsmatrix.suite.importing.labels import Labeller, Level
 from fsmatrix.suite.importing.recognise import Formats, NotRecognisedError, Text
 
@@ -50,7 +50,9 @@ class Outcome:
     """What became of everything that was found."""
 
     taken: list[Taken] = field(default_factory=list)
-    known: list[tuple[str, str]] = field(default_factory=list)  # file, which has the same text
+    already_imported: list[tuple[str, str]] = field(
+        default_factory=list
+    )  # file, which has the same text
     not_recognised: list[tuple[str, str]] = field(default_factory=list)  # file, why
     refused: list[tuple[str, str]] = field(default_factory=list)  # file, why
     kept: int = 0  # runs that were in the campaign file before
@@ -82,7 +84,7 @@ class Import:
         self._now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
     def run(
-        self, found: Sequence[Found], dry: bool = False, progress: Progress | None = None
+        self, entries: Sequence[InputEntry], dry: bool = False, progress: Progress | None = None
     ) -> Outcome:
         """Import all that was found; `dry`: write nothing.  `progress` is told how many are
         done.
@@ -95,8 +97,8 @@ class Import:
         with suppress(_Unchanged), ExitStack() as stack:
             writer = None if dry else stack.enter_context(merge.writing(self.out))
             self._keep(writer)
-            for done, one in enumerate(found, 1):
-                self._take(one, writer)
+            for done, entry in enumerate(entries, 1):
+                self._take(entry, writer)
                 if progress is not None:
                     progress(done)
             self._judge()
@@ -110,41 +112,41 @@ class Import:
         """Raise what forbids to write."""
         if self._problems:
             raise CampaignError(self._problems)
-        if not self.outcome.taken and not self.outcome.known:
+        if not self.outcome.taken and not self.outcome.already_imported:
             raise CampaignError([Problem(str(self.out), 0, "", self._nothing())])
         if not self.outcome.taken:
             raise _Unchanged
 
     # -- one file ----------------------------------------------------------------------
-    def _take(self, found: Found, writer: CampaignWriter | None) -> None:
+    def _take(self, entry: InputEntry, writer: CampaignWriter | None) -> None:
         """Import what was found, or say why not."""
         try:
-            if found.members and not recognise.is_run(found, self.formats):
-                for member in found.members:
+            if entry.members and not recognise.is_run(entry, self.formats):
+                for member in entry.members:
                     self._take(member, writer)
                 return
-            text = self._text(found)
+            text = self._text(entry)
             labels = self.labeller.labels(text.place.names, text.place.inside)
             if self._is_known(text, labels):
                 return
             records = imported.records(text.parse(), self._source(text), labels)
         except NotRecognisedError as error:
-            self._skip(found, str(error), self.outcome.not_recognised)
+            self._skip(entry, str(error), self.outcome.not_recognised)
         except UnreadableError as error:
-            self._skip(found, str(error), self.outcome.refused)
+            self._skip(entry, str(error), self.outcome.refused)
         except ResultError as error:
-            self._skip(found, error.reason, self.outcome.refused)
+            self._skip(entry, error.reason, self.outcome.refused)
         except CampaignError as error:
             self._problems += error.problems
         else:
             self._put(text, labels, records, writer)
 
-    def _skip(self, found: Found, reason: str, where: list[tuple[str, str]]) -> None:
+    def _skip(self, entry: InputEntry, reason: str, where: list[tuple[str, str]]) -> None:
         """What was named must be imported; what was found in a directory need not."""
-        if found.named:
-            self._problems.append(Problem(found.shown, 0, "", reason))
+        if entry.named:
+            self._problems.append(Problem(entry.shown, 0, "", reason))
         else:
-            where.append((found.shown, reason))
+            where.append((entry.shown, reason))
 
     def _put(
         self, text: Text, labels: Labels, records: list[RunRecord], writer: CampaignWriter | None
@@ -152,22 +154,22 @@ class Import:
         for record in records:
             if writer is not None:
                 writer.add(record)
-        self._seen[text.sha256] = _Seen(text.found.shown, dict(labels))
+        self._seen[text.sha256] = _Seen(text.entry.shown, dict(labels))
         ids = tuple(record.run_id for record in records)
         failed = tuple(record.error for record in records if record.status != "ok")
         target = str(labels.get("target", imported.UNKNOWN))
-        self.outcome.taken.append(Taken(text.found.shown, text.format, ids, failed, target))
+        self.outcome.taken.append(Taken(text.entry.shown, text.format, ids, failed, target))
         if text.others:
             reason = (
                 f"holds output of {', '.join(text.others)} too, which was not imported (only "
                 f"{text.format}): split it"
             )
-            self.outcome.refused.append((text.found.shown, reason))
+            self.outcome.refused.append((text.entry.shown, reason))
 
-    def _text(self, found: Found) -> Text:
-        if not found.members:
-            return recognise.of_file(found, self.formats)
-        text, skipped = recognise.of_directory(found, self.formats)
+    def _text(self, entry: InputEntry) -> Text:
+        if not entry.members:
+            return recognise.of_file(entry, self.formats)
+        text, skipped = recognise.of_directory(entry, self.formats)
         for member, error in skipped:
             foreign = isinstance(error, NotRecognisedError)
             where = self.outcome.not_recognised if foreign else self.outcome.refused
@@ -176,7 +178,7 @@ class Import:
 
     def _source(self, text: Text) -> imported.Source:
         return imported.Source(
-            file=text.found.recorded,
+            file=text.entry.recorded,
             sha256=text.sha256,
             format=text.format,
             at=self._now,
@@ -192,11 +194,11 @@ class Import:
             return False
         if seen.labels != dict(labels):
             raise ResultError(
-                text.found.shown,
+                text.entry.shown,
                 f"has the same text as {seen.file}, which was imported as "
                 f"{_listed(seen.labels)}, not as {_listed(labels)}",
             )
-        self.outcome.known.append((text.found.shown, seen.file))
+        self.outcome.already_imported.append((text.entry.shown, seen.file))
         return True
 
     def _keep(self, writer: CampaignWriter | None) -> None:

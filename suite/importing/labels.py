@@ -55,8 +55,8 @@ class Pattern:
                 if match and match.groupdict() not in readings:
                     readings.append(match.groupdict())
         if len(readings) > 1:
-            one, other = ({n: level(n, t) for n, t in values.items()} for values in readings[:2])
-            raise ValueError(f"can be read in two ways, {_listed(one)} or {_listed(other)}")
+            first, other = ({n: level(n, t) for n, t in values.items()} for values in readings[:2])
+            raise ValueError(f"can be read in two ways, {_listed(first)} or {_listed(other)}")
         return {name: level(name, text) for name, text in readings[0].items()} if readings else None
 
 
@@ -68,7 +68,7 @@ class Labeller:
     pattern: Pattern | None = None
 
     def labels(self, names: Sequence[str], inside: str) -> dict[str, Level]:
-        """Labels of a file (its names: see files.Found); CampaignError if they are unclear.
+        """Labels of a file (its names: see files.InputEntry); CampaignError if they are unclear.
 
         Only a pattern that begins with a literal component may match more than `inside`: in
         `{target}/*`, the directory that was named is not a target.
@@ -109,11 +109,11 @@ def labeller(sets: Iterable[str], pattern: str | None) -> Labeller:
     if pattern is not None:
         origin = Origin(f"--map {pattern}")
         compiled = compile_pattern(pattern)
-        told = [_refused(name) for name in compiled.names]
-        told += [f"{n} is in --set too: say it once" for n in compiled.names if n in fixed]
+        reasons = [_refused(name) for name in compiled.names]
+        reasons += [f"{n} is in --set too: say it once" for n in compiled.names if n in fixed]
         if not compiled.names:
-            told.append("names no factor: write {target}, {storage_nodes}, ...")
-        problems += [Problem(origin.source, 0, "", text) for text in told if text]
+            reasons.append("names no factor: write {target}, {storage_nodes}, ...")
+        problems += [Problem(origin.source, 0, "", text) for text in reasons if text]
     if problems:
         raise CampaignError(problems)
     return Labeller(fixed, compiled)

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from fsmatrix.results.formats import registry
 from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.units import format_size
-from fsmatrix.suite.importing.files import LIMIT, BinaryError, Content, Found, UnreadableError, read
+from fsmatrix.suite.importing.files import (
+    LIMIT,
+    BinaryError,
+    Content,
+    InputEntry,
+    UnreadableError,
+    read,
+)
 
 
 class NotRecognisedError(Exception):
@@ -19,7 +26,7 @@ class NotRecognisedError(Exception):
 class Formats:
     """What is recognised; tests bring their own."""
 
-    files: Sequence[registry.Known]
+    files: Sequence[registry.KnownFormat]
     directories: Sequence[registry.DirectoryFormat] = ()
 
     @classmethod
@@ -39,8 +46,8 @@ class Formats:
 class Text:
     """A recognised text, or the texts of a directory that is one run."""
 
-    found: Found
-    place: Found  # the file that a pattern is matched with
+    entry: InputEntry
+    place: InputEntry  # the file that a pattern is matched with
     format: str
     sha256: str
     texts: dict[str, str]
@@ -48,43 +55,43 @@ class Text:
     others: tuple[str, ...] = ()  # families of formats that recognise it too
 
 
-def of_file(found: Found, formats: Formats) -> Text:
+def of_file(entry: InputEntry, formats: Formats) -> Text:
     """A file by its content.  NotRecognisedError, UnreadableError."""
-    content = _read(found)
+    content = _read(entry)
     matching = registry.matching(content.text, formats.files)
     if not matching:
         raise NotRecognisedError("not the output of a program that is known here")
     first = matching[0].format
     return Text(
-        found,
-        found,
+        entry,
+        entry,
         first.name,
         content.sha256,
-        {found.path.name: content.text},
-        lambda: first.parse(content.text, found.shown),
+        {entry.path.name: content.text},
+        lambda: first.parse(content.text, entry.shown),
         tuple(known_format.family for known_format in matching[1:]),
     )
 
 
-def is_run(found: Found, formats: Formats) -> bool:
+def is_run(entry: InputEntry, formats: Formats) -> bool:
     """Whether a directory is one run; if not, its files tell what they are, each for itself."""
     try:
-        return _summary(found, formats) is not None
+        return _summary(entry, formats) is not None
     except (UnreadableError, NotRecognisedError):
         return False
 
 
 def of_directory(
-    found: Found, formats: Formats
-) -> tuple[Text, list[tuple[Found, NotRecognisedError | UnreadableError]]]:
+    entry: InputEntry, formats: Formats
+) -> tuple[Text, list[tuple[InputEntry, NotRecognisedError | UnreadableError]]]:
     """A directory that is one run, and those of its files that could not be read, with why."""
-    summary = _summary(found, formats)
+    summary = _summary(entry, formats)
     if summary is None:
         raise NotRecognisedError("no file of it tells that it is a run")
     form, place, content = summary
     texts: dict[str, str] = {}
-    skipped: list[tuple[Found, NotRecognisedError | UnreadableError]] = []
-    for member in found.members:
+    skipped: list[tuple[InputEntry, NotRecognisedError | UnreadableError]] = []
+    for member in entry.members:
         try:
             text = _read(member).text
             if sum(map(len, texts.values())) + len(text) > LIMIT:
@@ -93,15 +100,15 @@ def of_directory(
         except (NotRecognisedError, UnreadableError) as error:
             skipped.append((member, error))
     return Text(
-        found, place, form.name, content.sha256, texts, lambda: [form.parse(texts, found.shown)]
+        entry, place, form.name, content.sha256, texts, lambda: [form.parse(texts, entry.shown)]
     ), skipped
 
 
 def _summary(
-    found: Found, formats: Formats
-) -> tuple[registry.DirectoryFormat, Found, Content] | None:
+    entry: InputEntry, formats: Formats
+) -> tuple[registry.DirectoryFormat, InputEntry, Content] | None:
     """The format of a directory that is one run, and the text that tells it."""
-    members = {member.path.name: member for member in found.members}
+    members = {member.path.name: member for member in entry.members}
     for known_format in formats.directories:
         for name in known_format.summaries:
             content = _read(members[name]) if name in members else None
@@ -110,8 +117,8 @@ def _summary(
     return None
 
 
-def _read(found: Found) -> Content:
+def _read(entry: InputEntry) -> Content:
     try:
-        return read(found.path, follow=found.named)
+        return read(entry.path, follow=entry.named)
     except BinaryError as error:
         raise NotRecognisedError(str(error)) from error

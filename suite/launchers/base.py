@@ -52,7 +52,7 @@ class Probe:
 class Launcher(ABC):
     """Subclasses: ten lines each, one line in registry.LAUNCHERS."""
 
-    found: Probe
+    probe_result: Probe
     hosts: tuple[str, ...] = ()
     emulated: bool = False
     options: tuple[str, ...] = ()

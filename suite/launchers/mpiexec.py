@@ -32,7 +32,7 @@ class Mpiexec(Launcher):
         return Probe(True, program, version, library=path)
 
     def command(self, argv: Sequence[str], geometry: Geometry, env: Mapping[str, str]) -> list[str]:
-        words = [self.found.program, "-n", str(geometry.processes), "-bind-to", self.binding]
+        words = [self.probe_result.program, "-n", str(geometry.processes), "-bind-to", self.binding]
         words += ["-ppn", str(geometry.processes_per_node)]
         hosts = self.place(geometry)
         if hosts:
@@ -48,7 +48,7 @@ class Mpiexec(Launcher):
         return geometry.nodes == 1
 
     def environment(self) -> dict[str, str]:
-        chosen = library.environment(self.found.library, self.scratch)
+        chosen = library.environment(self.probe_result.library, self.scratch)
         # emulated nodes may be in user namespaces, which see neither each other's /proc/PID/fd
         # nor each other's memory (cma)
         apart = {"UCX_POSIX_USE_PROC_LINK": "n", "UCX_TLS": "^cma"}
@@ -57,4 +57,4 @@ class Mpiexec(Launcher):
 
     def prepare(self) -> None:
         super().prepare()
-        library.prepare(self.found.library, self.scratch)
+        library.prepare(self.probe_result.library, self.scratch)

@@ -34,8 +34,14 @@ class Mpirun(Launcher):
 
     def command(self, argv: Sequence[str], geometry: Geometry, env: Mapping[str, str]) -> list[str]:
         per_node = geometry.processes_per_node
-        words = [self.found.program, "-n", str(geometry.processes), "--bind-to", self.binding]
-        if self.found.major >= 5:
+        words = [
+            self.probe_result.program,
+            "-n",
+            str(geometry.processes),
+            "--bind-to",
+            self.binding,
+        ]
+        if self.probe_result.major >= 5:
             words += ["--map-by", f"ppr:{per_node}:node:OVERSUBSCRIBE"]
         else:
             words += ["--oversubscribe", "--map-by", f"ppr:{per_node}:node"]
@@ -43,7 +49,7 @@ class Mpirun(Launcher):
         if hosts:
             words += ["--host", ",".join(f"{host}:{per_node}" for host in hosts)]
         if self.emulated:
-            if self.found.major >= 5:
+            if self.probe_result.major >= 5:
                 words += ["--prtemca", "plm_ssh_agent", self.agent]
                 words += ["--prtemca", "prte_do_not_resolve", "1"]
             else:
@@ -58,7 +64,7 @@ class Mpirun(Launcher):
         return geometry.nodes == 1
 
     def environment(self) -> dict[str, str]:
-        env = library.environment(self.found.library, self.scratch) | under_slurm()
+        env = library.environment(self.probe_result.library, self.scratch) | under_slurm()
         env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         # two waiting ranks that share a CPU would otherwise spin in turns of 4 ms
         env["OMPI_MCA_mpi_yield_when_idle"] = "1"

@@ -50,7 +50,7 @@ class Srun(Launcher):
             raise LauncherError("srun takes nodes of its allocation: emulated_nodes needs mpirun")
         per_node, threads = geometry.processes_per_node, geometry.threads
         fewest = min(self.cpus[: geometry.nodes], default=0)
-        words = [self.found.program, "--overlap", "--export=ALL", "--kill-on-bad-exit=1"]
+        words = [self.probe_result.program, "--overlap", "--export=ALL", "--kill-on-bad-exit=1"]
         words += [f"--nodes={geometry.nodes}", f"--ntasks={geometry.processes}"]
         words += [f"--ntasks-per-node={per_node}", f"--cpus-per-task={self._share(geometry)}"]
         words += ["--distribution=block:block", f"--cpu-bind={_BINDINGS[self.binding]}"]
@@ -76,10 +76,10 @@ class Srun(Launcher):
     @property
     def pmi(self) -> str:
         """The PMI plugin that fits the MPI library; "": Slurm's own default."""
-        wanted = _SPEAKS[library.family(self.found.library)]
-        if "cray" in self.found.library:
+        wanted = _SPEAKS[library.family(self.probe_result.library)]
+        if "cray" in self.probe_result.library:
             wanted = ("cray_shasta", *wanted)
-        return next(filter(None, (_newest(name, self.found.offers) for name in wanted)), "")
+        return next(filter(None, (_newest(name, self.probe_result.offers) for name in wanted)), "")
 
     @property
     def _is_told(self) -> bool:
@@ -90,20 +90,21 @@ class Srun(Launcher):
         used = f"--mpi={self.pmi}" if self.pmi else "its default PMI"
         if self._is_told:
             used = " ".join(self.options)
+        offers = ", ".join(self.probe_result.offers) or "none"
         return (
-            f"srun used {used}, and this Slurm offers {', '.join(self.found.offers) or 'none'}: "
+            f"srun used {used}, and this Slurm offers {offers}: "
             "Open MPI needs --mpi=pmix, MPICH and Intel MPI --mpi=pmi2 (Intel MPI also "
             "I_MPI_PMI_LIBRARY); give it in launcher.options, or use the launcher mpirun"
         )
 
     def environment(self) -> dict[str, str]:
-        env = library.environment(self.found.library, self.scratch)
-        if library.family(self.found.library) == library.OPEN_MPI:
+        env = library.environment(self.probe_result.library, self.scratch)
+        if library.family(self.probe_result.library) == library.OPEN_MPI:
             env["OMPI_MCA_mpi_yield_when_idle"] = "1"  # as Mpirun
         return env
 
     def prepare(self) -> None:
-        library.prepare(self.found.library, self.scratch)
+        library.prepare(self.probe_result.library, self.scratch)
 
 
 def _newest(name: str, offers: Sequence[str]) -> str:

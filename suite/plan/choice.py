@@ -94,7 +94,7 @@ class Machine:
 
     def _state(self, member: TargetMember) -> str:
         backend = member.backend(member.options)
-        if self.out is None or member.bed is not None or not backend.keeps():
+        if self.out is None or member.testbed is not None or not backend.keeps():
             return ""
         reason = backend.state_refusal(self.out.absolute() / STATE, self._kept + backend.keeps())
         self._kept += 0 if reason else backend.keeps()
@@ -153,6 +153,6 @@ def _competing(members: Iterable[TargetMember]) -> int:
 
 def room(member: TargetMember) -> Space:
     """What may be written on a target; of a bed that is not up nothing can be asked."""
-    if member.bed is not None:
+    if member.testbed is not None:
         return Space(None, None, "unknown")
     return member.backend(member.options).space()

@@ -20,7 +20,9 @@ from fsmatrix.suite.cases.resolve import TargetMember
 DEVICE, NETWORK = "device_bytes_per_second", "network_bytes_per_second"
 
 
-def known(member: TargetMember, level: Mapping[str, Any], site: Site, nodes: int) -> Limits | None:
+def of_target(
+    member: TargetMember, level: Mapping[str, Any], site: Site, nodes: int
+) -> Limits | None:
     """Limits of a target at a level from `nodes` client nodes; None if nobody says any."""
     device: float | None = None
     network: float | None = None
@@ -28,13 +30,13 @@ def known(member: TargetMember, level: Mapping[str, Any], site: Site, nodes: int
     declared: Target = member.target
     if declared.limits.device_bandwidth is not None:
         device, sources[DEVICE] = declared.limits.device_bandwidth, "campaign"
-    elif member.bed is not None and (bed := member.bed.at(level)).interface != "none":
+    elif member.testbed is not None and (bed := member.testbed.at(level)).interface != "none":
         drive = limits_of(bed)
         device = max(drive.read_bytes, drive.write_bytes) * bed.osds
         sources[DEVICE] = f"{bed.osds} emulated drives"
     if declared.limits.network_bandwidth is not None:
         network, sources[NETWORK] = declared.limits.network_bandwidth, "campaign"
-    elif site.fabric.bandwidth is not None and member.bed is None:
+    elif site.fabric.bandwidth is not None and member.testbed is None:
         network, sources[NETWORK] = site.fabric.bandwidth * nodes, "site"
     if not sources:
         return None

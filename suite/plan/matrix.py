@@ -110,7 +110,7 @@ class Judge:
 
     def _level(self, planned: Planned, target: TargetMember) -> Iterator[str]:
         """A level that cannot be made; what is true of a level is asked once."""
-        if target.bed is None and self.engines is None:
+        if target.testbed is None and self.engines is None:
             return  # to be asked where it will run
         key = (target.name, canonical_json(planned.case.level))
         if key not in self.levels:
@@ -190,7 +190,7 @@ def matrix(
         else:
             cell["notes"].update(dict.fromkeys(_notes(target)))
             possible.append(planned)
-    made = tuple(
+    columns = tuple(
         Cell(
             entry,
             judge.entries[entry].entry.workload,
@@ -202,7 +202,7 @@ def matrix(
         )
         for (entry, target), cell in cells.items()
     )
-    return Matrix(made, tuple(possible), tuple(impossible))
+    return Matrix(columns, tuple(possible), tuple(impossible))
 
 
 def _place(settings: Settings, entry: str, reason: str) -> KeyPath:

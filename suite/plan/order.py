@@ -28,7 +28,7 @@ class PlotKey:
 
     @property
     def id(self) -> str:
-        """Eight hexadecimal digits."""
+        """A short name of the plot: eight hexadecimal digits of the digest of its fields."""
         return digest(list(vars(self).values()))[:8]
 
 

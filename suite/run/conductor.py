@@ -23,7 +23,7 @@ from fsmatrix.backends.system import workfolder
 from fsmatrix.results.case import Geometry
 from fsmatrix.results.files import trust
 from fsmatrix.results.files.store import Store, StoreError
-from fsmatrix.suite.cases.beds import BedPlan, down_all
+from fsmatrix.suite.cases.testbeds import PlannedTestbed, down_all
 from fsmatrix.suite.launchers.base import Launcher, LauncherError
 from fsmatrix.suite.run import provenance
 from fsmatrix.suite.run.environment import SessionContext
@@ -57,7 +57,9 @@ class Attachment:
     specs: Sequence[RunSpec]
     room_options: Mapping[str, Any] = field(default_factory=dict)
     draw: str = ""  # what random choices of this block are made of
-    bed: BedPlan | None = None  # the backend then works on a test bed that is brought up first
+    testbed: PlannedTestbed | None = (
+        None  # the backend then works on a test bed that is brought up first
+    )
 
 
 class Conductor:
@@ -130,7 +132,7 @@ class Conductor:
         if not todo:
             return
         context = self._context(attachment)
-        if attachment.bed is None:  # of a bed nothing stays
+        if attachment.testbed is None:  # of a bed nothing stays
             self._used[attachment.target] = (attachment.backend, context)
         self.tell(
             Event(
@@ -144,7 +146,7 @@ class Conductor:
             )
         )
         try:
-            attachment = self._on_bed(attachment, context)
+            attachment = self._on_testbed(attachment, context)
             access = attachment.backend.provision(attachment.level, context)
         except (BackendError, OSError) as error:
             self._give_up(todo, f"{attachment.target} could not be provided: {error}")
@@ -159,16 +161,16 @@ class Conductor:
             self._quietly("release", lambda: attachment.backend.release(access, context))
             self._take_down(attachment, context)
 
-    def _on_bed(self, attachment: Attachment, context: ProvisionContext) -> Attachment:
+    def _on_testbed(self, attachment: Attachment, context: ProvisionContext) -> Attachment:
         """With its test bed up, if it has one: the bed is at the attachment's level."""
-        if attachment.bed is None:
+        if attachment.testbed is None:
             return attachment
-        backend = attachment.bed.up(attachment.level, context)
+        backend = attachment.testbed.up(attachment.level, context)
         return replace(attachment, backend=backend, level={})
 
     def _take_down(self, attachment: Attachment, context: ProvisionContext) -> None:
-        if attachment.bed is not None:
-            bed = attachment.bed
+        if attachment.testbed is not None:
+            bed = attachment.testbed
             self._quietly("taking the test bed down", lambda: bed.down(context))
 
     def _check_allowed(self, access: Access) -> None:

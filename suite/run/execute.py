@@ -169,7 +169,7 @@ def rehearse(plan: Plan) -> Iterator[tuple[Plot, list[str]]]:
     """
     for plot in plan.plots():
         member = plan.target(plot.target)
-        if member.bed is None:
+        if member.testbed is None:
             commands = member.backend(member.options).commands(plot.level, plan.draw(plot.block))
             yield plot, commands
 
@@ -224,7 +224,7 @@ def attachments(
             specs=specs,
             room_options={"device_state": plot.key.device_state},
             draw=plan.draw(plot.block),
-            bed=member.bed,
+            testbed=member.testbed,
         )
 
 
@@ -248,7 +248,7 @@ def _spec(
         attachment=attachment,
         campaign_seed=plan.seed,
         realised=planned.realised,
-        limits=limits.known(
+        limits=limits.of_target(
             plan.target(plot.target),
             plot.level,
             plan.settings.site.site,

@@ -97,9 +97,9 @@ class Forecast:
             return 0.0
         if share.ended:
             return share.measured / share.ended
-        known = [other for (what, _), other in self._items() if what == kind and other.ended]
-        guessed = sum(other.guess * other.ended for other in known)
-        return share.guess * (sum(s.measured for s in known) / guessed if guessed else 1.0)
+        ended = [other for (what, _), other in self._items() if what == kind and other.ended]
+        guessed = sum(other.guess * other.ended for other in ended)
+        return share.guess * (sum(s.measured for s in ended) / guessed if guessed else 1.0)
 
     def _items(self) -> list[tuple[tuple[str, str], Share]]:
         return list(self.shares.items())

@@ -67,7 +67,7 @@ def _usable(plan: Plan, batch: Batch) -> Launcher:
     if given is not None:
         hosts = hosts or given.hosts
     return kind(
-        found=probes[usable[0]],
+        probe_result=probes[usable[0]],
         hosts=tuple(hosts),
         cpus=given.of(hosts) if given else (),
         emulated=bool(emulated),

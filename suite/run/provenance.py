@@ -58,7 +58,7 @@ def gather(backend: Backend, access: Access, session: Session, target: str) -> d
         "mpi": session.hello["mpi"],
         "launcher": {
             "name": launcher.name,
-            "version": launcher.found.version,
+            "version": launcher.probe_result.version,
             "emulated": launcher.emulated,
             "options": list(launcher.options),
             "hosts": list(launcher.hosts),

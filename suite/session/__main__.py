@@ -39,19 +39,19 @@ def _world_comm(solo: bool) -> tuple[Comm, str]:
 def main() -> None:
     """Serve commands until the conductor closes its channel."""
     channel = sys.argv[sys.argv.index("--channel") + 1]
-    known: dict[str, Any] = {"host": platform.node()}
+    identity: dict[str, Any] = {"host": platform.node()}
     try:
         comm, library = _world_comm("--solo" in sys.argv)
-        known["rank"] = comm.rank
+        identity["rank"] = comm.rank
         from fsmatrix.suite.session.serve import Server
 
         conductor = None if comm.rank else wire.connect(Path(channel))
         Server(comm, conductor, library).serve()
     except wire.ChannelClosed:
         sys.stdout.flush()
-        os._exit(0 if known["rank"] else 70)
+        os._exit(0 if identity["rank"] else 70)
     except BaseException as error:  # noqa: BLE001 - told to the conductor, then it ends
-        facts = known | {
+        facts = identity | {
             "error": f"{type(error).__name__}: {error}",
             "traceback": traceback.format_exc(),
         }

@@ -38,11 +38,11 @@ def measure(comm: Any, first_of_kernel: dict[str, int], boot_id: str) -> Offset:
         return Offset()
     speakers = sorted(first_of_kernel.values())  # rank 0 speaks for its own kernel
     result = Offset()
-    for one, other in pairs(len(speakers)):
-        if comm.rank == speakers[one]:
+    for first, other in pairs(len(speakers)):
+        if comm.rank == speakers[first]:
             _answer(comm.handle, speakers[other], result)
         elif comm.rank == speakers[other]:
-            result = _ask(comm.handle, speakers[one])
+            result = _ask(comm.handle, speakers[first])
     table = comm.bcast(_collect(comm, first_of_kernel, result))
     nanoseconds, uncertainty = table[str(own)]
     return Offset(nanoseconds, uncertainty)
@@ -54,13 +54,13 @@ def pairs(count: int) -> list[tuple[int, int]]:
     A tree over 0 .. count-1 with log(count) / log(FAN) hops: who asks is its asker's index
     without its first digit in base FAN.
     """
-    found = []
-    known = 1
-    while known < count:
-        for other in range(known, min(FAN * known, count)):
-            found.append((other % known, other))
-        known *= FAN
-    return found
+    chosen = []
+    reached = 1
+    while reached < count:
+        for other in range(reached, min(FAN * reached, count)):
+            chosen.append((other % reached, other))
+        reached *= FAN
+    return chosen
 
 
 def _collect(comm: Any, first: dict[str, int], own: Offset) -> dict[str, Any] | None:

@@ -57,7 +57,7 @@ class SoloComm:
     size = 1
 
     def barrier(self) -> None:
-        """Nobody to wait for."""
+        """Return at once: there is no other rank to wait for."""
 
     patient_barrier = barrier
 

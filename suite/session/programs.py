@@ -133,13 +133,13 @@ def run(
 
 
 def _collected(done: Finished, folder: Path, patterns: Sequence[str]) -> Finished:
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     dropped = done.dropped
     for path in sorted({path for pattern in patterns for path in folder.glob(pattern)}):
         with path.open("rb") as stream:
-            found[path.name] = stream.read(2 * KEPT).decode(errors="replace")
+            texts[path.name] = stream.read(2 * KEPT).decode(errors="replace")
         dropped += max(path.stat().st_size - 2 * KEPT, 0)
-    return replace(done, files=found, dropped=dropped)
+    return replace(done, files=texts, dropped=dropped)
 
 
 @orphaned_processes.adopting()

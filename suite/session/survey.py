@@ -97,8 +97,8 @@ def ranks_of(gathered: Sequence[Mapping[str, Any]]) -> tuple[Rank, ...]:
         node = nodes.setdefault((facts["boot_id"], plain_name(facts["host"])), len(nodes))
         node_rank = counts.get(node, 0)
         counts[node] = node_rank + 1
-        told = {**facts, "cpus": tuple(facts["cpus"])}
-        ranks.append(Rank(rank=rank, node=node, node_rank=node_rank, **told))
+        own = {**facts, "cpus": tuple(facts["cpus"])}
+        ranks.append(Rank(rank=rank, node=node, node_rank=node_rank, **own))
     return tuple(ranks)
 
 
@@ -139,17 +139,19 @@ def disagreements(ranks: Iterable[Mapping[str, Any]]) -> list[str]:
     """
     ranks = list(ranks)
     hosts = {rank["node"]: rank["host"] for rank in reversed(ranks)}
-    found = []
+    reasons = []
     for key, what in (("processor", "processor names"), ("shared", "groups of shared memory")):
         for node, values in _grouped(ranks, "node", key).items():
             if len(values) > 1:
-                found.append(f"MPI sees {len(values)} {what} on the one node {hosts[node]}")
+                reasons.append(f"MPI sees {len(values)} {what} on the one node {hosts[node]}")
         for value, nodes in _grouped(ranks, key, "node").items():
             if len(nodes) > 1:
                 names = ", ".join(hosts[node] for node in nodes)
-                one = f"the processor name {value}" if key == "processor" else "one shared memory"
-                found.append(f"MPI sees {one} on {len(nodes)} nodes ({names})")
-    return found
+                shared = (
+                    f"the processor name {value}" if key == "processor" else "one shared memory"
+                )
+                reasons.append(f"MPI sees {shared} on {len(nodes)} nodes ({names})")
+    return reasons
 
 
 def _grouped(ranks: Sequence[Mapping[str, Any]], by: str, of: str) -> dict[Any, list[Any]]:

@@ -57,7 +57,7 @@ def _short(address: Path) -> Iterator[str]:
 
 
 def pack(message: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]] | None = None) -> bytes:
-    """One frame."""
+    """One frame: a message as JSON, then the bytes of its arrays."""
     table = []
     body = []
     for name, array in (arrays or {}).items():

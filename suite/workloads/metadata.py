@@ -153,13 +153,13 @@ class Metadata(Workload):
     def footprint(self, case: Case) -> Footprint:
         """Bytes are of files' data; what directories and inodes take is the file system's."""
         options, ranks = self.options, case.geometry.processes
-        made = {*self._missing(), *options.timed}
-        files = options.files_per_process * ranks if "create" in made else 0
-        dirs = options.dirs_per_process * ranks if "mkdir" in made else 0
+        phases = {*self._missing(), *options.timed}
+        files = options.files_per_process * ranks if "create" in phases else 0
+        dirs = options.dirs_per_process * ranks if "mkdir" in phases else 0
         trees = options.tree * ranks + 1 if options.unique_dir else options.tree
         kinds = {
             kind.name.lower()
-            for phase in ("tree", *made)
+            for phase in ("tree", *phases)
             for kind, _ in streams.calls(self._task(phase))
         }
         return Footprint(

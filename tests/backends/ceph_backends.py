@@ -16,12 +16,12 @@ from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.ceph.mounts import clients
 from fsmatrix.backends.ceph.state import osdcounters
-from fsmatrix.backends.testbed.ceph import Bed
+from fsmatrix.backends.testbed.ceph import CephTestbed
 
 NAMES = ("rados", "libcephfs", "cephfs-fuse", "cephfs-kernel")
 
 
-def backend(name: str, bed: Bed, **options: Any) -> Any:
+def backend(name: str, bed: CephTestbed, **options: Any) -> Any:
     """A backend on the bed, as a new conductor has it; a skip if this machine cannot have it."""
     login = Login(bed.conf, bed.user, bed.keyring)
     osdcounters.forget(login)  # other tests stop and restart OSDs: what they counted is another's
@@ -40,14 +40,14 @@ def backend(name: str, bed: Bed, **options: Any) -> Any:
     return kind(kind.Options(**(cluster | needed | options)))
 
 
-def objects(bed: Bed, namespace: str = "\x01") -> list[tuple[str, str]]:
+def objects(bed: CephTestbed, namespace: str = "\x01") -> list[tuple[str, str]]:
     """(name, namespace) of the objects of the bed's RADOS pool."""
     with bed.cluster() as cluster, cluster.ioctx(bed.pools["rados"], namespace) as pool:
         return sorted(pool.entries())
 
 
 @contextmanager
-def whole_filesystem(bed: Bed, folder: Path) -> Iterator[Path]:
+def whole_filesystem(bed: CephTestbed, folder: Path) -> Iterator[Path]:
     """The root of the bed's file system, mounted by another ceph-fuse than the suite's."""
     folder.mkdir(exist_ok=True)
     mine = Login(bed.conf, bed.user, bed.keyring)
@@ -59,7 +59,7 @@ def whole_filesystem(bed: Bed, folder: Path) -> Iterator[Path]:
         clients.detach(folder, argv)
 
 
-def names_in(bed: Bed, folder: Path) -> list[str]:
+def names_in(bed: CephTestbed, folder: Path) -> list[str]:
     with whole_filesystem(bed, folder) as root:
         return sorted(path.name for path in root.iterdir())
 
@@ -70,7 +70,7 @@ def fuse_of(access: Access) -> list[int]:
 
 @contextmanager
 def attached(
-    name: str, bed: Bed, context: ProvisionContext, **options: Any
+    name: str, bed: CephTestbed, context: ProvisionContext, **options: Any
 ) -> Iterator[tuple[Any, Any]]:
     """(backend, access), mounted; everything is taken down afterwards."""
     used = backend(name, bed, **options)
@@ -84,7 +84,7 @@ def attached(
         assert context.journal.pending() == []
 
 
-def user(bed: Bed, folder: Path, name: str, **capabilities: str) -> dict[str, str]:
+def user(bed: CephTestbed, folder: Path, name: str, **capabilities: str) -> dict[str, str]:
     """Options for a new user with these capabilities."""
     with bed.cluster() as cluster:
         caps = [word for pair in capabilities.items() for word in pair]

@@ -7,7 +7,7 @@ from typing import Any
 
 from fsmatrix.backends.ceph.bindings.librados import Cluster, IoCtx
 from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
-from fsmatrix.backends.testbed.ceph import Bed
+from fsmatrix.backends.testbed.ceph import CephTestbed
 from tests.backends.playing import chunk
 
 OBJECT = 1 << 16  # bytes
@@ -25,7 +25,7 @@ class Place:
     """A driver and an empty root of its own on the bed."""
 
     driver: str
-    bed: Bed
+    bed: CephTestbed
     name: str
 
     def root(self, **more: object) -> str:

@@ -19,7 +19,7 @@ from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
 from fsmatrix.backends.system import mounts
-from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, up
+from fsmatrix.backends.testbed.ceph import CephTestbed, CephTestbedOptions, down, up
 from tests import asking
 from tests.backends.ceph_places import DRIVER_NAMES, Place
 from tests.backends.daos_standin import TESTS, Standin
@@ -30,10 +30,10 @@ _fresh = itertools.count()
 
 # -- Ceph --------------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
-def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CephTestbed]:
     """A real cluster: two hosts with an OSD each, one copy of everything, cephx."""
     folder = tmp_path_factory.mktemp("bed") / "b"
-    options = BedOptions(
+    options = CephTestbedOptions(
         nodes=2, redundancy="size=1", failure_domain="osd", pg_num=16, auth="cephx"
     )
     yield up(options, folder)
@@ -61,7 +61,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def made_place(bed: Bed) -> Iterator[Callable[[str], Place]]:
+def made_place(bed: CephTestbed) -> Iterator[Callable[[str], Place]]:
     """Makes empty roots, over one mount: libcephfs takes a second to let go of each."""
     top = Place("cephfs", bed, "").opened()
 

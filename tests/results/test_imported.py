@@ -20,7 +20,7 @@ from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5.schema import DamagedFileError, ForeignFileError, NewerSchemaError
 from fsmatrix.results.files.run.runfile import read_run, write_run
 from fsmatrix.results.formats.base import Format, Note, Parsed, totals
-from fsmatrix.results.formats.registry import Known, matching, recognise
+from fsmatrix.results.formats.registry import KnownFormat, matching, recognise
 from fsmatrix.results.histogram import BINS
 from fsmatrix.results.record import Finding, Latency, Phase, RunRecord
 from fsmatrix.suite.importing.imported import ContradictionError, Source, records, run_ids
@@ -144,8 +144,10 @@ def test_the_findings_are_of_the_audits() -> None:
 
 
 def test_the_most_specific_format_wins_and_families_count_once() -> None:
-    def known(family: str, mark: str) -> Known:
-        return Known(family, Format(f"{family} {mark}", lambda text: mark in text, lambda t, s: []))
+    def known(family: str, mark: str) -> KnownFormat:
+        return KnownFormat(
+            family, Format(f"{family} {mark}", lambda text: mark in text, lambda t, s: [])
+        )
 
     formats = [known("x", "XY"), known("y", "Y"), known("y", "XY")]
     assert [one.format.name for one in matching("XY", formats)] == ["x XY", "y Y"]

@@ -41,7 +41,7 @@ class Plain(Scheduler):
         self._start(job, [self._process(other).pid for other in after])
         return job
 
-    def mine(self) -> dict[str, JobState]:
+    def jobs_of_user(self) -> dict[str, JobState]:
         found = {}
         for place in Path(os.environ["PLAIN_HOME"]).iterdir():
             alive = self._process(place.name).runs

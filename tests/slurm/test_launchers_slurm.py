@@ -83,8 +83,10 @@ def test_a_step_gets_the_cpus_of_its_nodes_and_asks_by_name_for_more_processes(
     ],
 )
 def test_the_pmi_fits_the_library(of_mpi: str, offers: tuple[str, ...], pmi: str) -> None:
-    found = replace(SRUN.found, library=of_mpi, offers=offers)
-    words = [w for w in replace(SRUN, found=found).command(["x"], Geometry(), {}) if "mpi" in w]
+    found = replace(SRUN.probe_result, library=of_mpi, offers=offers)
+    words = [
+        w for w in replace(SRUN, probe_result=found).command(["x"], Geometry(), {}) if "mpi" in w
+    ]
     assert words == ([f"--mpi={pmi}"] if pmi else [])
 
 

@@ -83,7 +83,7 @@ class Paper(Scheduler):
             raise SchedulerAway("the answer was lost")
         return job
 
-    def mine(self) -> dict[str, JobState]:
+    def jobs_of_user(self) -> dict[str, JobState]:
         if self.away:
             self.away -= 1
             raise SchedulerAway("nobody answers")

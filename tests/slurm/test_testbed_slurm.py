@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import packages
 from fsmatrix.backends.testbed import process
-from fsmatrix.backends.testbed.bed import LEFT
+from fsmatrix.backends.testbed.base import LEFT
 from fsmatrix.cli.testbeds import testbed as cli
 from fsmatrix.slurm.testbed import make as testbed_make
 from fsmatrix.slurm.testbed import testbed as bed_module

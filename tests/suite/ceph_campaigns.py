@@ -13,7 +13,7 @@ from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.owned_dirs import PREFIX
 from fsmatrix.backends.system import mounts
-from fsmatrix.backends.testbed.ceph import Bed, status
+from fsmatrix.backends.testbed.ceph import CephTestbed, status
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import RunRecord
 from tests.suite.running import Running
@@ -42,7 +42,7 @@ class Place:
     """Where one test works."""
 
     folder: Path
-    bed: Bed
+    bed: CephTestbed
     started: list[Any] = field(default_factory=list)  # campaigns
 
     @property
@@ -159,7 +159,7 @@ def audits(record: RunRecord) -> set[str]:
     return {finding.audit for finding in record.findings}
 
 
-def single_copy(bed: Bed) -> None:
+def single_copy(bed: CephTestbed) -> None:
     """Make the pool SINGLE."""
     with bed.cluster() as cluster:
         cluster.mon("osd pool create", pool=SINGLE, pg_num=8, size=1)
@@ -167,7 +167,7 @@ def single_copy(bed: Bed) -> None:
         cluster.mon("osd pool application enable", pool=SINGLE, app="fsmatrix")
 
 
-def revive_osd(bed: Bed, osd: int) -> None:
+def revive_osd(bed: CephTestbed, osd: int) -> None:
     """Let a stopped one go on; start one that has ended."""
     running = {one["role"]: one["state"] for one in status(bed.directory)["daemons"]}
     if running[f"osd.{osd}"] == "stopped":

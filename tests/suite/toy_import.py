@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fsmatrix.results.formats.base import Format, Parsed, ParseError, totals
-from fsmatrix.results.formats.registry import DirectoryFormat, Known
+from fsmatrix.results.formats.registry import DirectoryFormat, KnownFormat
 from fsmatrix.suite.importing.files import find
 from fsmatrix.suite.importing.importing import Import, Outcome
 from fsmatrix.suite.importing.labels import labeller
@@ -53,7 +53,7 @@ TOY = Format("toy text", lambda text: text.startswith("TOY"), parse)
 SUITE = Format("suite text", lambda text: text.startswith("SUITE"), parse)
 OTHER = Format("other text", lambda text: "OTHER" in text, parse)
 FORMATS = Formats(
-    (Known("suite", SUITE), Known("toy", TOY), Known("other", OTHER)),
+    (KnownFormat("suite", SUITE), KnownFormat("toy", TOY), KnownFormat("other", OTHER)),
     (DirectoryFormat("suite directory", ("summary",), SUITE, parse_directory),),
 )
 

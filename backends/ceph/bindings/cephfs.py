@@ -183,6 +183,6 @@ class Cephfs:
         return buffer.raw[:size].rstrip(b"\0").decode(errors="replace")
 
     def set_attribute(self, path: str, name: str, value: str) -> None:
-        """Set an extended attribute."""
+        """Set an extended attribute of a file; a link is not followed."""
         data = value.encode()
         self._call(f"set {name} of", "ceph_lsetxattr", path, name.encode(), data, len(data), 0)

@@ -76,7 +76,7 @@ class IoCtx:
         return f"{verb} object {name} in pool {self.pool}{inside}"
 
     def write_full(self, name: str, data: bytes) -> None:
-        """Replace the whole object."""
+        """Replace an object as a whole; it is made if it is not there."""
         self._call(
             self._name("write", name),
             lambda: self._library.rados_write_full(self._handle, name.encode(), data, len(data)),

@@ -89,6 +89,6 @@ def release(tree: Tree, context: ProvisionContext) -> None:
 def finish(context: ProvisionContext) -> None:
     """Remove what a failed provision or release of this process left."""
     for entry in context.journal.pending(ENTRY, target=context.target):
-        if entry.mine:
+        if entry.is_own:
             Tree.of(entry.facts).remove(unmarked=True)
             context.journal.end(entry)

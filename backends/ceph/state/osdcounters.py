@@ -58,14 +58,14 @@ class Watched:
             return {}
         counts = {osd: _counted(self.cluster, osd) for osd in self.osds}
         restarted = any(
-            counts[osd][n] < old for osd, one in self._last.items() for n, old in one.items()
+            counts[osd][n] < old for osd, of_osd in self._last.items() for n, old in of_osd.items()
         )
         self._last = counts
         ended = time.monotonic()
         self._next = ended + (ended - began) / SHARE
         if restarted:
             return {}
-        total = {name: sum(one[name] for one in counts.values()) for name in _COUNTERS}
+        total = {name: sum(of_osd[name] for of_osd in counts.values()) for name in _COUNTERS}
         return {**total, "network_counting_osds": float(len(counts))}
 
     def servers(self) -> dict[str, float]:

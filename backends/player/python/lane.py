@@ -167,7 +167,7 @@ class PythonLane:
             error=error,
             kind=kind,
             expected=right,
-            found=actual,
+            actual=actual,
             name=file.name,
         )
 

@@ -20,7 +20,7 @@ LOOKED_AT = OPENS | CHANGES
 
 @dataclass
 class File:
-    """One slot."""
+    """A slot of the player: a file's name, its key and its handle while it is open."""
 
     name: bytes
     key: int
@@ -48,7 +48,7 @@ class Calls(Protocol):
 
 
 class NullCalls:
-    """Does nothing."""
+    """Calls of the driver `null`, which do nothing."""
 
     def prepare(self, _kind: int, _file: File, _file2: File, /) -> int:
         """See `Calls`."""

@@ -144,50 +144,50 @@ class _Walk:
         if h5a.get_num_attrs(owner) > ATTRIBUTES:
             raise self.refuse(name, f"has more than {ATTRIBUTES} attributes")
 
-    def dataset(self, one: Any, name: bytes) -> None:
-        self.attributes(one, name)
-        made = one.get_create_plist()
-        if made.get_external_count():
+    def dataset(self, dataset: Any, name: bytes) -> None:
+        self.attributes(dataset, name)
+        creation = dataset.get_create_plist()
+        if creation.get_external_count():
             raise self.refuse(name, "has its data in another file (external storage)")
-        layout = made.get_layout()
+        layout = creation.get_layout()
         if layout not in (h5d.CONTIGUOUS, h5d.CHUNKED, h5d.COMPACT):
             raise self.refuse(name, "is a virtual data set: its data are in other files")
-        kind, space = one.get_type(), one.get_space()
+        kind, space = dataset.get_type(), dataset.get_space()
         if kind.get_class() not in KINDS or space.get_simple_extent_type() == h5s.NULL:
             raise self.refuse(name, "holds neither numbers nor text")
         shape = space.get_simple_extent_dims()
         if len(shape) > DIMENSIONS:
             raise self.refuse(name, f"has more than {DIMENSIONS} dimensions")
-        piece = made.get_chunk() if layout == h5d.CHUNKED else ()
+        piece = creation.get_chunk() if layout == h5d.CHUNKED else ()
         textual = isinstance(kind, h5t.TypeStringID) and kind.is_variable_str()
         width = POINTER.itemsize if textual else kind.get_size()
         self.unpacked += max(prod(shape), prod(piece)) * width
         if self.unpacked > self.most:
             raise self.refuse(name, f"and others would take more than {self.most} bytes of memory")
-        packed = self.filters(made, name) if layout == h5d.CHUNKED else False
+        packed = self.filters(creation, name) if layout == h5d.CHUNKED else False
         if textual:
-            self.strings(one, name, prod(shape), layout, packed)
-        elif packed and one.get_storage_size() * MOST_INFLATED > FREE:
-            self.pieces(one, name, prod(piece) * width)
+            self.strings(dataset, name, prod(shape), layout, packed)
+        elif packed and dataset.get_storage_size() * MOST_INFLATED > FREE:
+            self.pieces(dataset, name, prod(piece) * width)
 
-    def filters(self, made: Any, name: bytes) -> bool:
-        """Whether it is packed."""
-        codes = [made.get_filter(index)[0] for index in range(made.get_nfilters())]
+    def filters(self, creation: Any, name: bytes) -> bool:
+        """Whether a dataset is compressed; filters that are not ours are refused."""
+        codes = [creation.get_filter(index)[0] for index in range(creation.get_nfilters())]
         if unknown := [code for code in codes if code not in FILTERS]:
             raise self.refuse(name, f"needs the filter {unknown[0]}, which is none of ours")
         if len(set(codes)) < len(codes):
             raise self.refuse(name, "has a filter twice")
         return h5z.FILTER_DEFLATE in codes
 
-    def strings(self, one: Any, name: bytes, number: int, layout: int, packed: bool) -> None:
+    def strings(self, dataset: Any, name: bytes, number: int, layout: int, packed: bool) -> None:
         """Strings stand in the file each for itself: together they are no longer than it."""
         if packed or layout == h5d.COMPACT:
             raise self.refuse(name, "holds text that is stored as we never do")
         if layout == h5d.CONTIGUOUS:
-            place = one.get_offset()
+            place = dataset.get_offset()
             parts = [] if place is None else [(place, number * POINTER.itemsize)]
         else:
-            parts = [(info.byte_offset, info.size) for info in _stored(one)]
+            parts = [(info.byte_offset, info.size) for info in _stored(dataset)]
         for place, length in parts:
             data = self.read_at(place, length)
             if len(data) != length or length % POINTER.itemsize:
@@ -198,12 +198,12 @@ class _Walk:
                     name, "and others hold text that is longer than the file, or than any of ours"
                 )
 
-    def pieces(self, one: Any, name: bytes, size: int) -> None:
+    def pieces(self, dataset: Any, name: bytes, size: int) -> None:
         """Packed pieces become as long as the data set says; HDF5 does not look at that."""
-        for info in _stored(one):
+        for info in _stored(dataset):
             if info.filter_mask or info.size <= self.limits.inflate_from:
                 continue
-            packed = one.read_direct_chunk(info.chunk_offset)[1]
+            packed = dataset.read_direct_chunk(info.chunk_offset)[1]
             if _inflated(packed, size + 4) > size + 4:  # fletcher32 adds 4
                 raise self.refuse(name, f"becomes more than the {size} bytes that it says")
 
@@ -214,9 +214,9 @@ _LINKS = {
 }
 
 
-def _stored(one: Any) -> list[Any]:
+def _stored(dataset: Any) -> list[Any]:
     stored: list[Any] = []
-    one.chunk_iter(stored.append)
+    dataset.chunk_iter(stored.append)
     return stored
 
 

@@ -120,7 +120,7 @@ class Coded:
         return dataset
 
     def _table(self, values: list[Any]) -> npt.NDArray[Any]:
-        """Code -> value."""
+        """The values by code, as integers, floats or encoded texts."""
         types = {kind for kind, _ in self._index}
         gaps = MISSING in self._codes
         if types == {int} and not gaps:

@@ -53,8 +53,8 @@ class FaultTolerantFile:
     def readinto(self, buffer: memoryview) -> int:
         """Read what was written, kept parts included; zeros where there is nothing."""
         length = len(buffer)
-        found = os.pread(self._handle, length, self._position)
-        buffer[:] = found + bytes(length - len(found))
+        content = os.pread(self._handle, length, self._position)
+        buffer[:] = content + bytes(length - len(content))
         for start, data in self._kept:
             low = max(start, self._position)
             high = min(start + len(data), self._position + length)

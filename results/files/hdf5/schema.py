@@ -22,12 +22,12 @@ ESCAPE = "json:"
 class NewerSchemaError(ResultError):
     """Made by a newer fsmatrix than this one."""
 
-    def __init__(self, path: Path | str, found: int) -> None:
+    def __init__(self, path: Path | str, schema: int) -> None:
         super().__init__(
             path,
-            f"made by a newer fsmatrix (schema {found}, this one reads up to {SCHEMA_VERSION})",
+            f"made by a newer fsmatrix (schema {schema}, this one reads up to {SCHEMA_VERSION})",
         )
-        self.found = found
+        self.schema = schema
 
 
 class ForeignFileError(ResultError):

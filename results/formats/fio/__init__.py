@@ -65,10 +65,10 @@ FORMATS: tuple[Format, ...] = (
 )
 
 
-def _final(found: Sequence[Document]) -> list[Document]:
+def _final(parsed: Sequence[Document]) -> list[Document]:
     """Without those that --status-interval printed on the way, and without doubles."""
     kept: list[Document] = []
-    for document in found:
+    for document in parsed:
         if kept and _goes_on(kept[-1], document):
             kept.pop()
         kept.append(document)

@@ -150,12 +150,12 @@ class _TwiceError(ValueError):
 
 
 def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    values = dict(pairs)
+    if len(values) != len(pairs):
         for key, value in pairs:
-            if made[key] != value:
+            if values[key] != value:
                 raise _TwiceError(key)
-    return made
+    return values
 
 
 def _nothing(_: str) -> None:

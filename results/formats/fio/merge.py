@@ -54,8 +54,8 @@ def merge(nodes: Nodes) -> Parsed:
     phases = []
     names = list(dict.fromkeys(p.name for _, parsed in nodes for p in parsed.phases))
     for name in names:
-        parts = [(host, p) for host, one in nodes for p in one.phases if p.name == name]
-        missing = [host for host, one in nodes if all(p.name != name for p in one.phases)]
+        parts = [(host, p) for host, run in nodes for p in run.phases if p.name == name]
+        missing = [host for host, run in nodes if all(p.name != name for p in run.phases)]
         if missing:
             failures.append(f"no {name} on {', '.join(missing)}")
         phases.append(_phase(parts, notes))

@@ -37,18 +37,18 @@ def told_options(jobs: Sequence[Job]) -> dict[str, Any]:
 def _typed(options: Mapping[str, str]) -> dict[str, Any]:
     given = {_ALIASES.get(key, key): value for key, value in options.items()}
     base = given.get("kb_base", "")
-    found: dict[str, Any] = {}
+    typed: dict[str, Any] = {}
     for key in _SIZES:
         if (size := size_of(given.get(key, ""), base)) is not None:
-            found[key] = size
+            typed[key] = size
     for key in _NUMBERS:
         if given.get(key, "").isdecimal() and len(given[key]) < 16:
-            found[key] = int(given[key])
+            typed[key] = int(given[key])
     for key in _TIMES:
         if (seconds := seconds_of(given.get(key, ""))) is not None:
-            found[key] = seconds
-    found |= {key: is_set(given, key) for key in _FLAGS if key in given}
-    return found | {key: given[key] for key in _WORDS if key in given}
+            typed[key] = seconds
+    typed |= {key: is_set(given, key) for key in _FLAGS if key in given}
+    return typed | {key: given[key] for key in _WORDS if key in given}
 
 
 def traps(jobs: Sequence[Job]) -> list[Note]:

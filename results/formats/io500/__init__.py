@@ -85,7 +85,7 @@ class _Run:
     nodes: int | None = None
     processes: int | None = None
     failures: list[str] = field(default_factory=list)
-    made: dict[str, int] = field(default_factory=dict)  # "easy": files that mdtest created
+    created: dict[str, int] = field(default_factory=dict)  # "easy": files that mdtest created
 
     @property
     def entries(self) -> dict[str, Entry]:
@@ -147,7 +147,7 @@ class _Run:
                 runs = ior.parse(text, where)
             else:
                 ranks, home = self._file(entry.name, "csv"), rest.rpartition("-")[0]
-                runs = mdtest.parse_with_ranks(text, ranks, where, self.made.get(home))
+                runs = mdtest.parse_with_ranks(text, ranks, where, self.created.get(home))
                 name = MDTEST_PHASES.get(name, name)
         except ParseError as error:
             self.notes.append(Note("recovered", str(error)[:300], 0, entry.name))
@@ -165,7 +165,7 @@ class _Run:
             if note.phase in ("", name):
                 self.notes.append(replace(note, phase=entry.name))
         if program == "mdtest" and name == "create" and len(phases) == 1:
-            self.made[rest.rpartition("-")[0]] = int(phases[0].operations.sum())
+            self.created[rest.rpartition("-")[0]] = int(phases[0].operations.sum())
         return phases[0] if len(phases) == 1 else None
 
     def _file(self, phase: str, suffix: str) -> str:

@@ -54,8 +54,8 @@ def phase_of(name: str) -> str:
 def score(values: Mapping[str, float]) -> Score:
     """Of IO500's phases by name: GiB/s of BANDWIDTHS, thousands per second of RATES."""
     bandwidth, rate = (_mean(values, names) for names in (BANDWIDTHS, RATES))
-    known = bandwidth is not None and rate is not None
-    return Score(bandwidth, rate, math.sqrt(bandwidth * rate) if known else None)  # type: ignore[operator]
+    complete = bandwidth is not None and rate is not None
+    return Score(bandwidth, rate, math.sqrt(bandwidth * rate) if complete else None)  # type: ignore[operator]
 
 
 def _mean(values: Mapping[str, float], names: tuple[str, ...]) -> float | None:

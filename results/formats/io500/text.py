@@ -98,7 +98,7 @@ class Summary:
             self.torn[entry.name] = entry.line
 
     def add_scores(self, scores: Scores, line: int) -> None:
-        """As `add`."""
+        """Keep the scores; two that differ are both given up."""
         if "SCORE" in self.torn or (self.scores is not None and self.scores != scores):
             self.scores, self.torn["SCORE"] = None, line
         else:
@@ -115,7 +115,7 @@ def is_summary(text: str) -> bool:
 
 
 def is_result(text: str) -> bool:
-    """result.txt."""
+    """Whether a text is IO500's result.txt."""
     sections = {match[1] for match in _sections(text)}
     return bool(sections & set(PHASES)) and "\nscore" in text
 
@@ -208,24 +208,24 @@ def read_result(text: str) -> Summary:
     return summary
 
 
-def _entries(found: Summary, places: dict[str, int]) -> None:
-    run = found.details.get("run", {})
-    found.version, found.mode = run.get("version", ""), run.get("mode", "")
+def _entries(summary: Summary, places: dict[str, int]) -> None:
+    run = summary.details.get("run", {})
+    summary.version, summary.mode = run.get("version", ""), run.get("mode", "")
     if run.get("procs", "").isdecimal():
-        found.processes = int(run["procs"][:18])
-    for name, values in found.details.items():
+        summary.processes = int(run["procs"][:18])
+    for name, values in summary.details.items():
         score = _SCORED.fullmatch(values.get("score", ""))
         seconds = _PRINTED.fullmatch(values.get("t_delta", ""))
-        if score is None or name in found.torn or name in NO_PHASES:
+        if score is None or name in summary.torn or name in NO_PHASES:
             continue
         unit = "GiB/s" if name.startswith("ior") else "kIOPS"
-        invalid = any(phase == name for _, _, phase in found.invalid)
+        invalid = any(phase == name for _, _, phase in summary.invalid)
         wall = float(seconds[1]) if seconds else 0.0
         scored = name in PHASES
-        found.add(Entry(name, float(score[1]), unit, wall, scored, invalid, places[name]))
-    last = found.details.get("SCORE", {})
+        summary.add(Entry(name, float(score[1]), unit, wall, scored, invalid, places[name]))
+    last = summary.details.get("SCORE", {})
     numbers = [_PRINTED.fullmatch(last.get(key, "")) for key in ("BW", "MD", "SCORE")]
-    if "SCORE" not in found.torn and all(numbers):
+    if "SCORE" not in summary.torn and all(numbers):
         bandwidth, rate, total = (float(number[1]) for number in numbers if number)
         invalid = "[INVALID]" in last["SCORE"]
-        found.scores = Scores(bandwidth, rate, total, invalid)
+        summary.scores = Scores(bandwidth, rate, total, invalid)

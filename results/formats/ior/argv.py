@@ -83,6 +83,6 @@ def _value(seen: dict[str, Any], letter: str, value: str) -> None:
     elif letter == "O":
         for directive in value.split(","):
             name, _, given = directive.partition("=")
-            known = DIRECTIVES.get(name.strip().lower())
-            if known:
-                seen[known] = given.strip() not in ("", "0")
+            option = DIRECTIVES.get(name.strip().lower())
+            if option:
+                seen[option] = given.strip() not in ("", "0")

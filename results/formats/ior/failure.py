@@ -42,28 +42,28 @@ def failure_of(text: str) -> str:
     return ""
 
 
-def _look(line: str, found: dict[str, str]) -> None:
+def _look(line: str, errors: dict[str, str]) -> None:
     """Keep the first reason of each kind."""
     if "failed" in line:
         if match := _ERRNO.search(line):
             reason = match["text"].strip().rstrip(".")
-            found.setdefault("errno", reason[:1].lower() + reason[1:])
+            errors.setdefault("errno", reason[:1].lower() + reason[1:])
         elif match := _ASSERT.search(line):
             place = f"{match[1]}:{match[2]}"
-            found.setdefault(
+            errors.setdefault(
                 "assert", f"IOR stopped itself in {match[3]} ({place}): not {match[4]}"
             )
     if "rror" in line or "ERROR" in line:
         if match := _DAOS.search(line):
-            found.setdefault("daos", f"{match[2].strip()} (DAOS error {match[1]})")
+            errors.setdefault("daos", f"{match[2].strip()} (DAOS error {match[1]})")
         elif match := _ERROR.match(line):
-            found.setdefault("error", f"IOR: {_PLACE.sub('', match[1]).strip()}")
+            errors.setdefault("error", f"IOR: {_PLACE.sub('', match[1]).strip()}")
         elif match := _ARGUMENT.search(line):
-            found.setdefault("argument", f"IOR does not know the argument {match[1]}")
+            errors.setdefault("argument", f"IOR does not know the argument {match[1]}")
         elif match := _LOADER.search(line):
-            found.setdefault("loader", f"IOR cannot start: {match[1].strip()}")
+            errors.setdefault("loader", f"IOR cannot start: {match[1].strip()}")
     if match := _WRONG.search(line):
-        found.setdefault("wrong", f"IOR found wrong data on {match[1]}: {match[2]} errors")
+        errors.setdefault("wrong", f"IOR found wrong data on {match[1]}: {match[2]} errors")
     if "ignal" in line and (match := _SIGNAL.search(line)):
         number, name = match[1] or match[4], match[2] or match[3] or ""
-        found.setdefault("signal", f"IOR was ended by signal {number} ({name.strip()})")
+        errors.setdefault("signal", f"IOR was ended by signal {number} ({name.strip()})")

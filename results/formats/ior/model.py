@@ -124,7 +124,7 @@ class Test:
     summary: dict[str, Mapping[str, str]] = field(default_factory=dict)  # by access
     facts: dict[str, Any] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
-    said: set[str] = field(default_factory=set)  # their messages
+    messages: set[str] = field(default_factory=set)  # of the notes
     errors: list[str] = field(default_factory=list)
     damaged: int = 0  # results that could not be used
 
@@ -139,8 +139,8 @@ class Test:
 
     def note(self, message: str, line: int = 0, key: str = DAMAGED) -> None:
         """Note what was odd; the same words once."""
-        if len(self.notes) < MOST_NOTES and message not in self.said:
-            self.said.add(message)
+        if len(self.notes) < MOST_NOTES and message not in self.messages:
+            self.messages.add(message)
             self.notes.append(Note(key, message, line))
 
     @property

@@ -38,9 +38,9 @@ def result(output: Output, test: Test, inline: bool, source: str) -> Parsed:
     for name in PHASES:
         rows = [row for row in test.rows if row.access == name]
         if rows:
-            phase, found = _phase(name, rows, test, inline, source)
+            phase, phase_notes = _phase(name, rows, test, inline, source)
             phases.append(phase)
-            notes += found
+            notes += phase_notes
     failure = _failure(output, test, problems)
     notes += _remarks(output, test)
     facts: dict[str, Any] = {
@@ -99,7 +99,7 @@ def _phase(
     return nested(name, kept, test.settings, source), notes
 
 
-def nested(name: str, kept: Sequence[Iteration], known: Mapping[str, Any], source: str) -> Phase:
+def nested(name: str, kept: Sequence[Iteration], settings: Mapping[str, Any], source: str) -> Phase:
     """A phase of iterations; they are parts of it, not independent repetitions."""
     bytes_ = sum(part.bytes for part in kept)
     if bytes_ > LARGEST:
@@ -107,20 +107,20 @@ def nested(name: str, kept: Sequence[Iteration], known: Mapping[str, Any], sourc
     numbers = [part.row.iteration for part in kept]
     if None in numbers:  # JSON has none
         numbers = list(range(len(kept)))
-    rows = [{**printed(p, known), "number": n or 0} for p, n in zip(kept, numbers, strict=True)]
+    rows = [{**printed(p, settings), "number": n or 0} for p, n in zip(kept, numbers, strict=True)]
     facts: dict[str, Any] = {"window": "open to close"}
-    if known.get("stonewall"):
-        facts["stonewall_seconds"] = float(known["stonewall"])
-        facts["wear_out"] = bool(known.get("stonewall_wear_out"))
-    if name == "write" and "fsync" in known:
-        facts["synced"] = bool(known["fsync"] or known.get("fsync_per_write"))
-    if name == "read" and known.get("check_read"):
+    if settings.get("stonewall"):
+        facts["stonewall_seconds"] = float(settings["stonewall"])
+        facts["wear_out"] = bool(settings.get("stonewall_wear_out"))
+    if name == "write" and "fsync" in settings:
+        facts["synced"] = bool(settings["fsync"] or settings.get("fsync_per_write"))
+    if name == "read" and settings.get("check_read"):
         facts["verified_inside"] = True
     return totals(
         name,
         sum(part.window for part in kept),
         bytes_,
-        sum(operations(part, known) for part in kept),
+        sum(operations(part, settings) for part in kept),
         sum(part.row.wrong for part in kept),
         facts=facts,
         iterations=iterations.columns(rows),
@@ -128,22 +128,22 @@ def nested(name: str, kept: Sequence[Iteration], known: Mapping[str, Any], sourc
     )
 
 
-def operations(part: Iteration, known: Mapping[str, Any]) -> int:
+def operations(part: Iteration, settings: Mapping[str, Any]) -> int:
     """Transfers of an iteration: bytes / transfer size."""
-    size = transfer_size(part.row, known)
+    size = transfer_size(part.row, settings)
     return part.bytes // size if size > 0 else 0
 
 
-def printed(part: Iteration, known: Mapping[str, Any]) -> dict[str, float]:
+def printed(part: Iteration, settings: Mapping[str, Any]) -> dict[str, float]:
     """An iteration as column -> value (iterations.COLUMNS), in SI units."""
     row = part.row
     values: dict[str, float] = {
         "bytes": part.bytes,
-        "operations": operations(part, known),
+        "operations": operations(part, settings),
         "seconds": part.window,
         "bandwidth": row.numbers["bandwidth"].value * MIB,
         "block": row.numbers["block"].value * KIB,
-        "transfer_size": transfer_size(row, known),
+        "transfer_size": transfer_size(row, settings),
         **row.stonewall,
     }
     same = {"open": "open", "transfer": "transfer", "close": "close", "iops": "iops"}

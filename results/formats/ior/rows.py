@@ -142,10 +142,10 @@ def counted(row: Row, test: Test, inline: bool) -> Iteration | None:
     return _derived(row, test, stonewalled or expected is not None)
 
 
-def transfer_size(row: Row, known: Mapping[str, Any]) -> int:
+def transfer_size(row: Row, settings: Mapping[str, Any]) -> int:
     """Bytes of one transfer: the row has KiB with two digits, the options have it exactly."""
     printed = round(row.numbers["transfer_size"].value * KIB)
-    declared = int(known.get("transfer_size") or 0)
+    declared = int(settings.get("transfer_size") or 0)
     return declared if abs(declared - printed) <= ROUNDED else printed
 
 

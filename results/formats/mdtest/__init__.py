@@ -69,10 +69,12 @@ def parse(text: str, source: str) -> list[Parsed]:
     return parse_with_ranks(text, "", source)
 
 
-def parse_with_ranks(text: str, ranks: str, source: str, made: int | None = None) -> list[Parsed]:
+def parse_with_ranks(
+    text: str, ranks: str, source: str, created: int | None = None
+) -> list[Parsed]:
     """As `parse`; `ranks` is the text of its `--saveRankPerformanceDetails`, if there is one.
 
-    `made`: files that another run of mdtest created for this one, all tasks together.
+    `created`: files that another run of mdtest created for this one, all tasks together.
 
     It is used where the text has one run of one iteration: it then gives windows with more
     digits and the operations and times of each rank.
@@ -81,7 +83,7 @@ def parse_with_ranks(text: str, ranks: str, source: str, made: int | None = None
     if not runs:
         raise ParseError(source, 0, 'not an output of mdtest: no line "mdtest-... was launched"')
     single = len(runs) == 1 and len(runs[0].tests) == 1
-    results = [result for run in runs for result in _results(run, ranks if single else "", made)]
+    results = [result for run in runs for result in _results(run, ranks if single else "", created)]
     if all(run.command_error for run in runs):
         raise ParseError(source, runs[0].command_line, _damaged(runs[0]))
     return results
@@ -91,7 +93,7 @@ def _damaged(run: Run) -> str:
     return f"the command line is damaged, so that it is unknown what was done: {run.command_error}"
 
 
-def _results(run: Run, ranks: str, made: int | None) -> Iterator[Parsed]:
+def _results(run: Run, ranks: str, created: int | None) -> Iterator[Parsed]:
     whole = Parsed(
         engine="mdtest",
         version=run.version,
@@ -107,11 +109,11 @@ def _results(run: Run, ranks: str, made: int | None) -> Iterator[Parsed]:
         yield replace(whole, failure=_failure(run, None, ()))
         return
     for test in run.tests:
-        yield _result(run, test, ranks, whole, made)
+        yield _result(run, test, ranks, whole, created)
 
 
-def _result(run: Run, test: Test, ranks: str, whole: Parsed, made: int | None) -> Parsed:
-    phases, notes = _phases(run, test, ranks, made)
+def _result(run: Run, test: Test, ranks: str, whole: Parsed, created: int | None) -> Parsed:
+    phases, notes = _phases(run, test, ranks, created)
     swept = len(run.tests) > 1 or "first" in run.options if run.options else False
     if test.tasks != run.tasks and not swept:
         text = f"mdtest was launched with {run.tasks} tasks and worked with {test.tasks}"
@@ -145,8 +147,8 @@ def _phases(
         Tree.of(run.options)
     except ValueError as error:
         return (), (Note("left-out", str(error), run.command_line),)
-    made = Phases(run, test, ranks, notes, before)
-    phases = made.all()
+    builder = Phases(run, test, ranks, notes, before)
+    phases = builder.all()
     read = any(phase.name == "read" and not phase.bytes.any() for phase in phases)
     if read and not any(EMPTY_READ in trouble.text for trouble in run.troubles.values()):
         notes.append(Note("empty-read", NO_BYTES, phase="read"))

@@ -37,15 +37,15 @@ def status_lost(run: Run, ranks: Ranks | None) -> bool:
 
 
 def derived(
-    made: int | None, rate: Row | None, time: Row | None, iterations: int
+    created: int | None, rate: Row | None, time: Row | None, iterations: int
 ) -> tuple[int, str]:
     """(files of all tasks, how that is known); Unknown without either source.
 
-    `made`: files that the run before created; else the rate (per second) times the time (-P,
+    `created`: files that the run before created; else the rate (per second) times the time (-P,
     seconds), whose digits make it inexact: the rate stays the printed one.
     """
-    if made:
-        return made, f"{made} files, as many as were created by the run before"
+    if created:
+        return created, f"{created} files, as many as were created by the run before"
     if rate and time and iterations == 1 and time.mean >= COARSE_TIME:
         count = max(1, round(rate.mean * time.mean))
         return count, f"{count} files are the printed rate x the printed time; the rate is exact"

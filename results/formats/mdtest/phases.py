@@ -65,7 +65,7 @@ class Phases:
     test: Test
     ranks: Ranks | None = None
     notes: list[Note] = field(default_factory=list)
-    made: int | None = None  # files that another run created for this one, of all tasks
+    created: int | None = None  # files that another run created for this one, of all tasks
 
     def all(self) -> tuple[Phase, ...]:
         """Every phase that was run and is understood, in mdtest's order."""
@@ -140,7 +140,7 @@ class Phases:
             return self.test.count, self.test.count
         if status_lost(self.run, self.ranks):
             rate, time = self._row("rate", name), self._row("time", name)
-            count, how = derived(self.made, rate, time, self.iterations)
+            count, how = derived(self.created, rate, time, self.iterations)
             self.notes.append(Note("derived-amount", how, self.test.line, name))
             return count, count
         each = self._items(tree)
@@ -197,7 +197,7 @@ class Phases:
         count = self.iterations
         rates = each_rate(rate, count)
         if rates:
-            windows = tuple(counted / one for one in rates)
+            windows = tuple(counted / rate for rate in rates)
             if count == 2 and abs(sum(rates) / 2 - rate.mean) > 2 * HALF_DIGIT:
                 message = (
                     "this version's extremes are over ranks and iterations: windows are approximate"

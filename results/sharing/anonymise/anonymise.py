@@ -78,9 +78,9 @@ class Learner:
             self.vocabulary.learn(kind, text)
         key, equals, value = text.partition("=")
         if equals and not kind and len(text) < 1000:  # --set targets.a.options.serial=...
-            told = _kind(key.rpartition(".")[2].lstrip("-"))
-            if told and told != "source":
-                self.vocabulary.learn(told, value.strip("[]\"'"))
+            word_kind = _kind(key.rpartition(".")[2].lstrip("-"))
+            if word_kind and word_kind != "source":
+                self.vocabulary.learn(word_kind, value.strip("[]\"'"))
 
     def campaign(self, text: str) -> None:
         """All names in a campaign's YAML; a text that is none is only looked through."""

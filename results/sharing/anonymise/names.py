@@ -78,7 +78,7 @@ ORDINARY = frozenset(
         *KINDS,
         *rows.METADATA_PHASES,
         *rows.DATA_KINDS,
-        *(one.name for kind in (RunRecord, Phase, Finding, Monitor) for one in fields(kind)),
+        *(field.name for kind in (RunRecord, Phase, Finding, Monitor) for field in fields(kind)),
         *campaignspec.NUMBERS,
         *campaignspec.TEXTS,
         *campaignspec.reserved(),

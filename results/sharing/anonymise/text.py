@@ -39,7 +39,7 @@ class Rewriter:
     """Rewrites texts by a vocabulary that is complete."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self.known = vocabulary
+        self.vocabulary = vocabulary
         self.names = vocabulary.names
         self.ordinary: dict[str, str] = {}  # names that were met and left as words -> kind
         words = vocabulary.words
@@ -69,7 +69,7 @@ class Rewriter:
         return self._rewrite_plain(text, loose)
 
     def _odd_name(self, text: str) -> str:
-        kind = self.known.words.get(text.casefold())
+        kind = self.vocabulary.words.get(text.casefold())
         if kind is not None:
             return self.names.of(kind, text.casefold())
         return self._path(text) if text.startswith("/") else self._rewrite_plain(text, True)
@@ -82,7 +82,7 @@ class Rewriter:
         if form == "token":
             return self._token(text, loose)
         if form == "kept":
-            kind = self.known.words.get(text.casefold())
+            kind = self.vocabulary.words.get(text.casefold())
             return text if kind is None else self.names.of(kind, text.casefold())
         if form in ("uuid", "serial", "mac"):
             return self.names.of(form, text.casefold())
@@ -147,7 +147,10 @@ class Rewriter:
     def _list(self, text: str, loose: bool) -> str:
         """A list of hosts as Slurm writes it: node[01-16]; or something else."""
         stem = text.partition("[")[0]
-        if stem.casefold() in self.known.stems or self.known.words.get(text.casefold()) == "host":
+        if (
+            stem.casefold() in self.vocabulary.stems
+            or self.vocabulary.words.get(text.casefold()) == "host"
+        ):
             return self.names.of("host", text.casefold())
         return re.sub(TOKEN, lambda match: self._token(match[0], loose), text)
 
@@ -155,7 +158,7 @@ class Rewriter:
         digits = re.search(r"[0-9]+$", text)
         assert digits is not None
         before = text[: digits.start()]
-        if self.known.words.get(digits[0]) == "job":
+        if self.vocabulary.words.get(digits[0]) == "job":
             return before + self.names.of("job", digits[0])
         return re.sub(TOKEN, lambda match: self._token(match[0], loose), text)
 
@@ -169,7 +172,7 @@ class Rewriter:
         return "/".join(map(self._part, parts)) + path[len(body) :]
 
     def _part(self, part: str) -> str:
-        kind = self.known.words.get(part.casefold())
+        kind = self.vocabulary.words.get(part.casefold())
         if kind in ("host", "user", "account", "job"):
             return self.names.of(kind, part.casefold())
         kept = part in COMMON_PARTS or part in COMMON or self.names.is_one(part)
@@ -185,12 +188,12 @@ class Rewriter:
         spans = [match.span() for match in PIECE.finditer(token)]
         parts, done, first = [], 0, 0
         while first < len(spans):
-            for last in range(min(len(spans), first + self.known.longest), first, -1):
+            for last in range(min(len(spans), first + self.vocabulary.longest), first, -1):
                 begin, end = spans[first][0], spans[last - 1][1]
                 name = self._name(token[begin:end], loose)
                 if name is not None:
                     before = token[done:begin]
-                    kind = self.known.words.get(token[begin:end].casefold())
+                    kind = self.vocabulary.words.get(token[begin:end].casefold())
                     parts += [
                         self._in_domain(before) if kind == "domain" else self._inside(before),
                         name,
@@ -211,7 +214,7 @@ class Rewriter:
         """Names inside longer words: aliceproject, Enode17."""
         if self._inner is None or not text:
             return text
-        words = self.known.words
+        words = self.vocabulary.words
         return self._inner.sub(
             lambda m: self._known(words.get(m[0].casefold(), "host"), m[0]), text
         )
@@ -219,23 +222,23 @@ class Rewriter:
     def _name(self, text: str, loose: bool) -> str | None:
         """The pseudonym of a word, if it is a name."""
         word = text.casefold()
-        kind = self.known.words.get(word)
+        kind = self.vocabulary.words.get(word)
         if kind is not None:
             if word in ORDINARY or len(word) == 1 or _is_short_number(word):
                 self.ordinary[word] = kind
                 return self._known(kind, text) if loose and not word.isdecimal() else None
             return self._known(kind, text)
         stem = STEM.fullmatch(word)
-        if stem and stem[1] in self.known.stems:
+        if stem and stem[1] in self.vocabulary.stems:
             return self._known("host", text)
         joined = _ATTACHED.match(word)
-        if joined and self.known.words.get(joined[1]) == "host":
+        if joined and self.vocabulary.words.get(joined[1]) == "host":
             return self._known("host", joined[1]) + text[joined.end() :]
         if (
             loose
-            and text in self.known.parts
+            and text in self.vocabulary.parts
             and word not in ORDINARY
-            and text not in self.known.chosen
+            and text not in self.vocabulary.chosen
         ):
             return self._known("path", text)
         return None

@@ -49,7 +49,7 @@ END_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Reply:
-    """A session's answer."""
+    """What a session answered: a message as JSON, and arrays by name."""
 
     message: dict[str, Any]
     arrays: Arrays
@@ -126,8 +126,8 @@ class Session:
         if asked != got:
             raise SessionError(
                 f"asked for a world of {asked} ranks, MPI made one of {got}: the launcher "
-                f"{self.launcher.name!r} ({self.launcher.found.program}) does not belong to the "
-                f"MPI library of mpi4py ({self.hello['mpi']}){self._cure()}"
+                f"{self.launcher.name!r} ({self.launcher.probe_result.program}) does not belong to "
+                f"the MPI library of mpi4py ({self.hello['mpi']}){self._cure()}"
             )
         self._launched.meet(self.hello["ranks"])
         if self.only_here:
@@ -174,7 +174,7 @@ class Session:
 
     # -- talk ------------------------------------------------------------------------------
     def everybody(self) -> list[int]:
-        """All ranks."""
+        """Numbers of all ranks of the world."""
         return [rank["rank"] for rank in self.hello["ranks"]]
 
     @property

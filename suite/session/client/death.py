@@ -28,7 +28,7 @@ class NodeError(SessionError):
 
 
 class SessionDied(SessionError):
-    """It ended by itself."""
+    """The session's processes ended before they were told to; the text says how."""
 
 
 class DeadlinePassed(SessionError):
@@ -73,22 +73,22 @@ def _launcher_said(printed: str, ranks: Sequence[Mapping[str, Any]]) -> SessionD
     """
     by_pid = {rank["pid"]: rank for rank in ranks}
     named = [
-        found
-        for found in re.finditer(r"(?<!Local )\bPID[:= ]+(\d+)", printed)
-        if int(found.group(1)) in by_pid
+        match
+        for match in re.finditer(r"(?<!Local )\bPID[:= ]+(\d+)", printed)
+        if int(match.group(1)) in by_pid
     ]
     if not named:
         return None
-    ends = [*(found.start() for found in named[1:]), len(printed)]
-    told = []
-    for found, end in zip(named, ends, strict=True):
-        rank = by_pid[int(found.group(1))]
-        number = re.search(r"signal (\d+)|EXIT CODE: (\d+)", printed[found.end() : end])
+    ends = [*(match.start() for match in named[1:]), len(printed)]
+    deaths = []
+    for match, end in zip(named, ends, strict=True):
+        rank = by_pid[int(match.group(1))]
+        number = re.search(r"signal (\d+)|EXIT CODE: (\d+)", printed[match.end() : end])
         code = int(next(filter(None, number.groups()))) if number else 0
         how = f"was ended by signal {code} ({_signal_name(code)})" if code else "ended"
         text = f"rank {rank['rank']} on {rank['host']} (pid {rank['pid']}) {how}"
-        told.append(SessionDied(text, rank=rank["rank"], host=rank["host"], signal=code))
-    return next((one for one in told if one.facts["signal"]), told[0] if told else None)
+        deaths.append(SessionDied(text, rank=rank["rank"], host=rank["host"], signal=code))
+    return next((death for death in deaths if death.facts["signal"]), deaths[0] if deaths else None)
 
 
 def _signal_name(number: int) -> str:

@@ -35,7 +35,7 @@ class Launched:
 
     @property
     def pid(self) -> int:
-        """The launcher's."""
+        """Process id of the launcher."""
         return self._process.pid
 
     @property

@@ -33,12 +33,12 @@ def keep_local(pid: int, done: set[str] | None = None) -> list[str]:
     `done`: inodes of sockets that are bound already; those of new ones are added.
     """
     failed = []
-    known = set() if done is None else done
+    checked = set() if done is None else done
     for process in _family(pid):
         try:
-            wide = {inode: address for inode, address in _wide(process) if inode not in known}
+            wide = {inode: address for inode, address in _wide(process) if inode not in checked}
             for descriptor, inode in _sockets(process, wide):
-                known.add(inode)
+                checked.add(inode)
                 try:
                     _bind(process, descriptor)
                 except OSError as error:

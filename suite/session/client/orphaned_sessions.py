@@ -53,9 +53,9 @@ class Scratch:
         parents = [Path(tempfile.gettempdir()).resolve()]
         if os.access(MEMORY, os.W_OK | os.X_OK):
             parents.append(MEMORY)
-        made = cls(tuple(parent / name for parent in parents), identity(journals))
-        remember(journals, (), made)
-        return made
+        scratch = cls(tuple(parent / name for parent in parents), identity(journals))
+        remember(journals, (), scratch)
+        return scratch
 
     @property
     def session(self) -> str:
@@ -74,11 +74,11 @@ class Scratch:
         A daemon that ends removes its own files at the same time: then it is tried again.
         """
         for _ in range(TRIES):
-            said = [line for folder in self.folders if (line := _remove(folder, self.own))]
-            if not said:
+            lines = [line for folder in self.folders if (line := _remove(folder, self.own))]
+            if not lines:
                 break
             time.sleep(0.1)
-        return said
+        return lines
 
 
 def remember(journals: Path, pids: Iterable[int], scratch: Scratch) -> None:
@@ -111,15 +111,17 @@ def end_session(scratch: Scratch) -> list[str]:
 
 
 def _end_carriers(store: str, session: str) -> list[str]:
-    said: dict[Process, str] = {}
+    lines: dict[Process, str] = {}
     deadline = time.monotonic() + WAIT_SECONDS
-    while left := [found for pid in carriers(store, session) if (found := Process.of(pid))]:
-        said |= {process: line for process in left if (line := _kill(process, store))}
+    while left := [
+        process_of_pid for pid in carriers(store, session) if (process_of_pid := Process.of(pid))
+    ]:
+        lines |= {process: line for process in left if (line := _kill(process, store))}
         _wait_for(left)
         if time.monotonic() >= deadline:
             stuck = {process: f"left alone: process {process.pid} hangs" for process in left}
-            return list((said | stuck).values())
-    return list(said.values())
+            return list((lines | stuck).values())
+    return list(lines.values())
 
 
 def end_leftovers(folder: Path) -> list[str]:
@@ -127,12 +129,12 @@ def end_leftovers(folder: Path) -> list[str]:
 
     BackendError, with nothing ended, if others can have written a note or the store was copied.
     """
-    own, said, notes = identity(folder), [], []
+    own, lines, notes = identity(folder), [], []
     for path in sorted(folder.glob(PATTERN)):
         try:
             noted = _note(path)
         except ValueError as error:
-            said.append(f"left alone: {path}: {error}")
+            lines.append(f"left alone: {path}: {error}")
             continue
         here = noted["boot_id"] == boot_id() or noted["host"] == os.uname().nodename
         if here and noted["store"] != own.store:
@@ -144,31 +146,31 @@ def end_leftovers(folder: Path) -> list[str]:
         if here:
             notes.append((path, noted))
     for path, noted in notes:
-        said += _end(path, noted, own)
-    return said
+        lines += _end(path, noted, own)
+    return lines
 
 
 def _end(path: Path, noted: Mapping[str, Any], own: Identity) -> list[str]:
-    said, boot = [], noted["boot_id"]
+    lines, boot = [], noted["boot_id"]
     processes = [Process(pid, start, boot) for pid, start in noted["processes"]]
     if noted["conductor"] is not None:
         pid, start = noted["conductor"]
         if Process(pid, start, boot).runs:
             return []
     if boot == boot_id():
-        said = [line for process in processes if (line := _kill(process, own.store))]
+        lines = [line for process in processes if (line := _kill(process, own.store))]
         proven = [each for each in processes if not each.runs or carries(each.pid, own.store)]
         _wait_for(proven)
         for name in {Path(folder).name for folder in noted["scratch"]}:
-            said += _end_carriers(own.store, name)
+            lines += _end_carriers(own.store, name)
         starters = [process.pid for process in proven]
         if noted["conductor"] is not None:
             starters.append(noted["conductor"][0])
         remove_program_scratch(starters)
-    said += Scratch(tuple(map(Path, noted["scratch"])), own).remove()
-    if not any(line.startswith("left alone") for line in said):
+    lines += Scratch(tuple(map(Path, noted["scratch"])), own).remove()
+    if not any(line.startswith("left alone") for line in lines):
         path.unlink(missing_ok=True)
-    return said
+    return lines
 
 
 def _note(path: Path) -> dict[str, Any]:
@@ -186,11 +188,11 @@ def _note(path: Path) -> dict[str, Any]:
     if not all(isinstance(text, str) for text in texts):
         raise ValueError("a field is no text")
     if not isinstance(noted["processes"], list) or not all(
-        _is_process(one) for one in [*noted["processes"], *conductor]
+        _is_process(item) for item in [*noted["processes"], *conductor]
     ):
         raise ValueError("its processes are not pid and start time")
     folders = noted["scratch"]
-    if not isinstance(folders, list) or not all(isinstance(one, str) for one in folders):
+    if not isinstance(folders, list) or not all(isinstance(item, str) for item in folders):
         raise ValueError("its folders are no texts")
     return noted
 

@@ -225,8 +225,8 @@ class Dbench(Workload):
 
     def footprint(self, case: Case) -> Footprint:
         """An estimate: each client goes once through the loadfile; how often is not known."""
-        known = self.options.loadfile.survey if self.options.loadfile else CLIENT_TXT
-        survey = known or Survey(0, 0, 0)
+        loadfile_survey = self.options.loadfile.survey if self.options.loadfile else CLIENT_TXT
+        survey = loadfile_survey or Survey(0, 0, 0)
         clients, nodes = case.geometry.processes, case.geometry.nodes
         warm_up = self.options.warm_up
         return Footprint(

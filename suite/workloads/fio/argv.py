@@ -75,7 +75,7 @@ def layout(options: FioOptions, case: Case, access: Access, engine: Engine) -> A
 
 
 def timed(options: FioOptions, case: Case, access: Access, engine: Engine) -> Argv:
-    """The measured step."""
+    """Arguments of fio in the step that is measured."""
     more = {}
     if options.direct or case.cache == "bypass":
         more["direct"] = "1"
@@ -134,7 +134,7 @@ def _argv(
 
 
 def _place(options: FioOptions, access: Access) -> dict[str, str]:
-    """Where the files are."""
+    """Options of fio that say where its files, objects or devices are."""
     if isinstance(access, DeviceAccess):
         return {"filename": access.device.replace(":", "\\:")}
     if isinstance(access, RadosAccess):

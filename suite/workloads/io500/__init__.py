@@ -49,7 +49,7 @@ NO_RANDOM = Note(
     "ior-rnd4K-easy-read, which has no part in the score, was not run: it needs an ior that reads "
     "at random offsets (-z -z, since December 2024)",
 )
-_SCORED_IN_ORDER = tuple(one.io500 for one in PHASES if one.io500 in SCORED)
+_SCORED_IN_ORDER = tuple(phase.io500 for phase in PHASES if phase.io500 in SCORED)
 FIND = "a walk in Python in every process: the first three levels are listed by all"
 KINDS = frozenset({"create", "open", "write", "read", "fsync", "close", "stat", "unlink"})
 
@@ -140,7 +140,7 @@ class Io500(Workload):
         return [Parsed(phases=tuple(of_items(phase, self.options, geometry) for phase in phases))]
 
     def _programs(self, case: Case, outputs: Sequence[Output]) -> list[Parsed]:
-        printed = [one for one in outputs if one.step in BY_NAME and one.step != "find"]
+        printed = [output for output in outputs if output.step in BY_NAME and output.step != "find"]
         runs = [parsed(case, output, self.options) for output in printed]
         if printed and printed[-1].step == PHASES[-2].name:  # all but the random reads
             runs[-1] = replace(runs[-1], notes=(*runs[-1].notes, NO_RANDOM))
@@ -219,12 +219,12 @@ def _unequal(phases: Sequence[Phase]) -> list[str]:
         if which.random:
             continue  # it reads what it has the time for
         data = which.home.startswith("ior")
-        made, met = (
+        written, met = (
             int((side.bytes if data else side.operations).sum()) for side in (first, phase)
         )
-        if not made <= met <= made + (0 if data else first.operations.size):
+        if not written <= met <= written + (0 if data else first.operations.size):
             what = "bytes" if data else "files"
-            reasons.append(f"{which.io500} met {met} {what}, {made} were made")
+            reasons.append(f"{which.io500} met {met} {what}, {written} were made")
     return reasons
 
 
@@ -252,15 +252,15 @@ def _shift(case: Case, which: PhaseOf, played: bool) -> str:
 def _find(walks: Sequence[Output]) -> Phase:
     """The find phase: each process's window is on its own clock, from a common barrier."""
     ranks = sorted(walks, key=lambda output: output.rank)
-    seconds = np.array([float(one.value["seconds"]) for one in ranks])
-    matched = sum(int(one.value["found"]) for one in ranks)
+    seconds = np.array([float(rank.value["seconds"]) for rank in ranks])
+    matched = sum(int(rank.value["found"]) for rank in ranks)
     return Phase(
         name="find",
         start=np.zeros(len(ranks)),
         end=seconds,
         bytes=np.zeros(len(ranks), dtype=np.int64),
-        operations=np.array([int(one.value["entries"]) for one in ranks], dtype=np.int64),
+        operations=np.array([int(rank.value["entries"]) for rank in ranks], dtype=np.int64),
         errors=np.zeros(len(ranks), dtype=np.int64),
-        began=min(one.began for one in ranks),
+        began=min(rank.began for rank in ranks),
         facts={"found": matched, "window": "the slowest process's walk", "walk": FIND},
     )

@@ -86,7 +86,7 @@ class _Half:
             name: asdict(self.data(BY_NAME[f"read-{name}"])) for name in ("ior-easy", "ior-hard")
         }
         items = {
-            name: {"task": asdict(self.made(BY_NAME[f"stat-{name}"])), "home": name}
+            name: {"task": asdict(self.files_met(BY_NAME[f"stat-{name}"])), "home": name}
             for name in HOMES
         }
         return function("survey", "survey", data=data, items=items)
@@ -128,7 +128,7 @@ class _Half:
             shift="none" if phase.writes else self.shift,
         )
 
-    def made(self, phase: PhaseOf) -> metadata.Task:
+    def files_met(self, phase: PhaseOf) -> metadata.Task:
         """The files that a phase meets, with the bytes that they were made with."""
         size = HARD_FILE if phase.home == "mdtest-hard" else 0
         return replace(self.files(phase), bytes=size)

@@ -115,7 +115,7 @@ def _mdtest_options(phase: PhaseOf) -> MdtestOptions:
 
 
 class _Half:
-    """Arguments for one case."""
+    """Arguments of IOR and mdtest for each phase of one case."""
 
     def __init__(self, options: Io500Options, signature: str, engine: Engine) -> None:
         self.options = options

@@ -108,8 +108,8 @@ def _ranks(expected: Expected, output: Output, run: Parsed, source: str) -> Pars
         own = [part for part in times if part.access == phase.name]
         # arrays [rank] only where no other invocation is added to them
         even = expected.even and expected.iterations == 1
-        made, odd = with_ranks(phase, own, expected.processes, even)
-        phases.append(made)
+        with_values, odd = with_ranks(phase, own, expected.processes, even)
+        phases.append(with_values)
         notes += odd
     return replace(run, phases=tuple(phases), notes=tuple(notes))
 

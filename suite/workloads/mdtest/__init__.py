@@ -124,10 +124,10 @@ class Mdtest(Workload):
         files = 0 if options.dirs_only else tree.items * ranks
         directories = 0 if options.files_only else tree.items * ranks
         trees = tree.directories * (ranks if options.unique_dir else 1)
-        made = options.iterations if {"create", "remove"} & set(options.phases) else 1
+        times = options.iterations if {"create", "remove"} & set(options.phases) else 1
         return Footprint(
             space=files * options.write_bytes,
-            written=files * options.write_bytes * made,
+            written=files * options.write_bytes * times,
             files=files + directories + trees + 2,  # its directory, and that of the iteration
         )
 

@@ -97,10 +97,10 @@ def stamp(params: Mapping[str, Any], place: Place, root: str) -> dict[str, Any]:
     """
     del params
     if place.rank == 0:
-        made = Path(root, STAMP)
-        made.touch()
-        now = made.stat().st_mtime_ns
-        os.utime(made, ns=(now - EARLIER, now - EARLIER))
+        path = Path(root, STAMP)
+        path.touch()
+        now = path.stat().st_mtime_ns
+        os.utime(path, ns=(now - EARLIER, now - EARLIER))
     return {}
 
 

@@ -21,7 +21,7 @@ from fsmatrix.backends.ceph.places import trees
 from fsmatrix.backends.ceph.places.trees import Tree
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import mounts
-from fsmatrix.backends.testbed.ceph import Bed
+from fsmatrix.backends.testbed.ceph import CephTestbed
 from tests.backends.ceph_backends import (
     NAMES,
     attached,
@@ -40,7 +40,9 @@ pytestmark = [
 ]
 
 
-def test_what_works_for_the_storage_here_is_known(bed: Bed, context: ProvisionContext) -> None:
+def test_what_works_for_the_storage_here_is_known(
+    bed: CephTestbed, context: ProvisionContext
+) -> None:
     """Daemons of the bed, and of a FUSE mount its client: none of them is foreign load."""
     pids: dict[str, set[int]] = {name: set() for name in ("rados", "cephfs-fuse")}
     for name in pids:
@@ -55,7 +57,7 @@ def test_what_works_for_the_storage_here_is_known(bed: Bed, context: ProvisionCo
 
 # -- the contract -----------------------------------------------------------------------------
 @pytest.mark.parametrize("name", NAMES)
-def test_whole_life(name: str, bed: Bed, context: ProvisionContext, tmp_path: Path) -> None:
+def test_whole_life(name: str, bed: CephTestbed, context: ProvisionContext, tmp_path: Path) -> None:
     used = backend(name, bed)
     assert used.refusal() == ""
     free = used.space().bytes
@@ -100,7 +102,7 @@ def test_whole_life(name: str, bed: Bed, context: ProvisionContext, tmp_path: Pa
     assert names_in(bed, tmp_path / "all") == []
 
 
-def put(bed: Bed, access: Access, root: str, folder: Path) -> None:
+def put(bed: CephTestbed, access: Access, root: str, folder: Path) -> None:
     """Some files in the place of a run."""
     data = os.urandom(100_000)
     if access.type == "path":
@@ -123,7 +125,9 @@ def put(bed: Bed, access: Access, root: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_factors_and_no_unknown_states(name: str, bed: Bed, context: ProvisionContext) -> None:
+def test_no_factors_and_no_unknown_states(
+    name: str, bed: CephTestbed, context: ProvisionContext
+) -> None:
     used = backend(name, bed)
     with pytest.raises(
         BackendError, match=r"makes levels of storage_nodes only with options\.levels"
@@ -141,7 +145,7 @@ def test_no_factors_and_no_unknown_states(name: str, bed: Bed, context: Provisio
 
 @pytest.mark.parametrize("name", ["rados", "cephfs-fuse"])
 def test_two_shards_and_a_foreign_one_do_not_meet(
-    name: str, bed: Bed, context: ProvisionContext, tmp_path: Path
+    name: str, bed: CephTestbed, context: ProvisionContext, tmp_path: Path
 ) -> None:
     """A foreign directory, object and namespace, also with our names, are never touched."""
     foreign = Tree(Login(bed.conf, "admin", bed.keyring), bed.filesystem, "/", "fsmatrix-tag1", "x")
@@ -171,7 +175,7 @@ def test_two_shards_and_a_foreign_one_do_not_meet(
     foreign.remove()
 
 
-def test_a_foreign_directory_without_a_marker_stays(bed: Bed, tmp_path: Path) -> None:
+def test_a_foreign_directory_without_a_marker_stays(bed: CephTestbed, tmp_path: Path) -> None:
     mine = Tree(Login(bed.conf, "admin", bed.keyring), bed.filesystem, "/", "fsmatrix-tag1", "tag1")
     with whole_filesystem(bed, tmp_path / "all") as root:
         (root / "fsmatrix-tag1").mkdir()
@@ -188,7 +192,9 @@ def test_a_foreign_directory_without_a_marker_stays(bed: Bed, tmp_path: Path) ->
         assert mine.remove(unmarked=True)
 
 
-def test_removal_does_not_follow_links(bed: Bed, context: ProvisionContext, tmp_path: Path) -> None:
+def test_removal_does_not_follow_links(
+    bed: CephTestbed, context: ProvisionContext, tmp_path: Path
+) -> None:
     with whole_filesystem(bed, tmp_path / "all") as root:
         (root / "theirs").mkdir()
         (root / "theirs/file").write_text("keep")
@@ -204,7 +210,7 @@ def test_removal_does_not_follow_links(bed: Bed, context: ProvisionContext, tmp_
 
 
 # -- options ----------------------------------------------------------------------------------
-def test_layout_holds_for_files(bed: Bed, context: ProvisionContext) -> None:
+def test_layout_holds_for_files(bed: CephTestbed, context: ProvisionContext) -> None:
     layout = {"stripe_unit": "64KiB", "stripe_count": 2, "object_size": "1MiB"}
     pool = bed.pools["data"]
     with attached("cephfs-fuse", bed, context, **layout, data_pool=pool) as (used, access):
@@ -230,7 +236,7 @@ def test_layout_holds_for_files(bed: Bed, context: ProvisionContext) -> None:
     ],
 )
 def test_what_cannot_work_is_refused(
-    name: str, options: dict[str, Any], reason: str, bed: Bed, context: ProvisionContext
+    name: str, options: dict[str, Any], reason: str, bed: CephTestbed, context: ProvisionContext
 ) -> None:
     if options.get("pool") == "metadata":
         options = {"pool": bed.pools["metadata"]}
@@ -239,7 +245,9 @@ def test_what_cannot_work_is_refused(
     assert context.journal.pending() == []
 
 
-def test_users_and_capabilities(bed: Bed, context: ProvisionContext, tmp_path: Path) -> None:
+def test_users_and_capabilities(
+    bed: CephTestbed, context: ProvisionContext, tmp_path: Path
+) -> None:
     pool = bed.pools["rados"]
     nobody = {"user": "nobody"}
     reading = user(
@@ -266,7 +274,7 @@ def test_users_and_capabilities(bed: Bed, context: ProvisionContext, tmp_path: P
 
 @pytest.mark.parametrize("name", ["rados", "libcephfs", "cephfs-fuse"])
 def test_a_cluster_that_cannot_be_reached(
-    name: str, bed: Bed, context: ProvisionContext, tmp_path: Path, fast: None
+    name: str, bed: CephTestbed, context: ProvisionContext, tmp_path: Path, fast: None
 ) -> None:
     conf = tmp_path / "ceph.conf"
     conf.write_text("[global]\nmon_host = 127.99.99.99:3300\nauth_client_required = none\n")
@@ -282,7 +290,7 @@ def test_own_deadlines_end_within_ten_seconds() -> None:
     assert max(login.TIMEOUT, trees.QUIET, clients.MOUNT_DEADLINE) < 10
 
 
-def test_quota_limits_the_space(bed: Bed) -> None:
+def test_quota_limits_the_space(bed: CephTestbed) -> None:
     used, name = backend("rados", bed), bed.pools["rados"]
     with bed.cluster() as cluster:
         cluster.mon("osd pool set-quota", pool=name, field="max_bytes", val="1000000")
@@ -294,7 +302,7 @@ def test_quota_limits_the_space(bed: Bed) -> None:
 
 # -- caches, settling, health -----------------------------------------------------------------
 @pytest.mark.parametrize("name", ["rados", "libcephfs"])
-def test_caches_of_the_servers(name: str, bed: Bed, context: ProvisionContext) -> None:
+def test_caches_of_the_servers(name: str, bed: CephTestbed, context: ProvisionContext) -> None:
     for drop, whole in ((False, "unknown"), (True, "dropped")):
         with attached(name, bed, context, drop_server_caches=drop) as (used, access):
             used.make_run(access, "r")
@@ -306,7 +314,7 @@ def test_caches_of_the_servers(name: str, bed: Bed, context: ProvisionContext) -
 
 
 def test_cold_by_remount(
-    bed: Bed, context: ProvisionContext, monkeypatch: pytest.MonkeyPatch
+    bed: CephTestbed, context: ProvisionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mounts, "PATIENCE", 0.2)
     with attached("cephfs-fuse", bed, context, drop_server_caches=True) as (used, access):
@@ -334,7 +342,9 @@ def test_cold_by_remount(
             assert used.cache(access, "cold", ["r/file"]).state == "cold"
 
 
-def test_settling_waits_for_removed_pools_and_files(bed: Bed, context: ProvisionContext) -> None:
+def test_settling_waits_for_removed_pools_and_files(
+    bed: CephTestbed, context: ProvisionContext
+) -> None:
     with attached("cephfs-fuse", bed, context) as (used, access), bed.cluster() as cluster:
         cluster.mon("osd pool create", pool="gone", pg_num=32)
         try:
@@ -355,7 +365,7 @@ def test_settling_waits_for_removed_pools_and_files(bed: Bed, context: Provision
         assert settled.state["placement_groups"].keys() == {"active+clean"}
 
 
-def test_health_tells_of_flags_and_dead_osds(bed: Bed, context: ProvisionContext) -> None:
+def test_health_tells_of_flags_and_dead_osds(bed: CephTestbed, context: ProvisionContext) -> None:
     with attached("rados", bed, context) as (used, access):
         with bed.cluster() as cluster:
             cluster.mon("osd set", key="noout")
@@ -373,7 +383,9 @@ def test_health_tells_of_flags_and_dead_osds(bed: Bed, context: ProvisionContext
         until(lambda: used.health(access) == [])
 
 
-def test_health_of_a_cluster_that_hangs(bed: Bed, context: ProvisionContext, fast: None) -> None:
+def test_health_of_a_cluster_that_hangs(
+    bed: CephTestbed, context: ProvisionContext, fast: None
+) -> None:
     with attached("rados", bed, context) as (used, access):
         bed.stop_mon()
         try:

@@ -22,7 +22,7 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import undo_pending
 from fsmatrix.backends.system import mounts
-from fsmatrix.backends.testbed.ceph import Bed
+from fsmatrix.backends.testbed.ceph import CephTestbed
 from tests.backends.ceph_backends import (
     attached,
     backend,
@@ -41,7 +41,7 @@ pytestmark = [
 
 
 # -- faults of the clients --------------------------------------------------------------------
-def test_ceph_fuse_killed(bed: Bed, context: ProvisionContext) -> None:
+def test_ceph_fuse_killed(bed: CephTestbed, context: ProvisionContext) -> None:
     """The run fails; the next run, or the next mount, finds a clean one."""
     with attached("cephfs-fuse", bed, context) as (used, access):
         used.make_run(access, "r1")
@@ -70,7 +70,9 @@ def test_ceph_fuse_killed(bed: Bed, context: ProvisionContext) -> None:
         assert len(context.journal.pending("cephfs-mount")) == 1
 
 
-def test_a_client_that_hangs_is_ended(bed: Bed, context: ProvisionContext, fast: None) -> None:
+def test_a_client_that_hangs_is_ended(
+    bed: CephTestbed, context: ProvisionContext, fast: None
+) -> None:
     with attached("cephfs-fuse", bed, context) as (used, access):
         (pid,) = fuse_of(access)
         os.kill(pid, signal.SIGSTOP)
@@ -83,7 +85,7 @@ def test_a_client_that_hangs_is_ended(bed: Bed, context: ProvisionContext, fast:
         assert used.health(access) == []
 
 
-def test_a_mount_in_use_is_said(bed: Bed, context: ProvisionContext, fast: None) -> None:
+def test_a_mount_in_use_is_said(bed: CephTestbed, context: ProvisionContext, fast: None) -> None:
     with attached("cephfs-fuse", bed, context) as (used, access):
         descriptor = os.open(access.path, os.O_RDONLY)
         try:
@@ -94,7 +96,7 @@ def test_a_mount_in_use_is_said(bed: Bed, context: ProvisionContext, fast: None)
             os.close(descriptor)
 
 
-def test_another_mount_at_our_point_stays(bed: Bed, context: ProvisionContext) -> None:
+def test_another_mount_at_our_point_stays(bed: CephTestbed, context: ProvisionContext) -> None:
     with attached("cephfs-fuse", bed, context) as (used, access):
         used.unmount(access, context.journal)
         point = access.details["point"]
@@ -107,7 +109,7 @@ def test_another_mount_at_our_point_stays(bed: Bed, context: ProvisionContext) -
             subprocess.run(["umount", point], check=True)
 
 
-def test_an_mds_that_hangs(bed: Bed, context: ProvisionContext, fast: None) -> None:
+def test_an_mds_that_hangs(bed: CephTestbed, context: ProvisionContext, fast: None) -> None:
     """Nothing waits for ever, the child that did is gone, and what it held is given up."""
     os.kill(bed.pid("mds.a"), signal.SIGSTOP)
     try:
@@ -126,7 +128,7 @@ def test_an_mds_that_hangs(bed: Bed, context: ProvisionContext, fast: None) -> N
 
 
 # -- found mounted ----------------------------------------------------------------------------
-def test_found_mounted(bed: Bed, context: ProvisionContext, tmp_path: Path) -> None:
+def test_found_mounted(bed: CephTestbed, context: ProvisionContext, tmp_path: Path) -> None:
     with whole_filesystem(bed, tmp_path / "theirs") as place:
         (place / "sentinel").write_text("keep")
         striped = {"path": str(place), "stripe_count": 2}
@@ -154,7 +156,7 @@ def test_found_mounted(bed: Bed, context: ProvisionContext, tmp_path: Path) -> N
 
 
 def test_found_mounted_without_the_cluster(
-    bed: Bed, context: ProvisionContext, tmp_path: Path, fast: None
+    bed: CephTestbed, context: ProvisionContext, tmp_path: Path, fast: None
 ) -> None:
     conf = tmp_path / "ceph.conf"
     conf.write_text("[global]\nmon_host = 127.99.99.99:3300\nauth_client_required = none\n")
@@ -167,7 +169,7 @@ def test_found_mounted_without_the_cluster(
             assert used.cache(access, "cold", ["r"]).facts["server_caches"] == "unknown"
 
 
-def test_a_path_on_something_else_is_refused(bed: Bed, tmp_path: Path) -> None:
+def test_a_path_on_something_else_is_refused(bed: CephTestbed, tmp_path: Path) -> None:
     refusal = backend("cephfs-fuse", bed, path=str(tmp_path)).refusal()
     assert "not fuse.ceph or fuse.ceph-fuse" in refusal
     assert "does not exist" in backend("cephfs-fuse", bed, path=f"{tmp_path}/no").refusal()
@@ -217,7 +219,7 @@ die()
      *(("cephfs-fuse", line) for line in (0, 1, 3, 4))],
 )  # fmt: skip
 def test_killed_conductor(
-    name: str, line: int, bed: Bed, context: ProvisionContext, tmp_path: Path
+    name: str, line: int, bed: CephTestbed, context: ProvisionContext, tmp_path: Path
 ) -> None:
     """With everything attached (0), and after each line of the journal."""
     options = {"conf": bed.conf, "keyring": bed.keyring}
@@ -241,7 +243,7 @@ def test_killed_conductor(
 
 
 def test_a_crash_and_then_no_cluster(
-    bed: Bed, context: ProvisionContext, tmp_path: Path, fast: None
+    bed: CephTestbed, context: ProvisionContext, tmp_path: Path, fast: None
 ) -> None:
     """Said, and kept for the next time."""
     conf = tmp_path / "ceph.conf"
@@ -259,7 +261,7 @@ def test_a_crash_and_then_no_cluster(
     assert objects(bed) == []
 
 
-def test_marker_of_a_namespace_is_required(bed: Bed) -> None:
+def test_marker_of_a_namespace_is_required(bed: CephTestbed) -> None:
     space = Space(Login(bed.conf, "admin", bed.keyring), bed.pools["rados"], "fsmatrix-x", "x")
     with bed.cluster() as cluster, cluster.ioctx(space.pool, space.prefix) as theirs:
         theirs.write_full("keep", b"x")

@@ -25,7 +25,7 @@ from fsmatrix.backends.ceph.levels import levels, levelstate
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.system import mounts
-from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, up
+from fsmatrix.backends.testbed.ceph import CephTestbed, CephTestbedOptions, down, up
 from fsmatrix.cli.main import command as command_line
 from fsmatrix.results.files.store import Store
 
@@ -37,7 +37,7 @@ TWO = {"redundancy": "size=2", "failure_domain": "host", "pg_num": 16, "consent"
 CODED = {"redundancy": "ec=2+1", "failure_domain": "osd", "pg_num": 16, "consent": True}
 
 
-def state(bed: Bed) -> dict[str, Any]:
+def state(bed: CephTestbed) -> dict[str, Any]:
     """Everything in the cluster that making a level could change."""
     with bed.cluster() as cluster:
         crush, dump = cluster.mon("osd crush dump"), cluster.mon("osd dump")
@@ -52,10 +52,10 @@ def state(bed: Bed) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CephTestbed]:
     """Hosts node1, node2 with an OSD of class slow, node3, node4 with one of class quick."""
     folder = tmp_path_factory.mktemp("levels") / "b"
-    options = BedOptions(nodes=4, redundancy="size=2", pg_num=8, auth="cephx")
+    options = CephTestbedOptions(nodes=4, redundancy="size=2", pg_num=8, auth="cephx")
     made = up(options, folder)
     with made.cluster() as cluster:
         for osd, name in enumerate(("slow", "slow", "quick", "quick")):
@@ -66,7 +66,7 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
 
 
 @pytest.fixture
-def context(tmp_path: Path, bed: Bed) -> Iterator[ProvisionContext]:
+def context(tmp_path: Path, bed: CephTestbed) -> Iterator[ProvisionContext]:
     """What the conductor gives; the cluster must be as it was after a test."""
     before = state(bed)
     yield ProvisionContext(
@@ -76,11 +76,11 @@ def context(tmp_path: Path, bed: Bed) -> Iterator[ProvisionContext]:
     assert state(bed) == before
 
 
-def login(bed: Bed) -> dict[str, str]:
+def login(bed: CephTestbed) -> dict[str, str]:
     return {"conf": bed.conf, "keyring": bed.keyring, "user": bed.user}
 
 
-def backend(name: str, bed: Bed, how: dict[str, Any] = TWO, **options: Any) -> Any:
+def backend(name: str, bed: CephTestbed, how: dict[str, Any] = TWO, **options: Any) -> Any:
     kind = registry.load(name)
     return kind(kind.Options.model_validate({**login(bed), "levels": how, **options}))
 
@@ -101,7 +101,7 @@ def objects(cluster: Cluster, pool: str) -> int:
         return sum(1 for _ in context.entries())
 
 
-def test_rados_works_on_the_hosts_of_its_level(bed: Bed, context: ProvisionContext) -> None:
+def test_rados_works_on_the_hosts_of_its_level(bed: CephTestbed, context: ProvisionContext) -> None:
     used = backend("rados", bed)
     with provided(used, {"storage_nodes": 2, "interface": "QUICK"}, context) as access:
         made = access.details["level"]
@@ -121,7 +121,7 @@ def test_rados_works_on_the_hosts_of_its_level(bed: Bed, context: ProvisionConte
 @pytest.mark.parametrize("name", ["libcephfs", "cephfs-fuse"])
 @pytest.mark.parametrize("how", [TWO, CODED], ids=["copies", "coded"])
 def test_files_lie_in_the_pool_of_the_level(
-    name: str, how: dict[str, Any], bed: Bed, context: ProvisionContext
+    name: str, how: dict[str, Any], bed: CephTestbed, context: ProvisionContext
 ) -> None:
     used = backend(name, bed, how)
     with provided(used, {"storage_nodes": 3}, context) as access:
@@ -141,7 +141,7 @@ def test_files_lie_in_the_pool_of_the_level(
 
 
 def test_levels_of_a_block_share_hosts_and_blocks_draw_anew(
-    bed: Bed, context: ProvisionContext
+    bed: CephTestbed, context: ProvisionContext
 ) -> None:
     used = backend("rados", bed, {**TWO, "redundancy": "size=2", "failure_domain": "host"})
     first = used.commands({"storage_nodes": 2}, "1/0")
@@ -168,7 +168,7 @@ def parser() -> Any:
     return module
 
 
-def in_a_shell(lines: list[str], bed: Bed) -> None:
+def in_a_shell(lines: list[str], bed: CephTestbed) -> None:
     """Type them as they were printed."""
     key = {"CEPH_ARGS": f"--keyring {bed.keyring}"} if bed.keyring else {}
     done = subprocess.run(["sh", "-e", "-c", "\n".join(lines)], capture_output=True, text=True,
@@ -177,7 +177,7 @@ def in_a_shell(lines: list[str], bed: Bed) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def as_the_tool_sends(parser: Any, lines: list[str], bed: Bed) -> None:
+def as_the_tool_sends(parser: Any, lines: list[str], bed: CephTestbed) -> None:
     """What the ceph tool makes of them, sent over one connection: a start of it takes 0.25 s."""
     with bed.cluster() as cluster:
         told = json.dumps(cluster.mon("get_command_descriptions"))
@@ -203,7 +203,12 @@ def _begins(parser: Any, signature: list[Any], words: list[str]) -> bool:
     ids=["libcephfs-coded-typed", "libcephfs-copies", "rados-coded", "rados-copies"],
 )  # fmt: skip
 def test_what_a_dry_run_prints_can_be_typed(
-    name: str, how: dict[str, Any], shell: bool, bed: Bed, context: ProvisionContext, parser: Any
+    name: str,
+    how: dict[str, Any],
+    shell: bool,
+    bed: CephTestbed,
+    context: ProvisionContext,
+    parser: Any,
 ) -> None:
     """The commands make a level and remove it; one that makes the most is really typed."""
     before = state(bed)
@@ -237,7 +242,11 @@ def test_what_a_dry_run_prints_can_be_typed(
     ],
 )
 def test_levels_that_cannot_be(
-    how: dict[str, Any], level: dict[str, Any], reason: str, bed: Bed, context: ProvisionContext
+    how: dict[str, Any],
+    level: dict[str, Any],
+    reason: str,
+    bed: CephTestbed,
+    context: ProvisionContext,
 ) -> None:
     used = backend("rados", bed, {**TWO, **how})
     assert reason in used.level_refusal(level)
@@ -246,7 +255,7 @@ def test_levels_that_cannot_be(
     assert context.journal.pending() == []
 
 
-def test_without_consent_nothing_is_made(bed: Bed, context: ProvisionContext) -> None:
+def test_without_consent_nothing_is_made(bed: CephTestbed, context: ProvisionContext) -> None:
     used = backend("rados", bed, {**TWO, "consent": False})
     assert used.level_refusal({"storage_nodes": 2}) == "", "plan and dry run work"
     assert "levels.consent: true agrees" in used.agreement()
@@ -261,7 +270,7 @@ def test_without_consent_nothing_is_made(bed: Bed, context: ProvisionContext) ->
 
 
 def test_rights_of_an_administrator_are_needed(
-    bed: Bed, context: ProvisionContext, tmp_path: Path
+    bed: CephTestbed, context: ProvisionContext, tmp_path: Path
 ) -> None:
     with bed.cluster() as cluster:
         caps = ["mon", "allow r", "mgr", "allow r", "osd", "allow rwx"]
@@ -281,7 +290,7 @@ def test_rights_of_an_administrator_are_needed(
     ],
 )
 def test_what_the_monitors_allow(
-    name: str, value: str, reason: str, bed: Bed, context: ProvisionContext
+    name: str, value: str, reason: str, bed: CephTestbed, context: ProvisionContext
 ) -> None:
     def setting(*words: str) -> str:
         key = ["--keyring", bed.keyring] if bed.keyring else []
@@ -332,7 +341,7 @@ os._exit(9)
 
 @pytest.mark.parametrize("commands", [0, 1, 4, 5, 7, 99])
 def test_what_a_crash_left_is_removed(
-    commands: int, bed: Bed, context: ProvisionContext, tmp_path: Path
+    commands: int, bed: CephTestbed, context: ProvisionContext, tmp_path: Path
 ) -> None:
     options = {**login(bed), "levels": CODED if commands in (5, 99) else TWO}
     argv = [sys.executable, "-P", "-c", MAKE, json.dumps(options), str(tmp_path), str(commands)]
@@ -350,7 +359,7 @@ def test_what_a_crash_left_is_removed(
 
 
 def test_a_foreign_root_or_pool_is_never_touched(
-    bed: Bed, context: ProvisionContext, monkeypatch: pytest.MonkeyPatch
+    bed: CephTestbed, context: ProvisionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(levels.secrets, "token_hex", lambda number: "0" * 2 * number)
     name = "fsmatrix-tag1-a-00000000"
@@ -374,7 +383,7 @@ def test_a_foreign_root_or_pool_is_never_touched(
     context.journal.end(entry)
 
 
-def test_prepared_pools(bed: Bed, context: ProvisionContext) -> None:
+def test_prepared_pools(bed: CephTestbed, context: ProvisionContext) -> None:
     pools = [{"pool": bed.pools["rados"], "storage_nodes": nodes} for nodes in (4, 3)]
     used = backend("rados", bed, {"pools": pools})
     assert used.agreement() == ""
@@ -426,7 +435,10 @@ def said(
 
 
 def test_a_campaign_over_storage_nodes(
-    bed: Bed, context: ProvisionContext, tmp_path: Path, said: Callable[..., tuple[int, str, str]]
+    bed: CephTestbed,
+    context: ProvisionContext,
+    tmp_path: Path,
+    said: Callable[..., tuple[int, str, str]],
 ) -> None:
     how = json.dumps({**TWO, "consent": False})
     file, out = tmp_path / "levels.yaml", tmp_path / "out"

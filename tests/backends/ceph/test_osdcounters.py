@@ -9,7 +9,7 @@ import pytest
 
 from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.ceph.state import facts, network, osdcounters
-from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, up
+from fsmatrix.backends.testbed.ceph import CephTestbed, CephTestbedOptions, down, up
 
 pytestmark = [pytest.mark.loop, pytest.mark.needs("ceph")]  # OSDs on emulated drives
 MIB = 1 << 20
@@ -17,9 +17,9 @@ SLACK = 64 << 10  # what monitors and managers write meanwhile
 
 
 @pytest.fixture(scope="module")
-def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CephTestbed]:
     folder = tmp_path_factory.mktemp("bed") / "b"
-    options = BedOptions(
+    options = CephTestbedOptions(
         nodes=2, interface="sata", osd_size=1 << 30, redundancy="size=2", pg_num=16
     )
     yield up(options, folder)
@@ -27,20 +27,20 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
 
 
 @pytest.fixture
-def login(bed: Bed) -> Iterator[Login]:
+def login(bed: CephTestbed) -> Iterator[Login]:
     login = Login(bed.conf, bed.user, bed.keyring)
     yield login
     osdcounters.forget(login)
     osdcounters.rested(login)
 
 
-def looked(bed: Bed, login: Login) -> dict[str, float]:
+def looked(bed: CephTestbed, login: Login) -> dict[str, float]:
     with bed.cluster() as cluster:
         return network.counters(facts.addresses(cluster), login)
 
 
 def test_clients_bytes_are_counted_once_and_devices_bytes_with_all_copies(
-    bed: Bed, login: Login
+    bed: CephTestbed, login: Login
 ) -> None:
     before = looked(bed, login)
     assert before["network_counting_osds"] == 2
@@ -62,12 +62,14 @@ def test_clients_bytes_are_counted_once_and_devices_bytes_with_all_copies(
     assert moved["server_device_read_bytes"] >= 8 * MIB
 
 
-def test_without_a_login_nothing_is_asked(bed: Bed) -> None:
+def test_without_a_login_nothing_is_asked(bed: CephTestbed) -> None:
     with bed.cluster() as cluster:
         assert network.counters(facts.addresses(cluster)) == {}
 
 
-def test_in_the_background_only_a_share_of_the_looks_is_taken(bed: Bed, login: Login) -> None:
+def test_in_the_background_only_a_share_of_the_looks_is_taken(
+    bed: CephTestbed, login: Login
+) -> None:
     looked(bed, login)
     found: list[dict[str, float]] = []
     thread = threading.Thread(target=lambda: found.extend(looked(bed, login) for _ in range(3)))
@@ -79,7 +81,7 @@ def test_in_the_background_only_a_share_of_the_looks_is_taken(bed: Bed, login: L
 
 
 def test_an_osd_that_does_not_answer_is_left_alone_and_nothing_is_guessed(
-    bed: Bed, login: Login
+    bed: CephTestbed, login: Login
 ) -> None:
     with bed.cluster() as cluster:
         addresses = facts.addresses(cluster)
@@ -95,7 +97,7 @@ def test_an_osd_that_does_not_answer_is_left_alone_and_nothing_is_guessed(
     assert network.counters(addresses, login)["network_counting_osds"] == 2
 
 
-def test_an_osd_that_counts_anew_is_no_difference(bed: Bed, login: Login) -> None:
+def test_an_osd_that_counts_anew_is_no_difference(bed: CephTestbed, login: Login) -> None:
     with bed.cluster() as cluster:
         addresses = facts.addresses(cluster)
         with cluster.ioctx(bed.pools["rados"], namespace="n") as pool:
@@ -108,7 +110,7 @@ def test_an_osd_that_counts_anew_is_no_difference(bed: Bed, login: Login) -> Non
     assert "network_sent_bytes" not in network.counters(addresses, login)
 
 
-def test_emulated_drives_are_flash_to_the_osds(bed: Bed) -> None:
+def test_emulated_drives_are_flash_to_the_osds(bed: CephTestbed) -> None:
     with bed.cluster() as cluster:
         told = cluster.mon("osd metadata")
     assert [one["bluestore_bdev_rotational"] for one in told] == ["0", "0"]

@@ -92,7 +92,7 @@ def test_pending_by_kind_and_facts(journal: Journal) -> None:
     assert [entry.facts["path"] for entry in journal.pending("image")] == ["/a", "/b"]
     assert journal.confirm(first, inode=7).facts["inode"] == 7
     assert journal.pending("image", inode=7)[0].id == first.id
-    assert first.mine
+    assert first.is_own
 
 
 def test_intent_is_on_the_disk_before_the_action(

@@ -113,9 +113,9 @@ def told(guest: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]
 
 def bed(stack: ExitStack, before: list[str], folder: Path) -> str:
     """Bring up a small Ceph in the namespace until `stack` ends; path of its ceph.conf."""
-    head = "import sys; from fsmatrix.backends.testbed.ceph import BedOptions, down, up; "
+    head = "import sys; from fsmatrix.backends.testbed.ceph import CephTestbedOptions, down, up; "
     make = (
-        "o = BedOptions(nodes=1, osds_per_node=1, failure_domain='osd', pg_num=8, "
+        "o = CephTestbedOptions(nodes=1, osds_per_node=1, failure_domain='osd', pg_num=8, "
         "address=sys.argv[2]); print(up(o, sys.argv[1]).conf)"
     )
 

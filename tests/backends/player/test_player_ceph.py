@@ -16,7 +16,7 @@ from fsmatrix.backends.player import content
 from fsmatrix.backends.player.drivers import DRIVERS
 from fsmatrix.backends.player.ops import Flag, Kind
 from fsmatrix.backends.player.result import PlayerResult
-from fsmatrix.backends.testbed.ceph import Bed
+from fsmatrix.backends.testbed.ceph import CephTestbed
 from fsmatrix.results.histogram import bin_of
 from tests.backends.ceph_places import DRIVER_NAMES, OBJECT, SEED, Place
 from tests.backends.playing import chunk, op
@@ -248,7 +248,7 @@ def test_evict_drops_what_the_client_keeps(cephfs: Place) -> None:
 @pytest.mark.parametrize("size", [4096, 4 << 20])
 @pytest.mark.parametrize("driver", DRIVER_NAMES)
 def test_exactly_depth_operations_are_in_flight(
-    bed: Bed, made_place: Any, driver: str, size: int
+    bed: CephTestbed, made_place: Any, driver: str, size: int
 ) -> None:
     """While the OSDs stand still, as many writes wait as the depth says.
 

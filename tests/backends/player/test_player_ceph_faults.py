@@ -17,7 +17,7 @@ from fsmatrix.backends.player import content
 from fsmatrix.backends.player.ops import Flag, Kind
 from fsmatrix.backends.player.player import PlayerOptions, open_player
 from fsmatrix.backends.player.result import PlayerResult
-from fsmatrix.backends.testbed.ceph import Bed
+from fsmatrix.backends.testbed.ceph import CephTestbed
 from tests.backends.ceph_places import OBJECT, SEED, Place
 from tests.backends.playing import chunk, op
 
@@ -96,7 +96,7 @@ def test_objects_that_are_no_file_of_ours(rados: Place) -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 16])
-def test_a_pool_that_goes_away_in_the_middle(bed: Bed, rados: Place, depth: int) -> None:
+def test_a_pool_that_goes_away_in_the_middle(bed: CephTestbed, rados: Place, depth: int) -> None:
     """What is in flight then fails; nothing hangs and nothing crashes."""
     pool = f"gone-{rados.name}"
     with bed.cluster() as cluster:
@@ -127,7 +127,7 @@ def test_a_pool_that_goes_away_in_the_middle(bed: Bed, rados: Place, depth: int)
 
 
 @pytest.mark.parametrize("depth", [1, 16])
-def test_an_osd_that_dies_fails_what_lies_on_it(bed: Bed, rados: Place, depth: int) -> None:
+def test_an_osd_that_dies_fails_what_lies_on_it(bed: CephTestbed, rados: Place, depth: int) -> None:
     """With one copy: exactly the objects of that OSD, each within the user's own limit."""
     count, limit = 8, 2
     pool = rados.bed.pools["rados"]
@@ -162,7 +162,7 @@ def test_an_osd_that_dies_fails_what_lies_on_it(bed: Bed, rados: Place, depth: i
     one.close()
 
 
-def test_a_full_pool_is_an_error(bed: Bed, rados: Place) -> None:
+def test_a_full_pool_is_an_error(bed: CephTestbed, rados: Place) -> None:
     with bed.cluster() as cluster:
         cluster.mon("osd pool create", pool="small", pg_num=8, size=1)
         # a pool without one is a health warning, with which no later test finds the bed clean
@@ -193,7 +193,7 @@ def refused(driver: str, root: str) -> OSError:
     return caught.value
 
 
-def test_reasons_why_a_root_cannot_be_opened(bed: Bed, rados: Place, cephfs: Place) -> None:
+def test_reasons_why_a_root_cannot_be_opened(bed: CephTestbed, rados: Place, cephfs: Place) -> None:
     error = refused("rados", rados.root(pool="nosuch"))
     assert error.errno == errno.ENOENT
     assert "pool nosuch" in str(error)
@@ -236,7 +236,7 @@ def test_a_root_that_is_none(driver: str, root: str, text: str) -> None:
     ("driver", "more"), [("rados", {}), ("cephfs", {"option__client_mount_timeout": 2})]
 )
 def test_a_cluster_that_does_not_answer(
-    driver: str, more: dict[str, object], bed: Bed, tmp_path: Path
+    driver: str, more: dict[str, object], bed: CephTestbed, tmp_path: Path
 ) -> None:
     """The bound is far from Ceph's own 300 s; the user's own option counts."""
     conf = tmp_path / "ceph.conf"

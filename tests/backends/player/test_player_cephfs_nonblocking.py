@@ -25,7 +25,7 @@ import pytest
 
 from fsmatrix.backends.ceph.libcephfs import NONBLOCKING
 from fsmatrix.backends.player.ops import Flag, Kind
-from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, up
+from fsmatrix.backends.testbed.ceph import CephTestbed, CephTestbedOptions, down, up
 
 HERE = Path(__file__).parent
 STANDIN = HERE.parents[1] / "standins" / "cephfs"
@@ -57,7 +57,7 @@ def blocks(kind: Kind, count: int = COUNT, flags: int = 0) -> list[Op]:
 class Place:
     """Names of files that nobody else has, and the stand-in that may serve them."""
 
-    bed: Bed
+    bed: CephTestbed
     names: tuple[str, ...]  # in the root, which unmounts a second faster than a directory
     folder: Path  # of the stand-in
     report: Path
@@ -112,11 +112,11 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def bed() -> Iterator[Bed]:
+def bed() -> Iterator[CephTestbed]:
     with tempfile.TemporaryDirectory(prefix="fsmatrix-test-") as folder:
         place = f"{folder}/bed"
         try:
-            yield up(BedOptions(nodes=1, osds_per_node=1, pg_num=8), place)
+            yield up(CephTestbedOptions(nodes=1, osds_per_node=1, pg_num=8), place)
         finally:
             down(place)
 
@@ -140,7 +140,7 @@ def standin(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def place(bed: Bed, standin: Path, tmp_path: Path) -> Place:
+def place(bed: CephTestbed, standin: Path, tmp_path: Path) -> Place:
     number = next(_fresh)
     return Place(bed, (f"f{number}", f"g{number}"), standin, tmp_path / "report")
 

@@ -19,8 +19,16 @@ from fsmatrix.backends.ceph.bindings.librados import CephError, Cluster
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.testbed import cgroups, process
-from fsmatrix.backends.testbed.bed import LEFT
-from fsmatrix.backends.testbed.ceph import Bed, BedOptions, Limits, down, missing, status, up
+from fsmatrix.backends.testbed.base import LEFT
+from fsmatrix.backends.testbed.ceph import (
+    CephTestbed,
+    CephTestbedOptions,
+    Limits,
+    down,
+    missing,
+    status,
+    up,
+)
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.cli.testbeds import testbed as cli
 
@@ -81,10 +89,10 @@ def assert_gone(directory: Path, before: dict[str, set[str]]) -> None:
 
 
 @pytest.fixture(scope="module")
-def plain(ceph: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+def plain(ceph: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CephTestbed]:
     """A bed of two nodes that several tests share; each leaves it clean."""
     directory = tmp_path_factory.mktemp("plain") / "bed"
-    yield up(BedOptions(**QUICK), directory)
+    yield up(CephTestbedOptions(**QUICK), directory)
     down(directory)
 
 
@@ -95,7 +103,7 @@ def test_a_directory_with_something_in_it_is_refused(tmp_path: Path, ceph: None)
     (tmp_path / "mine").write_text("x")
     if os.geteuid() == 0:
         with pytest.raises(BackendError, match="not empty"):
-            up(BedOptions(**QUICK), tmp_path)
+            up(CephTestbedOptions(**QUICK), tmp_path)
     assert down(tmp_path) == []
     assert (tmp_path / "mine").read_text() == "x"
     assert status(tmp_path)["state"] == "none"
@@ -105,7 +113,7 @@ def test_a_directory_with_something_in_it_is_refused(tmp_path: Path, ceph: None)
 
 
 @pytest.mark.root
-def test_a_bed_is_a_whole_cluster(plain: Bed) -> None:
+def test_a_bed_is_a_whole_cluster(plain: CephTestbed) -> None:
     found = status(plain.directory)
     assert found["state"] == "up"
     assert {one["role"] for one in found["daemons"]} == {
@@ -132,7 +140,7 @@ def test_a_bed_is_a_whole_cluster(plain: Bed) -> None:
 
 
 @pytest.mark.root
-def test_objects_can_be_written_listed_and_removed(plain: Bed) -> None:
+def test_objects_can_be_written_listed_and_removed(plain: CephTestbed) -> None:
     with plain.cluster() as cluster:
         pool, other = cluster.ioctx("rados", "one"), cluster.ioctx("rados", "two")
         pool.write_full("a", b"hello")
@@ -161,7 +169,7 @@ def test_objects_can_be_written_listed_and_removed(plain: Bed) -> None:
 
 
 @pytest.mark.root
-def test_what_ceph_refuses_is_an_error_with_its_words(plain: Bed) -> None:
+def test_what_ceph_refuses_is_an_error_with_its_words(plain: CephTestbed) -> None:
     with plain.cluster() as cluster:
         with pytest.raises(CephError, match="open pool nope"):
             cluster.ioctx("nope")
@@ -187,7 +195,7 @@ def test_a_cluster_that_does_not_answer_is_an_error_in_time(ceph: None, tmp_path
 
 
 @pytest.mark.root
-def test_faults_are_seen_and_mended(plain: Bed) -> None:
+def test_faults_are_seen_and_mended(plain: CephTestbed) -> None:
     plain.kill_osd(1)
     states = {one["role"]: one["state"] for one in status(plain.directory)["daemons"]}
     assert states["osd.1"] == "gone"
@@ -207,7 +215,7 @@ def test_faults_are_seen_and_mended(plain: Bed) -> None:
 
 
 @pytest.mark.root
-def test_a_stopped_monitor_hangs_nobody(plain: Bed) -> None:
+def test_a_stopped_monitor_hangs_nobody(plain: CephTestbed) -> None:
     plain.stop_osd(0)
     plain.stop_mon()
     try:
@@ -223,9 +231,9 @@ def test_a_stopped_monitor_hangs_nobody(plain: Bed) -> None:
 
 
 @pytest.mark.root
-def test_a_second_bed_in_the_same_directory_is_refused(plain: Bed) -> None:
+def test_a_second_bed_in_the_same_directory_is_refused(plain: CephTestbed) -> None:
     with pytest.raises(BackendError, match="holds a test bed already"):
-        up(BedOptions(**QUICK), plain.directory)
+        up(CephTestbedOptions(**QUICK), plain.directory)
     assert status(plain.directory)["state"] == "up"
 
 
@@ -233,13 +241,15 @@ def test_a_second_bed_in_the_same_directory_is_refused(plain: Bed) -> None:
 
 
 @pytest.mark.loop
-def test_drives_and_links_are_limited_and_go_with_the_bed(plain: Bed, tmp_path: Path) -> None:
+def test_drives_and_links_are_limited_and_go_with_the_bed(
+    plain: CephTestbed, tmp_path: Path
+) -> None:
     try:
         cgroups.controller()
     except BackendError as error:
         pytest.skip(f"not in any registry: {error}")
     directory = tmp_path / "bed"
-    asked = BedOptions(**QUICK, interface="sata", network="200Mbit", osd_size=1 << 30)
+    asked = CephTestbedOptions(**QUICK, interface="sata", network="200Mbit", osd_size=1 << 30)
     bed = up(asked, directory)
     try:
         before = of_bed(directory)
@@ -288,7 +298,7 @@ def _drives_are_limited(cluster: Cluster, bytes_per_second: float) -> None:
 @pytest.mark.loop
 def test_a_bring_up_that_fails_leaves_nothing(ceph: None, tmp_path: Path) -> None:
     directory, before = tmp_path / "bed", traces()
-    huge = BedOptions(**QUICK, interface="pcie", network="1Gbit", osd_size=4 << 60)
+    huge = CephTestbedOptions(**QUICK, interface="pcie", network="1Gbit", osd_size=4 << 60)
     with pytest.raises(BackendError):
         up(huge, directory)
     assert not directory.exists()
@@ -302,7 +312,7 @@ def test_a_bring_up_that_fails_leaves_nothing(ceph: None, tmp_path: Path) -> Non
 @pytest.mark.root
 def test_an_erasure_coded_bed_with_users(ceph: None, tmp_path: Path) -> None:
     directory, point = tmp_path / "bed", tmp_path / "mnt"
-    asked = BedOptions(nodes=3, redundancy="ec=2+1", pg_num=32, auth="cephx")
+    asked = CephTestbedOptions(nodes=3, redundancy="ec=2+1", pg_num=32, auth="cephx")
     bed = up(asked, directory)
     try:
         with bed.cluster() as cluster:
@@ -327,7 +337,7 @@ def test_an_erasure_coded_bed_with_users(ceph: None, tmp_path: Path) -> None:
     assert not directory.exists()
 
 
-def _layout_is_coded(bed: Bed, point: Path) -> None:
+def _layout_is_coded(bed: CephTestbed, point: Path) -> None:
     if tools.find("ceph-fuse") is None:
         pytest.skip("ceph-fuse is missing: apt install ceph-fuse")
     tools.run(["ceph-fuse", "-c", bed.conf, str(point)], deadline=PATIENCE)
@@ -395,7 +405,7 @@ def test_what_a_killed_bring_up_left_is_found_and_removed(
         assert status(directory)["state"] == "interrupted"
         assert [line for line in running(directory) if line.startswith("ceph-")]
         with pytest.raises(BackendError, match="interrupted"):
-            Bed.open(directory)
+            CephTestbed.open(directory)
         said = down(directory)
     assert not [line for line in said if line.startswith(LEFT)]
     assert_gone(directory, before)
@@ -465,7 +475,7 @@ def test_the_command_line_says_what_is_there_and_refuses_in_words(tmp_path: Path
 
 
 @pytest.mark.root
-def test_status_by_the_command_line(plain: Bed) -> None:
+def test_status_by_the_command_line(plain: CephTestbed) -> None:
     runner = CliRunner()
     shown = runner.invoke(cli.app, ["status", "--directory", plain.directory])
     assert shown.exit_code == 0

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.testbed import daemons, process
-from fsmatrix.backends.testbed.bed import LEFT, BaseBed, end_daemons
+from fsmatrix.backends.testbed.base import LEFT, BaseTestbed, end_daemons
 from fsmatrix.backends.testbed.daemons import Launch
 from fsmatrix.backends.testbed.home import Home, Kind
 from fsmatrix.backends.testbed.steps import Steps
@@ -30,7 +30,7 @@ class SleepOptions(BaseModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SleepBed(BaseBed[SleepOptions]):
+class SleepTestbed(BaseTestbed[SleepOptions]):
     """Daemons that sleep."""
 
     kind = Kind("fsmatrix-testbed-sleep", "sleep.conf", ("log",), words="sleeping test bed")
@@ -76,14 +76,14 @@ def place(tmp_path: Path) -> Iterator[Path]:
     """A directory for a bed whose daemons do not outlive the test."""
     directory = tmp_path / "bed"
     yield directory
-    home = Home.at(directory, SleepBed.kind)
+    home = Home.at(directory, SleepTestbed.kind)
     if home.exists():
         process.end([entry.facts for entry in home.journal.pending("process")])
 
 
 def test_a_bed_comes_up_is_opened_again_and_goes(place: Path) -> None:
     told: list[str] = []
-    bed = SleepBed.up(
+    bed = SleepTestbed.up(
         SleepOptions(), place, begun=told.append, ended=lambda step: told.append(f"{step.name}!")
     )
     assert told == ["sleeper 0", "sleeper 0!", "sleeper 1", "sleeper 1!"]
@@ -91,74 +91,74 @@ def test_a_bed_comes_up_is_opened_again_and_goes(place: Path) -> None:
         "dormouse", 7, {"asleep": 2}, SleepOptions(),
     )  # fmt: skip
     assert [step["name"] for step in bed.steps] == ["sleeper 0", "sleeper 1"]
-    assert SleepBed.open(place) == bed
-    found = SleepBed.status(place)
+    assert SleepTestbed.open(place) == bed
+    found = SleepTestbed.status(place)
     assert (found["state"], found["health"], found["port"]) == ("up", [], 7)
     assert {"id", "made", "complete"} & set(found) == set()
     assert [one["pid"] for one in found["daemons"]] == [bed.pid("sleep.0"), bed.pid("sleep.1")]
     with pytest.raises(BackendError, match="holds a test bed already"):
-        SleepBed.up(SleepOptions(), place)
-    assert SleepBed.down(place) == ["ended sleep.0, sleep.1", f"removed {place}"]
+        SleepTestbed.up(SleepOptions(), place)
+    assert SleepTestbed.down(place) == ["ended sleep.0, sleep.1", f"removed {place}"]
     assert not place.exists()
-    assert SleepBed.down(place) == []
+    assert SleepTestbed.down(place) == []
 
 
 @pytest.mark.parametrize(("daemons", "state"), [(2, "up"), (3, "degraded")])
 def test_a_bed_that_is_not_well_is_degraded(daemons: int, state: str, place: Path) -> None:
-    SleepBed.up(SleepOptions(daemons=daemons), place)
-    assert SleepBed.status(place)["state"] == state
+    SleepTestbed.up(SleepOptions(daemons=daemons), place)
+    assert SleepTestbed.status(place)["state"] == state
 
 
 def test_a_bed_with_a_dead_daemon_is_degraded(place: Path) -> None:
-    bed = SleepBed.up(SleepOptions(), place)
+    bed = SleepTestbed.up(SleepOptions(), place)
     daemons.kill(bed._home, "sleep.1")
-    found = SleepBed.status(place)
+    found = SleepTestbed.status(place)
     assert (found["state"], found["health"]) == ("degraded", [])
     assert [one["state"] for one in found["daemons"]] == ["running", "gone"]
 
 
 def test_what_is_refused_makes_nothing(place: Path) -> None:
     with pytest.raises(BackendError, match="nobody sleeps"):
-        SleepBed.up(SleepOptions(daemons=0), place)
+        SleepTestbed.up(SleepOptions(daemons=0), place)
     assert not place.exists()
     with pytest.raises(BackendError, match="holds no sleeping test bed"):
-        SleepBed.open(place)
+        SleepTestbed.open(place)
 
 
 def test_what_fails_is_taken_down(place: Path) -> None:
     with pytest.raises(RuntimeError, match=r"^as asked$"):
-        SleepBed.up(SleepOptions(fails=True), place)
+        SleepTestbed.up(SleepOptions(fails=True), place)
     assert not place.exists()
 
 
 def test_what_fails_and_cannot_be_undone_says_both_and_stays(place: Path) -> None:
     with pytest.raises(BackendError, match=r"^as asked; left alone: a dream$") as caught:
-        SleepBed.up(SleepOptions(fails=True, stays=True), place)
+        SleepTestbed.up(SleepOptions(fails=True, stays=True), place)
     assert caught.value.__cause__ is not None
     assert caught.value.__cause__.__notes__ == [f"{LEFT}a dream"]
-    found = SleepBed.status(place)
+    found = SleepTestbed.status(place)
     assert (found["state"], found["name"], "facts" in found) == ("interrupted", "dormouse", False)
     with pytest.raises(BackendError, match="interrupted"):
-        SleepBed.open(place)
+        SleepTestbed.open(place)
     (place / "sleep.conf").write_text("False")
-    assert SleepBed.down(place) == [f"removed {place}"]
+    assert SleepTestbed.down(place) == [f"removed {place}"]
 
 
 def test_a_bed_of_another_kind_is_not_seen(place: Path) -> None:
     Home.at(place, OTHER).make()
-    assert SleepBed.down(place) == []
-    assert SleepBed.status(place)["state"] == "none"
+    assert SleepTestbed.down(place) == []
+    assert SleepTestbed.status(place)["state"] == "none"
     with pytest.raises(BackendError, match="holds no sleeping test bed"):
-        SleepBed.open(place)
+        SleepTestbed.open(place)
     assert place.exists()
 
 
 def test_a_bed_of_another_host_stays(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bed = SleepBed.up(SleepOptions(), place)
-    monkeypatch.setattr("fsmatrix.backends.testbed.bed.boot_id", lambda: "another boot")
-    monkeypatch.setattr("fsmatrix.backends.testbed.bed.socket.gethostname", lambda: "elsewhere")
+    bed = SleepTestbed.up(SleepOptions(), place)
+    monkeypatch.setattr("fsmatrix.backends.testbed.base.boot_id", lambda: "another boot")
+    monkeypatch.setattr("fsmatrix.backends.testbed.base.socket.gethostname", lambda: "elsewhere")
     with pytest.raises(BackendError, match="this test bed runs on host"):
-        SleepBed.down(place)
+        SleepTestbed.down(place)
     monkeypatch.undo()
-    assert SleepBed.status(place)["state"] == "up"
+    assert SleepTestbed.status(place)["state"] == "up"
     assert bed.pid("sleep.0") > 0

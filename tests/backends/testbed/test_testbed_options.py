@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.testbed.ceph import BedOptions, up
+from fsmatrix.backends.testbed.ceph import CephTestbedOptions, up
 from fsmatrix.backends.testbed.options import STUDY_OSDS
 
 
@@ -26,7 +26,7 @@ from fsmatrix.backends.testbed.options import STUDY_OSDS
 def test_what_cannot_be_placed_is_refused(
     options: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
-    asked = BedOptions(**options)
+    asked = CephTestbedOptions(**options)
     assert words in asked.refusal()
     with pytest.raises(BackendError, match=words):
         up(asked, tmp_path / "bed")
@@ -43,7 +43,7 @@ def test_what_cannot_be_placed_is_refused(
 )  # fmt: skip
 def test_options_that_mean_nothing_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
-        BedOptions(**options)
+        CephTestbedOptions(**options)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_options_that_mean_nothing_are_refused(options: dict[str, Any]) -> None:
 def test_placement_groups_are_a_power_of_two_of_at_least_100_per_osd_and_copy(
     options: dict[str, Any], groups: int
 ) -> None:
-    asked = BedOptions(**options)
+    asked = CephTestbedOptions(**options)
     assert asked.placement_groups == groups
     if asked.pg_num is None:
         least = 100 * asked.osds / asked.copies.size
@@ -67,7 +67,7 @@ def test_placement_groups_are_a_power_of_two_of_at_least_100_per_osd_and_copy(
 
 def test_the_studys_number_of_drives() -> None:
     for interface, number in STUDY_OSDS.items():
-        asked = BedOptions.model_validate(
+        asked = CephTestbedOptions.model_validate(
             {"nodes": 2, "interface": interface, "osds_per_node": "study"}
         )
         assert (asked.per_node, asked.osds) == (number, 2 * number)

@@ -13,9 +13,9 @@ import pytest
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree, trusted
-from fsmatrix.backends.testbed.bed import LEFT
+from fsmatrix.backends.testbed.base import LEFT
 from fsmatrix.backends.testbed.home import Home
-from tests.backends.testbed.test_testbed_life import SleepBed, SleepOptions
+from tests.backends.testbed.test_testbed_life import SleepOptions, SleepTestbed
 
 NOBODY = 65534
 TWO = SleepOptions()
@@ -41,7 +41,7 @@ def test_a_directory_that_another_user_made_first_is_refused(public: Path) -> No
     place = public / "bed"
     assert as_nobody("mkdir", place).returncode == 0
     with pytest.raises(BackendError, match=r"belongs to user 65534.*--directory"):
-        SleepBed.up(TWO, place)
+        SleepTestbed.up(TWO, place)
     assert list(place.iterdir()) == []
 
 
@@ -50,7 +50,7 @@ def test_a_bed_that_is_up_cannot_be_changed_by_another_user(public: Path) -> Non
     place = public / "bed"
     before = os.umask(0)  # the worst that a caller can have
     try:
-        SleepBed.up(TWO, place)
+        SleepTestbed.up(TWO, place)
         assert os.umask(0) == 0  # as it was
     finally:
         os.umask(before)
@@ -61,7 +61,7 @@ def test_a_bed_that_is_up_cannot_be_changed_by_another_user(public: Path) -> Non
         assert as_nobody("rm", "-f", place / "sleep.conf").returncode != 0
         assert as_nobody("sh", "-c", f"echo evil > {place}/sleep.conf").returncode != 0
     finally:
-        assert SleepBed.down(place)
+        assert SleepTestbed.down(place)
     assert not place.exists()
 
 
@@ -71,23 +71,23 @@ def test_what_a_strangers_bed_says_is_not_done(public: Path) -> None:
     place = public / "bed"
     as_nobody("mkdir", place)
     marker = Path(tree.MARKER).name
-    tree.write_marker(public, SleepBed.kind.tag)
+    tree.write_marker(public, SleepTestbed.kind.tag)
     as_nobody("cp", public / marker, place / marker)
     (public / marker).unlink()
-    assert Home.at(place, SleepBed.kind).exists()
+    assert Home.at(place, SleepTestbed.kind).exists()
     victim = subprocess.Popen(["sleep", "300"])
     try:
         start = int(Path(f"/proc/{victim.pid}/stat").read_text().rpartition(")")[2].split()[19])
-        Home.at(place, SleepBed.kind).journal.begin(
+        Home.at(place, SleepTestbed.kind).journal.begin(
             "process", role="sleep.0", argv=["sleep", "300"], pid=victim.pid, start=start
         )
         os.chown(place / "journal.jsonl", NOBODY, NOBODY)
-        said = SleepBed.down(place)
+        said = SleepTestbed.down(place)
         assert len(said) == 1
         assert said[0].startswith(f"{LEFT}{place} belongs to user 65534")
-        assert SleepBed.status(place)["state"] == "distrusted"
+        assert SleepTestbed.status(place)["state"] == "distrusted"
         with pytest.raises(BackendError, match="belongs to user 65534"):
-            SleepBed.open(place)
+            SleepTestbed.open(place)
         assert victim.poll() is None
     finally:
         victim.kill()
@@ -101,11 +101,11 @@ def test_a_link_is_refused_whoever_owns_it(public: Path, tmp_path: Path) -> None
     link = public / "bed"
     link.symlink_to(own)
     with pytest.raises(BackendError, match="is a symbolic link"):
-        SleepBed.up(TWO, link)
+        SleepTestbed.up(TWO, link)
     link.unlink()
     as_nobody("ln", "-s", own, link)
     with pytest.raises(BackendError, match="is a symbolic link of nobody"):
-        SleepBed.up(TWO, link / "deeper")
+        SleepTestbed.up(TWO, link / "deeper")
     assert list(own.iterdir()) == []
 
 

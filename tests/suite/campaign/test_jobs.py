@@ -147,7 +147,7 @@ def test_emulated_ssd_cluster_is_the_same_table_on_test_beds() -> None:
         assert case.realised == emulation
         assert case.work is not None
         assert case.work.footprint(case.case).seconds == 2.0
-    bed = emulated.target("ceph").bed
+    bed = emulated.target("ceph").testbed
     assert bed is not None
     assert bed.options.bits_per_second <= 10**9
 

@@ -50,7 +50,7 @@ def test_importing_twice_adds_nothing(results: Path, tmp_path: Path) -> None:
     do(out, results, sets=["target=x"])
     before = (out.stat().st_mtime_ns, out.read_bytes())
     again = do(out, results, sets=["target=x"])
-    assert (again.runs, again.kept, len(again.known)) == (0, 5, 4)
+    assert (again.runs, again.kept, len(again.already_imported)) == (0, 5, 4)
     assert before == (out.stat().st_mtime_ns, out.read_bytes())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.h5", "results"]
 
@@ -63,7 +63,7 @@ def test_adding_keeps_what_is_there(results: Path, tmp_path: Path) -> None:
         tmp_path / "new", {"x.txt": text, "copy.txt": text, "x.gz": gzip.compress(text.encode())}
     )
     outcome = do(out, new, results / "daos-b", sets=["target=daos-b"])
-    assert (outcome.runs, outcome.kept, len(outcome.known)) == (3, 3, 2)
+    assert (outcome.runs, outcome.kept, len(outcome.already_imported)) == (3, 3, 2)
     both = open_campaign(out)
     assert both.attrs["runs"] == 6
     head = both.isel(run=slice(0, first.sizes["run"]))

@@ -55,8 +55,8 @@ def test_drives_of_a_bed_are_a_limit() -> None:
         Source(text), Request(), installation=Installation(site=None, user=Tree()), here=False
     )
     member = plan.target("ceph")
-    assert member.bed is not None
-    drive = limits_of(member.bed.options)
+    assert member.testbed is not None
+    drive = limits_of(member.testbed.options)
     made = known(member, {}, FABRIC, 2)
     assert made.device_bytes_per_second == 4 * max(drive.read_bytes, drive.write_bytes) > 0
     assert made.network_bytes_per_second is None  # the links of a bed are not the clients' fabric

@@ -20,7 +20,7 @@ import pytest
 
 from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.ceph.state.health import restarts
-from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, up
+from fsmatrix.backends.testbed.ceph import CephTestbed, CephTestbedOptions, down, up
 from fsmatrix.backends.testbed.pools import DATA, RADOS
 from tests.suite import ceph_campaigns as cluster
 from tests.suite.running import fsmatrix, ranks_of
@@ -39,16 +39,16 @@ LONG = "bytes_per_process: 4MiB, chunk: 64KiB, fixed: time, seconds: 3s"
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CephTestbed]:
     folder = tmp_path_factory.mktemp("bed") / "b"
-    bed = up(BedOptions(nodes=2, osds_per_node=1, redundancy="size=2", pg_num=16), folder)
+    bed = up(CephTestbedOptions(nodes=2, osds_per_node=1, redundancy="size=2", pg_num=16), folder)
     cluster.single_copy(bed)
     yield bed
     assert [line for line in down(folder) if "left" in line] == []
 
 
 @pytest.fixture
-def place(shared: Bed, tmp_path: Path) -> Iterator[Any]:
+def place(shared: CephTestbed, tmp_path: Path) -> Iterator[Any]:
     """Where a test works; at the end the bed is whole, and nothing of the campaign is left."""
     shared.wait_clean(60)
     there = cluster.Place(tmp_path, shared)
@@ -61,7 +61,7 @@ def place(shared: Bed, tmp_path: Path) -> Iterator[Any]:
 
 
 @contextmanager
-def healed(bed: Bed) -> Iterator[None]:
+def healed(bed: CephTestbed) -> Iterator[None]:
     """Whatever was stopped or killed works again afterwards."""
     try:
         yield

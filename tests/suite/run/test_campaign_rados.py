@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends.testbed.ceph import Bed, BedOptions, down, up
+from fsmatrix.backends.testbed.ceph import CephTestbed, CephTestbedOptions, down, up
 from fsmatrix.results.files.store import Store
 
 pytestmark = [
@@ -30,19 +30,19 @@ limits: {{time_per_run: {limit}}}
 
 
 @pytest.fixture(scope="module")
-def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CephTestbed]:
     folder = tmp_path_factory.mktemp("bed") / "b"
-    yield up(BedOptions(nodes=1, pg_num=8), folder)
+    yield up(CephTestbedOptions(nodes=1, pg_num=8), folder)
     down(folder)
 
 
-def objects(bed: Bed) -> dict[str, str]:
+def objects(bed: CephTestbed) -> dict[str, str]:
     """Name -> namespace of everything in the pool."""
     with bed.cluster() as cluster, cluster.ioctx(bed.pools["rados"], "\x01") as pool:
         return dict(pool.entries())
 
 
-def run(bed: Bed, folder: Path, more: str = "", limit: str = "120s") -> tuple[int, Store]:
+def run(bed: CephTestbed, folder: Path, more: str = "", limit: str = "120s") -> tuple[int, Store]:
     file, out = folder / "c.yaml", folder / "out"
     file.write_text(CAMPAIGN.format(conf=bed.conf, pool=bed.pools["rados"], more=more, limit=limit))
     argv = [sys.executable, "-P", "-m", "fsmatrix.cli.main", "run", str(file), "-o", str(out)]
@@ -52,7 +52,7 @@ def run(bed: Bed, folder: Path, more: str = "", limit: str = "120s") -> tuple[in
     return done.returncode, Store.open(out)
 
 
-def test_objects_of_programs_go_with_their_run(bed: Bed, tmp_path: Path) -> None:
+def test_objects_of_programs_go_with_their_run(bed: CephTestbed, tmp_path: Path) -> None:
     with bed.cluster() as cluster, cluster.ioctx(bed.pools["rados"]) as pool:
         pool.write_full("somebody.else", b"data")
     status, store = run(bed, tmp_path)
@@ -66,7 +66,7 @@ def test_objects_of_programs_go_with_their_run(bed: Bed, tmp_path: Path) -> None
     assert objects(bed) == {"somebody.else": ""}
 
 
-def test_objects_of_a_run_that_was_ended_go_too(bed: Bed, tmp_path: Path) -> None:
+def test_objects_of_a_run_that_was_ended_go_too(bed: CephTestbed, tmp_path: Path) -> None:
     """fio is ended at the run's deadline, long before it has written all."""
     status, store = run(bed, tmp_path, "rate: 16KiB", "6s")
     assert status == 1

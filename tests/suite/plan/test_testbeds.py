@@ -17,7 +17,7 @@ from fsmatrix.results.files.store import Store
 from fsmatrix.results.process import Process
 from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.campaign.settings import Source
-from fsmatrix.suite.cases import beds
+from fsmatrix.suite.cases import testbeds
 from fsmatrix.suite.plan.installation import Installation
 from fsmatrix.suite.plan.plan import Plan, Request, build_plan
 
@@ -140,9 +140,9 @@ def test_beds_of_dead_conductors_are_taken_down_also_if_their_pid_is_used_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     down: list[Path] = []
-    monkeypatch.setattr(beds, "down", lambda place: down.append(place) or [])
+    monkeypatch.setattr(testbeds, "down", lambda place: down.append(place) or [])
     room = ProvisionContext("rados", tmp_path / "rados", Journal(tmp_path / "j.jsonl"), "0" * 16)
-    own = beds.folder(room)
+    own = testbeds.folder(room)
     host, me = os.uname().nodename, Process.of(os.getpid())
     assert me is not None
     dead = [
@@ -152,7 +152,7 @@ def test_beds_of_dead_conductors_are_taken_down_also_if_their_pid_is_used_again(
     others = [own, own.with_name(f"bed-{host}-somebody's"), own.with_name("bed-elsewhere-1-1")]
     for place in (*dead, *others):
         place.mkdir(parents=True)
-    assert list(beds.down_all(tmp_path)) == []
+    assert list(testbeds.down_all(tmp_path)) == []
     assert sorted(down) == sorted(dead)
 
 

@@ -13,9 +13,9 @@ from fsmatrix.backends.base import Backend, ProvisionContext
 from fsmatrix.backends.ceph.levels.redundancy import parse_redundancy
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.pace import Pace
-from fsmatrix.backends.testbed.ceph import Bed, down, missing, up
+from fsmatrix.backends.testbed.ceph import CephTestbed, down, missing, up
 from fsmatrix.backends.testbed.drives import limits_of
-from fsmatrix.backends.testbed.options import BedOptions, parse_rate
+from fsmatrix.backends.testbed.options import CephTestbedOptions, parse_rate
 from fsmatrix.results.process import Process
 
 FOLDER = "bed"  # and whose it is (`folder`), in a target's state directory
@@ -30,20 +30,20 @@ OWN_CLUSTER: Mapping[str, Any] = {"drop_server_caches": True}
 
 
 @dataclass(frozen=True)
-class BedPlan:
+class PlannedTestbed:
     """What is needed to put a target on a bed."""
 
-    options: BedOptions
+    options: CephTestbedOptions
     backend: type[Backend]
     given: Mapping[str, Any]  # options of the target
 
-    def at(self, level: Mapping[str, Any]) -> BedOptions:
+    def at(self, level: Mapping[str, Any]) -> CephTestbedOptions:
         """The bed at a level of the cluster factors; BackendError if there is none such."""
         named = {FACTORS[name]: value for name, value in level.items()}
         if isinstance(named.get("interface"), str):
             named["interface"] = named["interface"].lower()
         try:
-            chosen = BedOptions.model_validate({**self.options.model_dump(), **named})
+            chosen = CephTestbedOptions.model_validate({**self.options.model_dump(), **named})
         except ValueError as error:
             raise BackendError(f"no test bed has {dict(level)}: {error}") from error
         if reason := chosen.refusal():
@@ -91,7 +91,7 @@ class BedPlan:
     def up(self, level: Mapping[str, Any], context: ProvisionContext) -> Backend:
         """Bring the bed up; the backend that works on it.  BackendError if it does not come."""
         bed = up(self.at(level), folder(context))
-        options = {**assumed(self.backend), **self.given, **told(self, bed)}
+        options = {**assumed(self.backend), **self.given, **backend_options(self, bed)}
         return self.backend(self.backend.Options.model_validate(options))
 
     def down(self, context: ProvisionContext) -> None:
@@ -99,13 +99,13 @@ class BedPlan:
         down(folder(context))
 
 
-def told(plan: BedPlan, bed: Bed) -> dict[str, Any]:
+def backend_options(plan: PlannedTestbed, bed: CephTestbed) -> dict[str, Any]:
     """Options of the backend that the bed knows."""
     return {
         option: bed.pools[what.removeprefix("pools.")]
         if what.startswith("pools.")
         else getattr(bed, what)
-        for option, what in plan.backend.bed_options.items()
+        for option, what in plan.backend.testbed_options.items()
     }
 
 
@@ -117,7 +117,7 @@ def assumed(backend: type[Backend]) -> dict[str, Any]:
 
 def placeholders(backend: type[Backend]) -> dict[str, str]:
     """For planning, where no bed is up yet."""
-    return {name: f"/{UNKNOWN}" if name == "conf" else UNKNOWN for name in backend.bed_options}
+    return {name: f"/{UNKNOWN}" if name == "conf" else UNKNOWN for name in backend.testbed_options}
 
 
 def refusal() -> str:

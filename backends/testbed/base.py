@@ -2,7 +2,7 @@
 
 All state of a bed is in a directory of its own (home.py), and what is done to the machine is
 journalled there before it is done, so that a bed can be taken down also after a crash.  The
-bed of a system is a subclass of `BaseBed`: it says what cannot be, how it comes up, how it is
+bed of a system is a subclass of `BaseTestbed`: it says what cannot be, how it comes up, how it is
 and how it ends.  Its module gives `up`, `down`, `status` and `missing` to others.
 """
 
@@ -37,7 +37,7 @@ OptionsT = TypeVar("OptionsT", bound=BaseModel)
 
 
 @dataclass(frozen=True, kw_only=True)
-class BaseBed(ABC, Generic[OptionsT]):
+class BaseTestbed(ABC, Generic[OptionsT]):
     """A test bed that is up.
 
     A field of the same name as an entry of bed.json is read from it.
@@ -68,11 +68,11 @@ class BaseBed(ABC, Generic[OptionsT]):
     @classmethod
     @abstractmethod
     def bring_up(
-        cls, home: Home, options: OptionsT, known: Mapping[str, Any], steps: Steps
+        cls, home: Home, options: OptionsT, identity: Mapping[str, Any], steps: Steps
     ) -> dict[str, Any]:
         """Make it; returns the rest of bed.json, `facts` among them.
 
-        `known` has `id` (see `fresh_id`) and what was `chosen`.  Whatever is raised has what was
+        `identity` has `id` (see `fresh_id`) and what was `chosen`.  Whatever is raised has what was
         made taken down.
         """
 
@@ -109,7 +109,7 @@ class BaseBed(ABC, Generic[OptionsT]):
 
     @classmethod
     def _of(cls, home: Home, recorded: Mapping[str, Any]) -> Self:
-        own = {one.name: recorded[one.name] for one in fields(cls) if one.name in recorded}
+        own = {each.name: recorded[each.name] for each in fields(cls) if each.name in recorded}
         own["options"] = cls.Options.model_validate(recorded["options"])
         own["steps"] = tuple(recorded["steps"])
         return cls(**own, directory=str(home.folder), conf=str(home.conf), _home=home)
