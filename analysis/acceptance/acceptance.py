@@ -94,12 +94,12 @@ class Acceptance:
         sentences = []
         for number, condition in enumerate(c for c in self.conditions if c.changes):
             for side in self.sides:
-                mine = [cell for cell in self.cells if cell.side == side]
-                states = [cell.outcomes[number].state for cell in mine]
+                cells = [cell for cell in self.cells if cell.side == side]
+                states = [cell.outcomes[number].state for cell in cells]
                 if set(states) <= {"open"}:
                     sentences.append(
                         f"{side}: whether it is `{condition}` is not sure in any of {len(states)} "
-                        f"cells, so nothing was tested ({_fewest(mine)})"
+                        f"cells, so nothing was tested ({_fewest(cells)})"
                     )
         return sentences
 
@@ -133,8 +133,8 @@ class Acceptance:
 
     @property
     def _title(self) -> str:
-        known = METRICS[self.metric].title.lower() if self.metric in METRICS else self.metric
-        return known or "each phase in its own metric"
+        title = METRICS[self.metric].title.lower() if self.metric in METRICS else self.metric
+        return title or "each phase in its own metric"
 
     def table(self) -> pd.DataFrame:
         """One row per cell of the baseline and new campaign; ratios new / old."""
@@ -269,8 +269,8 @@ def acceptance(
     with_values = {str(of.sides.levels[code]) for code in set(of.sides.codes.tolist())}
     if baseline not in with_values:
         raise ValueError(f"the baseline {baseline!r} has no run that counts: nothing to test by")
-    known = [name for name in dict.fromkeys(ds[CAMPAIGN].values.tolist()) if name != baseline]
-    sides = [name for name in known if not only or name in only]
+    campaigns = [name for name in dict.fromkeys(ds[CAMPAIGN].values.tolist()) if name != baseline]
+    sides = [name for name in campaigns if not only or name in only]
     if not sides:
         raise ValueError("there is no campaign to compare with the baseline")
     valued = [name for name in sides if name in with_values]

@@ -75,11 +75,11 @@ def facts_of(of: Table, names: Iterable[str]) -> dict[str, Facts]:
     }
     same_target = all(len({_target(e) for e in many} - {""}) < 2 for many in own.values())
     for name, many in own.items():
-        mine = campaign == name
+        in_campaign = campaign == name
         facts: Facts = {}
         for environment in many:
             _add(facts, environment, "target" if same_target else _target(environment))
-        for engine in sorted(set(engines[mine].tolist())):
+        for engine in sorted(set(engines[in_campaign].tolist())):
             facts.setdefault("engine", set()).add(engine)
         found[name] = facts
     for factor, levels in following(of).items():

@@ -39,9 +39,9 @@ def pages(of: History) -> int:
 
 def draw(of: History, page: int = 0) -> Figure:
     """One page."""
-    mine = panels(of)[page * COLUMNS * ROWS : (page + 1) * COLUMNS * ROWS]
-    columns = min(COLUMNS, len(mine))
-    rows = math.ceil(len(mine) / columns)
+    shown_panels = panels(of)[page * COLUMNS * ROWS : (page + 1) * COLUMNS * ROWS]
+    columns = min(COLUMNS, len(shown_panels))
+    rows = math.ceil(len(shown_panels) / columns)
     many = f" (page {page + 1} of {pages(of)})" if pages(of) > 1 else ""
     better = "more" if of.metric.more_is_better else "less"
     figure, axes = drawing.frame(
@@ -53,13 +53,13 @@ def draw(of: History, page: int = 0) -> Figure:
         height=2.5,
     )
     series = list(dict.fromkeys(of.series_of(line) for line in of.lines))
-    for number, (name, lines) in enumerate(mine):
+    for number, (name, lines) in enumerate(shown_panels):
         ax = axes[number // columns][number % columns]
         ax.set_title("\n".join(textwrap.wrap(_plain(name), 44)), fontsize=drawing.SMALL, color=INK)
         for line in lines:
             _line(ax, of, line, series.index(of.series_of(line)), len(series))
-        _axes(ax, of, last=number + columns >= len(mine), first=number % columns == 0)
-    for number in range(len(mine), rows * columns):
+        _axes(ax, of, last=number + columns >= len(shown_panels), first=number % columns == 0)
+    for number in range(len(shown_panels), rows * columns):
         axes[number // columns][number % columns].set_axis_off()
     drawing.legend(figure, axes, _plain(factor_title(of.by)))
     return figure

@@ -144,8 +144,10 @@ def _campaigns(of: Table, order: Order) -> list[Campaign]:
     column = of.ds[CAMPAIGN].values.astype(str)
     found = []
     for name in dict.fromkeys(column.tolist()):
-        mine = column == name
-        started = data["started"][mine] if "started" in data.columns else np.empty(0, dtype=str)
+        in_campaign = column == name
+        started = (
+            data["started"][in_campaign] if "started" in data.columns else np.empty(0, dtype=str)
+        )
         times = [_time(text, name) for text in np.unique(started).tolist() if text]
         found.append(
             Campaign(
@@ -185,9 +187,9 @@ def _cells(of: Table, names: Sequence[str]) -> list[_Cell]:
     group = combined([axis.codes for axis in axes], of.index.size)[1]
     codes = [of.sides.levels.index(n) if n in of.sides.levels else -1 for n in names]
     found = []
-    for mine in members(group):
-        levels: dict[str, Level] = {a.name: a.levels[a.codes[mine[0]]] for a in axes}
-        parts = tuple(mine[of.sides.codes[mine] == code] for code in codes)
+    for places in members(group):
+        levels: dict[str, Level] = {a.name: a.levels[a.codes[places[0]]] for a in axes}
+        parts = tuple(places[of.sides.codes[places] == code] for code in codes)
         found.append(_Cell(levels, parts))
     varying = compare.varying_names([cell.levels for cell in found])
     return sorted(found, key=lambda c: [compare.sortable(c.levels[name]) for name in varying])

@@ -126,9 +126,9 @@ def _grouped(of: Table, use: Where, names: Sequence[str], loose: Sequence[str]) 
     axes = [of.factors[name] for name in (*names, *loose)]
     found: Group = defaultdict(dict)
     for group in members(combined([axis.codes[use] for axis in axes], use.size)[1]):
-        mine = use[group]
-        levels = tuple(_comparable(axis.levels[axis.codes[mine[0]]]) for axis in axes)
-        found[levels[: len(names)]][levels[len(names) :]] = mine
+        places = use[group]
+        levels = tuple(_comparable(axis.levels[axis.codes[places[0]]]) for axis in axes)
+        found[levels[: len(names)]][levels[len(names) :]] = places
     return found
 
 
@@ -143,12 +143,12 @@ def _refuse_mixing(
     for guard in [name for name in GUARDED if name in names and name not in loose]:
         place = names.index(guard)
         seen: list[dict[Key, set[Level]]] = [defaultdict(set), defaultdict(set)]
-        for mine, group in zip(seen, groups, strict=True):
+        for levels, group in zip(seen, groups, strict=True):
             for key in group:
-                mine[key[:place] + key[place + 1 :]].add(key[place])
+                levels[key[:place] + key[place + 1 :]].add(key[place])
         mixed = [r for r in seen[0] if r in seen[1] and not seen[0][r] & seen[1][r]]
         if mixed:
-            kinds = [", ".join(sorted(map(str, mine[mixed[0]]))) or "unknown" for mine in seen]
+            kinds = [", ".join(sorted(map(str, levels[mixed[0]]))) or "unknown" for levels in seen]
             raise ValueError(
                 f"{len(mixed)} cells would mix {guard}s: {sides[0]} has {kinds[0]}, {sides[1]} has "
                 f"{kinds[1]}; {GUARDED[guard]} compares them all the same, and says so"

@@ -77,7 +77,7 @@ def _state(of: Table, where: Where) -> tuple[State, Floats]:
     ordered = where[np.argsort(of.order[where], kind="stable")]
     values = of.values[ordered]
     group = combined([of.attachments[ordered]], ordered.size)[1]  # by their first run
-    parts = [np.log(values[mine]) for mine in members(group)]
+    parts = [np.log(values[places]) for places in members(group)]
     levels = per_attachment(np.log(values), group)
     state = State(
         runs=values.size,
@@ -101,10 +101,10 @@ def spreads_of(state: Checked, names: Sequence[str], sides: tuple[str, str]) -> 
     """One for each side; `names` of the cells."""
     result = []
     for side, many in zip(sides, (state.a, state.b), strict=True):
-        known = [(v.cv, name) for v, name in zip(many, names, strict=True) if v.runs > 1]
-        worst, where = max(known, default=(math.nan, ""))
-        typical = float(np.median([cv for cv, _ in known])) if known else math.nan
-        result.append(Spread(side, len(known), typical, worst, where))
+        spreads = [(v.cv, name) for v, name in zip(many, names, strict=True) if v.runs > 1]
+        worst, where = max(spreads, default=(math.nan, ""))
+        typical = float(np.median([cv for cv, _ in spreads])) if spreads else math.nan
+        result.append(Spread(side, len(spreads), typical, worst, where))
     return tuple(result)
 
 
@@ -182,14 +182,14 @@ def versions(of: Table, matches: Sequence[Match], sides: tuple[str, str]) -> lis
     for cells in ([m.a for m in matches], [m.b for m in matches]):
         use = np.concatenate(cells)
         names = plain(column[of.index[use]]).tolist()
-        known = [engine.levels[code] for code in engine.codes[use]] if engine else [""] * use.size
-        seen.append({f"{e} {v}".strip() for e, v in zip(known, names, strict=True)})
+        engines = [engine.levels[code] for code in engine.codes[use]] if engine else [""] * use.size
+        seen.append({f"{e} {v}".strip() for e, v in zip(engines, names, strict=True)})
     if seen[0] == seen[1]:
         return []
-    said = " against ".join(
+    counts = " against ".join(
         f"{', '.join(sorted(s))} ({n})" for s, n in zip(seen, sides, strict=True)
     )
-    return [f"Engines differ: {said}."]
+    return [f"Engines differ: {counts}."]
 
 
 def common(matches: Sequence[Match]) -> dict[str, tuple[Level, Level]]:

@@ -151,7 +151,7 @@ def comparisons(
             varying = varying_names([match.levels for match in matches])
             ratios = [many[i][0] for i in places]
             mean, missing = whole_mean(of, matches, blocks, ratios, 1 - alpha)
-            mine = replace(one, matches=matches, alone=() if number else one.alone)
+            own_matches = replace(one, matches=matches, alone=() if number else one.alone)
             columns = first + np.array(places)
             own = None if differences is None else differences[:, columns]
             near = [None] * len(places) if own is None else pooled(own)
@@ -174,7 +174,7 @@ def comparisons(
                     family=own_verdicts[0].cells if own_verdicts else 0,
                     part=part.words(list(parts)),
                     varying=tuple(varying),
-                    cells=_cells(of, mine, (a, b), varying, judged_pairs),
+                    cells=_cells(of, own_matches, (a, b), varying, judged_pairs),
                     mean=mean,
                     mean_missing=missing,
                     questions=tuple(
@@ -189,8 +189,8 @@ def comparisons(
                         [named(m, varying, common(matches)) for m in matches],
                         (a, b),
                     ),
-                    alone=mine.alone,
-                    remarks=remarks(of, mine, (a, b), free, options.ignore)
+                    alone=own_matches.alone,
+                    remarks=remarks(of, own_matches, (a, b), free, options.ignore)
                     + (() if sides or result else tuple(f"{text}." for text in _without(of))),
                 )
             )
@@ -222,17 +222,17 @@ def metric_of(ds: xr.Dataset, name: str) -> Metric:
 
 def _chosen(of: Table, sides: Sequence[str]) -> list[str]:
     """The sides that have values, or those that were named."""
-    known = [str(of.sides.levels[code]) for code in np.unique(of.sides.codes)]
+    levels = [str(of.sides.levels[code]) for code in np.unique(of.sides.codes)]
     named = units.factor_title(" and ".join(of.by))
     for side in sides:
-        if side not in known:
+        if side not in levels:
             why = (
                 f"has no run that counts ({of.valueless[side]})"
                 if side in of.valueless
                 else "is not there"
             )
-            raise ValueError(f"{named} {side!r} {why}: there are {', '.join(sorted(known))}")
-    chosen = list(dict.fromkeys(sides or known))
+            raise ValueError(f"{named} {side!r} {why}: there are {', '.join(sorted(levels))}")
+    chosen = list(dict.fromkeys(sides or levels))
     if len(chosen) < 2:
         lost = "; ".join(_without(of))
         if lost and not sides:
@@ -274,9 +274,9 @@ def varying_names(cells: Sequence[Levels]) -> list[str]:
     kept: list[str] = []
     for name in names:
         found = {levels.get(name, "") for levels in cells}
-        known = {tuple(levels.get(n, "") for n in kept) for levels in cells}
+        coarser = {tuple(levels.get(n, "") for n in kept) for levels in cells}
         finer = {tuple(levels.get(n, "") for n in (*kept, name)) for levels in cells}
-        if len(found) > 1 and len(finer) > len(known):
+        if len(found) > 1 and len(finer) > len(coarser):
             kept.append(name)
     return kept
 

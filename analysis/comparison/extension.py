@@ -176,5 +176,5 @@ def extension(
     `family`: tests among which Holm shares alpha.
     """
     least = max(SMALLEST, tests.fewest(family, record.next_level(alpha)))
-    known = tuple(max(n, least) for n in needed if n)
-    return Extension(record, min(have, default=0), known, len(have), least)
+    counts = tuple(max(n, least) for n in needed if n)
+    return Extension(record, min(have, default=0), counts, len(have), least)

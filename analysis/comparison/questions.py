@@ -82,10 +82,12 @@ def asked(matches: Sequence[Match], places: Places, first: int) -> list[Asked]:
     for i in places:
         key = pattern_of(matches[i].levels, several)
         patterns[", ".join(labelled(n, v) for n, v in key)].append(first + i)
-    found = [Asked("", tuple(first + i for i in places))]
+    questions = [Asked("", tuple(first + i for i in places))]
     if len(patterns) > 1:
-        found += [Asked(name, tuple(mine)) for name, mine in patterns.items() if len(mine) > 1]
-    return found
+        questions += [
+            Asked(name, tuple(columns)) for name, columns in patterns.items() if len(columns) > 1
+        ]
+    return questions
 
 
 def together(

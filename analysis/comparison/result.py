@@ -63,15 +63,15 @@ class Comparison(ComparedSides, Drawn):
         """How many cells have no partner, and the levels that only they have."""
         sentences = []
         for side in dict.fromkeys(side for side, *_ in self.alone):
-            mine = [(levels, why) for one, levels, why in self.alone if one == side]
+            missing = [(levels, why) for one, levels, why in self.alone if one == side]
             own = [
                 f"{labelled(name, level)}"
-                for name in mine[0][0]
-                for level in sorted({levels[name] for levels, _ in mine}, key=str)
+                for name in missing[0][0]
+                for level in sorted({levels[name] for levels, _ in missing}, key=str)
                 if level not in {cell.levels.get(name, level) for cell in self.cells}
             ]
-            why = ", ".join(own[:6]) or next(iter(mine))[1]
-            sentences.append(f"Not compared: {plural(len(mine), 'cell')} of {side} ({why}).")
+            why = ", ".join(own[:6]) or next(iter(missing))[1]
+            sentences.append(f"Not compared: {plural(len(missing), 'cell')} of {side} ({why}).")
         return sentences
 
     @property

@@ -186,8 +186,8 @@ def _at(axis: Axis, level: Level) -> Mask:
         for own in axis.levels
     ]
     if not any(fits):
-        known = ", ".join(level_text(axis.name, own) for own in axis.levels)
-        raise ValueError(f"no level {level!r} of {axis.name}: there are {known}")
+        allowed = ", ".join(level_text(axis.name, own) for own in axis.levels)
+        raise ValueError(f"no level {level!r} of {axis.name}: there are {allowed}")
     return np.array(fits)[axis.codes]
 
 

@@ -121,14 +121,14 @@ def effects(of: ComparedSides) -> list[str]:
     """What else the numbers hang on: factors, and factors on which the comparison itself does."""
     found = [e for e in of.effects.effects if e.p_holm <= of.level]
     side = " and ".join(of.by)
-    mine = {side, *(e.term for e in found if ":" in e.term)}
-    alone = [f"{factor_title(e.term)}{_up_to(e.span)}" for e in found if e.term not in mine]
+    terms = {side, *(e.term for e in found if ":" in e.term)}
+    alone = [f"{factor_title(e.term)}{_up_to(e.span)}" for e in found if e.term not in terms]
     others = [name for e in found if ":" in e.term for name in [e.term.split(":")]]
     by = [factor_title(n) for names in others if side in names for n in names if n != side]
-    said = [f"What matters beside {side}: {', '.join(alone)}."] if alone else []
+    sentences = [f"What matters beside {side}: {', '.join(alone)}."] if alone else []
     if by:
-        said.append(f"How {of.a} and {of.b} compare depends on {', '.join(by)}.")
-    return said
+        sentences.append(f"How {of.a} and {of.b} compare depends on {', '.join(by)}.")
+    return sentences
 
 
 def _up_to(span: float) -> str:

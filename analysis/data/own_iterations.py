@@ -55,10 +55,10 @@ def of_cells(ds: xr.Dataset, kept: Codes, group_of: Codes) -> dict[int, OwnSumma
     values = {name: ds[name].values[rows] for name in names} | {"counted": _counted(ds, rows)}
     order = np.argsort(group, kind="stable")
     found = {}
-    for mine in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
-        own = _summary({name: column[mine] for name, column in values.items()}, rows[mine])
+    for places in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
+        own = _summary({name: column[places] for name, column in values.items()}, rows[places])
         if own is not None:
-            found[int(group[mine[0]])] = own
+            found[int(group[places[0]])] = own
     return found
 
 

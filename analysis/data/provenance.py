@@ -85,8 +85,8 @@ def targets(ds: xr.Dataset, data: Rows, summary: Summary) -> list[TargetFacts]:
     everything = environments(ds)
     names = data.factor("target")
     for name in sorted({str(n) for n in names}):
-        mine = data.where(names == name)
-        index = mine.columns.get("environment_index", np.empty(0, dtype=np.int64))
+        own_rows = data.where(names == name)
+        index = own_rows.columns.get("environment_index", np.empty(0, dtype=np.int64))
         storages = [
             value
             for i in np.unique(index)
@@ -94,13 +94,13 @@ def targets(ds: xr.Dataset, data: Rows, summary: Summary) -> list[TargetFacts]:
             and isinstance(value := everything[int(i)].get("target", {}), dict)
         ]
         title = summary.cluster.title
-        attributes = [(title(n), _levels(mine, n)) for n in summary.attributes]
-        states = set(zip(mine["run_id"].tolist(), mine["status"].tolist(), strict=True))
+        attributes = [(title(n), _levels(own_rows, n)) for n in summary.attributes]
+        states = set(zip(own_rows["run_id"].tolist(), own_rows["status"].tolist(), strict=True))
         counts = [
             (status, str(sum(status == own for _, own in states)))
             for status in ("ok", "failed", "timeout")
         ]
-        counts.append(("attachments", str(np.unique(mine["attachment"]).size)))
+        counts.append(("attachments", str(np.unique(own_rows["attachment"]).size)))
         result.append(
             TargetFacts(name, name in summary.references, counts, attributes + merged(storages))
         )

@@ -184,8 +184,8 @@ def _row(
     phase = str(_filled(reading.phase, row, description))
     findings = [_finding(d, phase) for d in description.findings if _concerns(d, row, phase)]
     values = {n: _number(row, value) for n, value in reading.metrics.items() if n in NUMBERS}
-    said = {"phase": phase, "worst_finding": worst(findings)}
-    return Row({**numbers, **values}, {**texts, **said}, None, findings)
+    facts = {"phase": phase, "worst_finding": worst(findings)}
+    return Row({**numbers, **values}, {**texts, **facts}, None, findings)
 
 
 def _extra(description: Description, cells: Sequence[Cells]) -> dict[str, xr.Variable]:

@@ -162,17 +162,17 @@ class Study:
     @property
     def setting(self) -> list[str]:
         """What must stand beside every result, of whichever cells."""
-        said = [f"Only {self.describe(self.only)}."] if self.only else []
-        said += [f"{text}." for text in (self.cluster.setting,) if text]
-        said += [self.cluster.explanation] if self.cluster.explanation else []
+        sentences = [f"Only {self.describe(self.only)}."] if self.only else []
+        sentences += [f"{text}." for text in (self.cluster.setting,) if text]
+        sentences += [self.cluster.explanation] if self.cluster.explanation else []
         if self.invalid_runs:
-            said.append(f"{self.invalid_runs} invalid runs are not in it.")
-        said += [
+            sentences.append(f"{self.invalid_runs} invalid runs are not in it.")
+        sentences += [
             f"{units.factor_title(factor)} changes with {TITLES.get(role, role)}: "
             "their effects cannot be told apart."
             for factor, role in self.confounded.items()
         ]
-        return said
+        return sentences
 
 
 def study(
@@ -251,8 +251,8 @@ def _nothing(
     for name, level in where.items():
         if not any(same(cell.level(name), level) for cell in every):
             levels = sorted({cell.level(name) for cell in every} - {""}, key=by_size)
-            known = ", ".join(level_text(name, one) for one in levels) or "no levels of it"
-            return f"no runs with {name} {level_text(name, level)}; there are {known}"
+            allowed = ", ".join(level_text(name, one) for one in levels) or "no levels of it"
+            return f"no runs with {name} {level_text(name, level)}; there are {allowed}"
     why = unmeasured.why_no_value(ds, unmeasured.rows_of(ds, [cell.cell for cell in chosen]))
     return f"no run gave any {METRICS[metric].title.lower()}: {why}"
 

@@ -21,14 +21,14 @@ def answer(
     lessons: Sequence[Lesson], of: Study, bound: Bound | None, excluded: Sequence[str]
 ) -> str:
     """One to five sentences."""
-    said = [*_choice([lesson for lesson in lessons if lesson.question == "backend"], of)]
+    sentences = [*_choice([lesson for lesson in lessons if lesson.question == "backend"], of)]
     if bound is not None:
-        said += _chunks([one for one in lessons if one.question == "chunk"], bound)
-    said.append(_sure(lessons, of))
-    said += _doubts(lessons)
+        sentences += _chunks([one for one in lessons if one.question == "chunk"], bound)
+    sentences.append(_sure(lessons, of))
+    sentences += _doubts(lessons)
     if excluded:
-        said.append(f"In no answer: {'; '.join(excluded)}.")
-    return " ".join(said)
+        sentences.append(f"In no answer: {'; '.join(excluded)}.")
+    return " ".join(sentences)
 
 
 def _chunks(mine: Sequence[Lesson], bound: Bound) -> list[str]:

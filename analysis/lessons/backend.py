@@ -66,10 +66,10 @@ def backend_lessons(
     groups: dict[Key, list[PairwiseResult]] = defaultdict(list)
     several = _varying([cell for one in comparisons for cell in one.cells])
     for comparison in comparisons:
-        mine: dict[Key, list[Compared]] = defaultdict(list)
+        by_pattern: dict[Key, list[Compared]] = defaultdict(list)
         for cell in comparison.cells:
-            mine[pattern_of(cell.levels, several)].append(cell)
-        for key, cells in mine.items():
+            by_pattern[pattern_of(cell.levels, several)].append(cell)
+        for key, cells in by_pattern.items():
             groups[key].append(PairwiseResult(comparison.a, comparison.b, comparison, tuple(cells)))
     ordered = sorted(groups, key=lambda key: [str(level) for _, level in key])
     lessons = [_lesson(key, groups[key]) for key in ordered]

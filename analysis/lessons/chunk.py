@@ -44,8 +44,8 @@ class Setting:
 def chunk_lessons(s: Setting) -> list[Lesson]:
     """One lesson for each series of chunk sizes."""
     if "chunk" not in s.of.varying:
-        known = [s.of.label("chunk", level) for level in s.of.levels("chunk", s.of.valued)]
-        why = f"one chunk size ({known[0]})" if known else "no chunk size was recorded"
+        labels = [s.of.label("chunk", level) for level in s.of.levels("chunk", s.of.valued)]
+        why = f"one chunk size ({labels[0]})" if labels else "no chunk size was recorded"
         return [
             Lesson(
                 "chunk",
@@ -146,21 +146,21 @@ def _bounded(s: Setting, cells: Sequence[Values], bound: Bound) -> _Answer:
 
 def _none_met(
     s: Setting,
-    known: Sequence[tuple[Values, Median]],
+    measured: Sequence[tuple[Values, Median]],
     open_: Sequence[Values],
     blank: Sequence[Values],
     bound: Bound,
 ) -> _Answer:
-    lowest = min(known, key=lambda pair: pair[1].median)[0]
+    lowest = min(measured, key=lambda pair: pair[1].median)[0]
     sentence = f"{_size(s, lowest)} has the lowest, {_latency(s, lowest, bound)}"
     if not open_ and not blank:
         return _Answer(
             (),
             "none",
-            f"no chunk size keeps {bound.says}: {sentence}, {attachments(c for c, _ in known)}",
+            f"no chunk size keeps {bound.says}: {sentence}, {attachments(c for c, _ in measured)}",
             "decided",
         )
-    weak = [m for _, m in known if not m.decides]
+    weak = [m for _, m in measured if not m.decides]
     why = few(min(c.median.independent for c in open_)) if weak and open_ else ""
     if blank:
         lacking = f"no {bound.name} of {names([_size(s, c) for c in blank])}"

@@ -107,9 +107,9 @@ def _study(ds: xr.Dataset, where: Mapping[str, Level], latency: str) -> Study:
 
 def _by_factor(ds: xr.Dataset, where: Mapping[str, Level]) -> dict[str, Level]:
     """Names of roles as the factors that a campaign has."""
-    known = rows(ds).factors
+    factors = rows(ds).factors
     found = {}
     for name, level in where.items():
         choices = (name, *ROLES.get(name, ()))
-        found[next((n for n in choices if n in known or n in ("engine", "phase")), name)] = level
+        found[next((n for n in choices if n in factors or n in ("engine", "phase")), name)] = level
     return found

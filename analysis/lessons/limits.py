@@ -122,10 +122,10 @@ def _levels(of: Study) -> list[str]:
     """Factors of one level, or of none."""
     sentences = []
     for name, question in GROWTH.items():
-        known = of.levels(name, of.valued)
-        if len(known) == 1:
-            sentences.append(f"{question}: one level ({of.label(name, known[0])})")
-        elif not known and name in ("chunk", "processes"):
+        levels = of.levels(name, of.valued)
+        if len(levels) == 1:
+            sentences.append(f"{question}: one level ({of.label(name, levels[0])})")
+        elif not levels and name in ("chunk", "processes"):
             sentences.append(f"{question}: not recorded")
     if len(of.levels("target")) == 1:  # not: one that gave a value
         sentences.append("which target is better: one target")
@@ -152,10 +152,10 @@ def _caches(of: Study) -> list[str]:
     if not there:
         return ["the cache state was not recorded"]
     lacking = [name for name in CACHES if name not in there]
-    said = [f"cache state {', '.join(lacking)}: not measured"] if lacking else []
+    sentences = [f"cache state {', '.join(lacking)}: not measured"] if lacking else []
     if len(there) > 1:
-        said.append(f"cache states {', '.join(map(str, there))}: apart in every answer")
-    return said
+        sentences.append(f"cache states {', '.join(map(str, there))}: apart in every answer")
+    return sentences
 
 
 def _gaps(of: Study) -> list[str]:

@@ -21,11 +21,11 @@ STATES: dict[Sure, str] = {
 }  # fmt: skip
 
 
-def counted(mine: Sequence[Lesson]) -> str:
+def counted(lessons: Sequence[Lesson]) -> str:
     """How many lessons are how sure."""
-    if len(mine) == 1:
-        return f"{STATES[mine[0].sure]}."
-    counts = Counter(lesson.sure for lesson in mine)
+    if len(lessons) == 1:
+        return f"{STATES[lessons[0].sure]}."
+    counts = Counter(lesson.sure for lesson in lessons)
     order: tuple[Sure, ...] = get_args(Sure)
     return ", ".join(f"{counts[s]} {STATES[s]}" for s in order if counts[s]) + "."
 
@@ -73,15 +73,15 @@ def _group(some: Sequence[Lesson], lessons: Sequence[Lesson], of: Study) -> str:
     )
 
 
-def _where(some: Sequence[Lesson], mine: Sequence[Lesson], of: Study) -> str:
+def _where(some: Sequence[Lesson], lessons: Sequence[Lesson], of: Study) -> str:
     """The levels of a group, if it has all lessons of these levels; else some of its members."""
-    if len(some) == len(mine):
+    if len(some) == len(lessons):
         return ""
-    every = _levels(mine)
+    every = _levels(lessons)
     own = _levels(some)
     apart = {name: levels for name, levels in own.items() if levels != every[name]}
     inside = sum(
-        all(level in apart[name] for name, level in one.levels if name in apart) for one in mine
+        all(level in apart[name] for name, level in one.levels if name in apart) for one in lessons
     )
     if inside != len(some) or not apart:
         return names([lesson.where for lesson in some])

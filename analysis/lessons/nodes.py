@@ -77,15 +77,15 @@ def node_lessons(
     except ValueError as error:
         return [Lesson("nodes", "", (), "cannot be said", str(error), "cannot be said")]
     if bandwidth is None:
-        grown = [said for said in found.says if said.startswith("Bandwidth from")]
-        said = "; ".join(grown).rstrip(".") or "one number of storage nodes only"
+        grown = [sentence for sentence in found.says if sentence.startswith("Bandwidth from")]
+        growth = "; ".join(grown).rstrip(".") or "one number of storage nodes only"
         return [
             Lesson(
                 "nodes",
                 "",
                 (),
                 "no bandwidth asked for",
-                said,
+                growth,
                 "not asked" if grown else "cannot be said",
             )
         ]

@@ -28,20 +28,20 @@ def overall(comparisons: Sequence[Comparison], targets: Sequence[str]) -> list[L
 
 
 def _of_part(comparisons: Sequence[Comparison], targets: Sequence[str], part: str) -> list[Lesson]:
-    known = [
+    with_mean = [
         comparison
         for comparison in comparisons
         if comparison.mean is not None and len(comparison.cells) > 1
     ]
-    if not known:
+    if not with_mean:
         return []
-    kinds = _kinds(known)
+    kinds = _kinds(with_mean)
     losers: dict[str, set[str]] = {name: set() for name in targets}
-    for one, kind in zip(known, kinds, strict=True):
+    for one, kind in zip(with_mean, kinds, strict=True):
         if kind in ("faster", "slower"):
             losers[one.a if kind == "faster" else one.b].add(one.b if kind == "faster" else one.a)
     best = next((name for name in targets if len(losers[name]) == len(targets) - 1), "")
-    alike = len(known) == len(comparisons) and all(kind == "no difference" for kind in kinds)
+    alike = len(with_mean) == len(comparisons) and all(kind == "no difference" for kind in kinds)
     sure: Sure = "decided" if best or alike else "in part" if any(losers.values()) else "too few"
     short = best or ("no difference" if alike else UNDECIDED)
     return [
@@ -50,13 +50,17 @@ def _of_part(comparisons: Sequence[Comparison], targets: Sequence[str], part: st
             TOGETHER + (f" of {part}" if part else ""),
             (),
             short,
-            _first(best, known)
+            _first(best, with_mean)
             if best
-            else "; ".join(_sentence(one, kind) for one, kind in zip(known, kinds, strict=True)),
+            else "; ".join(
+                _sentence(one, kind) for one, kind in zip(with_mean, kinds, strict=True)
+            ),
             sure,
             "",
             (best,) if best else tuple(targets) if alike else (),
-            tuple(f"{one.a} against {one.b}: {plural(len(one.cells), 'cell')}" for one in known),
+            tuple(
+                f"{one.a} against {one.b}: {plural(len(one.cells), 'cell')}" for one in with_mean
+            ),
         )
     ]
 

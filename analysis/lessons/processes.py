@@ -28,8 +28,8 @@ RATE = METRICS["bandwidth"]
 def process_lessons(of: Study, ds: xr.Dataset, where: Mapping[str, Level]) -> list[Lesson]:
     """One lesson for each series over processes per client node."""
     if "processes" not in of.varying:
-        known = [of.label("processes", level) for level in of.levels("processes", of.valued)]
-        why = f"one level ({known[0]})" if known else "no number of processes was recorded"
+        labels = [of.label("processes", level) for level in of.levels("processes", of.valued)]
+        why = f"one level ({labels[0]})" if labels else "no number of processes was recorded"
         return [
             Lesson(
                 "processes", "", (), "cannot be said", f"{why}: nothing can grow", "cannot be said"

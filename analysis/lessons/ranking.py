@@ -48,8 +48,8 @@ def orders(of: Study) -> dict[Key, list[Values]]:
     groups: dict[Key, dict[str, Values]] = defaultdict(dict)
     for cell in valued:
         best = groups[pattern_of(cell.cell.levels, several) + _apart(cell, several)]
-        known = best.get(cell.cell.target)
-        if known is None or _own(cell).median > _own(known).median:
+        best_so_far = best.get(cell.cell.target)
+        if best_so_far is None or _own(cell).median > _own(best_so_far).median:
             best[cell.cell.target] = cell
     return {
         key: sorted(groups[key].values(), key=lambda cell: -_own(cell).median)

@@ -57,15 +57,15 @@ class Lessons(Drawn):
         """The lessons by question, those of an answer first; for a template."""
         made = []
         for question, title in TITLES.items():
-            mine = tuple(lesson for lesson in self.lessons if lesson.question == question)
-            if mine:
+            lessons = tuple(lesson for lesson in self.lessons if lesson.question == question)
+            if lessons:
                 made.append(
                     LessonGroup(
                         question,
                         self._title(question, title),
-                        counted(mine),
-                        tuple(lines(mine, self.study)),
-                        mine,
+                        counted(lessons),
+                        tuple(lines(lessons, self.study)),
+                        lessons,
                     )
                 )
         return tuple(made)

@@ -102,14 +102,14 @@ def bound_of(text: str) -> Bound:
 
 def rate_of(text: str) -> float:
     """Bytes per second of `500MB/s`, `4 Gb/s` (bits), `1.5GiB/s`; UnitError for all else."""
-    known = {
+    units_by_label = {
         unit.label: unit for unit in (*DECIMAL["bandwidth"], *(u for _, u in UNITS["bandwidth"]))
     }
     match = _RATE.fullmatch(text.strip())
-    if match is None or match["unit"] not in known:
-        allowed = ", ".join(known)
+    if match is None or match["unit"] not in units_by_label:
+        allowed = ", ".join(units_by_label)
         raise UnitError(f"{text!r} is not a bandwidth: write '500MB/s'; units are {allowed}")
-    rate = float(match["number"]) * known[match["unit"]].divisor
+    rate = float(match["number"]) * units_by_label[match["unit"]].divisor
     if not 0 < rate < math.inf:
         raise UnitError(f"bandwidth {text!r} must be more than zero")
     return rate

@@ -177,7 +177,7 @@ class Correlations:
         return figure
 
     def _panel(self, ax: Axes, row: Key, pattern: Level) -> Any:
-        mine = {
+        by_pair = {
             (c.factor, c.metric): c
             for c in self.correlations
             if _apart(c.panel) == row and dict(c.panel).get("pattern", "") in (pattern, "")
@@ -186,7 +186,7 @@ class Correlations:
         where = self.study.describe(row)
         ax.set_title("\n".join([*head, *([where] if where != "all" else [])]), fontsize=8)
         grid = np.full((len(self.factors), len(self.metrics)), np.nan)
-        for (factor, metric), c in mine.items():
+        for (factor, metric), c in by_pair.items():
             place = self.factors.index(factor), self.metrics.index(metric)
             grid[place] = c.pearson
             sentence = f"{c.pearson:.2f}\n{c.spearman:.2f}\nn={c.values}"
@@ -235,8 +235,8 @@ def correlation(
     found: dict[Key, list[Correlation]] = {}
     for metric, of in studies.items():
         for key, cells in of.series(*factors).items():
-            mine = found.setdefault(key, [])
-            mine += [_correlated(key, name, metric, cells, coding) for name in factors]
+            members = found.setdefault(key, [])
+            members += [_correlated(key, name, metric, cells, coding) for name in factors]
     first = next(iter(studies.values()))
     made = tuple(c for panel in found.values() for c in panel)
     return Correlations(first, tuple(studies), tuple(factors), coding, tuple(found), made)

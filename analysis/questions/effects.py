@@ -46,29 +46,31 @@ class Influences:
     def says(self) -> list[str]:
         """The terms with an effect, what could not be estimated, and what is in doubt."""
         shown = [e for e in self.ordered if e.p_holm <= ALPHA]
-        said = [f"What changes {self.study.metric.title.lower()}, the most first:"] if shown else []
-        said += [f"  {self._term(e)}." for e in shown]
+        sentences = (
+            [f"What changes {self.study.metric.title.lower()}, the most first:"] if shown else []
+        )
+        sentences += [f"  {self._term(e)}." for e in shown]
         if self.found.effects and not shown:
-            said.append(f"{self.study.metric.title}: no factor is shown to change it.")
+            sentences.append(f"{self.study.metric.title}: no factor is shown to change it.")
         quiet = [self.title(e.term) for e in self.ordered if e.p_holm > ALPHA]
         if shown and quiet:
-            said.append(f"Not shown to change it: {', '.join(quiet)}.")
-        said += [f"{self.title(name)}: not known: {why}." for name, why in self.found.missing]
+            sentences.append(f"Not shown to change it: {', '.join(quiet)}.")
+        sentences += [f"{self.title(name)}: not known: {why}." for name, why in self.found.missing]
         for state in self.found.residuals:
             if state.suspicious:
-                said.append(
+                sentences.append(
                     f"Residuals {state.stratum} are not as the F test wants them (normal: "
                     f"{p_text(state.normal)}, equal spread: {p_text(state.equal)}): p of "
                     "sign flips of whole attachments or blocks stands beside."
                 )
         if self.found.effects and all(cell.values.size < 2 for cell in self.study.valued):
-            said.append(
+            sentences.append(
                 "One value per cell: how values scatter is taken from how the factors' "
                 "effects fail to multiply."
             )
         if self.left_out:
-            said.append(f"All levels of {', '.join(self.left_out)} are taken together.")
-        return said + self.study.remarks
+            sentences.append(f"All levels of {', '.join(self.left_out)} are taken together.")
+        return sentences + self.study.remarks
 
     def _term(self, effect: split_plot.FactorEffect) -> str:
         """ "chunk size: up to 13 times between its levels"; the shares stand in the table."""

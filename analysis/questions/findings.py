@@ -165,19 +165,21 @@ def finding_groups(
     if "finding_run" not in ds or ds.sizes.get("finding", 0) == 0:
         return []
     row = ds["finding_run"].values
-    mine = np.arange(row.size) if kept is None else np.flatnonzero(kept[row])
-    if mine.size == 0:
+    places = np.arange(row.size) if kept is None else np.flatnonzero(kept[row])
+    if places.size == 0:
         return []
     factors = factor_columns(ds, data.factors) if factors is None else factors
     cells = _cells(factors, data)
     names = _varying(factors, data)
-    audit, severity = (coded(ds[f"finding_{name}"].values[mine]) for name in ("audit", "severity"))
-    group = combined([audit[1], severity[1]], mine.size)[1]
+    audit, severity = (
+        coded(ds[f"finding_{name}"].values[places]) for name in ("audit", "severity")
+    )
+    group = combined([audit[1], severity[1]], places.size)[1]
     texts = {name: ds[f"finding_{name}"].values for name in ("message", "advice")}
     targets, run_ids = data.factor("target"), data["run_id"]
     made = []
     for members_ in members(group):
-        where = row[mine[members_]]
+        where = row[places[members_]]
         concerned = _concerned(where, cells, run_ids, factors, names)
         made.append(
             FindingGroup(
@@ -185,8 +187,8 @@ def finding_groups(
                 severity=str(severity[0][severity[1][members_[0]]]),
                 runs=int(np.unique(run_ids[where]).size),
                 targets=tuple(sorted({str(name) for name in np.unique(targets[where])})),
-                messages=tuple(_frequent(texts["message"][mine[members_]])),
-                advice=next(iter(_frequent(texts["advice"][mine[members_]])), ""),
+                messages=tuple(_frequent(texts["message"][places[members_]])),
+                advice=next(iter(_frequent(texts["advice"][places[members_]])), ""),
                 cells=concerned,
             )
         )

@@ -53,18 +53,18 @@ class Power:
             f"{n if n else f'more than {MOST}'} blocks for {100 * chance:.0f} %"
             for chance, n in self.needed.items()
         )
-        said = [
+        sentences = [
             f"A difference of {size} between two targets is proven with {self.blocks} blocks in "
             f"{100 * self.chance:.0f} % of the cells that have it; it takes {takes} "
             f"({self.spread}; {plural(self.cells, 'comparison')}, half of them with that "
             "difference)."
         ]
         if self.detect <= TOLERANCE:
-            said.append(
+            sentences.append(
                 f"Below {100 * TOLERANCE:.3g} % `compare` calls a difference none that matters: "
                 f"give it --tolerance {100 * self.detect / 2:.2g}% or so."
             )
-        return said
+        return sentences
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings."""
@@ -80,11 +80,11 @@ def power(detect: float, spread: str, spreads: Sequence[float], cells: int, bloc
     they are from, in words.
     """
     shift = math.log1p(detect)
-    known = np.asarray(spreads, dtype=np.float64)
+    values = np.asarray(spreads, dtype=np.float64)
 
     @functools.cache
     def chance(n: int) -> float:
-        return proven(n, cells, shift, known)
+        return proven(n, cells, shift, values)
 
     share = looks.level(ALPHA, 1) / cells
     needed = {asked: _fewest(chance, asked, share) for asked in CHANCES}

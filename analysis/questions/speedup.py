@@ -139,14 +139,14 @@ class Speedup:
         )
         ax = axes[0][0]
         for i, key in enumerate(dict.fromkeys(point.key for point in self.points)):
-            mine = [(p, *self.times(p.cell)) for p in self.points if p.key == key]
-            shade, sure = drawing.colour(i), all(p.cell.ratio.decides for p, *_ in mine)
-            for point, _, low, high in mine:
+            points = [(p, *self.times(p.cell)) for p in self.points if p.key == key]
+            shade, sure = drawing.colour(i), all(p.cell.ratio.decides for p, *_ in points)
+            for point, _, low, high in points:
                 if point.cell.ratio.decides:
                     ax.plot([point.level] * 2, [low, high], color=shade)
             ax.plot(
-                [p.level for p, *_ in mine],
-                [value for _, value, *_ in mine],
+                [p.level for p, *_ in points],
+                [value for _, value, *_ in points],
                 color=shade,
                 marker=drawing.MARKERS[i % 8],
                 label=described(key) or None,

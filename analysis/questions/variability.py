@@ -73,20 +73,20 @@ class Spreads:
         ]
 
     def _needed(self) -> list[str]:
-        known = [c for c in self.cells if c.repetitions.known]
+        answered = [c for c in self.cells if c.repetitions.known]
         width = f"+- {100 * self.half_width:.3g} %"
-        unknown = len(self.cells) - len(known)
+        unknown = len(self.cells) - len(answered)
         sentences = []
-        if known:
-            numbers = [c.repetitions.needed for c in known]
-            enough = sum(c.repetitions.more == 0 for c in known)
+        if answered:
+            numbers = [c.repetitions.needed for c in answered]
+            enough = sum(c.repetitions.more == 0 for c in answered)
             most = (
                 "more than can be planned"
                 if None in numbers
                 else str(max(n for n in numbers if n is not None))
             )
             sentences.append(
-                f"{self.title} within {width} at {100 * LEVEL:.3g} %: {enough} of {len(known)} "
+                f"{self.title} within {width} at {100 * LEVEL:.3g} %: {enough} of {len(answered)} "
                 f"cells have enough attachments; the most that one needs is {most}."
             )
         if unknown:

@@ -112,14 +112,14 @@ def _parts(standings: Standings) -> Iterator[_Part]:
     by_levels = {_place(cell.levels, standings.names): cell for cell in standings.cells}
     for group in groups(standings.summary):
         places = (_place(cell.levels, standings.names) for cell in _sorted(group.cells, standings))
-        mine = [by_levels[key] for key in dict.fromkeys(places) if key in by_levels]
+        lines = [by_levels[key] for key in dict.fromkeys(places) if key in by_levels]
         layout = group.layout
         rows = tuple(name for name in layout.columns if name in standings.names)
         columns = [name for name in (*layout.rows, layout.x) if name in standings.names]
         order = (*X_NAMES, *ROW_NAMES)
         columns.sort(key=lambda n: order.index(n) if n in order else len(order))
-        if mine:
-            yield _Part(group.title, rows, tuple(columns), tuple(mine))
+        if lines:
+            yield _Part(group.title, rows, tuple(columns), tuple(lines))
 
 
 def _sorted(cells: Sequence[Cell], standings: Standings) -> list[Cell]:
@@ -188,14 +188,14 @@ def _wrapped(keys: Sequence[tuple[str, ...]], most: int) -> Iterator[list[tuple[
     """Columns in bands of at most so many, those of one first level together if they fit."""
     band: list[tuple[str, ...]] = []
     for _, group in itertools.groupby(keys, key=lambda key: key[:1]):
-        mine = list(group)
-        if band and len(band) + len(mine) > most:
+        rest = list(group)
+        if band and len(band) + len(rest) > most:
             yield band
             band = []
-        while len(mine) > most:
-            yield mine[:most]
-            mine = mine[most:]
-        band += mine
+        while len(rest) > most:
+            yield rest[:most]
+            rest = rest[most:]
+        band += rest
     if band:
         yield band
 

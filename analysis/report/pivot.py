@@ -146,13 +146,13 @@ def _entry(cell: Cell, metric: Metric, unit: Unit, clear: bool) -> Entry:
 
 def _clear(target: str, medians: dict[str, Median], more_is_better: bool) -> bool:
     """Whether the target's interval lies beyond the intervals of all other targets."""
-    mine = medians[target]
+    medians_of_target = medians[target]
     others = [median for name, median in medians.items() if name != target]
     if not others or not all(median.decides for median in medians.values()):
         return False
     if more_is_better:
-        return all(mine.low > other.high for other in others)
-    return all(mine.high < other.low for other in others)
+        return all(medians_of_target.low > other.high for other in others)
+    return all(medians_of_target.high < other.low for other in others)
 
 
 @dataclass(frozen=True)

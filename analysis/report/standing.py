@@ -37,9 +37,9 @@ def standing(standings: Standings, plan: Mapping[str, Any], place: str) -> Itera
     for band in drawn.bands:
         yield _table(band, stub, drawn.doubtful == "some", colour)
     yield Text(_legend(drawn, letters), style="dim")
-    said = sentences(standings, plan, place)
-    yield Text("\n".join(["", said.answer, said.against, said.todo]))
-    yield Text(f"  {said.command}", no_wrap=True, overflow="ignore")  # to be pasted
+    lines = sentences(standings, plan, place)
+    yield Text("\n".join(["", lines.answer, lines.against, lines.todo]))
+    yield Text(f"  {lines.command}", no_wrap=True, overflow="ignore")  # to be pasted
     if drawn.more:
         yield Text(f"{drawn.more} more cells: fsmatrix compare shows them.")
     yield Text("\n".join(["", *(one.says for one in extremes(standings)), ""]))

@@ -83,8 +83,10 @@ def _first_of_all(standings: Standings) -> list[str]:
     """Who is ahead in the most cells, the proven ones first; several if always together."""
     led = {name: _led(standings, name) for name in standings.targets}
     best = max(standings.targets, key=lambda name: (_proven(led[name]), len(led[name])))
-    mine = [id(cell) for cell in led[best]]
-    return [name for name in standings.targets if mine and [id(c) for c in led[name]] == mine]
+    led_cells = [id(cell) for cell in led[best]]
+    return [
+        name for name in standings.targets if led_cells and [id(c) for c in led[name]] == led_cells
+    ]
 
 
 def _with(first: Sequence[str], cells: Sequence[Standing]) -> str:
@@ -133,62 +135,62 @@ def _tolerance(standings: Standings) -> str:
 
 def _together(standings: Standings) -> list[str]:
     """Who is proven ahead over all cells together, by how much."""
-    said = []
+    lines = []
     for part in dict.fromkeys(one.part for one in standings.compared):
-        mine = [comparison for comparison in standings.compared if comparison.part == part]
-        for lesson in overall(mine, standings.targets):
+        comparisons = [comparison for comparison in standings.compared if comparison.part == part]
+        for lesson in overall(comparisons, standings.targets):
             if lesson.sure == "decided" and len(lesson.choice) == 1:
                 best = str(lesson.choice[0])
-                cells = max(len(one.cells) for one in mine)
-                said.append(
+                cells = max(len(one.cells) for one in comparisons)
+                lines.append(
                     f"over {_of(cells, cells)}{f' of {part}' * bool(part)} together {best} "
-                    f"is {listed(_means(mine, best))}, proven"
+                    f"is {listed(_means(comparisons, best))}, proven"
                 )
-    return said
+    return lines
 
 
-def _means(mine: Sequence[Any], best: str) -> list[str]:
+def _means(comparisons: Sequence[Any], best: str) -> list[str]:
     """The geometric means of one target over each other one."""
-    said = []
-    for one in mine:
+    lines = []
+    for one in comparisons:
         if best in (one.a, one.b) and one.mean is not None:
             ratio = one.mean.mean
             ends = (ratio.ratio, ratio.low, ratio.high)
             if best == one.b:
                 ends = (1 / ratio.ratio, 1 / ratio.high, 1 / ratio.low)
             other = one.b if best == one.a else one.a
-            said.append(
+            lines.append(
                 f"{faster(ends[0])} {than(ends[0])} {other} (95 % sure: {brief(ends[1])} "
                 f"to {brief(ends[2])} times)"
             )
-    return said
+    return lines
 
 
 def _against(standings: Standings) -> str:
     first = _first_of_all(standings)
-    said = []
+    lines = []
     groups: dict[tuple[str, ...], list[Standing]] = {}
     for cell in standings.cells:
         if cell.leaders and not set(first) & set(cell.leaders):
             groups.setdefault(cell.leaders, []).append(cell)
     for leaders in sorted(groups, key=lambda key: -len(groups[key]))[:MOST_NAMED]:
         cells = groups.pop(leaders)
-        said.append(
+        lines.append(
             f"{_joined(leaders)} {_verb(leaders)} ahead in {_named(cells, standings)}, "
             f"{_span(cells)}{_how_sure(cells)}"
         )
     if rest := [cell for cells in groups.values() for cell in cells]:
-        said.append(f"others are ahead in {_named(rest, standings)}")
+        lines.append(f"others are ahead in {_named(rest, standings)}")
     equal = [cell for cell in standings.cells if cell.state == "equal"]
     if equal and len(equal) + standings.count("invalid") < len(standings.cells):
-        said.append(
+        lines.append(
             f"no difference larger than {_tolerance(standings)} in {_named(equal, standings)}"
         )
     if unclear := [cell for cell in standings.cells if cell.state == "unclear"]:
-        said.append(_chance(standings, unclear))
+        lines.append(_chance(standings, unclear))
     if invalid := [cell for cell in standings.cells if cell.state == "invalid"]:
         why = Counter(f"{name}: {text}" for cell in invalid for name, text in cell.lost)
-        said.append(f"{_named(invalid, standings)} cannot be compared ({_first(why)})")
+        lines.append(f"{_named(invalid, standings)} cannot be compared ({_first(why)})")
     if doubtful := [cell for cell in standings.cells if cell.doubts and cell.state != "invalid"]:
         doubts = Counter(doubt.partition(" (")[0] for cell in doubtful for doubt in cell.doubts)
         where = (
@@ -196,12 +198,12 @@ def _against(standings: Standings) -> str:
             if len(doubtful) == len(standings.cells) > 1
             else plural(len(doubtful), "cell")
         )
-        said.append(f"warnings in {where} ({_first(doubts)})")
+        lines.append(f"warnings in {where} ({_first(doubts)})")
     if standings.summary.cluster.emulated:
-        said.append("emulated levels show no hardware's speed")
-    if not said:
+        lines.append("emulated levels show no hardware's speed")
+    if not lines:
         return "Against it: nothing; no cell points the other way, none is in doubt."
-    return f"Against it: {'; '.join(said)}."
+    return f"Against it: {'; '.join(lines)}."
 
 
 def _chance(standings: Standings, unclear: Sequence[Standing]) -> str:
@@ -248,16 +250,16 @@ def extremes(standings: Standings) -> list[Extremes]:
             for pair in cell.pairs
             if target in (pair.a, pair.b) and pair.ahead
         ]
-        sure.sort(key=lambda known: known[1].over(target))
+        sure.sort(key=lambda cell_and_pair: cell_and_pair[1].over(target))
         best = _end(target, sure[-1:], True) or "nowhere ahead beyond chance"
         worst = _end(target, sure[:1], False) or "nowhere behind beyond chance"
         made.append((-_proven(leads), -len(leads), Extremes(target, share, best, worst)))
     return [one for _, _, one in sorted(made, key=lambda key: key[:2])]
 
 
-def _end(target: str, known: Sequence[tuple[Standing, Pair]], ahead: bool) -> str:
+def _end(target: str, pairs: Sequence[tuple[Standing, Pair]], ahead: bool) -> str:
     """ "rand-write, 4 KiB: 25 times as fast as btrfs (proven)"; "" if it is not so."""
-    for cell, one in known:
+    for cell, one in pairs:
         if (one.ahead == target) == ahead:
             ratio = one.over(target)
             start = f"{cell.named}: " if cell.named else ""

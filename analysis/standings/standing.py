@@ -112,7 +112,7 @@ def ordered(names: Sequence[str], pairs: Sequence[Pair]) -> Order:
     proven, likely: every leader is so much ahead of everyone behind; equal: no two of them differ;
     unclear: all else, also if somebody is behind a leader, but not behind every one.
     """
-    known = {frozenset((one.a, one.b)): one for one in pairs}
+    by_targets = {frozenset((one.a, one.b)): one for one in pairs}
     left, groups = list(names), []
     while left:
         behind = {
@@ -124,11 +124,11 @@ def ordered(names: Sequence[str], pairs: Sequence[Pair]) -> Order:
         groups.append(tuple(sorted(front)))  # by name: nothing else is known
         left = [name for name in left if name not in front]
     if len(groups) < 2:
-        alike = len(known) == math.comb(len(names), 2)
+        alike = len(by_targets) == math.comb(len(names), 2)
         alike &= all(one.state == "equal" for one in pairs)
         return Order("equal" if alike and len(names) > 1 else "unclear", tuple(groups))
     found = [
-        known.get(frozenset((one, two)))
+        by_targets.get(frozenset((one, two)))
         for one in groups[0]
         for two in names
         if two not in groups[0]

@@ -75,8 +75,8 @@ class Standing:
 
     def rival(self, target: str) -> Pair | None:
         """The pair of a target with the one that does best against it."""
-        mine = [one for one in self.pairs if target in (one.a, one.b)]
-        return min(mine, key=lambda one: one.over(target), default=None)
+        pairs = [one for one in self.pairs if target in (one.a, one.b)]
+        return min(pairs, key=lambda one: one.over(target), default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """How sure, who leads, the groups behind, and by how much, as a ratio."""
@@ -209,6 +209,6 @@ def _doubts(values: Sequence[Values], pairs: Sequence[Pair]) -> tuple[str, ...]:
 def _why(cell: Cell) -> str:
     """Why a target has no valid value: "2 failed; 4 invalid (read-served-by-cache)"."""
     audits = f" ({', '.join(cell.findings)})" if cell.findings else ""
-    said = [f"{cell.failed} failed"] if cell.failed else []
-    said += [f"{cell.invalid} invalid{audits}"] if cell.invalid else []
-    return "; ".join(said) or "not measured"
+    parts = [f"{cell.failed} failed"] if cell.failed else []
+    parts += [f"{cell.invalid} invalid{audits}"] if cell.invalid else []
+    return "; ".join(parts) or "not measured"

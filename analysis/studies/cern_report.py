@@ -94,11 +94,11 @@ class Report:
         )
         groups = [(o, c) for o in ("write", "read") for c in ("none", "zstd")]
         for ax, (operation, compression) in zip(axes[0], groups, strict=True):
-            mine = wide.xs((operation, compression), level=("operation", "compression"))
+            part = wide.xs((operation, compression), level=("operation", "compression"))
             for i, (trial, kind) in enumerate(
                 [(t, k) for t in (1, 2) for k in ("OC_SX", "RP_XSF")]
             ):
-                y = mine.xs(kind, level="object_class")[trial]
+                y = part.xs(kind, level="object_class")[trial]
                 ax.plot(
                     range(len(y)),
                     y,
@@ -145,10 +145,10 @@ def _rntuple() -> list[Statement]:
     large = plain_writes.loc[LARGE]
     rest = one.drop(index=("write", "none"))
     frame = published_table(TABLE)
-    mine = frame[
+    rows = frame[
         (frame["operation"] == "write") & (frame["compression"] == "none") & (frame["trial"] == 1)
     ]
-    values = mine["bandwidth_gb_per_s"]
+    values = rows["bandwidth_gb_per_s"]
     small = {k: float(v) for k, v in plain_writes.loc[65536].items()}
     exception = ", ".join("/".join(map(str, key)) for key in rest[rest < 1].index)
     return [

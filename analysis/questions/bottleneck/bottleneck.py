@@ -124,14 +124,18 @@ def _resources(
 ) -> tuple[Resource, ...]:
     link = usage.link_limit(cell.level("network"), cell.number("storage_nodes"))
     network, device = limits.get("network", link), limits.get("device", math.nan)
-    busy = _resource("device", [[one.device_busy for one in mine] for mine in of.values()])
+    busy = _resource("device", [[one.device_busy for one in usages] for usages in of.values()])
     if busy.state == "at its limit":
         busy = replace(busy, state=BUSY)
-    rated = _resource("device", [[u.device_rate / device for u in mine] for mine in of.values()])
+    rated = _resource(
+        "device", [[u.device_rate / device for u in usages] for usages in of.values()]
+    )
     return (
-        _resource("network", [[u.network_rate / network for u in mine] for mine in of.values()]),
+        _resource(
+            "network", [[u.network_rate / network for u in usages] for usages in of.values()]
+        ),
         _device(busy, rated),
-        _resource("client CPU", [[one.cpu_busy for one in mine] for mine in of.values()]),
+        _resource("client CPU", [[one.cpu_busy for one in usages] for usages in of.values()]),
     )
 
 
@@ -147,8 +151,8 @@ def _device(busy: Resource, rated: Resource) -> Resource:
 
 
 def _resource(name: str, values: Iterable[Sequence[float]]) -> Resource:
-    known = [[v for v in runs if v <= IMPOSSIBLE] for runs in values]  # and no NaN
-    share = of_independent([float(np.median(mine)) for mine in known if mine])
+    possible = [[v for v in runs if v <= IMPOSSIBLE] for runs in values]  # and no NaN
+    share = of_independent([float(np.median(mine)) for mine in possible if mine])
     state: State = "cannot tell"
     if share.kind == "none":
         state = "not measured"

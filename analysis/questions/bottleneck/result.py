@@ -96,18 +96,19 @@ class Bottleneck(Drawn):
         """Where growth ends and why, and what evidence is missing."""
         sentences = []
         for axis in AXES:
-            mine = [v for v in self.verdicts if v.axis == axis]
+            verdicts = [v for v in self.verdicts if v.axis == axis]
             title = self.study.title(axis)
-            if not mine:
+            if not verdicts:
                 sentences.append(
                     f"{title}: one level only, so whether more would help is not known."
                 )
                 continue
-            stops = [v for v in mine if v.knee == v.knee]
-            states = Counter(step.growth for v in mine for step in v.steps)
+            stops = [v for v in verdicts if v.knee == v.knee]
+            states = Counter(step.growth for v in verdicts for step in v.steps)
             sentences.append(
-                f"{title[0].upper()}{title[1:]}: bandwidth stops growing in {len(stops)} of "
-                f"{len(mine)} series (the next level gives less than {self.threshold:.0%} more). "
+                f"{title[0].upper()}{title[1:]}: bandwidth stops growing in {len(stops)} "
+                f"of {len(verdicts)} series (the next level gives less than {self.threshold:.0%} "
+                "more). "
                 f"Of {plural(sum(states.values()), 'step')} {states['grows']} still grow, "
                 f"{states['stopped']} do not, {states['cannot tell']} are not sure."
             )
@@ -125,7 +126,7 @@ class Bottleneck(Drawn):
         )
 
     def _always_busy(self) -> list[str]:
-        if not any(one.state == BUSY for mine in self.shares.values() for one in mine):
+        if not any(share.state == BUSY for shares in self.shares.values() for share in shares):
             return []
         return [
             "A device that is always busy is not shown to be at its limit: an SSD works on many "

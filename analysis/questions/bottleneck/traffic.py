@@ -54,8 +54,8 @@ class TrafficSeries:
     def level(self) -> float:
         """Median over the intervals inside the phase of all hosts' traffic; NaN without any."""
         inside = self.rate[:, (self.begin >= 0) & (self.end <= self.seconds)].sum(axis=0)
-        known = inside[~np.isnan(inside)]
-        return float(np.median(known)) if known.size else math.nan
+        valued = inside[~np.isnan(inside)]
+        return float(np.median(valued)) if valued.size else math.nan
 
 
 @dataclass(frozen=True)
@@ -225,11 +225,11 @@ def traffic(
             without += found is None
             own += [found] if found else []
     traffic_cells = tuple(
-        _cell(key, cell, mine)
+        _cell(key, cell, own_runs)
         for key, cells in of.series("chunk").items()
         for cell in cells
-        for mine in (runs[next(i for i, c in enumerate(of.valued) if c is cell)],)
-        if mine
+        for own_runs in (runs[next(i for i, c in enumerate(of.valued) if c is cell)],)
+        if own_runs
     )
     if not traffic_cells:
         raise ValueError(f"no run file in {store} has network counters of a run that counts")

@@ -247,9 +247,9 @@ def pooled(models: Sequence[Model]) -> list[Model]:
     """Each with the misfit of all models of its form, and the sum of their freedom."""
     result = []
     for model in models:
-        mine = [one for one in models if one.form is model.form]
-        freedom = sum(one.freedom for one in mine)
-        squares = sum(one.freedom * one.misfit**2 for one in mine)
+        same_form = [one for one in models if one.form is model.form]
+        freedom = sum(one.freedom for one in same_form)
+        squares = sum(one.freedom * one.misfit**2 for one in same_form)
         result.append(replace(model, misfit=math.sqrt(squares / freedom), freedom=freedom))
     return result
 
@@ -345,9 +345,9 @@ def _freedom(cells: Sequence[Values]) -> int:
     """
     groups: list[set[str]] = []
     for cell in cells:
-        mine = set(cell.attachments)
-        joined = mine.union(*(group for group in groups if group & mine))
-        groups = [group for group in groups if not group & mine] + [joined]
+        attachments = set(cell.attachments)
+        joined = attachments.union(*(group for group in groups if group & attachments))
+        groups = [group for group in groups if not group & attachments] + [joined]
     return sum(len(group) for group in groups) - len(groups)
 
 

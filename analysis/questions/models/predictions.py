@@ -51,16 +51,16 @@ class Predictions:
     @property
     def says(self) -> list[str]:
         """What is outside its interval, or what to expect; then how far it can be trusted."""
-        said = self._faults() if self.compared else [self._expected(row) for row in self.rows]
+        sentences = self._faults() if self.compared else [self._expected(row) for row in self.rows]
         beyond = sum(row.prediction.extrapolated for row in self.rows)
         if beyond:
-            said.append(
+            sentences.append(
                 f"{beyond} of {len(self.rows)} lie outside the chunk sizes of the fit: "
                 "extrapolations."
             )
         if any(not row.decides for row in self.rows):
-            said.append("No interval where there is one attachment: another one may differ.")
-        return said + self._study.remarks
+            sentences.append("No interval where there is one attachment: another one may differ.")
+        return sentences + self._study.remarks
 
     def _faults(self) -> list[str]:
         judged = [row for row in self.rows if row.decides]

@@ -225,9 +225,9 @@ def _chosen(models: Sequence[Model]) -> list[str]:
     total = len(models)
     sentences = []
     for form in FORMS:
-        mine = [m.errors[form.name] for m in models if m.form.name == form.name]
-        if mine:
-            typical = math.expm1(float(np.median(mine)))
+        errors = [m.errors[form.name] for m in models if m.form.name == form.name]
+        if errors:
+            typical = math.expm1(float(np.median(errors)))
             sentences.append(
                 f"{form.formula} in {number[form.name]} of {total} groups: of the formulas it is "
                 f"the nearest at chunk sizes that it had not seen, {typical:.1%} off in the "

@@ -49,18 +49,18 @@ class Scalability:
         several = [s for s in self.series if len(s.steps) > 1]
         ends = [s.steps[-1] for s in several]
         for first, last in sorted({(s.steps[0].nodes, s.steps[-1].nodes) for s in several}):
-            mine = [
+            curves = [
                 s.steps[-1]
                 for s in several
                 if (s.steps[0].nodes, s.steps[-1].nodes) == (first, last)
             ]
-            r = [step.ratio for step in mine]
+            r = [step.ratio for step in curves]
             text = (
                 f"{of.metric.title} from {first:g} to {last:g} storage nodes: "
                 f"{min(r):.2f} to {max(r):.2f} times in {len(r)} series (median {np.median(r):.2f})"
             )
             if of.metric.more_is_better:
-                e = [100 * step.efficiency for step in mine]
+                e = [100 * step.efficiency for step in curves]
                 text += (
                     f"; that is {brief(min(e))} to {brief(max(e))} % of growth in proportion "
                     "to the nodes (efficiency)"

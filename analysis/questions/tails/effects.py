@@ -86,23 +86,25 @@ class Effects:
     @property
     def says(self) -> list[str]:
         """One sentence for each factor; nothing where no factor varies."""
-        said = []
+        sentences = []
         if self.effects:
             blocks = f"{self.blocks} block{'s' * (self.blocks != 1)}"
-            said.append(f"What changes it, all else equal, in {blocks}:")
-            said += [f"  {effect.says}." for effect in self.effects]
+            sentences.append(f"What changes it, all else equal, in {blocks}:")
+            sentences += [f"  {effect.says}." for effect in self.effects]
             if self.blocks < SMALLEST:
-                said.append(f"{blocks} prove{'s' * (self.blocks == 1)} nothing, {SMALLEST} can.")
+                sentences.append(
+                    f"{blocks} prove{'s' * (self.blocks == 1)} nothing, {SMALLEST} can."
+                )
         titles = ((units.factor_title(name), why) for name, why in self.missing)
-        said += [f"What {title} changes cannot be said: {why}." for title, why in titles]
+        sentences += [f"What {title} changes cannot be said: {why}." for title, why in titles]
         blocks_out, cells_out = self.left_out
         if self.effects and (blocks_out or cells_out):
             out = f"{cells_out} of {self.cells + cells_out} cells and {blocks_out} of "
-            said.append(
+            sentences.append(
                 f"Left out of that: {out}{self.blocks + blocks_out} blocks, so that each "
                 "block has a number for each cell."
             )
-        return said
+        return sentences
 
 
 def effects(levels: Sequence[Levels], logs: Floats) -> Effects:
@@ -111,12 +113,12 @@ def effects(levels: Sequence[Levels], logs: Floats) -> Effects:
     levels: of each cell; logs: of the quantile in each block, [block, cell], NaN where there is
     none.
     """
-    known = np.isfinite(logs)
-    there = [i for i in range(len(levels)) if known[:, i].any()]
+    finite = np.isfinite(logs)
+    there = [i for i in range(len(levels)) if finite[:, i].any()]
     varying = _varying([levels[i] for i in there])
     if not varying:
         return Effects((), (), 0, 0, (0, 0))
-    blocks, cells = regression.complete(known)
+    blocks, cells = regression.complete(finite)
     kept = [levels[int(i)] for i in cells]
     values = logs[np.ix_(blocks, cells)]
     made, missing = [], []
@@ -126,7 +128,7 @@ def effects(levels: Sequence[Levels], logs: Floats) -> Effects:
             missing.append((name, found))
         made += [] if isinstance(found, str) else found
     shown = [(n, why) for n, why in missing if n not in OF_PHASES or "changes with" not in why]
-    used = int(known.any(axis=1).sum())
+    used = int(finite.any(axis=1).sum())
     return Effects(
         tuple(made),
         tuple(shown),

@@ -80,31 +80,31 @@ class Tails:
     @property
     def says(self) -> list[str]:
         """How far one run can be trusted, and how far the cells are known."""
-        known = [c for c in self.cells if c.quantile.kind != "none"]
-        if not known:
+        measured = [c for c in self.cells if c.quantile.kind != "none"]
+        if not measured:
             return [
                 f"{self.title}: too few operations in every cell, it takes "
                 f"{math.ceil(round(10 / (1 - self.q), 3))}."
             ]
-        worst = max(known, key=lambda c: c.quantile.median)
+        worst = max(measured, key=lambda c: c.quantile.median)
         shown = f"{text(worst.quantile.median, self.unit)} {self.unit.label}"
-        said = [f"{self.title}: at most {shown} ({worst.named or 'the only cell'})."]
-        alone = np.array([c.within for c in known if not math.isnan(c.within[0])])
+        sentences = [f"{self.title}: at most {shown} ({worst.named or 'the only cell'})."]
+        alone = np.array([c.within for c in measured if not math.isnan(c.within[0])])
         if alone.size:
             low, high = 100 * (np.median(alone, axis=0) - 1)
-            said.append(
+            sentences.append(
                 f"A typical run alone knows it to {low:.2g} to {high:+.2g} % at best (as if its "
                 "operations were independent of each other)."
             )
-        sure = [c.width for c in known if c.quantile.decides]
+        sure = [c.width for c in measured if c.quantile.decides]
         if sure:
-            said.append(
+            sentences.append(
                 f"95 % sure over attachments: a range of {brief(float(np.median(sure)))} times in "
                 f"the typical cell, {brief(max(sure))} times in the widest."
             )
-        if few := sum(not c.quantile.decides for c in known):
-            said.append(f"{few} of {len(known)} cells have too few attachments for 95 %.")
-        return said + self.effects.says
+        if few := sum(not c.quantile.decides for c in measured):
+            sentences.append(f"{few} of {len(measured)} cells have too few attachments for 95 %.")
+        return sentences + self.effects.says
 
     def table(self) -> pd.DataFrame:
         """One row per cell; latencies in the unit of the heading."""
@@ -144,11 +144,11 @@ class Tails:
         """A row for each cell, the slowest first, on a log axis; ValueError without any."""
         from fsmatrix.analysis.draw import drawing
 
-        known = [c for c in self.cells if c.quantile.kind != "none"]
-        if not known:
+        measured = [c for c in self.cells if c.quantile.kind != "none"]
+        if not measured:
             raise ValueError(self.says[0])
-        cells = sorted(known, key=lambda c: -c.quantile.median)[:MOST_ROWS]
-        left = len(known) - len(cells)
+        cells = sorted(measured, key=lambda c: -c.quantile.median)[:MOST_ROWS]
+        left = len(measured) - len(cells)
         figure, axes = drawing.frame(
             1,
             1,
@@ -257,10 +257,10 @@ def _of_blocks(quantiles: Floats, blocks: Counts, size: int) -> Floats:
 def _histogram(stored: Mapping[str, Any], row: int) -> Counts:
     """Counts [bin] of the kinds that the latencies of a row pool."""
     first, size = int(stored["latency_first"][row]), int(stored["latency_size"][row])
-    mine = slice(first, first + size)
+    part = slice(first, first + size)
     wanted = str(stored["latency_of"][row]).split("+")
     names = np.array([str(name) for name in texts(stored["kind_name"])])
-    kept = np.isin(names[stored["latency_kind"][mine]], wanted)
+    kept = np.isin(names[stored["latency_kind"][part]], wanted)
     counts = np.zeros(histogram.BINS, dtype=np.int64)
-    np.add.at(counts, stored["latency_bin"][mine][kept], stored["latency_count"][mine][kept])
+    np.add.at(counts, stored["latency_bin"][part][kept], stored["latency_count"][part][kept])
     return counts

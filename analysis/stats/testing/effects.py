@@ -127,24 +127,24 @@ def effects(
     attachments, are taken out of the scatter between attachments.
     """
     y = np.asarray(values, dtype=np.float64)
-    known = ~np.isnan(y)
-    if np.any(y[known] <= 0):
+    valued = ~np.isnan(y)
+    if np.any(y[valued] <= 0):
         raise ValueError("effects are on logs and need positive values")
     labels = {name: np.asarray(f) for name, f in factors.items()}
     owners = np.asarray(attachments)
     if any(f.shape != y.shape for f in (*labels.values(), owners)):
         raise ValueError("values, attachments and factors must have one shape [run]")
-    if not known.any():
+    if not valued.any():
         return Effects((), tuple((name, "no values") for name in labels), ())
-    labels = {name: f[known] for name, f in labels.items()}
-    groups = np.unique(owners[known], return_inverse=True)[1]
+    labels = {name: f[valued] for name, f in labels.items()}
+    groups = np.unique(owners[valued], return_inverse=True)[1]
     single = [name for name, f in labels.items() if np.unique(f).size < 2]
     varied = {name: f for name, f in labels.items() if name not in single}
     missing = [(name, "it has one level") for name in single]
-    nuisance = None if blocks is None else np.asarray(blocks)[known]
+    nuisance = None if blocks is None else np.asarray(blocks)[valued]
     if nuisance is not None and not _constant(nuisance, groups):
         nuisance = None
-    parts = _strata(np.log(y[known]), groups, varied, nuisance, order)
+    parts = _strata(np.log(y[valued]), groups, varied, nuisance, order)
     lines = [line for part in parts for line in part.lines]
     corrected = correct([line.p for line, *_ in lines])
     return Effects(

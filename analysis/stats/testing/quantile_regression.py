@@ -82,16 +82,16 @@ class Contrasts:
         return Contrasts(self.values[:, [series]], self.hidden[[series]])
 
 
-def complete(known: Mask) -> tuple[Places, Places]:
+def complete(present: Mask) -> tuple[Places, Places]:
     """(blocks, cells) of which each block has each cell, by number; known: [block, cell].
 
     Cells that not all of the SMALLEST fullest blocks have are left out, then blocks that lack one
     of the other cells.  The fullest: they have most of the cells of the one with most cells.
     """
-    first = known[int(np.argmax(known.sum(axis=1)))]
-    fullest = np.argsort((first & ~known).sum(axis=1), kind="stable")[:SMALLEST]
-    cells = np.flatnonzero(known[fullest].all(axis=0))
-    return np.flatnonzero(known[:, cells].all(axis=1) & (cells.size > 0)), cells
+    first = present[int(np.argmax(present.sum(axis=1)))]
+    fullest = np.argsort((first & ~present).sum(axis=1), kind="stable")[:SMALLEST]
+    cells = np.flatnonzero(present[fullest].all(axis=0))
+    return np.flatnonzero(present[:, cells].all(axis=1) & (cells.size > 0)), cells
 
 
 def contrasts(logs: Floats, series: Sequence[tuple[Sequence[int], Floats]]) -> Contrasts:

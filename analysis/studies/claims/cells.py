@@ -132,8 +132,8 @@ def _claim_cells(data: Data, reach: Reach, cells: list[Values]) -> Iterator[Clai
             yield from _r(reach, key, group)
     elif compare.both:
         for of, over in compare.both:
-            mine = [c for c in cells if reach.has(c, of) or reach.has(c, over)]
-            for key, group in reach.groups(mine, tuple(of)).items():
+            chosen = [c for c in cells if reach.has(c, of) or reach.has(c, over)]
+            for key, group in reach.groups(chosen, tuple(of)).items():
                 yield from _pair(reach, key, group, of, over)
     else:
         factor = compare.steps or compare.knee
@@ -157,14 +157,14 @@ def _pair(
 
 
 def _ordered(reach: Reach, group: list[Values], factor: str) -> list[tuple[float, Values]]:
-    known = [str(level) for level in reach.file.levels(factor)]
+    levels = [str(level) for level in reach.file.levels(factor)]
     places = []
     for cell in group:
         level = reach.level(cell, factor)
         if not isinstance(level, str):
             places.append((float(level), cell))
-        elif level in known:
-            places.append((float(known.index(level)), cell))
+        elif level in levels:
+            places.append((float(levels.index(level)), cell))
     if len({place for place, _ in places}) < len(places):
         reach.notes[f"several cells of one {factor}: left out"] = None
         return []
@@ -264,9 +264,13 @@ def _r(reach: Reach, key: Key, group: list[Values]) -> Iterator[ClaimCell]:
     if c.absent:
         reach.notes[f"{reach.of.describe(key)}: {c.absent}"] = None
         return
-    known = math.isfinite(c.pearson_low)
-    kind = "interval" if known else "one session" if c.attachments < 2 else "range"
-    curve = _student(c.pearson_low, c.pearson_high, c.attachments) if known else _nothing(c.pearson)
+    has_interval = math.isfinite(c.pearson_low)
+    kind = "interval" if has_interval else "one session" if c.attachments < 2 else "range"
+    curve = (
+        _student(c.pearson_low, c.pearson_high, c.attachments)
+        if has_interval
+        else _nothing(c.pearson)
+    )
     yield ClaimCell(
         _label(reach, key, f"r with {compare.correlation}"),
         reach.metric,

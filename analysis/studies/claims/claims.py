@@ -53,10 +53,10 @@ def judge(data: Data, study: StudyFile, alpha: float = ALPHA) -> Claims:
     scopes = [scope_of(data, study, claim) for claim in study.claims]
     reasons = [untestable(s, c) for s, c in zip(scopes, study.claims, strict=True)]
     nothing = PValues(float("nan"), float("nan"))
-    known = list(zip(study.claims, scopes, reasons, strict=True))
-    sizes = [nothing if why else p_magnitude(c, s.cells) for c, s, why in known]
-    ends = [nothing if why else p_reach(c, s.cells, not s.missing) for c, s, why in known]
-    ways = [nothing if why else p_direction(c, s.cells) for c, s, why in known]
+    triples = list(zip(study.claims, scopes, reasons, strict=True))
+    sizes = [nothing if why else p_magnitude(c, s.cells) for c, s, why in triples]
+    ends = [nothing if why else p_reach(c, s.cells, not s.missing) for c, s, why in triples]
+    ways = [nothing if why else p_direction(c, s.cells) for c, s, why in triples]
     can = [not why for why in reasons]
     means = p_means(study.claims, scopes, can, alpha)
     sides = p_means(study.claims, scopes, can, alpha, direction=True)
@@ -65,7 +65,7 @@ def judge(data: Data, study: StudyFile, alpha: float = ALPHA) -> Claims:
     parts = zip(
         whole, corrected(sizes, means), corrected(ends), corrected(ways, sides), strict=True
     )
-    judged = tuple(_judged(*one, p, alpha, tested) for one, p in zip(known, parts, strict=True))
+    judged = tuple(_judged(*one, p, alpha, tested) for one, p in zip(triples, parts, strict=True))
     remarks = next(iter(data.studies.values())).remarks if data.studies else []
     return Claims(study, judged, alpha, tested, tuple(remarks), chart=figure)
 

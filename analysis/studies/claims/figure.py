@@ -129,9 +129,9 @@ def _cells(
     ax: Axes, judged: JudgedClaim, bounds: tuple[float, float], middle: float, height: float
 ) -> None:
     colour, mark = LOOK[judged.kind]
-    mine = [cell for cell in judged.scope.cells if cell.bounds == bounds]
-    for i, cell in enumerate(sorted(mine, key=lambda cell: cell.value)):
-        y = middle + (height * (i / (len(mine) - 1) - 0.5) if len(mine) > 1 else 0.0)
+    cells = [cell for cell in judged.scope.cells if cell.bounds == bounds]
+    for i, cell in enumerate(sorted(cells, key=lambda cell: cell.value)):
+        y = middle + (height * (i / (len(cells) - 1) - 0.5) if len(cells) > 1 else 0.0)
         if cell.decides:
             ax.plot([cell.low, cell.high], [y, y], color=colour, linewidth=0.8, zorder=3)
         ax.plot(

@@ -163,9 +163,9 @@ def corrected(raw: Sequence[PValues], means: Sequence[float] = ()) -> list[PValu
     """
     holds = correct([p.holds for p in raw]).tolist()
     fails = correct([p.fails for p in raw])
-    known = np.array(means)
-    if known.size and not np.isnan(known).all():
-        fails = np.where(np.isnan(fails), fails, np.minimum(2 * np.fmin(fails, known), 1.0))
+    values = np.array(means)
+    if values.size and not np.isnan(values).all():
+        fails = np.where(np.isnan(fails), fails, np.minimum(2 * np.fmin(fails, values), 1.0))
     return [PValues(a, b) for a, b in zip(holds, fails.tolist(), strict=True)]
 
 

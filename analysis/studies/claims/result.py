@@ -70,8 +70,8 @@ class Claims(Drawn):
         """The verdict on one claim, corrected as among all; ValueError for an unknown one."""
         judged_claims = tuple(judged for judged in self.judged if judged.claim.id == claim)
         if not judged_claims:
-            known = ", ".join(one.claim.id for one in self.judged)
-            raise ValueError(f"no claim {claim!r}: there are {known}")
+            allowed = ", ".join(judged.claim.id for judged in self.judged)
+            raise ValueError(f"no claim {claim!r}: there are {allowed}")
         return replace(self, judged=judged_claims)
 
     def table(self) -> pd.DataFrame:
@@ -167,7 +167,7 @@ def row(judged: JudgedClaim) -> dict[str, Any]:
     """A verdict as one flat row."""
     low, high = judged.claim.bounds
     values = [cell.value for cell in judged.scope.cells]
-    known = [cell for cell in judged.scope.cells if cell.decides]
+    deciding = [cell for cell in judged.scope.cells if cell.decides]
     return {
         "claim": judged.claim.id,
         "verdict": judged.kind,
@@ -187,8 +187,8 @@ def row(judged: JudgedClaim) -> dict[str, Any]:
         "claimed_high": high,
         "smallest": min(values, default=None),
         "largest": max(values, default=None),
-        "low": min((cell.low for cell in known), default=None),
-        "high": max((cell.high for cell in known), default=None),
+        "low": min((cell.low for cell in deciding), default=None),
+        "high": max((cell.high for cell in deciding), default=None),
         "median": float(np.median(values)) if values else None,
         "apparent": judged.apparent,
         "p_holds": judged.p.holds,

@@ -107,8 +107,8 @@ class Reach:
         """Whether the study had a level of a factor, or does not say which it had."""
         if factor not in self.levels:
             self.levels[factor] = self.file.levels(factor)
-        known = self.levels[factor]
-        return not known or level == "" or any(same(level, other) for other in known)
+        levels = self.levels[factor]
+        return not levels or level == "" or any(same(level, other) for other in levels)
 
     def why(self, cells: Sequence[Values]) -> str:
         """Why there is nothing to compare among these cells: the first level that is missing."""

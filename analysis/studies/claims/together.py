@@ -88,4 +88,4 @@ def _by_block(cell: ClaimCell) -> Blocks:
     values: dict[int, list[float]] = defaultdict(list)
     for block, value in zip(cell.blocks, cell.parts[0].tolist(), strict=True):
         values[block].append(value)
-    return {block: float(np.median(mine)) for block, mine in values.items()}
+    return {block: float(np.median(logs)) for block, logs in values.items()}

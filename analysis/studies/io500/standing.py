@@ -118,11 +118,14 @@ def _value(cell: Cell) -> float:
 
 
 def _places(values: Mapping[str, float], peers: Sequence[Submission]) -> list[RankedPlace]:
-    mine = score(values)
+    own_score = score(values)
     totals = {
-        "score": (mine.total, [peer.score.total for peer in peers]),
-        "bandwidth score": (mine.bandwidth, [submission.score.bandwidth for submission in peers]),
-        "metadata score": (mine.rate, [one.score.rate for one in peers]),
+        "score": (own_score.total, [peer.score.total for peer in peers]),
+        "bandwidth score": (
+            own_score.bandwidth,
+            [submission.score.bandwidth for submission in peers],
+        ),
+        "metadata score": (own_score.rate, [one.score.rate for one in peers]),
     }
     ranked_places = [
         _place(what, SCORES[what], own, [value for value in others if value is not None])
