@@ -130,8 +130,11 @@ def possible(data: Rows, among: Mapping[str, Analysis]) -> dict[str, Analysis]:
 
 def _levels(data: Rows, names: tuple[str, ...]) -> int:
     """Most levels that a factor of a role has; a phase counts as a pattern."""
-    columns = [data.factor(n) if n in data.factors else data[n] for n in names
-               if n in data.factors or (n == "phase" and n in data.columns)]  # fmt: skip
+    columns = [
+        data.factor(n) if n in data.factors else data[n]
+        for n in names
+        if n in data.factors or (n == "phase" and n in data.columns)
+    ]
     return max((np.unique(column).size for column in columns), default=0)
 
 

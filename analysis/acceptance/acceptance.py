@@ -47,7 +47,7 @@ class JudgedCondition:
     def undecided(self) -> bool:
         """Whether a condition is open; without conditions, whether the verdict is."""
         if self.outcomes:
-            return any(one.state == "open" for one in self.outcomes)
+            return any(outcome.state == "open" for outcome in self.outcomes)
         return self.cell.kind not in ("faster", "slower", "no difference")
 
 
@@ -70,12 +70,14 @@ class Acceptance:
         """Why it is not passed: one sentence for each cell and condition; empty if it is."""
         asked = {condition.word for condition in self.conditions}
         sentences = [
-            f"{one.side}: {one.cell.named or 'the only cell'} is {found.condition}: {_span(one)}"
+            f"{one.side}: {one.cell.named or 'the only cell'} is {outcome.condition}: {_span(one)}"
             for one in self.cells
-            for found in one.outcomes
-            if found.state == "met"
+            for outcome in one.outcomes
+            if outcome.state == "met"
         ]
-        sentences += [one.says for one in self.lost if one.why not in self.allowed]
+        sentences += [
+            lost_cell.says for lost_cell in self.lost if lost_cell.why not in self.allowed
+        ]
         if UNDECIDED in asked:
             sentences += [
                 f"{one.side}: {one.cell.named or 'the only cell'} is undecided: {one.cell.says}"
@@ -92,12 +94,12 @@ class Acceptance:
         sentences = []
         for number, condition in enumerate(c for c in self.conditions if c.changes):
             for side in self.sides:
-                mine = [cell for cell in self.cells if cell.side == side]
-                states = [cell.outcomes[number].state for cell in mine]
+                cells = [cell for cell in self.cells if cell.side == side]
+                states = [cell.outcomes[number].state for cell in cells]
                 if set(states) <= {"open"}:
                     sentences.append(
                         f"{side}: whether it is `{condition}` is not sure in any of {len(states)} "
-                        f"cells, so nothing was tested ({_fewest(mine)})"
+                        f"cells, so nothing was tested ({_fewest(cells)})"
                     )
         return sentences
 
@@ -125,52 +127,66 @@ class Acceptance:
             names = "; ".join(one.cell.named or "the only cell" for one in open_cells[:3])
             more = "; and others" if len(open_cells) > 3 else ""
             sentences.append(f"Not sure in {len(open_cells)} of {told} cells: {names}{more}.")
-        allowed = [one for one in self.lost if one.why in self.allowed]
+        allowed = [lost_cell for lost_cell in self.lost if lost_cell.why in self.allowed]
         sentences += [f"Allowed: {one.says}." for one in allowed[:SHOWN]]
         return sentences
 
     @property
     def _title(self) -> str:
-        known = METRICS[self.metric].title.lower() if self.metric in METRICS else self.metric
-        return known or "each phase in its own metric"
+        title = METRICS[self.metric].title.lower() if self.metric in METRICS else self.metric
+        return title or "each phase in its own metric"
 
     def table(self) -> pd.DataFrame:
         """One row per cell of the baseline and new campaign; ratios new / old."""
         import pandas as pd
 
         rows: list[dict[str, Any]] = [
-            {"campaign": one.side, "cell": one.cell.named, "ratio": one.cell.ratio.ratio,
-             "low": one.cell.ratio.low, "high": one.cell.ratio.high,
-             **{str(found.condition): found.state for found in one.outcomes},
-             **{f"p, {found.condition}": found.p for found in one.outcomes
-                if found.condition.beyond is not None},
-             "verdict": one.cell.kind}
+            {
+                "campaign": one.side,
+                "cell": one.cell.named,
+                "ratio": one.cell.ratio.ratio,
+                "low": one.cell.ratio.low,
+                "high": one.cell.ratio.high,
+                **{str(found.condition): found.state for found in one.outcomes},
+                **{
+                    f"p, {outcome.condition}": outcome.p
+                    for outcome in one.outcomes
+                    if outcome.condition.beyond is not None
+                },
+                "verdict": one.cell.kind,
+            }
             for one in self.cells
-        ]  # fmt: skip
-        rows += [{"campaign": one.side, "cell": one.named, "verdict": f"{one.why}: {one.detail}"}
-                 for one in self.lost]  # fmt: skip
+        ]
+        rows += [
+            {
+                "campaign": lost_cell.side,
+                "cell": lost_cell.named,
+                "verdict": f"{lost_cell.why}: {lost_cell.detail}",
+            }
+            for lost_cell in self.lost
+        ]
         return pd.DataFrame(rows)
 
     @property
     def pages(self) -> int:
         """Number of figures: those of the comparisons."""
-        return sum(one.pages for one in self.comparisons)
+        return sum(comparison.pages for comparison in self.comparisons)
 
     def figure(self, page: int = 0) -> Figure:
         """Ratios new / old with intervals and limits; ValueError if nothing was compared."""
-        for one in self.comparisons:
-            if page < one.pages:
-                return self._limited(one.figure(page), one)
-            page -= one.pages
+        for comparison in self.comparisons:
+            if page < comparison.pages:
+                return self._limited(comparison.figure(page), comparison)
+            page -= comparison.pages
         raise ValueError("no cell could be compared: there is nothing to draw")
 
-    def _limited(self, figure: Figure, one: Comparison) -> Figure:
+    def _limited(self, figure: Figure, comparison: Comparison) -> Figure:
         """The conditions' limits as lines."""
         ax = figure.axes[0]
         low, high = ax.get_xlim()
         for condition in self.conditions:
             if condition.beyond is not None:
-                limit = math.exp(condition.limit(one.metric.more_is_better))
+                limit = math.exp(condition.limit(comparison.metric.more_is_better))
                 ax.axvline(limit, color=LIMIT, linewidth=1.2, linestyle="--", label=str(condition))
                 low, high = min(low, limit / 1.01), max(high, limit * 1.01)
         ax.set_xlim(low, high)
@@ -180,33 +196,49 @@ class Acceptance:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, SI units."""
-        data: dict[str, Any] = plain({
-            "passed": self.passed, "baseline": self.baseline, "campaigns": self.sides,
-            "metric": self.metric, "alpha": self.alpha,
-            "conditions": [str(condition) for condition in self.conditions],
-            "allowed": self.allowed, "failures": self.failures, "says": self.says,
-            "cells": [
-                {"campaign": one.side, "levels": one.cell.levels, "named": one.cell.named,
-                 "ratio": one.cell.ratio.to_dict(), "verdict": one.cell.kind,
-                 "undecided": one.undecided,
-                 "outcomes": [{"condition": str(o.condition), "state": o.state, "p": o.p}
-                              for o in one.outcomes]}
-                for one in self.cells
-            ],
-            "lost": self.lost,
-        })  # fmt: skip
-        return data | {"comparisons": [one.to_dict() for one in self.comparisons]}
+        data: dict[str, Any] = plain(
+            {
+                "passed": self.passed,
+                "baseline": self.baseline,
+                "campaigns": self.sides,
+                "metric": self.metric,
+                "alpha": self.alpha,
+                "conditions": [str(condition) for condition in self.conditions],
+                "allowed": self.allowed,
+                "failures": self.failures,
+                "says": self.says,
+                "cells": [
+                    {
+                        "campaign": cell.side,
+                        "levels": cell.cell.levels,
+                        "named": cell.cell.named,
+                        "ratio": cell.cell.ratio.to_dict(),
+                        "verdict": cell.cell.kind,
+                        "undecided": cell.undecided,
+                        "outcomes": [
+                            {"condition": str(o.condition), "state": o.state, "p": o.p}
+                            for o in cell.outcomes
+                        ],
+                    }
+                    for cell in self.cells
+                ],
+                "lost": self.lost,
+            }
+        )
+        return data | {"comparisons": [comparison.to_dict() for comparison in self.comparisons]}
 
 
-def _span(one: JudgedCondition) -> str:
-    found = one.cell.ratio
-    return f"{brief(found.ratio)} times the baseline ({100 * found.level:.3g} % sure: " \
-           f"{brief(found.low)} to {brief(found.high)})"  # fmt: skip
+def _span(judged: JudgedCondition) -> str:
+    found = judged.cell.ratio
+    return (
+        f"{brief(found.ratio)} times the baseline ({100 * found.level:.3g} % sure: "
+        f"{brief(found.low)} to {brief(found.high)})"
+    )
 
 
 def _fewest(cells: Sequence[JudgedCondition]) -> str:
     """How many attachments there are, and how many can tell at all."""
-    have = min((min(one.cell.ratio.units) for one in cells), default=0)
+    have = min((min(judged.cell.ratio.units) for judged in cells), default=0)
     needed = f"{SMALLEST} of each campaign are the fewest that can tell"
     return (
         f"{plural(have, 'attachment')}; {needed}"
@@ -237,22 +269,32 @@ def acceptance(
     with_values = {str(of.sides.levels[code]) for code in set(of.sides.codes.tolist())}
     if baseline not in with_values:
         raise ValueError(f"the baseline {baseline!r} has no run that counts: nothing to test by")
-    known = [name for name in dict.fromkeys(ds[CAMPAIGN].values.tolist()) if name != baseline]
-    sides = [name for name in known if not only or name in only]
+    campaigns = [name for name in dict.fromkeys(ds[CAMPAIGN].values.tolist()) if name != baseline]
+    sides = [name for name in campaigns if not only or name in only]
     if not sides:
         raise ValueError("there is no campaign to compare with the baseline")
     valued = [name for name in sides if name in with_values]
     compared: tuple[Comparison, ...] = ()
     if valued:
         compared = compare.comparisons(
-            ds, metric, by=CAMPAIGN, sides=[baseline, *valued], baseline=baseline, options=options,
-        )  # fmt: skip
+            ds,
+            metric,
+            by=CAMPAIGN,
+            sides=[baseline, *valued],
+            baseline=baseline,
+            options=options,
+        )
     return Acceptance(
-        baseline=baseline, sides=tuple(sides), metric=metric, alpha=options.alpha,
-        conditions=tuple(conditions), allowed=tuple(allow),
+        baseline=baseline,
+        sides=tuple(sides),
+        metric=metric,
+        alpha=options.alpha,
+        conditions=tuple(conditions),
+        allowed=tuple(allow),
         cells=tuple(_judged(compared, conditions, options.alpha, options.correction)),
-        lost=tuple(_lost(of, baseline, sides, compared)), comparisons=compared,
-    )  # fmt: skip
+        lost=tuple(_lost(of, baseline, sides, compared)),
+        comparisons=compared,
+    )
 
 
 def _check(conditions: Sequence[Condition], allow: Sequence[str]) -> None:
@@ -267,11 +309,13 @@ def _check(conditions: Sequence[Condition], allow: Sequence[str]) -> None:
 
 
 def _judged(
-    compared: Sequence[Comparison], conditions: Sequence[Condition], alpha: float,
+    compared: Sequence[Comparison],
+    conditions: Sequence[Condition],
+    alpha: float,
     correction: Correction,
-) -> list[JudgedCondition]:  # fmt: skip
+) -> list[JudgedCondition]:
     """Every cell; a condition is corrected over the cells of all comparisons."""
-    cells = [(one, cell) for one in compared for cell in one.cells]
+    cells = [(comparison, cell) for comparison in compared for cell in comparison.cells]
     if not cells:
         return []
     better = cells[0][0].metric.more_is_better
@@ -294,7 +338,7 @@ def _lost(
     varying = compare.varying_names(every)
     found = []
     for side in sides:
-        own = next((one for one in compared if one.a == side), None)
+        own = next((comparison for comparison in compared if comparison.a == side), None)
         cells: list[tuple[Levels, str]] = [(levels, "") for levels in every]
         if own is not None:
             cells = [

@@ -66,17 +66,20 @@ def facts_of(of: Table, names: Iterable[str]) -> dict[str, Facts]:
     engines = _engines(of.ds)
     found: dict[str, Facts] = {}
     own = {
-        name: [described[int(i)] for i in np.unique(index[campaign == name]).tolist()
-               if 0 <= int(i) < len(described)]
+        name: [
+            described[int(i)]
+            for i in np.unique(index[campaign == name]).tolist()
+            if 0 <= int(i) < len(described)
+        ]
         for name in names
-    }  # fmt: skip
-    one = all(len({_target(e) for e in many} - {""}) < 2 for many in own.values())
+    }
+    same_target = all(len({_target(e) for e in many} - {""}) < 2 for many in own.values())
     for name, many in own.items():
-        mine = campaign == name
+        in_campaign = campaign == name
         facts: Facts = {}
         for environment in many:
-            _add(facts, environment, "target" if one else _target(environment))
-        for engine in sorted(set(engines[mine].tolist())):
+            _add(facts, environment, "target" if same_target else _target(environment))
+        for engine in sorted(set(engines[in_campaign].tolist())):
             facts.setdefault("engine", set()).add(engine)
         found[name] = facts
     for factor, levels in following(of).items():
@@ -131,8 +134,11 @@ def _names_of_counts(value: Any) -> Any:
     """Counts by name ({"ceph version 16.2.15 ...": 2}) as the names: these are the fact."""
     if not isinstance(value, Mapping):
         return value
-    if value and all(isinstance(n, int) and not isinstance(n, bool) for n in value.values()) \
-            and any(" " in str(key) for key in value):  # fmt: skip
+    if (
+        value
+        and all(isinstance(n, int) and not isinstance(n, bool) for n in value.values())
+        and any(" " in str(key) for key in value)
+    ):
         return ", ".join(sorted(map(str, value)))
     return {key: _names_of_counts(item) for key, item in value.items()}
 

@@ -39,23 +39,27 @@ def pages(of: History) -> int:
 
 def draw(of: History, page: int = 0) -> Figure:
     """One page."""
-    mine = panels(of)[page * COLUMNS * ROWS : (page + 1) * COLUMNS * ROWS]
-    columns = min(COLUMNS, len(mine))
-    rows = math.ceil(len(mine) / columns)
+    shown_panels = panels(of)[page * COLUMNS * ROWS : (page + 1) * COLUMNS * ROWS]
+    columns = min(COLUMNS, len(shown_panels))
+    rows = math.ceil(len(shown_panels) / columns)
     many = f" (page {page + 1} of {pages(of)})" if pages(of) > 1 else ""
     better = "more" if of.metric.more_is_better else "less"
     figure, axes = drawing.frame(
-        rows, columns, title=f"{of.metric.title} over campaigns, {better} is better{many}",
-        notes=_notes(of), width=max(2.9, 0.78 * len(of.campaigns)), height=2.5,
-    )  # fmt: skip
+        rows,
+        columns,
+        title=f"{of.metric.title} over campaigns, {better} is better{many}",
+        notes=_notes(of),
+        width=max(2.9, 0.78 * len(of.campaigns)),
+        height=2.5,
+    )
     series = list(dict.fromkeys(of.series_of(line) for line in of.lines))
-    for number, (name, lines) in enumerate(mine):
+    for number, (name, lines) in enumerate(shown_panels):
         ax = axes[number // columns][number % columns]
         ax.set_title("\n".join(textwrap.wrap(_plain(name), 44)), fontsize=drawing.SMALL, color=INK)
         for line in lines:
             _line(ax, of, line, series.index(of.series_of(line)), len(series))
-        _axes(ax, of, last=number + columns >= len(mine), first=number % columns == 0)
-    for number in range(len(mine), rows * columns):
+        _axes(ax, of, last=number + columns >= len(shown_panels), first=number % columns == 0)
+    for number in range(len(shown_panels), rows * columns):
         axes[number // columns][number % columns].set_axis_off()
     drawing.legend(figure, axes, _plain(factor_title(of.by)))
     return figure
@@ -72,30 +76,54 @@ def _line(ax: Axes, of: History, line: CellHistory, number: int, count: int) -> 
     points = [(i, p) for i, p in enumerate(line.points) if p.kind != "none"]
     scale = of.unit.divisor
     ax.plot(
-        [i + shift for i, _ in points], [p.median / scale for _, p in points], color=shade,
-        linewidth=1.2, marker=drawing.MARKERS[number % len(drawing.MARKERS)], markersize=4.5,
+        [i + shift for i, _ in points],
+        [p.median / scale for _, p in points],
+        color=shade,
+        linewidth=1.2,
+        marker=drawing.MARKERS[number % len(drawing.MARKERS)],
+        markersize=4.5,
         label=_plain(of.series_of(line)),
-    )  # fmt: skip
+    )
     for i in range(1, len(line.points)):
         if line.points[i].kind == "none" and line.points[i - 1].kind != "none":
-            ax.plot([i + shift], [0], "x", color=LOST, markersize=6, clip_on=False,
-                    linestyle="none", label="lost")  # fmt: skip
+            ax.plot(
+                [i + shift],
+                [0],
+                "x",
+                color=LOST,
+                markersize=6,
+                clip_on=False,
+                linestyle="none",
+                label="lost",
+            )
     for i, point in points:
         low, middle, high = (v / scale for v in (point.low, point.median, point.high))
         if point.runs > 1:
             ax.errorbar(
-                [i + shift], [middle], drawing.whiskers(middle, low, high), fmt="none",
-                ecolor=shade, elinewidth=1.1, capsize=2.5 if point.decides else 0,
-            )  # fmt: skip
+                [i + shift],
+                [middle],
+                drawing.whiskers(middle, low, high),
+                fmt="none",
+                ecolor=shade,
+                elinewidth=1.1,
+                capsize=2.5 if point.decides else 0,
+            )
         step = line.step("previous", i)
         if step is not None and step.decided:
             marker, colour, _ = STYLES[step.verdict.kind]
             up = step.verdict.interval.ratio > 1
             ax.plot(
-                [i + shift], [high if up else low], marker, color=colour, markersize=8,
-                markeredgecolor="white", markeredgewidth=0.7, linestyle="none", zorder=5,
+                [i + shift],
+                [high if up else low],
+                marker,
+                color=colour,
+                markersize=8,
+                markeredgecolor="white",
+                markeredgewidth=0.7,
+                linestyle="none",
+                zorder=5,
                 label=f"{step.verdict.kind} than the one before",
-            )  # fmt: skip
+            )
 
 
 def _axes(ax: Axes, of: History, *, last: bool, first: bool) -> None:

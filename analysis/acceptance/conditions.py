@@ -80,9 +80,13 @@ def parse(text: str) -> Condition:
 
 
 def outcomes(
-    condition: Condition, ratios: Sequence[Ratio], kinds: Sequence[str], more_is_better: bool,
-    alpha: float, correction: Correction,
-) -> list[Outcome]:  # fmt: skip
+    condition: Condition,
+    ratios: Sequence[Ratio],
+    kinds: Sequence[str],
+    more_is_better: bool,
+    alpha: float,
+    correction: Correction,
+) -> list[Outcome]:
     """What each cell says to a condition of `CHANGES`; `kinds` are the cells' verdicts."""
     if condition.beyond is None:
         return [Outcome(condition, _by_verdict(condition.word, kind), math.nan) for kind in kinds]

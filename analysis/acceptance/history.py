@@ -92,10 +92,19 @@ def history(
                 elif against == "previous":
                     apart.append(NotCompared(line, old, new, why))
         judged = verdicts(
-            [ratio(_values(of, cells[line].rows[new]), _values(of, cells[line].rows[old]),
-                   1 - alpha) for line, old, new in pairs],
-            tolerance, alpha, correction, kind.more_is_better,
-        )  # fmt: skip
+            [
+                ratio(
+                    _values(of, cells[line].rows[new]),
+                    _values(of, cells[line].rows[old]),
+                    1 - alpha,
+                )
+                for line, old, new in pairs
+            ],
+            tolerance,
+            alpha,
+            correction,
+            kind.more_is_better,
+        )
         for (line, old, new), verdict in zip(pairs, judged, strict=True):
             steps[line].append(CampaignStep(against, old, new, verdict))
     if options.unit is None:
@@ -104,20 +113,29 @@ def history(
     varying = compare.varying_names([cell.levels for cell in cells])
     return History(
         chart=chart,
-        metric=kind, unit=shown, by=by, tolerance=tolerance, alpha=alpha, correction=correction,
+        metric=kind,
+        unit=shown,
+        by=by,
+        tolerance=tolerance,
+        alpha=alpha,
+        correction=correction,
         families={against: len(pairs) for against, pairs in found.items()},
-        campaigns=tuple(campaigns), varying=tuple(varying),
+        campaigns=tuple(campaigns),
+        varying=tuple(varying),
         lines=tuple(
-            CellHistory(cell.levels, _named(cell.levels, varying),
-                 tuple(of_runs(of.values[r], of.attachments[r]) for r in cell.rows), tuple(own))
+            CellHistory(
+                cell.levels,
+                _named(cell.levels, varying),
+                tuple(of_runs(of.values[r], of.attachments[r]) for r in cell.rows),
+                tuple(own),
+            )
             for cell, own in zip(cells, steps, strict=True)
         ),
-        changes=tuple(
-            changes(facts[old], facts[new]) for old, new in itertools.pairwise(names)
-        ),
-        lost=tuple(_lost(of, cells, names, varying)), apart=tuple(apart),
+        changes=tuple(changes(facts[old], facts[new]) for old, new in itertools.pairwise(names)),
+        lost=tuple(_lost(of, cells, names, varying)),
+        apart=tuple(apart),
         remarks=tuple(_remarks(campaigns, order)),
-    )  # fmt: skip
+    )
 
 
 def _campaigns(of: Table, order: Order) -> list[Campaign]:
@@ -126,13 +144,20 @@ def _campaigns(of: Table, order: Order) -> list[Campaign]:
     column = of.ds[CAMPAIGN].values.astype(str)
     found = []
     for name in dict.fromkeys(column.tolist()):
-        mine = column == name
-        started = data["started"][mine] if "started" in data.columns else np.empty(0, dtype=str)
+        in_campaign = column == name
+        started = (
+            data["started"][in_campaign] if "started" in data.columns else np.empty(0, dtype=str)
+        )
         times = [_time(text, name) for text in np.unique(started).tolist() if text]
-        found.append(Campaign(
-            name, min(times, default=None), max(times, default=None),
-            of.failed.get(name, 0), of.invalid.get(name, 0),
-        ))  # fmt: skip
+        found.append(
+            Campaign(
+                name,
+                min(times, default=None),
+                max(times, default=None),
+                of.failed.get(name, 0),
+                of.invalid.get(name, 0),
+            )
+        )
     if len(found) < 2:
         raise ValueError("a history needs two campaigns or more")
     if order == "given":
@@ -162,9 +187,9 @@ def _cells(of: Table, names: Sequence[str]) -> list[_Cell]:
     group = combined([axis.codes for axis in axes], of.index.size)[1]
     codes = [of.sides.levels.index(n) if n in of.sides.levels else -1 for n in names]
     found = []
-    for mine in members(group):
-        levels: dict[str, Level] = {a.name: a.levels[a.codes[mine[0]]] for a in axes}
-        parts = tuple(mine[of.sides.codes[mine] == code] for code in codes)
+    for places in members(group):
+        levels: dict[str, Level] = {a.name: a.levels[a.codes[places[0]]] for a in axes}
+        parts = tuple(places[of.sides.codes[places] == code] for code in codes)
         found.append(_Cell(levels, parts))
     varying = compare.varying_names([cell.levels for cell in found])
     return sorted(found, key=lambda c: [compare.sortable(c.levels[name]) for name in varying])
@@ -206,9 +231,10 @@ def _lost(
     found = []
     for number, name in enumerate(names[1:], 1):
         gone: list[tuple[Levels, str]] = [
-            (cell.levels, "") for cell in cells
+            (cell.levels, "")
+            for cell in cells
             if cell.rows[number - 1].size and not cell.rows[number].size
-        ]  # fmt: skip
+        ]
         found += lost(of, name, gone, varying)
     return found
 
@@ -217,10 +243,12 @@ def _remarks(campaigns: Sequence[Campaign], order: Order) -> list[str]:
     sentences = ["Blocks of different campaigns are not paired."]
     if order == "given":
         sentences.append("The campaigns stand in the order in which they were given, not of time.")
-    for one in campaigns:
-        if one.failed or one.invalid:
-            sentences.append(f"{one.name}: {one.failed} failed and {one.invalid} invalid runs are "
-                        "not in it.")  # fmt: skip
+    for campaign in campaigns:
+        if campaign.failed or campaign.invalid:
+            sentences.append(
+                f"{campaign.name}: {campaign.failed} failed and {campaign.invalid} invalid runs "
+                "are not in it."
+            )
     for old, new in itertools.pairwise(campaigns):
         if old.ended and new.began and old.ended > new.began:
             sentences.append(f"{old.name} and {new.name} overlap in time.")

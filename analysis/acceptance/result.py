@@ -150,15 +150,22 @@ class History(Drawn):
             more = f" and {len(cells) - NAMED} more" if len(cells) > NAMED else ""
             sentences += [f"  {kind}, ratio: {'; '.join(shown)}{more}."] if cells else []
         drifted = [
-            line.named or "the only cell" for line in self.lines
-            if (step := line.step("first", new)) and step.decided
-            and (last := line.step("previous", new)) is not None and not last.decided
-        ]  # fmt: skip
+            line.named or "the only cell"
+            for line in self.lines
+            if (step := line.step("first", new))
+            and step.decided
+            and (last := line.step("previous", new)) is not None
+            and not last.decided
+        ]
         if drifted:
-            sentences.append(f"  No step here, but another median than in the first campaign: "
-                        f"{'; '.join(drifted[:NAMED])}"
-                        f"{' and others' * (len(drifted) > NAMED)}.")  # fmt: skip
-        sentences += [f"  Lost: {one.says}." for one in self.lost if one.side == name][:NAMED]
+            sentences.append(
+                f"  No step here, but another median than in the first campaign: "
+                f"{'; '.join(drifted[:NAMED])}"
+                f"{' and others' * (len(drifted) > NAMED)}."
+            )
+        sentences += [
+            f"  Lost: {lost_cell.says}." for lost_cell in self.lost if lost_cell.side == name
+        ][:NAMED]
         found = self.changes[new - 1]
         shown_changes = "; ".join(change.says for change in found[:MOST_CHANGES])
         more = f"; and {len(found) - MOST_CHANGES} more" if len(found) > MOST_CHANGES else ""
@@ -189,8 +196,10 @@ class History(Drawn):
         label = self.unit.label
         row: dict[str, Any] = {name: line.levels.get(name, "") for name in self.varying}
         row |= {"campaign": campaign.name, "began": campaign.date}
-        row |= {f"{name}, {label}": getattr(point, name) / self.unit.divisor
-                for name in ("median", "low", "high")}  # fmt: skip
+        row |= {
+            f"{name}, {label}": getattr(point, name) / self.unit.divisor
+            for name in ("median", "low", "high")
+        }
         row |= {"kind": point.kind, "attachments": point.independent, "runs": point.runs}
         for against in ("previous", "first"):
             step = line.step(against, number)
@@ -207,32 +216,57 @@ class History(Drawn):
     def to_dict(self) -> dict[str, Any]:
         """SI units, times in ISO 8601."""
         campaigns = [
-            {"name": c.name, "began": c.began.isoformat() if c.began else None,
-             "ended": c.ended.isoformat() if c.ended else None,
-             "failed": c.failed, "invalid": c.invalid}
+            {
+                "name": c.name,
+                "began": c.began.isoformat() if c.began else None,
+                "ended": c.ended.isoformat() if c.ended else None,
+                "failed": c.failed,
+                "invalid": c.invalid,
+            }
             for c in self.campaigns
-        ]  # fmt: skip
-        data: dict[str, Any] = plain({
-            "metric": self.metric.name, "by": self.by, "tolerance": self.tolerance,
-            "alpha": self.alpha, "correction": self.correction, "families": self.families,
-            "campaigns": campaigns, "says": self.says, "changes": self.changes,
-            "lines": [
-                {"levels": line.levels, "named": line.named, "points": line.points,
-                 "steps": [{"against": s.against, "old": self.campaigns[s.old].name,
-                            "new": self.campaigns[s.new].name, "verdict": s.verdict.to_dict()}
-                           for s in line.steps]}
-                for line in self.lines
-            ],
-            "lost": self.lost, "not_compared": self.apart, "remarks": self.remarks,
-        })  # fmt: skip
+        ]
+        data: dict[str, Any] = plain(
+            {
+                "metric": self.metric.name,
+                "by": self.by,
+                "tolerance": self.tolerance,
+                "alpha": self.alpha,
+                "correction": self.correction,
+                "families": self.families,
+                "campaigns": campaigns,
+                "says": self.says,
+                "changes": self.changes,
+                "lines": [
+                    {
+                        "levels": line.levels,
+                        "named": line.named,
+                        "points": line.points,
+                        "steps": [
+                            {
+                                "against": s.against,
+                                "old": self.campaigns[s.old].name,
+                                "new": self.campaigns[s.new].name,
+                                "verdict": s.verdict.to_dict(),
+                            }
+                            for s in line.steps
+                        ],
+                    }
+                    for line in self.lines
+                ],
+                "lost": self.lost,
+                "not_compared": self.apart,
+                "remarks": self.remarks,
+            }
+        )
         return data
 
     def panel_of(self, line: CellHistory) -> str:
         """The panel of a line: its cell without `by`."""
         return ", ".join(
-            labelled(n, line.levels[n]) for n in self.varying
+            labelled(n, line.levels[n])
+            for n in self.varying
             if n != self.by and line.levels.get(n, "") != ""
-        )  # fmt: skip
+        )
 
     def series_of(self, line: CellHistory) -> str:
         """What a line is in its panel."""

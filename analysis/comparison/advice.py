@@ -13,15 +13,17 @@ if TYPE_CHECKING:
     from fsmatrix.analysis.comparison.compared import ComparedSides
 
 
-def extension_of(found: Sequence[ComparedSides]) -> Extension:
+def extension_of(sides: Sequence[ComparedSides]) -> Extension:
     """How many blocks would decide the open cells of comparisons that were made together."""
-    first = found[0]
-    cells = [cell.verdict for one in found for cell in one.cells if cell.kind == "too few"]
+    first = sides[0]
+    cells = [cell.verdict for one in sides for cell in one.cells if cell.kind == "too few"]
     return extension(
-        first.record, [min(v.interval.units) for v in cells],
+        first.record,
+        [min(v.interval.units) for v in cells],
         [v.needed.needed if v.needed else None for v in cells],
-        first.alpha, first.family if first.correction == "holm" else 1,
-    )  # fmt: skip
+        first.alpha,
+        first.family if first.correction == "holm" else 1,
+    )
 
 
 def least(of: ComparedSides) -> int:
@@ -33,10 +35,10 @@ def patterns(of: ComparedSides) -> list[str]:
     """What holds over the cells of each pattern, in a sentence; none with one pattern."""
     better = of.metric.more_is_better
     sentences = []
-    for one in of.questions:
-        word = {"faster": "proven", "slower": "proven"}.get(one.kind, of.word(one.kind))
-        if one.named:
-            sentences.append(f"{one.named} {words.whole(one.ratio, better)}, {word}")
+    for question in of.questions:
+        word = {"faster": "proven", "slower": "proven"}.get(question.kind, of.word(question.kind))
+        if question.named:
+            sentences.append(f"{question.named} {words.whole(question.ratio, better)}, {word}")
     return [f"By pattern {of.a} is, against {of.b}: {'; '.join(sentences)}."] if sentences else []
 
 

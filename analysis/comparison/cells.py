@@ -77,8 +77,12 @@ def matched(of: Table, a: str, b: str, free: Iterable[str], ignore: Iterable[str
     if not matches:
         raise ValueError(_nearest(groups, names, (a, b)))
     measurable = [m for m in matches if _positive(of, m)]
-    alone += [(side, m.levels, "a value of 0 has no ratio")
-              for m in matches if not _positive(of, m) for side in (a, b)]  # fmt: skip
+    alone += [
+        (side, m.levels, "a value of 0 has no ratio")
+        for m in matches
+        if not _positive(of, m)
+        for side in (a, b)
+    ]
     if not measurable:
         raise ValueError(f"every cell of {a} or {b} holds a value of 0 or infinity: no ratio")
     matches = measurable
@@ -91,8 +95,11 @@ def matched(of: Table, a: str, b: str, free: Iterable[str], ignore: Iterable[str
             f"no case is on both sides: {a} and {b} do not do the same work ({others[0]}); "
             "`--ignore work_id` compares them all the same"
         )
-    alone += [(side, matches[i].levels, f"other work: {diff}")
-              for i, diff in others.items() for side in (a, b)]  # fmt: skip
+    alone += [
+        (side, matches[i].levels, f"other work: {diff}")
+        for i, diff in others.items()
+        for side in (a, b)
+    ]
     same = tuple(match for i, match in enumerate(matches) if i not in others)
     return Matched(same, tuple(alone), constant)
 
@@ -119,9 +126,9 @@ def _grouped(of: Table, use: Where, names: Sequence[str], loose: Sequence[str]) 
     axes = [of.factors[name] for name in (*names, *loose)]
     found: Group = defaultdict(dict)
     for group in members(combined([axis.codes[use] for axis in axes], use.size)[1]):
-        mine = use[group]
-        levels = tuple(_comparable(axis.levels[axis.codes[mine[0]]]) for axis in axes)
-        found[levels[: len(names)]][levels[len(names) :]] = mine
+        places = use[group]
+        levels = tuple(_comparable(axis.levels[axis.codes[places[0]]]) for axis in axes)
+        found[levels[: len(names)]][levels[len(names) :]] = places
     return found
 
 
@@ -136,12 +143,12 @@ def _refuse_mixing(
     for guard in [name for name in GUARDED if name in names and name not in loose]:
         place = names.index(guard)
         seen: list[dict[Key, set[Level]]] = [defaultdict(set), defaultdict(set)]
-        for mine, group in zip(seen, groups, strict=True):
+        for levels, group in zip(seen, groups, strict=True):
             for key in group:
-                mine[key[:place] + key[place + 1 :]].add(key[place])
+                levels[key[:place] + key[place + 1 :]].add(key[place])
         mixed = [r for r in seen[0] if r in seen[1] and not seen[0][r] & seen[1][r]]
         if mixed:
-            kinds = [", ".join(sorted(map(str, mine[mixed[0]]))) or "unknown" for mine in seen]
+            kinds = [", ".join(sorted(map(str, levels[mixed[0]]))) or "unknown" for levels in seen]
             raise ValueError(
                 f"{len(mixed)} cells would mix {guard}s: {sides[0]} has {kinds[0]}, {sides[1]} has "
                 f"{kinds[1]}; {GUARDED[guard]} compares them all the same, and says so"
@@ -170,13 +177,16 @@ def _pairs(
                 used[0].add((key, x))
                 used[1].add((key, y))
     alone: list[Alone] = [
-        (sides[i], dict(zip((*names, *loose), key + rest, strict=True)),
-         f"no such cell for {sides[1 - i]}")
+        (
+            sides[i],
+            dict(zip((*names, *loose), key + rest, strict=True)),
+            f"no such cell for {sides[1 - i]}",
+        )
         for i in (0, 1)
         for key, own in groups[i].items()
         for rest in own
         if (key, rest) not in used[i]
-    ]  # fmt: skip
+    ]
     return matches, alone
 
 
@@ -199,8 +209,12 @@ def _nearest(groups: Sequence[Group], names: Sequence[str], sides: tuple[str, st
         for n, p, q in zip(names, x, y, strict=True)
         if p != q
     ]
-    hint = f"; `--ignore {next(n for n, p, q in zip(names, x, y, strict=True) if p != q)}`, if " \
-           "that may differ" if len(other) == 1 else ""  # fmt: skip
+    hint = (
+        f"; `--ignore {next(n for n, p, q in zip(names, x, y, strict=True) if p != q)}`, if "
+        "that may differ"
+        if len(other) == 1
+        else ""
+    )
     differ = ", ".join(other) or "levels of other factors"
     return (
         f"no case is on both sides of {sides[0]} and {sides[1]}. The nearest, "

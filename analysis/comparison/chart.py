@@ -46,9 +46,13 @@ def draw(of: Comparison, page: int = 0) -> Figure:
     a, b = _plain(of.a), _plain(of.b)
     many = f" (page {page + 1} of {pages(of)})" if pages(of) > 1 else ""
     figure, axes = drawing.frame(
-        1, 1, title=f"{of.title}: {a} over {b}{many}", notes=_notes(of, cells),
-        width=8.6, height=0.27 * len(cells) + 1.1,
-    )  # fmt: skip
+        1,
+        1,
+        title=f"{of.title}: {a} over {b}{many}",
+        notes=_notes(of, cells),
+        width=8.6,
+        height=0.27 * len(cells) + 1.1,
+    )
     ax = axes[0][0]
     ax.set_xscale("log")
     ax.grid(visible=False, axis="y")
@@ -64,8 +68,7 @@ def draw(of: Comparison, page: int = 0) -> Figure:
     ax.set_ylim(-len(cells) + 0.4, 1.9)
     _ticks(ax, of, cells)
     better = "to the right" if of.metric.more_is_better else "to the left"
-    ax.set_xlabel(f"ratio of medians, {a} / {b} ({a} is better {better})",
-                  fontsize=drawing.MEDIUM)  # fmt: skip
+    ax.set_xlabel(f"ratio of medians, {a} / {b} ({a} is better {better})", fontsize=drawing.MEDIUM)
     drawing.legend(figure, axes, "verdict")
     return figure
 
@@ -79,15 +82,34 @@ def _cell(ax: Axes, of: Comparison, cell: Compared, place: float) -> None:
     marker, shade, filled = STYLES[cell.kind]
     ratio = cell.ratio
     if math.isfinite(ratio.low):
-        ax.plot([ratio.low, ratio.high], [place, place], color=shade, linewidth=1.3,
-                linestyle="-" if ratio.decides else ":")  # fmt: skip
+        ax.plot(
+            [ratio.low, ratio.high],
+            [place, place],
+            color=shade,
+            linewidth=1.3,
+            linestyle="-" if ratio.decides else ":",
+        )
     ax.plot(
-        [ratio.ratio], [place], marker, color=shade, markersize=6, linestyle="none",
-        markerfacecolor=shade if filled else "white", label=textwrap.fill(of.word(cell.kind), 24),
-    )  # fmt: skip
+        [ratio.ratio],
+        [place],
+        marker,
+        color=shade,
+        markersize=6,
+        linestyle="none",
+        markerfacecolor=shade if filled else "white",
+        label=textwrap.fill(of.word(cell.kind), 24),
+    )
     if cell.doubts:
-        ax.annotate("!", (ratio.ratio, place), (0, 3), textcoords="offset points", fontsize=8,
-                    ha="center", color="#9a6700", fontweight="bold")  # fmt: skip
+        ax.annotate(
+            "!",
+            (ratio.ratio, place),
+            (0, 3),
+            textcoords="offset points",
+            fontsize=8,
+            ha="center",
+            color="#9a6700",
+            fontweight="bold",
+        )
 
 
 def _mean(ax: Axes, of: Comparison) -> None:
@@ -96,8 +118,13 @@ def _mean(ax: Axes, of: Comparison) -> None:
         ax.plot([value], [1.2], "D", color=INK, markersize=6, markerfacecolor="white")
     else:
         mean = of.mean.mean
-        ax.plot([mean.low, mean.high], [1.2, 1.2], color=INK, linewidth=1.8,
-                linestyle="-" if mean.decides else ":")  # fmt: skip
+        ax.plot(
+            [mean.low, mean.high],
+            [1.2, 1.2],
+            color=INK,
+            linewidth=1.8,
+            linestyle="-" if mean.decides else ":",
+        )
         ax.plot([mean.ratio], [1.2], "D", color=INK, markersize=6)
 
 
@@ -105,8 +132,12 @@ def _ticks(ax: Axes, of: Comparison, cells: Sequence[Compared]) -> None:
     """Ticks at plain ratios."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-    ends = [v for c in cells for v in (c.ratio.low, c.ratio.ratio, c.ratio.high)
-            if math.isfinite(v) and v > 0]  # fmt: skip
+    ends = [
+        v
+        for c in cells
+        for v in (c.ratio.low, c.ratio.ratio, c.ratio.high)
+        if math.isfinite(v) and v > 0
+    ]
     ends += [1 / (1 + of.tolerance), 1 + of.tolerance]
     low, high = min(ends), max(ends)
     margin = (high / low) ** 0.04
@@ -127,8 +158,11 @@ def ratio_ticks(low: float, high: float) -> list[float]:
     decades = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
     for steps in (
         [1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9],
-        [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8], [1, 1.5, 2, 3, 4, 5, 7], [1, 2, 5], [1],
-    ):  # fmt: skip
+        [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8],
+        [1, 1.5, 2, 3, 4, 5, 7],
+        [1, 2, 5],
+        [1],
+    ):
         ticks = [step * 10.0**k for k in decades for step in steps]
         ticks = [t for t in ticks if low <= t <= high]
         if len(ticks) <= 9:

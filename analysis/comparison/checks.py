@@ -77,7 +77,7 @@ def _state(of: Table, where: Where) -> tuple[State, Floats]:
     ordered = where[np.argsort(of.order[where], kind="stable")]
     values = of.values[ordered]
     group = combined([of.attachments[ordered]], ordered.size)[1]  # by their first run
-    parts = [np.log(values[mine]) for mine in members(group)]
+    parts = [np.log(values[places]) for places in members(group)]
     levels = per_attachment(np.log(values), group)
     state = State(
         runs=values.size,
@@ -97,21 +97,24 @@ def _with_modes(side: Sequence[tuple[State, Floats]]) -> tuple[State, ...]:
     return tuple(replace(state, modes=dip.p_of_one_mode(levels)) for state, levels in side)
 
 
-def spreads_of(found: Checked, names: Sequence[str], sides: tuple[str, str]) -> tuple[Spread, ...]:
+def spreads_of(state: Checked, names: Sequence[str], sides: tuple[str, str]) -> tuple[Spread, ...]:
     """One for each side; `names` of the cells."""
     result = []
-    for side, many in zip(sides, (found.a, found.b), strict=True):
-        known = [(v.cv, name) for v, name in zip(many, names, strict=True) if v.runs > 1]
-        worst, where = max(known, default=(math.nan, ""))
-        typical = float(np.median([cv for cv, _ in known])) if known else math.nan
-        result.append(Spread(side, len(known), typical, worst, where))
+    for side, many in zip(sides, (state.a, state.b), strict=True):
+        spreads = [(v.cv, name) for v, name in zip(many, names, strict=True) if v.runs > 1]
+        worst, where = max(spreads, default=(math.nan, ""))
+        typical = float(np.median([cv for cv, _ in spreads])) if spreads else math.nan
+        result.append(Spread(side, len(spreads), typical, worst, where))
     return tuple(result)
 
 
 def doubts_of(
-    of: Table, matches: Sequence[Match], pairs: Sequence[tuple[Runs, Runs]], found: Checked,
+    of: Table,
+    matches: Sequence[Match],
+    pairs: Sequence[tuple[Runs, Runs]],
+    state: Checked,
     sides: tuple[str, str],
-) -> list[tuple[str, ...]]:  # fmt: skip
+) -> list[tuple[str, ...]]:
     """For each cell why load from elsewhere, or a state that one side had, is suspected.
 
     p of spread, drift and modes are corrected over the cells (Holm) and must be below SURE.
@@ -125,17 +128,19 @@ def doubts_of(
     corrected = {
         (what, side): tests.correct([p(v) for v in many])
         for what, p in measures
-        for side, many in zip(sides, (found.a, found.b), strict=True)
+        for side, many in zip(sides, (state.a, state.b), strict=True)
     }
     result = []
     for i, (match, (a, b)) in enumerate(zip(matches, pairs, strict=True)):
-        said = _one_sided(of, match, sides)
+        sentences = _one_sided(of, match, sides)
         if spread[i] < SURE:
             x, y = (100 * float(np.std(side.logs, ddof=1)) for side in (a, b))
-            said.append(f"{sides[0]} varies by {brief(x, 2)} % between attachments, {sides[1]} by "
-                        f"{brief(y, 2)} %")  # fmt: skip
-        said += [f"{side} {what}" for (what, side), p in corrected.items() if p[i] < SURE]
-        result.append(tuple(said))
+            sentences.append(
+                f"{sides[0]} varies by {brief(x, 2)} % between attachments, {sides[1]} by "
+                f"{brief(y, 2)} %"
+            )
+        sentences += [f"{side} {what}" for (what, side), p in corrected.items() if p[i] < SURE]
+        result.append(tuple(sentences))
     return result
 
 
@@ -177,14 +182,14 @@ def versions(of: Table, matches: Sequence[Match], sides: tuple[str, str]) -> lis
     for cells in ([m.a for m in matches], [m.b for m in matches]):
         use = np.concatenate(cells)
         names = plain(column[of.index[use]]).tolist()
-        known = [engine.levels[code] for code in engine.codes[use]] if engine else [""] * use.size
-        seen.append({f"{e} {v}".strip() for e, v in zip(known, names, strict=True)})
+        engines = [engine.levels[code] for code in engine.codes[use]] if engine else [""] * use.size
+        seen.append({f"{e} {v}".strip() for e, v in zip(engines, names, strict=True)})
     if seen[0] == seen[1]:
         return []
-    said = " against ".join(
+    counts = " against ".join(
         f"{', '.join(sorted(s))} ({n})" for s, n in zip(seen, sides, strict=True)
     )
-    return [f"Engines differ: {said}."]
+    return [f"Engines differ: {counts}."]
 
 
 def common(matches: Sequence[Match]) -> dict[str, tuple[Level, Level]]:

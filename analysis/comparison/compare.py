@@ -69,8 +69,10 @@ def compare(
     """
     found = comparisons(ds, metric, by=by, sides=(a, b), options=options)
     if len(found) > 1:
-        raise ValueError(f"{a} and {b} have {', '.join(one.part for one in found)}: never in one "
-                         "comparison; choose with where")  # fmt: skip
+        raise ValueError(
+            f"{a} and {b} have {', '.join(comparison.part for comparison in found)}: never in one "
+            "comparison; choose with where"
+        )
     return found[0]
 
 
@@ -111,11 +113,11 @@ def comparisons(
             f"{units.factor_title(' and '.join(of.by))} has {len(names)} levels, {len(pairs)} "
             f"pairs: name those to compare (--levels {names[0]},{names[1]})"
         )
-    found = [matched(of, a, b, free, options.ignore) for a, b in pairs]
-    groups = [units_of(of, one.matches) for one in found]
+    matched_cells = [matched(of, a, b, free, options.ignore) for a, b in pairs]
+    groups = [units_of(of, one.matches) for one in matched_cells]
     ready = [
         [_ratio(of, match, blocks, 1 - alpha) for match in one.matches]
-        for one, blocks in zip(found, groups, strict=True)
+        for one, blocks in zip(matched_cells, groups, strict=True)
     ]
     ratios = [r for many in ready for r, *_ in many]
     record = record_of(ds)
@@ -124,8 +126,10 @@ def comparisons(
     differences, together = None, None
     summed: list[questions.Question] = []
     if correction == "max-t" and all(r.design == "paired by block" for r in ratios):
-        differences, last = differences_of(of, [one.matches for one in found])
-        asked = questions.of_pairs([(one.matches, parts_of(of, one.matches)) for one in found])
+        differences, last = differences_of(of, [one.matches for one in matched_cells])
+        asked = questions.of_pairs(
+            [(one.matches, parts_of(of, one.matches)) for one in matched_cells]
+        )
         together, p, means = questions.together(differences, last, asked, record.looks, alpha)
         summed = questions.answers(asked, p, means, tolerance, level, 1 - alpha, rising)
     elif correction == "max-t":
@@ -135,7 +139,7 @@ def comparisons(
     )
     result: list[Comparison] = []
     first = 0  # column of a pair's differences
-    for (a, b), one, blocks, many in zip(pairs, found, groups, ready, strict=True):
+    for (a, b), one, blocks, many in zip(pairs, matched_cells, groups, ready, strict=True):
         own_verdicts = [next(judged) for _ in many]
         state = checked(of, one.matches)
         doubts = doubts_of(of, one.matches, [(x, y) for _, x, y in many], state, (a, b))
@@ -147,7 +151,7 @@ def comparisons(
             varying = varying_names([match.levels for match in matches])
             ratios = [many[i][0] for i in places]
             mean, missing = whole_mean(of, matches, blocks, ratios, 1 - alpha)
-            mine = replace(one, matches=matches, alone=() if number else one.alone)
+            own_matches = replace(one, matches=matches, alone=() if number else one.alone)
             columns = first + np.array(places)
             own = None if differences is None else differences[:, columns]
             near = [None] * len(places) if own is None else pooled(own)
@@ -155,24 +159,41 @@ def comparisons(
                 _JudgedPair(*many[i], own_verdicts[i], doubts[i], pool)
                 for i, pool in zip(places, near, strict=True)
             ]
-            result.append(Comparison(
-                chart=chart,
-                a=a, b=b, by=of.by, metric=kind, unit=_unit(ds, of, kind, matches, shown),
-                tolerance=tolerance, alpha=alpha, record=record, correction=correction,
-                family=own_verdicts[0].cells if own_verdicts else 0, part=part.words(list(parts)),
-                varying=tuple(varying),
-                cells=_cells(of, mine, (a, b), varying, judged_pairs),
-                mean=mean, mean_missing=missing,
-                questions=tuple(one for one in summed if set(one.columns) <= {*columns.tolist()}),
-                differences=own,
-                effects=factor_effects(of, matches, (a, b), varying),
-                spreads=spreads_of(
-                    state.at(places), [named(m, varying, common(matches)) for m in matches], (a, b)
-                ),
-                alone=mine.alone,
-                remarks=remarks(of, mine, (a, b), free, options.ignore)
-                + (() if sides or result else tuple(f"{text}." for text in _without(of))),
-            ))  # fmt: skip
+            result.append(
+                Comparison(
+                    chart=chart,
+                    a=a,
+                    b=b,
+                    by=of.by,
+                    metric=kind,
+                    unit=_unit(ds, of, kind, matches, shown),
+                    tolerance=tolerance,
+                    alpha=alpha,
+                    record=record,
+                    correction=correction,
+                    family=own_verdicts[0].cells if own_verdicts else 0,
+                    part=part.words(list(parts)),
+                    varying=tuple(varying),
+                    cells=_cells(of, own_matches, (a, b), varying, judged_pairs),
+                    mean=mean,
+                    mean_missing=missing,
+                    questions=tuple(
+                        question
+                        for question in summed
+                        if set(question.columns) <= {*columns.tolist()}
+                    ),
+                    differences=own,
+                    effects=factor_effects(of, matches, (a, b), varying),
+                    spreads=spreads_of(
+                        state.at(places),
+                        [named(m, varying, common(matches)) for m in matches],
+                        (a, b),
+                    ),
+                    alone=own_matches.alone,
+                    remarks=remarks(of, own_matches, (a, b), free, options.ignore)
+                    + (() if sides or result else tuple(f"{text}." for text in _without(of))),
+                )
+            )
         first += len(many)
     return tuple(result)
 
@@ -201,19 +222,23 @@ def metric_of(ds: xr.Dataset, name: str) -> Metric:
 
 def _chosen(of: Table, sides: Sequence[str]) -> list[str]:
     """The sides that have values, or those that were named."""
-    known = [str(of.sides.levels[code]) for code in np.unique(of.sides.codes)]
+    levels = [str(of.sides.levels[code]) for code in np.unique(of.sides.codes)]
     named = units.factor_title(" and ".join(of.by))
     for side in sides:
-        if side not in known:
-            why = f"has no run that counts ({of.valueless[side]})" if side in of.valueless \
-                else "is not there"  # fmt: skip
-            raise ValueError(f"{named} {side!r} {why}: there are {', '.join(sorted(known))}")
-    chosen = list(dict.fromkeys(sides or known))
+        if side not in levels:
+            why = (
+                f"has no run that counts ({of.valueless[side]})"
+                if side in of.valueless
+                else "is not there"
+            )
+            raise ValueError(f"{named} {side!r} {why}: there are {', '.join(sorted(levels))}")
+    chosen = list(dict.fromkeys(sides or levels))
     if len(chosen) < 2:
         lost = "; ".join(_without(of))
         if lost and not sides:
-            raise ValueError(f"only {chosen[0]} has runs that count: nothing to compare it with. "
-                             f"{lost}")  # fmt: skip
+            raise ValueError(
+                f"only {chosen[0]} has runs that count: nothing to compare it with. {lost}"
+            )
         raise ValueError(f"{named} has one level, {chosen[0]}: nothing to compare it with")
     return chosen
 
@@ -249,9 +274,9 @@ def varying_names(cells: Sequence[Levels]) -> list[str]:
     kept: list[str] = []
     for name in names:
         found = {levels.get(name, "") for levels in cells}
-        known = {tuple(levels.get(n, "") for n in kept) for levels in cells}
+        coarser = {tuple(levels.get(n, "") for n in kept) for levels in cells}
         finer = {tuple(levels.get(n, "") for n in (*kept, name)) for levels in cells}
-        if len(found) > 1 and len(finer) > len(known):
+        if len(found) > 1 and len(finer) > len(coarser):
             kept.append(name)
     return kept
 
@@ -270,29 +295,43 @@ class _JudgedPair:
 
 def _cells(
     of: Table,
-    found: Matched,
+    matched_cells: Matched,
     names: tuple[str, str],
     varying: Sequence[str],
     pairs: Sequence[_JudgedPair],
 ) -> tuple[Compared, ...]:
-    cells, warned, same = [], shared(of, found.matches), common(found.matches)
-    for match, pair, warns in zip(found.matches, pairs, warned, strict=True):
+    cells, warned, same = [], shared(of, matched_cells.matches), common(matched_cells.matches)
+    for match, pair, warns in zip(matched_cells.matches, pairs, warned, strict=True):
         parts = pair.ratio.parts
         sides = [of_runs(of.values[w], of.attachments[w]) for w in (match.a, match.b)]
-        far = [f"a value of {name} is far from all others of its cell"
-               for name, m in zip(names, sides, strict=True) if m.far]  # fmt: skip
-        cells.append(Compared(
-            levels=match.levels, named=named(match, varying, same), apart=differing(match, same),
-            differs=dict(match.differs), a=sides[0], b=sides[1], verdict=pair.verdict,
-            effect=tests.effect(pair.a.logs, pair.b.logs),
-            test=tests.signed_rank(parts[0]) if len(parts) == 1 else tests.mann_whitney(*parts),
-            doubts=(*pair.doubts, *far), warned=(warns[0], warns[1]), both=warns[2],
-            pooled=pair.pooled,
-        ))  # fmt: skip
+        far = [
+            f"a value of {name} is far from all others of its cell"
+            for name, m in zip(names, sides, strict=True)
+            if m.far
+        ]
+        cells.append(
+            Compared(
+                levels=match.levels,
+                named=named(match, varying, same),
+                apart=differing(match, same),
+                differs=dict(match.differs),
+                a=sides[0],
+                b=sides[1],
+                verdict=pair.verdict,
+                effect=tests.effect(pair.a.logs, pair.b.logs),
+                test=tests.signed_rank(parts[0]) if len(parts) == 1 else tests.mann_whitney(*parts),
+                doubts=(*pair.doubts, *far),
+                warned=(warns[0], warns[1]),
+                both=warns[2],
+                pooled=pair.pooled,
+            )
+        )
     order = {n: sorted({sortable(c.levels.get(n, "")) for c in cells}) for n in varying}
-    return tuple(sorted(
-        cells, key=lambda c: [order[n].index(sortable(c.levels.get(n, ""))) for n in varying]
-    ))  # fmt: skip
+    return tuple(
+        sorted(
+            cells, key=lambda c: [order[n].index(sortable(c.levels.get(n, ""))) for n in varying]
+        )
+    )
 
 
 def sortable(level: Level) -> tuple[int, float, str]:

@@ -72,8 +72,11 @@ class Compared:
     @property
     def says(self) -> str:
         """The verdict in a sentence."""
-        return f"{SINGLE} (ratio {brief(self.ratio.ratio)})" if self.kind == "single" \
-            else self.verdict.says  # fmt: skip
+        return (
+            f"{SINGLE} (ratio {brief(self.ratio.ratio)})"
+            if self.kind == "single"
+            else self.verdict.says
+        )
 
 
 @dataclass(frozen=True)
@@ -131,8 +134,14 @@ class ComparedSides:
         if whole is not None:
             return whole.kind
         one = self.mean.mean
-        return judge(one, one.p, one.p_equal(self.tolerance), self.tolerance, self.level,
-                     self.metric.more_is_better)  # fmt: skip
+        return judge(
+            one,
+            one.p,
+            one.p_equal(self.tolerance),
+            self.tolerance,
+            self.level,
+            self.metric.more_is_better,
+        )
 
     @property
     def mean_ratio(self) -> float:

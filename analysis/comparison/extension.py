@@ -76,10 +76,12 @@ def recorded(plan: Mapping[str, Any], source: object = None) -> Record:
     store = Path(source).parent if isinstance(source, str) and source else None
     there = store is not None and (store / MARKER).is_file()
     return Record(
-        looks=looks.spending([math.ceil(n / block) for n in turns]), planned=planned, block=block,
+        looks=looks.spending([math.ceil(n / block) for n in turns]),
+        planned=planned,
+        block=block,
         store=str(store) if there else "",
         queued=there and store is not None and (store / "slurm").is_dir(),
-    )  # fmt: skip
+    )
 
 
 def record_of(ds: xr.Dataset) -> Record:
@@ -139,8 +141,9 @@ class Extension:
         repetitions = self.target * self.record.block
         how = self.command or (
             f"resume the campaign with --set repetitions={repetitions}"
-            if self.record.planned else f"{self.target} blocks of each in all"
-        )  # fmt: skip
+            if self.record.planned
+            else f"{self.target} blocks of each in all"
+        )
         enough = sum(n <= self.target for n in self.needed)
         what = f"may decide {enough} of the {plural(self.cells, 'cell')} that are not proven yet"
         if self.cells == 1:
@@ -152,10 +155,15 @@ class Extension:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings."""
-        data: dict[str, Any] = plain({
-            "have": self.have, "blocks": self.target, "command": self.command, "says": self.says,
-            "undecided": self.cells,
-        })  # fmt: skip
+        data: dict[str, Any] = plain(
+            {
+                "have": self.have,
+                "blocks": self.target,
+                "command": self.command,
+                "says": self.says,
+                "undecided": self.cells,
+            }
+        )
         return data
 
 
@@ -168,5 +176,5 @@ def extension(
     `family`: tests among which Holm shares alpha.
     """
     least = max(SMALLEST, tests.fewest(family, record.next_level(alpha)))
-    known = tuple(max(n, least) for n in needed if n)
-    return Extension(record, min(have, default=0), known, len(have), least)
+    counts = tuple(max(n, least) for n in needed if n)
+    return Extension(record, min(have, default=0), counts, len(have), least)

@@ -51,26 +51,27 @@ def cells_of(of: Table, side: str) -> list[Levels]:
     return [{axis.name: axis.levels[axis.codes[row]] for axis in axes} for row in use[first]]
 
 
-def lost(of: Table, side: str, cells: Sequence[tuple[Levels, str]], varying: Sequence[str]) \
-        -> list[Lost]:  # fmt: skip
+def lost(
+    of: Table, side: str, cells: Sequence[tuple[Levels, str]], varying: Sequence[str]
+) -> list[Lost]:
     """Why `side` has no value of these cells; beside each what is known already, or ""."""
     data = rows(of.ds)
     axes = factor_columns(of.ds, data.factors)
     keys = [axes[name] for name in of.by]
     wanted = of.side_levels.get(side)
-    mine = of.current.copy()
+    rows_of_campaign = of.current.copy()
     for axis, level in zip(keys, wanted or (), strict=bool(wanted)):
-        mine &= np.array([own == level for own in axis.levels])[axis.codes]
+        rows_of_campaign &= np.array([own == level for own in axis.levels])[axis.codes]
     found = []
-    for levels, known in cells:
-        here = mine.copy()
+    for levels, reason in cells:
+        here = rows_of_campaign.copy()
         for name, level in levels.items():
             if name in axes and name not in NO_PHASE and level == level and level != "":
                 here &= np.array([own == level for own in axes[name].levels])[axes[name].codes]
         why, detail = _why(data, here, str(levels.get("phase", "")))
         named = ", ".join(labelled(n, levels[n]) for n in varying if levels.get(n, "") != "")
         found.append(
-            Lost(side, levels, named, why, known if why == "missing" and known else detail)
+            Lost(side, levels, named, why, reason if why == "missing" and reason else detail)
         )
     return found
 

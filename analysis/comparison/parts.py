@@ -21,8 +21,11 @@ class WorkPart:
 
     def words(self, every: Sequence[WorkPart]) -> str:
         """It in words that tell it from the other parts; "" if there is no other."""
-        said = [" and ".join(dict.fromkeys(self.engines))] if len({p.engines for p in every}) > 1 \
-            else []  # fmt: skip
+        said = (
+            [" and ".join(dict.fromkeys(self.engines))]
+            if len({p.engines for p in every}) > 1
+            else []
+        )
         if len({p.metric for p in every}) > 1:
             said.append(KINDS[self.metric])
         return ", ".join(said)

@@ -53,8 +53,13 @@ class Question:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings."""
-        return {"named": self.named, "cells": len(self.columns), "p": self.p, "kind": self.kind,
-                "ratio": self.ratio.to_dict()}  # fmt: skip
+        return {
+            "named": self.named,
+            "cells": len(self.columns),
+            "p": self.p,
+            "kind": self.kind,
+            "ratio": self.ratio.to_dict(),
+        }
 
 
 def of_pairs(pairs: Sequence[tuple[Sequence[Match], Mapping[WorkPart, Places]]]) -> list[Asked]:
@@ -77,10 +82,12 @@ def asked(matches: Sequence[Match], places: Places, first: int) -> list[Asked]:
     for i in places:
         key = pattern_of(matches[i].levels, several)
         patterns[", ".join(labelled(n, v) for n, v in key)].append(first + i)
-    found = [Asked("", tuple(first + i for i in places))]
+    questions = [Asked("", tuple(first + i for i in places))]
     if len(patterns) > 1:
-        found += [Asked(name, tuple(mine)) for name, mine in patterns.items() if len(mine) > 1]
-    return found
+        questions += [
+            Asked(name, tuple(columns)) for name, columns in patterns.items() if len(columns) > 1
+        ]
+    return questions
 
 
 def together(
@@ -92,22 +99,32 @@ def together(
     first = np.array([not one.named for one in every], dtype=bool)
     patterns, cells = means[:, ~first], differences.shape[1]
     groups = np.repeat([0, 1], [cells, patterns.shape[1]])
-    found = looks.max_t(np.hstack([differences, patterns]), last, turns, alpha, groups)
+    every_test = looks.max_t(np.hstack([differences, patterns]), last, turns, alpha, groups)
     p = np.empty(len(every))
     p[first] = looks.max_t(means[:, first], last, turns, alpha).p
-    p[~first] = found.p[cells:]
-    return Together(found.p[:cells], found.share, differences), p, means
+    p[~first] = every_test.p[cells:]
+    return Together(every_test.p[:cells], every_test.share, differences), p, means
 
 
 def answers(
-    every: Sequence[Asked], p: Floats, means: Floats, x: float, level: float, interval: float,
+    every: Sequence[Asked],
+    p: Floats,
+    means: Floats,
+    x: float,
+    level: float,
+    interval: float,
     more_is_faster: bool,
-) -> list[Question]:  # fmt: skip
+) -> list[Question]:
     """The questions with their verdicts; `interval`: the level of the intervals."""
     ratios = [from_logs((column[~np.isnan(column)],), interval) for column in means.T]
     equal = correct([ratio.p_equal(x) for ratio in ratios])
     return [
-        Question(one.named, one.columns, ratio, float(p[i]),
-                 judge(ratio, float(p[i]), float(equal[i]), x, level, more_is_faster))
+        Question(
+            one.named,
+            one.columns,
+            ratio,
+            float(p[i]),
+            judge(ratio, float(p[i]), float(equal[i]), x, level, more_is_faster),
+        )
         for i, (one, ratio) in enumerate(zip(every, ratios, strict=True))
-    ]  # fmt: skip
+    ]

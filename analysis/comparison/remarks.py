@@ -15,17 +15,20 @@ from fsmatrix.results.units import plural
 
 
 def remarks(
-    of: Table, found: Matched, sides: tuple[str, str], free: Sequence[str],
+    of: Table,
+    matched_cells: Matched,
+    sides: tuple[str, str],
+    free: Sequence[str],
     ignore: Sequence[str],
-) -> tuple[str, ...]:  # fmt: skip
+) -> tuple[str, ...]:
     """What must stand beside the comparison."""
     sentences = [
         f"Beside {' and '.join(of.by)}, {name} differs: {level_text(name, x)} against "
         f"{level_text(name, y)}."
-        for name, (x, y) in found.differs.items()
+        for name, (x, y) in matched_cells.differs.items()
     ]
-    same = common(found.matches)
-    mixed = sorted({n for match in found.matches for n in match.differs})
+    same = common(matched_cells.matches)
+    mixed = sorted({n for match in matched_cells.matches for n in match.differs})
     for name in mixed:
         asked = " (as was asked for)" if name in (*free, *ignore) else ""
         if name in same:
@@ -33,8 +36,11 @@ def remarks(
             sentences.append(f"In all cells, {name} differs{asked}: {x} against {y}.")
             continue
         sentences.append(f"Cells differ in {name} between the sides{asked}.")
-    sentences += [f"{name} is a reference, here because it was named." for name in sides
-             if name in of.references]  # fmt: skip
+    sentences += [
+        f"{name} is a reference, here because it was named."
+        for name in sides
+        if name in of.references
+    ]
     for name in sides:
         left = {"failed run": of.failed.get(name, 0), "invalid run": of.invalid.get(name, 0)}
         if counted := [plural(number, what) for what, number in left.items() if number]:
@@ -47,4 +53,4 @@ def remarks(
         sentences += [cluster.EMULATED] if emulated else []
     if CAMPAIGN in of.by:
         sentences.append("Two campaigns share no block: it takes more blocks than within one.")
-    return (*sentences, *versions(of, found.matches, sides))
+    return (*sentences, *versions(of, matched_cells.matches, sides))

@@ -63,15 +63,15 @@ class Comparison(ComparedSides, Drawn):
         """How many cells have no partner, and the levels that only they have."""
         sentences = []
         for side in dict.fromkeys(side for side, *_ in self.alone):
-            mine = [(levels, why) for one, levels, why in self.alone if one == side]
+            missing = [(levels, why) for one, levels, why in self.alone if one == side]
             own = [
                 f"{labelled(name, level)}"
-                for name in mine[0][0]
-                for level in sorted({levels[name] for levels, _ in mine}, key=str)
+                for name in missing[0][0]
+                for level in sorted({levels[name] for levels, _ in missing}, key=str)
                 if level not in {cell.levels.get(name, level) for cell in self.cells}
             ]
-            why = ", ".join(own[:6]) or next(iter(mine))[1]
-            sentences.append(f"Not compared: {plural(len(mine), 'cell')} of {side} ({why}).")
+            why = ", ".join(own[:6]) or next(iter(missing))[1]
+            sentences.append(f"Not compared: {plural(len(missing), 'cell')} of {side} ({why}).")
         return sentences
 
     @property
@@ -93,42 +93,82 @@ class Comparison(ComparedSides, Drawn):
         names = list(dict.fromkeys(name for cell in self.cells for name in cell.levels))
         varying = [n for n in names if len({c.levels.get(n, "") for c in self.cells}) > 1]
         scale, label = self.unit.divisor, self.unit.label
-        frame = pd.DataFrame([
-            {**{n: cell.levels.get(n, "") for n in varying},
-             **{f"{side}{part}, {label}": getattr(one, name) / scale
-                for side, one in ((self.a, cell.a), (self.b, cell.b))
-                for part, name in (("", "median"), (" low", "low"), (" high", "high"))},
-             "ratio": cell.ratio.ratio, "low": cell.ratio.low, "high": cell.ratio.high,
-             **{f"pooled {name}": getattr(cell.pooled, name) if cell.pooled else math.nan
-                for name in ("ratio", "low", "high") if any(c.pooled for c in self.cells)},
-             "design": cell.ratio.design, "units": " and ".join(map(str, cell.ratio.units)),
-             "p": cell.verdict.raw_p, "p corrected": cell.verdict.p, "A": cell.effect.a,
-             "verdict": self.word(cell.kind), "in words": cell.says,
-             "doubts": "; ".join(cell.doubts)}
-            for cell in self.cells
-        ])  # fmt: skip
+        frame = pd.DataFrame(
+            [
+                {
+                    **{n: cell.levels.get(n, "") for n in varying},
+                    **{
+                        f"{side}{part}, {label}": getattr(one, name) / scale
+                        for side, one in ((self.a, cell.a), (self.b, cell.b))
+                        for part, name in (("", "median"), (" low", "low"), (" high", "high"))
+                    },
+                    "ratio": cell.ratio.ratio,
+                    "low": cell.ratio.low,
+                    "high": cell.ratio.high,
+                    **{
+                        f"pooled {name}": getattr(cell.pooled, name) if cell.pooled else math.nan
+                        for name in ("ratio", "low", "high")
+                        if any(c.pooled for c in self.cells)
+                    },
+                    "design": cell.ratio.design,
+                    "units": " and ".join(map(str, cell.ratio.units)),
+                    "p": cell.verdict.raw_p,
+                    "p corrected": cell.verdict.p,
+                    "A": cell.effect.a,
+                    "verdict": self.word(cell.kind),
+                    "in words": cell.says,
+                    "doubts": "; ".join(cell.doubts),
+                }
+                for cell in self.cells
+            ]
+        )
         frame.attrs |= {"metric": self.metric.name, "unit": label, "a": self.a, "b": self.b}
         return frame
 
     def to_dict(self) -> dict[str, Any]:
         """SI units."""
-        data: dict[str, Any] = plain({
-            "a": self.a, "b": self.b, "by": self.by, "metric": self.metric.name,
-            "part": self.part, "tolerance": self.tolerance, "alpha": self.alpha,
-            "level": self.level, "looks": self.record.looks, "extension": self.extension.to_dict(),
-            "correction": self.correction, "family": self.family,
-            "counts": self.counts, "ahead": dict(zip((self.a, self.b), self.ahead, strict=True)),
-            "says": self.says,
-            "geometric_mean": self.mean.to_dict() if self.mean else None,
-            "geometric_mean_verdict": self.mean_kind,
-            "questions": [one.to_dict() for one in self.questions],
-            "cells": [
-                {"levels": c.levels, "differs": c.differs, "a": c.a, "b": c.b, "kind": c.kind,
-                 "verdict": c.verdict.to_dict(), "pooled": c.pooled, "effect": c.effect.to_dict(),
-                 "test": c.test.to_dict(), "doubts": c.doubts, "says": c.says}
-                for c in self.cells
-            ],
-            "alone": [{"side": s, "levels": levels, "why": why} for s, levels, why in self.alone],
-            "effects": self.effects.to_dict(), "spreads": self.spreads, "remarks": self.remarks,
-        })  # fmt: skip
+        data: dict[str, Any] = plain(
+            {
+                "a": self.a,
+                "b": self.b,
+                "by": self.by,
+                "metric": self.metric.name,
+                "part": self.part,
+                "tolerance": self.tolerance,
+                "alpha": self.alpha,
+                "level": self.level,
+                "looks": self.record.looks,
+                "extension": self.extension.to_dict(),
+                "correction": self.correction,
+                "family": self.family,
+                "counts": self.counts,
+                "ahead": dict(zip((self.a, self.b), self.ahead, strict=True)),
+                "says": self.says,
+                "geometric_mean": self.mean.to_dict() if self.mean else None,
+                "geometric_mean_verdict": self.mean_kind,
+                "questions": [question.to_dict() for question in self.questions],
+                "cells": [
+                    {
+                        "levels": c.levels,
+                        "differs": c.differs,
+                        "a": c.a,
+                        "b": c.b,
+                        "kind": c.kind,
+                        "verdict": c.verdict.to_dict(),
+                        "pooled": c.pooled,
+                        "effect": c.effect.to_dict(),
+                        "test": c.test.to_dict(),
+                        "doubts": c.doubts,
+                        "says": c.says,
+                    }
+                    for c in self.cells
+                ],
+                "alone": [
+                    {"side": s, "levels": levels, "why": why} for s, levels, why in self.alone
+                ],
+                "effects": self.effects.to_dict(),
+                "spreads": self.spreads,
+                "remarks": self.remarks,
+            }
+        )
         return data

@@ -84,9 +84,12 @@ class Table:
 
 
 def table(
-    ds: xr.Dataset, metric: str, by: Sequence[str], where: Levels | None = None,
+    ds: xr.Dataset,
+    metric: str,
+    by: Sequence[str],
+    where: Levels | None = None,
     named: Sequence[str] = (),
-) -> Table:  # fmt: skip
+) -> Table:
     """The rows of a campaign that a comparison by these factors counts; ValueError without any.
 
     `metric`: a name, or OWN: each phase's own.  `named`: sides that may be references.
@@ -106,8 +109,10 @@ def table(
     counting = kept & ~invalid & ~failed & (data["phase"] != "") & ~np.isnan(values)
     if not counting.any():
         wanted = METRICS[metric].title.lower() if metric in METRICS else metric
-        raise ValueError(f"no run gave any {wanted or 'bandwidth or operations per second'}: "
-                         f"{why_no_value(ds, kept)}")  # fmt: skip
+        raise ValueError(
+            f"no run gave any {wanted or 'bandwidth or operations per second'}: "
+            f"{why_no_value(ds, kept)}"
+        )
     index = np.flatnonzero(counting)
     campaign = factors[CAMPAIGN].codes if CAMPAIGN in factors else np.zeros(len(data), np.int64)
     first = dict(zip(*np.unique(sides.codes, return_index=True), strict=True))
@@ -181,8 +186,8 @@ def _at(axis: Axis, level: Level) -> Mask:
         for own in axis.levels
     ]
     if not any(fits):
-        known = ", ".join(level_text(axis.name, own) for own in axis.levels)
-        raise ValueError(f"no level {level!r} of {axis.name}: there are {known}")
+        allowed = ", ".join(level_text(axis.name, own) for own in axis.levels)
+        raise ValueError(f"no level {level!r} of {axis.name}: there are {allowed}")
     return np.array(fits)[axis.codes]
 
 

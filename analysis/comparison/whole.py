@@ -77,17 +77,22 @@ def _matrix(of: Table, unit: Codes, cells: Sequence[npt.NDArray[np.int64]]) -> p
     frame = _long(of, cells)
     frame["unit"] = unit[frame["row"]]
     each = frame.groupby(["unit", "cell", "attachment"])["log"].median()
-    return each.groupby(["unit", "cell"]).median().unstack("cell").reindex(
-        columns=range(len(cells))
-    )  # fmt: skip
+    return (
+        each.groupby(["unit", "cell"]).median().unstack("cell").reindex(columns=range(len(cells)))
+    )
 
 
 def _long(of: Table, cells: Sequence[npt.NDArray[np.int64]]) -> pd.DataFrame:
     row = np.concatenate(cells)
-    return pd.DataFrame({
-        "row": row, "cell": np.repeat(np.arange(len(cells)), [c.size for c in cells]),
-        "attachment": of.attachments[row], "block": of.blocks[row], "log": np.log(of.values[row]),
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "row": row,
+            "cell": np.repeat(np.arange(len(cells)), [c.size for c in cells]),
+            "attachment": of.attachments[row],
+            "block": of.blocks[row],
+            "log": np.log(of.values[row]),
+        }
+    )
 
 
 def factor_effects(

@@ -37,9 +37,13 @@ def headline(of: ComparedSides) -> str:
 
 
 def ahead(
-    a: str, b: str, cells: Sequence[Compared], more_is_better: bool = True, *,
+    a: str,
+    b: str,
+    cells: Sequence[Compared],
+    more_is_better: bool = True,
+    *,
     against: bool = False,
-) -> str:  # fmt: skip
+) -> str:
     """Who leads in cells that prove nothing: "a is ahead in 3 of 4 by -1 to +10 %; may be chance".
 
     The larger number is ahead of rates, the smaller one of times.  `against`: the other is named.
@@ -70,11 +74,15 @@ def mean(of: ComparedSides) -> str:
     if of.mean is None:
         by = words.lead(of.mean_ratio, better)
         than = than.replace(" than ", " as ") if by.startswith("equal") else than
-        return (f"{start} {by}{than} (ratio {brief(of.mean_ratio, 4)}); how sure that is cannot be "
-                f"said: {of.mean_missing}.")  # fmt: skip
+        return (
+            f"{start} {by}{than} (ratio {brief(of.mean_ratio, 4)}); how sure that is cannot be "
+            f"said: {of.mean_missing}."
+        )
     found = of.mean.mean
-    verdict = {"too few": words.not_proven(found, "all cells together"),
-               "no difference": of.word("no difference")}.get(of.mean_kind, "proven")  # fmt: skip
+    verdict = {
+        "too few": words.not_proven(found, "all cells together"),
+        "no difference": of.word("no difference"),
+    }.get(of.mean_kind, "proven")
     sentence = f"{start} {words.whole(found, better, than)}; {verdict}."
     if of.mean.left_out:
         one = words.unit(found).removesuffix("s")
@@ -84,12 +92,15 @@ def mean(of: ComparedSides) -> str:
 
 def extremes(of: ComparedSides) -> list[str]:
     """The proven cells of the largest and of the smallest ratio."""
-    apart = sorted((c for c in of.cells if c.kind in ("faster", "slower")),
-                   key=lambda cell: cell.ratio.ratio)  # fmt: skip
+    apart = sorted(
+        (c for c in of.cells if c.kind in ("faster", "slower")), key=lambda cell: cell.ratio.ratio
+    )
     ends = dict.fromkeys(cell.named for cell in (*apart[-1:], *apart[:1]))
     by_name = {cell.named: cell for cell in apart}
-    return [f"{by_name[name].named or 'The only cell'}: {of.a} is {by_name[name].verdict.says}."
-            for name in ends]  # fmt: skip
+    return [
+        f"{by_name[name].named or 'The only cell'}: {of.a} is {by_name[name].verdict.says}."
+        for name in ends
+    ]
 
 
 def doubts(of: ComparedSides) -> list[str]:
@@ -110,14 +121,14 @@ def effects(of: ComparedSides) -> list[str]:
     """What else the numbers hang on: factors, and factors on which the comparison itself does."""
     found = [e for e in of.effects.effects if e.p_holm <= of.level]
     side = " and ".join(of.by)
-    mine = {side, *(e.term for e in found if ":" in e.term)}
-    alone = [f"{factor_title(e.term)}{_up_to(e.span)}" for e in found if e.term not in mine]
+    terms = {side, *(e.term for e in found if ":" in e.term)}
+    alone = [f"{factor_title(e.term)}{_up_to(e.span)}" for e in found if e.term not in terms]
     others = [name for e in found if ":" in e.term for name in [e.term.split(":")]]
     by = [factor_title(n) for names in others if side in names for n in names if n != side]
-    said = [f"What matters beside {side}: {', '.join(alone)}."] if alone else []
+    sentences = [f"What matters beside {side}: {', '.join(alone)}."] if alone else []
     if by:
-        said.append(f"How {of.a} and {of.b} compare depends on {', '.join(by)}.")
-    return said
+        sentences.append(f"How {of.a} and {of.b} compare depends on {', '.join(by)}.")
+    return sentences
 
 
 def _up_to(span: float) -> str:
@@ -126,9 +137,11 @@ def _up_to(span: float) -> str:
 
 def tested(found: Sequence[ComparedSides]) -> str:
     """How verdicts were found and where their p are, once for comparisons made together."""
-    one = found[0]
+    sides = found[0]
     if all(cell.kind == "single" for one in found for cell in one.cells):
         return "Nothing was tested: it takes several blocks."
-    cells = f"over {plural(one.family, 'cell')} together " if one.correction != "none" else ""
-    return (f"How this was tested: {cells}{CORRECTIONS[one.correction]}, at "
-            f"{100 * one.level:.2g} %; docs/statistics.md. p and intervals: --json.")  # fmt: skip
+    cells = f"over {plural(sides.family, 'cell')} together " if sides.correction != "none" else ""
+    return (
+        f"How this was tested: {cells}{CORRECTIONS[sides.correction]}, at "
+        f"{100 * sides.level:.2g} %; docs/statistics.md. p and intervals: --json."
+    )

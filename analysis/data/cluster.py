@@ -72,8 +72,8 @@ def of(
         if name in constants:
             facts.append(labelled(name, constants[name]) + made_up.get(name, ""))
         elif name in owners:
-            said = _followed(columns[name], name, columns[owners[name]], owners[name])
-            facts.append(f"{factor_title(name)} {said}{made_up.get(name, '')}")
+            sentence = _followed(columns[name], name, columns[owners[name]], owners[name])
+            facts.append(f"{factor_title(name)} {sentence}{made_up.get(name, '')}")
     return Cluster(tuple(facts), made_up)
 
 

@@ -77,8 +77,8 @@ def open_campaign(paths: Paths, lazy: bool | None = None) -> xr.Dataset:
     if not listed:
         raise ValueError("no campaign file given")
     step(f"reading {', '.join(Path(path).name for path in listed)}")
-    found = [_opened(path, lazy) for path in listed]
-    return found[0] if len(found) == 1 else join(found)
+    ds = [_opened(path, lazy) for path in listed]
+    return ds[0] if len(ds) == 1 else join(ds)
 
 
 def rows(ds: xr.Dataset) -> Rows:

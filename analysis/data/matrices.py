@@ -168,9 +168,9 @@ def _refuse_mixing(chosen: Chosen, columns: Mapping[str, Axis], dims: Iterable[s
         if other.size:
             row = int(chosen.rows[other[0]])
             pair = (codes[first[chosen.cells[other[0]]]], codes[row])
-            said = " and ".join(level_text(name, columns[name].levels[code]) for code in pair)
+            levels = " and ".join(level_text(name, columns[name].levels[code]) for code in pair)
             raise ValueError(
-                f"a cell would mix {name} {said}: make {name} a dimension, or select one first"
+                f"a cell would mix {name} {levels}: make {name} a dimension, or select one first"
             )
 
 
@@ -201,9 +201,14 @@ def _ragged(
     """Values with a last dimension of runs or attachments, and what each of them is."""
     block = data["block"][chosen.rows].astype(np.float64)
     frame = pd.DataFrame(
-        {"cell": chosen.cells, "attachment": chosen.attachments, "value": chosen.values,
-         "block": block, "row": chosen.rows}
-    )  # fmt: skip
+        {
+            "cell": chosen.cells,
+            "attachment": chosen.attachments,
+            "value": chosen.values,
+            "block": block,
+            "row": chosen.rows,
+        }
+    )
     if by == "attachment":
         groups = frame.groupby(["cell", "attachment"], sort=False)
         frame = groups.agg(

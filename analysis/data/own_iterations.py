@@ -55,10 +55,10 @@ def of_cells(ds: xr.Dataset, kept: Codes, group_of: Codes) -> dict[int, OwnSumma
     values = {name: ds[name].values[rows] for name in names} | {"counted": _counted(ds, rows)}
     order = np.argsort(group, kind="stable")
     found = {}
-    for mine in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
-        own = _summary({name: column[mine] for name, column in values.items()}, rows[mine])
+    for places in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
+        own = _summary({name: column[places] for name, column in values.items()}, rows[places])
         if own is not None:
-            found[int(group[mine[0]])] = own
+            found[int(group[places[0]])] = own
     return found
 
 
@@ -71,15 +71,23 @@ def _summary(values: Mapping[str, Array], rows: Codes) -> OwnSummary | None:
     rates = {
         field: median[f"{iterations.OWN}{metric}_{name}"]
         for field, name in (
-            ("maximum", "max"), ("minimum", "min"), ("mean", "mean"), ("stddev", "stddev"),
+            ("maximum", "max"),
+            ("minimum", "min"),
+            ("mean", "mean"),
+            ("stddev", "stddev"),
         )
-    }  # fmt: skip
+    }
     if np.isnan(list(rates.values())).any():
         return None
     return OwnSummary(
-        engine=engine, metric=metric, runs=rows.size, iterations=median[COUNT],
-        counted=median["counted"] if metric == "iops" else np.nan, rows=rows, **rates,
-    )  # fmt: skip
+        engine=engine,
+        metric=metric,
+        runs=rows.size,
+        iterations=median[COUNT],
+        counted=median["counted"] if metric == "iops" else np.nan,
+        rows=rows,
+        **rates,
+    )
 
 
 def _counted(ds: xr.Dataset, rows: Codes) -> Array:

@@ -16,8 +16,17 @@ from fsmatrix.analysis.data.summary import Summary
 
 Facts = list[tuple[str, str]]
 MOST_VALUES = 4
-PLAN = ("seed", "order_seed", "repetitions", "block", "cache_method", "launcher", "settle",
-        "limits", "exclude")  # fmt: skip
+PLAN = (
+    "seed",
+    "order_seed",
+    "repetitions",
+    "block",
+    "cache_method",
+    "launcher",
+    "settle",
+    "limits",
+    "exclude",
+)
 
 
 @dataclass(frozen=True)
@@ -76,21 +85,22 @@ def targets(ds: xr.Dataset, data: Rows, summary: Summary) -> list[TargetFacts]:
     everything = environments(ds)
     names = data.factor("target")
     for name in sorted({str(n) for n in names}):
-        mine = data.where(names == name)
-        index = mine.columns.get("environment_index", np.empty(0, dtype=np.int64))
+        own_rows = data.where(names == name)
+        index = own_rows.columns.get("environment_index", np.empty(0, dtype=np.int64))
         storages = [
-            value for i in np.unique(index)
+            value
+            for i in np.unique(index)
             if 0 <= i < len(everything)
             and isinstance(value := everything[int(i)].get("target", {}), dict)
-        ]  # fmt: skip
+        ]
         title = summary.cluster.title
-        attributes = [(title(n), _levels(mine, n)) for n in summary.attributes]
-        states = set(zip(mine["run_id"].tolist(), mine["status"].tolist(), strict=True))
+        attributes = [(title(n), _levels(own_rows, n)) for n in summary.attributes]
+        states = set(zip(own_rows["run_id"].tolist(), own_rows["status"].tolist(), strict=True))
         counts = [
             (status, str(sum(status == own for _, own in states)))
             for status in ("ok", "failed", "timeout")
         ]
-        counts.append(("attachments", str(np.unique(mine["attachment"]).size)))
+        counts.append(("attachments", str(np.unique(own_rows["attachment"]).size)))
         result.append(
             TargetFacts(name, name in summary.references, counts, attributes + merged(storages))
         )
@@ -120,9 +130,10 @@ def flat(value: Any, name: str) -> Facts:
     """Nested facts as (dotted name, text); empty values are left out."""
     if isinstance(value, Mapping):
         return [
-            fact for key, inner in value.items()
+            fact
+            for key, inner in value.items()
             for fact in flat(inner, f"{name}.{key}" if name else str(key))
-        ]  # fmt: skip
+        ]
     if value is None or value == "" or value == []:
         return []
     if isinstance(value, bool):

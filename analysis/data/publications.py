@@ -182,10 +182,10 @@ def _row(
     numbers: Mapping[str, float],
 ) -> Row:
     phase = str(_filled(reading.phase, row, description))
-    found = [_finding(d, phase) for d in description.findings if _concerns(d, row, phase)]
+    findings = [_finding(d, phase) for d in description.findings if _concerns(d, row, phase)]
     values = {n: _number(row, value) for n, value in reading.metrics.items() if n in NUMBERS}
-    said = {"phase": phase, "worst_finding": worst(found)}
-    return Row({**numbers, **values}, {**texts, **said}, None, found)
+    facts = {"phase": phase, "worst_finding": worst(findings)}
+    return Row({**numbers, **values}, {**texts, **facts}, None, findings)
 
 
 def _extra(description: Description, cells: Sequence[Cells]) -> dict[str, xr.Variable]:
@@ -195,12 +195,13 @@ def _extra(description: Description, cells: Sequence[Cells]) -> dict[str, xr.Var
     variables = {
         name: xr.Variable(
             ("run",),
-            np.array([_number(row, r.metrics[name]) if name in r.metrics else NAN
-                      for row, r in whole]),
+            np.array(
+                [_number(row, r.metrics[name]) if name in r.metrics else NAN for row, r in whole]
+            ),
             {"units": value.unit, "long_name": value.meaning},
         )
         for name, value in metrics.items()
-    }  # fmt: skip
+    }
     if description.remark:
         notes = [str(row[description.remark] or "") for row, _ in whole]
         what = {"long_name": "what the source says about this value"}

@@ -16,9 +16,13 @@ def read_variables(file: h5py.File) -> xr.Dataset:
     """The variables of a file, none of them read yet; equal texts will share one object."""
     store = H5NetCDFStore(h5netcdf.File(file, "r"))
     ds = xr.open_dataset(
-        store, cache=False,
-        mask_and_scale=False, decode_times=False, decode_timedelta=False, concat_characters=False,
-    )  # fmt: skip
+        store,
+        cache=False,
+        mask_and_scale=False,
+        decode_times=False,
+        decode_timedelta=False,
+        concat_characters=False,
+    )
     texts = {name: v for name, v in ds.variables.items() if columns.is_text(v) and v.ndim == 1}
     shared = ds.assign({name: _text(variable) for name, variable in texts.items()})
 
@@ -33,9 +37,12 @@ def read_variables(file: h5py.File) -> xr.Dataset:
 def _text(variable: xr.Variable) -> xr.Variable:
     attributes = {key: value for key, value in variable.attrs.items() if key != "_Encoding"}
     return columns.deferred(
-        str(variable.dims[0]), variable.shape[0], object,
-        lambda: columns.shared_texts(variable), attributes,
-    )  # fmt: skip
+        str(variable.dims[0]),
+        variable.shape[0],
+        object,
+        lambda: columns.shared_texts(variable),
+        attributes,
+    )
 
 
 def loaded(ds: xr.Dataset) -> xr.Dataset:

@@ -162,17 +162,17 @@ class Study:
     @property
     def setting(self) -> list[str]:
         """What must stand beside every result, of whichever cells."""
-        said = [f"Only {self.describe(self.only)}."] if self.only else []
-        said += [f"{text}." for text in (self.cluster.setting,) if text]
-        said += [self.cluster.explanation] if self.cluster.explanation else []
+        sentences = [f"Only {self.describe(self.only)}."] if self.only else []
+        sentences += [f"{text}." for text in (self.cluster.setting,) if text]
+        sentences += [self.cluster.explanation] if self.cluster.explanation else []
         if self.invalid_runs:
-            said.append(f"{self.invalid_runs} invalid runs are not in it.")
-        said += [
+            sentences.append(f"{self.invalid_runs} invalid runs are not in it.")
+        sentences += [
             f"{units.factor_title(factor)} changes with {TITLES.get(role, role)}: "
             "their effects cannot be told apart."
             for factor, role in self.confounded.items()
         ]
-        return said
+        return sentences
 
 
 def study(
@@ -242,14 +242,17 @@ def _factor(role: str) -> str:
 
 
 def _nothing(
-    ds: xr.Dataset, metric: str, every: Sequence[Values], chosen: Sequence[Values],
+    ds: xr.Dataset,
+    metric: str,
+    every: Sequence[Values],
+    chosen: Sequence[Values],
     where: Mapping[str, Level],
-) -> str:  # fmt: skip
+) -> str:
     for name, level in where.items():
         if not any(same(cell.level(name), level) for cell in every):
             levels = sorted({cell.level(name) for cell in every} - {""}, key=by_size)
-            known = ", ".join(level_text(name, one) for one in levels) or "no levels of it"
-            return f"no runs with {name} {level_text(name, level)}; there are {known}"
+            allowed = ", ".join(level_text(name, one) for one in levels) or "no levels of it"
+            return f"no runs with {name} {level_text(name, level)}; there are {allowed}"
     why = unmeasured.why_no_value(ds, unmeasured.rows_of(ds, [cell.cell for cell in chosen]))
     return f"no run gave any {METRICS[metric].title.lower()}: {why}"
 
@@ -265,8 +268,10 @@ def per_attachment(data: Rows, metric: str, cells: Sequence[Cell]) -> tuple[Valu
     usable = summary.current(data) & (data["status"] == "ok") & (data["phase"] != "")
     usable &= (data["worst_finding"] != "invalid") & np.isfinite(measured)
     first, group = combined([coded(column)[1] for column in columns.values()], len(data))
-    place = {tuple(repr(column[row].item()) for column in columns.values()): i
-             for i, row in enumerate(first)}  # fmt: skip
+    place = {
+        tuple(repr(column[row].item()) for column in columns.values()): i
+        for i, row in enumerate(first)
+    }
     labels, owner = coded(data["attachment"])
     blocks = np.zeros(len(labels), dtype=np.int64)
     blocks[owner] = data["block"]
@@ -279,10 +284,15 @@ def per_attachment(data: Rows, metric: str, cells: Sequence[Cell]) -> tuple[Valu
         key = tuple(repr(cell.levels[name]) for name in columns)
         pairs = found.get(place.get(key, -1), np.empty(0, dtype=np.int64))
         owners = owner_of[pairs]
-        result.append(Values(
-            cell, cell.metrics[metric], reduced[pairs],
-            tuple(str(labels[i]) for i in owners), tuple(blocks[owners].tolist()),
-        ))  # fmt: skip
+        result.append(
+            Values(
+                cell,
+                cell.metrics[metric],
+                reduced[pairs],
+                tuple(str(labels[i]) for i in owners),
+                tuple(blocks[owners].tolist()),
+            )
+        )
     return tuple(result)
 
 

@@ -55,8 +55,8 @@ def rows_of(ds: xr.Dataset, cells: Sequence[Cell]) -> Mask:
     columns = [data.factor(name) for name in names]
     first, group = combined([coded(column)[1] for column in columns], len(data))
     wanted = {tuple(repr(cell.levels[name]) for name in names) for cell in cells}
-    mine = [tuple(repr(column[row].item()) for column in columns) in wanted for row in first]
-    inside: Mask = np.array(mine, dtype=bool)[group]
+    wanted_rows = [tuple(repr(column[row].item()) for column in columns) in wanted for row in first]
+    inside: Mask = np.array(wanted_rows, dtype=bool)[group]
     return inside & summary.current(data)
 
 

@@ -75,14 +75,18 @@ def _of_group(summary: Summary, group: CellGroup, metric: Metric) -> Iterator[Ch
     columns, rows = _keys(group, valued, layout.columns), _keys(group, valued, layout.rows)
     pages = [
         Page(
-            group, metric, unit,
+            group,
+            metric,
+            unit,
             columns[first_column : first_column + MOST_COLUMNS],
             rows[first_row : first_row + MOST_ROWS],
-            summary.targets, colours(summary), summary.references,
+            summary.targets,
+            colours(summary),
+            summary.references,
         )
         for first_column in range(0, len(columns), MOST_COLUMNS)
         for first_row in range(0, len(rows), MOST_ROWS)
-    ]  # fmt: skip
+    ]
     empty = [k for k in _keys(group, group.cells, layout.columns) if k not in columns]
     empty += [k for k in _keys(group, group.cells, layout.rows) if k not in rows]
     for page in pages:
@@ -110,10 +114,11 @@ def _chart(page: Page, empty: Sequence[Key]) -> Chart:
     titles = [(row, column) for row in page.rows for column in page.columns]
     for panel, (row, column) in enumerate(titles, 1):
         cells = [
-            cell for cell in page.group.cells
+            cell
+            for cell in page.group.cells
             if _key(page.group, cell, page.group.layout.columns) == column
             and _key(page.group, cell, page.group.layout.rows) == row
-        ]  # fmt: skip
+        ]
         shown += cells
         data += [_bars(page, target, cells, panel) for target in page.targets]
         layout["annotations"] += _absences(page, cells, panel)
@@ -145,26 +150,36 @@ def _bars(page: Page, target: str, panel_cells: Sequence[Cell], panel: int) -> d
         "x": [_x(cell, page.group.layout) for cell in cells] or [x_levels(page)[0]],
         "y": [_finite(m.median / scale) for m in medians] or [None],
         "error_y": {
-            "type": "data", "symmetric": False, "thickness": 1.2, "width": 4, "color": INK,
+            "type": "data",
+            "symmetric": False,
+            "thickness": 1.2,
+            "width": 4,
+            "color": INK,
             "array": [_finite((m.high - m.median) / scale) for m in medians],
             "arrayminus": [_finite((m.median - m.low) / scale) for m in medians],
         },
         "marker": {
             "color": page.colours[target],
             "pattern": {
-                "shape": [_hatch(cell) for cell in cells], "size": 6, "solidity": 0.25,
-                "fillmode": "overlay", "fgcolor": "#ffffff",
+                "shape": [_hatch(cell) for cell in cells],
+                "size": 6,
+                "solidity": 0.25,
+                "fillmode": "overlay",
+                "fgcolor": "#ffffff",
             },
         },
         "text": [
             units.text(m.median, page.unit) + MARKS.get(m.kind, "") if m.runs else ""
             for m in medians
         ],
-        "textposition": "inside", "insidetextanchor": "start", "textangle": 0,
-        "textfont": {"size": 10.5}, "constraintext": "none",
+        "textposition": "inside",
+        "insidetextanchor": "start",
+        "textangle": 0,
+        "textfont": {"size": 10.5},
+        "constraintext": "none",
         "hovertext": [_hover(page, cell) for cell in cells],
         "hoverinfo": "text",
-    }  # fmt: skip
+    }
 
 
 def _absences(page: Page, cells: Sequence[Cell], panel: int) -> Iterator[dict[str, Any]]:
@@ -177,11 +192,17 @@ def _absences(page: Page, cells: Sequence[Cell], panel: int) -> Iterator[dict[st
             continue
         place = page.targets.index(cell.target) - (count - 1) / 2
         yield {
-            "text": why, "hovertext": _hover(page, cell), "showarrow": False, "textangle": -90,
+            "text": why,
+            "hovertext": _hover(page, cell),
+            "showarrow": False,
+            "textangle": -90,
             "x": order.index(_x(cell, page.group.layout)) + place * (1 - BAR_GAP) / count,
-            "y": 0.02, "xref": axis("x", panel), "yref": f"{axis('y', panel)} domain",
-            "yanchor": "bottom", "font": {"size": 11, "color": page.colours[cell.target]},
-        }  # fmt: skip
+            "y": 0.02,
+            "xref": axis("x", panel),
+            "yref": f"{axis('y', panel)} domain",
+            "yanchor": "bottom",
+            "font": {"size": 11, "color": page.colours[cell.target]},
+        }
 
 
 def why_absent(cell: Cell, metric: str) -> str:
@@ -225,8 +246,10 @@ def _remarks(cells: Sequence[Cell], page: Page, empty: Sequence[Key]) -> tuple[s
     if "interval" in kinds:
         lines.append("Whiskers: 95 % sure that the median lies in there.")
     if "range" in kinds:
-        lines.append("Whiskers of medians with *: range of fewer than 6 attachments; nothing can "
-                     "be proven of it; pointing at a bar shows how sure it is.")  # fmt: skip
+        lines.append(
+            "Whiskers of medians with *: range of fewer than 6 attachments; nothing can "
+            "be proven of it; pointing at a bar shows how sure it is."
+        )
     if "one session" in kinds:
         lines.append(
             "Whiskers of medians with †: one attachment; how another would differ is not known."

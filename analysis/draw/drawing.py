@@ -35,9 +35,14 @@ def colour(index: int) -> str:
 
 
 def frame(
-    rows: int, columns: int, *, title: str, notes: Sequence[str],
-    width: float = 2.9, height: float = 2.4,
-) -> tuple[Figure, list[list[Axes]]]:  # fmt: skip
+    rows: int,
+    columns: int,
+    *,
+    title: str,
+    notes: Sequence[str],
+    width: float = 2.9,
+    height: float = 2.4,
+) -> tuple[Figure, list[list[Axes]]]:
     """A figure of rows x columns panels of width x height inches; notes stand below them."""
     from fsmatrix.analysis.draw.laid_out import LaidOut  # matplotlib takes a moment to load
 
@@ -78,6 +83,11 @@ def legend(figure: Figure, axes: Sequence[Sequence[Axes]], title: str = "") -> N
             handles.setdefault(label, handle)
     if handles:
         figure.legend(
-            list(handles.values()), list(handles), loc="outside right upper", fontsize=SMALL,
-            title=title or None, title_fontsize=SMALL, frameon=False,
-        )  # fmt: skip
+            list(handles.values()),
+            list(handles),
+            loc="outside right upper",
+            fontsize=SMALL,
+            title=title or None,
+            title_fontsize=SMALL,
+            frameon=False,
+        )

@@ -48,16 +48,27 @@ def frame(page: Page) -> dict[str, Any]:
     setting = textwrap.wrap(page.group.cluster.setting, SETTING_WIDTH)
     margin = {**MARGIN, "t": MARGIN["t"] + SETTING_LINE * len(setting)}
     layout: dict[str, Any] = {
-        "width": WIDTH, "height": inner + margin["t"] + margin["b"], "margin": margin,
-        "barmode": "group", "bargap": BAR_GAP, "bargroupgap": 0.04,
-        "paper_bgcolor": "#ffffff", "plot_bgcolor": "#ffffff",
+        "width": WIDTH,
+        "height": inner + margin["t"] + margin["b"],
+        "margin": margin,
+        "barmode": "group",
+        "bargap": BAR_GAP,
+        "bargroupgap": 0.04,
+        "paper_bgcolor": "#ffffff",
+        "plot_bgcolor": "#ffffff",
         "font": {"family": FONT, "size": 12, "color": INK},
         "uniformtext": {"mode": "hide", "minsize": 9},
-        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1 + 30 / inner,
-                   "yanchor": "bottom", "traceorder": "normal"},
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "xanchor": "left",
+            "y": 1 + 30 / inner,
+            "yanchor": "bottom",
+            "traceorder": "normal",
+        },
         "hoverlabel": {"align": "left", "bgcolor": "#ffffff", "font": {"color": INK}},
         "annotations": [_setting(setting)] if setting else [],
-    }  # fmt: skip
+    }
     wide = (1 - GAP_X * (columns - 1)) / columns
     high = PANEL_HEIGHT / inner
     for r, row in enumerate(page.rows):
@@ -84,43 +95,67 @@ def _x_axis(page: Page, panel: int, left: float, right: float, titled: bool) -> 
     widest = WIDEST_BAR * len(page.targets) / (1 - BAR_GAP)  # of one level, pixels
     room = max(((right - left) * WIDTH / widest - len(order)) / 2, 0.0)
     return {
-        "domain": [left, min(right, 1.0)], "anchor": axis("y", panel), "type": "category",
-        "categoryorder": "array", "categoryarray": order,
-        "range": [-0.5 - room, len(order) - 0.5 + room], "fixedrange": True, "linecolor": "#8c959f",
+        "domain": [left, min(right, 1.0)],
+        "anchor": axis("y", panel),
+        "type": "category",
+        "categoryorder": "array",
+        "categoryarray": order,
+        "range": [-0.5 - room, len(order) - 0.5 + room],
+        "fixedrange": True,
+        "linecolor": "#8c959f",
         "title": {
             "text": safe(page.group.cluster.title(page.group.layout.x)) if titled else "",
             "standoff": 6,
         },
-    }  # fmt: skip
+    }
 
 
 def _y_axis(page: Page, panel: int, low: float, high: float, titled: bool) -> dict[str, Any]:
     logarithmic = page.group.layout.logarithmic
     scale = ", log scale" if logarithmic else ""
     return {
-        "domain": [low, high], "anchor": axis("x", panel), "gridcolor": GRID,
-        "type": "log" if logarithmic else "linear", "nticks": 6, "tickformat": "~g",
-        "rangemode": "tozero", "zerolinecolor": "#8c959f",
+        "domain": [low, high],
+        "anchor": axis("x", panel),
+        "gridcolor": GRID,
+        "type": "log" if logarithmic else "linear",
+        "nticks": 6,
+        "tickformat": "~g",
+        "rangemode": "tozero",
+        "zerolinecolor": "#8c959f",
         "title": {"text": f"{page.unit.label}{scale}" if titled else "", "standoff": 8},
-    }  # fmt: skip
+    }
 
 
 def _setting(lines: Sequence[str]) -> dict[str, Any]:
     """What the storage is like in all panels, above the legend."""
     return {
         "text": "<br>".join(html.escape(line, quote=False) for line in lines),
-        "x": 0, "y": 1, "xref": "paper", "yref": "paper", "xanchor": "left",
-        "yanchor": "bottom", "yshift": MARGIN["t"] - 6, "align": "left", "showarrow": False,
+        "x": 0,
+        "y": 1,
+        "xref": "paper",
+        "yref": "paper",
+        "xanchor": "left",
+        "yanchor": "bottom",
+        "yshift": MARGIN["t"] - 6,
+        "align": "left",
+        "showarrow": False,
         "font": {"size": 12},
-    }  # fmt: skip
+    }
 
 
 def _title(parts: Key, x: float, y: float) -> dict[str, Any]:
     return {
-        "text": f"<b>{safe(', '.join(parts))}</b>", "x": x, "y": y, "xref": "paper",
-        "yref": "paper", "xanchor": "center", "yanchor": "bottom", "yshift": 4,
-        "showarrow": False, "font": {"size": 12},
-    }  # fmt: skip
+        "text": f"<b>{safe(', '.join(parts))}</b>",
+        "x": x,
+        "y": y,
+        "xref": "paper",
+        "yref": "paper",
+        "xanchor": "center",
+        "yanchor": "bottom",
+        "yshift": 4,
+        "showarrow": False,
+        "font": {"size": 12},
+    }
 
 
 def axis(name: str, panel: int) -> str:

@@ -21,41 +21,41 @@ def answer(
     lessons: Sequence[Lesson], of: Study, bound: Bound | None, excluded: Sequence[str]
 ) -> str:
     """One to five sentences."""
-    said = [*_choice([one for one in lessons if one.question == "backend"], of)]
+    sentences = [*_choice([lesson for lesson in lessons if lesson.question == "backend"], of)]
     if bound is not None:
-        said += _chunks([one for one in lessons if one.question == "chunk"], bound)
-    said.append(_sure(lessons, of))
-    said += _doubts(lessons)
+        sentences += _chunks([one for one in lessons if one.question == "chunk"], bound)
+    sentences.append(_sure(lessons, of))
+    sentences += _doubts(lessons)
     if excluded:
-        said.append(f"In no answer: {'; '.join(excluded)}.")
-    return " ".join(said)
+        sentences.append(f"In no answer: {'; '.join(excluded)}.")
+    return " ".join(sentences)
 
 
 def _chunks(mine: Sequence[Lesson], bound: Bound) -> list[str]:
     """The chunk sizes that keep a bound, by how many series have each as their answer."""
-    known = [one for one in mine if one.sure != "cannot be said"]
-    if not known:
+    lessons = [one for one in mine if one.sure != "cannot be said"]
+    if not lessons:
         return []
-    counts = Counter((one.short, one.sure) for one in known).most_common(MOST_SIZES)
+    counts = Counter((lesson.short, lesson.sure) for lesson in lessons).most_common(MOST_SIZES)
     shown = ", ".join(
         f"{short} in {count}{' (in part)' * (sure == 'in part')}" for (short, sure), count in counts
     )
-    return [f"For {bound.says}: {shown} of {len(known)} series."]
+    return [f"For {bound.says}: {shown} of {len(lessons)} series."]
 
 
-def _choice(mine: Sequence[Lesson], of: Study) -> list[str]:
+def _choice(lessons: Sequence[Lesson], of: Study) -> list[str]:
     """Which target, by pattern."""
-    if all(one.sure == "cannot be said" for one in mine):
-        return [f"{one.answer[0].upper()}{one.answer[1:]}." for one in mine[:1]]
-    parts = [_together(one) for one in mine if one.where.startswith(TOGETHER) and one.choice]
-    mine = [one for one in mine if not one.where.startswith(TOGETHER)]
-    for short, some in _by_answer(mine).items():
+    if all(one.sure == "cannot be said" for one in lessons):
+        return [f"{one.answer[0].upper()}{one.answer[1:]}." for one in lessons[:1]]
+    parts = [_together(one) for one in lessons if one.where.startswith(TOGETHER) and one.choice]
+    lessons = [one for one in lessons if not one.where.startswith(TOGETHER)]
+    for short, some in _by_answer(lessons).items():
         sure = [one for one in some if one.sure == "decided"]
         partly = [one for one in some if one.sure == "in part"]
         for group, how in ((sure, ""), (partly, " (in part: not each pair is proven)")):
             if group:
                 parts.append(f"{_winner(short)} in {_patterns(group)}{how}")
-    rest = [one for one in mine if one.sure == "too few"]
+    rest = [one for one in lessons if one.sure == "too few"]
     if rest and not parts:
         first = f"No target is proven to be faster in {_patterns(rest)}"
         ways = {one.answer for one in rest}
@@ -67,11 +67,11 @@ def _choice(mine: Sequence[Lesson], of: Study) -> list[str]:
     return [f"By {_metrics(of)}: {'; '.join(parts)}."]
 
 
-def _together(one: Lesson) -> str:
+def _together(lesson: Lesson) -> str:
     """What holds over all cells."""
-    if one.short == "no difference":
-        return f"over {one.where} no difference that matters"
-    return f"over {one.where} {one.answer}"
+    if lesson.short == "no difference":
+        return f"over {lesson.where} no difference that matters"
+    return f"over {lesson.where} {lesson.answer}"
 
 
 def _winner(short: str) -> str:
@@ -92,28 +92,28 @@ def _metrics(of: Study) -> str:
 def _doubts(lessons: Sequence[Lesson]) -> list[str]:
     """What the answers that were given hang on, where that is in doubt."""
     where: dict[str, list[str]] = {}
-    for one in lessons:
-        for doubt in one.doubts if one.choice else ():
-            where.setdefault(doubt, []).append(one.where or one.short)
+    for lesson in lessons:
+        for doubt in lesson.doubts if lesson.choice else ():
+            where.setdefault(doubt, []).append(lesson.where or lesson.short)
     parts = [f"{doubt} ({listed(names)})" for doubt, names in where.items()]
     return [f"In doubt: {listed(parts)}."] if parts else []
 
 
-def _by_answer(mine: Sequence[Lesson]) -> dict[str, list[Lesson]]:
+def _by_answer(lessons: Sequence[Lesson]) -> dict[str, list[Lesson]]:
     found: dict[str, list[Lesson]] = {}
-    for one in mine:
-        found.setdefault(one.short, []).append(one)
+    for lesson in lessons:
+        found.setdefault(lesson.short, []).append(lesson)
     return found
 
 
 def _patterns(some: Sequence[Lesson]) -> str:
-    shown = [one.where or "all cells" for one in some]
+    shown = [lesson.where or "all cells" for lesson in some]
     more = len(shown) - MOST_PATTERNS
     return ", ".join(shown[:MOST_PATTERNS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _sure(lessons: Sequence[Lesson], of: Study) -> str:
-    asked = [one for one in lessons if one.sure != "not asked"]
+    asked = [lesson for lesson in lessons if lesson.sure != "not asked"]
     counts = Counter(one.sure for one in asked)
     low, high = least_attachments(of.valued)
     each = plural(low, "attachment") if low == high else f"{low} to {high} attachments"
@@ -122,7 +122,9 @@ def _sure(lessons: Sequence[Lesson], of: Study) -> str:
         sentence += f", {counts['in part']} in part"
     sentence += f", from {each} per cell"
     if of.cluster.emulated:
-        made_up = ", ".join(factor_title(n) + (how if how != EMULATED else "")
-                            for n, how in of.cluster.emulated.items())  # fmt: skip
+        made_up = ", ".join(
+            factor_title(n) + (how if how != EMULATED else "")
+            for n, how in of.cluster.emulated.items()
+        )
         sentence += f"; emulated, so not what hardware does: {made_up}"
     return f"{sentence}."

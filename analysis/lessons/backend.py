@@ -53,26 +53,27 @@ class PairwiseResult:
 
 
 def backend_lessons(
-    targets: Sequence[str], found: Sequence[Comparison], refused: list[str]
+    targets: Sequence[str], comparisons: Sequence[Comparison], refused: list[str]
 ) -> tuple[list[Lesson], list[str]]:
     """(a lesson for each pattern and one for all, why some pairs were not compared).
 
     `targets`: two or more; `found`, `refused`: as `pairs_compared` gives them.
     """
-    if not found:
-        return [Lesson("backend", "", (), "cannot be said", why, "cannot be said")
-                for why in refused], []  # fmt: skip
+    if not comparisons:
+        return [
+            Lesson("backend", "", (), "cannot be said", why, "cannot be said") for why in refused
+        ], []
     groups: dict[Key, list[PairwiseResult]] = defaultdict(list)
-    several = _varying([cell for one in found for cell in one.cells])
-    for one in found:
-        mine: dict[Key, list[Compared]] = defaultdict(list)
-        for cell in one.cells:
-            mine[pattern_of(cell.levels, several)].append(cell)
-        for key, cells in mine.items():
-            groups[key].append(PairwiseResult(one.a, one.b, one, tuple(cells)))
+    several = _varying([cell for one in comparisons for cell in one.cells])
+    for comparison in comparisons:
+        by_pattern: dict[Key, list[Compared]] = defaultdict(list)
+        for cell in comparison.cells:
+            by_pattern[pattern_of(cell.levels, several)].append(cell)
+        for key, cells in by_pattern.items():
+            groups[key].append(PairwiseResult(comparison.a, comparison.b, comparison, tuple(cells)))
     ordered = sorted(groups, key=lambda key: [str(level) for _, level in key])
     lessons = [_lesson(key, groups[key]) for key in ordered]
-    return [*lessons, *overall(found, targets)], refused
+    return [*lessons, *overall(comparisons, targets)], refused
 
 
 def only_one(targets: Sequence[str], lost: Mapping[str, str]) -> Lesson:
@@ -80,8 +81,10 @@ def only_one(targets: Sequence[str], lost: Mapping[str, str]) -> Lesson:
     if not lost:
         answer = f"one target ({', '.join(targets)}): nothing to choose between"
         return Lesson("backend", "", (), "cannot be said", answer, "cannot be said")
-    answer = f"no choice is possible: of {len(targets) + len(lost)} targets only " \
-             f"{', '.join(targets)} gave a result"  # fmt: skip
+    answer = (
+        f"no choice is possible: of {len(targets) + len(lost)} targets only "
+        f"{', '.join(targets)} gave a result"
+    )
     why = "; ".join(f"{name}: {reason}" for name, reason in lost.items())
     return Lesson("backend", "", (), "cannot be said", answer, "cannot be said", why)
 
@@ -108,7 +111,7 @@ def pairs_compared(
         try:
             alone = comparisons(ds, OWN, sides=(a, b), options=part)
             found += [
-                replace(one, differences=None, questions=()) for one in alone
+                replace(comparison, differences=None, questions=()) for comparison in alone
             ]  # not the others' blocks
         except ValueError as error:
             refused.append(f"{a} and {b} cannot be compared: {error}")
@@ -122,8 +125,9 @@ def _varying(cells: Sequence[Compared]) -> set[str]:
 
 def _lesson(key: Key, duels: Sequence[PairwiseResult]) -> Lesson:
     contenders = list(dict.fromkeys(name for d in duels for name in (d.a, d.b)))
-    beaten = {d.other(name) for d in duels for name in contenders
-              if name in (d.a, d.b) and d.wins(name)}  # fmt: skip
+    beaten = {
+        d.other(name) for d in duels for name in contenders if name in (d.a, d.b) and d.wins(name)
+    }
     front = [name for name in contenders if name not in beaten]
     open_ = [cell for d in duels for cell in d.undecided]
     won = [cell for d in duels for name in (d.a, d.b) for cell in d.wins(name)]
@@ -144,8 +148,18 @@ def _lesson(key: Key, duels: Sequence[PairwiseResult]) -> Lesson:
         short = "depends"
         answer = f"it depends: {_both_ways(duels)}"
     doubts = tuple(dict.fromkeys(doubt for cell in won or open_ for doubt in cell.doubts))
-    return Lesson("backend", ", ".join(labelled(n, v) for n, v in key), key, short, answer, sure,
-                  _open_words(duels), choice, tuple(_stands_on(duels)), doubts)  # fmt: skip
+    return Lesson(
+        "backend",
+        ", ".join(labelled(n, v) for n, v in key),
+        key,
+        short,
+        answer,
+        sure,
+        _open_words(duels),
+        choice,
+        tuple(_stands_on(duels)),
+        doubts,
+    )
 
 
 def _beats(name: str, duels: Sequence[PairwiseResult]) -> str:
@@ -189,8 +203,11 @@ def _named(cell: Compared, varying: set[str]) -> str:
     hidden = {"workload", "phase", *ROLES["pattern"]}
     if "processes_per_node" in varying:
         hidden.add("processes")
-    return ", ".join(labelled(n, v) for n, v in cell.levels.items()
-                     if n in varying and n not in hidden and v != "")  # fmt: skip
+    return ", ".join(
+        labelled(n, v)
+        for n, v in cell.levels.items()
+        if n in varying and n not in hidden and v != ""
+    )
 
 
 def _no_winner(duels: Sequence[PairwiseResult]) -> str:
@@ -224,9 +241,13 @@ def _between(front: Sequence[str], duels: Sequence[PairwiseResult]) -> str:
 
 
 def _others(front: Sequence[str], duels: Sequence[PairwiseResult]) -> str:
-    sentences = [f"{name} is {_better(d)} than {d.other(name)} in {len(d.wins(name))} of "
-            f"{len(d.cells)} cells" for name in front for d in duels
-            if name in (d.a, d.b) and d.wins(name)]  # fmt: skip
+    sentences = [
+        f"{name} is {_better(d)} than {d.other(name)} in {len(d.wins(name))} of "
+        f"{len(d.cells)} cells"
+        for name in front
+        for d in duels
+        if name in (d.a, d.b) and d.wins(name)
+    ]
     return names(sentences, 4)
 
 
@@ -240,8 +261,10 @@ def _both_ways(duels: Sequence[PairwiseResult]) -> str:
             if wins:
                 inside = _varying(d.cells)
                 where = names([_named(cell, inside) or "the only cell" for cell in wins], 4)
-                ways.append(f"{name} is {_better(d)} than {d.other(name)} in {len(wins)} of "
-                            f"{len(d.cells)} cells ({where}): {_span(d, name, wins)}")  # fmt: skip
+                ways.append(
+                    f"{name} is {_better(d)} than {d.other(name)} in {len(wins)} of "
+                    f"{len(d.cells)} cells ({where}): {_span(d, name, wins)}"
+                )
         sentences += ways
     return "; ".join(sentences)
 
@@ -268,5 +291,6 @@ def _stands_on(duels: Sequence[PairwiseResult]) -> list[str]:
     """Cells with their verdicts."""
     return [
         f"{d.a} against {d.b}, {_named(cell, _varying(d.cells)) or 'the only cell'}: {cell.says}"
-        for d in duels for cell in d.cells
-    ]  # fmt: skip
+        for d in duels
+        for cell in d.cells
+    ]

@@ -44,25 +44,48 @@ class Setting:
 def chunk_lessons(s: Setting) -> list[Lesson]:
     """One lesson for each series of chunk sizes."""
     if "chunk" not in s.of.varying:
-        known = [s.of.label("chunk", level) for level in s.of.levels("chunk", s.of.valued)]
-        why = f"one chunk size ({known[0]})" if known else "no chunk size was recorded"
-        return [Lesson("chunk", "", (), "cannot be said", f"{why}: nothing to choose from",
-                       "cannot be said")]  # fmt: skip
+        labels = [s.of.label("chunk", level) for level in s.of.levels("chunk", s.of.valued)]
+        why = f"one chunk size ({labels[0]})" if labels else "no chunk size was recorded"
+        return [
+            Lesson(
+                "chunk",
+                "",
+                (),
+                "cannot be said",
+                f"{why}: nothing to choose from",
+                "cannot be said",
+            )
+        ]
     return [_lesson(s, key, cells) for key, cells in s.of.series("chunk").items()]
 
 
 def _lesson(s: Setting, key: Key, cells: Sequence[Values]) -> Lesson:
     where = s.of.describe(key)
     if len(cells) < 2:
-        return Lesson("chunk", where, key, "cannot be said", f"only {_size(s, cells[0])} has a "
-                      "value", "cannot be said", cells=(_size(s, cells[0]),))  # fmt: skip
+        return Lesson(
+            "chunk",
+            where,
+            key,
+            "cannot be said",
+            f"only {_size(s, cells[0])} has a value",
+            "cannot be said",
+            cells=(_size(s, cells[0]),),
+        )
     found = _growth(s, cells) if s.bound is None else _bounded(s, cells, s.bound)
     chosen = found.chosen
     return Lesson(
-        "chunk", where, key, found.short, found.answer, found.sure, found.why,
-        tuple(cell.number("chunk") for cell in chosen), tuple(_size(s, cell) for cell in cells),
-        doubts_of(chosen or cells), chosen[0].median if len(chosen) == 1 else None,
-    )  # fmt: skip
+        "chunk",
+        where,
+        key,
+        found.short,
+        found.answer,
+        found.sure,
+        found.why,
+        tuple(cell.number("chunk") for cell in chosen),
+        tuple(_size(s, cell) for cell in cells),
+        doubts_of(chosen or cells),
+        chosen[0].median if len(chosen) == 1 else None,
+    )
 
 
 @dataclass(frozen=True)
@@ -78,50 +101,73 @@ def _bounded(s: Setting, cells: Sequence[Values], bound: Bound) -> _Answer:
     latency = [s.latencies.get(id(cell)) for cell in cells]
     known = [(c, m) for c, m in zip(cells, latency, strict=True) if m and m.kind != "none"]
     if not known:
-        return _Answer((), "cannot be said", f"no {bound.name} was measured (a percentile q needs "
-                      "10/(1-q) operations in a run)", "cannot be said")  # fmt: skip
+        return _Answer(
+            (),
+            "cannot be said",
+            f"no {bound.name} was measured (a percentile q needs 10/(1-q) operations in a run)",
+            "cannot be said",
+        )
     met = [c for c, m in known if m.decides and m.high < bound.seconds]
-    open_ = [c for c, m in known if not (m.decides and (m.high < bound.seconds or
-                                                        m.low >= bound.seconds))]  # fmt: skip
+    open_ = [
+        c
+        for c, m in known
+        if not (m.decides and (m.high < bound.seconds or m.low >= bound.seconds))
+    ]
     blank = [c for c in cells if c not in [c for c, _ in known]]
     if not met:
         return _none_met(s, known, open_, blank, bound)
     best = max(met, key=lambda c: c.median.median)
     ties, unsure = _ties(s, best, met)
     rivals = [c for c in (*open_, *blank) if c.median.median > best.median.median]
-    losers = [c for c, _ in known if c not in met and c not in open_
-              and c.median.median > best.median.median]  # fmt: skip
+    losers = [
+        c
+        for c, _ in known
+        if c not in met and c not in open_ and c.median.median > best.median.median
+    ]
     why = [unsure] if unsure else []
     for cell in rivals:
         why.append(f"{_size(s, cell)} is faster and may keep it too ({_latency(s, cell, bound)})")
     if losers:
         cell = max(losers, key=lambda c: c.median.median)
-        why.append(f"{_size(s, cell)} gives {times(ratio_of(cell, best))} times that and misses "
-                   f"the bound ({_latency(s, cell, bound)})")  # fmt: skip
+        why.append(
+            f"{_size(s, cell)} gives {times(ratio_of(cell, best))} times that and misses "
+            f"the bound ({_latency(s, cell, bound)})"
+        )
     chosen = (best, *ties)
     short = " or ".join(_size(s, c) for c in sorted(chosen, key=lambda c: c.number("chunk")))
-    answer = (f"{short}: {_bandwidth(best)}, {_latency(s, best, bound)}"
-              f"{' at ' + _size(s, best) if ties else ''}, {attachments(chosen)}")  # fmt: skip
-    return _Answer(chosen, short, answer, "in part" if unsure or rivals else "decided",
-                  "; ".join(why))  # fmt: skip
+    answer = (
+        f"{short}: {_bandwidth(best)}, {_latency(s, best, bound)}"
+        f"{' at ' + _size(s, best) if ties else ''}, {attachments(chosen)}"
+    )
+    return _Answer(
+        chosen, short, answer, "in part" if unsure or rivals else "decided", "; ".join(why)
+    )
 
 
 def _none_met(
-    s: Setting, known: Sequence[tuple[Values, Median]], open_: Sequence[Values],
-    blank: Sequence[Values], bound: Bound,
-) -> _Answer:  # fmt: skip
-    lowest = min(known, key=lambda pair: pair[1].median)[0]
+    s: Setting,
+    measured: Sequence[tuple[Values, Median]],
+    open_: Sequence[Values],
+    blank: Sequence[Values],
+    bound: Bound,
+) -> _Answer:
+    lowest = min(measured, key=lambda pair: pair[1].median)[0]
     sentence = f"{_size(s, lowest)} has the lowest, {_latency(s, lowest, bound)}"
     if not open_ and not blank:
-        return _Answer((), "none", f"no chunk size keeps {bound.says}: {sentence}, "
-                      f"{attachments(c for c, _ in known)}", "decided")  # fmt: skip
-    weak = [m for _, m in known if not m.decides]
+        return _Answer(
+            (),
+            "none",
+            f"no chunk size keeps {bound.says}: {sentence}, {attachments(c for c, _ in measured)}",
+            "decided",
+        )
+    weak = [m for _, m in measured if not m.decides]
     why = few(min(c.median.independent for c in open_)) if weak and open_ else ""
     if blank:
         lacking = f"no {bound.name} of {names([_size(s, c) for c in blank])}"
         why = f"{why}; {lacking}" if why else lacking
-    return _Answer((), UNDECIDED, f"no chunk size is shown to keep {bound.says}: {sentence}",
-                  "too few", why)  # fmt: skip
+    return _Answer(
+        (), UNDECIDED, f"no chunk size is shown to keep {bound.says}: {sentence}", "too few", why
+    )
 
 
 def _ties(s: Setting, best: Values, met: Sequence[Values]) -> tuple[list[Values], str]:
@@ -136,8 +182,10 @@ def _ties(s: Setting, best: Values, met: Sequence[Values]) -> tuple[list[Values]
             continue
         ties.append(cell)
         if not (r.decides and r.low >= 1 / (1 + s.tolerance)):
-            open_.append(f"{_size(s, cell)} over {_size(s, best)}: {times(r)}, "
-                         f"{too_few(r, s.tolerance, share)}")  # fmt: skip
+            open_.append(
+                f"{_size(s, cell)} over {_size(s, best)}: {times(r)}, "
+                f"{too_few(r, s.tolerance, share)}"
+            )
     return ties, f"which is faster is not yet proven: {names(open_)}" if open_ else ""
 
 
@@ -153,32 +201,53 @@ def _growth(s: Setting, cells: Sequence[Values]) -> _Answer:
     gain = ratio_of(max(cells[first + 1 :], key=lambda c: c.median.median), cell, 1 - share)
     answer = f"{_size(s, cell)}: {number}; the best larger one gives {times(gain)} times that"
     if not earlier:
-        return _Answer((cell,), _size(s, cell), answer, "decided",
-                      f"none up to {_size(s, last)} gives {s.tolerance:.1%} more")  # fmt: skip
+        return _Answer(
+            (cell,),
+            _size(s, cell),
+            answer,
+            "decided",
+            f"none up to {_size(s, last)} gives {s.tolerance:.1%} more",
+        )
     begin = cells[earlier[0]]
     _, r = states[earlier[-1]]
-    return _Answer((cell,), f"{_size(s, cell)} at the latest", answer, "in part",
-                  f"{_size(s, begin)} may be enough: "
-                  f"{too_few(r, s.tolerance, share) if r else ''}")  # fmt: skip
+    return _Answer(
+        (cell,),
+        f"{_size(s, cell)} at the latest",
+        answer,
+        "in part",
+        f"{_size(s, begin)} may be enough: {too_few(r, s.tolerance, share) if r else ''}",
+    )
 
 
 def _at_the_end(
-    s: Setting, cells: Sequence[Values], states: Sequence[tuple[str, Ratio | None]], number: str,
+    s: Setting,
+    cells: Sequence[Values],
+    states: Sequence[tuple[str, Ratio | None]],
+    number: str,
     share: float,
-) -> _Answer:  # fmt: skip
+) -> _Answer:
     """No chunk size but the largest is shown to be enough."""
     last, previous = cells[-1], cells[-2]
     grown = ratio_of(last, previous, 1 - share)
     sentence = f"{_size(s, last)} gives {times(grown)} times {_size(s, previous)}"
     open_ = [(cell, r) for cell, (_, r) in zip(cells, states, strict=True) if r is not None]
     if not open_:
-        return _Answer((last,), f"{_size(s, last)} or more", f"{_size(s, last)}, the largest "
-                      f"measured: {number}", "decided",
-                      f"still grows there: {sentence}; larger ones were not measured")  # fmt: skip
+        return _Answer(
+            (last,),
+            f"{_size(s, last)} or more",
+            f"{_size(s, last)}, the largest measured: {number}",
+            "decided",
+            f"still grows there: {sentence}; larger ones were not measured",
+        )
     cell, r = open_[-1]
     why = f"{_size(s, cell)} may be enough: {too_few(r, s.tolerance, share)}"
-    return _Answer((), UNDECIDED, f"where growth ends is not yet proven: {sentence}, "
-                  f"{attachments(cells)}", "too few", why)  # fmt: skip
+    return _Answer(
+        (),
+        UNDECIDED,
+        f"where growth ends is not yet proven: {sentence}, {attachments(cells)}",
+        "too few",
+        why,
+    )
 
 
 def _enough(

@@ -45,9 +45,12 @@ def draw(lessons: Lessons, page: int) -> Figure:
         _measured(lessons, cell) for cell in lessons.study.valued
     )
     figure, axes = drawing.frame(
-        math.ceil(len(panels) / columns), columns, title=_title(lessons, across),
-        notes=_notes(lessons, across), height=2.5,
-    )  # fmt: skip
+        math.ceil(len(panels) / columns),
+        columns,
+        title=_title(lessons, across),
+        notes=_notes(lessons, across),
+        height=2.5,
+    )
     flat = [ax for row in axes for ax in row]
     for ax, panel in zip(flat, panels, strict=False):
         _panel(lessons, ax, panel, across)
@@ -72,14 +75,18 @@ def _metric(lessons: Lessons) -> str:
 
 
 def _notes(lessons: Lessons, across: bool) -> list[str]:
-    notes = ["Medians over attachments with their intervals; rings: the answer (several that "
-             "cannot be told apart have one each)."]  # fmt: skip
+    notes = [
+        "Medians over attachments with their intervals; rings: the answer (several that "
+        "cannot be told apart have one each)."
+    ]
     if across and lessons.bound:
         notes.append("Dotted line: the bound. A point is in if its whole interval is left of it.")
     lost = sum(not _measured(lessons, cell) for cell in lessons.study.valued) if across else 0
     if lost:
-        notes.append(f"{lost} of {len(lessons.study.valued)} points have no "
-                     f"{SHORT_TITLES[_metric(lessons)]} and are not drawn.")  # fmt: skip
+        notes.append(
+            f"{lost} of {len(lessons.study.valued)} points have no "
+            f"{SHORT_TITLES[_metric(lessons)]} and are not drawn."
+        )
     if any(cell.median.kind in MARKS for cell in lessons.study.valued):
         notes.append("Hollow: too few attachments; the whisker decides nothing.")
     return [*notes, *lessons.study.remarks]
@@ -92,10 +99,17 @@ def _measured(lessons: Lessons, cell: Values) -> bool:
 
 def _panel(lessons: Lessons, ax: Axes, panel: Key, across: bool) -> None:
     of, unit = lessons.study, lessons.study.fitting()
-    chosen = {one.levels: one.choice for one in lessons.lessons if one.question == "chunk"}
+    chosen = {
+        lesson.levels: lesson.choice for lesson in lessons.lessons if lesson.question == "chunk"
+    }
     processes = of.levels("processes") or [""]
-    time = units.fitting("time", [lessons.latencies[id(c)].median for c in of.valued
-                                  if _measured(lessons, c)]) if across else None  # fmt: skip
+    time = (
+        units.fitting(
+            "time", [lessons.latencies[id(c)].median for c in of.valued if _measured(lessons, c)]
+        )
+        if across
+        else None
+    )
     scales = _Scales(time, unit)
     for key, cells in of.series("chunk").items():
         if tuple(p for p in key if p[0] != "processes") != panel:
@@ -121,8 +135,10 @@ def _panel(lessons: Lessons, ax: Axes, panel: Key, across: bool) -> None:
     title = textwrap.wrap(of.describe(panel) if panel else "", TITLE_WIDTH)
     ax.set_title("\n".join(title), fontsize=drawing.SMALL)
     ax.set_ylabel(unit.label, fontsize=drawing.SMALL)
-    ax.set_xlabel(f"{SHORT_TITLES[_metric(lessons)]}, {time.label}" if time else "chunk size",
-                  fontsize=drawing.SMALL)  # fmt: skip
+    ax.set_xlabel(
+        f"{SHORT_TITLES[_metric(lessons)]}, {time.label}" if time else "chunk size",
+        fontsize=drawing.SMALL,
+    )
 
 
 @dataclass(frozen=True)
@@ -134,34 +150,66 @@ class _Scales:
 
 
 def _line(
-    lessons: Lessons, ax: Axes, cells: Sequence[Values], choice: Sequence[Level], index: int,
-    scales: _Scales, label: str | None,
-) -> None:  # fmt: skip
+    lessons: Lessons,
+    ax: Axes,
+    cells: Sequence[Values],
+    choice: Sequence[Level],
+    index: int,
+    scales: _Scales,
+    label: str | None,
+) -> None:
     if not cells:
         return
     time, unit = scales.time, scales.bandwidth
     shade = drawing.colour(index)
     weak = any(cell.median.kind in MARKS for cell in cells)
     y = [cell.median.median / unit.divisor for cell in cells]
-    tall = [drawing.whiskers(cell.median.median / unit.divisor, cell.median.low / unit.divisor,
-                             cell.median.high / unit.divisor) for cell in cells]  # fmt: skip
+    tall = [
+        drawing.whiskers(
+            cell.median.median / unit.divisor,
+            cell.median.low / unit.divisor,
+            cell.median.high / unit.divisor,
+        )
+        for cell in cells
+    ]
     latency = [lessons.latencies[id(cell)] for cell in cells] if time else []
     second = time.divisor if time else 1.0
     x = [m.median / second for m in latency] or [cell.number("chunk") for cell in cells]
     wide = [drawing.whiskers(m.median / second, m.low / second, m.high / second) for m in latency]
     ax.errorbar(
-        x, y, yerr=_both(tall), xerr=_both(wide) if wide else None, color=shade, capsize=2,
-        marker=drawing.MARKERS[index % len(drawing.MARKERS)], markersize=4, linewidth=1,
-        label=label, markerfacecolor="white" if weak else shade,
-    )  # fmt: skip
+        x,
+        y,
+        yerr=_both(tall),
+        xerr=_both(wide) if wide else None,
+        color=shade,
+        capsize=2,
+        marker=drawing.MARKERS[index % len(drawing.MARKERS)],
+        markersize=4,
+        linewidth=1,
+        label=label,
+        markerfacecolor="white" if weak else shade,
+    )
     for cell, a, b in zip(cells, x, y, strict=True):
         if time:
-            ax.annotate(lessons.study.label("chunk", cell.level("chunk")), (a, b), fontsize=5.5,
-                        textcoords="offset points", xytext=(4, -7), color=shade)  # fmt: skip
+            ax.annotate(
+                lessons.study.label("chunk", cell.level("chunk")),
+                (a, b),
+                fontsize=5.5,
+                textcoords="offset points",
+                xytext=(4, -7),
+                color=shade,
+            )
         if cell.number("chunk") in choice:
-            ax.plot([a], [b], marker="o", markersize=10, markerfacecolor="none",
-                    markeredgecolor="black", linestyle="none")  # fmt: skip
+            ax.plot(
+                [a],
+                [b],
+                marker="o",
+                markersize=10,
+                markerfacecolor="none",
+                markeredgecolor="black",
+                linestyle="none",
+            )
 
 
 def _both(whiskers: Sequence[list[list[float]]]) -> list[list[float]]:
-    return [[one[side][0] for one in whiskers] for side in (0, 1)]
+    return [[whisker[side][0] for whisker in whiskers] for side in (0, 1)]

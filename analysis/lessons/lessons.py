@@ -79,12 +79,19 @@ def lessons(
         found += node_lessons(of, ds, bandwidth, only)
     limits = evidence.limits(of, whole, ds, latency_bound)
     return Lessons(
-        lessons=tuple(found), limits=(*refused, *limits),
-        excluded=tuple(evidence.excluded(of, ds, lost)), study=of, bound=latency_bound,
-        bandwidth=bandwidth, tolerance=tolerance, alpha=alpha, latencies=latencies,
-        compared=tuple(compared), extension=extension_of(compared) if compared else None,
+        lessons=tuple(found),
+        limits=(*refused, *limits),
+        excluded=tuple(evidence.excluded(of, ds, lost)),
+        study=of,
+        bound=latency_bound,
+        bandwidth=bandwidth,
+        tolerance=tolerance,
+        alpha=alpha,
+        latencies=latencies,
+        compared=tuple(compared),
+        extension=extension_of(compared) if compared else None,
         chart=figure,
-    )  # fmt: skip
+    )
 
 
 def _study(ds: xr.Dataset, where: Mapping[str, Level], latency: str) -> Study:
@@ -100,9 +107,9 @@ def _study(ds: xr.Dataset, where: Mapping[str, Level], latency: str) -> Study:
 
 def _by_factor(ds: xr.Dataset, where: Mapping[str, Level]) -> dict[str, Level]:
     """Names of roles as the factors that a campaign has."""
-    known = rows(ds).factors
+    factors = rows(ds).factors
     found = {}
     for name, level in where.items():
         choices = (name, *ROLES.get(name, ()))
-        found[next((n for n in choices if n in known or n in ("engine", "phase")), name)] = level
+        found[next((n for n in choices if n in factors or n in ("engine", "phase")), name)] = level
     return found

@@ -59,16 +59,19 @@ def excluded(of: Study, ds: xr.Dataset, lost_targets: Mapping[str, str]) -> list
     lost = sum(failed.values())
     if invalid:
         why = [g.audit for g in finding_groups(ds, rows(ds)) if g.severity == "invalid"]
-        sentences.append(f"{plural(invalid, 'value')} of invalid runs"
-                    + (f" ({names(why)})" if why else ""))  # fmt: skip
+        sentences.append(
+            f"{plural(invalid, 'value')} of invalid runs" + (f" ({names(why)})" if why else "")
+        )
     if lost:
         sentences.append(f"{plural(lost, 'run')} that failed")
     name = of.metric.name  # cells of another metric are in the answers of that one
     empty = [cell for cell in cells if not cell.values.size and cell_metric(cell) == name]
     if empty:
         first = ", ".join(_described(of, cell) for cell in empty[:2])
-        sentences.append(f"{plural(len(empty), 'cell')} without {of.metric.title.lower()}: {first}"
-                    f"{' and others' if len(empty) > 2 else ''}")  # fmt: skip
+        sentences.append(
+            f"{plural(len(empty), 'cell')} without {of.metric.title.lower()}: {first}"
+            f"{' and others' if len(empty) > 2 else ''}"
+        )
     return sentences
 
 
@@ -102,8 +105,10 @@ def _attachments(of: Study) -> list[str]:
         single = max(cell.median.runs for cell in of.valued) == 1
         what = "one value per cell" if single else "one attachment per cell"
         return [f"{what}: chance cannot be told from a difference; {SMALLEST} attachments can"]
-    return [f"{few} of {plural(total, 'cell')} with fewer than {SMALLEST} attachments: nothing can "
-            "be proven of them"]  # fmt: skip
+    return [
+        f"{few} of {plural(total, 'cell')} with fewer than {SMALLEST} attachments: nothing can "
+        "be proven of them"
+    ]
 
 
 def _emulated(of: Study) -> list[str]:
@@ -117,10 +122,10 @@ def _levels(of: Study) -> list[str]:
     """Factors of one level, or of none."""
     sentences = []
     for name, question in GROWTH.items():
-        known = of.levels(name, of.valued)
-        if len(known) == 1:
-            sentences.append(f"{question}: one level ({of.label(name, known[0])})")
-        elif not known and name in ("chunk", "processes"):
+        levels = of.levels(name, of.valued)
+        if len(levels) == 1:
+            sentences.append(f"{question}: one level ({of.label(name, levels[0])})")
+        elif not levels and name in ("chunk", "processes"):
             sentences.append(f"{question}: not recorded")
     if len(of.levels("target")) == 1:  # not: one that gave a value
         sentences.append("which target is better: one target")
@@ -132,8 +137,10 @@ def _mixed(of: Study, summary: Summary) -> list[str]:
     engines = of.levels("engine", of.valued)
     if len(engines) > 1:
         sentences.append(f"engines {', '.join(map(str, engines))}: never compared with each other")
-    sentences += [f"{factor_title(factor)} changes with {role}: their effects cannot be told apart"
-             for factor, role in of.confounded.items()]  # fmt: skip
+    sentences += [
+        f"{factor_title(factor)} changes with {role}: their effects cannot be told apart"
+        for factor, role in of.confounded.items()
+    ]
     if summary.attributes and len(summary.targets) > 1:
         shown = ", ".join(factor_title(name) for name in summary.attributes)
         sentences.append(f"{shown}: each target has its own, part of what is compared")
@@ -145,10 +152,10 @@ def _caches(of: Study) -> list[str]:
     if not there:
         return ["the cache state was not recorded"]
     lacking = [name for name in CACHES if name not in there]
-    said = [f"cache state {', '.join(lacking)}: not measured"] if lacking else []
+    sentences = [f"cache state {', '.join(lacking)}: not measured"] if lacking else []
     if len(there) > 1:
-        said.append(f"cache states {', '.join(map(str, there))}: apart in every answer")
-    return said
+        sentences.append(f"cache states {', '.join(map(str, there))}: apart in every answer")
+    return sentences
 
 
 def _gaps(of: Study) -> list[str]:
@@ -159,20 +166,26 @@ def _gaps(of: Study) -> list[str]:
     there = len({tuple(cell.level(n) for n in several) for cell in of.valued})
     if len(several) < 2 or there >= whole:
         return []
-    return [f"{there} of the {whole} combinations of {', '.join(of.title(n) for n in several)} "
-            "have a value"]  # fmt: skip
+    return [
+        f"{there} of the {whole} combinations of {', '.join(of.title(n) for n in several)} "
+        "have a value"
+    ]
 
 
 def _evidence(ds: xr.Dataset) -> list[str]:
     blank = [
-        name for name in usage.COLUMNS
+        name
+        for name in usage.COLUMNS
         if name not in ds.variables or not (ds[name].values == ds[name].values).any()
-    ]  # fmt: skip
+    ]
     if not blank:
         return []
-    return [f"no counters of {', '.join(name.replace('_', ' ') for name in blank)}: what limits "
-            "can be told in part only" if len(blank) < len(usage.COLUMNS) else
-            "no counters of network, devices or CPUs: what limits cannot be told"]  # fmt: skip
+    return [
+        f"no counters of {', '.join(name.replace('_', ' ') for name in blank)}: what limits "
+        "can be told in part only"
+        if len(blank) < len(usage.COLUMNS)
+        else "no counters of network, devices or CPUs: what limits cannot be told"
+    ]
 
 
 def _findings(of: Study) -> list[str]:

@@ -21,71 +21,77 @@ STATES: dict[Sure, str] = {
 }  # fmt: skip
 
 
-def counted(mine: Sequence[Lesson]) -> str:
+def counted(lessons: Sequence[Lesson]) -> str:
     """How many lessons are how sure."""
-    if len(mine) == 1:
-        return f"{STATES[mine[0].sure]}."
-    counts = Counter(one.sure for one in mine)
+    if len(lessons) == 1:
+        return f"{STATES[lessons[0].sure]}."
+    counts = Counter(lesson.sure for lesson in lessons)
     order: tuple[Sure, ...] = get_args(Sure)
     return ", ".join(f"{counts[s]} {STATES[s]}" for s in order if counts[s]) + "."
 
 
-def lines(mine: Sequence[Lesson], of: Study) -> list[str]:
+def lines(lessons: Sequence[Lesson], of: Study) -> list[str]:
     """Each lesson, or one line for all that have one answer and are as sure of it."""
-    if len(mine) <= MOST_LINES:
-        return _each(mine)
+    if len(lessons) <= MOST_LINES:
+        return _each(lessons)
     groups: dict[tuple[str, Sure], list[Lesson]] = {}
-    for one in mine:
+    for one in lessons:
         groups.setdefault((one.short, one.sure), []).append(one)
     ordered = sorted(groups.values(), key=lambda some: -len(some))
-    return [_group(some, mine, of) for some in ordered]
+    return [_group(some, lessons, of) for some in ordered]
 
 
-def _each(mine: Sequence[Lesson]) -> list[str]:
+def _each(lessons: Sequence[Lesson]) -> list[str]:
     """A line for each; doubts that all of them share once, above."""
-    every = [d for d in mine[0].doubts if len(mine) > 1 and all(d in one.doubts for one in mine)]
+    every = [
+        d for d in lessons[0].doubts if len(lessons) > 1 and all(d in one.doubts for one in lessons)
+    ]
     start = [f"In doubt, all of them: {', '.join(every)}."] if every else []
-    own = [replace(one, doubts=tuple(d for d in one.doubts if d not in every)) for one in mine]
+    own = [
+        replace(lesson, doubts=tuple(d for d in lesson.doubts if d not in every))
+        for lesson in lessons
+    ]
     return start + [_state(one.sure) + one.says for one in own]
 
 
-def _group(some: Sequence[Lesson], mine: Sequence[Lesson], of: Study) -> str:
+def _group(some: Sequence[Lesson], lessons: Sequence[Lesson], of: Study) -> str:
     first = some[0]
     if len(some) == 1:
         return _state(first.sure) + first.says
     state = "" if first.short == UNDECIDED else _state(first.sure)
-    sentence = f"{state}{first.short}: {len(some)} of {len(mine)}"
-    where = _where(some, mine, of)
+    sentence = f"{state}{first.short}: {len(some)} of {len(lessons)}"
+    where = _where(some, lessons, of)
     sentence += f" ({where})" if where else ""
-    values = [one.estimate.median for one in some if one.estimate]
+    values = [lesson.estimate.median for lesson in some if lesson.estimate]
     if len(values) == len(some):
         unit = units.fitting("bandwidth", values)
         low, high = (units.text(end(values), unit) for end in (min, max))
         open_ = f" {first.where}: {first.why}." if first.sure == "in part" else ""
         return f"{sentence}; there {low} to {high} {unit.label}.{open_}"
-    return f"{sentence}. One of them: {first.where}: {first.answer}" + \
-        (f"; {first.why}." if first.why else ".")  # fmt: skip
+    return f"{sentence}. One of them: {first.where}: {first.answer}" + (
+        f"; {first.why}." if first.why else "."
+    )
 
 
-def _where(some: Sequence[Lesson], mine: Sequence[Lesson], of: Study) -> str:
+def _where(some: Sequence[Lesson], lessons: Sequence[Lesson], of: Study) -> str:
     """The levels of a group, if it has all lessons of these levels; else some of its members."""
-    if len(some) == len(mine):
+    if len(some) == len(lessons):
         return ""
-    every = _levels(mine)
+    every = _levels(lessons)
     own = _levels(some)
     apart = {name: levels for name, levels in own.items() if levels != every[name]}
     inside = sum(
-        all(level in apart[name] for name, level in one.levels if name in apart) for one in mine
+        all(level in apart[name] for name, level in one.levels if name in apart) for one in lessons
     )
     if inside != len(some) or not apart:
-        return names([one.where for one in some])
+        return names([lesson.where for lesson in some])
     return "; ".join(_described(name, levels, of) for name, levels in apart.items())
 
 
 def _levels(some: Sequence[Lesson]) -> dict[str, list[Level]]:
     found: dict[str, dict[Level, None]] = {}
-    for one in some:
-        for name, level in one.levels:
+    for lesson in some:
+        for name, level in lesson.levels:
             found.setdefault(name, {})[level] = None
     return {name: sorted(levels, key=_order) for name, levels in found.items()}
 

@@ -77,92 +77,115 @@ def node_lessons(
     except ValueError as error:
         return [Lesson("nodes", "", (), "cannot be said", str(error), "cannot be said")]
     if bandwidth is None:
-        grown = [said for said in found.says if said.startswith("Bandwidth from")]
-        said = "; ".join(grown).rstrip(".") or "one number of storage nodes only"
-        return [Lesson("nodes", "", (), "no bandwidth asked for", said,
-                       "not asked" if grown else "cannot be said")]  # fmt: skip
+        grown = [sentence for sentence in found.says if sentence.startswith("Bandwidth from")]
+        growth = "; ".join(grown).rstrip(".") or "one number of storage nodes only"
+        return [
+            Lesson(
+                "nodes",
+                "",
+                (),
+                "no bandwidth asked for",
+                growth,
+                "not asked" if grown else "cannot be said",
+            )
+        ]
     marked = found.study.cluster.emulated.get(NODES, "")
     cells = found.study.series(NODES)
     return [
-        _lesson(found, _Series(
-            line, tuple(cells[line.key]),
-            tuple(plural(int(step.nodes), "storage node") + marked for step in line.steps),
-            bandwidth,
-        ))
+        _lesson(
+            found,
+            _Series(
+                line,
+                tuple(cells[line.key]),
+                tuple(plural(int(step.nodes), "storage node") + marked for step in line.steps),
+                bandwidth,
+            ),
+        )
         for line in found.series
-    ]  # fmt: skip
+    ]
 
 
-def _lesson(found: scaling.Scalability, one: _Series) -> Lesson:
-    steps = range(len(one.cells))
-    if any(one.reaches(i) for i in steps):
-        answer = _reached(one, next(i for i in steps if one.reaches(i)))
-    elif all(one.misses(i) for i in steps):
-        answer = _missed(one)
+def _lesson(scalability: scaling.Scalability, series: _Series) -> Lesson:
+    steps = range(len(series.cells))
+    if any(series.reaches(i) for i in steps):
+        answer = _reached(series, next(i for i in steps if series.reaches(i)))
+    elif all(series.misses(i) for i in steps):
+        answer = _missed(series)
     else:
-        answer = _open(one, next(i for i in steps if not one.misses(i)))
+        answer = _open(series, next(i for i in steps if not series.misses(i)))
     chosen = answer.place >= 0
     return Lesson(
-        "nodes", found.study.describe(one.line.key), one.line.key, answer.short, answer.answer,
-        answer.sure, answer.why,
-        (int(one.line.steps[answer.place].nodes),) if chosen else (), one.shown,
-        doubts_of([one.cells[answer.place]] if chosen else one.cells),
-        one.cells[answer.place].median if chosen else None,
-    )  # fmt: skip
+        "nodes",
+        scalability.study.describe(series.line.key),
+        series.line.key,
+        answer.short,
+        answer.answer,
+        answer.sure,
+        answer.why,
+        (int(series.line.steps[answer.place].nodes),) if chosen else (),
+        series.shown,
+        doubts_of([series.cells[answer.place]] if chosen else series.cells),
+        series.cells[answer.place].median if chosen else None,
+    )
 
 
-def _reached(one: _Series, place: int) -> _Answer:
+def _reached(series: _Series, place: int) -> _Answer:
     """The step at `place` is the first whose interval reaches the bandwidth."""
-    shown, number = one.shown[place], one.number(place)
-    answer = f"{shown}: {number}, {attachments([one.cells[place]])}"
-    open_ = [i for i in range(place) if not one.misses(i)]
+    shown, number = series.shown[place], series.number(place)
+    answer = f"{shown}: {number}, {attachments([series.cells[place]])}"
+    open_ = [i for i in range(place) if not series.misses(i)]
     sure: Sure = "in part" if open_ else "decided"
     short = f"{shown} at the latest" if open_ else shown
     if place == 0:
         short, why = f"{shown} or fewer", "fewer were not measured"
     elif open_:
-        why = f"{one.shown[open_[0]]} may do: {one.number(open_[0])}"
+        why = f"{series.shown[open_[0]]} may do: {series.number(open_[0])}"
     else:
-        why = f"{one.shown[place - 1]} do not: {one.number(place - 1)}"
-        if one.line.steps[place].nodes - one.line.steps[place - 1].nodes > 1:
-            why += f", and none between were measured{_model(one)}"
-    later = [i for i in range(place + 1, len(one.cells)) if not one.reaches(i)]
+        why = f"{series.shown[place - 1]} do not: {series.number(place - 1)}"
+        if series.line.steps[place].nodes - series.line.steps[place - 1].nodes > 1:
+            why += f", and none between were measured{_model(series)}"
+    later = [i for i in range(place + 1, len(series.cells)) if not series.reaches(i)]
     if later:
         sure = "in part"
-        why += f"; yet {one.shown[later[0]]} are not proven to: {one.number(later[0])}"
+        why += f"; yet {series.shown[later[0]]} are not proven to: {series.number(later[0])}"
     return _Answer(short, answer, sure, why, place)
 
 
-def _missed(one: _Series) -> _Answer:
-    best = max(range(len(one.cells)), key=lambda i: one.cells[i].median.median)
-    answer = f"not reached; most at {one.shown[best]}: {one.number(best)}, " \
-             f"{attachments(one.cells)}"  # fmt: skip
-    beyond = _model(one)
+def _missed(series: _Series) -> _Answer:
+    best = max(range(len(series.cells)), key=lambda i: series.cells[i].median.median)
+    answer = (
+        f"not reached; most at {series.shown[best]}: {series.number(best)}, "
+        f"{attachments(series.cells)}"
+    )
+    beyond = _model(series)
     if not beyond:
-        lacking = len(one.cells) < FEWEST_LEVELS
-        why = f"that takes {FEWEST_LEVELS} numbers of nodes" if lacking else one.line.why_no_laws
+        lacking = len(series.cells) < FEWEST_LEVELS
+        why = f"that takes {FEWEST_LEVELS} numbers of nodes" if lacking else series.line.why_no_laws
         beyond = f", and no law was fitted to extrapolate ({why})"
-    return _Answer(f"not reached at {one.shown[-1]}", answer, "decided",
-                  f"more were not measured{beyond}")  # fmt: skip
+    return _Answer(
+        f"not reached at {series.shown[-1]}", answer, "decided", f"more were not measured{beyond}"
+    )
 
 
-def _open(one: _Series, near: int) -> _Answer:
-    answer = f"no number of nodes is proven to reach it; {one.shown[near]}: {one.number(near)}, " \
-             f"{attachments(one.cells)}"  # fmt: skip
-    have = one.cells[near].median.independent
+def _open(series: _Series, near: int) -> _Answer:
+    answer = (
+        f"no number of nodes is proven to reach it; {series.shown[near]}: {series.number(near)}, "
+        f"{attachments(series.cells)}"
+    )
+    have = series.cells[near].median.independent
     why = few(have) if have < SMALLEST else "more attachments narrow it"
     return _Answer(UNDECIDED, answer, "too few", why)
 
 
-def _model(one: _Series) -> str:
+def _model(series: _Series) -> str:
     """What the better law says, marked as a model; "" without a law."""
-    laws, most = one.line.laws, one.line.steps[-1].nodes
+    laws, most = series.line.laws, series.line.steps[-1].nodes
     if laws is None:
         return ""
     if laws.superlinear:
         return "; growth is more than proportional: no law fits"
-    found = laws.nodes_for(one.wanted)
-    count, low, high = (nodes_of(n) for n in (found.value, found.low, found.high))
+    estimate = laws.nodes_for(series.wanted)
+    count, low, high = (nodes_of(n) for n in (estimate.value, estimate.low, estimate.high))
     model = f"a model ({laws.chosen.name}'s law, fitted)"
     if low is None:
         return f"; {model} never reaches it"

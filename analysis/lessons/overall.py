@@ -17,74 +17,90 @@ from fsmatrix.analysis.stats.words import inverted, not_proven, whole
 TOGETHER = "all cells together"
 
 
-def overall(found: Sequence[Comparison], targets: Sequence[str]) -> list[Lesson]:
+def overall(comparisons: Sequence[Comparison], targets: Sequence[str]) -> list[Lesson]:
     """A lesson on the geometric means of each part; none if no pair has cells and an interval."""
-    parts = list(dict.fromkeys(one.part for one in found))
+    parts = list(dict.fromkeys(comparison.part for comparison in comparisons))
     return [
         lesson
         for part in parts
-        for lesson in _of_part([one for one in found if one.part == part], targets, part)
+        for lesson in _of_part([one for one in comparisons if one.part == part], targets, part)
     ]
 
 
-def _of_part(found: Sequence[Comparison], targets: Sequence[str], part: str) -> list[Lesson]:
-    known = [one for one in found if one.mean is not None and len(one.cells) > 1]
-    if not known:
+def _of_part(comparisons: Sequence[Comparison], targets: Sequence[str], part: str) -> list[Lesson]:
+    with_mean = [
+        comparison
+        for comparison in comparisons
+        if comparison.mean is not None and len(comparison.cells) > 1
+    ]
+    if not with_mean:
         return []
-    kinds = _kinds(known)
+    kinds = _kinds(with_mean)
     losers: dict[str, set[str]] = {name: set() for name in targets}
-    for one, kind in zip(known, kinds, strict=True):
+    for one, kind in zip(with_mean, kinds, strict=True):
         if kind in ("faster", "slower"):
             losers[one.a if kind == "faster" else one.b].add(one.b if kind == "faster" else one.a)
     best = next((name for name in targets if len(losers[name]) == len(targets) - 1), "")
-    alike = len(known) == len(found) and all(kind == "no difference" for kind in kinds)
+    alike = len(with_mean) == len(comparisons) and all(kind == "no difference" for kind in kinds)
     sure: Sure = "decided" if best or alike else "in part" if any(losers.values()) else "too few"
     short = best or ("no difference" if alike else UNDECIDED)
-    return [Lesson(
-        "backend", TOGETHER + (f" of {part}" if part else ""), (), short,
-        _first(best, known) if best
-        else "; ".join(_sentence(one, kind) for one, kind in zip(known, kinds, strict=True)),
-        sure, "",
-        (best,) if best else tuple(targets) if alike else (),
-        tuple(f"{one.a} against {one.b}: {plural(len(one.cells), 'cell')}" for one in known),
-    )]  # fmt: skip
-
-
-def _kinds(known: Sequence[Comparison]) -> list[Kind]:
-    """Verdicts on the geometric means: those of `compare` where max-T gave them."""
-    if all(one.questions for one in known):
-        return [one.mean_kind for one in known]
-    means = [one.mean.mean for one in known if one.mean]
-    p = correct([mean.p for mean in means])
-    equal = correct([m.p_equal(one.tolerance) for m, one in zip(means, known, strict=True)])
     return [
-        judge(mean, float(p[i]), float(equal[i]), one.tolerance, one.level,
-              one.metric.more_is_better)
-        for i, (mean, one) in enumerate(zip(means, known, strict=True))
-    ]  # fmt: skip
+        Lesson(
+            "backend",
+            TOGETHER + (f" of {part}" if part else ""),
+            (),
+            short,
+            _first(best, with_mean)
+            if best
+            else "; ".join(
+                _sentence(one, kind) for one, kind in zip(with_mean, kinds, strict=True)
+            ),
+            sure,
+            "",
+            (best,) if best else tuple(targets) if alike else (),
+            tuple(
+                f"{one.a} against {one.b}: {plural(len(one.cells), 'cell')}" for one in with_mean
+            ),
+        )
+    ]
 
 
-def _first(best: str, known: Sequence[Comparison]) -> str:
+def _kinds(comparisons: Sequence[Comparison]) -> list[Kind]:
+    """Verdicts on the geometric means: those of `compare` where max-T gave them."""
+    if all(comparison.questions for comparison in comparisons):
+        return [one.mean_kind for one in comparisons]
+    means = [one.mean.mean for one in comparisons if one.mean]
+    p = correct([mean.p for mean in means])
+    equal = correct([m.p_equal(one.tolerance) for m, one in zip(means, comparisons, strict=True)])
+    return [
+        judge(
+            mean, float(p[i]), float(equal[i]), one.tolerance, one.level, one.metric.more_is_better
+        )
+        for i, (mean, one) in enumerate(zip(means, comparisons, strict=True))
+    ]
+
+
+def _first(best: str, comparisons: Sequence[Comparison]) -> str:
     """By how much the best one is ahead of each other."""
     sentences = []
-    for one in known:
-        if best in (one.a, one.b) and one.mean is not None:
-            found = one.mean.mean if best == one.a else inverted(one.mean.mean)
-            other = one.b if best == one.a else one.a
-            sentences.append(whole(found, one.metric.more_is_better, f" than {other}"))
+    for comparison in comparisons:
+        if best in (comparison.a, comparison.b) and comparison.mean is not None:
+            found = comparison.mean.mean if best == comparison.a else inverted(comparison.mean.mean)
+            other = comparison.b if best == comparison.a else comparison.a
+            sentences.append(whole(found, comparison.metric.more_is_better, f" than {other}"))
     return f"{best}, {'; '.join(sentences)}"
 
 
-def _sentence(one: Comparison, kind: Kind) -> str:
+def _sentence(comparison: Comparison, kind: Kind) -> str:
     """Who is ahead over all cells, by how much, how sure."""
-    assert one.mean is not None
-    found, better = one.mean.mean, one.metric.more_is_better
-    a, b = one.a, one.b
+    assert comparison.mean is not None
+    found, better = comparison.mean.mean, comparison.metric.more_is_better
+    a, b = comparison.a, comparison.b
     if (found.ratio < 1) == better:
         a, b, found = b, a, inverted(found)
     sentence = f"{a} is {whole(found, better, f' than {b}')}"
     if kind == "no difference":
-        return f"{sentence}: {one.word(kind)}"
+        return f"{sentence}: {comparison.word(kind)}"
     return (
         f"{sentence}: {not_proven(found, 'all cells together')}" if kind == "too few" else sentence
     )

@@ -28,10 +28,13 @@ RATE = METRICS["bandwidth"]
 def process_lessons(of: Study, ds: xr.Dataset, where: Mapping[str, Level]) -> list[Lesson]:
     """One lesson for each series over processes per client node."""
     if "processes" not in of.varying:
-        known = [of.label("processes", level) for level in of.levels("processes", of.valued)]
-        why = f"one level ({known[0]})" if known else "no number of processes was recorded"
-        return [Lesson("processes", "", (), "cannot be said", f"{why}: nothing can grow",
-                       "cannot be said")]  # fmt: skip
+        labels = [of.label("processes", level) for level in of.levels("processes", of.valued)]
+        why = f"one level ({labels[0]})" if labels else "no number of processes was recorded"
+        return [
+            Lesson(
+                "processes", "", (), "cannot be said", f"{why}: nothing can grow", "cannot be said"
+            )
+        ]
     found = bottlenecks.bottleneck(ds, where=where, known=of)
     series = found.study.series("processes")
     lessons = []
@@ -41,38 +44,63 @@ def process_lessons(of: Study, ds: xr.Dataset, where: Mapping[str, Level]) -> li
             lessons.append(_processes(found, verdict, cells))
     for key, cells in series.items():
         if len(cells) < 2:
-            said = found.study.label("processes", cells[0].level("processes"))
-            lessons.append(Lesson("processes", found.study.describe(key), key, "cannot be said",
-                                  f"only {said} has a value", "cannot be said"))  # fmt: skip
+            sentence = found.study.label("processes", cells[0].level("processes"))
+            lessons.append(
+                Lesson(
+                    "processes",
+                    found.study.describe(key),
+                    key,
+                    "cannot be said",
+                    f"only {sentence} has a value",
+                    "cannot be said",
+                )
+            )
     return lessons
 
 
 def _processes(
-    found: Bottleneck, verdict: GrowthVerdict, cells: Sequence[Values],
-) -> Lesson:  # fmt: skip
-    of, steps = found.study, verdict.steps
+    bottleneck: Bottleneck,
+    verdict: GrowthVerdict,
+    cells: Sequence[Values],
+) -> Lesson:
+    of, steps = bottleneck.study, verdict.steps
     shown = [of.label("processes", cell.level("processes")) for cell in cells]
     if verdict.knee == verdict.knee:
         place = next(i for i, step in enumerate(steps) if step.before == verdict.knee)
         at, next_ = cells[place], steps[place]
         late = place > 0 and steps[place - 1].growth == "cannot tell"
         short = f"{shown[place]}{' at the latest' if late else ''}"
-        answer = (f"growth ends at {short}: {measured(at.median, RATE)}, "
-                  f"{attachments(cells)}; to {next_.after:g} {_percent(next_)}")  # fmt: skip
+        answer = (
+            f"growth ends at {short}: {measured(at.median, RATE)}, "
+            f"{attachments(cells)}; to {next_.after:g} {_percent(next_)}"
+        )
         why = f"at the limit: {verdict.cause}" if verdict.full else _why(verdict)
         if late:
             step = steps[place - 1]
             why = f"it may end before: from {step.before:g} {_percent(step)}; {why}"
-        return Lesson("processes", of.describe(verdict.key), verdict.key, short, answer,
-                      "in part" if late else "decided", why, (at.number("processes"),),
-                      tuple(shown), doubts_of(cells), at.median)  # fmt: skip
-    return _no_end(found, verdict, cells, shown, doubts_of(cells))
+        return Lesson(
+            "processes",
+            of.describe(verdict.key),
+            verdict.key,
+            short,
+            answer,
+            "in part" if late else "decided",
+            why,
+            (at.number("processes"),),
+            tuple(shown),
+            doubts_of(cells),
+            at.median,
+        )
+    return _no_end(bottleneck, verdict, cells, shown, doubts_of(cells))
 
 
 def _no_end(
-    found: Bottleneck, verdict: GrowthVerdict, cells: Sequence[Values],
-    shown: Sequence[str], doubts: tuple[str, ...],
-) -> Lesson:  # fmt: skip
+    bottleneck: Bottleneck,
+    verdict: GrowthVerdict,
+    cells: Sequence[Values],
+    shown: Sequence[str],
+    doubts: tuple[str, ...],
+) -> Lesson:
     """It still grows at the largest number, or that cannot be told."""
     last = verdict.steps[-1]
     number = f"{measured(cells[-1].median, RATE)}, {attachments(cells)}"
@@ -83,14 +111,25 @@ def _no_end(
         why = "more processes were not measured"
     else:
         short = UNDECIDED
-        answer = (f"growth may end before {shown[-1]}: {number}; from "
-                  f"{last.before:g} {_percent(last)}")  # fmt: skip
+        answer = (
+            f"growth may end before {shown[-1]}: {number}; from {last.before:g} {_percent(last)}"
+        )
         fewest = min(cell.median.independent for cell in cells[-2:])
-        why = f"an end would be growth below {found.threshold:.0%}"
+        why = f"an end would be growth below {bottleneck.threshold:.0%}"
         if fewest < SMALLEST:
             why = few(fewest)
-    return Lesson("processes", found.study.describe(verdict.key), verdict.key, short, answer, sure,
-                  why, (), tuple(shown), doubts)  # fmt: skip
+    return Lesson(
+        "processes",
+        bottleneck.study.describe(verdict.key),
+        verdict.key,
+        short,
+        answer,
+        sure,
+        why,
+        (),
+        tuple(shown),
+        doubts,
+    )
 
 
 def _why(verdict: GrowthVerdict) -> str:

@@ -34,8 +34,10 @@ def ranked(of: Study, targets: Sequence[str]) -> list[Lesson]:
     Of each phase's own metric, where the cells of the study hold it.
     """
     pairs = len(targets) * (len(targets) - 1) // 2
-    why = f"{len(targets)} targets are {pairs} pairs: `fsmatrix compare FILE --targets A,B` " \
-          "compares those that are named"  # fmt: skip
+    why = (
+        f"{len(targets)} targets are {pairs} pairs: `fsmatrix compare FILE --targets A,B` "
+        "compares those that are named"
+    )
     return [_lesson(of, key, order, why) for key, order in orders(of).items()]
 
 
@@ -46,8 +48,8 @@ def orders(of: Study) -> dict[Key, list[Values]]:
     groups: dict[Key, dict[str, Values]] = defaultdict(dict)
     for cell in valued:
         best = groups[pattern_of(cell.cell.levels, several) + _apart(cell, several)]
-        known = best.get(cell.cell.target)
-        if known is None or _own(cell).median > _own(known).median:
+        best_so_far = best.get(cell.cell.target)
+        if best_so_far is None or _own(cell).median > _own(best_so_far).median:
             best[cell.cell.target] = cell
     return {
         key: sorted(groups[key].values(), key=lambda cell: -_own(cell).median)
@@ -72,15 +74,26 @@ def shown(order: Sequence[Values]) -> list[str]:
 
 def _lesson(of: Study, key: Key, order: Sequence[Values], why: str) -> Lesson:
     every = shown(order)
-    answer = f"a ranking of {plural(len(order), 'target')} by the largest median of each, no " \
-             f"comparison: {', '.join(every[:MOST_SHOWN])}"  # fmt: skip
+    answer = (
+        f"a ranking of {plural(len(order), 'target')} by the largest median of each, no "
+        f"comparison: {', '.join(every[:MOST_SHOWN])}"
+    )
     if len(order) > MOST_SHOWN:
         answer += f", ..., {every[-1]}"
     differs = _differing(of, order, key)
     if differs:
         answer += f"; they differ in {names(differs)} too"
-    return Lesson("backend", ", ".join(labelled(n, v) for n, v in key), key, UNDECIDED, answer,
-                  "too few", why, (), tuple(every))  # fmt: skip
+    return Lesson(
+        "backend",
+        ", ".join(labelled(n, v) for n, v in key),
+        key,
+        UNDECIDED,
+        answer,
+        "too few",
+        why,
+        (),
+        tuple(every),
+    )
 
 
 def _differing(of: Study, cells: Sequence[Values], key: Key) -> list[str]:

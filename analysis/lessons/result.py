@@ -49,18 +49,25 @@ class Lessons(Drawn):
     @property
     def answer(self) -> str:
         """Which target, where, how sure, what is invalid or in doubt, what would decide more."""
-        said = answer(self.lessons, self.study, self.bound, self.excluded)
-        return f"{said} {self.extension.says}".rstrip() if self.extension else said
+        sentence = answer(self.lessons, self.study, self.bound, self.excluded)
+        return f"{sentence} {self.extension.says}".rstrip() if self.extension else sentence
 
     @property
     def groups(self) -> tuple[LessonGroup, ...]:
         """The lessons by question, those of an answer first; for a template."""
         made = []
         for question, title in TITLES.items():
-            mine = tuple(one for one in self.lessons if one.question == question)
-            if mine:
-                made.append(LessonGroup(question, self._title(question, title), counted(mine),
-                                  tuple(lines(mine, self.study)), mine))  # fmt: skip
+            lessons = tuple(lesson for lesson in self.lessons if lesson.question == question)
+            if lessons:
+                made.append(
+                    LessonGroup(
+                        question,
+                        self._title(question, title),
+                        counted(lessons),
+                        tuple(lines(lessons, self.study)),
+                        lessons,
+                    )
+                )
         return tuple(made)
 
     def _title(self, question: Question, title: str) -> str:
@@ -93,30 +100,44 @@ class Lessons(Drawn):
         import pandas as pd
 
         unit, blank = self.study.fitting(), of_independent([])
-        frame = pd.DataFrame([
-            {"question": one.question, "where": one.where or "all", "answer": one.short,
-             "sure": one.sure, f"median, {unit.label}": m.median / unit.divisor,
-             f"low, {unit.label}": m.low / unit.divisor,
-             f"high, {unit.label}": m.high / unit.divisor, "attachments": m.independent}
-            for one in self.lessons
-            for m in (one.estimate or blank,)
-        ])  # fmt: skip
+        frame = pd.DataFrame(
+            [
+                {
+                    "question": one.question,
+                    "where": one.where or "all",
+                    "answer": one.short,
+                    "sure": one.sure,
+                    f"median, {unit.label}": m.median / unit.divisor,
+                    f"low, {unit.label}": m.low / unit.divisor,
+                    f"high, {unit.label}": m.high / unit.divisor,
+                    "attachments": m.independent,
+                }
+                for one in self.lessons
+                for m in (one.estimate or blank,)
+            ]
+        )
         frame.attrs |= {"unit": unit.label}
         return frame
 
     def to_dict(self) -> dict[str, Any]:
         """SI units."""
-        data: dict[str, Any] = plain({
-            "answer": self.answer,
-            "latency_bound": self.bound, "bandwidth": self.bandwidth,
-            "tolerance": self.tolerance, "alpha": self.alpha,
-            "lessons": [
-                {**vars(one), "levels": dict(one.levels), "says": one.says}
-                for one in self.lessons
-            ],
-            "limits": self.limits, "excluded": self.excluded, "says": self.says,
-            "extension": self.extension.to_dict() if self.extension else None,
-        })  # fmt: skip
+        data: dict[str, Any] = plain(
+            {
+                "answer": self.answer,
+                "latency_bound": self.bound,
+                "bandwidth": self.bandwidth,
+                "tolerance": self.tolerance,
+                "alpha": self.alpha,
+                "lessons": [
+                    {**vars(lesson), "levels": dict(lesson.levels), "says": lesson.says}
+                    for lesson in self.lessons
+                ],
+                "limits": self.limits,
+                "excluded": self.excluded,
+                "says": self.says,
+                "extension": self.extension.to_dict() if self.extension else None,
+            }
+        )
         return data
 
     @property

@@ -102,13 +102,14 @@ def bound_of(text: str) -> Bound:
 
 def rate_of(text: str) -> float:
     """Bytes per second of `500MB/s`, `4 Gb/s` (bits), `1.5GiB/s`; UnitError for all else."""
-    known = {unit.label: unit for unit in (*DECIMAL["bandwidth"], *(u for _, u in
-             UNITS["bandwidth"]))}  # fmt: skip
+    units_by_label = {
+        unit.label: unit for unit in (*DECIMAL["bandwidth"], *(u for _, u in UNITS["bandwidth"]))
+    }
     match = _RATE.fullmatch(text.strip())
-    if match is None or match["unit"] not in known:
-        allowed = ", ".join(known)
+    if match is None or match["unit"] not in units_by_label:
+        allowed = ", ".join(units_by_label)
         raise UnitError(f"{text!r} is not a bandwidth: write '500MB/s'; units are {allowed}")
-    rate = float(match["number"]) * known[match["unit"]].divisor
+    rate = float(match["number"]) * units_by_label[match["unit"]].divisor
     if not 0 < rate < math.inf:
         raise UnitError(f"bandwidth {text!r} must be more than zero")
     return rate
@@ -117,8 +118,11 @@ def rate_of(text: str) -> float:
 def rate_text(rate: float) -> str:
     """Bytes per second in the shortest words that say it: "500 MB/s", "2 GiB/s"."""
     choices = (*(u for _, u in UNITS["bandwidth"]), *DECIMAL["bandwidth"])
-    shown = [f"{rate / u.divisor:g} {u.label}" for u in choices
-             if not u.label.endswith("b/s") and rate >= u.divisor]  # fmt: skip
+    shown = [
+        f"{rate / u.divisor:g} {u.label}"
+        for u in choices
+        if not u.label.endswith("b/s") and rate >= u.divisor
+    ]
     return min(shown, key=len, default=f"{rate:g} B/s")
 
 
@@ -127,9 +131,7 @@ def measured(median: Median, metric: Metric) -> str:
     if median.kind == "none":
         return "no value"
     unit = units.fitting(metric.quantity, [median.median])
-    middle, low, high = (
-        units.text(x, unit) for x in (median.median, median.low, median.high)
-    )  # fmt: skip
+    middle, low, high = (units.text(x, unit) for x in (median.median, median.low, median.high))
     if median.runs == 1:
         return f"{middle} {unit.label} (one value)"
     if median.kind == "one session":
@@ -178,13 +180,13 @@ def share_of(alpha: float, rivals: int) -> float:
     return alpha if rivals < 2 else 2 * alpha / rivals
 
 
-def too_few(found: Ratio, tolerance: float, share: float) -> str:
+def too_few(ratio: Ratio, tolerance: float, share: float) -> str:
     """How many attachments it would take, in words."""
     least = repetitions.smallest(1 - share)
-    have = min(found.units)
+    have = min(ratio.units)
     if have < least:
         return few(have, least)
-    needed = more(found, tolerance, share)
+    needed = more(ratio, tolerance, share)
     if needed is None:
         return "how many attachments would tell is not known"
     if needed.more == 0:

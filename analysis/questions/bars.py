@@ -92,17 +92,23 @@ class Bars:
 
         names = [n for n in self.study.varying if n not in PANEL]
         scale = self.unit.divisor
-        frame = pd.DataFrame([
-            {
-                **{name: bar.levels[name] for name in (*names, *PANEL)},
-                f"median, {self.unit.label}": bar.median / scale,
-                f"low, {self.unit.label}": bar.low / scale,
-                f"high, {self.unit.label}": bar.high / scale,
-                "kind": bar.kind, "coverage": bar.coverage, "attachments": bar.attachments,
-                "runs": bar.runs, "absent": bar.absent, "finding": bar.finding,
-            }
-            for bar in self.bars
-        ])  # fmt: skip
+        frame = pd.DataFrame(
+            [
+                {
+                    **{name: bar.levels[name] for name in (*names, *PANEL)},
+                    f"median, {self.unit.label}": bar.median / scale,
+                    f"low, {self.unit.label}": bar.low / scale,
+                    f"high, {self.unit.label}": bar.high / scale,
+                    "kind": bar.kind,
+                    "coverage": bar.coverage,
+                    "attachments": bar.attachments,
+                    "runs": bar.runs,
+                    "absent": bar.absent,
+                    "finding": bar.finding,
+                }
+                for bar in self.bars
+            ]
+        )
         frame.attrs |= {"metric": self.study.metric.name, "unit": self.unit.label}
         return frame
 
@@ -123,10 +129,13 @@ class Bars:
         patterns = self.study.levels("pattern") or [""]
         chunks, processes = _levels(self.study, "chunk"), _levels(self.study, "processes")
         figure, axes = drawing.frame(
-            len(rows), len(patterns), title=f"{self.study.metric.title} ({self.unit.label}): "
-            "median over attachments with its interval", notes=self._notes(rows),
+            len(rows),
+            len(patterns),
+            title=f"{self.study.metric.title} ({self.unit.label}): "
+            "median over attachments with its interval",
+            notes=self._notes(rows),
             width=max(1.1 + 0.22 * len(chunks) * len(processes), 2.2),
-        )  # fmt: skip
+        )
         for r, row in enumerate(rows):
             for c, pattern in enumerate(patterns):
                 ax = axes[r][c]
@@ -177,8 +186,17 @@ class Bars:
         self._drawn(ax, [one for one in shown if not one[0].absent], wide)
         for bar, x, shade in shown:
             if bar.absent:
-                ax.annotate(bar.absent, (x, 0), (0, 2), textcoords="offset points", rotation=90,
-                            ha="center", va="bottom", fontsize=6, color=shade)  # fmt: skip
+                ax.annotate(
+                    bar.absent,
+                    (x, 0),
+                    (0, 2),
+                    textcoords="offset points",
+                    rotation=90,
+                    ha="center",
+                    va="bottom",
+                    fontsize=6,
+                    color=shade,
+                )
         ax.set_xticks(
             range(len(chunks)), [level_text("chunk", c) if c != "" else "" for c in chunks]
         )
@@ -199,16 +217,35 @@ class Bars:
             for bar, *_ in shown
         ]
         ax.bar(
-            xs, heights, width=wide * 0.92, edgecolor="white", linewidth=0,
+            xs,
+            heights,
+            width=wide * 0.92,
+            edgecolor="white",
+            linewidth=0,
             color=[to_rgba(c, 0.55 if bar.kind in MARK_TEXT else 1.0) for bar, _, c in shown],
             hatch=["///" if bar.finding in ("warning", "invalid") else "" for bar, *_ in shown],
-        )  # fmt: skip
-        ax.errorbar(xs, heights, yerr=[[one[side][0] for one in reach] for side in (0, 1)],
-                    color=INK, linewidth=0, elinewidth=0.9, capsize=1.8)  # fmt: skip
+        )
+        ax.errorbar(
+            xs,
+            heights,
+            yerr=[[whisker[side][0] for whisker in reach] for side in (0, 1)],
+            color=INK,
+            linewidth=0,
+            elinewidth=0.9,
+            capsize=1.8,
+        )
         for bar, x, _ in shown:
             text = units.text(bar.median, self.unit) + MARKS.get(bar.kind, "")
-            label = ax.annotate(text, (x, bar.high / scale), (0, 2.5), textcoords="offset points",
-                                rotation=90, ha="center", va="bottom", fontsize=6)  # fmt: skip
+            label = ax.annotate(
+                text,
+                (x, bar.high / scale),
+                (0, 2.5),
+                textcoords="offset points",
+                rotation=90,
+                ha="center",
+                va="bottom",
+                fontsize=6,
+            )
             label.set_in_layout(False)  # there is room for it in the panel; layout takes long
 
 
@@ -238,11 +275,16 @@ def _bar(cell: Values, names: Sequence[str], metric: str) -> Bar:
     median = cell.median
     return Bar(
         levels={name: cell.level(name) for name in names},
-        median=median.median, low=median.low, high=median.high, kind=median.kind,
-        coverage=median.coverage, attachments=median.independent, runs=median.runs,
+        median=median.median,
+        low=median.low,
+        high=median.high,
+        kind=median.kind,
+        coverage=median.coverage,
+        attachments=median.independent,
+        runs=median.runs,
         absent=why_absent(cell.cell, metric) if median.runs == 0 else "",
         finding=cell.cell.worst_finding,
-    )  # fmt: skip
+    )
 
 
 def _levels(of: Study, role: str) -> list[Level]:

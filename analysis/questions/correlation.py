@@ -78,8 +78,10 @@ class Correlations:
         ]
         for factor in self.factors:
             for metric in self.metrics:
-                mine = [c for c in self.correlations if (c.factor, c.metric) == (factor, metric)]
-                r = [c.pearson for c in mine if c.pearson == c.pearson]
+                correlations = [
+                    c for c in self.correlations if (c.factor, c.metric) == (factor, metric)
+                ]
+                r = [c.pearson for c in correlations if c.pearson == c.pearson]
                 if r:
                     way = "rises" if min(r) > 0 else "falls" if max(r) < 0 else "rises or falls"
                     name = f"{SHORT_TITLES[metric]} {way} with {self.study.title(factor)}"
@@ -102,13 +104,24 @@ class Correlations:
         """One row per panel, factor and metric."""
         import pandas as pd
 
-        frame = pd.DataFrame([
-            {**dict(c.panel), "factor": c.factor, "metric": c.metric, "pearson": c.pearson,
-             "pearson low": c.pearson_low, "pearson high": c.pearson_high,
-             "spearman": c.spearman, "values": c.values, "cells": c.cells,
-             "attachments": c.attachments, "absent": c.absent}
-            for c in self.correlations
-        ])  # fmt: skip
+        frame = pd.DataFrame(
+            [
+                {
+                    **dict(c.panel),
+                    "factor": c.factor,
+                    "metric": c.metric,
+                    "pearson": c.pearson,
+                    "pearson low": c.pearson_low,
+                    "pearson high": c.pearson_high,
+                    "spearman": c.spearman,
+                    "values": c.values,
+                    "cells": c.cells,
+                    "attachments": c.attachments,
+                    "absent": c.absent,
+                }
+                for c in self.correlations
+            ]
+        )
         frame.attrs |= {"coding": self.coded}
         return frame
 
@@ -136,13 +149,19 @@ class Correlations:
         if not rows:
             raise ValueError(f"there are pages 0 to {self.pages - 1}, not {page}")
         patterns = self.study.levels("pattern") or [""]
-        notes = [f"In each field: Pearson's r (colour; {self.coded}), Spearman's r, number of "
-                 "values (one per attachment and cell). Grey: no number, with the reason.",
-                 *self.study.remarks]  # fmt: skip
+        notes = [
+            f"In each field: Pearson's r (colour; {self.coded}), Spearman's r, number of "
+            "values (one per attachment and cell). Grey: no number, with the reason.",
+            *self.study.remarks,
+        ]
         figure, axes = drawing.frame(
-            len(rows), len(patterns), title="Correlation of factors with metrics", notes=notes,
-            width=0.8 + 0.85 * len(self.metrics), height=0.75 + 0.55 * len(self.factors),
-        )  # fmt: skip
+            len(rows),
+            len(patterns),
+            title="Correlation of factors with metrics",
+            notes=notes,
+            width=0.8 + 0.85 * len(self.metrics),
+            height=0.75 + 0.55 * len(self.factors),
+        )
         image = None
         for r, row in enumerate(rows):
             for c, pattern in enumerate(patterns):
@@ -158,7 +177,7 @@ class Correlations:
         return figure
 
     def _panel(self, ax: Axes, row: Key, pattern: Level) -> Any:
-        mine = {
+        by_pair = {
             (c.factor, c.metric): c
             for c in self.correlations
             if _apart(c.panel) == row and dict(c.panel).get("pattern", "") in (pattern, "")
@@ -167,15 +186,19 @@ class Correlations:
         where = self.study.describe(row)
         ax.set_title("\n".join([*head, *([where] if where != "all" else [])]), fontsize=8)
         grid = np.full((len(self.factors), len(self.metrics)), np.nan)
-        for (factor, metric), c in mine.items():
+        for (factor, metric), c in by_pair.items():
             place = self.factors.index(factor), self.metrics.index(metric)
             grid[place] = c.pearson
             sentence = f"{c.pearson:.2f}\n{c.spearman:.2f}\nn={c.values}"
             dark = abs(c.pearson) > 0.7
             ax.annotate(
-                c.absent.replace(" ", "\n") if c.absent else sentence, (place[1], place[0]),
-                ha="center", va="center", fontsize=6.2, color="white" if dark else "black",
-            )  # fmt: skip
+                c.absent.replace(" ", "\n") if c.absent else sentence,
+                (place[1], place[0]),
+                ha="center",
+                va="center",
+                fontsize=6.2,
+                color="white" if dark else "black",
+            )
         ax.set_facecolor("#d9dce0")
         ax.grid(visible=False)
         ax.set_xticks(range(len(self.metrics)), [SHORT_TITLES[m] for m in self.metrics], fontsize=7)
@@ -212,16 +235,20 @@ def correlation(
     found: dict[Key, list[Correlation]] = {}
     for metric, of in studies.items():
         for key, cells in of.series(*factors).items():
-            mine = found.setdefault(key, [])
-            mine += [_correlated(key, name, metric, cells, coding) for name in factors]
+            members = found.setdefault(key, [])
+            members += [_correlated(key, name, metric, cells, coding) for name in factors]
     first = next(iter(studies.values()))
     made = tuple(c for panel in found.values() for c in panel)
     return Correlations(first, tuple(studies), tuple(factors), coding, tuple(found), made)
 
 
 def _correlated(
-    key: Key, factor: str, metric: str, cells: Sequence[Values], coding: Coding,
-) -> Correlation:  # fmt: skip
+    key: Key,
+    factor: str,
+    metric: str,
+    cells: Sequence[Values],
+    coding: Coding,
+) -> Correlation:
     level = np.array([cell.number(factor) for cell in cells])
     if factor == "chunk" and coding == "log2":
         level = np.log2(level)
@@ -243,9 +270,18 @@ def _correlated(
         pearson, spearman = _pearson(x, y), float(stats.spearmanr(x, y).statistic)
         low, high = _jackknifed(x, y, owner, names.size)
     return Correlation(
-        key, factor, metric, pearson, low, high, spearman, int(x.size), int(names.size),
-        len(cells), absent,
-    )  # fmt: skip
+        key,
+        factor,
+        metric,
+        pearson,
+        low,
+        high,
+        spearman,
+        int(x.size),
+        int(names.size),
+        len(cells),
+        absent,
+    )
 
 
 def _pearson(x: Floats, y: Floats) -> float:

@@ -96,22 +96,32 @@ class Curves:
         """One row per point."""
         import pandas as pd
 
-        return pd.DataFrame([
-            {**dict(line.key), self.along: x,
-             f"median, {self.unit}": c.median.median / self.divisor,
-             f"low, {self.unit}": c.median.low / self.divisor,
-             f"high, {self.unit}": c.median.high / self.divisor, "kind": c.median.kind,
-             "attachments": c.median.independent}
-            for line in self.lines for x, c in zip(line.levels, line.cells, strict=True)
-        ])  # fmt: skip
+        return pd.DataFrame(
+            [
+                {
+                    **dict(line.key),
+                    self.along: x,
+                    f"median, {self.unit}": c.median.median / self.divisor,
+                    f"low, {self.unit}": c.median.low / self.divisor,
+                    f"high, {self.unit}": c.median.high / self.divisor,
+                    "kind": c.median.kind,
+                    "attachments": c.median.independent,
+                }
+                for line in self.lines
+                for x, c in zip(line.levels, line.cells, strict=True)
+            ]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """SI units."""
         lines = [
-            {"levels": dict(line.key), self.along: line.levels,
-             "medians": [c.median for c in line.cells]}
+            {
+                "levels": dict(line.key),
+                self.along: line.levels,
+                "medians": [c.median for c in line.cells],
+            }
             for line in self.lines
-        ]  # fmt: skip
+        ]
         data: dict[str, Any] = plain(
             {"metric": self.metric, "along": self.along, "lines": lines, "says": self.says}
         )
@@ -126,11 +136,16 @@ class Curves:
         notes = ["Medians over attachments with their intervals."]
         notes += ["Hollow: too few values for an interval; a whisker decides nothing."] * weak
         figure, axes = drawing.frame(
-            1, len(panels), title="", notes=[*notes, *self.remarks, *self.of.remarks],
-            width=3.0 if len(panels) > 2 else 3.6, height=2.9,
-        )  # fmt: skip
-        figure.suptitle(f"{self.title} over {units.factor_title(self.along)}", x=0.01, ha="left",
-                        fontsize=11)  # fmt: skip
+            1,
+            len(panels),
+            title="",
+            notes=[*notes, *self.remarks, *self.of.remarks],
+            width=3.0 if len(panels) > 2 else 3.6,
+            height=2.9,
+        )
+        figure.suptitle(
+            f"{self.title} over {units.factor_title(self.along)}", x=0.01, ha="left", fontsize=11
+        )
         names = list(dict.fromkeys(_without(line.key, self.panel) for line in self.lines))
         for ax, panel in zip(axes[0], panels, strict=True):
             for line in self.lines:
@@ -151,13 +166,18 @@ class Curves:
         reach = [drawing.whiskers(m.median / scale, m.low / scale, m.high / scale) for m in medians]
         weak = any(not m.decides for m in medians)
         ax.errorbar(
-            line.levels, [m.median / scale for m in medians],
-            yerr=[[one[side][0] for one in reach] for side in (0, 1)], color=shade, capsize=2,
-            marker=drawing.MARKERS[index % 8], markersize=4.5, linewidth=1.2,
+            line.levels,
+            [m.median / scale for m in medians],
+            yerr=[[whisker[side][0] for whisker in reach] for side in (0, 1)],
+            color=shade,
+            capsize=2,
+            marker=drawing.MARKERS[index % 8],
+            markersize=4.5,
+            linewidth=1.2,
             markerfacecolor="white" if weak else shade,
             linestyle=("-", "--", ":")[index // MOST_LINES % 3],
             label=described(_without(line.key, self.panel)) or None,
-        )  # fmt: skip
+        )
         if units.is_size(self.along):
             ax.set_xscale("log", base=2)
         texts = [units.level_text(self.along, x) for x in line.levels]

@@ -46,27 +46,31 @@ class Influences:
     def says(self) -> list[str]:
         """The terms with an effect, what could not be estimated, and what is in doubt."""
         shown = [e for e in self.ordered if e.p_holm <= ALPHA]
-        said = [f"What changes {self.study.metric.title.lower()}, the most first:"] if shown else []
-        said += [f"  {self._term(e)}." for e in shown]
+        sentences = (
+            [f"What changes {self.study.metric.title.lower()}, the most first:"] if shown else []
+        )
+        sentences += [f"  {self._term(e)}." for e in shown]
         if self.found.effects and not shown:
-            said.append(f"{self.study.metric.title}: no factor is shown to change it.")
+            sentences.append(f"{self.study.metric.title}: no factor is shown to change it.")
         quiet = [self.title(e.term) for e in self.ordered if e.p_holm > ALPHA]
         if shown and quiet:
-            said.append(f"Not shown to change it: {', '.join(quiet)}.")
-        said += [f"{self.title(name)}: not known: {why}." for name, why in self.found.missing]
+            sentences.append(f"Not shown to change it: {', '.join(quiet)}.")
+        sentences += [f"{self.title(name)}: not known: {why}." for name, why in self.found.missing]
         for state in self.found.residuals:
             if state.suspicious:
-                said.append(
+                sentences.append(
                     f"Residuals {state.stratum} are not as the F test wants them (normal: "
                     f"{p_text(state.normal)}, equal spread: {p_text(state.equal)}): p of "
                     "sign flips of whole attachments or blocks stands beside."
                 )
         if self.found.effects and all(cell.values.size < 2 for cell in self.study.valued):
-            said.append("One value per cell: how values scatter is taken from how the factors' "
-                        "effects fail to multiply.")  # fmt: skip
+            sentences.append(
+                "One value per cell: how values scatter is taken from how the factors' "
+                "effects fail to multiply."
+            )
         if self.left_out:
-            said.append(f"All levels of {', '.join(self.left_out)} are taken together.")
-        return said + self.study.remarks
+            sentences.append(f"All levels of {', '.join(self.left_out)} are taken together.")
+        return sentences + self.study.remarks
 
     def _term(self, effect: split_plot.FactorEffect) -> str:
         """ "chunk size: up to 13 times between its levels"; the shares stand in the table."""
@@ -85,20 +89,35 @@ class Influences:
         """One row per term: degrees of freedom, F, p, share (partial eta squared), span."""
         import pandas as pd
 
-        return pd.DataFrame([
-            {"term": self.title(e.term), "tested": e.stratum, "df": e.df, "df error": e.df_error,
-             "F": e.f, "p": e.p, "p corrected": e.p_holm, "p by sign flips": e.p_flips,
-             "share": e.share, "span": e.span,
-             "effect": "yes" if e.p_holm <= ALPHA else "not shown"}
-            for e in self.ordered
-        ])  # fmt: skip
+        return pd.DataFrame(
+            [
+                {
+                    "term": self.title(e.term),
+                    "tested": e.stratum,
+                    "df": e.df,
+                    "df error": e.df_error,
+                    "F": e.f,
+                    "p": e.p,
+                    "p corrected": e.p_holm,
+                    "p by sign flips": e.p_flips,
+                    "share": e.share,
+                    "span": e.span,
+                    "effect": "yes" if e.p_holm <= ALPHA else "not shown",
+                }
+                for e in self.ordered
+            ]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able."""
-        data: dict[str, Any] = plain({
-            "metric": self.study.metric.name, **self.found.to_dict(),
-            "left_out": self.left_out, "says": self.says,
-        })  # fmt: skip
+        data: dict[str, Any] = plain(
+            {
+                "metric": self.study.metric.name,
+                **self.found.to_dict(),
+                "left_out": self.left_out,
+                "says": self.says,
+            }
+        )
         return data
 
     def figure(self) -> Figure:
@@ -109,22 +128,34 @@ class Influences:
         if not terms:
             raise ValueError("no term could be estimated: nothing to draw")
         more = len(self.ordered) - len(terms)
-        notes = ["Share: of the variation that the other terms leave (partial eta squared). "
-                 f"Filled: an effect at {ALPHA:.0%}, corrected over the terms. "
-                 "Number: the highest level over the lowest."]  # fmt: skip
+        notes = [
+            "Share: of the variation that the other terms leave (partial eta squared). "
+            f"Filled: an effect at {ALPHA:.0%}, corrected over the terms. "
+            "Number: the highest level over the lowest."
+        ]
         notes += [f"{more} smaller terms are not drawn."] * (more > 0) + self.study.remarks
         figure, axes = drawing.frame(
-            1, 1, title=f"Effects on {self.study.metric.title.lower()}", notes=notes,
-            width=6.8, height=0.7 + 0.25 * len(terms),
-        )  # fmt: skip
+            1,
+            1,
+            title=f"Effects on {self.study.metric.title.lower()}",
+            notes=notes,
+            width=6.8,
+            height=0.7 + 0.25 * len(terms),
+        )
         ax = axes[0][0]
         for place, effect in enumerate(terms):
             between = effect.stratum == "between attachments"
             shade = drawing.colour(1 if between else 0)
             filled = effect.p_holm <= ALPHA
-            ax.barh(place, effect.share, height=0.65, edgecolor=shade, linewidth=1.2,
-                    color=shade if filled else "white",
-                    label=f"tested {effect.stratum}")  # fmt: skip
+            ax.barh(
+                place,
+                effect.share,
+                height=0.65,
+                edgecolor=shade,
+                linewidth=1.2,
+                color=shade if filled else "white",
+                label=f"tested {effect.stratum}",
+            )
             if math.isfinite(effect.span):
                 size = f"{brief(effect.span)} x"
                 ax.text(effect.share + 0.01, place, size, va="center", fontsize=7)

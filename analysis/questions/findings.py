@@ -72,12 +72,19 @@ class Findings:
         columns = ["severity", "audit", "cell", "runs", "most frequent message", "run ids"]
         return pd.DataFrame(
             [
-                (g.severity, g.audit, cell.named, len(cell.run_ids), g.messages[0],
-                 " ".join(cell.run_ids))
-                for g in self.groups for cell in g.cells
+                (
+                    g.severity,
+                    g.audit,
+                    cell.named,
+                    len(cell.run_ids),
+                    g.messages[0],
+                    " ".join(cell.run_ids),
+                )
+                for g in self.groups
+                for cell in g.cells
             ],
             columns=columns,
-        )  # fmt: skip
+        )
 
     def figure(self) -> Figure:
         """Share of runs that carry each audit; ValueError if there is none."""
@@ -95,9 +102,11 @@ class Findings:
         for number, severity in enumerate(severities):
             mine = [i for i, g in enumerate(self.groups) if g.severity == severity]
             ax.barh(
-                [places[i] for i in mine], [100 * self.groups[i].runs / self.runs for i in mine],
-                color=drawing.colour(number), label=severity,
-            )  # fmt: skip
+                [places[i] for i in mine],
+                [100 * self.groups[i].runs / self.runs for i in mine],
+                color=drawing.colour(number),
+                label=severity,
+            )
         ax.set_yticks(places, [name.replace("$", r"\$") for name in names], fontsize=drawing.SMALL)
         ax.set_xlim(0, 100)
         ax.set_xlabel("per cent of runs", fontsize=drawing.MEDIUM)
@@ -106,10 +115,15 @@ class Findings:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it; `share`: of all runs."""
-        data: dict[str, Any] = plain_data({
-            "says": self.says, "runs": self.runs, "cells": self.cells, "concerned": self.concerned,
-            "findings": [{**vars(g), "share": g.runs / self.runs} for g in self.groups],
-        })  # fmt: skip
+        data: dict[str, Any] = plain_data(
+            {
+                "says": self.says,
+                "runs": self.runs,
+                "cells": self.cells,
+                "concerned": self.concerned,
+                "findings": [{**vars(g), "share": g.runs / self.runs} for g in self.groups],
+            }
+        )
         return data
 
 
@@ -151,29 +165,33 @@ def finding_groups(
     if "finding_run" not in ds or ds.sizes.get("finding", 0) == 0:
         return []
     row = ds["finding_run"].values
-    mine = np.arange(row.size) if kept is None else np.flatnonzero(kept[row])
-    if mine.size == 0:
+    places = np.arange(row.size) if kept is None else np.flatnonzero(kept[row])
+    if places.size == 0:
         return []
     factors = factor_columns(ds, data.factors) if factors is None else factors
     cells = _cells(factors, data)
     names = _varying(factors, data)
-    audit, severity = (coded(ds[f"finding_{name}"].values[mine]) for name in ("audit", "severity"))
-    group = combined([audit[1], severity[1]], mine.size)[1]
+    audit, severity = (
+        coded(ds[f"finding_{name}"].values[places]) for name in ("audit", "severity")
+    )
+    group = combined([audit[1], severity[1]], places.size)[1]
     texts = {name: ds[f"finding_{name}"].values for name in ("message", "advice")}
     targets, run_ids = data.factor("target"), data["run_id"]
     made = []
     for members_ in members(group):
-        where = row[mine[members_]]
+        where = row[places[members_]]
         concerned = _concerned(where, cells, run_ids, factors, names)
-        made.append(FindingGroup(
-            audit=str(audit[0][audit[1][members_[0]]]),
-            severity=str(severity[0][severity[1][members_[0]]]),
-            runs=int(np.unique(run_ids[where]).size),
-            targets=tuple(sorted({str(name) for name in np.unique(targets[where])})),
-            messages=tuple(_frequent(texts["message"][mine[members_]])),
-            advice=next(iter(_frequent(texts["advice"][mine[members_]])), ""),
-            cells=concerned,
-        ))  # fmt: skip
+        made.append(
+            FindingGroup(
+                audit=str(audit[0][audit[1][members_[0]]]),
+                severity=str(severity[0][severity[1][members_[0]]]),
+                runs=int(np.unique(run_ids[where]).size),
+                targets=tuple(sorted({str(name) for name in np.unique(targets[where])})),
+                messages=tuple(_frequent(texts["message"][places[members_]])),
+                advice=next(iter(_frequent(texts["advice"][places[members_]])), ""),
+                cells=concerned,
+            )
+        )
     return sorted(made, key=lambda g: (-RANK.get(g.severity, 0), -g.runs, g.audit))
 
 

@@ -104,8 +104,13 @@ def _table(engine: str, metric: str, cells: Sequence[Cell], summary: Summary) ->
     title = (
         f"{NAMES.get(engine, engine)}'s own summary of its iterations in {unit.label}, beside ours"
     )
-    table = Table(title=Text(title, style="bold"), title_justify="left", box=None,
-                  header_style="bold", pad_edge=False)  # fmt: skip
+    table = Table(
+        title=Text(title, style="bold"),
+        title_justify="left",
+        box=None,
+        header_style="bold",
+        pad_edge=False,
+    )
     varying = [name for name in summary.varying if name != "phase"]
     names = [name for name in varying if len({cell.levels[name] for cell in cells}) > 1]
     for name in ("phase", *names):

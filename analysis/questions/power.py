@@ -53,18 +53,18 @@ class Power:
             f"{n if n else f'more than {MOST}'} blocks for {100 * chance:.0f} %"
             for chance, n in self.needed.items()
         )
-        said = [
+        sentences = [
             f"A difference of {size} between two targets is proven with {self.blocks} blocks in "
             f"{100 * self.chance:.0f} % of the cells that have it; it takes {takes} "
             f"({self.spread}; {plural(self.cells, 'comparison')}, half of them with that "
             "difference)."
         ]
         if self.detect <= TOLERANCE:
-            said.append(
+            sentences.append(
                 f"Below {100 * TOLERANCE:.3g} % `compare` calls a difference none that matters: "
                 f"give it --tolerance {100 * self.detect / 2:.2g}% or so."
             )
-        return said
+        return sentences
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings."""
@@ -80,11 +80,11 @@ def power(detect: float, spread: str, spreads: Sequence[float], cells: int, bloc
     they are from, in words.
     """
     shift = math.log1p(detect)
-    known = np.asarray(spreads, dtype=np.float64)
+    values = np.asarray(spreads, dtype=np.float64)
 
     @functools.cache
     def chance(n: int) -> float:
-        return proven(n, cells, shift, known)
+        return proven(n, cells, shift, values)
 
     share = looks.level(ALPHA, 1) / cells
     needed = {asked: _fewest(chance, asked, share) for asked in CHANCES}
@@ -103,14 +103,20 @@ def of_pilot(ds: xr.Dataset) -> tuple[str, list[float]]:
     ValueError if it has no two targets, or fewer than two blocks that they share.
     """
     found = comparisons(ds)
-    each = [signflips.spreads(one.differences) for one in found if one.differences is not None]
+    each = [
+        signflips.spreads(comparison.differences)
+        for comparison in found
+        if comparison.differences is not None
+    ]
     every = np.concatenate(each) if each else np.empty(0)
     every = every[~np.isnan(every)]
     if not every.size:
         raise ValueError("no two targets share two blocks or more: their spread is not known")
     low, middle, high = 100 * np.quantile(every, [0.1, 0.5, 0.9]) / math.sqrt(2)
-    return (f"values that vary by {middle:.2g} % from block to block in the typical cell, "
-            f"{low:.2g} to {high:.2g} % in most, as in the pilot"), every.tolist()  # fmt: skip
+    return (
+        f"values that vary by {middle:.2g} % from block to block in the typical cell, "
+        f"{low:.2g} to {high:.2g} % in most, as in the pilot"
+    ), every.tolist()
 
 
 def proven(blocks: int, cells: int, shift: float, spreads: Floats, seed: int = 0) -> float:

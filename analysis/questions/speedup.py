@@ -69,8 +69,11 @@ class Speedup:
         value, low, high = self.times(point.cell)
         where = f"{described(point.key)}, " if point.key else ""
         ratio = point.cell.ratio
-        sure = (f" ({100 * ratio.level:.3g} % sure: {brief(low)} to {brief(high)})"
-                if ratio.decides else "")  # fmt: skip
+        sure = (
+            f" ({100 * ratio.level:.3g} % sure: {brief(low)} to {brief(high)})"
+            if ratio.decides
+            else ""
+        )
         doubts = f" (in doubt: {'; '.join(point.cell.doubts)})" if point.cell.doubts else ""
         return (
             f"{where}{self._level(point.level)}: {self.of} is {brief(value)} times as fast as "
@@ -87,23 +90,39 @@ class Speedup:
         rows = []
         for point in self.points:
             value, low, high = self.times(point.cell)
-            rows.append({
-                **dict(point.key), self.along: point.level, "speed-up": value, "low": low,
-                "high": high, "verdict": self.comparison.word(point.cell.kind),
-            })  # fmt: skip
+            rows.append(
+                {
+                    **dict(point.key),
+                    self.along: point.level,
+                    "speed-up": value,
+                    "low": low,
+                    "high": high,
+                    "verdict": self.comparison.word(point.cell.kind),
+                }
+            )
         return pd.DataFrame(rows)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able."""
-        data: dict[str, Any] = plain({
-            "of": self.of, "over": self.over, "by": self.comparison.by, "along": self.along,
-            "metric": self.comparison.metric.name, "says": self.says,
-            "points": [
-                {"levels": dict(p.key), self.along: p.level,
-                 **dict(zip(("speedup", "low", "high"), self.times(p.cell), strict=True)),
-                 "verdict": p.cell.kind} for p in self.points
-            ],
-        })  # fmt: skip
+        data: dict[str, Any] = plain(
+            {
+                "of": self.of,
+                "over": self.over,
+                "by": self.comparison.by,
+                "along": self.along,
+                "metric": self.comparison.metric.name,
+                "says": self.says,
+                "points": [
+                    {
+                        "levels": dict(p.key),
+                        self.along: p.level,
+                        **dict(zip(("speedup", "low", "high"), self.times(p.cell), strict=True)),
+                        "verdict": p.cell.kind,
+                    }
+                    for p in self.points
+                ],
+            }
+        )
         return data
 
     def figure(self) -> Figure:
@@ -112,19 +131,27 @@ class Speedup:
 
         notes = ["Ratio of medians; whiskers: 95 % sure. Hollow: too few blocks to prove anything."]
         figure, axes = drawing.frame(
-            1, 1, title=f"{self.of} over {self.over}, {self.comparison.metric.title.lower()}",
-            notes=[*notes, *self.comparison.remarks], width=4.5,
-        )  # fmt: skip
+            1,
+            1,
+            title=f"{self.of} over {self.over}, {self.comparison.metric.title.lower()}",
+            notes=[*notes, *self.comparison.remarks],
+            width=4.5,
+        )
         ax = axes[0][0]
         for i, key in enumerate(dict.fromkeys(point.key for point in self.points)):
-            mine = [(p, *self.times(p.cell)) for p in self.points if p.key == key]
-            shade, sure = drawing.colour(i), all(p.cell.ratio.decides for p, *_ in mine)
-            for point, _, low, high in mine:
+            points = [(p, *self.times(p.cell)) for p in self.points if p.key == key]
+            shade, sure = drawing.colour(i), all(p.cell.ratio.decides for p, *_ in points)
+            for point, _, low, high in points:
                 if point.cell.ratio.decides:
                     ax.plot([point.level] * 2, [low, high], color=shade)
-            ax.plot([p.level for p, *_ in mine], [value for _, value, *_ in mine], color=shade,
-                    marker=drawing.MARKERS[i % 8], label=described(key) or None,
-                    markerfacecolor=shade if sure else "white")  # fmt: skip
+            ax.plot(
+                [p.level for p, *_ in points],
+                [value for _, value, *_ in points],
+                color=shade,
+                marker=drawing.MARKERS[i % 8],
+                label=described(key) or None,
+                markerfacecolor=shade if sure else "white",
+            )
         levels = sorted({point.level for point in self.points})
         if units.is_size(self.along):
             ax.set_xscale("log")
@@ -152,9 +179,10 @@ def speedup(ds: xr.Dataset, of: str, over: str, *, along: Sequence[str], **optio
         numeric = "; its levels must be numbers" if factor else ""
         raise ValueError(f"no factor {' or '.join(along)} that both have{numeric}")
     apart = [
-        name for name in sorted(names - {factor})
+        name
+        for name in sorted(names - {factor})
         if len({repr(cell.levels.get(name, "")) for cell in found.cells}) > 1
-    ]  # fmt: skip
+    ]
     points = [
         Point(tuple((n, cell.levels.get(n, "")) for n in apart), float(cell.levels[factor]), cell)
         for cell in found.cells

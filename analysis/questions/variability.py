@@ -73,18 +73,20 @@ class Spreads:
         ]
 
     def _needed(self) -> list[str]:
-        known = [c for c in self.cells if c.repetitions.known]
+        answered = [c for c in self.cells if c.repetitions.known]
         width = f"+- {100 * self.half_width:.3g} %"
-        unknown = len(self.cells) - len(known)
+        unknown = len(self.cells) - len(answered)
         sentences = []
-        if known:
-            numbers = [c.repetitions.needed for c in known]
-            enough = sum(c.repetitions.more == 0 for c in known)
-            most = "more than can be planned" if None in numbers else str(
-                max(n for n in numbers if n is not None)
-            )  # fmt: skip
+        if answered:
+            numbers = [c.repetitions.needed for c in answered]
+            enough = sum(c.repetitions.more == 0 for c in answered)
+            most = (
+                "more than can be planned"
+                if None in numbers
+                else str(max(n for n in numbers if n is not None))
+            )
             sentences.append(
-                f"{self.title} within {width} at {100 * LEVEL:.3g} %: {enough} of {len(known)} "
+                f"{self.title} within {width} at {100 * LEVEL:.3g} %: {enough} of {len(answered)} "
                 f"cells have enough attachments; the most that one needs is {most}."
             )
         if unknown:
@@ -100,14 +102,19 @@ class Spreads:
         return pd.DataFrame([{"cell": c.named or "the only cell", **shown(c)} for c in self.cells])
 
     def _row_varied(self, cell: Varied) -> dict[str, Any]:
-        one = cell.variability
+        variability = cell.variability
         return {
             f"median, {self.unit.label}": cell.median.median / self.unit.divisor,
-            "runs": one.runs, "attachments": one.attachments, "cv, %": 100 * one.cv,
-            "robust, %": 100 * one.robust_cv, "between, %": 100 * one.between,
-            "within, %": 100 * one.within, "drift p": one.drift.p,
-            "modes p": one.p_modes_between, "remarks": "; ".join(one.says[1:]),
-        }  # fmt: skip
+            "runs": variability.runs,
+            "attachments": variability.attachments,
+            "cv, %": 100 * variability.cv,
+            "robust, %": 100 * variability.robust_cv,
+            "between, %": 100 * variability.between,
+            "within, %": 100 * variability.within,
+            "drift p": variability.drift.p,
+            "modes p": variability.p_modes_between,
+            "remarks": "; ".join(variability.says[1:]),
+        }
 
     def _row_needed(self, cell: Varied) -> dict[str, Any]:
         found = cell.repetitions
@@ -116,14 +123,22 @@ class Spreads:
 
     def to_dict(self) -> dict[str, Any]:
         """SI units."""
-        data: dict[str, Any] = plain({
-            "metric": self.metric, "half_width": self.half_width, "says": self.says,
-            "cells": [
-                {"levels": c.levels, "median": c.median, "variability": c.variability.to_dict(),
-                 "repetitions": c.repetitions.to_dict()}
-                for c in self.cells
-            ],
-        })  # fmt: skip
+        data: dict[str, Any] = plain(
+            {
+                "metric": self.metric,
+                "half_width": self.half_width,
+                "says": self.says,
+                "cells": [
+                    {
+                        "levels": c.levels,
+                        "median": c.median,
+                        "variability": c.variability.to_dict(),
+                        "repetitions": c.repetitions.to_dict(),
+                    }
+                    for c in self.cells
+                ],
+            }
+        )
         return data
 
     def figure(self) -> Figure:
@@ -135,26 +150,44 @@ class Spreads:
         cells = sorted(known, key=lambda c: -self._size(c))[:MOST_ROWS]
         left = len(self.cells) - len(cells)
         figure, axes = drawing.frame(
-            1, 1, title=f"{self.title}: " + ("attachments needed" if needed else "variation"),
-            notes=[f"{left} cells are not shown."] if left else [], width=8.6,
+            1,
+            1,
+            title=f"{self.title}: " + ("attachments needed" if needed else "variation"),
+            notes=[f"{left} cells are not shown."] if left else [],
+            width=8.6,
             height=0.24 * len(cells) + 1.0,
-        )  # fmt: skip
+        )
         ax = axes[0][0]
         places = [-float(i) for i in range(len(cells))]
         series: list[tuple[str, list[float], str]] = (
-            [("have", [c.repetitions.have for c in cells], "o"),
-             (f"needed for +- {100 * self.half_width:.3g} %",
-              [c.repetitions.needed or math.nan for c in cells], "D")]
+            [
+                ("have", [c.repetitions.have for c in cells], "o"),
+                (
+                    f"needed for +- {100 * self.half_width:.3g} %",
+                    [c.repetitions.needed or math.nan for c in cells],
+                    "D",
+                ),
+            ]
             if needed
-            else [("between attachments", [100 * c.variability.between for c in cells], "s"),
-                  ("within attachments", [100 * c.variability.within for c in cells], "^"),
-                  ("coefficient of variation", [100 * c.variability.cv for c in cells], "o")]
-        )  # fmt: skip
+            else [
+                ("between attachments", [100 * c.variability.between for c in cells], "s"),
+                ("within attachments", [100 * c.variability.within for c in cells], "^"),
+                ("coefficient of variation", [100 * c.variability.cv for c in cells], "o"),
+            ]
+        )
         for number, (label, values, marker) in enumerate(series):
             if not np.isfinite(values).any():
                 continue
-            ax.plot(values, places, marker, color=drawing.colour(number), label=label,
-                    linestyle="none", markersize=5, alpha=0.85)  # fmt: skip
+            ax.plot(
+                values,
+                places,
+                marker,
+                color=drawing.colour(number),
+                label=label,
+                linestyle="none",
+                markersize=5,
+                alpha=0.85,
+            )
         names = [
             (c.named or "the only cell").replace("$", r"\$")
             + (f" (more than {MOST})" if needed and c.repetitions.needed is None else "")
@@ -206,9 +239,13 @@ def spread(
         for group, levels in zip(groups, rows, strict=True)
     ]
     return Spreads(
-        metric, kind.title if kind else metric, shown, half_width,
-        tuple(sorted(cells, key=lambda c: c.named)), question,
-    )  # fmt: skip
+        metric,
+        kind.title if kind else metric,
+        shown,
+        half_width,
+        tuple(sorted(cells, key=lambda c: c.named)),
+        question,
+    )
 
 
 def _follows(name: str, names: Sequence[str], rows: Sequence[Levels]) -> bool:
@@ -226,7 +263,9 @@ def _cell(
     ordered = group[np.argsort(of.order[group], kind="stable")]
     values, owners = of.values[ordered], of.attachments[ordered]
     return Varied(
-        named=", ".join(units.labelled(name, levels[name]) for name in varying), levels=levels,
-        median=of_runs(values, owners), variability=variability(values, owners),
+        named=", ".join(units.labelled(name, levels[name]) for name in varying),
+        levels=levels,
+        median=of_runs(values, owners),
+        variability=variability(values, owners),
         repetitions=for_width(values, owners, half_width),
-    )  # fmt: skip
+    )

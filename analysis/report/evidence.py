@@ -87,7 +87,7 @@ def _drawing(cell: Standing, colours: Mapping[str, str]) -> Markup:
     every = [float(v) for one in cell.values for v in one.values]
     if not every:
         return Markup("")
-    unit = units.fitting(cell.metric.quantity, [one.median.median for one in cell.values])
+    unit = units.fitting(cell.metric.quantity, [value.median.median for value in cell.values])
     scale = _Scale.of(every)
     height = TOP + ROW * len(cell.values) + 20
     parts = [_row(i, one, scale, unit, colours) for i, one in enumerate(cell.values)]
@@ -98,8 +98,12 @@ def _drawing(cell: Standing, colours: Mapping[str, str]) -> Markup:
     )
     return Markup(
         '<svg class="dots" viewBox="0 0 {w} {h}" role="img" aria-label="{label}">{parts}</svg>'
-    ).format(w=WIDE, h=height, label=f"{cell.metric.title} in {unit.label}: {words}",
-             parts=Markup("").join(parts))  # fmt: skip
+    ).format(
+        w=WIDE,
+        h=height,
+        label=f"{cell.metric.title} in {unit.label}: {words}",
+        parts=Markup("").join(parts),
+    )
 
 
 @dataclass(frozen=True)
@@ -127,24 +131,31 @@ class _Scale:
         return round(LABEL + 4 + (room - 8) * (at - low) / (high - low), 1)
 
 
-def _row(place: int, one: Values, scale: _Scale, unit: Unit, colours: Mapping[str, str]) -> Markup:
+def _row(place: int, cell: Values, scale: _Scale, unit: Unit, colours: Mapping[str, str]) -> Markup:
     y = TOP + ROW * place + ROW / 2
-    name = one.cell.target
+    name = cell.cell.target
     colour = colours.get(name, OTHER)
     short = name if len(name) <= MOST_LETTERS else name[: MOST_LETTERS - 1] + "…"
     made = [Markup('<text x="0" y="{y}">{name}</text>').format(y=y + 4, name=short)]
-    found = one.median
+    found = cell.median
     if math.isfinite(found.low) and math.isfinite(found.high):
-        made.append(Markup('<line x1="{a}" x2="{b}" y1="{y}" y2="{y}" class="span" '
-                           'stroke="{c}"/>').format(a=scale.x(found.low), b=scale.x(found.high),
-                                                    y=y, c=colour))  # fmt: skip
-    for block, value in zip(one.blocks, one.values, strict=True):
+        made.append(
+            Markup('<line x1="{a}" x2="{b}" y1="{y}" y2="{y}" class="span" stroke="{c}"/>').format(
+                a=scale.x(found.low), b=scale.x(found.high), y=y, c=colour
+            )
+        )
+    for block, value in zip(cell.blocks, cell.values, strict=True):
         words = f"block {block}: {units.text(float(value), unit)} {unit.label}"
-        made.append(Markup('<circle cx="{x}" cy="{y}" r="3.2" fill="{c}"><title>{t}</title>'
-                           "</circle>").format(x=scale.x(float(value)), y=y, c=colour,
-                                               t=words))  # fmt: skip
-    made.append(Markup('<line x1="{x}" x2="{x}" y1="{a}" y2="{b}" class="middle"/>').format(
-        x=scale.x(found.median), a=y - 8, b=y + 8))  # fmt: skip
+        made.append(
+            Markup(
+                '<circle cx="{x}" cy="{y}" r="3.2" fill="{c}"><title>{t}</title></circle>'
+            ).format(x=scale.x(float(value)), y=y, c=colour, t=words)
+        )
+    made.append(
+        Markup('<line x1="{x}" x2="{x}" y1="{a}" y2="{b}" class="middle"/>').format(
+            x=scale.x(found.median), a=y - 8, b=y + 8
+        )
+    )
     return Markup("").join(made)
 
 
@@ -156,5 +167,13 @@ def _axis(scale: _Scale, unit: Unit, y: float) -> Markup:
         '<text x="{a}" y="{t}" class="tick">{first}</text>'
         '<text x="{m}" y="{t}" class="tick" text-anchor="middle">{unit}</text>'
         '<text x="{b}" y="{t}" class="tick" text-anchor="end">{last}</text>'
-    ).format(a=LABEL, b=WIDE - 8, m=(LABEL + WIDE - 8) / 2, y=y, t=y + 14, first=first,
-             last=last, unit=escape(unit.label + how))  # fmt: skip
+    ).format(
+        a=LABEL,
+        b=WIDE - 8,
+        m=(LABEL + WIDE - 8) / 2,
+        y=y,
+        t=y + 14,
+        first=first,
+        last=last,
+        unit=escape(unit.label + how),
+    )

@@ -91,13 +91,13 @@ def _compared(ds: xr.Dataset, metric: str, targets: Sequence[str]) -> Iterator[t
         yield f"compare-{metric or 'own'}", error
         return
     taken: set[str] = set()
-    for one in found:
-        name = f"compare-{one.metric.name}-{_plain(one.a)}-{_plain(one.b)}"
-        name += f"-{_plain(one.part)}" if one.part else ""
+    for comparison in found:
+        name = f"compare-{comparison.metric.name}-{_plain(comparison.a)}-{_plain(comparison.b)}"
+        name += f"-{_plain(comparison.part)}" if comparison.part else ""
         while name in taken:
             name += "-again"  # two targets whose names differ in what a file name cannot hold
         taken.add(name)
-        yield name, one
+        yield name, comparison
 
 
 def _plain(name: str) -> str:

@@ -83,9 +83,11 @@ class Picture:
 
 
 def picture(
-    found: Standings, colours: Mapping[str, str], columns: int = MOST_COLUMNS,
+    found: Standings,
+    colours: Mapping[str, str],
+    columns: int = MOST_COLUMNS,
     called: Mapping[str, str] | None = None,
-) -> Picture:  # fmt: skip
+) -> Picture:
     """The matrix of these standings, so many columns beside each other.
 
     `colours` of the targets; `called`: what they are called in the cells, if not by their names.
@@ -106,22 +108,22 @@ class _Part:
     cells: tuple[Standing, ...]
 
 
-def _parts(found: Standings) -> Iterator[_Part]:
-    by_levels = {_place(cell.levels, found.names): cell for cell in found.cells}
-    for group in groups(found.summary):
-        places = (_place(cell.levels, found.names) for cell in _sorted(group.cells, found))
-        mine = [by_levels[key] for key in dict.fromkeys(places) if key in by_levels]
+def _parts(standings: Standings) -> Iterator[_Part]:
+    by_levels = {_place(cell.levels, standings.names): cell for cell in standings.cells}
+    for group in groups(standings.summary):
+        places = (_place(cell.levels, standings.names) for cell in _sorted(group.cells, standings))
+        lines = [by_levels[key] for key in dict.fromkeys(places) if key in by_levels]
         layout = group.layout
-        rows = tuple(name for name in layout.columns if name in found.names)
-        columns = [name for name in (*layout.rows, layout.x) if name in found.names]
+        rows = tuple(name for name in layout.columns if name in standings.names)
+        columns = [name for name in (*layout.rows, layout.x) if name in standings.names]
         order = (*X_NAMES, *ROW_NAMES)
         columns.sort(key=lambda n: order.index(n) if n in order else len(order))
-        if mine:
-            yield _Part(group.title, rows, tuple(columns), tuple(mine))
+        if lines:
+            yield _Part(group.title, rows, tuple(columns), tuple(lines))
 
 
-def _sorted(cells: Sequence[Cell], found: Standings) -> list[Cell]:
-    return sorted(cells, key=lambda cell: sort_key(cell, found.names))
+def _sorted(cells: Sequence[Cell], standings: Standings) -> list[Cell]:
+    return sorted(cells, key=lambda cell: sort_key(cell, standings.names))
 
 
 def _place(levels: Mapping[str, Level], names: Sequence[str]) -> tuple[str, ...]:
@@ -150,8 +152,10 @@ class _Drawing:
         at = {(_texts(c, part.rows), _texts(c, part.columns)): c for c in part.cells}
         title = self.found.summary.cluster.title
         for keys in _wrapped([key for key, _ in columns], self.columns):
-            lines = [(", ".join(row), tuple(self._box(at.get((row, key))) for key in keys))
-                     for row in rows]  # fmt: skip
+            lines = [
+                (", ".join(row), tuple(self._box(at.get((row, key))) for key in keys))
+                for row in rows
+            ]
             made = tuple(line for line in lines if any(line[1]))
             if made:
                 heads = tuple(tuple(_heads(keys, depth)) for depth in range(len(part.columns)))
@@ -162,10 +166,16 @@ class _Drawing:
             return None
         who, how_much = short(cell, self.called)
         box = Box(
-            number=len(self.boxes) + 1, mark=MARKS[cell.state], who=who, how_much=how_much,
-            says=says(cell), state=cell.state, shade=shade(cell, self.colours),
-            lost=bool(cell.lost), doubtful=bool(cell.doubts),
-        )  # fmt: skip
+            number=len(self.boxes) + 1,
+            mark=MARKS[cell.state],
+            who=who,
+            how_much=how_much,
+            says=says(cell),
+            state=cell.state,
+            shade=shade(cell, self.colours),
+            lost=bool(cell.lost),
+            doubtful=bool(cell.doubts),
+        )
         self.boxes[box.number] = box, cell
         return box
 
@@ -178,14 +188,14 @@ def _wrapped(keys: Sequence[tuple[str, ...]], most: int) -> Iterator[list[tuple[
     """Columns in bands of at most so many, those of one first level together if they fit."""
     band: list[tuple[str, ...]] = []
     for _, group in itertools.groupby(keys, key=lambda key: key[:1]):
-        mine = list(group)
-        if band and len(band) + len(mine) > most:
+        rest = list(group)
+        if band and len(band) + len(rest) > most:
             yield band
             band = []
-        while len(mine) > most:
-            yield mine[:most]
-            mine = mine[most:]
-        band += mine
+        while len(rest) > most:
+            yield rest[:most]
+            rest = rest[most:]
+        band += rest
     if band:
         yield band
 
@@ -207,7 +217,7 @@ def short(cell: Standing, called: Mapping[str, str] | None = None) -> tuple[str,
         return "failed" if all("failed" in why for _, why in cell.lost) else "invalid", ""
     if len(cell.values) < 2:
         return "one target", ""
-    if not any(one.cell.ratio.kind == "interval" for one in cell.pairs):
+    if not any(pair.cell.ratio.kind == "interval" for pair in cell.pairs):
         return plural(cell.blocks, "block"), ""
     return first if len(cell.order.groups) > 1 else "unclear", ""
 

@@ -92,13 +92,13 @@ def _part(group: CellGroup, targets: Sequence[str], metric: Metric) -> PivotPart
             raise AssertionError(f"two cells of {cell.target} in one row: {key} of {factors}")
         row[column] = cell
     columns = tuple(targets) or (MEDIAN,)
-    made = (_line(row, factors, columns, metric, unit) for row in lines.values())
+    pivot_rows = (_line(row, factors, columns, metric, unit) for row in lines.values())
     return PivotPart(
         conditions=group.title,
         unit=unit.label,
         factors=tuple(group.cluster.title(name) for name in factors),
         columns=columns,
-        lines=tuple(line for line in made if _says_something(line)),
+        lines=tuple(line for line in pivot_rows if _says_something(line)),
     )
 
 
@@ -146,13 +146,13 @@ def _entry(cell: Cell, metric: Metric, unit: Unit, clear: bool) -> Entry:
 
 def _clear(target: str, medians: dict[str, Median], more_is_better: bool) -> bool:
     """Whether the target's interval lies beyond the intervals of all other targets."""
-    mine = medians[target]
+    medians_of_target = medians[target]
     others = [median for name, median in medians.items() if name != target]
     if not others or not all(median.decides for median in medians.values()):
         return False
     if more_is_better:
-        return all(mine.low > other.high for other in others)
-    return all(mine.high < other.low for other in others)
+        return all(medians_of_target.low > other.high for other in others)
+    return all(medians_of_target.high < other.low for other in others)
 
 
 @dataclass(frozen=True)

@@ -57,17 +57,21 @@ def write_report(
 
 
 def render(
-    ds: xr.Dataset, include_reference: bool = False, studies: Sequence[StudyFile] = (),
+    ds: xr.Dataset,
+    include_reference: bool = False,
+    studies: Sequence[StudyFile] = (),
     place: str = "",
-) -> str:  # fmt: skip
+) -> str:
     """The report as text."""
     return page.rendered(TEMPLATE, **context(ds, include_reference, studies, place))
 
 
 def context(
-    ds: xr.Dataset, include_reference: bool = False, studies: Sequence[StudyFile] = (),
+    ds: xr.Dataset,
+    include_reference: bool = False,
+    studies: Sequence[StudyFile] = (),
     place: str = "",
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """What the template shows."""
     step("report: medians of every cell")
     data = load.rows(ds)
@@ -146,7 +150,7 @@ def _plotly() -> Markup:
     return Markup(get_plotlyjs())  # the library's own file, no text of a campaign
 
 
-def _sections(made: list[Chart]) -> list[dict[str, Any]]:
+def _sections(charts: list[Chart]) -> list[dict[str, Any]]:
     """Charts by metric."""
     return [
         {
@@ -159,12 +163,12 @@ def _sections(made: list[Chart]) -> list[dict[str, Any]]:
                     "height": chart.layout["height"],
                     "json": embedded({"data": chart.data, "layout": chart.layout}),
                 }
-                for chart in made
+                for chart in charts
                 if chart.metric == metric.name
             ],
         }
         for metric in METRICS.values()
-        if any(chart.metric == metric.name for chart in made)
+        if any(chart.metric == metric.name for chart in charts)
     ]
 
 

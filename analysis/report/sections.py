@@ -93,15 +93,15 @@ def sections(
     return tuple(section for section in made if section.blocks)
 
 
-def _lessons(found: Lessons) -> Iterator[Block]:
-    for group in found.groups:
-        decided = any(one.sure == "decided" for one in group.lessons)
-        drawn = group.question == "chunk" and decided and not found.drawable
-        images, notes = _pictured(found) if drawn else ((), ())
+def _lessons(lessons: Lessons) -> Iterator[Block]:
+    for group in lessons.groups:
+        decided = any(lesson.sure == "decided" for lesson in group.lessons)
+        drawn = group.question == "chunk" and decided and not lessons.drawable
+        images, notes = _pictured(lessons) if drawn else ((), ())
         heading = f"{group.title}: {group.summary.removesuffix('.')}"
         yield Block(heading, (*group.lines, *notes), images, opened=True)
-    if found.limits:
-        yield Block("What the data cannot say", tuple(f"{text}." for text in found.limits))
+    if lessons.limits:
+        yield Block("What the data cannot say", tuple(f"{text}." for text in lessons.limits))
 
 
 def _claims(ds: xr.Dataset, studies: Sequence[StudyFile]) -> Iterator[Block]:
@@ -125,9 +125,11 @@ def _comparison(ds: xr.Dataset, summary: Summary, own: Sequence[Comparison]) -> 
     if len(pairs) > MOST_PAIRS or runs > MOST_RUNS:
         many = f"{len(pairs)} pairs" if len(pairs) > MOST_PAIRS else f"{runs} runs"
         command = f"fsmatrix compare FILE --targets {targets[0]},{targets[1]}"
-        yield Block(f"{len(targets)} targets", (
-            f"{many} are too many for this page: `{command}` compares two of them.",
-        ), opened=True)  # fmt: skip
+        yield Block(
+            f"{len(targets)} targets",
+            (f"{many} are too many for this page: `{command}` compares two of them.",),
+            opened=True,
+        )
         return
     drawn = False
     for metric in metrics_of(summary):
@@ -138,8 +140,8 @@ def _comparison(ds: xr.Dataset, summary: Summary, own: Sequence[Comparison]) -> 
         except ValueError as error:
             yield Block(_title(metric), (f"Not compared: {error}.",), opened=True)
             continue
-        for one in found:
-            yield _compared(one, not drawn)
+        for comparison in found:
+            yield _compared(comparison, not drawn)
         drawn = True
 
 
@@ -159,31 +161,44 @@ def _pooled(cell: Compared) -> str:
     return f"{brief(cell.pooled.ratio)} [{brief(cell.pooled.low)}, {brief(cell.pooled.high)}]"
 
 
-def _compared(one: Comparison, draw: bool) -> Block:
-    pooled = (POOLED,) if any(cell.pooled for cell in one.cells) else ()
+def _compared(comparison: Comparison, draw: bool) -> Block:
+    pooled = (POOLED,) if any(cell.pooled for cell in comparison.cells) else ()
     lines = [
         SectionLine(
-            cell.named or "the only case", text(cell.a.median, one.unit),
-            text(cell.b.median, one.unit),
+            cell.named or "the only case",
+            text(cell.a.median, comparison.unit),
+            text(cell.b.median, comparison.unit),
             f"{brief(cell.ratio.ratio)}"
-            + ("" if cell.ratio.low != cell.ratio.low
-               else f" [{brief(cell.ratio.low)}, {brief(cell.ratio.high)}]"),
+            + (
+                ""
+                if cell.ratio.low != cell.ratio.low
+                else f" [{brief(cell.ratio.low)}, {brief(cell.ratio.high)}]"
+            ),
             _pooled(cell) if pooled else "",
             "" if cell.verdict.p != cell.verdict.p else p_text(cell.verdict.p),
-            cell.kind.replace(" ", "-"), one.word(cell.kind), "; ".join(cell.doubts),
+            cell.kind.replace(" ", "-"),
+            comparison.word(cell.kind),
+            "; ".join(cell.doubts),
         )
-        for cell in one.cells
-    ]  # fmt: skip
+        for cell in comparison.cells
+    ]
     return Block(
-        heading=f"{one.title}: {one.a} against {one.b}",
-        says=tuple(one.says),
-        images=_pictured(one)[0] if draw else (),
-        columns=("cell", f"{one.a}, {one.unit.label}", f"{one.b}, {one.unit.label}",
-                 f"ratio {one.a} / {one.b}", *pooled, "verdict", "in doubt"),
+        heading=f"{comparison.title}: {comparison.a} against {comparison.b}",
+        says=tuple(comparison.says),
+        images=_pictured(comparison)[0] if draw else (),
+        columns=(
+            "cell",
+            f"{comparison.a}, {comparison.unit.label}",
+            f"{comparison.b}, {comparison.unit.label}",
+            f"ratio {comparison.a} / {comparison.b}",
+            *pooled,
+            "verdict",
+            "in doubt",
+        ),
         lines=tuple(lines[:MOST_LINES]),
         more_lines=max(len(lines) - MOST_LINES, 0),
         opened=draw,
-    )  # fmt: skip
+    )
 
 
 def _pictured(result: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:

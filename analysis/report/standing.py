@@ -24,32 +24,32 @@ GAP = 2
 STYLES = {"proven": "bold", "likely": "", "equal": "dim", "unclear": "dim", "invalid": "red"}
 
 
-def standing(found: Standings, plan: Mapping[str, Any], place: str) -> Iterator[Table | Text]:
+def standing(standings: Standings, plan: Mapping[str, Any], place: str) -> Iterator[Table | Text]:
     """Matrix, legend, three sentences and a line for each target; arguments as `sentences`."""
-    colour, letters = colours(found.summary), _letters(found)
-    whole = picture(found, colour)
-    widest = max((_width(cell, letters) for cell in found.cells), default=0)
+    colour, letters = colours(standings.summary), _letters(standings)
+    whole = picture(standings, colour)
+    widest = max((_width(cell, letters) for cell in standings.cells), default=0)
     stub = max((len(name) for band in whole.bands for name, _ in band.rows), default=0)
     stub = max(stub, NARROW)
     marks = len(" ×") * whole.lost + len(" !") * (whole.doubtful == "some")
     room = max((WIDTH - stub) // (widest + marks + GAP), 1)
-    drawn = picture(found, colour, room, letters)
+    drawn = picture(standings, colour, room, letters)
     for band in drawn.bands:
         yield _table(band, stub, drawn.doubtful == "some", colour)
     yield Text(_legend(drawn, letters), style="dim")
-    said = sentences(found, plan, place)
-    yield Text("\n".join(["", said.answer, said.against, said.todo]))
-    yield Text(f"  {said.command}", no_wrap=True, overflow="ignore")  # to be pasted
+    lines = sentences(standings, plan, place)
+    yield Text("\n".join(["", lines.answer, lines.against, lines.todo]))
+    yield Text(f"  {lines.command}", no_wrap=True, overflow="ignore")  # to be pasted
     if drawn.more:
         yield Text(f"{drawn.more} more cells: fsmatrix compare shows them.")
-    yield Text("\n".join(["", *(one.says for one in extremes(found)), ""]))
+    yield Text("\n".join(["", *(one.says for one in extremes(standings)), ""]))
 
 
-def _letters(found: Standings) -> dict[str, str]:
+def _letters(standings: Standings) -> dict[str, str]:
     """What targets are called in the cells, where their names are too long."""
-    if all(_width(cell, {}) <= LONGEST for cell in found.cells):
+    if all(_width(cell, {}) <= LONGEST for cell in standings.cells):
         return {}
-    return dict(zip(found.targets, string.ascii_uppercase, strict=False))
+    return dict(zip(standings.targets, string.ascii_uppercase, strict=False))
 
 
 def _width(cell: Standing, letters: Mapping[str, str]) -> int:
@@ -61,8 +61,11 @@ def _text(mark: str, who: str, how_much: str) -> str:
 
 
 def _legend(drawn: Picture, letters: Mapping[str, str]) -> str:
-    lines = [f"{MARKS[state]} {state}: {meaning}" for state, meaning in MEANING.items()
-             if state in drawn.states]  # fmt: skip
+    lines = [
+        f"{MARKS[state]} {state}: {meaning}"
+        for state, meaning in MEANING.items()
+        if state in drawn.states
+    ]
     if letters:
         lines.append(", ".join(f"{letter} {name}" for name, letter in letters.items()))
     lines += ["× a target without a valid run there"] * drawn.lost
@@ -73,19 +76,28 @@ def _legend(drawn: Picture, letters: Mapping[str, str]) -> str:
 def _table(band: Band, stub: int, marked: bool, colour: Mapping[str, str]) -> Table:
     """One band; titles of factors are wrapped, their levels stand beside the last line."""
     title = Text(f"Who is ahead{', ' * bool(band.conditions)}{band.conditions}", style="bold")
-    made = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False,
-                 padding=(0, GAP, 0, 0))  # fmt: skip
+    table = Table(
+        title=title,
+        title_justify="left",
+        box=None,
+        header_style="bold",
+        pad_edge=False,
+        padding=(0, GAP, 0, 0),
+    )
     wrapped = [textwrap.wrap(name, stub) for name in band.titles]
-    made.add_column(Text("\n".join(line for lines in wrapped for line in lines), style="dim"),
-                    no_wrap=True)  # fmt: skip
+    table.add_column(
+        Text("\n".join(line for lines in wrapped for line in lines), style="dim"), no_wrap=True
+    )
     levels = [_spread(line) for line in band.heads]
     for place in range(len(band.rows[0][1])):
-        head = [[""] * (len(lines) - 1) + [texts[place]]
-                for lines, texts in zip(wrapped, levels, strict=True)]  # fmt: skip
-        made.add_column(Text("\n".join(line for lines in head for line in lines)), no_wrap=True)
+        head = [
+            [""] * (len(lines) - 1) + [texts[place]]
+            for lines, texts in zip(wrapped, levels, strict=True)
+        ]
+        table.add_column(Text("\n".join(line for lines in head for line in lines)), no_wrap=True)
     for name, boxes in band.rows:
-        made.add_row(Text(name), *(_cell(box, marked, colour) for box in boxes))
-    return made
+        table.add_row(Text(name), *(_cell(box, marked, colour) for box in boxes))
+    return table
 
 
 def _spread(line: Sequence[Any]) -> list[str]:

@@ -67,10 +67,16 @@ def legend(summary: Summary) -> Text:
     lines += [
         f"~ {line}"
         for metric in METRICS.values()
-        for line in far_sentences(((name, cell.metrics[metric.name]) for name, cell in named if
-                              metric.name in cell.metrics), metric)
+        for line in far_sentences(
+            (
+                (name, cell.metrics[metric.name])
+                for name, cell in named
+                if metric.name in cell.metrics
+            ),
+            metric,
+        )
         if metric.name in MAIN
-    ]  # fmt: skip
+    ]
     if summary.invalid_runs and not summary.invalid_included:
         lines.append(f"{summary.invalid_runs} invalid runs are not in the medians")
     if summary.references and not summary.references_shown:
@@ -80,17 +86,23 @@ def legend(summary: Summary) -> Text:
 
 def _named(cell: Cell, summary: Summary) -> str:
     return ", ".join(
-        labelled(name, level) for name in summary.varying
+        labelled(name, level)
+        for name in summary.varying
         if (level := cell.levels[name]) == level and level != ""
-    )  # fmt: skip
+    )
 
 
 def _table(pivot: Pivot, part: PivotPart) -> Table:
     title = f"{pivot.title} in {part.unit}, {pivot.better}"
     if part.conditions:
         title += f" ({part.conditions})"
-    result = Table(title=Text(title, style="bold"), title_justify="left", box=None,
-                   header_style="bold", pad_edge=False)  # fmt: skip
+    result = Table(
+        title=Text(title, style="bold"),
+        title_justify="left",
+        box=None,
+        header_style="bold",
+        pad_edge=False,
+    )
     for index, name in enumerate(part.factors):
         widest = max(len(line.levels[index]) for line in part.lines)
         result.add_column(Text(name), overflow="fold", min_width=widest)

@@ -14,50 +14,56 @@ from fsmatrix.results.units import plural
 FOLD = 4  # more blocks than so many times those that are there are no advice
 
 
-def advice(found: Standings, plan: Mapping[str, Any], place: str) -> tuple[str, str]:
+def advice(standings: Standings, plan: Mapping[str, Any], place: str) -> tuple[str, str]:
     """What to do next and its command: what was lost first, then blocks, then other questions.
 
     `plan`: what the campaign says of itself; `place`: its results directory, quoted for a shell.
     """
-    planned = replace(recorded(plan), queued=_record(found).queued)
-    lost = [why for cell in found.cells if cell.state == "invalid" for _, why in cell.lost]
+    planned = replace(recorded(plan), queued=_record(standings).queued)
+    lost = [why for cell in standings.cells if cell.state == "invalid" for _, why in cell.lost]
     if lost:
         failed = [why for why in lost if "failed" in why]
         if failed and planned.planned:
             again = replace(planned, queued=False).resume(place)
             return "Run again what failed:", f"{again} --retry-failed"
         return "See what was wrong there and how to mend it:", f"fsmatrix findings {place}"
-    unsettled = [cell for cell in found.cells if cell.state in ("likely", "unclear")]
+    unsettled = [cell for cell in standings.cells if cell.state in ("likely", "unclear")]
     if not unsettled:
-        return "For this choice nothing more need be measured; chunk size and processes:", \
-            f"fsmatrix lessons {place}"  # fmt: skip
-    return _blocks(found, unsettled, planned, place)
+        return (
+            "For this choice nothing more need be measured; chunk size and processes:",
+            f"fsmatrix lessons {place}",
+        )
+    return _blocks(standings, unsettled, planned, place)
 
 
 def _blocks(
-    found: Standings, unsettled: Sequence[Standing], planned: Record, place: str
+    standings: Standings, unsettled: Sequence[Standing], planned: Record, place: str
 ) -> tuple[str, str]:
     """Blocks that are planned and not there; else more, as many as prove half of what they can."""
-    have = max(cell.blocks for cell in found.cells)
+    have = max(cell.blocks for cell in standings.cells)
     if planned.planned and have < planned.planned // planned.block:
         return "Finish the campaign first:", planned.resume(place)
-    more = _extension(found, unsettled, have)
+    more = _extension(standings, unsettled, have)
     if not more.target:
-        return "More blocks would not soon settle what may be chance; look at the differences:", \
-            f"fsmatrix compare {place}"  # fmt: skip
+        return (
+            "More blocks would not soon settle what may be chance; look at the differences:",
+            f"fsmatrix compare {place}",
+        )
     sentence = (
         f"Add {plural(more.target - have, 'block')} ({more.target} in all), {_what_for(more)}"
     )
     if not planned.planned:
-        return f"{sentence}, measured and imported in the same way; until then:", \
-            f"fsmatrix compare {place}"  # fmt: skip
+        return (
+            f"{sentence}, measured and imported in the same way; until then:",
+            f"fsmatrix compare {place}",
+        )
     command = more.command or planned.resume(place, more.target * planned.block)
     return f"{sentence}:", command
 
 
-def _extension(found: Standings, unsettled: Sequence[Standing], have: int) -> Extension:
+def _extension(standings: Standings, unsettled: Sequence[Standing], have: int) -> Extension:
     """Blocks for the cells that are likely, else for the others; no more than can be afforded."""
-    enough = fewest(found)
+    enough = fewest(standings)
     cells = [cell for cell in unsettled if cell.state == "likely"] or unsettled
     needs = sorted(need for cell in cells if (need := _need(cell)) > have)
     near = [need for need in needs if need <= FOLD * have]
@@ -67,12 +73,12 @@ def _extension(found: Standings, unsettled: Sequence[Standing], have: int) -> Ex
         near = near or needs[:1]
     elif 2 * len(near) < len(cells):  # few of those that may be chance
         near = []
-    return Extension(_record(found), have, tuple(near), len(cells), enough)
+    return Extension(_record(standings), have, tuple(near), len(cells), enough)
 
 
-def _record(found: Standings) -> Record:
+def _record(standings: Standings) -> Record:
     """What the campaign's record says of its blocks."""
-    return found.compared[0].record if found.compared else Record()
+    return standings.compared[0].record if standings.compared else Record()
 
 
 def _what_for(more: Extension) -> str:
@@ -86,10 +92,10 @@ def _what_for(more: Extension) -> str:
 def _need(cell: Standing) -> int:
     """Blocks that should settle a cell, by the pair of it that takes the most; 0 if unknown."""
     needed = [one.cell.verdict.needed for one in cell.pairs if one.state == cell.state]
-    known = [n.needed for n in needed if n is not None and n.known and n.needed]
-    return max(known, default=0)
+    counts = [n.needed for n in needed if n is not None and n.known and n.needed]
+    return max(counts, default=0)
 
 
-def fewest(found: Standings) -> int:
+def fewest(standings: Standings) -> int:
     """Blocks of each target below which nothing can be proven."""
-    return max((least(one) for one in found.compared), default=0)
+    return max((least(comparison) for comparison in standings.compared), default=0)

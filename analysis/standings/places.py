@@ -42,8 +42,8 @@ def places(of: Study) -> Places:
         for place, cell in enumerate(order, 1):
             found[cell.cell.target].append(Place(pattern, place, len(order)))
 
-    def share(one: Place) -> float:
-        return one.place / one.of
+    def share(place: Place) -> float:
+        return place.place / place.of
 
     ends = [(name, min(mine, key=share), max(mine, key=share)) for name, mine in found.items()]
     return Places(tuple(rankings), tuple(sorted(ends, key=lambda e: (share(e[1]), share(e[2])))))

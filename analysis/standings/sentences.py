@@ -47,44 +47,46 @@ class Extremes:
         return f"{self.target}: leads in {self.leads}; best: {self.best}; worst: {self.worst}"
 
 
-def sentences(found: Standings, plan: Mapping[str, Any], place: str) -> Sentences:
+def sentences(standings: Standings, plan: Mapping[str, Any], place: str) -> Sentences:
     """`plan`: what the campaign says of itself; `place`: its results directory, "" if unknown."""
-    todo, command = advice(found, plan, shlex.quote(place) if place else "DIR")
-    return Sentences(_answer(found), _against(found), todo, command)
+    todo, command = advice(standings, plan, shlex.quote(place) if place else "DIR")
+    return Sentences(_answer(standings), _against(standings), todo, command)
 
 
-def _answer(found: Standings) -> str:
-    whole = len(found.cells) - found.count("invalid")
+def _answer(standings: Standings) -> str:
+    whole = len(standings.cells) - standings.count("invalid")
     if not whole:
         return "No cell has valid values of two targets: nothing can be compared."
-    first = _first_of_all(found)
+    first = _first_of_all(standings)
     if first:
-        cells = _led(found, first[0])
+        cells = _led(standings, first[0])
         shared = _with(first, cells)
-        whom = "" if shared else _of_whom(found, first)
+        whom = "" if shared else _of_whom(standings, first)
         sentence = f"{_joined(first)} {_verb(first)} ahead{whom} in {_of(len(cells), whole)}"
         sentence += f"{_how_sure(cells)}, {_span(cells)}{shared}"
-    elif found.count("equal") == whole:
-        sentence = f"No difference larger than {_tolerance(found)} in {_of(whole, whole)}"
-    elif (have := max(cell.blocks for cell in found.cells)) < (least := fewest(found)):
+    elif standings.count("equal") == whole:
+        sentence = f"No difference larger than {_tolerance(standings)} in {_of(whole, whole)}"
+    elif (have := max(cell.blocks for cell in standings.cells)) < (least := fewest(standings)):
         sentence = f"Nobody can be shown to be ahead with {plural(have, 'block')}: it takes {least}"
     else:
         where = f"any of {whole} cells" if whole > 1 else "the only valid cell"
         sentence = f"Nobody is shown to be ahead in {where}"
-    return "; ".join([sentence, *_together(found)]) + "."
+    return "; ".join([sentence, *_together(standings)]) + "."
 
 
-def _led(found: Standings, target: str) -> list[Standing]:
+def _led(standings: Standings, target: str) -> list[Standing]:
     """Cells in which a target is ahead, alone or with others."""
-    return [cell for cell in found.cells if target in cell.leaders]
+    return [cell for cell in standings.cells if target in cell.leaders]
 
 
-def _first_of_all(found: Standings) -> list[str]:
+def _first_of_all(standings: Standings) -> list[str]:
     """Who is ahead in the most cells, the proven ones first; several if always together."""
-    led = {name: _led(found, name) for name in found.targets}
-    best = max(found.targets, key=lambda name: (_proven(led[name]), len(led[name])))
-    mine = [id(cell) for cell in led[best]]
-    return [name for name in found.targets if mine and [id(c) for c in led[name]] == mine]
+    led = {name: _led(standings, name) for name in standings.targets}
+    best = max(standings.targets, key=lambda name: (_proven(led[name]), len(led[name])))
+    led_cells = [id(cell) for cell in led[best]]
+    return [
+        name for name in standings.targets if led_cells and [id(c) for c in led[name]] == led_cells
+    ]
 
 
 def _with(first: Sequence[str], cells: Sequence[Standing]) -> str:
@@ -116,8 +118,8 @@ def _span(cells: Sequence[Standing]) -> str:
     return f"by {first}" if first == last else f"by {first} to {last}"
 
 
-def _of_whom(found: Standings, leaders: Sequence[str]) -> str:
-    rest = [name for name in found.targets if name not in leaders]
+def _of_whom(standings: Standings, leaders: Sequence[str]) -> str:
+    rest = [name for name in standings.targets if name not in leaders]
     return f" of {rest[0]}" if len(rest) == 1 else " of all others"
 
 
@@ -127,95 +129,106 @@ def _of(count: int, whole: int) -> str:
     return f"{count} of {plural(whole, 'cell')}"
 
 
-def _tolerance(found: Standings) -> str:
-    return f"{100 * found.compared[0].tolerance:.3g} %"
+def _tolerance(standings: Standings) -> str:
+    return f"{100 * standings.compared[0].tolerance:.3g} %"
 
 
-def _together(found: Standings) -> list[str]:
+def _together(standings: Standings) -> list[str]:
     """Who is proven ahead over all cells together, by how much."""
-    said = []
-    for part in dict.fromkeys(one.part for one in found.compared):
-        mine = [one for one in found.compared if one.part == part]
-        for lesson in overall(mine, found.targets):
+    lines = []
+    for part in dict.fromkeys(one.part for one in standings.compared):
+        comparisons = [comparison for comparison in standings.compared if comparison.part == part]
+        for lesson in overall(comparisons, standings.targets):
             if lesson.sure == "decided" and len(lesson.choice) == 1:
                 best = str(lesson.choice[0])
-                cells = max(len(one.cells) for one in mine)
-                said.append(f"over {_of(cells, cells)}{f' of {part}' * bool(part)} together {best} "
-                            f"is {listed(_means(mine, best))}, proven")  # fmt: skip
-    return said
+                cells = max(len(one.cells) for one in comparisons)
+                lines.append(
+                    f"over {_of(cells, cells)}{f' of {part}' * bool(part)} together {best} "
+                    f"is {listed(_means(comparisons, best))}, proven"
+                )
+    return lines
 
 
-def _means(mine: Sequence[Any], best: str) -> list[str]:
+def _means(comparisons: Sequence[Any], best: str) -> list[str]:
     """The geometric means of one target over each other one."""
-    said = []
-    for one in mine:
+    lines = []
+    for one in comparisons:
         if best in (one.a, one.b) and one.mean is not None:
             ratio = one.mean.mean
             ends = (ratio.ratio, ratio.low, ratio.high)
             if best == one.b:
                 ends = (1 / ratio.ratio, 1 / ratio.high, 1 / ratio.low)
             other = one.b if best == one.a else one.a
-            said.append(f"{faster(ends[0])} {than(ends[0])} {other} (95 % sure: {brief(ends[1])} "
-                        f"to {brief(ends[2])} times)")  # fmt: skip
-    return said
+            lines.append(
+                f"{faster(ends[0])} {than(ends[0])} {other} (95 % sure: {brief(ends[1])} "
+                f"to {brief(ends[2])} times)"
+            )
+    return lines
 
 
-def _against(found: Standings) -> str:
-    first = _first_of_all(found)
-    said = []
+def _against(standings: Standings) -> str:
+    first = _first_of_all(standings)
+    lines = []
     groups: dict[tuple[str, ...], list[Standing]] = {}
-    for cell in found.cells:
+    for cell in standings.cells:
         if cell.leaders and not set(first) & set(cell.leaders):
             groups.setdefault(cell.leaders, []).append(cell)
     for leaders in sorted(groups, key=lambda key: -len(groups[key]))[:MOST_NAMED]:
         cells = groups.pop(leaders)
-        said.append(f"{_joined(leaders)} {_verb(leaders)} ahead in {_named(cells, found)}, "
-                    f"{_span(cells)}{_how_sure(cells)}")  # fmt: skip
+        lines.append(
+            f"{_joined(leaders)} {_verb(leaders)} ahead in {_named(cells, standings)}, "
+            f"{_span(cells)}{_how_sure(cells)}"
+        )
     if rest := [cell for cells in groups.values() for cell in cells]:
-        said.append(f"others are ahead in {_named(rest, found)}")
-    equal = [cell for cell in found.cells if cell.state == "equal"]
-    if equal and len(equal) + found.count("invalid") < len(found.cells):
-        said.append(f"no difference larger than {_tolerance(found)} in {_named(equal, found)}")
-    if unclear := [cell for cell in found.cells if cell.state == "unclear"]:
-        said.append(_chance(found, unclear))
-    if invalid := [cell for cell in found.cells if cell.state == "invalid"]:
+        lines.append(f"others are ahead in {_named(rest, standings)}")
+    equal = [cell for cell in standings.cells if cell.state == "equal"]
+    if equal and len(equal) + standings.count("invalid") < len(standings.cells):
+        lines.append(
+            f"no difference larger than {_tolerance(standings)} in {_named(equal, standings)}"
+        )
+    if unclear := [cell for cell in standings.cells if cell.state == "unclear"]:
+        lines.append(_chance(standings, unclear))
+    if invalid := [cell for cell in standings.cells if cell.state == "invalid"]:
         why = Counter(f"{name}: {text}" for cell in invalid for name, text in cell.lost)
-        said.append(f"{_named(invalid, found)} cannot be compared ({_first(why)})")
-    if doubtful := [cell for cell in found.cells if cell.doubts and cell.state != "invalid"]:
+        lines.append(f"{_named(invalid, standings)} cannot be compared ({_first(why)})")
+    if doubtful := [cell for cell in standings.cells if cell.doubts and cell.state != "invalid"]:
         doubts = Counter(doubt.partition(" (")[0] for cell in doubtful for doubt in cell.doubts)
-        where = f"all {len(doubtful)} cells" if len(doubtful) == len(found.cells) > 1 \
-            else plural(len(doubtful), "cell")  # fmt: skip
-        said.append(f"warnings in {where} ({_first(doubts)})")
-    if found.summary.cluster.emulated:
-        said.append("emulated levels show no hardware's speed")
-    if not said:
+        where = (
+            f"all {len(doubtful)} cells"
+            if len(doubtful) == len(standings.cells) > 1
+            else plural(len(doubtful), "cell")
+        )
+        lines.append(f"warnings in {where} ({_first(doubts)})")
+    if standings.summary.cluster.emulated:
+        lines.append("emulated levels show no hardware's speed")
+    if not lines:
         return "Against it: nothing; no cell points the other way, none is in doubt."
-    return f"Against it: {'; '.join(said)}."
+    return f"Against it: {'; '.join(lines)}."
 
 
-def _chance(found: Standings, unclear: Sequence[Standing]) -> str:
+def _chance(standings: Standings, unclear: Sequence[Standing]) -> str:
     """ "in 8 cells the difference may be chance: home over temporary -7 to +12 %"."""
-    sentence = f"in {_named(unclear, found)} the difference may be chance"
-    first, second = found.targets[:2]
-    ratios = [one.over(first) for cell in unclear for one in cell.pairs]
-    if len(found.targets) != 2 or not ratios:
+    sentence = f"in {_named(unclear, standings)} the difference may be chance"
+    first, second = standings.targets[:2]
+    ratios = [pair.over(first) for cell in unclear for pair in cell.pairs]
+    if len(standings.targets) != 2 or not ratios:
         return sentence
     low, high = (f"{100 * (end - 1):+.0f}" for end in (min(ratios), max(ratios)))
     return f"{sentence}: {first} over {second} {low}{f' to {high}' * (high != low)} %"
 
 
-def _named(cells: Sequence[Standing], found: Standings) -> str:
+def _named(cells: Sequence[Standing], standings: Standings) -> str:
     """ "2 cells (seq-read, 4 KiB; seq-write, 4 KiB)", "4 cells (all of rand-read)"."""
-    said = plural(len(cells), "cell")
+    sentence = plural(len(cells), "cell")
     if len(cells) <= MOST_NAMED and all(cell.named for cell in cells):
-        return f"{said} ({'; '.join(cell.named for cell in cells)})"
-    for name in found.names:
+        return f"{sentence} ({'; '.join(cell.named for cell in cells)})"
+    for name in standings.names:
         levels = {cell.levels[name] for cell in cells}
-        whole = sum(cell.levels[name] in levels for cell in found.cells)
-        if len(levels) <= MOST_NAMED and len(cells) == whole < len(found.cells):
+        whole = sum(cell.levels[name] in levels for cell in standings.cells)
+        if len(levels) <= MOST_NAMED and len(cells) == whole < len(standings.cells):
             shown = sorted(level_words(name, level) for level in levels)
-            return f"{said} (all of {' and '.join(shown)})"
-    return said
+            return f"{sentence} (all of {' and '.join(shown)})"
+    return sentence
 
 
 def _first(counts: Counter[str]) -> str:
@@ -224,25 +237,29 @@ def _first(counts: Counter[str]) -> str:
     return "; ".join(shown) + (f"; and {more} more" if more else "")
 
 
-def extremes(found: Standings) -> list[Extremes]:
+def extremes(standings: Standings) -> list[Extremes]:
     """A line for each target, the one that leads most often first."""
     made = []
-    for target in found.targets:
-        leads = _led(found, target)
-        share = _of(len(leads), len(found.cells))
+    for target in standings.targets:
+        leads = _led(standings, target)
+        share = _of(len(leads), len(standings.cells))
         share += _how_sure(leads) if leads else ""
-        sure = [(cell, one) for cell in found.cells for one in cell.pairs
-                if target in (one.a, one.b) and one.ahead]  # fmt: skip
-        sure.sort(key=lambda known: known[1].over(target))
+        sure = [
+            (cell, pair)
+            for cell in standings.cells
+            for pair in cell.pairs
+            if target in (pair.a, pair.b) and pair.ahead
+        ]
+        sure.sort(key=lambda cell_and_pair: cell_and_pair[1].over(target))
         best = _end(target, sure[-1:], True) or "nowhere ahead beyond chance"
         worst = _end(target, sure[:1], False) or "nowhere behind beyond chance"
         made.append((-_proven(leads), -len(leads), Extremes(target, share, best, worst)))
     return [one for _, _, one in sorted(made, key=lambda key: key[:2])]
 
 
-def _end(target: str, known: Sequence[tuple[Standing, Pair]], ahead: bool) -> str:
+def _end(target: str, pairs: Sequence[tuple[Standing, Pair]], ahead: bool) -> str:
     """ "rand-write, 4 KiB: 25 times as fast as btrfs (proven)"; "" if it is not so."""
-    for cell, one in known:
+    for cell, one in pairs:
         if (one.ahead == target) == ahead:
             ratio = one.over(target)
             start = f"{cell.named}: " if cell.named else ""

@@ -22,8 +22,12 @@ MEANING: dict[State, str] = {
     "invalid": "no valid run of a target: nothing to compare",
 }
 MARKS: dict[State, str] = {
-    "proven": "●", "likely": "○", "equal": "=", "unclear": "?", "invalid": "×",
-}  # fmt: skip
+    "proven": "●",
+    "likely": "○",
+    "equal": "=",
+    "unclear": "?",
+    "invalid": "×",
+}
 TWICE = 1.95  # from here on, rounded 2.0, a ratio is said as times; below as percent
 
 
@@ -83,7 +87,7 @@ def weakest(pairs: Sequence[Pair]) -> Pair:
     """
     order: tuple[State, ...] = ("unclear", "likely", "equal", "proven")
     first = pairs[0]
-    if len({one.ahead for one in pairs}) > 1:
+    if len({pair.ahead for pair in pairs}) > 1:
         return replace(first, state="unclear", ahead="")
     return min(pairs, key=lambda one: (order.index(one.state), one.over(one.ahead or one.a)))
 
@@ -108,20 +112,27 @@ def ordered(names: Sequence[str], pairs: Sequence[Pair]) -> Order:
     proven, likely: every leader is so much ahead of everyone behind; equal: no two of them differ;
     unclear: all else, also if somebody is behind a leader, but not behind every one.
     """
-    known = {frozenset((one.a, one.b)): one for one in pairs}
+    by_targets = {frozenset((one.a, one.b)): one for one in pairs}
     left, groups = list(names), []
     while left:
-        behind = {one.other(one.ahead) for one in pairs
-                  if one.ahead in left and one.other(one.ahead) in left}  # fmt: skip
+        behind = {
+            pair.other(pair.ahead)
+            for pair in pairs
+            if pair.ahead in left and pair.other(pair.ahead) in left
+        }
         front = [name for name in left if name not in behind] or left
         groups.append(tuple(sorted(front)))  # by name: nothing else is known
         left = [name for name in left if name not in front]
     if len(groups) < 2:
-        alike = len(known) == math.comb(len(names), 2)
+        alike = len(by_targets) == math.comb(len(names), 2)
         alike &= all(one.state == "equal" for one in pairs)
         return Order("equal" if alike and len(names) > 1 else "unclear", tuple(groups))
-    found = [known.get(frozenset((one, two))) for one in groups[0] for two in names
-             if two not in groups[0]]  # fmt: skip
+    found = [
+        by_targets.get(frozenset((one, two)))
+        for one in groups[0]
+        for two in names
+        if two not in groups[0]
+    ]
     if not all(one is not None and one.ahead in groups[0] for one in found):
         return Order("unclear", tuple(groups))
     sure = all(one is not None and one.state == "proven" for one in found)

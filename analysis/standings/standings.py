@@ -60,26 +60,34 @@ class Standing:
     @property
     def margin(self) -> float:
         """By how much the leaders are ahead of everybody behind them, at least; NaN without."""
-        found = [one.over(first) for first in self.leaders for one in self.pairs
-                 if first in (one.a, one.b) and one.other(first) not in self.leaders]  # fmt: skip
+        found = [
+            pair.over(first)
+            for first in self.leaders
+            for pair in self.pairs
+            if first in (pair.a, pair.b) and pair.other(first) not in self.leaders
+        ]
         return min(found, default=float("nan"))
 
     @property
     def blocks(self) -> int:
         """Independent values of the target that has the fewest."""
-        return min((one.median.independent for one in self.values), default=0)
+        return min((value.median.independent for value in self.values), default=0)
 
     def rival(self, target: str) -> Pair | None:
         """The pair of a target with the one that does best against it."""
-        mine = [one for one in self.pairs if target in (one.a, one.b)]
-        return min(mine, key=lambda one: one.over(target), default=None)
+        pairs = [one for one in self.pairs if target in (one.a, one.b)]
+        return min(pairs, key=lambda one: one.over(target), default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """How sure, who leads, the groups behind, and by how much, as a ratio."""
-        data: dict[str, Any] = plain({
-            "state": self.state, "leaders": self.leaders, "groups": self.order.groups,
-            "margin": self.margin,
-        })  # fmt: skip
+        data: dict[str, Any] = plain(
+            {
+                "state": self.state,
+                "leaders": self.leaders,
+                "groups": self.order.groups,
+                "margin": self.margin,
+            }
+        )
         return data
 
 
@@ -113,9 +121,9 @@ def standings(ds: xr.Dataset, summary: Summary, compared: Sequence[Comparison]) 
     """
     names = _names(summary, compared)
     pairs: dict[Key, dict[tuple[str, str], list[Compared]]] = defaultdict(lambda: defaultdict(list))
-    for one in compared:
-        for cell in one.cells:
-            pairs[_key(cell.levels, names)][one.a, one.b].append(cell)
+    for comparison in compared:
+        for cell in comparison.cells:
+            pairs[_key(cell.levels, names)][comparison.a, comparison.b].append(cell)
     targets = tuple(name for name in summary.targets if name not in summary.references)
     groups: dict[Key, list[Values]] = defaultdict(list)
     for values in _valued(ds, summary, targets):
@@ -130,11 +138,12 @@ def standings(ds: xr.Dataset, summary: Summary, compared: Sequence[Comparison]) 
 
 def _names(summary: Summary, compared: Sequence[Comparison]) -> tuple[str, ...]:
     """What tells cells apart: what varies, without what differs between sides of one cell."""
-    every = [cell for one in compared for cell in one.cells]
+    every = [cell for comparison in compared for cell in comparison.cells]
     return tuple(
-        name for name in summary.varying
+        name
+        for name in summary.varying
         if name not in SIDE and all(name in cell.levels for cell in every)
-    )  # fmt: skip
+    )
 
 
 def _key(levels: Mapping[str, Level], names: Iterable[str]) -> Key:
@@ -158,21 +167,26 @@ def _metric(cell: Cell) -> str:
 
 
 def _standing(
-    levels: Mapping[str, Level], several: Sequence[str], mine: Sequence[Values],
+    levels: Mapping[str, Level],
+    several: Sequence[str],
+    mine: Sequence[Values],
     compared: Mapping[tuple[str, str], Sequence[Compared]],
-) -> Standing:  # fmt: skip
+) -> Standing:
     values = sorted((one for one in mine if one.values.size), key=lambda v: -v.median.median)
-    have = list(dict.fromkeys(one.cell.target for one in values))
+    have = list(dict.fromkeys(value.cell.target for value in values))
     pairs = [weakest([pair(a, b, cell) for cell in cells]) for (a, b), cells in compared.items()]
     lost = [(one.cell.target, _why(one.cell)) for one in mine if one.cell.target not in have]
     metrics = {_metric(one.cell) for one in (values or mine)}
     return Standing(
         levels=levels,
         named=", ".join(level_words(n, levels[n]) for n in several if levels[n] != ""),
-        metric=METRICS[min(metrics)], order=ordered(have, pairs), values=tuple(values),
-        pairs=tuple(pairs), lost=tuple(lost),
+        metric=METRICS[min(metrics)],
+        order=ordered(have, pairs),
+        values=tuple(values),
+        pairs=tuple(pairs),
+        lost=tuple(lost),
         doubts=_doubts(values, pairs),
-    )  # fmt: skip
+    )
 
 
 def level_words(name: str, level: Level) -> str:
@@ -183,18 +197,18 @@ def level_words(name: str, level: Level) -> str:
 def _doubts(values: Sequence[Values], pairs: Sequence[Pair]) -> tuple[str, ...]:
     """Each audit once with all targets of which it warns, then what else the comparisons doubt."""
     warned: dict[str, list[str]] = defaultdict(list)
-    for one in values:
-        for audit in one.cell.doubts:
-            warned[audit].append(one.cell.target)
+    for cell in values:
+        for audit in cell.cell.doubts:
+            warned[audit].append(cell.cell.target)
     audits = [f"{audit} ({', '.join(sorted(names))})" for audit, names in sorted(warned.items())]
     single = {f"{audit} in {name} only" for audit, names in warned.items() for name in names}
-    others = dict.fromkeys(doubt for one in pairs for doubt in one.cell.doubts)
+    others = dict.fromkeys(doubt for pair in pairs for doubt in pair.cell.doubts)
     return (*audits, *(doubt for doubt in others if doubt not in single))
 
 
 def _why(cell: Cell) -> str:
     """Why a target has no valid value: "2 failed; 4 invalid (read-served-by-cache)"."""
     audits = f" ({', '.join(cell.findings)})" if cell.findings else ""
-    said = [f"{cell.failed} failed"] if cell.failed else []
-    said += [f"{cell.invalid} invalid{audits}"] if cell.invalid else []
-    return "; ".join(said) or "not measured"
+    parts = [f"{cell.failed} failed"] if cell.failed else []
+    parts += [f"{cell.invalid} invalid{audits}"] if cell.invalid else []
+    return "; ".join(parts) or "not measured"

@@ -51,13 +51,19 @@ def _percent(ratio: float) -> str:
 def inverted(found: Ratio) -> Ratio:
     """The ratio b / a."""
     parts = found.parts[::-1] if len(found.parts) > 1 else (-found.parts[0],)
-    return replace(found, ratio=1 / found.ratio, low=1 / found.high, high=1 / found.low,
-                   units=found.units[::-1], parts=parts)  # fmt: skip
+    return replace(
+        found,
+        ratio=1 / found.ratio,
+        low=1 / found.high,
+        high=1 / found.low,
+        units=found.units[::-1],
+        parts=parts,
+    )
 
 
-def unit(found: Ratio) -> str:
+def unit(ratio: Ratio) -> str:
     """What counts as one independent value: blocks, or attachments."""
-    return "blocks" if found.design == "paired by block" else "attachments"
+    return "blocks" if ratio.design == "paired by block" else "attachments"
 
 
 def agreeing(found: Ratio) -> tuple[int, int]:
@@ -68,20 +74,20 @@ def agreeing(found: Ratio) -> tuple[int, int]:
     return int(np.count_nonzero(np.sign(logs) == np.sign(math.log(found.ratio)))), logs.size
 
 
-def every_time(found: Ratio) -> bool:
+def every_time(ratio: Ratio) -> bool:
     """Whether all blocks agree; unpaired, whether all values of one side exceed the other's."""
-    if found.design == "paired by block":
-        same, count = agreeing(found)
+    if ratio.design == "paired by block":
+        same, count = agreeing(ratio)
         return same == count > 1
-    a, b = found.parts
+    a, b = ratio.parts
     if min(a.size, b.size) < 2:
         return False
     return bool(a.min() > b.max() or a.max() < b.min())
 
 
-def how_often(found: Ratio) -> str:
+def how_often(ratio: Ratio) -> str:
     """In how many blocks it is so, with a blank before: " in all 6 blocks"; or ""."""
-    same, count = agreeing(found)
+    same, count = agreeing(ratio)
     if count < 2:
         return ""
     return f" in all {count} blocks" if same == count else f" in {same} of {count} blocks"
@@ -108,11 +114,11 @@ def whole(found: Ratio, more_is_faster: bool = True, than: str = "") -> str:
     return f"{by}{than}{how_often(found)}" + (f" ({beside})" if beside else "")
 
 
-def not_proven(found: Ratio, what: str) -> str:
+def not_proven(ratio: Ratio, what: str) -> str:
     """Why a difference in `what` ("this cell") is not proven."""
-    if not every_time(found):
+    if not every_time(ratio):
         return CHANCE
-    have = min(found.units)
+    have = min(ratio.units)
     if have < SMALLEST:
-        return f"{have} {unit(found)} prove nothing, {SMALLEST} can"
+        return f"{have} {unit(ratio)} prove nothing, {SMALLEST} can"
     return f"for {what} alone not yet proven"

@@ -86,12 +86,19 @@ class Installations:
         """One row per cell."""
         import pandas as pd
 
-        return pd.DataFrame([
-            {**dict(cell.key), "ratio": cell.value, "low": cell.low, "high": cell.high,
-             "better": self.first if self._first(cell) else self.second,
-             "verdict": verdict.kind if min(cell.units) > 1 else "noise not known"}
-            for cell, verdict in zip(self.cells, self.verdicts, strict=True)
-        ])  # fmt: skip
+        return pd.DataFrame(
+            [
+                {
+                    **dict(cell.key),
+                    "ratio": cell.value,
+                    "low": cell.low,
+                    "high": cell.high,
+                    "better": self.first if self._first(cell) else self.second,
+                    "verdict": verdict.kind if min(cell.units) > 1 else "noise not known",
+                }
+                for cell, verdict in zip(self.cells, self.verdicts, strict=True)
+            ]
+        )
 
     def _first(self, cell: ClaimCell) -> bool:
         up = METRICS[self.metric].more_is_better if self.metric in METRICS else True
@@ -100,10 +107,16 @@ class Installations:
     def to_dict(self) -> dict[str, Any]:
         """JSON-able."""
         rows = self.table().to_dict("records")
-        data: dict[str, Any] = plain({
-            "first": self.first, "second": self.second, "metric": self.metric,
-            "geometric_mean": self.ratio, "cells": rows, "says": self.says,
-        })  # fmt: skip
+        data: dict[str, Any] = plain(
+            {
+                "first": self.first,
+                "second": self.second,
+                "metric": self.metric,
+                "geometric_mean": self.ratio,
+                "cells": rows,
+                "says": self.says,
+            }
+        )
         return data
 
     def figure(self) -> Figure:
@@ -112,17 +125,27 @@ class Installations:
 
         ordered = sorted(self.cells, key=lambda cell: cell.value)
         figure, axes = drawing.frame(
-            1, 1, title=f"{self.metric}: {self.first} over {self.second}", notes=self.says[1:],
-            width=6.8, height=0.6 + 0.17 * len(ordered),
-        )  # fmt: skip
+            1,
+            1,
+            title=f"{self.metric}: {self.first} over {self.second}",
+            notes=self.says[1:],
+            width=6.8,
+            height=0.6 + 0.17 * len(ordered),
+        )
         ax = axes[0][0]
         for place, cell in enumerate(ordered):
             shade = drawing.colour(0 if self._first(cell) else 1)
             ax.plot([1, cell.value], [place, place], color=shade, linewidth=1.2, alpha=0.5)
             if cell.decides:
                 ax.plot([cell.low, cell.high], [place, place], color=shade, linewidth=2)
-            ax.plot(cell.value, place, "o", color=shade, markersize=4,
-                    markerfacecolor=shade if cell.decides else "white")  # fmt: skip
+            ax.plot(
+                cell.value,
+                place,
+                "o",
+                color=shade,
+                markersize=4,
+                markerfacecolor=shade if cell.decides else "white",
+            )
         ax.axvline(1.0, color="black", linewidth=0.8)
         ax.set_yticks(range(len(ordered)), [_words(cell) for cell in ordered], fontsize=6.5)
         ax.set_xlabel(f"ratio; right of 1: {self.first} has more. Hollow: no interval.", fontsize=8)
@@ -143,10 +166,15 @@ def installations(
     `of`, `over`: such as {"target": "a", "trial": 1}.  ValueError where no cell has both.
     """
     claim = Claim(
-        id="installations", says="", number="", place="", metric=(metric,),
+        id="installations",
+        says="",
+        number="",
+        place="",
+        metric=(metric,),
         where={name: (level,) for name, level in (where or {}).items()},
-        compare=Compare(of=dict(of), over=dict(over)), claimed=ClaimedRange(low=1.0),
-    )  # fmt: skip
+        compare=Compare(of=dict(of), over=dict(over)),
+        claimed=ClaimedRange(low=1.0),
+    )
     names = {} if metric in METRICS else {metric: metric}
     file = StudyFile(
         study="cells", title="", source=StudySource(paper=""), metrics=names, claims=(claim,)
@@ -165,9 +193,13 @@ def installations(
         words = _name(side)
         remarks += [f"{words}: {name} in {number} cells." for name, number in doubts.items()]
     return Installations(
-        _name(of), _name(over), metric, scope.cells, tuple(found),
+        _name(of),
+        _name(over),
+        metric,
+        scope.cells,
+        tuple(found),
         (*remarks, *data.studies[metric].setting),
-    )  # fmt: skip
+    )
 
 
 def tasks(ds: xr.Dataset, metric: str = "bandwidth") -> Curves:

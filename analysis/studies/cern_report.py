@@ -63,9 +63,10 @@ class Report:
             "prints no numbers. One value per cell: noise is not known."
         )
         order: tuple[Kind, ...] = ("contradicted", "agrees", "not in its numbers")
-        return [first, *(
-            f"{s.kind} ({s.place}): {s.text}. {s.shown}." for k in order for s in self.of(k)
-        )]  # fmt: skip
+        return [
+            first,
+            *(f"{s.kind} ({s.place}): {s.text}. {s.shown}." for k in order for s in self.of(k)),
+        ]
 
     def table(self) -> pd.DataFrame:
         """One row per statement."""
@@ -82,19 +83,30 @@ class Report:
 
         wide = ratios()
         figure, axes = drawing.frame(
-            1, 4, title="RNTuple: Cascade Lake over Ice Lake, cell by cell", width=2.4,
-            notes=["Above 1: Cascade Lake has more bandwidth. One value per cell: no interval. "
-                   "The report suspects another user's load in trial 1."],
-        )  # fmt: skip
+            1,
+            4,
+            title="RNTuple: Cascade Lake over Ice Lake, cell by cell",
+            width=2.4,
+            notes=[
+                "Above 1: Cascade Lake has more bandwidth. One value per cell: no interval. "
+                "The report suspects another user's load in trial 1."
+            ],
+        )
         groups = [(o, c) for o in ("write", "read") for c in ("none", "zstd")]
         for ax, (operation, compression) in zip(axes[0], groups, strict=True):
-            mine = wide.xs((operation, compression), level=("operation", "compression"))
+            part = wide.xs((operation, compression), level=("operation", "compression"))
             for i, (trial, kind) in enumerate(
                 [(t, k) for t in (1, 2) for k in ("OC_SX", "RP_XSF")]
             ):
-                y = mine.xs(kind, level="object_class")[trial]
-                ax.plot(range(len(y)), y, marker=drawing.MARKERS[i], color=drawing.colour(i),
-                        markerfacecolor="white", label=f"{kind}, trial {trial}")  # fmt: skip
+                y = part.xs(kind, level="object_class")[trial]
+                ax.plot(
+                    range(len(y)),
+                    y,
+                    marker=drawing.MARKERS[i],
+                    color=drawing.colour(i),
+                    markerfacecolor="white",
+                    label=f"{kind}, trial {trial}",
+                )
             ax.axhline(1.0, color="black", linewidth=0.8)
             ax.set_yscale("log")
             ax.set_yticks([0.8, 1, 1.25, 1.6, 2, 2.5], ["0.8", "1", "1.25", "1.6", "2", "2.5"])
@@ -133,31 +145,56 @@ def _rntuple() -> list[Statement]:
     large = plain_writes.loc[LARGE]
     rest = one.drop(index=("write", "none"))
     frame = published_table(TABLE)
-    mine = frame[
+    rows = frame[
         (frame["operation"] == "write") & (frame["compression"] == "none") & (frame["trial"] == 1)
     ]
-    values = mine["bandwidth_gb_per_s"]
+    values = rows["bandwidth_gb_per_s"]
     small = {k: float(v) for k, v in plain_writes.loc[65536].items()}
     exception = ", ".join("/".join(map(str, key)) for key in rest[rest < 1].index)
     return [
-        Statement("6-of-8", "section 5", "uncompressed writes: Cascade Lake wins 6 times out of 8",
-                  _is(wins == 6), f"tables 3(a) and 4(a): {wins} of {plain_writes.size}"),
-        Statement("ice-wins-4m", "section 5", "page size 4194304: Ice Lake wins with both object "
-                  "classes", _is(bool((large < 1).all())), f"tables 3(a) and 4(a): Cascade Lake "
-                  f"over Ice Lake is {_list(large)}"),
-        Statement("6-of-8-and-both-at-4m", "section 5", "6 of 8 for Cascade Lake, and Ice Lake "
-                  "with OC_SX at 65536 and both at 4194304", _is(plain_writes.size - 3 >= 6),
-                  "in its own text: three cells of 8 for Ice Lake leave 5 for Cascade Lake"),
-        Statement("65536", "section 5", "page size 65536: Ice Lake wins with OC_SX, loses slightly "
-                  "with RP_XSF", _is(small["OC_SX"] < 1 < small["RP_XSF"] < 1 + MINIMAL),
-                  f"Cascade Lake over Ice Lake is {_list(plain_writes.loc[65536])}"),
-        Statement("2-to-3.3", "section 5", "uncompressed writes lie between 2 and 3.3 GB/s",
-                  _is(values.min() >= 2 and values.max() <= 3.3),
-                  f"{values.min():.2f} to {values.max():.2f} GB/s"),
-        Statement("almost-always", "section 5", "in the rest of the tables Cascade Lake almost "
-                  "always wins", _is(float((rest > 1).mean()) >= ALMOST),
-                  f"{int((rest > 1).sum())} of {rest.size}; not {exception}"),
-    ]  # fmt: skip
+        Statement(
+            "6-of-8",
+            "section 5",
+            "uncompressed writes: Cascade Lake wins 6 times out of 8",
+            _is(wins == 6),
+            f"tables 3(a) and 4(a): {wins} of {plain_writes.size}",
+        ),
+        Statement(
+            "ice-wins-4m",
+            "section 5",
+            "page size 4194304: Ice Lake wins with both object classes",
+            _is(bool((large < 1).all())),
+            f"tables 3(a) and 4(a): Cascade Lake over Ice Lake is {_list(large)}",
+        ),
+        Statement(
+            "6-of-8-and-both-at-4m",
+            "section 5",
+            "6 of 8 for Cascade Lake, and Ice Lake with OC_SX at 65536 and both at 4194304",
+            _is(plain_writes.size - 3 >= 6),
+            "in its own text: three cells of 8 for Ice Lake leave 5 for Cascade Lake",
+        ),
+        Statement(
+            "65536",
+            "section 5",
+            "page size 65536: Ice Lake wins with OC_SX, loses slightly with RP_XSF",
+            _is(small["OC_SX"] < 1 < small["RP_XSF"] < 1 + MINIMAL),
+            f"Cascade Lake over Ice Lake is {_list(plain_writes.loc[65536])}",
+        ),
+        Statement(
+            "2-to-3.3",
+            "section 5",
+            "uncompressed writes lie between 2 and 3.3 GB/s",
+            _is(values.min() >= 2 and values.max() <= 3.3),
+            f"{values.min():.2f} to {values.max():.2f} GB/s",
+        ),
+        Statement(
+            "almost-always",
+            "section 5",
+            "in the rest of the tables Cascade Lake almost always wins",
+            _is(float((rest > 1).mean()) >= ALMOST),
+            f"{int((rest > 1).sum())} of {rest.size}; not {exception}",
+        ),
+    ]
 
 
 def _still_wins() -> list[Statement]:
@@ -166,11 +203,16 @@ def _still_wins() -> list[Statement]:
     four = tuple(claim for claim in file.claims if claim.id.startswith(STILL))
     judged = claims(open_campaign(f"{PUBLISHED}{TABLE}"), file.model_copy(update={"claims": four}))
     return [
-        Statement(one.claim.id, one.claim.place, one.claim.says, _is(bool(one.apparent)),
-                  f"{words.bare(one).rstrip('.')}: `fsmatrix claims cern {PUBLISHED}{TABLE} "
-                  f"--claim {one.claim.id}`")
+        Statement(
+            one.claim.id,
+            one.claim.place,
+            one.claim.says,
+            _is(bool(one.apparent)),
+            f"{words.bare(one).rstrip('.')}: `fsmatrix claims cern {PUBLISHED}{TABLE} "
+            f"--claim {one.claim.id}`",
+        )
         for one in judged.judged
-    ]  # fmt: skip
+    ]
 
 
 def _second_trial() -> list[Statement]:
@@ -184,23 +226,45 @@ def _second_trial() -> list[Statement]:
     lower = gain.groupby(level="operation").median()
     cascade = frame[(frame["cluster"] == "cascade-lake") & (frame["operation"] == "read")]
     return [
-        Statement("smaller-difference", "section 5", "in trial 2 the difference is much smaller",
-                  _is(far[1] < far[0] / 2), f"median difference {np.expm1(far[0]):.0%} in trial 1, "
-                  f"{np.expm1(far[1]):.0%} in trial 2"),
-        Statement("better-results", "section 5", "trial 2 yielded better results",
-                  _is(worse.empty), f"{worse.size} of {gain.size} cells are worse: "
-                  + ", ".join(f"{'/'.join(map(str, k))} {v:.2f} times" for k, v in worse.items())),
-        Statement("reads-deteriorated-table-3", "section 5", "that reads deteriorated on Ice Lake "
-                  "is evident by tables 3(c) and 3(d)", "contradicted",
-                  f"table 3 is Cascade Lake's ({len(cascade)} of its cells are reads); the "
-                  f"reads that trial 2 raised (median {lower['read']:.2f} times, writes "
-                  f"{lower['write']:.2f}) stand in tables 4(c) and 4(d)"),
-        Statement("load-on-the-pool", "section 5", "another user's load may have stressed the "
-                  "whole system in trial 1", "not in its numbers", "the load was not measured; "
-                  "uncompressed reads in trial 2 over trial 1 by object class: "
-                  + "; ".join(f"{c} {_list(gain.loc['read', 'none'].xs(c, level='object_class'))}"
-                              for c in ("OC_SX", "RP_XSF")) + ": not all cells were slowed alike"),
-    ]  # fmt: skip
+        Statement(
+            "smaller-difference",
+            "section 5",
+            "in trial 2 the difference is much smaller",
+            _is(far[1] < far[0] / 2),
+            f"median difference {np.expm1(far[0]):.0%} in trial 1, "
+            f"{np.expm1(far[1]):.0%} in trial 2",
+        ),
+        Statement(
+            "better-results",
+            "section 5",
+            "trial 2 yielded better results",
+            _is(worse.empty),
+            f"{worse.size} of {gain.size} cells are worse: "
+            + ", ".join(f"{'/'.join(map(str, k))} {v:.2f} times" for k, v in worse.items()),
+        ),
+        Statement(
+            "reads-deteriorated-table-3",
+            "section 5",
+            "that reads deteriorated on Ice Lake is evident by tables 3(c) and 3(d)",
+            "contradicted",
+            f"table 3 is Cascade Lake's ({len(cascade)} of its cells are reads); the "
+            f"reads that trial 2 raised (median {lower['read']:.2f} times, writes "
+            f"{lower['write']:.2f}) stand in tables 4(c) and 4(d)",
+        ),
+        Statement(
+            "load-on-the-pool",
+            "section 5",
+            "another user's load may have stressed the whole system in trial 1",
+            "not in its numbers",
+            "the load was not measured; "
+            "uncompressed reads in trial 2 over trial 1 by object class: "
+            + "; ".join(
+                f"{c} {_list(gain.loc['read', 'none'].xs(c, level='object_class'))}"
+                for c in ("OC_SX", "RP_XSF")
+            )
+            + ": not all cells were slowed alike",
+        ),
+    ]
 
 
 def _ior() -> list[Statement]:
@@ -211,30 +275,59 @@ def _ior() -> list[Statement]:
     tasks = list(range(1, 25, 4))
     clients = sorted(set(peaks["clients"]))
     return [
-        Statement("ior-cascade-wins", "section 2.2.3", "with the revised command Cascade Lake has "
-                  "the higher peaks", _is(bool((share > 0).all())),
-                  f"write {share['write']:+.0%}, read {share['read']:+.0%}"),
-        Statement("ior-minimal", "section 2.2.3", "the difference is minimal, a few hundred MB/s, "
-                  "for both operations", _is(bool((share < MINIMAL).all())),
-                  f"write {gap['write']:.0f} MB/s ({share['write']:.0%}), read "
-                  f"{gap['read']:.0f} MB/s ({share['read']:.0%})"),
-        Statement("ior-conclusion", "sections 2.2.3 and 6.1", "no firm conclusion without more "
-                  "investigation, and: the conclusion that we have to make is Cascade Lake",
-                  "contradicted", "the two sections of the text; no further measurement is "
-                  "between them"),
-        Statement("ior-tasks", "section 2.2", "tasks go from 1 to 24 in increments of 4; "
-                  "performance falls after 8 tasks", _is(8 in tasks and 24 in tasks),
-                  f"1 in increments of 4 is {', '.join(map(str, tasks))}: neither 8 nor 24"),
-        Statement("ior-transfer-size", "section 2.2", "the transfer size was 4 Kilobytes",
-                  "contradicted", "the command that it prints has -t 4m"),
-        Statement("ior-no-cache", "section 2.2.1", "the page cache is ruled out, since each "
-                  "process reads data of its neighbouring node", _is(clients != [1]),
-                  f"each installation has {clients[0]} client node (section 1.1.1): the "
-                  "neighbour is on the same node, with the same page cache"),
-        Statement("dfs-over-dfuse", "section 2.2.3", "DFUSE is significantly worse than DFS with "
-                  "the revised command", "not in its numbers", "the panels of figure 4 are all "
-                  "DFS, and no bandwidth of DFUSE is printed"),
-    ]  # fmt: skip
+        Statement(
+            "ior-cascade-wins",
+            "section 2.2.3",
+            "with the revised command Cascade Lake has the higher peaks",
+            _is(bool((share > 0).all())),
+            f"write {share['write']:+.0%}, read {share['read']:+.0%}",
+        ),
+        Statement(
+            "ior-minimal",
+            "section 2.2.3",
+            "the difference is minimal, a few hundred MB/s, for both operations",
+            _is(bool((share < MINIMAL).all())),
+            f"write {gap['write']:.0f} MB/s ({share['write']:.0%}), read "
+            f"{gap['read']:.0f} MB/s ({share['read']:.0%})",
+        ),
+        Statement(
+            "ior-conclusion",
+            "sections 2.2.3 and 6.1",
+            "no firm conclusion without more "
+            "investigation, and: the conclusion that we have to make is Cascade Lake",
+            "contradicted",
+            "the two sections of the text; no further measurement is between them",
+        ),
+        Statement(
+            "ior-tasks",
+            "section 2.2",
+            "tasks go from 1 to 24 in increments of 4; performance falls after 8 tasks",
+            _is(8 in tasks and 24 in tasks),
+            f"1 in increments of 4 is {', '.join(map(str, tasks))}: neither 8 nor 24",
+        ),
+        Statement(
+            "ior-transfer-size",
+            "section 2.2",
+            "the transfer size was 4 Kilobytes",
+            "contradicted",
+            "the command that it prints has -t 4m",
+        ),
+        Statement(
+            "ior-no-cache",
+            "section 2.2.1",
+            "the page cache is ruled out, since each process reads data of its neighbouring node",
+            _is(clients != [1]),
+            f"each installation has {clients[0]} client node (section 1.1.1): the "
+            "neighbour is on the same node, with the same page cache",
+        ),
+        Statement(
+            "dfs-over-dfuse",
+            "section 2.2.3",
+            "DFUSE is significantly worse than DFS with the revised command",
+            "not in its numbers",
+            "the panels of figure 4 are all DFS, and no bandwidth of DFUSE is printed",
+        ),
+    ]
 
 
 def _fio() -> list[Statement]:
@@ -247,15 +340,30 @@ def _fio() -> list[Statement]:
     above = int((kb >= 1000).sum())
     least = str(more.idxmin()[1]) + " " + str(more.idxmin()[0])
     return [
-        Statement("more-workers", "section 4", "the more workers, the higher the bandwidth",
-                  _is(bool((more > 1).all())), f"5 workers over 1: {_pairs(more)}; {least} fell "
-                  f"from {growth.loc[more.idxmin(), 1]} to {growth.loc[more.idxmin(), 5]} KB/s"),
-        Statement("sequential-over-random", "section 4", "sequential performs better than random",
-                  _is(bool((ordered > 1).all())), f"sequential over random: {_pairs(ordered)}"),
-        Statement("kilobytes", "section 4", "the scale is Kilobytes per second rather than "
-                  "Megabytes", _is(above == 0), f"{above} of {kb.size} values are 1 MB/s or more, "
-                  f"the largest {kb.max() / 1000:.1f} MB/s"),
-    ]  # fmt: skip
+        Statement(
+            "more-workers",
+            "section 4",
+            "the more workers, the higher the bandwidth",
+            _is(bool((more > 1).all())),
+            f"5 workers over 1: {_pairs(more)}; {least} fell "
+            f"from {growth.loc[more.idxmin(), 1]} to {growth.loc[more.idxmin(), 5]} KB/s",
+        ),
+        Statement(
+            "sequential-over-random",
+            "section 4",
+            "sequential performs better than random",
+            _is(bool((ordered > 1).all())),
+            f"sequential over random: {_pairs(ordered)}",
+        ),
+        Statement(
+            "kilobytes",
+            "section 4",
+            "the scale is Kilobytes per second rather than Megabytes",
+            _is(above == 0),
+            f"{above} of {kb.size} values are 1 MB/s or more, "
+            f"the largest {kb.max() / 1000:.1f} MB/s",
+        ),
+    ]
 
 
 def _list(values: pd.Series[float]) -> str:

@@ -91,16 +91,21 @@ class Cpu:
         """One row per combination, one column per part."""
         import pandas as pd
 
-        return pd.DataFrame([
-            {**dict(s.key), **{n: part.median for n, part in s.parts.items()}} for s in self.shares
-        ])  # fmt: skip
+        return pd.DataFrame(
+            [
+                {**dict(s.key), **{n: part.median for n, part in s.parts.items()}}
+                for s in self.shares
+            ]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Shares of one."""
-        data: dict[str, Any] = plain({
-            "shares": [{"levels": dict(s.key), "parts": s.parts} for s in self.shares],
-            "says": self.says,
-        })  # fmt: skip
+        data: dict[str, Any] = plain(
+            {
+                "shares": [{"levels": dict(s.key), "parts": s.parts} for s in self.shares],
+                "says": self.says,
+            }
+        )
         return data
 
     def figure(self) -> Figure:
@@ -111,15 +116,25 @@ class Cpu:
         left_out = len(self.shares) - len(shown)
         rest = [f"{left_out} more combinations are in the table."] * (left_out > 0)
         figure, axes = drawing.frame(
-            1, 1, title="CPU time", notes=["Medians over attachments.", *rest],
-            width=6.5, height=0.9 + 0.3 * len(shown),
-        )  # fmt: skip
+            1,
+            1,
+            title="CPU time",
+            notes=["Medians over attachments.", *rest],
+            width=6.5,
+            height=0.9 + 0.3 * len(shown),
+        )
         ax = axes[0][0]
         left = [0.0] * len(shown)
         for i, name in enumerate(CPU):
             wide = [s.parts[name].median for s in shown]
-            ax.barh(range(len(wide)), wide, left=left, color=drawing.colour(i), height=0.7,
-                    label=name.removeprefix("cpu_"))  # fmt: skip
+            ax.barh(
+                range(len(wide)),
+                wide,
+                left=left,
+                color=drawing.colour(i),
+                height=0.7,
+                label=name.removeprefix("cpu_"),
+            )
             left = [a + b for a, b in zip(left, wide, strict=True)]
         ax.set_yticks(range(len(left)), [described(s.key) or "all" for s in shown])
         ax.set_xlabel("share of CPU time", fontsize=8)

@@ -27,15 +27,20 @@ def adapters(ds: xr.Dataset, **options: Any) -> Curves:
         found = curves(ds, "iops", DEVICES)  # ValueError with what is missing
         data = ds.assign({PER_DEVICE: ds["iops"] / ds[found.along]})
     made = curves(
-        data, PER_DEVICE, DEVICES, panel=("phase",), title="IOPS per device", unit=("1/s", 1.0),
+        data,
+        PER_DEVICE,
+        DEVICES,
+        panel=("phase",),
+        title="IOPS per device",
+        unit=("1/s", 1.0),
         **options,
-    )  # fmt: skip
+    )
     return _with_sums(made)
 
 
-def _with_sums(made: Curves) -> Curves:
+def _with_sums(curves: Curves) -> Curves:
     sums = []
-    for line in made.lines:
+    for line in curves.lines:
         ends = [x * c.median.median for x, c in zip(line.levels, line.cells, strict=True)]
         if len(ends) > 1:
             first, last = line.levels[0], line.levels[-1]
@@ -45,7 +50,7 @@ def _with_sums(made: Curves) -> Curves:
                 f"{ends[0]:.0f}: {brief(ends[-1] / ends[0])} times for {brief(last / first)} times "
                 f"the devices ({ends[-1] / ends[0] * first / last:.0%} each)."
             )
-    return replace(made, remarks=(*made.remarks, *sums))
+    return replace(curves, remarks=(*curves.remarks, *sums))
 
 
 def replay(ds: xr.Dataset, metric: str = "iops", **options: Any) -> Curves:

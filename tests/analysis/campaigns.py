@@ -41,11 +41,15 @@ def phase(
     counts = np.bincount(histogram.bin_of(nanoseconds), minlength=histogram.BINS)
     kind = "read" if "read" in name else "write"
     return Phase(
-        name=name, start=np.zeros(ranks), end=np.full(ranks, window),
-        bytes=per_rank * chunk, operations=per_rank, errors=np.zeros(ranks, dtype=np.int64),
+        name=name,
+        start=np.zeros(ranks),
+        end=np.full(ranks, window),
+        bytes=per_rank * chunk,
+        operations=per_rank,
+        errors=np.zeros(ranks, dtype=np.int64),
         latency={kind: Latency(counts, float(sample.sum()), sample.min(), sample.max())},
         began=1.7e9,
-    )  # fmt: skip
+    )
 
 
 def record(
@@ -64,19 +68,34 @@ def record(
     """One run; `coordinates` beyond target and workload."""
     case = Case(target, workload, coordinates, geometry or Geometry())
     values: dict[str, Any] = {
-        "status": "ok", "engine": "player-c", "engine_version": "0.1.0",
-        "started": f"2026-11-20T10:{block:02d}:00Z", "duration": 0.9,
+        "status": "ok",
+        "engine": "player-c",
+        "engine_version": "0.1.0",
+        "started": f"2026-11-20T10:{block:02d}:00Z",
+        "duration": 0.9,
         "environment": environment(target),
         "ranks": tuple({"host": "node1", "node": 0} for _ in range(1)),
-    }  # fmt: skip
+    }
     return RunRecord(
-        case=case.canonical, case_id=case.case_id, work_id=case.work_id,
-        repetition=block if repetition is None else repetition, attempt=attempt, block=block,
-        attachment=attachment or f"{target}-b{block}", session=f"s-{target}-b{block}",
-        coordinates={"target": target, "workload": workload, "cache": "cold",
-                     "device_state": "as_found", "reference": target == "memory", **coordinates},
-        phases=phases, **(values | others),
-    )  # fmt: skip
+        case=case.canonical,
+        case_id=case.case_id,
+        work_id=case.work_id,
+        repetition=block if repetition is None else repetition,
+        attempt=attempt,
+        block=block,
+        attachment=attachment or f"{target}-b{block}",
+        session=f"s-{target}-b{block}",
+        coordinates={
+            "target": target,
+            "workload": workload,
+            "cache": "cold",
+            "device_state": "as_found",
+            "reference": target == "memory",
+            **coordinates,
+        },
+        phases=phases,
+        **(values | others),
+    )
 
 
 def environment(target: str) -> dict[str, Any]:
@@ -87,9 +106,14 @@ def environment(target: str) -> dict[str, Any]:
         "cpu": {"model": "AMD EPYC 7543 32-Core Processor", "cores": 2},
         "memory_bytes": 8 << 30,
         "launcher": {"name": "mpirun", "version": "Open MPI 5.0.11"},
-        "target": {"backend": target, "mount_options": "rw,noatime", "device": "/dev/loop7",
-                   "scheduler": "none", "capacity_bytes": 3 << 30},
-    }  # fmt: skip
+        "target": {
+            "backend": target,
+            "mount_options": "rw,noatime",
+            "device": "/dev/loop7",
+            "scheduler": "none",
+            "capacity_bytes": 3 << 30,
+        },
+    }
 
 
 def realistic(
@@ -111,10 +135,14 @@ def realistic(
             done = phase(pattern.split("-")[1], speed, chunk, count, rng, operations)
             values: dict[str, Any] = {
                 "coordinates": {"pattern": pattern, "chunk": chunk, "processes_per_node": count},
-                "geometry": Geometry(1, count), "block": block, "phases": (done,),
-            }  # fmt: skip
-            yield record(target, **(values | (_trouble(target, pattern, chunk, count, block)
-                                              if troubles else {})))  # fmt: skip
+                "geometry": Geometry(1, count),
+                "block": block,
+                "phases": (done,),
+            }
+            yield record(
+                target,
+                **(values | (_trouble(target, pattern, chunk, count, block) if troubles else {})),
+            )
 
 
 def _trouble(target: str, pattern: str, chunk: int, count: int, block: int) -> dict[str, Any]:

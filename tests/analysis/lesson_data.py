@@ -46,9 +46,14 @@ def curve(cell: Levels) -> dict[str, float]:
 
 
 def targets(
-    speed: Mapping[str, Mapping[str, float]], *, attachments: int = 8, seed: int = 1,
-    sizes: Sequence[int] = (MIB,), spread: float = 0.02, **columns: Any,
-) -> xr.Dataset:  # fmt: skip
+    speed: Mapping[str, Mapping[str, float]],
+    *,
+    attachments: int = 8,
+    seed: int = 1,
+    sizes: Sequence[int] = (MIB,),
+    spread: float = 0.02,
+    **columns: Any,
+) -> xr.Dataset:
     """target -> pattern -> bandwidth; each target has its own attachment in each block."""
     rng = np.random.default_rng(seed)
     rows = []
@@ -57,11 +62,19 @@ def targets(
         for (pattern, rate), chunk, block in itertools.product(
             patterns.items(), sizes, range(attachments)
         ):
-            rows.append({
-                "target": target, "pattern": pattern, "chunk": chunk, "block": block,
-                "attachment": f"{target}-{block}", "cache": "cold", "work_id": f"{pattern}{chunk}",
-                "phase": "write" if "write" in pattern else "read", "processes_per_node": 1,
-                "bandwidth": rate * math.exp(shifts[block] + rng.normal(0, spread)),
-                **{name: value(target, block) for name, value in columns.items()},
-            })  # fmt: skip
+            rows.append(
+                {
+                    "target": target,
+                    "pattern": pattern,
+                    "chunk": chunk,
+                    "block": block,
+                    "attachment": f"{target}-{block}",
+                    "cache": "cold",
+                    "work_id": f"{pattern}{chunk}",
+                    "phase": "write" if "write" in pattern else "read",
+                    "processes_per_node": 1,
+                    "bandwidth": rate * math.exp(shifts[block] + rng.normal(0, spread)),
+                    **{name: value(target, block) for name, value in columns.items()},
+                }
+            )
     return studies.dataset(rows, ["pattern", "chunk", "cache", "processes_per_node"])

@@ -23,9 +23,17 @@ Truth = Callable[[Levels], Mapping[str, float]]
 def dataset(rows: Sequence[Mapping[str, Any]], factors: Sequence[str], **attrs: Any) -> xr.Dataset:
     """A campaign of these rows; what a row does not say has an ordinary value."""
     usual: dict[str, Any] = {
-        "target": "ceph", "workload": "pattern", "phase": "read", "status": "ok", "error": "",
-        "worst_finding": "", "last_attempt": 1, "block": 0, "engine": "player-c", "bytes": 1.0,
-    }  # fmt: skip
+        "target": "ceph",
+        "workload": "pattern",
+        "phase": "read",
+        "status": "ok",
+        "error": "",
+        "worst_finding": "",
+        "last_attempt": 1,
+        "block": 0,
+        "engine": "player-c",
+        "bytes": 1.0,
+    }
     names = dict.fromkeys([*usual, *(name for row in rows for name in row), "run_id", "attachment"])
     whole = [{**usual, "run_id": f"r{i}", "attachment": "a0", **r} for i, r in enumerate(rows)]
     columns = {}
@@ -76,11 +84,16 @@ def campaign(
                 name: value / factor if name.startswith("latency") else value * factor
                 for name, value in truth(cell).items()
             }
-            rows.append({
-                **cell, **metrics, "block": block, "repetition": repetition,
-                "attachment": f"{plot[0]}-{plot[1]}-{block}",
-                "phase": "write" if "write" in str(cell.get("pattern", "read")) else "read",
-            })  # fmt: skip
+            rows.append(
+                {
+                    **cell,
+                    **metrics,
+                    "block": block,
+                    "repetition": repetition,
+                    "attachment": f"{plot[0]}-{plot[1]}-{block}",
+                    "phase": "write" if "write" in str(cell.get("pattern", "read")) else "read",
+                }
+            )
     ds = dataset(rows, list(levels))
     if emulated:
         environment = json.dumps({"realised": dict.fromkeys(emulated, "emulated")})
@@ -104,9 +117,12 @@ def hockney(cell: Levels, *, link: float = 1.2e9) -> dict[str, float]:
 def table3(nodes: Sequence[int] = (2,), **others: Any) -> xr.Dataset:
     """The paper's table 3 with 1 MiB; SATA with 2 nodes only."""
     levels = {
-        "storage_nodes": nodes, "interface": ("SATA", "PCIe"), "pattern": PATTERNS,
-        "chunk": CHUNKS, "processes_per_node": (1, 8, 16),
-    }  # fmt: skip
+        "storage_nodes": nodes,
+        "interface": ("SATA", "PCIe"),
+        "pattern": PATTERNS,
+        "chunk": CHUNKS,
+        "processes_per_node": (1, 8, 16),
+    }
 
     def truth(cell: Levels) -> dict[str, float]:
         found = hockney(cell)

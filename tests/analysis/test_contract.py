@@ -124,10 +124,16 @@ def test_a_result_or_a_reason_and_never_anything_else(name: str) -> None:
 def test_two_targets_are_compared_or_it_says_why_not(named: str) -> None:
     ds = CAMPAIGNS[named]()
     refused = {
-        "empty": "no run", "one run": "one level", "all failed": "no run", "all invalid": "no run",
-        "no numbers": "no run", "two engines": "engine", "two cache states": "cache",
-        "one level of each factor": "one level", "no common case": "no common|no case|no cell",
-    }  # fmt: skip
+        "empty": "no run",
+        "one run": "one level",
+        "all failed": "no run",
+        "all invalid": "no run",
+        "no numbers": "no run",
+        "two engines": "engine",
+        "two cache states": "cache",
+        "one level of each factor": "one level",
+        "no common case": "no common|no case|no cell",
+    }
     if named in refused:
         with pytest.raises(ValueError, match=refused[named]):
             comparisons(ds, "bandwidth")

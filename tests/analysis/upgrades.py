@@ -41,11 +41,14 @@ def measured(
             speed /= (slower or {}).get((pattern, chunk), 1.0)
             done = campaigns.phase(pattern.split("-")[1], float(speed), chunk, 1, rng)
             one = campaigns.record(
-                target, phases=(done,), coordinates={"pattern": pattern, "chunk": chunk},
-                block=block, attachment=f"{path.stem}-{block}",
+                target,
+                phases=(done,),
+                coordinates={"pattern": pattern, "chunk": chunk},
+                block=block,
+                attachment=f"{path.stem}-{block}",
                 started=f"2026-{month:02d}-03T10:{block:02d}:00Z",
                 environment={**campaigns.environment(target), **(environment or {})},
-            )  # fmt: skip
+            )
             changed = change(one, pattern, chunk, block)
             if changed is not None:
                 records.append(replace(changed, session=f"{path.stem}-{block}"))

@@ -88,8 +88,10 @@ def bottleneck(
             if len(cells) > 1:
                 last = shares[index[id(cells[-1])]]
                 verdicts.append(_verdict(axis, key, cells, threshold, last))
-    told = tuple(usage.left_out_sentences(left_out))
-    return Bottleneck(of, of.fitting(unit), threshold, tuple(verdicts), shares, told, chart=chart)
+    sentences = tuple(usage.left_out_sentences(left_out))
+    return Bottleneck(
+        of, of.fitting(unit), threshold, tuple(verdicts), shares, sentences, chart=chart
+    )
 
 
 def _verdict(
@@ -122,14 +124,18 @@ def _resources(
 ) -> tuple[Resource, ...]:
     link = usage.link_limit(cell.level("network"), cell.number("storage_nodes"))
     network, device = limits.get("network", link), limits.get("device", math.nan)
-    busy = _resource("device", [[one.device_busy for one in mine] for mine in of.values()])
+    busy = _resource("device", [[one.device_busy for one in usages] for usages in of.values()])
     if busy.state == "at its limit":
         busy = replace(busy, state=BUSY)
-    rated = _resource("device", [[u.device_rate / device for u in mine] for mine in of.values()])
+    rated = _resource(
+        "device", [[u.device_rate / device for u in usages] for usages in of.values()]
+    )
     return (
-        _resource("network", [[u.network_rate / network for u in mine] for mine in of.values()]),
+        _resource(
+            "network", [[u.network_rate / network for u in usages] for usages in of.values()]
+        ),
         _device(busy, rated),
-        _resource("client CPU", [[one.cpu_busy for one in mine] for mine in of.values()]),
+        _resource("client CPU", [[one.cpu_busy for one in usages] for usages in of.values()]),
     )
 
 
@@ -137,13 +143,16 @@ def _device(busy: Resource, rated: Resource) -> Resource:
     """At its limit by the limit alone; excluded by busy time, or by the limit where not busy."""
     if rated.state in ("not measured", "cannot tell") and busy.state != "not measured":
         return busy
-    return replace(rated, state=BUSY) if rated.state != "at its limit" and busy.state == BUSY \
-        else rated  # fmt: skip
+    return (
+        replace(rated, state=BUSY)
+        if rated.state != "at its limit" and busy.state == BUSY
+        else rated
+    )
 
 
 def _resource(name: str, values: Iterable[Sequence[float]]) -> Resource:
-    known = [[v for v in mine if v <= IMPOSSIBLE] for mine in values]  # and no NaN
-    share = of_independent([float(np.median(mine)) for mine in known if mine])
+    possible = [[v for v in runs if v <= IMPOSSIBLE] for runs in values]  # and no NaN
+    share = of_independent([float(np.median(mine)) for mine in possible if mine])
     state: State = "cannot tell"
     if share.kind == "none":
         state = "not measured"

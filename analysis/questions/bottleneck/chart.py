@@ -53,9 +53,12 @@ def draw(bottleneck: Bottleneck, page: int) -> Figure:
     weak = drawing.weak(cell.median for cell in of.valued)
     where = of.describe(levels)
     figure, axes = drawing.frame(
-        2 if known else 1, len(patterns), notes=[*notes, *weak, *of.remarks], height=2.3,
+        2 if known else 1,
+        len(patterns),
+        notes=[*notes, *weak, *of.remarks],
+        height=2.3,
         title="Where bandwidth stops growing" + (f": {where}" if where != "all" else ""),
-    )  # fmt: skip
+    )
     for c, pattern in enumerate(patterns):
         series = {
             key: cells
@@ -93,8 +96,15 @@ def _bandwidth(ax: Axes, bottleneck: Bottleneck, key: Key, cells: list[Values]) 
     for cell in cells:
         x, y = cell.number(along(bottleneck)), cell.median.median / bottleneck.unit.divisor
         if knees and x == knees[0]:
-            ax.plot([x], [y], marker="o", markersize=11, markerfacecolor="none",
-                    markeredgewidth=1.4, color=drawing.colour(index))  # fmt: skip
+            ax.plot(
+                [x],
+                [y],
+                marker="o",
+                markersize=11,
+                markerfacecolor="none",
+                markeredgewidth=1.4,
+                color=drawing.colour(index),
+            )
 
 
 def _shares(ax: Axes, bottleneck: Bottleneck, cells: list[Values]) -> None:
@@ -125,9 +135,18 @@ def _line(
     medians = [median for _, median in points]
     y = [m.median / scale for m in medians]
     reach = [drawing.whiskers(m.median / scale, m.low / scale, m.high / scale) for m in medians]
-    both = [[one[side][0] for one in reach] for side in (0, 1)]
-    ax.errorbar(x, y, yerr=both, color=drawing.colour(index), marker=marker, markersize=3.5,
-                linewidth=1.1, capsize=2, label=label)  # fmt: skip
+    both = [[whisker[side][0] for whisker in reach] for side in (0, 1)]
+    ax.errorbar(
+        x,
+        y,
+        yerr=both,
+        color=drawing.colour(index),
+        marker=marker,
+        markersize=3.5,
+        linewidth=1.1,
+        capsize=2,
+        label=label,
+    )
     ax.set_xscale("log", base=2)
     levels = [
         float(c) for c in bottleneck.study.levels(along(bottleneck)) if not isinstance(c, str)

@@ -22,8 +22,9 @@ AXES = ("chunk", "processes")
 # (a device without a given limit): share below which it cannot be full
 FULL = {"network": 0.85, "device": 0.90, "client CPU": 0.95}
 Growth = Literal["grows", "stopped", "cannot tell"]
-State = Literal["at its limit", "below its limit", "always busy, limit not known",
-                "cannot tell", "not measured"]  # fmt: skip
+State = Literal[
+    "at its limit", "below its limit", "always busy, limit not known", "cannot tell", "not measured"
+]
 BUSY: State = "always busy, limit not known"
 
 
@@ -95,18 +96,19 @@ class Bottleneck(Drawn):
         """Where growth ends and why, and what evidence is missing."""
         sentences = []
         for axis in AXES:
-            mine = [v for v in self.verdicts if v.axis == axis]
+            verdicts = [v for v in self.verdicts if v.axis == axis]
             title = self.study.title(axis)
-            if not mine:
+            if not verdicts:
                 sentences.append(
                     f"{title}: one level only, so whether more would help is not known."
                 )
                 continue
-            stops = [v for v in mine if v.knee == v.knee]
-            states = Counter(step.growth for v in mine for step in v.steps)
+            stops = [v for v in verdicts if v.knee == v.knee]
+            states = Counter(step.growth for v in verdicts for step in v.steps)
             sentences.append(
-                f"{title[0].upper()}{title[1:]}: bandwidth stops growing in {len(stops)} of "
-                f"{len(mine)} series (the next level gives less than {self.threshold:.0%} more). "
+                f"{title[0].upper()}{title[1:]}: bandwidth stops growing in {len(stops)} "
+                f"of {len(verdicts)} series (the next level gives less than {self.threshold:.0%} "
+                "more). "
                 f"Of {plural(sum(states.values()), 'step')} {states['grows']} still grow, "
                 f"{states['stopped']} do not, {states['cannot tell']} are not sure."
             )
@@ -124,7 +126,7 @@ class Bottleneck(Drawn):
         )
 
     def _always_busy(self) -> list[str]:
-        if not any(one.state == BUSY for mine in self.shares.values() for one in mine):
+        if not any(share.state == BUSY for shares in self.shares.values() for share in shares):
             return []
         return [
             "A device that is always busy is not shown to be at its limit: an SSD works on many "
@@ -135,8 +137,8 @@ class Bottleneck(Drawn):
     def _missing(self) -> list[str]:
         states: dict[str, set[str]] = {}
         for resources in self.shares.values():
-            for one in resources:
-                states.setdefault(one.name, set()).add(one.state)
+            for resource in resources:
+                states.setdefault(resource.name, set()).add(resource.state)
         missing = [name for name, found in states.items() if found == {"not measured"}]
         if not missing:
             return []
@@ -150,27 +152,41 @@ class Bottleneck(Drawn):
         """One row per step; the verdict of its series in each."""
         import pandas as pd
 
-        frame = pd.DataFrame([
-            {
-                **dict(v.key), "axis": v.axis, "from": s.before, "to": s.after,
-                "growth of the step": s.gain, "low": s.low, "high": s.high,
-                "growth": s.growth, "stops at": v.knee, "at the limit": v.cause,
-                **{f"{r.name}, share": r.share.median for r in v.resources},
-            }
-            for v in self.verdicts
-            for s in v.steps
-        ])  # fmt: skip
+        frame = pd.DataFrame(
+            [
+                {
+                    **dict(v.key),
+                    "axis": v.axis,
+                    "from": s.before,
+                    "to": s.after,
+                    "growth of the step": s.gain,
+                    "low": s.low,
+                    "high": s.high,
+                    "growth": s.growth,
+                    "stops at": v.knee,
+                    "at the limit": v.cause,
+                    **{f"{r.name}, share": r.share.median for r in v.resources},
+                }
+                for v in self.verdicts
+                for s in v.steps
+            ]
+        )
         frame.attrs |= {"threshold": self.threshold, "full": dict(FULL)}
         return frame
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able."""
         verdicts = [
-            {"axis": v.axis, "levels": dict(v.key), "knee": v.knee, "cause": v.cause,
-             "steps": [{**vars(s), "key": dict(s.key)} for s in v.steps],
-             "resources": v.resources}
+            {
+                "axis": v.axis,
+                "levels": dict(v.key),
+                "knee": v.knee,
+                "cause": v.cause,
+                "steps": [{**vars(s), "key": dict(s.key)} for s in v.steps],
+                "resources": v.resources,
+            }
             for v in self.verdicts
-        ]  # fmt: skip
+        ]
         data: dict[str, Any] = plain(
             {"threshold": self.threshold, "full": FULL, "verdicts": verdicts, "says": self.says}
         )

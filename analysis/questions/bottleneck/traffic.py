@@ -54,8 +54,8 @@ class TrafficSeries:
     def level(self) -> float:
         """Median over the intervals inside the phase of all hosts' traffic; NaN without any."""
         inside = self.rate[:, (self.begin >= 0) & (self.end <= self.seconds)].sum(axis=0)
-        known = inside[~np.isnan(inside)]
-        return float(np.median(known)) if known.size else math.nan
+        valued = inside[~np.isnan(inside)]
+        return float(np.median(valued)) if valued.size else math.nan
 
 
 @dataclass(frozen=True)
@@ -107,25 +107,41 @@ class Traffic:
         """One row per run and interval between two samples."""
         import pandas as pd
 
-        return pd.DataFrame([
-            {**dict(cell.key), "chunk": cell.chunk, "run_id": run.run_id, "node": host,
-             "from, s": begin, "to, s": end, f"traffic, {self.unit.label}": rate}
-            for cell in self.cells
-            for run in cell.runs
-            for host, rates in zip(run.hosts, run.rate / self.unit.divisor, strict=True)
-            for begin, end, rate in zip(run.begin, run.end, rates, strict=True)
-        ])  # fmt: skip
+        return pd.DataFrame(
+            [
+                {
+                    **dict(cell.key),
+                    "chunk": cell.chunk,
+                    "run_id": run.run_id,
+                    "node": host,
+                    "from, s": begin,
+                    "to, s": end,
+                    f"traffic, {self.unit.label}": rate,
+                }
+                for cell in self.cells
+                for run in cell.runs
+                for host, rates in zip(run.hosts, run.rate / self.unit.divisor, strict=True)
+                for begin, end, rate in zip(run.begin, run.end, rates, strict=True)
+            ]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able; bytes per second."""
-        data: dict[str, Any] = plain({
-            "cells": [
-                {"levels": dict(c.key), "chunk": c.chunk, "median": c.median, "limit": c.limit,
-                 "runs": c.runs}
-                for c in self.cells
-            ],
-            "says": self.says,
-        })  # fmt: skip
+        data: dict[str, Any] = plain(
+            {
+                "cells": [
+                    {
+                        "levels": dict(c.key),
+                        "chunk": c.chunk,
+                        "median": c.median,
+                        "limit": c.limit,
+                        "runs": c.runs,
+                    }
+                    for c in self.cells
+                ],
+                "says": self.says,
+            }
+        )
         return data
 
     @property
@@ -147,9 +163,13 @@ class Traffic:
         if _limited(cells):
             notes.append("Dotted: the links of all storage nodes together.")
         figure, axes = drawing.frame(
-            1, len(cells), title="Network traffic" + (f": {where}" if where != "all" else ""),
-            notes=[*notes, *self.study.remarks], width=2.4, height=2.6,
-        )  # fmt: skip
+            1,
+            len(cells),
+            title="Network traffic" + (f": {where}" if where != "all" else ""),
+            notes=[*notes, *self.study.remarks],
+            width=2.4,
+            height=2.6,
+        )
         for ax, cell in zip(axes[0], cells, strict=True):
             self._panel(ax, cell, hosts)
             if _limited(cells):
@@ -167,8 +187,14 @@ class Traffic:
         for run in cell.runs:
             for host, rates in zip(run.hosts, run.rate, strict=True):
                 values = np.repeat(rates / self.unit.divisor, 2)
-                ax.plot(np.stack([run.begin, run.end], axis=1).ravel(), values, linewidth=0.9,
-                        color=drawing.colour(hosts.index(host)), label=host, alpha=0.7)  # fmt: skip
+                ax.plot(
+                    np.stack([run.begin, run.end], axis=1).ravel(),
+                    values,
+                    linewidth=0.9,
+                    color=drawing.colour(hosts.index(host)),
+                    label=host,
+                    alpha=0.7,
+                )
         ax.axvspan(0, min(run.seconds for run in cell.runs), color="black", alpha=0.05, zorder=0)
         ax.set_title(level_text("chunk", cell.chunk) if cell.chunk != "" else "", fontsize=8.5)
         ax.set_xlabel("time, s", fontsize=8)
@@ -198,17 +224,17 @@ def traffic(
             found = _series(record, phase, files, left_out) if record else None
             without += found is None
             own += [found] if found else []
-    made = tuple(
-        _cell(key, cell, mine)
+    traffic_cells = tuple(
+        _cell(key, cell, own_runs)
         for key, cells in of.series("chunk").items()
         for cell in cells
-        for mine in (runs[next(i for i, c in enumerate(of.valued) if c is cell)],)
-        if mine
+        for own_runs in (runs[next(i for i, c in enumerate(of.valued) if c is cell)],)
+        if own_runs
     )
-    if not made:
+    if not traffic_cells:
         raise ValueError(f"no run file in {store} has network counters of a run that counts")
-    shown = unit or units.fitting("bandwidth", [cell.median.median for cell in made])
-    return Traffic(of, shown, made, without, tuple(usage.left_out_sentences(left_out)))
+    shown = unit or units.fitting("bandwidth", [cell.median.median for cell in traffic_cells])
+    return Traffic(of, shown, traffic_cells, without, tuple(usage.left_out_sentences(left_out)))
 
 
 def _series(
@@ -239,8 +265,15 @@ def series(record: RunRecord, name: str) -> TrafficSeries | None:
         return None
     moved = [np.diff(monitor.series[n], axis=1)[:, near] for n in COUNTERS if n in monitor.series]
     busier = max(moved, key=lambda one: float(np.nansum(one)))
-    return TrafficSeries(record.run_id, record.attachment, seconds, monitor.hosts,
-                  time[near], time[near + 1], busier / steps)  # fmt: skip
+    return TrafficSeries(
+        record.run_id,
+        record.attachment,
+        seconds,
+        monitor.hosts,
+        time[near],
+        time[near + 1],
+        busier / steps,
+    )
 
 
 def _cell(key: Key, cell: Values, runs: Sequence[TrafficSeries]) -> TrafficCell:

@@ -42,8 +42,8 @@ def draw(result: Models, page: int) -> Figure:
     rows = _rows(result)[page * MOST_ROWS : (page + 1) * MOST_ROWS]
     if not rows:
         raise ValueError(" ".join(result.says))
-    made = result.fits
-    of, patterns = made.study, made.study.levels("pattern") or [""]
+    fits = result.fits
+    of, patterns = fits.study, fits.study.levels("pattern") or [""]
     weak = drawing.weak(cell.median for cell in of.valued)
     title = f"{of.metric.title} over chunk size: models"
     figure, axes = drawing.frame(
@@ -52,15 +52,15 @@ def draw(result: Models, page: int) -> Figure:
     for r, row in enumerate(rows):
         for c, pattern in enumerate(patterns):
             ax = axes[r][c]
-            mine = [m for m in made.models if apart(m.key) == row]
+            mine = [m for m in fits.models if apart(m.key) == row]
             mine = [m for m in mine if dict(m.key).get("pattern", "") in (pattern, "")]
-            _panel(ax, made, mine)
+            _panel(ax, fits, mine)
             where = [of.label("pattern", pattern)] if pattern != "" else []
             where += [of.describe(row)] if of.describe(row) != "all" else []
             lines = [", ".join(where), *(m.form.formula for m in mine)]
             ax.set_title("\n".join(lines), fontsize=7.5)
             if c == 0:
-                ax.set_ylabel(f"{made.unit.label}, log scale", fontsize=8)
+                ax.set_ylabel(f"{fits.unit.label}, log scale", fontsize=8)
             if r == len(rows) - 1:
                 ax.set_xlabel(of.title("chunk"), fontsize=8)
     return figure
@@ -100,8 +100,14 @@ def _curve(ax: Axes, model: Model, measured: Sequence[float], scale: float) -> N
         grid = np.geomspace(*part, POINTS)
         value, factor = model.band(grid, 1, LEVEL)
         ax.plot(grid, value / scale, color=shade, linestyle="-" if inside else "--", linewidth=1.2)
-        ax.fill_between(grid, value / factor / scale, value * factor / scale, color=shade,
-                        alpha=0.2 if inside else 0.08, linewidth=0)  # fmt: skip
+        ax.fill_between(
+            grid,
+            value / factor / scale,
+            value * factor / scale,
+            color=shade,
+            alpha=0.2 if inside else 0.08,
+            linewidth=0,
+        )
 
 
 def _points(ax: Axes, cells: Sequence[Values], mark: str, shade: int, scale: float) -> None:
@@ -109,6 +115,14 @@ def _points(ax: Axes, cells: Sequence[Values], mark: str, shade: int, scale: flo
         median, low, high = (
             value / scale for value in (cell.median.median, cell.median.low, cell.median.high)
         )
-        ax.errorbar([cell.number("chunk")], [median], yerr=drawing.whiskers(median, low, high),
-                    marker=mark, color=drawing.colour(shade), markersize=4.5, capsize=2,
-                    linestyle="", linewidth=1)  # fmt: skip
+        ax.errorbar(
+            [cell.number("chunk")],
+            [median],
+            yerr=drawing.whiskers(median, low, high),
+            marker=mark,
+            color=drawing.colour(shade),
+            markersize=4.5,
+            capsize=2,
+            linestyle="",
+            linewidth=1,
+        )

@@ -116,9 +116,15 @@ class Model:
         value, factor = float(middle[0]), float(reach[0])
         low, high = float(self.chunks.min()), float(self.chunks.max())
         return Prediction(
-            self.key, float(chunk), value, value / factor, value * factor, level, attachments,
+            self.key,
+            float(chunk),
+            value,
+            value / factor,
+            value * factor,
+            level,
+            attachments,
             not low <= chunk <= high,
-        )  # fmt: skip
+        )
 
     @property
     def parameters(self) -> dict[str, float]:
@@ -134,8 +140,9 @@ class Model:
         common = np.abs(np.linalg.pinv(design) @ np.ones(len(design))) * self.spread
         common = common * math.sqrt(self._inverse_size)
         tail = (1 + level) / 2
-        half = np.hypot(stats.t.ppf(tail, self.freedom) * own,
-                        stats.t.ppf(tail, self.spread_freedom) * common)  # fmt: skip
+        half = np.hypot(
+            stats.t.ppf(tail, self.freedom) * own, stats.t.ppf(tail, self.spread_freedom) * common
+        )
         ends = [self._of_one_process(self.curve.named(end)) for end in (theta - half, theta + half)]
         return {name: (min(a, ends[1][name]), max(a, ends[1][name])) for name, a in ends[0].items()}
 
@@ -188,8 +195,9 @@ def fits(
     """See `models.models`."""
     of = study(ds, metric, where)
     if hold_out is not None and hold_out[0] not in ("chunk", *ROLES["chunk"]):
-        raise ValueError(f"models are over chunk size: a level of chunk is left out, not of "
-                         f"{hold_out[0]}")  # fmt: skip
+        raise ValueError(
+            f"models are over chunk size: a level of chunk is left out, not of {hold_out[0]}"
+        )
     if form is not None and form not in {f.name for f in FORMS}:
         raise ValueError(f"no form {form!r}; there are {', '.join(f.name for f in FORMS)}")
     left = float(hold_out[1]) if hold_out else math.nan
@@ -239,9 +247,9 @@ def pooled(models: Sequence[Model]) -> list[Model]:
     """Each with the misfit of all models of its form, and the sum of their freedom."""
     result = []
     for model in models:
-        mine = [one for one in models if one.form is model.form]
-        freedom = sum(one.freedom for one in mine)
-        squares = sum(one.freedom * one.misfit**2 for one in mine)
+        same_form = [one for one in models if one.form is model.form]
+        freedom = sum(one.freedom for one in same_form)
+        squares = sum(one.freedom * one.misfit**2 for one in same_form)
         result.append(replace(model, misfit=math.sqrt(squares / freedom), freedom=freedom))
     return result
 
@@ -253,8 +261,10 @@ def fit(key: Key, cells: Sequence[Values], moves: Quantity, form: str | None) ->
     if len({cell.number("chunk") for cell in cells}) < len(cells):
         return "several cells of one chunk size: something else varies too"
     if len(cells) < FEWEST_LEVELS:
-        return (f"{len(cells)} chunk size{'s' * (len(cells) != 1)} to fit to: two parameters "
-                "and a test of them need 3")  # fmt: skip
+        return (
+            f"{len(cells)} chunk size{'s' * (len(cells) != 1)} to fit to: two parameters "
+            "and a test of them need 3"
+        )
     c = np.array([cell.number("chunk") for cell in cells])
     y = np.array([float(np.exp(np.log(cell.values).mean())) for cell in cells])
     if np.any(c <= 0):
@@ -276,9 +286,14 @@ def fit(key: Key, cells: Sequence[Values], moves: Quantity, form: str | None) ->
 
 
 def _judged(
-    key: Key, form: Form, curve: FittedCurve, cells: Sequence[Values], y: Floats,
-    errors: Mapping[str, float], in_flight: float,
-) -> Model:  # fmt: skip
+    key: Key,
+    form: Form,
+    curve: FittedCurve,
+    cells: Sequence[Values],
+    y: Floats,
+    errors: Mapping[str, float],
+    in_flight: float,
+) -> Model:
     c = np.array([cell.number("chunk") for cell in cells])
     fitted = curve.at(c)[0]
     freedom = c.size - form.parameters
@@ -291,11 +306,19 @@ def _judged(
     lost = float(np.square(values - expected).sum())
     total = float(np.square(values - values.mean()).sum())
     return Model(
-        key=key, form=form, curve=curve, trained=tuple(cells), errors=errors, misfit=misfit,
-        freedom=freedom, spread_freedom=_freedom(cells), in_flight=in_flight,
+        key=key,
+        form=form,
+        curve=curve,
+        trained=tuple(cells),
+        errors=errors,
+        misfit=misfit,
+        freedom=freedom,
+        spread_freedom=_freedom(cells),
+        in_flight=in_flight,
         spread=math.sqrt(within / counted) if counted else math.nan,
-        rmse=math.sqrt(lost / values.size), r_squared=1 - lost / total if total > 0 else math.nan,
-    )  # fmt: skip
+        rmse=math.sqrt(lost / values.size),
+        r_squared=1 - lost / total if total > 0 else math.nan,
+    )
 
 
 def _in_flight(cells: Sequence[Values]) -> float:
@@ -322,9 +345,9 @@ def _freedom(cells: Sequence[Values]) -> int:
     """
     groups: list[set[str]] = []
     for cell in cells:
-        mine = set(cell.attachments)
-        joined = mine.union(*(group for group in groups if group & mine))
-        groups = [group for group in groups if not group & mine] + [joined]
+        attachments = set(cell.attachments)
+        joined = attachments.union(*(group for group in groups if group & attachments))
+        groups = [group for group in groups if not group & attachments] + [joined]
     return sum(len(group) for group in groups) - len(groups)
 
 

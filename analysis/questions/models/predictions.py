@@ -51,16 +51,16 @@ class Predictions:
     @property
     def says(self) -> list[str]:
         """What is outside its interval, or what to expect; then how far it can be trusted."""
-        said = self._faults() if self.compared else [self._expected(row) for row in self.rows]
+        sentences = self._faults() if self.compared else [self._expected(row) for row in self.rows]
         beyond = sum(row.prediction.extrapolated for row in self.rows)
         if beyond:
-            said.append(
+            sentences.append(
                 f"{beyond} of {len(self.rows)} lie outside the chunk sizes of the fit: "
                 "extrapolations."
             )
         if any(not row.decides for row in self.rows):
-            said.append("No interval where there is one attachment: another one may differ.")
-        return said + self._study.remarks
+            sentences.append("No interval where there is one attachment: another one may differ.")
+        return sentences + self._study.remarks
 
     def _faults(self) -> list[str]:
         judged = [row for row in self.rows if row.decides]
@@ -79,15 +79,15 @@ class Predictions:
         ]
 
     def _expected(self, row: Expected) -> str:
-        found = row.prediction
+        prediction = row.prediction
         sure = (
-            f" [{self._shown(found.low)}, {self._shown(found.high)}]: {found.level:.0%} of "
-            "attachments"
+            f" [{self._shown(prediction.low)}, {self._shown(prediction.high)}]: "
+            f"{prediction.level:.0%} of attachments"
             if row.decides
             else ""
         )
-        mark = " (extrapolated)" if found.extrapolated else ""
-        return f"{self._where(row)}: {self._shown(found.value)}{sure}{mark}."
+        mark = " (extrapolated)" if prediction.extrapolated else ""
+        return f"{self._where(row)}: {self._shown(prediction.value)}{sure}{mark}."
 
     def _where(self, row: Expected) -> str:
         levels = self._study.describe(row.prediction.key)
@@ -110,10 +110,13 @@ class Predictions:
         for row in self.rows:
             p = row.prediction
             line: dict[str, Any] = {
-                **dict(p.key), "chunk": chunk_text(p.chunk), f"expected, {unit}": p.value / scale,
-                f"low, {unit}": p.low / scale, f"high, {unit}": p.high / scale,
+                **dict(p.key),
+                "chunk": chunk_text(p.chunk),
+                f"expected, {unit}": p.value / scale,
+                f"low, {unit}": p.low / scale,
+                f"high, {unit}": p.high / scale,
                 "extrapolated": "yes" if p.extrapolated else "",
-            }  # fmt: skip
+            }
             if self.compared:
                 sentence = ("yes" if row.outside else "no") if row.decides else ""
                 line |= {f"measured, {unit}": row.measured / scale, "outside": sentence}
@@ -122,13 +125,21 @@ class Predictions:
 
     def to_dict(self) -> dict[str, Any]:
         """SI units."""
-        data: dict[str, Any] = plain({
-            "metric": self._study.metric.name, "says": self.says,
-            "predictions": [
-                {**vars(row.prediction), "key": dict(row.prediction.key), "measured": row.measured,
-                 "outside": row.outside if row.decides else None} for row in self.rows
-            ],
-        })  # fmt: skip
+        data: dict[str, Any] = plain(
+            {
+                "metric": self._study.metric.name,
+                "says": self.says,
+                "predictions": [
+                    {
+                        **vars(row.prediction),
+                        "key": dict(row.prediction.key),
+                        "measured": row.measured,
+                        "outside": row.outside if row.decides else None,
+                    }
+                    for row in self.rows
+                ],
+            }
+        )
         return data
 
     def figure(self) -> Figure:
@@ -136,23 +147,45 @@ class Predictions:
         from fsmatrix.analysis.draw import drawing
 
         rows = sorted(self.rows, key=lambda row: not row.outside)[:MOST_DRAWN]
-        notes = ["Bar: prediction interval of one attachment, or of the measured ones. Cross: "
-                 "measured median, orange if outside. Hollow: extrapolated."]  # fmt: skip
+        notes = [
+            "Bar: prediction interval of one attachment, or of the measured ones. Cross: "
+            "measured median, orange if outside. Hollow: extrapolated."
+        ]
         more = len(self.rows) - len(rows)
         notes += [f"{more} more are in the table."] * (more > 0) + self._study.remarks
         figure, axes = drawing.frame(
-            1, 1, title=f"{self._study.metric.title}: expected", notes=notes, width=6.8,
+            1,
+            1,
+            title=f"{self._study.metric.title}: expected",
+            notes=notes,
+            width=6.8,
             height=0.7 + 0.2 * len(rows),
-        )  # fmt: skip
+        )
         ax, scale = axes[0][0], self.models.unit.divisor
         for place, row in enumerate(rows):
             found, shade = row.prediction, drawing.colour(0)
-            ax.plot([found.low / scale, found.high / scale], [place] * 2, color=shade, linewidth=3,
-                    alpha=0.4)  # fmt: skip
-            ax.plot(found.value / scale, place, "o", color=shade, markersize=4,
-                    markerfacecolor="white" if found.extrapolated else shade)  # fmt: skip
-            ax.plot(row.measured / scale, place, "X", markersize=6,
-                    color=drawing.colour(1) if row.outside else "black")  # fmt: skip
+            ax.plot(
+                [found.low / scale, found.high / scale],
+                [place] * 2,
+                color=shade,
+                linewidth=3,
+                alpha=0.4,
+            )
+            ax.plot(
+                found.value / scale,
+                place,
+                "o",
+                color=shade,
+                markersize=4,
+                markerfacecolor="white" if found.extrapolated else shade,
+            )
+            ax.plot(
+                row.measured / scale,
+                place,
+                "X",
+                markersize=6,
+                color=drawing.colour(1) if row.outside else "black",
+            )
         ax.set_xscale("log")
         ax.set_yticks(range(len(rows)), [self._where(row) for row in rows], fontsize=7)
         ax.invert_yaxis()
@@ -167,8 +200,8 @@ def predict(
 
     ValueError for a chunk size that is not positive, and without a model.
     """
-    found = [Expected(p) for chunk in chunks for p in models.predict(chunk, where)]
-    return Predictions(models, tuple(found))
+    rows = [Expected(p) for chunk in chunks for p in models.predict(chunk, where)]
+    return Predictions(models, tuple(rows))
 
 
 def faults(models: Models, measured: xr.Dataset) -> Predictions:

@@ -119,7 +119,7 @@ class Models(Drawn):
             return [f"{name} {self._no_check()}: there is no held-out error."]
         worst = max(checks, key=lambda one: abs(one.error))
         outside = sum(one.outside for one in checks)
-        judged = sum(one.decides for one in checks)
+        judged = sum(check.decides for check in checks)
         squares = [(one.prediction.value - one.measured) ** 2 for one in checks]
         rmse = math.sqrt(sum(squares) / len(squares))
         return [
@@ -143,23 +143,28 @@ class Models(Drawn):
         """
         import pandas as pd
 
-        held = {id(one.prediction.key): one for one in self.fits.checks}
+        held = {id(check.prediction.key): check for check in self.fits.checks}
         unit, scale = self.unit.label, self.unit.divisor
         rows = []
         for model in self.models:
             row: dict[str, Any] = dict(model.key)
-            row |= {"form": model.form.name, "levels": len(model.trained),
-                    f"in-sample RMSE, {unit}": model.rmse / scale,
-                    "in-sample R2": model.r_squared,
-                    "cv error": math.expm1(model.errors[model.form.name])}  # fmt: skip
+            row |= {
+                "form": model.form.name,
+                "levels": len(model.trained),
+                f"in-sample RMSE, {unit}": model.rmse / scale,
+                "in-sample R2": model.r_squared,
+                "cv error": math.expm1(model.errors[model.form.name]),
+            }
             one = held.get(id(model.key))
             if one is not None:
-                row |= {f"held-out measured, {unit}": one.measured / scale,
-                        f"held-out predicted, {unit}": one.prediction.value / scale,
-                        f"low, {unit}": one.prediction.low / scale,
-                        f"high, {unit}": one.prediction.high / scale,
-                        "held-out error": one.error,
-                        "outside": one.outside if one.decides else None}  # fmt: skip
+                row |= {
+                    f"held-out measured, {unit}": one.measured / scale,
+                    f"held-out predicted, {unit}": one.prediction.value / scale,
+                    f"low, {unit}": one.prediction.low / scale,
+                    f"high, {unit}": one.prediction.high / scale,
+                    "held-out error": one.error,
+                    "outside": one.outside if one.decides else None,
+                }
             for name, (low, high) in model.parameter_bounds().items():
                 row |= {name: model.parameters[name], f"{name} low": low, f"{name} high": high}
             rows.append(row)
@@ -172,22 +177,44 @@ class Models(Drawn):
         """SI units."""
         groups = [
             {
-                "levels": dict(model.key), "form": model.form.name, "formula": model.form.formula,
-                "reason": model.form.reason, "parameters": model.parameters,
-                "parameter_bounds": model.parameter_bounds(), "in_flight": model.in_flight,
-                "chunks": model.chunks, "cross_validation": dict(model.errors),
-                "rmse": model.rmse, "r_squared": model.r_squared, "misfit": model.misfit,
-                "freedom": model.freedom, "spread": model.spread,
+                "levels": dict(model.key),
+                "form": model.form.name,
+                "formula": model.form.formula,
+                "reason": model.form.reason,
+                "parameters": model.parameters,
+                "parameter_bounds": model.parameter_bounds(),
+                "in_flight": model.in_flight,
+                "chunks": model.chunks,
+                "cross_validation": dict(model.errors),
+                "rmse": model.rmse,
+                "r_squared": model.r_squared,
+                "misfit": model.misfit,
+                "freedom": model.freedom,
+                "spread": model.spread,
             }
             for model in self.models
-        ]  # fmt: skip
-        checks = [{**vars(c.prediction), "key": dict(c.prediction.key), "measured": c.measured,
-                   "outside": c.outside, "error": c.error} for c in self.fits.checks]  # fmt: skip
+        ]
+        checks = [
+            {
+                **vars(c.prediction),
+                "key": dict(c.prediction.key),
+                "measured": c.measured,
+                "outside": c.outside,
+                "error": c.error,
+            }
+            for c in self.fits.checks
+        ]
         refused = [{"levels": dict(key), "reason": why} for key, why in self.fits.refused]
-        data: dict[str, Any] = plain({
-            "metric": self.fits.study.metric.name, "hold_out": self.fits.hold_out,
-            "models": groups, "checks": checks, "refused": refused, "says": self.says,
-        })  # fmt: skip
+        data: dict[str, Any] = plain(
+            {
+                "metric": self.fits.study.metric.name,
+                "hold_out": self.fits.hold_out,
+                "models": groups,
+                "checks": checks,
+                "refused": refused,
+                "says": self.says,
+            }
+        )
         return data
 
 
@@ -198,9 +225,9 @@ def _chosen(models: Sequence[Model]) -> list[str]:
     total = len(models)
     sentences = []
     for form in FORMS:
-        mine = [m.errors[form.name] for m in models if m.form.name == form.name]
-        if mine:
-            typical = math.expm1(float(np.median(mine)))
+        errors = [m.errors[form.name] for m in models if m.form.name == form.name]
+        if errors:
+            typical = math.expm1(float(np.median(errors)))
             sentences.append(
                 f"{form.formula} in {number[form.name]} of {total} groups: of the formulas it is "
                 f"the nearest at chunk sizes that it had not seen, {typical:.1%} off in the "
@@ -210,7 +237,7 @@ def _chosen(models: Sequence[Model]) -> list[str]:
 
 
 def _median_error(checks: Sequence[Check]) -> float:
-    return float(np.median([abs(one.error) for one in checks]))
+    return float(np.median([abs(check.error) for check in checks]))
 
 
 def _matches(key: Key, where: Mapping[str, Level]) -> bool:

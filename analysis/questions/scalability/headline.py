@@ -18,7 +18,7 @@ NO_GROWTH = 1.0  # a rate below that of the fewest nodes has lost by more nodes
 def worst(of: Study, several: Sequence[NodeSeries]) -> list[str]:
     """The point of the smallest efficiency (of a latency: of the largest ratio), and losses."""
     rate = of.metric.more_is_better
-    points = [(one, step) for one in several for step in one.steps[1:]]
+    points = [(node_series, step) for node_series in several for step in node_series.steps[1:]]
     series, step = min(points, key=lambda p: p[1].efficiency if rate else -p[1].ratio)
     value = f"{brief(step.ratio)} times the fewest nodes"
     value += f", efficiency {brief(100 * step.efficiency)} %" if rate else ""
@@ -31,7 +31,7 @@ def worst(of: Study, several: Sequence[NodeSeries]) -> list[str]:
 
 def bases(of: Study, several: Sequence[NodeSeries]) -> list[str]:
     """First points in doubt: every ratio of their series hangs on them."""
-    weak = [one for one in several if one.steps[0].doubts]
+    weak = [node_series for node_series in several if node_series.steps[0].doubts]
     if not weak:
         return []
     names = listed([_place(of, one, one.steps[0]) for one in weak])

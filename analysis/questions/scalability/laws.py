@@ -145,7 +145,7 @@ def fit(nodes: Floats, values: Sequence[Floats], seed: int = 0) -> Laws | str:
         )
     if any(np.any(one <= 0) for one in values):
         return "throughputs must be positive"
-    logs = [np.log(one) for one in values]
+    logs = [np.log(value) for value in values]
     means = np.array([one.mean() for one in logs])
     total = sum(one.size for one in logs)
     if total - nodes.size < FEWEST_FREEDOM:

@@ -49,27 +49,31 @@ class Scalability:
         several = [s for s in self.series if len(s.steps) > 1]
         ends = [s.steps[-1] for s in several]
         for first, last in sorted({(s.steps[0].nodes, s.steps[-1].nodes) for s in several}):
-            mine = [
+            curves = [
                 s.steps[-1]
                 for s in several
                 if (s.steps[0].nodes, s.steps[-1].nodes) == (first, last)
             ]
-            r = [step.ratio for step in mine]
+            r = [step.ratio for step in curves]
             text = (
                 f"{of.metric.title} from {first:g} to {last:g} storage nodes: "
                 f"{min(r):.2f} to {max(r):.2f} times in {len(r)} series (median {np.median(r):.2f})"
             )
             if of.metric.more_is_better:
-                e = [100 * step.efficiency for step in mine]
-                text += (f"; that is {brief(min(e))} to {brief(max(e))} % of growth in proportion "
-                         "to the nodes (efficiency)")  # fmt: skip
+                e = [100 * step.efficiency for step in curves]
+                text += (
+                    f"; that is {brief(min(e))} to {brief(max(e))} % of growth in proportion "
+                    "to the nodes (efficiency)"
+                )
             sentences.append(text + ".")
         if several:
             sentences += headline.worst(self.study, several) + headline.bases(self.study, several)
         undecided = sum(not step.decides for step in ends)
         if undecided:
-            sentences.append(f"{undecided} of these ratios have too few attachments (fewer than "
-                        f"{SMALLEST}) to say how sure they are.")  # fmt: skip
+            sentences.append(
+                f"{undecided} of these ratios have too few attachments (fewer than "
+                f"{SMALLEST}) to say how sure they are."
+            )
         single = [s for s in self.series if len(s.steps) == 1]
         if single:
             sentences.append(
@@ -90,12 +94,19 @@ class Scalability:
             for step in one.steps:
                 m = step.median
                 row: dict[str, Any] = dict(one.key) | {
-                    NODES: step.nodes, f"median, {unit}": m.median / scale,
-                    f"low, {unit}": m.low / scale, f"high, {unit}": m.high / scale,
-                    "kind": m.kind, "attachments": m.independent, "ratio": step.ratio,
-                    "ratio low": step.low, "ratio high": step.high, "decides": step.decides,
-                    "efficiency": step.efficiency, "in doubt": ", ".join(step.doubts),
-                }  # fmt: skip
+                    NODES: step.nodes,
+                    f"median, {unit}": m.median / scale,
+                    f"low, {unit}": m.low / scale,
+                    f"high, {unit}": m.high / scale,
+                    "kind": m.kind,
+                    "attachments": m.independent,
+                    "ratio": step.ratio,
+                    "ratio low": step.low,
+                    "ratio high": step.high,
+                    "decides": step.decides,
+                    "efficiency": step.efficiency,
+                    "in doubt": ", ".join(step.doubts),
+                }
                 if one.laws:
                     law = one.laws.chosen
                     row |= {"law": law.name, "sigma": law.sigma.value, "kappa": law.kappa.value}
@@ -133,17 +144,25 @@ class Scalability:
         of, chunks = self.study, self.study.levels("chunk") or [""]
         shown = [s for s in self.series if _without(s.key, ("chunk", "pattern")) in rows]
         kinds = {step.median.kind for s in shown for step in s.steps}
-        notes = ["Medians over attachments with their intervals; dotted lines: proportional "
-                 "growth from the first point of each line."] if of.metric.more_is_better else [
-                 "Medians over attachments with their intervals."]  # fmt: skip
+        notes = (
+            [
+                "Medians over attachments with their intervals; dotted lines: proportional "
+                "growth from the first point of each line."
+            ]
+            if of.metric.more_is_better
+            else ["Medians over attachments with their intervals."]
+        )
         if kinds & set(MARKS):
             notes.append("Hollow: too few attachments; the whisker decides nothing.")
         if any(s.laws for s in shown):
             notes.append("Thick faint lines: the USL where the data need it, else Amdahl's law.")
         figure, axes = drawing.frame(
-            len(rows), len(chunks), title=f"{of.metric.title} over storage nodes",
-            notes=[*notes, *of.remarks], height=2.2,
-        )  # fmt: skip
+            len(rows),
+            len(chunks),
+            title=f"{of.metric.title} over storage nodes",
+            notes=[*notes, *of.remarks],
+            height=2.2,
+        )
         for r, row in enumerate(rows):
             for c, chunk in enumerate(chunks):
                 ax = axes[r][c]
@@ -173,13 +192,21 @@ class Scalability:
         y = np.array([step.median.median for step in s.steps]) / scale
         medians = [step.median for step in s.steps]
         reach = [drawing.whiskers(m.median / scale, m.low / scale, m.high / scale) for m in medians]
-        both = [[one[side][0] for one in reach] for side in (0, 1)]
+        both = [[whisker[side][0] for whisker in reach] for side in (0, 1)]
         weak = any(step.median.kind in MARKS for step in s.steps)
         label = self.study.label("pattern", pattern) if pattern != "" else None
         ax.errorbar(
-            x, y, yerr=both, color=shade, marker=drawing.MARKERS[index % 8], markersize=4,
-            markerfacecolor="white" if weak else shade, linewidth=1.1, capsize=2, label=label,
-        )  # fmt: skip
+            x,
+            y,
+            yerr=both,
+            color=shade,
+            marker=drawing.MARKERS[index % 8],
+            markersize=4,
+            markerfacecolor="white" if weak else shade,
+            linewidth=1.1,
+            capsize=2,
+            label=label,
+        )
         nodes = np.array([step.nodes for step in s.steps])
         if self.study.metric.more_is_better and nodes.size > 1:
             ax.plot(nodes, y[0] * nodes / nodes[0], color=shade, linestyle=":", linewidth=0.7)
@@ -208,13 +235,13 @@ def scalability(
     found = of.series(NODES)
     if not found:
         raise ValueError("no storage nodes in this campaign: it has no factor storage_nodes")
-    made = [_series(key, cells, of, seed) for key, cells in found.items()]
-    owner = "target" in of.varying and all(len(s.steps) == 1 for s in made)
+    node_series = [_series(key, cells, of, seed) for key, cells in found.items()]
+    owner = "target" in of.varying and all(len(s.steps) == 1 for s in node_series)
     if owner and len(of.levels(NODES)) > 1:
         raise ValueError(
             "each target has its own number of storage nodes: give one target several levels"
         )
-    return Scalability(of, tuple(made), of.fitting(unit))
+    return Scalability(of, tuple(node_series), of.fitting(unit))
 
 
 def _series(key: Key, cells: Sequence[Values], of: Study, seed: int) -> NodeSeries:

@@ -53,24 +53,24 @@ class Effect:
         if self.doubling:
             span = " to ".join(units.level_text(self.factor, level) for level in (low, high))
             title = units.factor_title(self.factor)
-            said = f"each doubling of {title} from {span} makes it {_times(slope)}"
+            sentence = f"each doubling of {title} from {span} makes it {_times(slope)}"
         else:
             if slope.ratio < 1:  # the slower one first
                 low, high, slope = high, low, slope.turned
                 unlike = tuple(Part(p.named, p.slope.turned) for p in reversed(unlike))
             names = [units.labelled(self.factor, level) for level in (high, low)]
-            said = f"{names[0]} takes {_times(slope, f'as long as {names[1]}')}"
+            sentence = f"{names[0]} takes {_times(slope, f'as long as {names[1]}')}"
         if slope.decides and not slope.proven:
-            said += ", may be chance"
+            sentence += ", may be chance"
         if self.steps:
             shown = [f"{brief(p.slope.ratio)} times {p.named}" for p in self.steps]
-            said += f"; not evenly: per doubling {' and '.join(shown)}"
+            sentence += f"; not evenly: per doubling {' and '.join(shown)}"
         if unlike:
             ends = list(dict.fromkeys((unlike[0], unlike[-1])))
-            said += "; not alike everywhere: " + " to ".join(
+            sentence += "; not alike everywhere: " + " to ".join(
                 f"{brief(p.slope.ratio)} times ({p.named})" for p in ends
             )
-        return said
+        return sentence
 
 
 @dataclass(frozen=True)
@@ -86,21 +86,25 @@ class Effects:
     @property
     def says(self) -> list[str]:
         """One sentence for each factor; nothing where no factor varies."""
-        said = []
+        sentences = []
         if self.effects:
             blocks = f"{self.blocks} block{'s' * (self.blocks != 1)}"
-            said.append(f"What changes it, all else equal, in {blocks}:")
-            said += [f"  {effect.says}." for effect in self.effects]
+            sentences.append(f"What changes it, all else equal, in {blocks}:")
+            sentences += [f"  {effect.says}." for effect in self.effects]
             if self.blocks < SMALLEST:
-                said.append(f"{blocks} prove{'s' * (self.blocks == 1)} nothing, {SMALLEST} can.")
+                sentences.append(
+                    f"{blocks} prove{'s' * (self.blocks == 1)} nothing, {SMALLEST} can."
+                )
         titles = ((units.factor_title(name), why) for name, why in self.missing)
-        said += [f"What {title} changes cannot be said: {why}." for title, why in titles]
+        sentences += [f"What {title} changes cannot be said: {why}." for title, why in titles]
         blocks_out, cells_out = self.left_out
         if self.effects and (blocks_out or cells_out):
             out = f"{cells_out} of {self.cells + cells_out} cells and {blocks_out} of "
-            said.append(f"Left out of that: {out}{self.blocks + blocks_out} blocks, so that each "
-                        "block has a number for each cell.")  # fmt: skip
-        return said
+            sentences.append(
+                f"Left out of that: {out}{self.blocks + blocks_out} blocks, so that each "
+                "block has a number for each cell."
+            )
+        return sentences
 
 
 def effects(levels: Sequence[Levels], logs: Floats) -> Effects:
@@ -109,12 +113,12 @@ def effects(levels: Sequence[Levels], logs: Floats) -> Effects:
     levels: of each cell; logs: of the quantile in each block, [block, cell], NaN where there is
     none.
     """
-    known = np.isfinite(logs)
-    there = [i for i in range(len(levels)) if known[:, i].any()]
+    finite = np.isfinite(logs)
+    there = [i for i in range(len(levels)) if finite[:, i].any()]
     varying = _varying([levels[i] for i in there])
     if not varying:
         return Effects((), (), 0, 0, (0, 0))
-    blocks, cells = regression.complete(known)
+    blocks, cells = regression.complete(finite)
     kept = [levels[int(i)] for i in cells]
     values = logs[np.ix_(blocks, cells)]
     made, missing = [], []
@@ -124,9 +128,14 @@ def effects(levels: Sequence[Levels], logs: Floats) -> Effects:
             missing.append((name, found))
         made += [] if isinstance(found, str) else found
     shown = [(n, why) for n, why in missing if n not in OF_PHASES or "changes with" not in why]
-    used = int(known.any(axis=1).sum())
-    return Effects(tuple(made), tuple(shown), len(values), len(kept),
-                   (used - len(values), len(there) - len(kept)))  # fmt: skip
+    used = int(finite.any(axis=1).sum())
+    return Effects(
+        tuple(made),
+        tuple(shown),
+        len(values),
+        len(kept),
+        (used - len(values), len(there) - len(kept)),
+    )
 
 
 def _varying(cells: Sequence[Levels]) -> list[str]:
@@ -153,11 +162,17 @@ def _of_factor(
     groups = [places for places in series.values() if len(places) > 1]
     if not groups:
         owners = [units.factor_title(n) for n in others if _follows(cells, name, n)]
-        return (f"it changes with {owners[0]}" if owners
-                else "no two of its levels were measured with all else equal")  # fmt: skip
+        return (
+            f"it changes with {owners[0]}"
+            if owners
+            else "no two of its levels were measured with all else equal"
+        )
     shown = [n for n in others if len({str(cells[places[0]][n]) for places in groups}) > 1]
-    shown = [n for n in shown if n not in OF_PHASES
-             or not any(_follows(cells, n, o) for o in shown if o not in OF_PHASES)]  # fmt: skip
+    shown = [
+        n
+        for n in shown
+        if n not in OF_PHASES or not any(_follows(cells, n, o) for o in shown if o not in OF_PHASES)
+    ]
     of = _Comparison(name, cells, logs, groups, shown)
     return [of.doubling()] if of.numeric else of.ratios()
 
@@ -194,9 +209,15 @@ class _Comparison:
         levels = self.levels
         growth = regression.contrasts(self.logs, [(g, self._sloping(g)) for g in self.groups])
         return Effect(
-            self.name, levels[0], levels[-1], True, regression.slope(growth), len(self.groups),
-            self._unlike(growth, self.groups), self._uneven(levels),
-        )  # fmt: skip
+            self.name,
+            levels[0],
+            levels[-1],
+            True,
+            regression.slope(growth),
+            len(self.groups),
+            self._unlike(growth, self.groups),
+            self._uneven(levels),
+        )
 
     def ratios(self) -> list[Effect]:
         """Each level over the first one."""
@@ -206,8 +227,17 @@ class _Comparison:
             groups = [g for g in self.groups if {str(first), str(level)} <= self._have(g)]
             if groups:
                 ratio = self._between(groups, first, level)
-                made.append(Effect(self.name, first, level, False, regression.slope(ratio),
-                                   len(groups), self._unlike(ratio, groups)))  # fmt: skip
+                made.append(
+                    Effect(
+                        self.name,
+                        first,
+                        level,
+                        False,
+                        regression.slope(ratio),
+                        len(groups),
+                        self._unlike(ratio, groups),
+                    )
+                )
         return made
 
     def _uneven(self, levels: Sequence[Level]) -> tuple[Part, ...]:
@@ -220,12 +250,15 @@ class _Comparison:
         if not regression.slope(last - first).proven:
             return ()
         texts = [[units.level_text(self.name, level) for level in end] for end in ends]
-        return tuple(Part(f"from {low} to {high}", regression.slope(step))
-                     for (low, high), step in zip(texts, (first, last), strict=True))  # fmt: skip
+        return tuple(
+            Part(f"from {low} to {high}", regression.slope(step))
+            for (low, high), step in zip(texts, (first, last), strict=True)
+        )
 
     def _unlike(self, of: Contrasts, groups: Sequence[Sequence[int]]) -> tuple[Part, ...]:
-        parts = [Part(self._named(groups[i]), regression.slope(of.of(i)))
-                 for i in regression.unlike(of)]  # fmt: skip
+        parts = [
+            Part(self._named(groups[i]), regression.slope(of.of(i))) for i in regression.unlike(of)
+        ]
         return tuple(sorted(parts, key=lambda part: part.slope.ratio))
 
     def _sloping(self, group: Sequence[int]) -> Floats:
@@ -256,7 +289,7 @@ class _Comparison:
 
 
 def _times(slope: Slope, than: str = "as long") -> str:
-    said = f"{brief(slope.ratio)} times {than}"
+    sentence = f"{brief(slope.ratio)} times {than}"
     if slope.decides:
-        said += f" (95 % sure: {brief(slope.low)} to {brief(slope.high)})"
-    return said
+        sentence += f" (95 % sure: {brief(slope.low)} to {brief(slope.high)})"
+    return sentence

@@ -33,8 +33,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 METRIC = "latency_mean"  # the rows that have latencies
-NEEDED = ("latency_of", "latency_first", "latency_size", "latency_kind", "latency_bin",
-          "latency_count", "kind_name")  # fmt: skip
+NEEDED = (
+    "latency_of",
+    "latency_first",
+    "latency_size",
+    "latency_kind",
+    "latency_bin",
+    "latency_count",
+    "kind_name",
+)
 MOST_ROWS = 60  # cells in a figure
 Counts = npt.NDArray[np.int64]
 
@@ -73,73 +80,98 @@ class Tails:
     @property
     def says(self) -> list[str]:
         """How far one run can be trusted, and how far the cells are known."""
-        known = [c for c in self.cells if c.quantile.kind != "none"]
-        if not known:
-            return [f"{self.title}: too few operations in every cell, it takes "
-                    f"{math.ceil(round(10 / (1 - self.q), 3))}."]  # fmt: skip
-        worst = max(known, key=lambda c: c.quantile.median)
+        measured = [c for c in self.cells if c.quantile.kind != "none"]
+        if not measured:
+            return [
+                f"{self.title}: too few operations in every cell, it takes "
+                f"{math.ceil(round(10 / (1 - self.q), 3))}."
+            ]
+        worst = max(measured, key=lambda c: c.quantile.median)
         shown = f"{text(worst.quantile.median, self.unit)} {self.unit.label}"
-        said = [f"{self.title}: at most {shown} ({worst.named or 'the only cell'})."]
-        alone = np.array([c.within for c in known if not math.isnan(c.within[0])])
+        sentences = [f"{self.title}: at most {shown} ({worst.named or 'the only cell'})."]
+        alone = np.array([c.within for c in measured if not math.isnan(c.within[0])])
         if alone.size:
             low, high = 100 * (np.median(alone, axis=0) - 1)
-            said.append(
+            sentences.append(
                 f"A typical run alone knows it to {low:.2g} to {high:+.2g} % at best (as if its "
                 "operations were independent of each other)."
             )
-        sure = [c.width for c in known if c.quantile.decides]
+        sure = [c.width for c in measured if c.quantile.decides]
         if sure:
-            said.append(
+            sentences.append(
                 f"95 % sure over attachments: a range of {brief(float(np.median(sure)))} times in "
                 f"the typical cell, {brief(max(sure))} times in the widest."
             )
-        if few := sum(not c.quantile.decides for c in known):
-            said.append(f"{few} of {len(known)} cells have too few attachments for 95 %.")
-        return said + self.effects.says
+        if few := sum(not c.quantile.decides for c in measured):
+            sentences.append(f"{few} of {len(measured)} cells have too few attachments for 95 %.")
+        return sentences + self.effects.says
 
     def table(self) -> pd.DataFrame:
         """One row per cell; latencies in the unit of the heading."""
         import pandas as pd
 
         scale, label = self.unit.divisor, self.unit.label
-        return pd.DataFrame([
-            {"cell": c.named or "the only cell",
-             f"quantile {self.q:g}, {label}": c.quantile.median / scale,
-             f"low, {label}": c.quantile.low / scale, f"high, {label}": c.quantile.high / scale,
-             "kind": c.quantile.kind, "attachments": c.quantile.independent,
-             "operations": c.operations, "one run, low %": 100 * (c.within[0] - 1),
-             "one run, high %": 100 * (c.within[1] - 1)}
-            for c in self.cells
-        ])  # fmt: skip
+        return pd.DataFrame(
+            [
+                {
+                    "cell": c.named or "the only cell",
+                    f"quantile {self.q:g}, {label}": c.quantile.median / scale,
+                    f"low, {label}": c.quantile.low / scale,
+                    f"high, {label}": c.quantile.high / scale,
+                    "kind": c.quantile.kind,
+                    "attachments": c.quantile.independent,
+                    "operations": c.operations,
+                    "one run, low %": 100 * (c.within[0] - 1),
+                    "one run, high %": 100 * (c.within[1] - 1),
+                }
+                for c in self.cells
+            ]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """SI units."""
-        made: dict[str, Any] = plain({
-            "q": self.q, "says": self.says, "cells": self.cells, "effects": self.effects,
-        })  # fmt: skip
-        return made
+        data: dict[str, Any] = plain(
+            {
+                "q": self.q,
+                "says": self.says,
+                "cells": self.cells,
+                "effects": self.effects,
+            }
+        )
+        return data
 
     def figure(self) -> Figure:
         """A row for each cell, the slowest first, on a log axis; ValueError without any."""
         from fsmatrix.analysis.draw import drawing
 
-        known = [c for c in self.cells if c.quantile.kind != "none"]
-        if not known:
+        measured = [c for c in self.cells if c.quantile.kind != "none"]
+        if not measured:
             raise ValueError(self.says[0])
-        cells = sorted(known, key=lambda c: -c.quantile.median)[:MOST_ROWS]
-        left = len(known) - len(cells)
+        cells = sorted(measured, key=lambda c: -c.quantile.median)[:MOST_ROWS]
+        left = len(measured) - len(cells)
         figure, axes = drawing.frame(
-            1, 1, title=self.title, notes=[f"{left} cells are not shown."] if left else [],
-            width=8.6, height=0.24 * len(cells) + 1.0,
-        )  # fmt: skip
+            1,
+            1,
+            title=self.title,
+            notes=[f"{left} cells are not shown."] if left else [],
+            width=8.6,
+            height=0.24 * len(cells) + 1.0,
+        )
         ax, scale = axes[0][0], self.unit.divisor
         for place, one in enumerate(cells):
-            middle, low, high = (v / scale for v in (
-                one.quantile.median, one.quantile.low, one.quantile.high))  # fmt: skip
-            ax.errorbar([middle], [-place], xerr=drawing.whiskers(middle, low, high), marker="o",
-                        color=drawing.colour(0), capsize=2, linestyle="",
-                        markerfacecolor=drawing.colour(0) if one.quantile.decides else "white",
-                        )  # fmt: skip
+            middle, low, high = (
+                v / scale for v in (one.quantile.median, one.quantile.low, one.quantile.high)
+            )
+            ax.errorbar(
+                [middle],
+                [-place],
+                xerr=drawing.whiskers(middle, low, high),
+                marker="o",
+                color=drawing.colour(0),
+                capsize=2,
+                linestyle="",
+                markerfacecolor=drawing.colour(0) if one.quantile.decides else "white",
+            )
         names = [(c.named or "the only cell").replace("$", r"\$") for c in cells]
         ax.set_yticks([-i for i in range(len(cells))], names, fontsize=drawing.SMALL)
         ax.set_xscale("log")
@@ -166,32 +198,42 @@ def tails(
     stored = {name: ds[name].values for name in NEEDED}
     blocks = independent(of.blocks, of.attachments)
     cells = sorted(
-        (_cell(of, stored, blocks, group, levels, varying, q)
-         for group, levels in zip(groups, rows, strict=True)),
+        (
+            _cell(of, stored, blocks, group, levels, varying, q)
+            for group, levels in zip(groups, rows, strict=True)
+        ),
         key=lambda c: c.named,
-    )  # fmt: skip
+    )
     shown = [c.quantile.median for c in cells if c.quantile.runs]
     found = effects([c.levels for c in cells], np.stack([c.logs for c in cells], axis=1))
     return Tails(q, unit or units.fitting("time", shown), tuple(cells), found)
 
 
 def _cell(
-    of: Table, stored: Mapping[str, Any], blocks: Counts, group: Any, levels: Levels,
-    varying: list[str], q: float,
-) -> Tail:  # fmt: skip
+    of: Table,
+    stored: Mapping[str, Any],
+    blocks: Counts,
+    group: Any,
+    levels: Levels,
+    varying: list[str],
+    q: float,
+) -> Tail:
     counts = np.stack([_histogram(stored, int(row)) for row in of.index[group]])
     owners, first = _numbered(of.attachments[group])
     pooled = np.zeros((int(owners.max()) + 1, histogram.BINS), dtype=np.int64)
     np.add.at(pooled, owners, counts)
-    each = [(histogram.percentile(one, q), *ranks.within(one, q)) for one in counts]
+    each = [(histogram.percentile(count, q), *ranks.within(count, q)) for count in counts]
     quantiles = np.array([histogram.percentile(one, q) for one in pooled])
     shares = [(low / middle, high / middle) for middle, low, high in each if middle > 0]
     low, high = np.median(shares, axis=0).tolist() if shares else (math.nan, math.nan)
     return Tail(
-        named=", ".join(units.labelled(name, levels[name]) for name in varying), levels=levels,
-        quantile=of_independent(quantiles), operations=int(counts.sum()), within=(low, high),
+        named=", ".join(units.labelled(name, levels[name]) for name in varying),
+        levels=levels,
+        quantile=of_independent(quantiles),
+        operations=int(counts.sum()),
+        within=(low, high),
         logs=_of_blocks(quantiles, blocks[group][first], int(blocks.max()) + 1),
-    )  # fmt: skip
+    )
 
 
 def _numbered(labels: Any) -> tuple[Counts, Counts]:
@@ -215,10 +257,10 @@ def _of_blocks(quantiles: Floats, blocks: Counts, size: int) -> Floats:
 def _histogram(stored: Mapping[str, Any], row: int) -> Counts:
     """Counts [bin] of the kinds that the latencies of a row pool."""
     first, size = int(stored["latency_first"][row]), int(stored["latency_size"][row])
-    mine = slice(first, first + size)
+    part = slice(first, first + size)
     wanted = str(stored["latency_of"][row]).split("+")
     names = np.array([str(name) for name in texts(stored["kind_name"])])
-    kept = np.isin(names[stored["latency_kind"][mine]], wanted)
+    kept = np.isin(names[stored["latency_kind"][part]], wanted)
     counts = np.zeros(histogram.BINS, dtype=np.int64)
-    np.add.at(counts, stored["latency_bin"][mine][kept], stored["latency_count"][mine][kept])
+    np.add.at(counts, stored["latency_bin"][part][kept], stored["latency_count"][part][kept])
     return counts

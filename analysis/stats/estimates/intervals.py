@@ -110,8 +110,9 @@ def two_sample(a: Floats, b: Floats) -> Curve:
         return Curve(estimate, nothing, nothing, nothing)
     alphas = np.union1d(first.alphas, second.alphas)
     alphas = alphas[alphas >= max(first.alphas[0], second.alphas[0])]
-    ends = [np.interp(alphas, one.alphas, end) for one in (first, second)
-            for end in (one.low, one.high)]  # fmt: skip
+    ends = [
+        np.interp(alphas, one.alphas, end) for one in (first, second) for end in (one.low, one.high)
+    ]
     down = np.hypot(first.estimate - ends[0], ends[3] - second.estimate)
     up = np.hypot(ends[1] - first.estimate, second.estimate - ends[2])
     return Curve(estimate, alphas, estimate - down, estimate + up)
@@ -243,8 +244,10 @@ class GeometricMean:
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings."""
         return self.mean.to_dict() | {
-            "cells": self.cells, "left_out": self.left_out, "says": self.says,
-        }  # fmt: skip
+            "cells": self.cells,
+            "left_out": self.left_out,
+            "says": self.says,
+        }
 
 
 def geometric_mean(

@@ -179,12 +179,12 @@ def per_attachment(values: npt.ArrayLike, attachments: npt.ArrayLike) -> Floats:
     labels = np.asarray(attachments)
     if array.ndim != 1 or array.shape != labels.shape:
         raise ValueError(f"values {array.shape} and attachments {labels.shape} must match, 1-d")
-    known = ~np.isnan(array)
-    owner = labels[known]
+    valued = ~np.isnan(array)
+    owner = labels[valued]
     if not _are_codes(owner):
         owner = np.unique(owner, return_inverse=True)[1]
-    order = np.lexsort((array[known], owner))
-    ordered = array[known][order]
+    order = np.lexsort((array[valued], owner))
+    ordered = array[valued][order]
     size = np.bincount(owner)
     size = size[size > 0]
     first = np.cumsum(size) - size

@@ -43,12 +43,12 @@ def runs(
     for labels in (owner, block):
         if labels is not None and (array.ndim != 1 or labels.shape != array.shape):
             raise ValueError(f"values {array.shape} and labels {labels.shape} must match, 1-d")
-    known = ~np.isnan(array)
-    array = array[known]
+    valued = ~np.isnan(array)
+    array = array[valued]
     if np.any(array <= 0) or np.any(np.isinf(array)):
         bad = array[(array <= 0) | np.isinf(array)][0]
         raise ValueError(f"ratios need positive finite values, not {bad}")
-    return Runs(array, owner[known], None if block is None else block[known])
+    return Runs(array, owner[valued], None if block is None else block[valued])
 
 
 def independent(blocks: Labels, attachments: Labels) -> npt.NDArray[np.int64]:

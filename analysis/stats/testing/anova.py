@@ -124,9 +124,12 @@ def table(
 
 
 def flipped_p(
-    term: Term, y: Floats, blocks: Mapping[Term, Floats], nuisance: Floats,
+    term: Term,
+    y: Floats,
+    blocks: Mapping[Term, Floats],
+    nuisance: Floats,
     groups: npt.NDArray[np.int64],
-) -> float:  # fmt: skip
+) -> float:
     """p of one term in `table` from sign flips of residuals; NaN without a line of it.
 
     The residuals of the model without the term change their sign, those of a group (a label from 0
@@ -135,8 +138,10 @@ def flipped_p(
     what remains of a group is as likely as its negative, not that all values scatter alike.
     """
     base = np.hstack([nuisance, *(blocks[u] for u in blocks if not set(term) <= set(u))])
-    spaces = [_basis(x) for x in (base, np.hstack([base, blocks[term]]),
-                                  np.hstack([nuisance, *blocks.values()]))]  # fmt: skip
+    spaces = [
+        _basis(x)
+        for x in (base, np.hstack([base, blocks[term]]), np.hstack([nuisance, *blocks.values()]))
+    ]
     if spaces[1].shape[1] == spaces[0].shape[1] or y.size <= spaces[2].shape[1]:
         return math.nan
     others = _basis(np.hstack([nuisance, *(x for u, x in blocks.items() if u != term)]))
@@ -160,9 +165,12 @@ def _basis(x: Floats) -> Floats:
 
 
 def _line(
-    term: Term, y: Floats, blocks: Mapping[Term, Floats], nuisance: Floats,
+    term: Term,
+    y: Floats,
+    blocks: Mapping[Term, Floats],
+    nuisance: Floats,
     error: tuple[float, int],
-) -> AnovaRow | None:  # fmt: skip
+) -> AnovaRow | None:
     """The line of a term against (sum of squares, degrees of freedom) of the error."""
     rss, df_error = error
     base = np.hstack([nuisance, *(blocks[u] for u in blocks if not set(term) <= set(u))])

@@ -127,37 +127,45 @@ def effects(
     attachments, are taken out of the scatter between attachments.
     """
     y = np.asarray(values, dtype=np.float64)
-    known = ~np.isnan(y)
-    if np.any(y[known] <= 0):
+    valued = ~np.isnan(y)
+    if np.any(y[valued] <= 0):
         raise ValueError("effects are on logs and need positive values")
     labels = {name: np.asarray(f) for name, f in factors.items()}
     owners = np.asarray(attachments)
     if any(f.shape != y.shape for f in (*labels.values(), owners)):
         raise ValueError("values, attachments and factors must have one shape [run]")
-    if not known.any():
+    if not valued.any():
         return Effects((), tuple((name, "no values") for name in labels), ())
-    labels = {name: f[known] for name, f in labels.items()}
-    groups = np.unique(owners[known], return_inverse=True)[1]
+    labels = {name: f[valued] for name, f in labels.items()}
+    groups = np.unique(owners[valued], return_inverse=True)[1]
     single = [name for name, f in labels.items() if np.unique(f).size < 2]
     varied = {name: f for name, f in labels.items() if name not in single}
     missing = [(name, "it has one level") for name in single]
-    nuisance = None if blocks is None else np.asarray(blocks)[known]
+    nuisance = None if blocks is None else np.asarray(blocks)[valued]
     if nuisance is not None and not _constant(nuisance, groups):
         nuisance = None
-    found = _strata(np.log(y[known]), groups, varied, nuisance, order)
-    lines = [line for part in found for line in part.lines]
+    parts = _strata(np.log(y[valued]), groups, varied, nuisance, order)
+    lines = [line for part in parts for line in part.lines]
     corrected = correct([line.p for line, *_ in lines])
     return Effects(
         effects=tuple(
             FactorEffect(
-                ":".join(line.term), stratum, line.df, line.df_error, line.f, line.p,
-                float(holm), flipped, line.share, span,
+                ":".join(line.term),
+                stratum,
+                line.df,
+                line.df_error,
+                line.f,
+                line.p,
+                float(holm),
+                flipped,
+                line.share,
+                span,
             )
             for (line, stratum, flipped, span), holm in zip(lines, corrected, strict=True)
         ),
-        missing=(*missing, *(pair for part in found for pair in part.missing)),
-        residuals=tuple(part.residuals for part in found if part.residuals.n),
-    )  # fmt: skip
+        missing=(*missing, *(pair for part in parts for pair in part.missing)),
+        residuals=tuple(part.residuals for part in parts if part.residuals.n),
+    )
 
 
 @dataclass(frozen=True)
@@ -182,20 +190,21 @@ def _strata(
 ) -> list[_Part]:
     """The analyses within and between attachments."""
     whole = {name for name, labels in factors.items() if _constant(labels, groups)}
-    terms = [
-        term
-        for size in range(1, order + 1)
-        for term in itertools.combinations(factors, size)
-    ]  # fmt: skip
+    terms = [term for size in range(1, order + 1) for term in itertools.combinations(factors, size)]
     inner = {t: anova.columns(t, factors) for t in terms if not set(t) <= whole}
     count = int(groups.max()) + 1
     parts, adjusted = [], y
     if inner:
         centred = {t: anova.centred(x, groups) for t, x in inner.items()}
         analysis = _analyse(
-            anova.centred(y, groups), centred, np.empty((y.size, 0)), count, groups,
-            "within attachments", factors,
-        )  # fmt: skip
+            anova.centred(y, groups),
+            centred,
+            np.empty((y.size, 0)),
+            count,
+            groups,
+            "within attachments",
+            factors,
+        )
         parts.append(analysis)
         x = np.hstack(list(centred.values()))
         beta = np.linalg.lstsq(x, anova.centred(y, groups), rcond=1e-10)[0]

@@ -44,9 +44,12 @@ def spending(planned: Sequence[int]) -> tuple[int, ...]:
 
 
 def max_t(
-    differences: Floats, last: Integers, turns: Sequence[int], alpha: float,
+    differences: Floats,
+    last: Integers,
+    turns: Sequence[int],
+    alpha: float,
     groups: Integers | None = None,
-) -> Together:  # fmt: skip
+) -> Together:
     """`signflips.max_t` at the last of these looks, with what the looks before it called.
 
     `last`: the highest block number of each row of `differences`, shape [block]; `turns`: blocks at
@@ -56,8 +59,8 @@ def max_t(
     """
     number = len(turns)
     own = level(alpha, number)
-    found = signflips.max_t(differences, own, groups=groups)
-    p = found.p.copy()
+    together = signflips.max_t(differences, own, groups=groups)
+    p = together.p.copy()
     for k, blocks in enumerate(turns[:-1], 1):
         before = differences[last < blocks]
         if not len(before):
@@ -66,7 +69,7 @@ def max_t(
         scaled = signflips.max_t(before, earlier, groups=groups).p * (own / earlier)
         same = _sign(before) == _sign(differences)
         p = np.where(same, np.fmin(p, scaled), p)
-    return Together(p, found.share, differences)
+    return Together(p, together.share, differences)
 
 
 def _sign(differences: Floats) -> Floats:

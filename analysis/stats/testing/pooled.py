@@ -97,8 +97,9 @@ def _cells(d: Floats, level: float) -> list[Pooled]:
     far = (y - mu) ** 2 * (np.mean(v) + tau2) / (v + tau2)
     own = v * (1 - b * (cells - 1) / cells) + 2 / (cells - 3) * b**2 * far
     tail = (1 + level) / 2
-    half = np.hypot(stats.t.ppf(tail, freedom) * np.sqrt(own),
-                    stats.t.ppf(tail, fewest - 1) * math.sqrt(common))  # fmt: skip
+    half = np.hypot(
+        stats.t.ppf(tail, freedom) * np.sqrt(own), stats.t.ppf(tail, fewest - 1) * math.sqrt(common)
+    )
     middle = y - b * (y - mu)
     ratio, low, high = np.exp([middle, middle - half, middle + half])
     return [

@@ -82,16 +82,16 @@ class Contrasts:
         return Contrasts(self.values[:, [series]], self.hidden[[series]])
 
 
-def complete(known: Mask) -> tuple[Places, Places]:
+def complete(present: Mask) -> tuple[Places, Places]:
     """(blocks, cells) of which each block has each cell, by number; known: [block, cell].
 
     Cells that not all of the SMALLEST fullest blocks have are left out, then blocks that lack one
     of the other cells.  The fullest: they have most of the cells of the one with most cells.
     """
-    first = known[int(np.argmax(known.sum(axis=1)))]
-    fullest = np.argsort((first & ~known).sum(axis=1), kind="stable")[:SMALLEST]
-    cells = np.flatnonzero(known[fullest].all(axis=0))
-    return np.flatnonzero(known[:, cells].all(axis=1) & (cells.size > 0)), cells
+    first = present[int(np.argmax(present.sum(axis=1)))]
+    fullest = np.argsort((first & ~present).sum(axis=1), kind="stable")[:SMALLEST]
+    cells = np.flatnonzero(present[fullest].all(axis=0))
+    return np.flatnonzero(present[:, cells].all(axis=1) & (cells.size > 0)), cells
 
 
 def contrasts(logs: Floats, series: Sequence[tuple[Sequence[int], Floats]]) -> Contrasts:
@@ -124,13 +124,16 @@ def unlike(of: Contrasts) -> list[int]:
     away = of.values - of.values.mean(axis=1, keepdims=True)
     p = signflips.max_t(away, ALPHA).p
     hidden = of.hidden + of.hidden.mean()
-    return [int(i) for i in np.flatnonzero(p <= ALPHA)
-            if _over_blocks(away[:, i], float(hidden[i])).proven]  # fmt: skip
+    return [
+        int(i)
+        for i in np.flatnonzero(p <= ALPHA)
+        if _over_blocks(away[:, i], float(hidden[i])).proven
+    ]
 
 
 def _over_blocks(values: Floats, hidden: float) -> Slope:
-    found = intervals.from_logs((values,))
-    if found.kind != "interval":
+    ratio = intervals.from_logs((values,))
+    if ratio.kind != "interval":
         return Slope(float(np.exp(np.median(values))), math.nan, math.nan)
     times = math.exp(hidden)
-    return Slope(found.ratio, found.low / times, found.high * times)
+    return Slope(ratio.ratio, ratio.low / times, ratio.high * times)

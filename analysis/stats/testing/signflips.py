@@ -62,8 +62,8 @@ def max_t(
     signs = _signs(len(differences), size.size, most)
     extremity = np.empty((len(signs), np.count_nonzero(tested)))
     for group in np.unique(groups[tested]):
-        mine = tested & (groups == group)
-        extremity[:, mine[tested]] = _extremity(differences[:, mine], size[mine], signs)
+        in_group = tested & (groups == group)
+        extremity[:, in_group[tested]] = _extremity(differences[:, in_group], size[in_group], signs)
     found[tested] = _step_down(extremity)
     left = extremity[:, found[tested] > alpha]
     share = 2 * stats.norm.sf(np.quantile(left.max(axis=1), 1 - alpha)) if left.size else alpha
@@ -138,9 +138,9 @@ def _as_normal(t: Floats, freedom: Floats) -> Floats:
 
 def _moments(differences: Floats, signs: Floats, size: Floats) -> tuple[Floats, Floats]:
     """(means [flip, cell], mean squares [cell], which no flip changes)."""
-    known = np.nan_to_num(differences)
+    filled = np.nan_to_num(differences)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return signs @ known / size, (known**2).sum(axis=0) / size
+        return signs @ filled / size, (filled**2).sum(axis=0) / size
 
 
 def _variance(mean: Floats, square: Floats, size: Floats) -> Floats:
@@ -168,8 +168,10 @@ def _prior(variance: Floats, freedom: Floats) -> tuple[float, float]:
 
 def moderate(variance: Floats, freedom: Floats) -> tuple[Floats, Floats]:
     """(variances of cells drawn towards what they have in common, their degrees of freedom)."""
-    common, known = _prior(variance, freedom)
-    return (known * common + freedom * variance) / (known + freedom), known + freedom
+    common, prior_freedom = _prior(variance, freedom)
+    return (prior_freedom * common + freedom * variance) / (
+        prior_freedom + freedom
+    ), prior_freedom + freedom
 
 
 def _trigamma_inverse(value: float) -> float:

@@ -138,17 +138,17 @@ def correct(p: Sequence[float] | Floats, method: Correction = "holm") -> Floats:
         raise ValueError("p alone cannot be corrected by max-t")
     raw = np.asarray(p, dtype=np.float64)
     corrected = raw.copy()
-    known = ~np.isnan(raw)
-    if method == "none" or not known.any():
+    tested = ~np.isnan(raw)
+    if method == "none" or not tested.any():
         return corrected
-    some = raw[known]
+    some = raw[tested]
     if method == "benjamini-hochberg":
-        corrected[known] = stats.false_discovery_control(some)
+        corrected[tested] = stats.false_discovery_control(some)
         return corrected
     order = np.argsort(some)
     steps = np.maximum.accumulate(some[order] * np.arange(some.size, 0, -1))
     some[order] = np.minimum(steps, 1.0)
-    corrected[known] = some
+    corrected[tested] = some
     return corrected
 
 

@@ -108,8 +108,12 @@ class Verdict:
         """Plain numbers and strings."""
         kept = {k: v for k, v in self.__dict__.items() if k not in ("interval", "needed")}
         needed = self.needed.to_dict() if self.needed else None
-        return kept | {"interval": self.interval.to_dict(), "needed": needed, "says": self.says,
-                       "median_differs": self.median_differs}  # fmt: skip
+        return kept | {
+            "interval": self.interval.to_dict(),
+            "needed": needed,
+            "says": self.says,
+            "median_differs": self.median_differs,
+        }
 
 
 def verdicts(
@@ -148,13 +152,21 @@ def verdicts(
     return [
         Verdict(
             kind=judge(cell, float(p[i]), float(p_equal[i]), x, alpha, more_is_faster),
-            interval=cell, p=float(p[i]), p_equal=float(p_equal[i]), p_median=float(p_median[i]),
-            raw_p=float(raw[i]), raw_p_equal=float(raw_equal[i]), x=x, alpha=alpha,
-            cells=count if correction != "none" else 1, correction=correction, share=share,
+            interval=cell,
+            p=float(p[i]),
+            p_equal=float(p_equal[i]),
+            p_median=float(p_median[i]),
+            raw_p=float(raw[i]),
+            raw_p_equal=float(raw_equal[i]),
+            x=x,
+            alpha=alpha,
+            cells=count if correction != "none" else 1,
+            correction=correction,
+            share=share,
             more_is_faster=more_is_faster,
         )
         for i, cell in enumerate(cells)
-    ]  # fmt: skip
+    ]
 
 
 def more(cell: Ratio, x: float, alpha: float, *, typical: bool = False) -> Repetitions | None:

@@ -132,8 +132,8 @@ def _claim_cells(data: Data, reach: Reach, cells: list[Values]) -> Iterator[Clai
             yield from _r(reach, key, group)
     elif compare.both:
         for of, over in compare.both:
-            mine = [c for c in cells if reach.has(c, of) or reach.has(c, over)]
-            for key, group in reach.groups(mine, tuple(of)).items():
+            chosen = [c for c in cells if reach.has(c, of) or reach.has(c, over)]
+            for key, group in reach.groups(chosen, tuple(of)).items():
                 yield from _pair(reach, key, group, of, over)
     else:
         factor = compare.steps or compare.knee
@@ -151,19 +151,20 @@ def _pair(
         words = f"{' '.join(map(str, of.values()))} over {' '.join(map(str, over.values()))}"
         yield from _ratio(reach, key, first[0], second[0], words)
     elif first and second:
-        reach.notes[f"{len(first)} cells against {len(second)} in {reach.of.describe(key)}: "
-                    "left out"] = None  # fmt: skip
+        reach.notes[
+            f"{len(first)} cells against {len(second)} in {reach.of.describe(key)}: left out"
+        ] = None
 
 
 def _ordered(reach: Reach, group: list[Values], factor: str) -> list[tuple[float, Values]]:
-    known = [str(level) for level in reach.file.levels(factor)]
+    levels = [str(level) for level in reach.file.levels(factor)]
     places = []
     for cell in group:
         level = reach.level(cell, factor)
         if not isinstance(level, str):
             places.append((float(level), cell))
-        elif level in known:
-            places.append((float(known.index(level)), cell))
+        elif level in levels:
+            places.append((float(levels.index(level)), cell))
     if len({place for place, _ in places}) < len(places):
         reach.notes[f"several cells of one {factor}: left out"] = None
         return []
@@ -187,22 +188,26 @@ def _knee(reach: Reach, key: Key, cells: list[tuple[float, Values]]) -> Iterator
         return
     (x0, low), (x1, knee), (x2, high) = cells[place - 1 : place + 2]
     limit = claim.claimed.low or 1.0
-    sides = ((low, knee, x1 / x0, (limit, math.inf), "up to the knee"),
-             (knee, high, x2 / x1, (0.0, limit), "beyond the knee"))  # fmt: skip
+    sides = (
+        (low, knee, x1 / x0, (limit, math.inf), "up to the knee"),
+        (knee, high, x2 / x1, (0.0, limit), "beyond the knee"),
+    )
     for before, after, growth, bounds, words in sides:
-        for one in _ratio(reach, key, after, before, words):
-            yield replace(_scaled(one, 1 / math.log2(growth)), bounds=bounds)
+        for cell in _ratio(reach, key, after, before, words):
+            yield replace(_scaled(cell, 1 / math.log2(growth)), bounds=bounds)
 
 
-def _scaled(one: ClaimCell, by: float) -> ClaimCell:
+def _scaled(cell: ClaimCell, by: float) -> ClaimCell:
     """The same on the scale of growth per doubling: logs times `by`."""
-    curve = one.curve
+    curve = cell.curve
     return replace(
-        one,
-        value=one.value**by, low=one.low**by, high=one.high**by,
+        cell,
+        value=cell.value**by,
+        low=cell.low**by,
+        high=cell.high**by,
         curve=Curve(curve.estimate * by, curve.alphas, curve.low * by, curve.high * by),
-        parts=tuple(part * by for part in one.parts),
-    )  # fmt: skip
+        parts=tuple(part * by for part in cell.parts),
+    )
 
 
 def _ratio(reach: Reach, key: Key, a: Values, b: Values, words: str) -> Iterator[ClaimCell]:
@@ -210,9 +215,21 @@ def _ratio(reach: Reach, key: Key, a: Values, b: Values, words: str) -> Iterator
         reach.notes[f"no ratio of zeros in {reach.of.describe(key)}: left out"] = None
         return
     r, blocks = _over(a, b)
-    yield ClaimCell(_label(reach, key, words), reach.metric, r.ratio, r.low, r.high, r.kind,
-                r.units, reach.claim.bounds, r.curve, r.parts, blocks,
-                tuple(pair for pair in key if pair[1] != ""), _doubts(reach, (a, b)))  # fmt: skip
+    yield ClaimCell(
+        _label(reach, key, words),
+        reach.metric,
+        r.ratio,
+        r.low,
+        r.high,
+        r.kind,
+        r.units,
+        reach.claim.bounds,
+        r.curve,
+        r.parts,
+        blocks,
+        tuple(pair for pair in key if pair[1] != ""),
+        _doubts(reach, (a, b)),
+    )
 
 
 def _doubts(reach: Reach, cells: Iterable[Values]) -> tuple[str, ...]:
@@ -224,8 +241,9 @@ def _over(a: Values, b: Values) -> tuple[Ratio, tuple[int, ...]]:
     """As `study.ratio_of`, without its search where each block has one attachment; the blocks."""
     shared = set(a.attachments) & set(b.attachments)
     names = [c.attachments if shared else c.blocks for c in (a, b)]
-    first, second = (dict(zip(n, np.log(c.values), strict=True))
-                     for n, c in zip(names, (a, b), strict=True))  # fmt: skip
+    first, second = (
+        dict(zip(n, np.log(c.values), strict=True)) for n, c in zip(names, (a, b), strict=True)
+    )
     both = [name for name in first if name in second]
     single = len(first) == len(a.blocks) and len(second) == len(b.blocks)
     if single and len(both) >= min(SMALLEST, len(first), len(second)) > 0:
@@ -246,12 +264,25 @@ def _r(reach: Reach, key: Key, group: list[Values]) -> Iterator[ClaimCell]:
     if c.absent:
         reach.notes[f"{reach.of.describe(key)}: {c.absent}"] = None
         return
-    known = math.isfinite(c.pearson_low)
-    kind = "interval" if known else "one session" if c.attachments < 2 else "range"
-    curve = _student(c.pearson_low, c.pearson_high, c.attachments) if known else _nothing(c.pearson)
-    yield ClaimCell(_label(reach, key, f"r with {compare.correlation}"), reach.metric, c.pearson,
-                c.pearson_low, c.pearson_high, kind, (c.attachments,), reach.claim.bounds,
-                curve, doubts=_doubts(reach, group))  # fmt: skip
+    has_interval = math.isfinite(c.pearson_low)
+    kind = "interval" if has_interval else "one session" if c.attachments < 2 else "range"
+    curve = (
+        _student(c.pearson_low, c.pearson_high, c.attachments)
+        if has_interval
+        else _nothing(c.pearson)
+    )
+    yield ClaimCell(
+        _label(reach, key, f"r with {compare.correlation}"),
+        reach.metric,
+        c.pearson,
+        c.pearson_low,
+        c.pearson_high,
+        kind,
+        (c.attachments,),
+        reach.claim.bounds,
+        curve,
+        doubts=_doubts(reach, group),
+    )
 
 
 def _student(low: float, high: float, n: int) -> Curve:

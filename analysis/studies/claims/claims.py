@@ -53,18 +53,19 @@ def judge(data: Data, study: StudyFile, alpha: float = ALPHA) -> Claims:
     scopes = [scope_of(data, study, claim) for claim in study.claims]
     reasons = [untestable(s, c) for s, c in zip(scopes, study.claims, strict=True)]
     nothing = PValues(float("nan"), float("nan"))
-    known = list(zip(study.claims, scopes, reasons, strict=True))
-    sizes = [nothing if why else p_magnitude(c, s.cells) for c, s, why in known]
-    ends = [nothing if why else p_reach(c, s.cells, not s.missing) for c, s, why in known]
-    ways = [nothing if why else p_direction(c, s.cells) for c, s, why in known]
+    triples = list(zip(study.claims, scopes, reasons, strict=True))
+    sizes = [nothing if why else p_magnitude(c, s.cells) for c, s, why in triples]
+    ends = [nothing if why else p_reach(c, s.cells, not s.missing) for c, s, why in triples]
+    ways = [nothing if why else p_direction(c, s.cells) for c, s, why in triples]
     can = [not why for why in reasons]
     means = p_means(study.claims, scopes, can, alpha)
     sides = p_means(study.claims, scopes, can, alpha, direction=True)
     whole = corrected([both(size, end) for size, end in zip(sizes, ends, strict=True)], means)
     tested = sum(can)
-    parts = zip(whole, corrected(sizes, means), corrected(ends), corrected(ways, sides),
-                strict=True)  # fmt: skip
-    judged = tuple(_judged(*one, p, alpha, tested) for one, p in zip(known, parts, strict=True))
+    parts = zip(
+        whole, corrected(sizes, means), corrected(ends), corrected(ways, sides), strict=True
+    )
+    judged = tuple(_judged(*one, p, alpha, tested) for one, p in zip(triples, parts, strict=True))
     remarks = next(iter(data.studies.values())).remarks if data.studies else []
     return Claims(study, judged, alpha, tested, tuple(remarks), chart=figure)
 
@@ -82,11 +83,17 @@ def _judged(
     open_ = kind == "cannot be told"
     places = Counter(place(cell) for cell in scope.cells)
     return JudgedClaim(
-        claim=claim, kind=kind, why=why, scope=scope, magnitude=kind_of(size, alpha),
+        claim=claim,
+        kind=kind,
+        why=why,
+        scope=scope,
+        magnitude=kind_of(size, alpha),
         reach=None if math.isnan(end.holds) else kind_of(end, alpha),
         direction=None if claim.direction == "none" else kind_of(way, alpha),
-        p=whole, p_direction=way, needed=needed_of(claim, len(scope.cells)),
+        p=whole,
+        p_direction=way,
+        needed=needed_of(claim, len(scope.cells)),
         counts={"inside": places["inside"], "outside": places["outside"], "open": places["open"]},
         apparent=apparent(claim, scope.cells),
         more=more(claim, scope.cells, alpha / max(tested, 1)) if open_ else None,
-    )  # fmt: skip
+    )

@@ -35,7 +35,10 @@ def pages(_found: Claims) -> int:
 
 def draw(found: Claims, _page: int = 0) -> Figure:
     """One row per claim; ratios on a log axis, correlations on a linear one below them."""
-    parts = [[one for one in found.judged if one.claim.scale == scale] for scale in ("ratio", "r")]
+    parts = [
+        [judged for judged in found.judged if judged.claim.scale == scale]
+        for scale in ("ratio", "r")
+    ]
     shown = [part for part in parts if part]
     notes = [
         "Bars: the claimed range with its slack; open ends run to the frame. Marks: cells; "
@@ -44,8 +47,9 @@ def draw(found: Claims, _page: int = 0) -> Figure:
         *found.remarks,
     ]
     tall = sum(len(part) for part in shown)
-    figure, _ = drawing.frame(1, 1, title="", notes=notes,
-                              width=9.0, height=0.34 * tall + 0.5 * len(shown))  # fmt: skip
+    figure, _ = drawing.frame(
+        1, 1, title="", notes=notes, width=9.0, height=0.34 * tall + 0.5 * len(shown)
+    )
     for ax in figure.axes:
         ax.remove()
     axes = figure.subplots(
@@ -68,8 +72,9 @@ def _panel(ax: Axes, judged: Sequence[JudgedClaim]) -> None:
     ax.set_xlim(low, high)
     ax.set_ylim(len(judged) - 0.4, -0.6)
     ax.set_yticks(range(len(judged)), [one.claim.id for one in judged], fontsize=drawing.SMALL)
-    ax.set_xlabel("ratio (growth per doubling for a knee)" if ratio else "Pearson's r",
-                  fontsize=drawing.SMALL)  # fmt: skip
+    ax.set_xlabel(
+        "ratio (growth per doubling for a knee)" if ratio else "Pearson's r", fontsize=drawing.SMALL
+    )
     ax.tick_params(labelsize=drawing.SMALL, colors=INK)
     ax.spines[["top", "right"]].set_visible(False)
     if ratio:
@@ -86,18 +91,28 @@ def _plain_ticks(ax: Axes, low: float, high: float) -> None:
     ax.set_xticks([], minor=True)
 
 
-def _claim(ax: Axes, one: JudgedClaim, place: int, limits: tuple[float, float]) -> None:
+def _claim(ax: Axes, judged: JudgedClaim, place: int, limits: tuple[float, float]) -> None:
     """Cells of one claimed range share a part of the row: a knee has two."""
-    groups = list(dict.fromkeys(cell.bounds for cell in one.scope.cells)) or [one.claim.bounds]
+    groups = list(dict.fromkeys(cell.bounds for cell in judged.scope.cells)) or [
+        judged.claim.bounds
+    ]
     room = 0.76 / len(groups)
     for i, bounds in enumerate(groups):
         middle = place - 0.38 + room * (i + 0.5)
         _band(ax, bounds, middle, 0.94 * room, limits)
-        _cells(ax, one, bounds, middle, 0.76 * room)
-    if not one.scope.cells:
-        text = textwrap.shorten(one.why, WIDEST, placeholder=" ...")
-        ax.annotate(text, (0.995, place), xycoords=("axes fraction", "data"), ha="right",
-                    va="center", fontsize=6.5, color=INK, zorder=5)  # fmt: skip
+        _cells(ax, judged, bounds, middle, 0.76 * room)
+    if not judged.scope.cells:
+        text = textwrap.shorten(judged.why, WIDEST, placeholder=" ...")
+        ax.annotate(
+            text,
+            (0.995, place),
+            xycoords=("axes fraction", "data"),
+            ha="right",
+            va="center",
+            fontsize=6.5,
+            color=INK,
+            zorder=5,
+        )
 
 
 def _band(
@@ -111,16 +126,24 @@ def _band(
 
 
 def _cells(
-    ax: Axes, one: JudgedClaim, bounds: tuple[float, float], middle: float, height: float
+    ax: Axes, judged: JudgedClaim, bounds: tuple[float, float], middle: float, height: float
 ) -> None:
-    colour, mark = LOOK[one.kind]
-    mine = [cell for cell in one.scope.cells if cell.bounds == bounds]
-    for i, cell in enumerate(sorted(mine, key=lambda cell: cell.value)):
-        y = middle + (height * (i / (len(mine) - 1) - 0.5) if len(mine) > 1 else 0.0)
+    colour, mark = LOOK[judged.kind]
+    cells = [cell for cell in judged.scope.cells if cell.bounds == bounds]
+    for i, cell in enumerate(sorted(cells, key=lambda cell: cell.value)):
+        y = middle + (height * (i / (len(cells) - 1) - 0.5) if len(cells) > 1 else 0.0)
         if cell.decides:
             ax.plot([cell.low, cell.high], [y, y], color=colour, linewidth=0.8, zorder=3)
-        ax.plot(cell.value, y, marker=mark, markersize=3.0, color=colour, zorder=4,
-                markerfacecolor=colour if cell.decides else "white", linestyle="")  # fmt: skip
+        ax.plot(
+            cell.value,
+            y,
+            marker=mark,
+            markersize=3.0,
+            color=colour,
+            zorder=4,
+            markerfacecolor=colour if cell.decides else "white",
+            linestyle="",
+        )
 
 
 def _limits(judged: Sequence[JudgedClaim], ratio: bool) -> tuple[float, float]:
@@ -134,17 +157,24 @@ def _limits(judged: Sequence[JudgedClaim], ratio: bool) -> tuple[float, float]:
     return min(ends) / 1.3, max(ends) * 1.3
 
 
-def _legend(figure: Figure, found: Claims) -> None:
+def _legend(figure: Figure, claims: Claims) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    there = {one.kind for one in found.judged}
+    there = {judged.kind for judged in claims.judged}
     handles: list[Line2D | Patch] = [
         Line2D([], [], color=colour, marker=mark, linestyle="", markersize=5, label=kind)
         for kind, (colour, mark) in LOOK.items()
         if kind in there
     ]
     handles.append(Patch(color=BAND, label="claimed"))
-    figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False,
-                  fontsize=drawing.SMALL, title=f"Claims of {found.study.title}",
-                  title_fontsize=11, alignment="left")  # fmt: skip
+    figure.legend(
+        handles=handles,
+        loc="outside upper left",
+        ncols=len(handles),
+        frameon=False,
+        fontsize=drawing.SMALL,
+        title=f"Claims of {claims.study.title}",
+        title_fontsize=11,
+        alignment="left",
+    )

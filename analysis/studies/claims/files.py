@@ -37,7 +37,7 @@ def load(name: str) -> StudyFile:
 def faults(study: StudyFile) -> Iterator[Fault]:
     """What the schema cannot see: metrics, factors and levels that the study does not know."""
     metrics = (*METRICS, *COLUMNS, *study.metrics)
-    known = tuple(dict.fromkeys([*ROLES, *study.factors]))
+    factors = tuple(dict.fromkeys([*ROLES, *study.factors]))
     seen: set[str] = set()
     for i, claim in enumerate(study.claims):
         at = ("claims", i)
@@ -49,13 +49,13 @@ def faults(study: StudyFile) -> Iterator[Fault]:
             for wrong in (m for m in said if m and m not in metrics):
                 yield (*at, key), f"no metric {wrong!r}", wrong, metrics
         for place, factor, levels in _named_levels(claim):
-            if factor not in known:
-                yield (*at, *place), f"no factor {factor!r}", factor, known
+            if factor not in factors:
+                yield (*at, *place), f"no factor {factor!r}", factor, factors
             else:
                 yield from _wrong_levels(study, (*at, *place), factor, levels)
         for key in ("knee", "correlation"):
             numeric = getattr(claim.compare, key, "")
-            if numeric in known and numeric not in NUMERIC:
+            if numeric in factors and numeric not in NUMERIC:
                 yield (*at, "compare", key), f"{numeric!r} is no number", numeric, NUMERIC
 
 

@@ -163,25 +163,33 @@ def corrected(raw: Sequence[PValues], means: Sequence[float] = ()) -> list[PValu
     """
     holds = correct([p.holds for p in raw]).tolist()
     fails = correct([p.fails for p in raw])
-    known = np.array(means)
-    if known.size and not np.isnan(known).all():
-        fails = np.where(np.isnan(fails), fails, np.minimum(2 * np.fmin(fails, known), 1.0))
+    values = np.array(means)
+    if values.size and not np.isnan(values).all():
+        fails = np.where(np.isnan(fails), fails, np.minimum(2 * np.fmin(fails, values), 1.0))
     return [PValues(a, b) for a, b in zip(holds, fails.tolist(), strict=True)]
 
 
-def p_means(claims: Sequence[Claim], scopes: Sequence[Scope], tested: Sequence[bool], alpha: float,
-            *, direction: bool = False) -> list[float]:  # fmt: skip
+def p_means(
+    claims: Sequence[Claim],
+    scopes: Sequence[Scope],
+    tested: Sequence[bool],
+    alpha: float,
+    *,
+    direction: bool = False,
+) -> list[float]:
     """p that claims about every cell hold for the means of their cells; NaN: not asked."""
     whole = [
-        ok and claim.quantifier in ("every", "range")
+        ok
+        and claim.quantifier in ("every", "range")
         and not (direction and claim.direction == "none")
         for claim, ok in zip(claims, tested, strict=True)
-    ]  # fmt: skip
+    ]
     sides = {"higher": (1.0, math.inf), "lower": (0.0, 1.0)}
     return together.refuted(
-        [scope.cells if ask else () for scope, ask in zip(scopes, whole, strict=True)], alpha,
+        [scope.cells if ask else () for scope, ask in zip(scopes, whole, strict=True)],
+        alpha,
         [sides.get(claim.direction) if direction else None for claim in claims],
-    )  # fmt: skip
+    )
 
 
 def kind_of(p: PValues, alpha: float) -> Kind:
@@ -236,9 +244,11 @@ def reaches(claim: Claim) -> tuple[float, float] | tuple[()]:
     low, high, slack = claim.claimed.low, claim.claimed.high, claim.claimed.slack
     if low is None or high is None:
         return ()
-    return (low + slack, high - slack) if claim.scale == "r" else (
-        low * (1 + slack), high / (1 + slack)
-    )  # fmt: skip
+    return (
+        (low + slack, high - slack)
+        if claim.scale == "r"
+        else (low * (1 + slack), high / (1 + slack))
+    )
 
 
 def untestable(scope: Scope, claim: Claim) -> str:

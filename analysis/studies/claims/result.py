@@ -41,14 +41,19 @@ class Claims(Drawn):
     @property
     def says(self) -> list[str]:
         """How many claims have which verdict, then each claim."""
-        counts: Counter[str] = Counter(one.kind for one in self.judged)
-        parts = [f"{counts[kind]} {kind if counts[kind] == 1 else MANY.get(kind, kind)}"
-                 for kind in KINDS if counts[kind]]  # fmt: skip
+        counts: Counter[str] = Counter(judged.kind for judged in self.judged)
+        parts = [
+            f"{counts[kind]} {kind if counts[kind] == 1 else MANY.get(kind, kind)}"
+            for kind in KINDS
+            if counts[kind]
+        ]
         first = f"{plural(len(self.judged), 'claim')} of {self.study.title}: {', '.join(parts)}."
         if self.tested > 1:
-            first += (f" The chance that any claim is wrongly said to hold is at most "
-                      f"{100 * self.alpha:.3g} %, and that any is wrongly said not to as well "
-                      f"({self.tested} claims tested together).")  # fmt: skip
+            first += (
+                f" The chance that any claim is wrongly said to hold is at most "
+                f"{100 * self.alpha:.3g} %, and that any is wrongly said not to as well "
+                f"({self.tested} claims tested together)."
+            )
         lacking = self.lacking
         all_lack = [f"Not in the data, for any claim: {', '.join(lacking)}."] if lacking else []
         return [first, *self.remarks, *all_lack, *(sentence(one, lacking) for one in self.judged)]
@@ -58,106 +63,140 @@ class Claims(Drawn):
         """Levels that no claim has in the data; none for a single claim."""
         if len(self.judged) < 2:
             return ()
-        first, *others = [one.scope.missing for one in self.judged]
+        first, *others = [judged.scope.missing for judged in self.judged]
         return tuple(level for level in first if all(level in other for other in others))
 
     def of(self, claim: str) -> Claims:
         """The verdict on one claim, corrected as among all; ValueError for an unknown one."""
-        mine = tuple(one for one in self.judged if one.claim.id == claim)
-        if not mine:
-            known = ", ".join(one.claim.id for one in self.judged)
-            raise ValueError(f"no claim {claim!r}: there are {known}")
-        return replace(self, judged=mine)
+        judged_claims = tuple(judged for judged in self.judged if judged.claim.id == claim)
+        if not judged_claims:
+            allowed = ", ".join(judged.claim.id for judged in self.judged)
+            raise ValueError(f"no claim {claim!r}: there are {allowed}")
+        return replace(self, judged=judged_claims)
 
     def table(self) -> pd.DataFrame:
         """One row per claim; low and high of the claimed range are with its slack."""
         import pandas as pd
 
-        return pd.DataFrame([row(one) for one in self.judged])
+        return pd.DataFrame([row(judged) for judged in self.judged])
 
     def cells(self) -> pd.DataFrame:
         """One row per claim and cell."""
         import pandas as pd
 
-        return pd.DataFrame([
-            {"claim": one.claim.id, "metric": cell.metric, "cell": cell.label,
-             "measured": cell.value, "low": cell.low, "high": cell.high, "interval": cell.kind,
-             "claimed low": cell.bounds[0], "claimed high": cell.bounds[1], "is": place(cell)}
-            for one in self.judged for cell in one.scope.cells
-        ])  # fmt: skip
+        return pd.DataFrame(
+            [
+                {
+                    "claim": judged.claim.id,
+                    "metric": cell.metric,
+                    "cell": cell.label,
+                    "measured": cell.value,
+                    "low": cell.low,
+                    "high": cell.high,
+                    "interval": cell.kind,
+                    "claimed low": cell.bounds[0],
+                    "claimed high": cell.bounds[1],
+                    "is": place(cell),
+                }
+                for judged in self.judged
+                for cell in judged.scope.cells
+            ]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able."""
         claims = [
-            row(one) | {"says": sentence(one), "cells": [_cell(c) for c in one.scope.cells]}
-            for one in self.judged
+            row(judged)
+            | {"says": sentence(judged), "cells": [_cell(c) for c in judged.scope.cells]}
+            for judged in self.judged
         ]
-        data: dict[str, Any] = plain({
-            "study": self.study.study, "source": self.study.source.paper, "alpha": self.alpha,
-            "tested": self.tested, "claims": claims, "says": self.says,
-        })  # fmt: skip
+        data: dict[str, Any] = plain(
+            {
+                "study": self.study.study,
+                "source": self.study.source.paper,
+                "alpha": self.alpha,
+                "tested": self.tested,
+                "claims": claims,
+                "says": self.says,
+            }
+        )
         return data
 
 
-def sentence(one: JudgedClaim, elsewhere: Collection[str] = ()) -> str:
+def sentence(judged: JudgedClaim, elsewhere: Collection[str] = ()) -> str:
     """A verdict in words, with what was claimed and measured.
 
     `elsewhere`: what is missing for all claims, which stands above them.
     """
-    claim = one.claim
-    parts = [f"{claim.id}: {one.kind}."]
+    claim = judged.claim
+    parts = [f"{claim.id}: {judged.kind}."]
     parts.append(f"The study says ({claim.place}): {claim.says.rstrip('.')} ({claim.number}).")
-    parts += [f"Why not: {one.why}."] if one.why else []
-    if one.scope.cells:
-        parts.append(f"Measured: {measured(one)}; claimed: {words.claimed(claim)}.")
-    if one.kind == "cannot be tested" and one.apparent is not None:
-        parts.append(words.bare(one))
-    if one.kind != "cannot be tested":
-        parts += words.parts(one)
-    if one.more is not None:
-        parts.append(f"To tell: {one.more.says}.")
-    missing = [level for level in one.scope.missing if level not in elsewhere]
+    parts += [f"Why not: {judged.why}."] if judged.why else []
+    if judged.scope.cells:
+        parts.append(f"Measured: {measured(judged)}; claimed: {words.claimed(claim)}.")
+    if judged.kind == "cannot be tested" and judged.apparent is not None:
+        parts.append(words.bare(judged))
+    if judged.kind != "cannot be tested":
+        parts += words.parts(judged)
+    if judged.more is not None:
+        parts.append(f"To tell: {judged.more.says}.")
+    missing = [level for level in judged.scope.missing if level not in elsewhere]
     parts += [f"Not in the data: {', '.join(missing)}."] if missing else []
-    parts += _doubts(one)
-    parts += [f"Note: {note}." for note in one.scope.notes]
+    parts += _doubts(judged)
+    parts += [f"Note: {note}." for note in judged.scope.notes]
     return " ".join(parts)
 
 
-def _doubts(one: JudgedClaim) -> list[str]:
+def _doubts(judged: JudgedClaim) -> list[str]:
     """What is in doubt in the cells of a claim; its smallest and largest are named first."""
-    ordered = sorted(one.scope.cells, key=lambda cell: cell.value)
+    ordered = sorted(judged.scope.cells, key=lambda cell: cell.value)
     ordered = [*ordered[:1], *ordered[-1:], *ordered[1:-1]]
     where: dict[str, list[str]] = {}
-    short = words.labels(one)
+    short = words.labels(judged)
     for cell in dict.fromkeys(ordered):
         for doubt in cell.doubts:
             where.setdefault(doubt, []).append(short[cell.label])
-    parts = [f"{doubt} in {len(names)} of {len(one.scope.cells)} cells ({listed(names)})"
-             for doubt, names in where.items()]  # fmt: skip
+    parts = [
+        f"{doubt} in {len(names)} of {len(judged.scope.cells)} cells ({listed(names)})"
+        for doubt, names in where.items()
+    ]
     return [f"In doubt: {'; '.join(parts)}."] if parts else []
 
 
-def row(one: JudgedClaim) -> dict[str, Any]:
+def row(judged: JudgedClaim) -> dict[str, Any]:
     """A verdict as one flat row."""
-    low, high = one.claim.bounds
-    values = [cell.value for cell in one.scope.cells]
-    known = [cell for cell in one.scope.cells if cell.decides]
+    low, high = judged.claim.bounds
+    values = [cell.value for cell in judged.scope.cells]
+    deciding = [cell for cell in judged.scope.cells if cell.decides]
     return {
-        "claim": one.claim.id, "verdict": one.kind, "direction": one.direction,
-        "magnitude": one.magnitude, "reach": one.reach, "quantifier": _quantifier(one.claim),
-        "inside": one.counts["inside"], "outside": one.counts["outside"],
-        "open": one.counts["open"], "needed": one.needed,
-        "scope": "none" if not values else "part" if one.scope.missing else "whole",
-        "missing": ", ".join(one.scope.missing), "why": one.why,
-        "number": one.claim.number, "claimed_low": low, "claimed_high": high,
-        "smallest": min(values, default=None), "largest": max(values, default=None),
-        "low": min((cell.low for cell in known), default=None),
-        "high": max((cell.high for cell in known), default=None),
+        "claim": judged.claim.id,
+        "verdict": judged.kind,
+        "direction": judged.direction,
+        "magnitude": judged.magnitude,
+        "reach": judged.reach,
+        "quantifier": _quantifier(judged.claim),
+        "inside": judged.counts["inside"],
+        "outside": judged.counts["outside"],
+        "open": judged.counts["open"],
+        "needed": judged.needed,
+        "scope": "none" if not values else "part" if judged.scope.missing else "whole",
+        "missing": ", ".join(judged.scope.missing),
+        "why": judged.why,
+        "number": judged.claim.number,
+        "claimed_low": low,
+        "claimed_high": high,
+        "smallest": min(values, default=None),
+        "largest": max(values, default=None),
+        "low": min((cell.low for cell in deciding), default=None),
+        "high": max((cell.high for cell in deciding), default=None),
         "median": float(np.median(values)) if values else None,
-        "apparent": one.apparent, "p_holds": one.p.holds, "p_fails": one.p.fails,
-        "more": one.more.more if one.more else None, "place": one.claim.place,
-        "in doubt": ", ".join(dict.fromkeys(d for c in one.scope.cells for d in c.doubts)),
-    }  # fmt: skip
+        "apparent": judged.apparent,
+        "p_holds": judged.p.holds,
+        "p_fails": judged.p.fails,
+        "more": judged.more.more if judged.more else None,
+        "place": judged.claim.place,
+        "in doubt": ", ".join(dict.fromkeys(d for c in judged.scope.cells for d in c.doubts)),
+    }
 
 
 def _quantifier(claim: Claim) -> str:

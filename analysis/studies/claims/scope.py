@@ -107,8 +107,8 @@ class Reach:
         """Whether the study had a level of a factor, or does not say which it had."""
         if factor not in self.levels:
             self.levels[factor] = self.file.levels(factor)
-        known = self.levels[factor]
-        return not known or level == "" or any(same(level, other) for other in known)
+        levels = self.levels[factor]
+        return not levels or level == "" or any(same(level, other) for other in levels)
 
     def why(self, cells: Sequence[Values]) -> str:
         """Why there is nothing to compare among these cells: the first level that is missing."""
@@ -146,8 +146,9 @@ class Reach:
 
     def lacking(self, cells: Sequence[Values]) -> tuple[str, ...]:
         """Levels of the scope that the data do not have."""
-        written = {name for of, _ in (self.claim.compare.both if self.claim.compare else ())
-                   for name in of}  # fmt: skip
+        written = {
+            name for of, _ in (self.claim.compare.both if self.claim.compare else ()) for name in of
+        }
         found = []
         for name in dict.fromkeys([*self.claim.where, *self.file.factors]):
             if name in written:
@@ -157,8 +158,10 @@ class Reach:
             there = [self.level(cell, name) for cell in cells]
             words = [(level, self.file.canonical(name, level)) for level in wanted]
             lost = [level for level, word in words if not any(same(t, word) for t in there)]
-            found += [f"{name} {self.of.label(name, level)}" if name == "chunk"
-                      else f"{name} {level}" for level in lost]  # fmt: skip
+            found += [
+                f"{name} {self.of.label(name, level)}" if name == "chunk" else f"{name} {level}"
+                for level in lost
+            ]
         return tuple(found)
 
     def groups(self, cells: Iterable[Values], compared: Sequence[str]) -> dict[Key, list[Values]]:

@@ -28,13 +28,16 @@ def means(cells: Sequence[ClaimCell]) -> dict[Bounds, Ratio]:
 
     Only of two cells or more that have six blocks in common: no interval from fewer.
     """
-    found = {bounds: from_logs((np.array(list(blocks.values())),))
-             for bounds, blocks in _by_bounds(cells).items()}  # fmt: skip
+    found = {
+        bounds: from_logs((np.array(list(blocks.values())),))
+        for bounds, blocks in _by_bounds(cells).items()
+    }
     return {bounds: one for bounds, one in found.items() if one.decides}
 
 
-def refuted(claims: Sequence[Sequence[ClaimCell]], alpha: float, ends: Sequence[Bounds | None]) \
-        -> list[float]:  # fmt: skip
+def refuted(
+    claims: Sequence[Sequence[ClaimCell]], alpha: float, ends: Sequence[Bounds | None]
+) -> list[float]:
     """For each claim (its cells) p that the means lie inside, corrected over all; NaN: no mean.
 
     `ends`: of a claim, instead of the bounds of its cells; one for each claim.
@@ -56,8 +59,10 @@ def refuted(claims: Sequence[Sequence[ClaimCell]], alpha: float, ends: Sequence[
     matrix = np.array([[one.get(block, math.nan) for one in columns] for block in every])
     p = np.where(beyond, signflips.max_t(matrix, alpha).p, 1.0)
     owner = np.array(owners)
-    return [float(np.nanmin(p[owner == n], initial=1.0)) if n in owners else math.nan
-            for n in range(len(claims))]  # fmt: skip
+    return [
+        float(np.nanmin(p[owner == n], initial=1.0)) if n in owners else math.nan
+        for n in range(len(claims))
+    ]
 
 
 def _by_bounds(cells: Sequence[ClaimCell]) -> dict[Bounds, Blocks]:
@@ -75,7 +80,7 @@ def _mean(cells: Sequence[ClaimCell]) -> Blocks:
         return {}
     columns = [_by_block(cell) for cell in cells]
     common = sorted(set(columns[0]).intersection(*columns[1:]))
-    return {block: float(np.mean([one[block] for one in columns])) for block in common}
+    return {block: float(np.mean([column[block] for column in columns])) for block in common}
 
 
 def _by_block(cell: ClaimCell) -> Blocks:
@@ -83,4 +88,4 @@ def _by_block(cell: ClaimCell) -> Blocks:
     values: dict[int, list[float]] = defaultdict(list)
     for block, value in zip(cell.blocks, cell.parts[0].tolist(), strict=True):
         values[block].append(value)
-    return {block: float(np.median(mine)) for block, mine in values.items()}
+    return {block: float(np.median(logs)) for block, logs in values.items()}

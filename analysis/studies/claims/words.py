@@ -38,15 +38,18 @@ def _quantifier(claim: Claim) -> str:
     q = claim.quantifier
     if isinstance(q, Quantifier):
         return f"in at least {q.at_least} of {q.of} cells"
-    return {"every": "in every cell", "range": "over the cells",
-            "median": "in more than half of the cells"}[q]  # fmt: skip
+    return {
+        "every": "in every cell",
+        "range": "over the cells",
+        "median": "in more than half of the cells",
+    }[q]
 
 
-def measured(one: JudgedClaim) -> str:
+def measured(judged: JudgedClaim) -> str:
     """The smallest and the largest cell with what is sure of them."""
-    cells = sorted(one.scope.cells, key=lambda cell: cell.value)
+    cells = sorted(judged.scope.cells, key=lambda cell: cell.value)
     ends = [cells[0]] if len(cells) == 1 else [cells[0], cells[-1]]
-    unit, sure = _unit(one.claim), any(cell.decides for cell in ends)
+    unit, sure = _unit(judged.claim), any(cell.decides for cell in ends)
     texts = [number_of(cell.value) + (f"{unit}{_sure(cell)}" if sure else "") for cell in ends]
     texts[-1] += "" if sure else unit
     middle = f", the median of them {number_of(float(np.median([c.value for c in cells])))}"
@@ -58,24 +61,26 @@ def _sure(cell: ClaimCell) -> str:
     return f" (95 % sure: {number_of(cell.low)} to {number_of(cell.high)})" if cell.decides else ""
 
 
-def labels(one: JudgedClaim) -> dict[str, str]:
+def labels(judged: JudgedClaim) -> dict[str, str]:
     """Label of a cell -> it without what all cells of the claim have in common."""
-    split = {cell.label: cell.label.split(", ") for cell in one.scope.cells}
+    split = {cell.label: cell.label.split(", ") for cell in judged.scope.cells}
     if len(split) < 2:
         return {label: label for label in split}
     common = set.intersection(*(set(words) for words in split.values()))
-    return {label: ", ".join(word for word in words if word not in common) or label
-            for label, words in split.items()}  # fmt: skip
+    return {
+        label: ", ".join(word for word in words if word not in common) or label
+        for label, words in split.items()
+    }
 
 
-def bare(one: JudgedClaim) -> str:
+def bare(judged: JudgedClaim) -> str:
     """Where nothing can be tested: in how many cells the numbers are as claimed, and where not."""
-    cells = one.scope.cells
-    other = [cell for cell in cells if not seems(one.claim, cell)]
-    agree = "agree with" if one.apparent else "contradict"
+    cells = judged.scope.cells
+    other = [cell for cell in cells if not seems(judged.claim, cell)]
+    agree = "agree with" if judged.apparent else "contradict"
     count = f"{len(cells) - len(other)} of {len(cells)} cells"
     sentence = f"Taken as they are, the numbers {agree} it: as claimed in {count}"
-    return f"{sentence}{_not_in(other, labels(one))}; how much of that is chance is not known."
+    return f"{sentence}{_not_in(other, labels(judged))}; how much of that is chance is not known."
 
 
 def whether(claim: Claim, cell: ClaimCell) -> str:
@@ -95,28 +100,34 @@ def _not_in(cells: list[ClaimCell], short: Mapping[str, str]) -> str:
     return f", not in {named}{more}"
 
 
-def parts(one: JudgedClaim) -> list[str]:
+def parts(judged: JudgedClaim) -> list[str]:
     """In how many cells it is so, all cells together, and the parts of the verdict that differ."""
-    count = len(one.scope.cells)
-    needed = "all of them" if one.needed == count else f"{one.needed} of them"
+    count = len(judged.scope.cells)
+    needed = "all of them" if judged.needed == count else f"{judged.needed} of them"
     sentences = []
     if count > 1:
-        sentences.append(f"{_counted(one.counts, count)}; the claim needs {needed}.")
-    for bounds, mean in together.means(one.scope.cells).items():
-        knee = one.claim.compare is not None and bool(one.claim.compare.knee)
-        where = "All cells together" if not knee else \
-                "All cells together up to the knee" if bounds[1] == np.inf else \
-                "All cells together beyond the knee"  # fmt: skip
-        sentences.append(f"{where}: {number_of(mean.ratio)}{_unit(one.claim)} (95 % sure: "
-                    f"{number_of(mean.low)} to {number_of(mean.high)}).")  # fmt: skip
-    if one.reach is not None:
-        sentences.append(f"That the range is reached at both ends {_verb(one.reach)}.")
-    if one.direction is not None and one.direction != one.kind:
-        way = "more" if one.claim.direction == "higher" else "less"
-        sentences.append(
-            f"The direction alone ({way}, whatever by how much) {_verb(one.direction)}."
+        sentences.append(f"{_counted(judged.counts, count)}; the claim needs {needed}.")
+    for bounds, mean in together.means(judged.scope.cells).items():
+        knee = judged.claim.compare is not None and bool(judged.claim.compare.knee)
+        where = (
+            "All cells together"
+            if not knee
+            else "All cells together up to the knee"
+            if bounds[1] == np.inf
+            else "All cells together beyond the knee"
         )
-    if one.scope.missing:
+        sentences.append(
+            f"{where}: {number_of(mean.ratio)}{_unit(judged.claim)} (95 % sure: "
+            f"{number_of(mean.low)} to {number_of(mean.high)})."
+        )
+    if judged.reach is not None:
+        sentences.append(f"That the range is reached at both ends {_verb(judged.reach)}.")
+    if judged.direction is not None and judged.direction != judged.kind:
+        way = "more" if judged.claim.direction == "higher" else "less"
+        sentences.append(
+            f"The direction alone ({way}, whatever by how much) {_verb(judged.direction)}."
+        )
+    if judged.scope.missing:
         sentences.append("The data have a part only of what the claim is about.")
     return sentences
 

@@ -58,21 +58,32 @@ def over_nodes(study: Io500Study) -> Figure:
         points = [
             (one.nodes, one.score.total)
             for one in study.submissions
-            if one.nodes and one.score.total
+            if one.nodes
+            and one.score.total
             and (one.family == name if name else one.family not in names)
-        ]  # fmt: skip
+        ]
         if points:
             ax.scatter(
-                _beside([nodes for nodes, _ in points], place), [total for _, total in points],
-                s=16, alpha=0.8, linewidths=0,
+                _beside([nodes for nodes, _ in points], place),
+                [total for _, total in points],
+                s=16,
+                alpha=0.8,
+                linewidths=0,
                 marker=MARKERS[place % len(MARKERS)] if name else "o",
                 color=drawing.colour(place) if name else GREY,
                 label=f"{name or 'others'} ({len(points)})",
-            )  # fmt: skip
-    for one in study.standings:
-        mine = next((place.value for place in one.places if place.what == "score"), None)
+            )
+    for run_standing in study.standings:
+        mine = next((place.value for place in run_standing.places if place.what == "score"), None)
         if mine:
-            ax.scatter([one.nodes], [mine], s=90, marker="*", color="black", label=one.name)
+            ax.scatter(
+                [run_standing.nodes],
+                [mine],
+                s=90,
+                marker="*",
+                color="black",
+                label=run_standing.name,
+            )
     ax.set(xscale="log", yscale="log")
     ax.set_xlabel("client nodes", fontsize=SMALL)
     ax.set_ylabel("score (geometric mean of GiB/s and kIOPS)", fontsize=SMALL)
@@ -90,16 +101,24 @@ def hard_against_easy(study: Io500Study) -> Figure:
     names = shown(study)
     rows = {row.key[0]: row for row in study.ratios}
     figure, axes = drawing.frame(
-        1, len(HARD_OVER_EASY), title="Hard over easy", width=2.5, height=0.3 * len(names) + 1,
-        notes=["A point is a submission, the line its family's median; at 1 hard work is as fast "
-               "as easy work.", CAVEAT],
-    )  # fmt: skip
+        1,
+        len(HARD_OVER_EASY),
+        title="Hard over easy",
+        width=2.5,
+        height=0.3 * len(names) + 1,
+        notes=[
+            "A point is a submission, the line its family's median; at 1 hard work is as fast "
+            "as easy work.",
+            CAVEAT,
+        ],
+    )
     for ax, what in zip(axes[0], HARD_OVER_EASY, strict=True):
         for place, name in enumerate(names):
             values = [
-                value for one in study.submissions
+                value
+                for one in study.submissions
                 if one.family == name and (value := hard_over_easy(one, what)) is not None
-            ]  # fmt: skip
+            ]
             beside = place + SPREAD * np.cos(2.4 * np.arange(len(values)))
             ax.scatter(values, beside, s=7, alpha=0.7, linewidths=0, color=drawing.colour(place))
             if (middle := rows[name].ranges[what].median) is not None:
@@ -118,14 +137,22 @@ def _ratio_axis(ax: Axes, what: str, labels: list[str]) -> None:
 def correlations(study: Io500Study) -> Figure:
     """Spearman's r of every two phases: over all submissions, and with ten client nodes."""
     kept = [
-        name for name in NAMES
-        if any(one.r is not None for one in study.pairs if name in (one.a, one.b))
-    ]  # fmt: skip
+        name
+        for name in NAMES
+        if any(pair.r is not None for pair in study.pairs if name in (pair.a, pair.b))
+    ]
     figure, axes = drawing.frame(
-        1, 2, title="How phases go together (Spearman's r)", width=5.2, height=4.4,
-        notes=["Left: all submissions. Right: ten client nodes, one submission of each "
-               "system. Grey: too few have both.", CAVEAT],
-    )  # fmt: skip
+        1,
+        2,
+        title="How phases go together (Spearman's r)",
+        width=5.2,
+        height=4.4,
+        notes=[
+            "Left: all submissions. Right: ten client nodes, one submission of each "
+            "system. Grey: too few have both.",
+            CAVEAT,
+        ],
+    )
     left, right = axes[0]
     _heat(left, study.pairs, kept, "r", kept)
     image = _heat(right, study.pairs, kept, "r_ten", [""] * len(kept))
@@ -137,17 +164,21 @@ def _heat(
     ax: Axes, pairs: tuple[PhasePair, ...], names: list[str], column: str, labels: list[str]
 ) -> AxesImage:
     grid = np.full((len(names), len(names)), np.nan)
-    for one in pairs:
-        value = getattr(one, column)
-        if value is None or one.a not in names or one.b not in names:
+    for pair in pairs:
+        value = getattr(pair, column)
+        if value is None or pair.a not in names or pair.b not in names:
             continue
-        for a, b in ((one.a, one.b), (one.b, one.a)):
+        for a, b in ((pair.a, pair.b), (pair.b, pair.a)):
             place = names.index(a), names.index(b)
             grid[place] = value
             ax.annotate(
-                f"{value:.2f}", place[::-1], ha="center", va="center", fontsize=5.4,
+                f"{value:.2f}",
+                place[::-1],
+                ha="center",
+                va="center",
+                fontsize=5.4,
                 color="white" if abs(value) > 0.7 else "black",
-            )  # fmt: skip
+            )
     ax.set_facecolor("#d9dce0")
     ax.grid(visible=False)
     ax.set_xticks(range(len(names)), names, fontsize=6, rotation=90)

@@ -30,8 +30,8 @@ def grids(study: Io500Study, fewest: int = 1, ranges: bool = True) -> list[Grid]
     years = sorted({row.key[1] for row in study.years})
     what = "median [smallest–largest] (submissions)" if ranges else "median (submissions)"
 
-    def text(one: ValueRange) -> str:
-        return _range(one, ranges)
+    def text(value_range: ValueRange) -> str:
+        return _range(value_range, ranges)
 
     return [
         _families(study, fewest),
@@ -46,11 +46,18 @@ def _families(study: Io500Study, fewest: int) -> Grid:
         f"Families, median [smallest–largest]; {MARK}",
         (*head, *SCORES),
         tuple(
-            (row.key[0], str(row.submissions), str(row.systems), _ends(row.years),
-             _ends(row.nodes), *(_range(row.ranges[name], True, False) for name in SCORES))
-            for row in study.families if row.submissions >= fewest
+            (
+                row.key[0],
+                str(row.submissions),
+                str(row.systems),
+                _ends(row.years),
+                _ends(row.nodes),
+                *(_range(row.ranges[name], True, False) for name in SCORES),
+            )
+            for row in study.families
+            if row.submissions >= fewest
         ),
-    )  # fmt: skip
+    )
 
 
 def ratios(study: Io500Study, fewest: int = 1) -> Grid:
@@ -65,20 +72,29 @@ def ratios(study: Io500Study, fewest: int = 1) -> Grid:
 
 
 def _crossed(
-    title: str, rows: Sequence[Row], names: Sequence[str], columns: Sequence[str],
+    title: str,
+    rows: Sequence[Row],
+    names: Sequence[str],
+    columns: Sequence[str],
     text: Callable[[ValueRange], str],
-) -> Grid:  # fmt: skip
+) -> Grid:
     found = {row.key: text(row.ranges[MEASURE]) for row in rows}
-    kept = [one for one in columns if any((name, one) in found for name in names)]
+    kept = [column for column in columns if any((name, column) in found for name in names)]
     lines = [(name, *(found.get((name, one), "") for one in kept)) for name in names]
     return Grid(title, ("family", *kept), tuple(lines))
 
 
-def _range(one: ValueRange, ends: bool, count: bool = True) -> str:
-    if one.median is None or one.low is None or one.high is None:
+def _range(value_range: ValueRange, ends: bool, count: bool = True) -> str:
+    if value_range.median is None or value_range.low is None or value_range.high is None:
         return MISSING
-    spread = f" [{number(one.low)}–{number(one.high)}]" if ends and one.submissions > 1 else ""
-    return f"{number(one.median)}{spread}" + (f" ({one.submissions})" if count else "")
+    spread = (
+        f" [{number(value_range.low)}–{number(value_range.high)}]"
+        if ends and value_range.submissions > 1
+        else ""
+    )
+    return f"{number(value_range.median)}{spread}" + (
+        f" ({value_range.submissions})" if count else ""
+    )
 
 
 def _ends(ends: tuple[int, int] | None) -> str:

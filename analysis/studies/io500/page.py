@@ -31,8 +31,10 @@ def render(study: Io500Study) -> str:
         caveat=words.CAVEAT,
         says=[line for line in study.facts if not line.startswith(DETAIL)],
         together=list(words.correlated(study.pairs)),
-        systems=len({one.system for one in study.submissions}),
-        images=[(one.get_suptitle(), pictures.data_uri(one)) for one in pictures.figures(study)],
+        systems=len({submission.system for submission in study.submissions}),
+        images=[
+            (figure.get_suptitle(), pictures.data_uri(figure)) for figure in pictures.figures(study)
+        ],
         grids=[*grids.grids(study), grids.ratios(study)],
         number=_number,
         version=fsmatrix.__version__,

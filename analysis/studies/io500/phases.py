@@ -46,23 +46,27 @@ class PhasePair:
 def pairs(submissions: Sequence[Submission]) -> tuple[PhasePair, ...]:
     """Of every two phases."""
     newest = one_per_system(submissions)
-    tens = one_per_system([one for one in submissions if one.nodes == TEN])
-    return tuple(_pair(a, b, submissions, newest, tens)
-                 for a, b in itertools.combinations(NAMES, 2))  # fmt: skip
+    tens = one_per_system([submission for submission in submissions if submission.nodes == TEN])
+    return tuple(
+        _pair(a, b, submissions, newest, tens) for a, b in itertools.combinations(NAMES, 2)
+    )
 
 
 def one_per_system(submissions: Sequence[Submission]) -> list[Submission]:
     """The newest of each system; of one year the one whose number is the highest."""
     newest: dict[str, Submission] = {}
-    for one in sorted(submissions, key=lambda s: (s.year or 0, len(s.name), s.name)):
-        newest[one.system] = one
+    for submission in sorted(submissions, key=lambda s: (s.year or 0, len(s.name), s.name)):
+        newest[submission.system] = submission
     return list(newest.values())
 
 
 def _pair(
-    a: str, b: str, every: Sequence[Submission], newest: Sequence[Submission],
+    a: str,
+    b: str,
+    every: Sequence[Submission],
+    newest: Sequence[Submission],
     tens: Sequence[Submission],
-) -> PhasePair:  # fmt: skip
+) -> PhasePair:
     count, r = _spearman(a, b, every)
     systems, r_systems = _spearman(a, b, newest)
     low, high = _interval(r_systems, systems)
@@ -71,7 +75,9 @@ def _pair(
 
 def _spearman(a: str, b: str, chosen: Sequence[Submission]) -> tuple[int, float | None]:
     """(submissions that have both phases, r)."""
-    both = [one for one in chosen if a in one.values and b in one.values]
+    both = [
+        submission for submission in chosen if a in submission.values and b in submission.values
+    ]
     if len(both) < FEWEST:
         return len(both), None
     x, y = (np.array([one.values[name] for one in both]) for name in (a, b))

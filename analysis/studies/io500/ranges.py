@@ -61,15 +61,16 @@ def hard_over_easy(one: Submission, name: str) -> float | None:
 
 
 def rows(
-    chosen: Iterable[Submission], key: Callable[[Submission], Key],
+    chosen: Iterable[Submission],
+    key: Callable[[Submission], Key],
     measures: Mapping[str, Callable[[Submission], float | None]],
-) -> tuple[Row, ...]:  # fmt: skip
+) -> tuple[Row, ...]:
     """A row for each key: families with the most submissions first, then years and classes."""
     members: dict[Key, list[Submission]] = defaultdict(list)
     sizes: dict[str, int] = defaultdict(int)
-    for one in chosen:
-        members[key(one)].append(one)
-        sizes[one.family] += 1
+    for submission in chosen:
+        members[key(submission)].append(submission)
+        sizes[submission.family] += 1
     order = sorted(
         members, key=lambda k: (k[0] == NOT_TOLD, -sizes[k[0]], k[0], [_place(p) for p in k[1:]])
     )
@@ -93,14 +94,15 @@ def _place(part: str) -> tuple[int, str]:
 
 
 def _row(
-    key: Key, members: Sequence[Submission],
+    key: Key,
+    members: Sequence[Submission],
     measures: Mapping[str, Callable[[Submission], float | None]],
-) -> Row:  # fmt: skip
+) -> Row:
     return Row(
         key=key,
         submissions=len(members),
         systems=len({one.system for one in members}),
-        years=_ends([one.year for one in members if one.year]),
+        years=_ends([submission.year for submission in members if submission.year]),
         nodes=_ends([one.nodes for one in members if one.nodes]),
         ranges={name: range_of(members, measure) for name, measure in measures.items()},
     )
@@ -114,11 +116,18 @@ def range_of(
     members: Sequence[Submission], measure: Callable[[Submission], float | None]
 ) -> ValueRange:
     """Of the submissions that have a value."""
-    pairs = [(value, one.system) for one in members if (value := measure(one)) is not None]
+    pairs = [
+        (value, submission.system)
+        for submission in members
+        if (value := measure(submission)) is not None
+    ]
     if not pairs:
         return ValueRange(0, 0, None, None, None)
     values = [value for value, _ in pairs]
     return ValueRange(
-        len(values), len({system for _, system in pairs}), statistics.median(values), min(values),
+        len(values),
+        len({system for _, system in pairs}),
+        statistics.median(values),
+        min(values),
         max(values),
-    )  # fmt: skip
+    )

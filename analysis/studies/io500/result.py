@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 ALL = "all"
 # of SCORES; the words of the workload io500's own facts
 JSON_NAMES = {
-    "bandwidth score, GiB/s": "bandwidth_score_gib_s", "metadata score, kIOPS": "rate_score_kiops",
-}  # fmt: skip
+    "bandwidth score, GiB/s": "bandwidth_score_gib_s",
+    "metadata score, kIOPS": "rate_score_kiops",
+}
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Io500Study(Drawn):
             *self.facts,
             *words.ratios(self.ratios),
             *words.correlated(self.pairs),
-            *(line for one in self.standings for line in words.standing(one)),
+            *(line for run_standing in self.standings for line in words.standing(run_standing)),
         ]
 
     @property
@@ -68,35 +69,48 @@ class Io500Study(Drawn):
         found = [(row.key[0], ALL, ALL, row) for row in self.families]
         found += [(row.key[0], row.key[1], ALL, row) for row in self.years]
         found += [(row.key[0], ALL, row.key[1], row) for row in self.sizes]
-        return pd.DataFrame([
-            {"family": family, "year": year, "client nodes": size,
-             "submissions": row.submissions, "systems": row.systems}
-            | {f"{name}: {what}": getattr(one, what)
-               for name, one in row.ranges.items() for what in ("median", "low", "high")}
-            for family, year, size, row in found
-        ])  # fmt: skip
+        return pd.DataFrame(
+            [
+                {
+                    "family": family,
+                    "year": year,
+                    "client nodes": size,
+                    "submissions": row.submissions,
+                    "systems": row.systems,
+                }
+                | {
+                    f"{name}: {what}": getattr(one, what)
+                    for name, one in row.ranges.items()
+                    for what in ("median", "low", "high")
+                }
+                for family, year, size, row in found
+            ]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able; every submission, every pair of phases, everything that does not count."""
-        facts: dict[str, Any] = plain({
-            "study": "io500",
-            "directory": self.directory,
-            "caveat": words.CAVEAT,
-            "places": self.places,
-            "checks": self.checks,
-            "families": [_row(row, ("family",)) for row in self.families],
-            "by_year": [_row(row, ("family", "year")) for row in self.years],
-            "by_client_nodes": [_row(row, ("family", "client_nodes")) for row in self.sizes],
-            "hard_over_easy": [_row(row, ("family",)) for row in self.ratios],
-            "correlations": self.pairs,
-            "mine": self.standings,
-            "submissions": [{**vars(one), "client_nodes_class": one.size}
-                            for one in self.submissions],
-            "left_out": self.left_out,
-            "without_results": self.without,
-            "unread": [{"file": file, "why": why} for file, why in self.unread],
-            "says": self.says,
-        })  # fmt: skip
+        facts: dict[str, Any] = plain(
+            {
+                "study": "io500",
+                "directory": self.directory,
+                "caveat": words.CAVEAT,
+                "places": self.places,
+                "checks": self.checks,
+                "families": [_row(row, ("family",)) for row in self.families],
+                "by_year": [_row(row, ("family", "year")) for row in self.years],
+                "by_client_nodes": [_row(row, ("family", "client_nodes")) for row in self.sizes],
+                "hard_over_easy": [_row(row, ("family",)) for row in self.ratios],
+                "correlations": self.pairs,
+                "mine": self.standings,
+                "submissions": [
+                    {**vars(one), "client_nodes_class": one.size} for one in self.submissions
+                ],
+                "left_out": self.left_out,
+                "without_results": self.without,
+                "unread": [{"file": file, "why": why} for file, why in self.unread],
+                "says": self.says,
+            }
+        )
         return facts
 
 

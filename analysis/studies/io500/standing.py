@@ -93,13 +93,15 @@ def _standing(
             "(`fsmatrix import --set nodes=N` says it)"
         )
     size = size_class(int(nodes))
-    peers = [one for one in submissions if one.size == size and size != NO_CLASS]
+    peers = [
+        submission for submission in submissions if submission.size == size and size != NO_CLASS
+    ]
     values = {phase_of(str(cell.levels["phase"])): _value(cell) for cell in cells}
     values = {name: value for name, value in values.items() if value > 0}
     names = [name for name in summary.varying if name not in ("phase", "nodes", "target")]
-    told = [labelled(name, levels[name]) for name in names if levels.get(name, "") != ""]
+    sentences = [labelled(name, levels[name]) for name in names if levels.get(name, "") != ""]
     return RunStanding(
-        name=", ".join([str(levels.get("target", "")), *told]),
+        name=", ".join([str(levels.get("target", "")), *sentences]),
         engine=str(levels.get("engine", "")),
         nodes=int(nodes),
         size=size,
@@ -116,13 +118,16 @@ def _value(cell: Cell) -> float:
 
 
 def _places(values: Mapping[str, float], peers: Sequence[Submission]) -> list[RankedPlace]:
-    mine = score(values)
+    own_score = score(values)
     totals = {
-        "score": (mine.total, [one.score.total for one in peers]),
-        "bandwidth score": (mine.bandwidth, [one.score.bandwidth for one in peers]),
-        "metadata score": (mine.rate, [one.score.rate for one in peers]),
+        "score": (own_score.total, [peer.score.total for peer in peers]),
+        "bandwidth score": (
+            own_score.bandwidth,
+            [submission.score.bandwidth for submission in peers],
+        ),
+        "metadata score": (own_score.rate, [one.score.rate for one in peers]),
     }
-    made = [
+    ranked_places = [
         _place(what, SCORES[what], own, [value for value in others if value is not None])
         for what, (own, others) in totals.items()
         if own is not None
@@ -131,8 +136,8 @@ def _places(values: Mapping[str, float], peers: Sequence[Submission]) -> list[Ra
         if name in values:
             unit = "GiB/s" if name.startswith("ior") else "kIOPS"
             others = [one.values[name] for one in peers if name in one.values]
-            made.append(_place(name, unit, values[name], others))
-    return made
+            ranked_places.append(_place(name, unit, values[name], others))
+    return ranked_places
 
 
 def _place(what: str, unit: str, value: float, others: Sequence[float]) -> RankedPlace:

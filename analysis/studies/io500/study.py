@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     pass
 
 
-def io500(collection: Collection, directory: str, mine: xr.Dataset | None = None) -> Io500Study:
+def io500(collection: Collection, directory: str, ds: xr.Dataset | None = None) -> Io500Study:
     """The study of a collection; `mine`: a campaign whose runs of IO500 are placed in it.
 
     ValueError if nothing in it counts, or if `mine` cannot be placed.
@@ -48,9 +48,9 @@ def io500(collection: Collection, directory: str, mine: xr.Dataset | None = None
         sizes=ranges.rows(counted, lambda one: (one.family, one.size), SCORES),
         ratios=ranges.rows(counted, lambda one: (one.family,), ranges.of_ratios()),
         pairs=phases.pairs(counted),
-        standings=standings(mine, counted) if mine is not None else (),
+        standings=standings(ds, counted) if ds is not None else (),
     )
 
 
-def _year(one: Submission) -> str:
-    return str(one.year) if one.year else "not told"
+def _year(submission: Submission) -> str:
+    return str(submission.year) if submission.year else "not told"

@@ -62,8 +62,8 @@ def distinct(runs: Iterable[Collected]) -> list[Collected]:
     """Each text once, as the place tells it that tells most."""
     best: dict[str, Collected] = {}
     for run in runs:
-        known = best.get(run.sha256)
-        if known is None or _outputs(run) > _outputs(known):
+        earlier = best.get(run.sha256)
+        if earlier is None or _outputs(run) > _outputs(earlier):
             best[run.sha256] = run
     return list(best.values())
 
@@ -99,11 +99,11 @@ def _own(places: Sequence[Collected], left: list[LeftOut]) -> list[Collected]:
         why = f"one of {len(texts)} results in this submission: which is its own is not told"
         left += [LeftOut(run.file, why) for run in places]
         return []
-    mine = whole[0]
+    newest = whole[0]
     for run in places:
-        if run is not mine:
-            same = run.sha256 == mine.sha256
-            left.append(LeftOut(run.file, f"{SAME if same else BESIDE} {mine.file}"))
+        if run is not newest:
+            same = run.sha256 == newest.sha256
+            left.append(LeftOut(run.file, f"{SAME if same else BESIDE} {newest.file}"))
     return whole
 
 

@@ -26,10 +26,10 @@ FEW_PEERS = 10  # submissions: below them a percentile is coarse, which is said
 
 
 def counted(
-    submissions: Sequence[Submission], places: int, found: Checks, left: Sequence[LeftOut]
+    submissions: Sequence[Submission], places: int, checks: Checks, left: Sequence[LeftOut]
 ) -> str:
     """How many there are of what, and what does not count."""
-    systems = len({one.system for one in submissions})
+    systems = len({submission.system for submission in submissions})
     years = sorted({one.year for one in submissions if one.year})
     nodes = sorted({one.nodes for one in submissions if one.nodes})
     when = f", {_span(years)}" if years else ""
@@ -37,7 +37,7 @@ def counted(
     why = "; ".join(f"{count} {text}" for text, count in reasons(left).most_common())
     return (
         f"Counted: {_count(len(submissions), 'submission')} of {_count(systems, 'system')}"
-        f"{when}{size}. Places with results: {places}, {found.results} of them different"
+        f"{when}{size}. Places with results: {places}, {checks.results} of them different"
         + (f"; not counted: {len(left)} ({why})." if left else ".")
     )
 
@@ -45,52 +45,58 @@ def counted(
 def reasons(left: Sequence[LeftOut]) -> Counter[str]:
     """Why places do not count, in few words, and how many."""
     kinds = {
-        SAME: "hold a text that is there already", BESIDE: "lie beside a submission's result",
-        "one of": "are several results in one submission", "IO500 calls it invalid":
-        "are called invalid by IO500", "failed": "failed (errors in IOR's or mdtest's output)",
-    }  # fmt: skip
+        SAME: "hold a text that is there already",
+        BESIDE: "lie beside a submission's result",
+        "one of": "are several results in one submission",
+        "IO500 calls it invalid": "are called invalid by IO500",
+        "failed": "failed (errors in IOR's or mdtest's output)",
+    }
     return Counter(
-        next((text for start, text in kinds.items() if one.why.startswith(start)), one.why)
-        for one in left
+        next(
+            (text for start, text in kinds.items() if left_out.why.startswith(start)), left_out.why
+        )
+        for left_out in left
     )
 
 
-def checked(found: Checks) -> Iterator[str]:
+def checked(checks: Checks) -> Iterator[str]:
     """Printed scores against phases, and phases against outputs."""
-    what = f"{found.scores} printed scores (bandwidth, metadata, total)"
-    if found.scores_differ:
-        yield f"{len(found.scores_differ)} of {what} are not what their phases give:"
-        for one in found.scores_differ[:MOST_FILES]:
+    what = f"{checks.scores} printed scores (bandwidth, metadata, total)"
+    if checks.scores_differ:
+        yield f"{len(checks.scores_differ)} of {what} are not what their phases give:"
+        for score in checks.scores_differ[:MOST_FILES]:
             yield (
-                f"  {one.file}: {one.part} printed {one.printed:g}, recomputed {one.recomputed:.6g}"
+                f"  {score.file}: {score.part} printed {score.printed:g}, "
+                f"recomputed {score.recomputed:.6g}"
             )
-        if len(found.scores_differ) > MOST_FILES:
-            yield f"  and {len(found.scores_differ) - MOST_FILES} more: --json has all."
-    elif found.scores:
+        if len(checks.scores_differ) > MOST_FILES:
+            yield f"  and {len(checks.scores_differ) - MOST_FILES} more: --json has all."
+    elif checks.scores:
         yield f"All {what} are what their phases give, to the digits that are printed."
-    if found.products:
+    if checks.products:
         yield (
             "The product of both scores was printed as the total, whose root is taken, in "
-            f"{_count(len(found.products), 'result')}: {', '.join(found.products[:MOST_FILES])}."
+            f"{_count(len(checks.products), 'result')}: {', '.join(checks.products[:MOST_FILES])}."
         )
-    if found.without_score:
-        yield f"Without a score: {', '.join(found.without_score[:MOST_FILES])}."
-    yield from _phases(found)
+    if checks.without_score:
+        yield f"Without a score: {', '.join(checks.without_score[:MOST_FILES])}."
+    yield from _phases(checks)
 
 
-def _phases(found: Checks) -> Iterator[str]:
-    if not found.phases:
+def _phases(checks: Checks) -> Iterator[str]:
+    if not checks.phases:
         yield "No phase could be held against the outputs of IOR and mdtest: none are there."
         return
     by_file: dict[str, list[str]] = defaultdict(list)
-    for one in found.phases_differ:
-        by_file[one.file].append(one.phase)
-    wrong = len(found.phases_differ)
-    yield f"{found.phases} printed phases have IOR's or mdtest's own output beside them: " + (
+    for phase in checks.phases_differ:
+        by_file[phase.file].append(phase.phase)
+    wrong = len(checks.phases_differ)
+    yield f"{checks.phases} printed phases have IOR's or mdtest's own output beside them: " + (
         f"{wrong} in {_count(len(by_file), 'result')} contradict it by more than rounding, and "
         "neither they nor a score made of them are in any figure below:"
-        if wrong else "all agree."
-    )  # fmt: skip
+        if wrong
+        else "all agree."
+    )
     for file, names in list(by_file.items())[:MOST_FILES]:
         yield f"  {file}: {', '.join(names)}"
 
@@ -110,20 +116,25 @@ def ratios(rows: Sequence[Row]) -> Iterator[str]:
             f"{row.key[0]} {brief(one.median)} ({brief(one.low or 0)} to {brief(one.high or 0)})"
             for row in rows
             if (one := row.ranges[name]).median is not None
-            and one.submissions >= ENOUGH and row.key[0] != NOT_TOLD
-        ]  # fmt: skip
+            and one.submissions >= ENOUGH
+            and row.key[0] != NOT_TOLD
+        ]
         if told:
             yield f"Hard over easy, {name}, median (range): {', '.join(told)}."
 
 
 def correlated(pairs: Sequence[PhasePair]) -> Iterator[str]:
     """How the scored phases go together: over all sizes, and at one."""
-    scored = [one for one in pairs if one.a in PHASES and one.b in PHASES and one.r is not None]
+    scored = [
+        pair for pair in pairs if pair.a in PHASES and pair.b in PHASES and pair.r is not None
+    ]
     if not scored:
         return
     count = max(one.submissions for one in scored)
-    yield _spread(f"Spearman's r of {len(scored)} pairs of phases over {count} submissions",
-                  [(one.r or 0.0, one) for one in scored])  # fmt: skip
+    yield _spread(
+        f"Spearman's r of {len(scored)} pairs of phases over {count} submissions",
+        [(one.r or 0.0, one) for one in scored],
+    )
     tens = [(one.r_ten, one) for one in scored if one.r_ten is not None]
     if tens:
         systems = max(one.tens for _, one in tens)
@@ -140,18 +151,18 @@ def _spread(what: str, found: Sequence[tuple[float, PhasePair]]) -> str:
     )
 
 
-def standing(one: RunStanding) -> Iterator[str]:
+def standing(run: RunStanding) -> Iterator[str]:
     """One's own run: the score if there is one, then every phase."""
-    peers = max((place.submissions for place in one.places), default=0)
-    noun = "client node" if one.size == "1" else "client nodes"
+    peers = max((place.submissions for place in run.places), default=0)
+    noun = "client node" if run.size == "1" else "client nodes"
     yield (
-        f"{one.name}: {_count(one.nodes, 'client node')}, by {one.engine}, among "
-        f"{_count(peers, 'submission')} with {one.size} {noun}"
+        f"{run.name}: {_count(run.nodes, 'client node')}, by {run.engine}, among "
+        f"{_count(peers, 'submission')} with {run.size} {noun}"
         + (f" (few: a place among {peers} says little)." if peers < FEW_PEERS else ".")
     )
-    if not one.by_rules:
+    if not run.by_rules:
         yield "  IO500's rules would not accept it (fsmatrix findings says why): take it as a hint."
-    for place in one.places:
+    for place in run.places:
         yield f"  {placed(place)}"
 
 

@@ -82,8 +82,9 @@ def test_a_step_is_found_where_it_is_and_nowhere_else(found: History) -> None:
 def test_what_changed_and_what_was_lost_stand_beside_it(found: History) -> None:
     assert [len(some) for some in found.changes] == [0, 2, 0]
     assert {(one.name, one.new) for one in found.changes[1]} == {
-        ("kernel", "6.6.1"), ("versions.osd", "ceph version 17.2.6 (abc) quincy"),
-    }  # fmt: skip
+        ("kernel", "6.6.1"),
+        ("versions.osd", "ceph version 17.2.6 (abc) quincy"),
+    }
     assert {(one.side, one.why) for one in found.lost} == {("apr", "missing"), ("apr", "failed")}
     said = "\n".join(found.says)
     assert "apr against jan: slower in 2 of 6" in said
@@ -146,9 +147,11 @@ def test_bad_histories_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="two campaigns"):
         history(open_campaign(old))
     undated = measured(
-        tmp_path / "undated.h5", month=2, blocks=2,
+        tmp_path / "undated.h5",
+        month=2,
+        blocks=2,
         change=lambda record, *_: replace(record, started=""),
-    )  # fmt: skip
+    )
     with pytest.raises(ValueError, match="no start times in undated"):
         over(old, undated)
     assert over(old, undated, order="given").campaigns[1].began is None
@@ -159,8 +162,9 @@ def test_bad_histories_are_refused(tmp_path: Path) -> None:
 def test_a_fact_that_varies_inside_a_campaign_did_not_change() -> None:
     assert changes({"osds": {"2", "3"}}, {"osds": {"3"}}) == ()
     assert changes({"a": {"1"}, "kernel": {"6.1"}}, {"kernel": {"6.6"}}) == (
-        Change("kernel", "6.1", "6.6"), Change("a", "1", ""),
-    )  # fmt: skip
+        Change("kernel", "6.1", "6.6"),
+        Change("a", "1", ""),
+    )
 
 
 @pytest.mark.parametrize(

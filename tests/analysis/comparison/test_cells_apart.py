@@ -31,10 +31,18 @@ def test_a_workload_that_gives_no_number_hides_no_other(tmp_path: Path) -> None:
         for block in range(2)
     ]
     without = [
-        record("a", phases=(), coordinates={}, workload="dd", engine="dd", block=block,
-               status="failed", error="dd gave no output that could be read")
+        record(
+            "a",
+            phases=(),
+            coordinates={},
+            workload="dd",
+            engine="dd",
+            block=block,
+            status="failed",
+            error="dd gave no output that could be read",
+        )
         for block in range(2)
-    ]  # fmt: skip
+    ]
     summary = summarise(opened(tmp_path, *pattern, *without))
     assert "workload" in summary.varying
     (bandwidth,) = [made for made in pivot.pivots(summary) if made.metric == "bandwidth"]
@@ -50,15 +58,33 @@ def test_processes_that_no_geometry_tells_are_a_row_of_their_own(tmp_path: Path)
     made = []
     for processes in (1, 2):
         done = phase("read", 1e8 * processes, 4096, processes, RNG)
-        made.append(record("a", phases=(done,), workload="fio", engine="fio",
-                           coordinates={"rw": "randread", "processes": processes}))  # fmt: skip
+        made.append(
+            record(
+                "a",
+                phases=(done,),
+                workload="fio",
+                engine="fio",
+                coordinates={"rw": "randread", "processes": processes},
+            )
+        )
         for per_node in (2, 4):
             geometry = Geometry(1, per_node)
             wrote = phase("write", 3e8 * per_node, 1 << 20, per_node, RNG)
-            made.append(record("a", phases=(wrote,), workload="ior", engine="ior",
-                               geometry=geometry, coordinates={
-                                   "nodes": 1, "processes_per_node": per_node,
-                                   "processes": per_node, "copy": processes}))  # fmt: skip
+            made.append(
+                record(
+                    "a",
+                    phases=(wrote,),
+                    workload="ior",
+                    engine="ior",
+                    geometry=geometry,
+                    coordinates={
+                        "nodes": 1,
+                        "processes_per_node": per_node,
+                        "processes": per_node,
+                        "copy": processes,
+                    },
+                )
+            )
     summary = summarise(opened(tmp_path, *made))
     (bandwidth,) = [made for made in pivot.pivots(summary) if made.metric == "bandwidth"]
     fio = [part for part in bandwidth.parts if "fio" in part.conditions]

@@ -48,14 +48,23 @@ def made(
         for pattern, chunk in itertools.product(patterns, chunks):
             noise = math.exp(session + rng.normal(0, spread))
             row: Row = {
-                "target": target, "pattern": pattern, "chunk": chunk, "block": block,
-                "attachment": f"{target}-{seed}-{block}", "cache": "cold", "device_state": "fresh",
+                "target": target,
+                "pattern": pattern,
+                "chunk": chunk,
+                "block": block,
+                "attachment": f"{target}-{seed}-{block}",
+                "cache": "cold",
+                "device_state": "fresh",
                 "bandwidth": truth[target] * SPEED.get(chunk, 1e8) * noise,
-                "latency_p99": 1e-3 / (truth[target] * noise), "began": float(len(rows)),
-                "phase": pattern.split("-")[1], "work_id": f"{pattern}-{chunk}",
-                "engine_version": "1", "run_id": f"{seed}-{target}-{pattern}-{chunk}-{block}",
-                "session": f"s{seed}", "started": f"2026-11-20T10:00:{len(rows) % 60:02d}Z",
-            }  # fmt: skip
+                "latency_p99": 1e-3 / (truth[target] * noise),
+                "began": float(len(rows)),
+                "phase": pattern.split("-")[1],
+                "work_id": f"{pattern}-{chunk}",
+                "engine_version": "1",
+                "run_id": f"{seed}-{target}-{pattern}-{chunk}-{block}",
+                "session": f"s{seed}",
+                "started": f"2026-11-20T10:00:{len(rows) % 60:02d}Z",
+            }
             rows.append(change(row))
     kept = [row for row in rows if row is not None]
     ds = dataset(kept, ["pattern", "chunk", "cache", "device_state"], **attrs)
@@ -88,8 +97,10 @@ def test_sides_of_numbers_are_ordered_by_size() -> None:
     ds["chunk"] = ("run", np.array([size[name] for name in ds["target"].values]))
     found = comparisons(ds, by="chunk", options=ComparisonOptions(ignore=("work_id", "target")))
     assert [(one.a, one.b) for one in found] == [
-        ("2 B", "9 B"), ("2 B", "10 B"), ("9 B", "10 B"),
-    ]  # fmt: skip
+        ("2 B", "9 B"),
+        ("2 B", "10 B"),
+        ("9 B", "10 B"),
+    ]
 
 
 def test_a_reference_is_compared_only_if_it_is_named() -> None:
@@ -348,8 +359,9 @@ def test_both_sides_with_both_engines_are_compared_engine_by_engine() -> None:
     ds = made({"a": 1.5, "b": 1.0}, blocks=24, change=both)
     found = comparisons(ds, sides=("a", "b"))
     assert [{cell.levels["engine"] for cell in one.cells} for one in found] == [
-        {"fio"}, {"player-c"},
-    ]  # fmt: skip
+        {"fio"},
+        {"player-c"},
+    ]
     assert [len(one.cells) for one in found] == [4, 4]
     with pytest.raises(ValueError, match="have fio, player-c: never in one comparison"):
         compare(ds, "a", "b")
@@ -372,11 +384,21 @@ def test_campaigns_without_common_cases_name_the_nearest() -> None:
     whole = together({"old.h5": a, "new.h5": b})
     refused(whole, "old.h5 and new.h5 do not do the same work", by="campaign")
     c = made({"x": 1.0}, seed=3, chunks=(4096,), patterns=PATTERNS)
-    d = made({"x": 1.0}, seed=4, chunks=(1 << 20,), patterns=("seq-write", "rand-write"),
-             change=lambda row: row | {"device_state": f"s{row['block'] % 2}"})  # fmt: skip
+    d = made(
+        {"x": 1.0},
+        seed=4,
+        chunks=(1 << 20,),
+        patterns=("seq-write", "rand-write"),
+        change=lambda row: row | {"device_state": f"s{row['block'] % 2}"},
+    )
     whole = together({"old.h5": c, "new.h5": d})
-    refused(whole, "no case is on both sides", "nearest", "device_state fresh (old.h5) against",
-            by="campaign")  # fmt: skip
+    refused(
+        whole,
+        "no case is on both sides",
+        "nearest",
+        "device_state fresh (old.h5) against",
+        by="campaign",
+    )
 
 
 def test_other_options_that_are_no_factor_are_other_work() -> None:

@@ -48,9 +48,11 @@ def pairs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
 def entries(ds: xr.Dataset) -> int:
     """Places for a value in all tables of a campaign."""
     return sum(
-        len(line.entries) for made in pivot.pivots(summarise(ds)) for part in made.parts
+        len(line.entries)
+        for made in pivot.pivots(summarise(ds))
+        for part in made.parts
         for line in part.lines
-    )  # fmt: skip
+    )
 
 
 def test_few_targets_are_compared_in_pairs(pairs: Counter[str]) -> None:
@@ -89,8 +91,9 @@ def test_each_phase_is_ranked_by_its_own_metric() -> None:
     rates = np.array([1000.0 - int(str(name)[1:]) for name in ds["target"].values])
     ds = ds.assign(iops=("run", np.where(stat, rates, 1.0)))
     ds["bandwidth"].values[stat] = np.nan
-    found = {dict(one.levels)["pattern"]: one for one in lessons(ds).lessons
-             if one.question == "backend"}  # fmt: skip
+    found = {
+        dict(one.levels)["pattern"]: one for one in lessons(ds).lessons if one.question == "backend"
+    }
     assert found["seq-read"].cells[0].startswith("t019 ")
     assert "MiB/s" in found["seq-read"].cells[0]
     assert found["rand-read"].cells[0].startswith("t000 1000 ")

@@ -41,10 +41,12 @@ def runs(
                     rate *= rng.lognormal(0, spread) * (3e7 if chunk == 4096 else 9e8)
                     name = pattern.split("-")[1]
                     yield campaigns.record(
-                        target, coordinates={"pattern": pattern, "chunk": chunk},
-                        geometry=Geometry(1, 1), block=block,
+                        target,
+                        coordinates={"pattern": pattern, "chunk": chunk},
+                        geometry=Geometry(1, 1),
+                        block=block,
                         phases=(campaigns.phase(name, rate, chunk, 1, rng),),
-                    )  # fmt: skip
+                    )
 
 
 def one_failed() -> Iterator[RunRecord]:
@@ -92,9 +94,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.parametrize("name", CAMPAIGNS)
 @pytest.mark.parametrize("command", ["compare", "lessons", "show", "findings"])
 def test_no_command_speaks_statistics(
-    command: str, name: str, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    name: str,
+    files: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     words = [command, files[name]]
     if (command, name) == ("compare", "many"):
         words += ["--targets", "t00,t01,t02"]

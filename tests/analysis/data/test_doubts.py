@@ -29,18 +29,21 @@ def warned(ds: xr.Dataset, rows: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> 
     where = np.flatnonzero(rows)
     text = {"audit": "storage-unhealthy", "severity": "warning", "message": "m", "advice": "a"}
     worst = np.where(rows, "warning", ds["worst_finding"].values)
-    columns = {f"finding_{name}": ("finding", np.full(where.size, value))
-               for name, value in text.items()}  # fmt: skip
+    columns = {
+        f"finding_{name}": ("finding", np.full(where.size, value)) for name, value in text.items()
+    }
     return ds.assign(worst_finding=("run", worst), finding_run=("finding", where), **columns)
 
 
 def stuck(share: float = 0.1, nodes: int = 3, warn: bool = True) -> xr.Dataset:
     """Growth in proportion to the nodes, but for one number of them, where I/O was blocked."""
     ds = studies.campaign(
-        lambda c: {"bandwidth": 1e8 * c["storage_nodes"] * (share if c["storage_nodes"] == nodes
-                                                            else 1.0)},
-        {"storage_nodes": NODES}, attachments=6,
-    )  # fmt: skip
+        lambda c: {
+            "bandwidth": 1e8 * c["storage_nodes"] * (share if c["storage_nodes"] == nodes else 1.0)
+        },
+        {"storage_nodes": NODES},
+        attachments=6,
+    )
     return warned(ds, ds["storage_nodes"].values == nodes) if warn else ds
 
 
@@ -71,8 +74,10 @@ def test_the_headline_of_scalability_names_the_worst_point_and_why_it_is_in_doub
 
 def test_ratios_to_a_first_point_in_doubt_say_so() -> None:
     said = scalability(stuck(nodes=2), "bandwidth").says
-    assert any(line.startswith("All ratios of 1 series hang on a first point in doubt: 2 storage "
-                               "nodes") for line in said)  # fmt: skip
+    assert any(
+        line.startswith("All ratios of 1 series hang on a first point in doubt: 2 storage nodes")
+        for line in said
+    )
     assert not any("hang on" in line for line in scalability(stuck(), "bandwidth").says)
 
 
@@ -134,9 +139,14 @@ def test_claims_name_every_level_that_a_campaign_has() -> None:
     """Also levels that the study did not have; sizes as people write them."""
     ds = studies.campaign(
         studies.hockney,
-        {"storage_nodes": (2,), "interface": ("PCIe",), "pattern": studies.PATTERNS,
-         "chunk": (1 << 20, 4 << 20), "processes_per_node": (1,)},
-    )  # fmt: skip
+        {
+            "storage_nodes": (2,),
+            "interface": ("PCIe",),
+            "pattern": studies.PATTERNS,
+            "chunk": (1 << 20, 4 << 20),
+            "processes_per_node": (1,),
+        },
+    )
     found = claims(ds, read_study("ssd-cluster"))
     said = {one.claim.id: one.why for one in found.judged}
     assert said["sequential-reads-at-128k"] == "no chunk 128 KiB: there are 1 MiB, 4 MiB"

@@ -33,8 +33,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_examples_run(place: Path, block: str) -> None:
     result = subprocess.run(
         [sys.executable, "-P", "-W", "error", "-c", block],
-        cwd=place, capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+        cwd=place,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
     assert result.returncode == 0, result.stderr
     assert result.stdout
 

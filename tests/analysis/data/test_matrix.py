@@ -92,8 +92,10 @@ def test_an_unbalanced_design_is_filled_with_nan(tmp_path: Path) -> None:
     assert kept.sel(chunk=4096, target="ext4").values[0] == pytest.approx(5e8)
     assert np.isnan(kept.sel(chunk=4096, target="ext4").values[1:]).all()
     assert kept.coords["attachment_id"].sel(chunk=4096, target="ext4").values.tolist() == [
-        "ext4-b0", "", "",
-    ]  # fmt: skip
+        "ext4-b0",
+        "",
+        "",
+    ]
 
 
 def test_units_are_shown_as_asked(tmp_path: Path) -> None:
@@ -101,8 +103,11 @@ def test_units_are_shown_as_asked(tmp_path: Path) -> None:
     si = analysis.matrix(ds, "bandwidth")
     assert si.attrs["units"] == "B s-1"
     for unit, value in (
-        ("Mb/s", 1000), ("MB/s", 125), ("MiB/s", 125e6 / 2**20), ("GiB/s", 0.125e9 / 2**30),
-    ):  # fmt: skip
+        ("Mb/s", 1000),
+        ("MB/s", 125),
+        ("MiB/s", 125e6 / 2**20),
+        ("GiB/s", 0.125e9 / 2**30),
+    ):
         shown = analysis.matrix(ds, "bandwidth", unit=unit)
         assert shown.attrs["units"] == unit
         assert shown.item() == pytest.approx(value)

@@ -33,12 +33,18 @@ def mixed() -> xr.Dataset:
                 for block in range(8):
                     share = (1 if target == "a" else 1 / TIMES[engine]) * 1.01 ** (block % 3)
                     yield {
-                        "target": target, "workload": workload, "engine": engine, "phase": phase,
-                        "bandwidth": bandwidth * share, "iops": rate * share, "block": block,
-                        "attachment": f"{target}{block}", "cache": "cold",
+                        "target": target,
+                        "workload": workload,
+                        "engine": engine,
+                        "phase": phase,
+                        "bandwidth": bandwidth * share,
+                        "iops": rate * share,
+                        "block": block,
+                        "attachment": f"{target}{block}",
+                        "cache": "cold",
                         "bytes": 0.0 if math.isnan(bandwidth) else 1.0,
                         "work_id": f"{workload}{phase}",
-                    }  # fmt: skip
+                    }
 
     return studies.dataset(list(rows()), ["cache"])
 

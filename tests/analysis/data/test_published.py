@@ -68,19 +68,29 @@ def test_a_table_of_no_measurements_is_a_frame(name: str) -> None:
 
 def test_numbers_are_those_of_the_papers() -> None:
     rntuple = {"compression": "zstd", "page_size": 1048576, "object_class": "RP_XSF"}
-    assert value("cern-lhcb-rntuple", "bandwidth", "GB/s", phase="read", trial=2,
-                 target="ice-lake", **rntuple) == pytest.approx(1.94331)  # fmt: skip
-    assert value("cern-lhcb-rntuple", "bandwidth", phase="write", trial=1,
-                 target="cascade-lake", **rntuple) == pytest.approx(2.75375e9)  # fmt: skip
+    assert value(
+        "cern-lhcb-rntuple",
+        "bandwidth",
+        "GB/s",
+        phase="read",
+        trial=2,
+        target="ice-lake",
+        **rntuple,
+    ) == pytest.approx(1.94331)
+    assert value(
+        "cern-lhcb-rntuple", "bandwidth", phase="write", trial=1, target="cascade-lake", **rntuple
+    ) == pytest.approx(2.75375e9)
     peaks = {"target": "ice-lake", "storage_nodes": 4}
     array = analysis.matrix(analysis.published("cern-ior-dfs-peaks"), "bandwidth", unit="MB/s")
     ice = array.sel(target=peaks["target"])
     assert ice.coords["storage_nodes"] == peaks["storage_nodes"]
     assert float(ice.sel(phase="write")) == pytest.approx(5200)
-    assert value("cern-cephfs-fio", "bandwidth", "kB/s", pattern="rand-write", processes=5,
-                 target="cephfs") == pytest.approx(400)  # fmt: skip
-    assert value("flash-raw-device-response", "latency_mean", target="ssd", pattern="rand-write",
-                 chunk=4096) == pytest.approx(8143e-6)  # fmt: skip
+    assert value(
+        "cern-cephfs-fio", "bandwidth", "kB/s", pattern="rand-write", processes=5, target="cephfs"
+    ) == pytest.approx(400)
+    assert value(
+        "flash-raw-device-response", "latency_mean", target="ssd", pattern="rand-write", chunk=4096
+    ) == pytest.approx(8143e-6)
     assert value("ssd-per-hba", "iops_per_device", phase="read", devices_per_adapter=8) == 47000
     greedy = "protection=1,segments=2,interval=5"
     tpcc = "flash-tpcc-nilfs2-gc"

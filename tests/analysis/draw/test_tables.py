@@ -33,13 +33,18 @@ class Made:
 
 def nasty() -> Made:
     return Made(
-        pd.DataFrame({
-            "target": ["a|b", "c_d & 50 % \\x"], "chunk": [4096, 1 << 20],
-            "median, MiB/s": [1 / 3, float("nan")], "p": [0.00049, 1.0], "decides": [True, False],
-            "absent": ["", ""],
-        }),
+        pd.DataFrame(
+            {
+                "target": ["a|b", "c_d & 50 % \\x"],
+                "chunk": [4096, 1 << 20],
+                "median, MiB/s": [1 / 3, float("nan")],
+                "p": [0.00049, 1.0],
+                "decides": [True, False],
+                "absent": ["", ""],
+            }
+        ),
         "line one\nline two",
-    )  # fmt: skip
+    )
 
 
 def test_csv_keeps_every_digit_and_says_bytes() -> None:

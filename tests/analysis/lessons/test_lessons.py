@@ -48,8 +48,9 @@ def test_ties_are_named() -> None:
     assert sorted(one.choice) == [64 * KIB, 256 * KIB, MIB]
     assert one.short == "64 KiB or 256 KiB or 1 MiB"
     assert one.sure == "decided"  # they differ by less than the tolerance, shown
-    rough = studies.campaign(flat, {"pattern": ("seq-read",), "chunk": CHUNKS},
-                             between=0.02, within=0.1, attachments=8)  # fmt: skip
+    rough = studies.campaign(
+        flat, {"pattern": ("seq-read",), "chunk": CHUNKS}, between=0.02, within=0.1, attachments=8
+    )
     loose = of(lessons(rough, latency_bound=Bound("latency_p99", 0.02)), "chunk")
     assert len(loose.choice) == 3
     assert loose.sure == "in part"
@@ -110,8 +111,9 @@ def test_the_true_best_is_rarely_excluded() -> None:
     """Of four chunks the last is 1 % better: it must be among the named in 95 % of campaigns."""
     count, lost = 100, 0
     truth = lambda c: {  # noqa: E731
-        "bandwidth": 3.03e8 if c["chunk"] == 4 * MIB else 3e8, "latency_p99": 1e-3,
-    }  # fmt: skip
+        "bandwidth": 3.03e8 if c["chunk"] == 4 * MIB else 3e8,
+        "latency_p99": 1e-3,
+    }
     for seed in range(count):
         one = of(lessons(chunks(truth, seed=seed), latency_bound=TEN), "chunk")
         lost += 4 * MIB not in one.choice
@@ -132,8 +134,10 @@ def growing(rates: Sequence[float], **shares: float) -> xr.Dataset:
     levels = (1, 2, 4, 8)
     ds = studies.campaign(
         lambda c: {"bandwidth": rates[levels.index(c["processes_per_node"])]},
-        {"pattern": ("seq-read",), "processes_per_node": levels}, between=0.01, within=0.01,
-    )  # fmt: skip
+        {"pattern": ("seq-read",), "processes_per_node": levels},
+        between=0.01,
+        within=0.01,
+    )
     size = ds.sizes["run"]
     return ds.assign({name: ("run", np.full(size, value)) for name, value in shares.items()})
 
@@ -166,9 +170,12 @@ def nodes(
 ) -> xr.Dataset:
     return studies.campaign(
         lambda c: {"bandwidth": truth(c["storage_nodes"])},
-        {"pattern": ("seq-read",), "storage_nodes": levels}, between=0.02, within=0.01,
-        emulated=("storage_nodes",) if emulated else (), **options,
-    )  # fmt: skip
+        {"pattern": ("seq-read",), "storage_nodes": levels},
+        between=0.02,
+        within=0.01,
+        emulated=("storage_nodes",) if emulated else (),
+        **options,
+    )
 
 
 def test_the_fewest_nodes_that_reach_a_bandwidth() -> None:
@@ -246,8 +253,9 @@ def test_cells_that_disagree_are_named() -> None:
 
 
 def test_three_targets_two_of_them_alike() -> None:
-    ds = targets({"a": {"read": 4e8}, "b": {"read": 4e8}, "c": {"read": 1e8}}, attachments=14,
-                 spread=0.004)  # fmt: skip
+    ds = targets(
+        {"a": {"read": 4e8}, "b": {"read": 4e8}, "c": {"read": 1e8}}, attachments=14, spread=0.004
+    )
     one = of(lessons(ds), "backend")
     assert (one.choice, one.sure) == (("a", "b"), "decided")
     assert "no difference larger than 5 % between them" in one.answer
@@ -275,13 +283,17 @@ def test_false_winners_are_rare() -> None:
 
 def test_all_cells_together_decide_where_single_cells_do_not() -> None:
     """A small difference in 8 cells: none of the cells can be decided, their mean can."""
-    slow = {"b": dict.fromkeys(("seq-read", "rand-read"), 2e8), "a": dict.fromkeys(
-        ("seq-read", "rand-read"), 2.075e8)}  # fmt: skip
+    slow = {
+        "b": dict.fromkeys(("seq-read", "rand-read"), 2e8),
+        "a": dict.fromkeys(("seq-read", "rand-read"), 2.075e8),
+    }
     made = lessons(targets(slow, attachments=7, sizes=(4 * KIB, 16 * KIB, 64 * KIB, MIB)))
     (whole,) = [one for one in made.lessons if one.where == "all cells together"]
     assert (whole.choice, whole.sure) == (("a",), "decided")
     assert [one.choice for one in made.lessons if one.levels and one.question == "backend"] == [
-        (), ()]  # fmt: skip
+        (),
+        (),
+    ]
     ratio = float(whole.answer.split("ratio ")[1].split(",")[0])
     assert ratio == pytest.approx(1.04, rel=0.03)
     assert whole.answer.startswith("a, ")
@@ -291,8 +303,10 @@ def test_all_cells_together_decide_where_single_cells_do_not() -> None:
 
 def test_six_blocks_tell_the_best_of_three_over_all_cells_together() -> None:
     """Holm over three pairs would need seven: max-T over the means takes the blocks together."""
-    three = {name: dict.fromkeys(("seq-read", "rand-read"), rate)
-             for name, rate in (("a", 3e8), ("b", 2e8), ("c", 2e8))}  # fmt: skip
+    three = {
+        name: dict.fromkeys(("seq-read", "rand-read"), rate)
+        for name, rate in (("a", 3e8), ("b", 2e8), ("c", 2e8))
+    }
     made = lessons(targets(three, attachments=6, sizes=(4 * KIB, MIB)))
     (whole,) = [one for one in made.lessons if one.where == "all cells together"]
     assert (whole.choice, whole.sure) == (("a",), "decided")

@@ -25,8 +25,9 @@ from tests.analysis.lesson_data import FAST, TEN, of, targets
 
 def test_invalid_runs_never_decide() -> None:
     """The invalid runs of `a` would make it ten times as fast."""
-    ds = targets(FAST, attachments=16, worst_finding=lambda t, b: (
-        "invalid" if t == "a" and b % 2 else ""))  # fmt: skip
+    ds = targets(
+        FAST, attachments=16, worst_finding=lambda t, b: "invalid" if t == "a" and b % 2 else ""
+    )
     bad = (ds["worst_finding"] == "invalid").values
     ds["bandwidth"] = ds["bandwidth"].where(~bad, ds["bandwidth"] * 10)
     made = lessons(ds)
@@ -38,9 +39,13 @@ def test_invalid_runs_never_decide() -> None:
 def test_what_the_data_cannot_say_is_said() -> None:
     made = lessons(targets(FAST, attachments=3))
     whole = " ".join(made.limits)
-    for text in ("fewer than 6 attachments", "chunk size matters: one level (1 MiB)",
-                 "processes matter: one level", "warm, bypass: not measured",
-                 "no counters of network, devices or CPUs"):  # fmt: skip
+    for text in (
+        "fewer than 6 attachments",
+        "chunk size matters: one level (1 MiB)",
+        "processes matter: one level",
+        "warm, bypass: not measured",
+        "no counters of network, devices or CPUs",
+    ):
         assert text in whole
     assert "one target" not in whole
     assert "emulated" not in whole
@@ -56,8 +61,9 @@ def test_an_unbalanced_design_is_said_and_answered_where_it_can_be() -> None:
     assert any("3 of the 4 combinations" in text for text in made.limits)
 
 
-@pytest.mark.parametrize(("column", "word"), [("engine", "--across-engines"),
-                                              ("cache", "--across-cache")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("column", "word"), [("engine", "--across-engines"), ("cache", "--across-cache")]
+)
 def test_mixed_engines_and_caches_are_not_compared(column: str, word: str) -> None:
     ds = targets(FAST, **{column: lambda t, b: "other" if t == "b" else "player-c"})
     made = lessons(ds)
@@ -108,10 +114,11 @@ def _failing(*names: str) -> xr.Dataset:
     """Targets a, b, c with 6 blocks; those of these names fail with an error of their own."""
     speed = {name: {"seq-read": rate} for name, rate in (("a", 4e8), ("b", 2e8), ("c", 3e8))}
     ds = targets(
-        speed, attachments=6,
+        speed,
+        attachments=6,
         status=lambda t, _: "failed" if t in names else "ok",
         error=lambda t, _: f"no space left on {t}" if t in names else "",
-    )  # fmt: skip
+    )
     return ds.assign(bandwidth=ds["bandwidth"].where(ds["status"] == "ok"))
 
 

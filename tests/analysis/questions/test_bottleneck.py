@@ -26,8 +26,12 @@ from tests.analysis.study_data import KIB, MIB, Levels
 LINK = 1e8  # bytes per second
 DEVICE = 3e8  # bytes per second
 CHUNKS = (4 * KIB, 32 * KIB, 128 * KIB, MIB, 4 * MIB)
-LEVELS = {"storage_nodes": (4,), "pattern": ("rand-write",), "chunk": CHUNKS,
-          "processes_per_node": (1, 16)}  # fmt: skip
+LEVELS = {
+    "storage_nodes": (4,),
+    "pattern": ("rand-write",),
+    "chunk": CHUNKS,
+    "processes_per_node": (1, 16),
+}
 
 
 def linked(cell: Levels) -> dict[str, float]:
@@ -76,9 +80,12 @@ def test_a_step_of_many_doublings_is_judged_as_a_whole(times: float, growth: str
     for last in (8 * KIB, MIB):
         levels = {"chunk": (4 * KIB, last)}
         ds = studies.campaign(
-            lambda c: {"bandwidth": 1e8 * (times if c["chunk"] > 4 * KIB else 1)}, levels,
-            attachments=12, between=0.01, within=0.01,
-        )  # fmt: skip
+            lambda c: {"bandwidth": 1e8 * (times if c["chunk"] > 4 * KIB else 1)},
+            levels,
+            attachments=12,
+            between=0.01,
+            within=0.01,
+        )
         (step,) = bottleneck(ds).verdicts[0].steps
         assert step.growth == growth
         assert step.low <= times - 1 <= step.high
@@ -88,8 +95,11 @@ def test_a_step_shorter_than_a_doubling_is_judged_for_a_doubling() -> None:
     """7 % more from 8 to 10 processes are 23 % for a doubling: it grows."""
     ds = studies.campaign(
         lambda c: {"bandwidth": 1e8 * (1.07 if c["processes_per_node"] == 10 else 1)},
-        {"processes_per_node": (8, 10)}, attachments=12, between=0.01, within=0.01,
-    )  # fmt: skip
+        {"processes_per_node": (8, 10)},
+        attachments=12,
+        between=0.01,
+        within=0.01,
+    )
     (step,) = bottleneck(ds).verdicts[0].steps
     assert step.growth == "grows"
     assert step.low <= 1.07 ** (1 / math.log2(1.25)) - 1 <= step.high
@@ -154,13 +164,15 @@ def test_a_busy_ssd_far_below_its_limit_is_never_called_full(limit: float | None
 
 def test_a_device_that_is_often_idle_is_not_the_limit() -> None:
     """Busy time excludes, whatever the limit leaves open."""
-    ds = campaign(network_rate=constant(LINK / 5), cpu_busy=constant(0.3),
-                  device_busy=constant(0.4))  # fmt: skip
+    ds = campaign(
+        network_rate=constant(LINK / 5), cpu_busy=constant(0.3), device_busy=constant(0.4)
+    )
     random = np.random.default_rng(1)
     for rate in (math.nan, 0.5 * DEVICE):
         scattered = rate * np.exp(random.normal(0, 1, ds.sizes["run"]))
-        found = bottleneck(ds.assign(device_rate=("run", scattered)),
-                           limits={"network": LINK, "device": DEVICE})  # fmt: skip
+        found = bottleneck(
+            ds.assign(device_rate=("run", scattered)), limits={"network": LINK, "device": DEVICE}
+        )
         states = {r.name: r.state for r in of(found, "chunk", processes=16).resources}
         assert states["device"] == "below its limit"
 
@@ -187,9 +199,12 @@ def test_false_stops_are_rare_at_the_threshold() -> None:
     stopped, steps = 0, 0
     for seed in range(40):
         ds = studies.campaign(
-            lambda c: {"bandwidth": 1e6 * 1.10 ** CHUNKS.index(c["chunk"])}, LEVELS, attachments=8,
-            between=0.05, seed=seed,
-        )  # fmt: skip
+            lambda c: {"bandwidth": 1e6 * 1.10 ** CHUNKS.index(c["chunk"])},
+            LEVELS,
+            attachments=8,
+            between=0.05,
+            seed=seed,
+        )
         found = [s for v in bottleneck(ds).verdicts if v.axis == "chunk" for s in v.steps]
         stopped += sum(s.growth == "stopped" for s in found)
         steps += len(found)
@@ -239,19 +254,40 @@ def stored(folder: Path) -> tuple[xr.Dataset, Path]:
         for chunk, rate in ((4 * KIB, 2e7), (128 * KIB, 1e8), (4 * MIB, 1e8)):
             done = campaigns.phase("write", rate, chunk, 1, rng, operations=600)
             window = float(done.end.max())
-            looks = {"network_sent_bytes": rate * window, "network_received_bytes": 100.0,
-                     "device_read_bytes": 0.0, "device_written_bytes": rate * window,
-                     "device_busy_seconds": 0.4 * window}  # fmt: skip
-            evidence = read(Evidence, {
-                "counters": {"write": [{"host": "h", "before": dict.fromkeys(looks, 5.0),
-                                        "after": {n: v + 5 for n, v in looks.items()}}]},
-                "cpu": {"write": {"h": {"busy": 0.31}, "g": {"busy": 0.22}}},
-            }, "evidence")  # fmt: skip
+            looks = {
+                "network_sent_bytes": rate * window,
+                "network_received_bytes": 100.0,
+                "device_read_bytes": 0.0,
+                "device_written_bytes": rate * window,
+                "device_busy_seconds": 0.4 * window,
+            }
+            evidence = read(
+                Evidence,
+                {
+                    "counters": {
+                        "write": [
+                            {
+                                "host": "h",
+                                "before": dict.fromkeys(looks, 5.0),
+                                "after": {n: v + 5 for n, v in looks.items()},
+                            }
+                        ]
+                    },
+                    "cpu": {"write": {"h": {"busy": 0.31}, "g": {"busy": 0.22}}},
+                },
+                "evidence",
+            )
             environment = {"target": {"devices": [{"name": "vda"}]}}
-            store.write(campaigns.record(
-                "ceph", phases=(done,), coordinates={"pattern": "rand-write", "chunk": chunk},
-                block=block, evidence=evidence, environment=environment,
-            ))  # fmt: skip
+            store.write(
+                campaigns.record(
+                    "ceph",
+                    phases=(done,),
+                    coordinates={"pattern": "rand-write", "chunk": chunk},
+                    block=block,
+                    evidence=evidence,
+                    environment=environment,
+                )
+            )
     return load.open_campaign(store.merge()), folder / "out"
 
 
@@ -278,16 +314,28 @@ def test_looks_that_saw_more_than_the_window_are_no_evidence(tmp_path: Path) -> 
     seconds = float(done.end.max())
 
     def used(apart: float) -> usage.Usage:
-        after = {"cpu_busy": 0.5 * apart, "cpu_idle": 1.5 * apart, "device_read_bytes": 0.0,
-                 "device_written_bytes": 1e7, "device_busy_seconds": 0.9 * apart}  # fmt: skip
+        after = {
+            "cpu_busy": 0.5 * apart,
+            "cpu_idle": 1.5 * apart,
+            "device_read_bytes": 0.0,
+            "device_written_bytes": 1e7,
+            "device_busy_seconds": 0.9 * apart,
+        }
         look = {"host": "h", "before": dict.fromkeys(after, 0.0), "after": after}
         record = campaigns.record(
-            "a", phases=(done,), coordinates={},
-            evidence=read(Evidence, {
-                "counters": {"write": [look]}, "cpu": {"write": {"h": {"busy": 0.25}}},
-            }, "evidence"),
+            "a",
+            phases=(done,),
+            coordinates={},
+            evidence=read(
+                Evidence,
+                {
+                    "counters": {"write": [look]},
+                    "cpu": {"write": {"h": {"busy": 0.25}}},
+                },
+                "evidence",
+            ),
             environment={"machine": {"host": "h", "cpus": 2}, "target": {"devices": [{}]}},
-        )  # fmt: skip
+        )
         return usage.of_phase(record, done)
 
     assert used(seconds).cpu_busy == 0.25
@@ -305,7 +353,9 @@ def test_an_impossible_share_is_no_evidence() -> None:
 def test_the_finding_of_a_busy_client_is_evidence_too() -> None:
     ds = campaign()
     rows = np.arange(ds.sizes["run"])
-    ds = ds.assign(finding_run=("finding", rows),
-                   finding_audit=("finding", np.full(rows.size, usage.CPU_AUDIT)),
-                   finding_severity=("finding", np.full(rows.size, "warning")))  # fmt: skip
+    ds = ds.assign(
+        finding_run=("finding", rows),
+        finding_audit=("finding", np.full(rows.size, usage.CPU_AUDIT)),
+        finding_severity=("finding", np.full(rows.size, "warning")),
+    )
     assert of(bottleneck(ds), "chunk", processes=16).cause == "client CPU"

@@ -18,9 +18,10 @@ METRICS = ("bandwidth", "iops", "latency_mean")
 
 def one(made: Correlations, pattern: str, factor: str, metric: str) -> Correlation:
     (found,) = [
-        c for c in made.correlations
+        c
+        for c in made.correlations
         if (dict(c.panel).get("pattern", pattern), c.factor, c.metric) == (pattern, factor, metric)
-    ]  # fmt: skip
+    ]
     return found
 
 
@@ -31,8 +32,10 @@ def test_r_is_that_of_numpy_and_scipy_over_attachments(coding: str) -> None:
     assert isinstance(made, Result)
     mine = (ds["pattern"].values == "seq-read") & (ds["interface"].values == "PCIe")
     chunk = ds["chunk"].values[mine].astype(float)
-    x = {"processes": ds["processes_per_node"].values[mine].astype(float),
-         "chunk": chunk if coding == "raw" else np.log2(chunk)}  # fmt: skip
+    x = {
+        "processes": ds["processes_per_node"].values[mine].astype(float),
+        "chunk": chunk if coding == "raw" else np.log2(chunk),
+    }
     for factor, metric in ((f, m) for f in x for m in METRICS):
         y = ds[metric].values[mine]
         found = one(made, "seq-read", factor, metric)
@@ -109,9 +112,11 @@ def test_the_interval_covers_the_r_of_the_population() -> None:
 
 def test_unbalanced_panels_are_said_not_to_be_comparable() -> None:
     ds = studies.campaign(
-        studies.hockney, studies.PAPER, attachments=3,
+        studies.hockney,
+        studies.PAPER,
+        attachments=3,
         keep=lambda c: c["pattern"] != "seq-read" or c["chunk"] < studies.MIB,
-    )  # fmt: skip
+    )
     assert any("do not have the same cells" in said for said in correlation(ds).says)
     assert not any(
         "do not have the same cells" in said for said in correlation(studies.table3()).says

@@ -89,9 +89,11 @@ def test_the_command_names_cells_and_runs(
 
 
 def test_json_where_and_files(
-    campaign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    campaign: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     words = ("findings", campaign, "--where", "target=xfs", "--json")
     assert call(monkeypatch, *words, "--out", tmp_path / "figure.pdf") == 0
     data = json.loads(capsys.readouterr().out)

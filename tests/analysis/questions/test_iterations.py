@@ -106,9 +106,11 @@ def phase(name: str = "write", **columns: Any) -> Phase:
     Their rates are printed as they are, unless `columns` say otherwise.
     """
     told = {
-        "number": np.arange(3), "seconds": np.array([1.0, 1.0, 2.0]),
-        "bytes": np.full(3, 100), "operations": np.array([10, 10, 10]),
-    }  # fmt: skip
+        "number": np.arange(3),
+        "seconds": np.array([1.0, 1.0, 2.0]),
+        "bytes": np.full(3, 100),
+        "operations": np.array([10, 10, 10]),
+    }
     rates = {"bandwidth": np.array([100.0, 100.0, 50.0]), "iops": np.array([10.0, 10.0, 5.0])}
     told |= rates | columns
     own = iterations.summary(iterations.rows_of(told), "bandwidth")

@@ -105,8 +105,9 @@ def test_intervals_of_t0_and_rate_cover(attachments: int, cost: float) -> None:
     trials = 150
     for seed in range(trials):
         levels = {"processes_per_node": (1,), "chunk": WIDE["chunk"]}
-        ds = studies.campaign(truth, levels, attachments=attachments, between=0.05, within=0.05,
-                              seed=seed)  # fmt: skip
+        ds = studies.campaign(
+            truth, levels, attachments=attachments, between=0.05, within=0.05, seed=seed
+        )
         (model,) = models(ds, "bandwidth", form="fixed cost", hold_out=None).models
         for name, true in {"t0_s": cost, "rate_bytes_per_s": RATE}.items():
             low, high = model.parameter_bounds()[name]
@@ -168,10 +169,12 @@ def test_prediction_intervals_cover_a_new_attachment(attachments: int) -> None:
                 "bandwidth",
                 form="fixed cost",
             ),
-            fixed_cost, rng, spread,
+            fixed_cost,
+            rng,
+            spread,
         )
         for seed in range(25)
-    ]  # fmt: skip
+    ]
     error = np.std(shares, ddof=1) / math.sqrt(len(shares))  # groups share attachments
     assert np.mean(shares) >= 0.95 - 2.6 * error
     assert np.mean(shares) > 0.9
@@ -199,8 +202,11 @@ def test_a_sound_system_is_rarely_called_faulty_and_a_broken_one_is() -> None:
         return {"bandwidth": fixed_cost(cell)["bandwidth"] * (0.6 if broken else 1.0)}
 
     found = trained.check(studies.campaign(slow, PAPER, attachments=2, seed=40))
-    where = {(dict(c.prediction.key)["pattern"], dict(c.prediction.key)["processes"])
-             for c in found if c.outside}  # fmt: skip
+    where = {
+        (dict(c.prediction.key)["pattern"], dict(c.prediction.key)["processes"])
+        for c in found
+        if c.outside
+    }
     assert where == {("seq-read", 8)}
     assert sum(c.outside for c in found) == 4
 
@@ -229,8 +235,10 @@ def test_few_chunk_sizes_are_refused_in_words() -> None:
     with pytest.raises(ValueError, match="No group of cells"):
         made.figure()
     with pytest.raises(ValueError, match="no chunk sizes"):
-        models(studies.campaign(lambda _: {"bandwidth": 1.0}, {"processes_per_node": (1, 2)}),
-               "bandwidth")  # fmt: skip
+        models(
+            studies.campaign(lambda _: {"bandwidth": 1.0}, {"processes_per_node": (1, 2)}),
+            "bandwidth",
+        )
 
 
 def test_a_level_that_was_not_measured_cannot_be_held_out() -> None:
@@ -263,9 +271,11 @@ def test_constant_unbalanced_and_missing_data() -> None:
     json.dumps(made.to_dict(), allow_nan=False)
     made.figure()
     odd = studies.campaign(
-        fixed_cost, PAPER, attachments=4,
+        fixed_cost,
+        PAPER,
+        attachments=4,
         keep=lambda c: c["pattern"] != "seq-read" or c["chunk"] < MIB,
-    )  # fmt: skip
+    )
     values = odd["bandwidth"].values.copy()
     values[::7] = np.nan
     made = models(odd.assign(bandwidth=("run", values)), "bandwidth")
@@ -280,8 +290,11 @@ def test_the_figure_shows_every_group_its_form_and_the_held_out_level() -> None:
     for ax in figure.axes:
         assert "max(t0, chunk / B)" in ax.get_title()
         assert [t.get_text() for t in ax.get_xticklabels()] == [
-            "4 KiB", "128 KiB", "1 MiB", "4 MiB",
-        ]  # fmt: skip
+            "4 KiB",
+            "128 KiB",
+            "1 MiB",
+            "4 MiB",
+        ]
         assert sum(line.get_marker() == "X" for line in ax.lines) == 1
         assert sum(line.get_linestyle() == "--" for line in ax.lines) == 2
     assert figure.axes[0].get_ylabel() == "Mb/s, log scale"

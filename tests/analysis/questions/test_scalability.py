@@ -123,8 +123,14 @@ def test_table_sentence_line_and_lesson_name_one_law(kappa: float) -> None:
     """Not one by AICc, the other by kappa's interval: the law is named by the latter."""
     names: list[str] = []
     for seed in range(12):
-        ds = studies.campaign(law(0.05, kappa), {"storage_nodes": MANY}, attachments=6,
-                              between=0.04, within=0.01, seed=seed)  # fmt: skip
+        ds = studies.campaign(
+            law(0.05, kappa),
+            {"storage_nodes": MANY},
+            attachments=6,
+            between=0.04,
+            within=0.01,
+            seed=seed,
+        )
         made = scalability(ds, "bandwidth")
         (name,) = set(made.table()["law"])
         found = laws_of(made)
@@ -163,8 +169,9 @@ def test_one_value_per_level_gives_no_law_and_no_interval() -> None:
 
 
 def test_lines_are_apart_and_drawn_as_in_the_paper() -> None:
-    made = scalability(studies.table3((2, 3, 4, 5), attachments=6), "bandwidth",
-                       where={"interface": "PCIe"})  # fmt: skip
+    made = scalability(
+        studies.table3((2, 3, 4, 5), attachments=6), "bandwidth", where={"interface": "PCIe"}
+    )
     assert len(made.series) == 4 * 4 * 3
     figure = made.figure()
     assert len(figure.axes) == 12

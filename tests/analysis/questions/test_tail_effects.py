@@ -88,8 +88,10 @@ def test_a_factor_that_does_more_in_some_cells() -> None:
         power = 2.0 if (cell["target"], cell["pattern"]) == ("xfs", "write") else 0.2
         return float(cell["processes_per_node"] ** power)
 
-    made = found(cells(target=("ext4", "xfs"), pattern=("read", "write"),
-                       processes_per_node=PROCESSES), truth)  # fmt: skip
+    made = found(
+        cells(target=("ext4", "xfs"), pattern=("read", "write"), processes_per_node=PROCESSES),
+        truth,
+    )
     processes = made.effects[-1]
     worst = processes.unlike[-1]
     assert worst.named == "xfs, write"
@@ -117,15 +119,24 @@ def test_three_blocks_prove_nothing() -> None:
 
 def test_factors_that_change_together() -> None:
     """Interface follows target, and so do nodes: neither has a number of its own."""
-    both = [one | {"interface": "SATA" if one["target"] == "c" else "PCIe",
-                   "storage_nodes": {"a": 1, "b": 2, "c": 3}[one["target"]]}
-            for one in cells(target=("a", "b", "c"), processes_per_node=(1, 2))]  # fmt: skip
+    both = [
+        one
+        | {
+            "interface": "SATA" if one["target"] == "c" else "PCIe",
+            "storage_nodes": {"a": 1, "b": 2, "c": 3}[one["target"]],
+        }
+        for one in cells(target=("a", "b", "c"), processes_per_node=(1, 2))
+    ]
     made = found(both)
     assert [(e.factor, e.level) for e in made.effects] == [
-        ("target", "b"), ("target", "c"), ("processes_per_node", 2),
-    ]  # fmt: skip
-    assert made.missing == (("interface", "it changes with target"),
-                            ("storage_nodes", "it changes with target"))  # fmt: skip
+        ("target", "b"),
+        ("target", "c"),
+        ("processes_per_node", 2),
+    ]
+    assert made.missing == (
+        ("interface", "it changes with target"),
+        ("storage_nodes", "it changes with target"),
+    )
     assert "What storage nodes changes cannot be said: it changes with target." in made.says
     half = [one for one in cells(a=(1, 2), b=(1, 2), c=(1, 2)) if sum(one.values()) % 2]
     made = found(half)
@@ -136,8 +147,10 @@ def test_factors_that_change_together() -> None:
 
 
 def test_a_phase_that_is_the_pattern_is_not_mentioned() -> None:
-    both = [one | {"phase": one["pattern"].split("-")[1]}
-            for one in cells(pattern=("rand-read", "seq-read", "seq-write"))]  # fmt: skip
+    both = [
+        one | {"phase": one["pattern"].split("-")[1]}
+        for one in cells(pattern=("rand-read", "seq-read", "seq-write"))
+    ]
     made = found(both)
     assert {e.factor for e in made.effects} == {"pattern"}
     assert made.missing == ()
@@ -155,8 +168,10 @@ def test_cells_without_a_percentile_are_left_out() -> None:
     values[1:, 4:] = math.nan
     made = effects(of, values)
     assert (made.blocks, made.cells, made.left_out) == (8, 4, (0, 2))
-    assert made.says[-1] == ("Left out of that: 2 of 6 cells and 0 of 8 blocks, so that each block "
-                             "has a number for each cell.")  # fmt: skip
+    assert made.says[-1] == (
+        "Left out of that: 2 of 6 cells and 0 of 8 blocks, so that each block "
+        "has a number for each cell."
+    )
     chunk, target = made.effects
     assert chunk.level == 8192
     assert target.slope.ratio == pytest.approx(3, rel=0.05)
@@ -183,20 +198,31 @@ def dataset(
         shift = 0.2 * random.standard_normal()
         for level in levels:
             counts.append(simulate.latencies(random, shift + math.log(level), operations))
-            rows.append({
-                "processes_per_node": level, "block": block, "attachment": f"a{block // shared}",
-                "latency_mean": 1e-3, "latency_of": "read", "bandwidth": 1e8,
-            })  # fmt: skip
+            rows.append(
+                {
+                    "processes_per_node": level,
+                    "block": block,
+                    "attachment": f"a{block // shared}",
+                    "latency_mean": 1e-3,
+                    "latency_of": "read",
+                    "bandwidth": 1e8,
+                }
+            )
     bins = [np.flatnonzero(one) for one in counts]
     sizes = np.array([one.size for one in bins])
-    return studies.dataset(rows, ["processes_per_node"]).assign({
-        "latency_first": ("run", np.cumsum(sizes) - sizes), "latency_size": ("run", sizes),
-        "latency_bin": ("latency", np.concatenate(bins)),
-        "latency_kind": ("latency", np.zeros(int(sizes.sum()), dtype=np.int64)),
-        "latency_count": ("latency", np.concatenate(
-            [one[b] for one, b in zip(counts, bins, strict=True)])),
-        "kind_name": ("kind", np.array(["read"])),
-    })  # fmt: skip
+    return studies.dataset(rows, ["processes_per_node"]).assign(
+        {
+            "latency_first": ("run", np.cumsum(sizes) - sizes),
+            "latency_size": ("run", sizes),
+            "latency_bin": ("latency", np.concatenate(bins)),
+            "latency_kind": ("latency", np.zeros(int(sizes.sum()), dtype=np.int64)),
+            "latency_count": (
+                "latency",
+                np.concatenate([one[b] for one, b in zip(counts, bins, strict=True)]),
+            ),
+            "kind_name": ("kind", np.array(["read"])),
+        }
+    )
 
 
 def test_of_a_campaign_s_histograms() -> None:
@@ -204,8 +230,10 @@ def test_of_a_campaign_s_histograms() -> None:
     (effect,) = made.effects.effects
     assert effect.slope.low < 2 < effect.slope.high < 2.3
     assert effect.slope.low > 1.8
-    assert any(line.startswith("  each doubling of processes per node from 1 to 4 makes it ")
-               for line in made.says)  # fmt: skip
+    assert any(
+        line.startswith("  each doubling of processes per node from 1 to 4 makes it ")
+        for line in made.says
+    )
     read = json.loads(json.dumps(made.to_dict(), allow_nan=False))
     assert read["effects"]["effects"][0]["slope"]["ratio"] == pytest.approx(effect.slope.ratio)
     assert read["effects"]["blocks"] == 8

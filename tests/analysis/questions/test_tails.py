@@ -61,22 +61,36 @@ def campaign(
             factor = float(np.exp(spread * random.standard_normal()))
             for repetition in range(runs):
                 found.append(counts(random, size, factor))
-                rows.append({
-                    "pattern": pattern, "block": attachment, "attachment": f"{attachment}",
-                    "repetition": repetition, "latency_mean": 1e-3, "latency_of": "read",
-                    "bandwidth": 1e8, "run_id": f"{pattern}{attachment}-{repetition}",
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "pattern": pattern,
+                        "block": attachment,
+                        "attachment": f"{attachment}",
+                        "repetition": repetition,
+                        "latency_mean": 1e-3,
+                        "latency_of": "read",
+                        "bandwidth": 1e8,
+                        "run_id": f"{pattern}{attachment}-{repetition}",
+                    }
+                )
     ds = studies.dataset(rows, ["pattern"])
     bins = [np.flatnonzero(one) for one in found]
     sizes = np.array([one.size + 1 for one in bins])  # and a bin of a kind that is not pooled
-    return ds.assign({
-        "latency_first": ("run", np.cumsum(sizes) - sizes), "latency_size": ("run", sizes),
-        "latency_bin": ("latency", np.concatenate([np.append(b, 1800) for b in bins])),
-        "latency_kind": ("latency", np.concatenate([np.append(0 * b, 1) for b in bins])),
-        "latency_count": ("latency", np.concatenate(
-            [np.append(one[b], 10**6) for one, b in zip(found, bins, strict=True)])),
-        "kind_name": ("kind", np.array(["read", "open"])),
-    }), found  # fmt: skip
+    return ds.assign(
+        {
+            "latency_first": ("run", np.cumsum(sizes) - sizes),
+            "latency_size": ("run", sizes),
+            "latency_bin": ("latency", np.concatenate([np.append(b, 1800) for b in bins])),
+            "latency_kind": ("latency", np.concatenate([np.append(0 * b, 1) for b in bins])),
+            "latency_count": (
+                "latency",
+                np.concatenate(
+                    [np.append(one[b], 10**6) for one, b in zip(found, bins, strict=True)]
+                ),
+            ),
+            "kind_name": ("kind", np.array(["read", "open"])),
+        }
+    ), found
 
 
 def test_histograms_of_an_attachment_add_up() -> None:
@@ -117,8 +131,10 @@ def test_what_it_says_and_refuses() -> None:
     assert "A typical run alone knows it to" in said
     assert "2 of 2 cells have too few attachments for 95 %" in said
     few = tails(ds, 0.99999)
-    assert few.says == ["Latency, 99.999 % of the operations below: too few operations in every "
-                        "cell, it takes 1000000."]  # fmt: skip
+    assert few.says == [
+        "Latency, 99.999 % of the operations below: too few operations in every "
+        "cell, it takes 1000000."
+    ]
     with pytest.raises(ValueError, match="too few operations"):
         few.figure()
     with pytest.raises(ValueError, match="between 0 and 1"):

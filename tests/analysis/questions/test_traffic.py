@@ -35,12 +35,19 @@ def measured(chunk: int, block: int, hosts: tuple[str, ...] = ("n1", "n2")) -> R
     sent = np.stack([5 + rate / len(hosts) * inside for _ in hosts])
     received = np.stack([np.linspace(0, 1000, time.size) for _ in hosts])
     return campaigns.record(
-        "ceph", phases=(done,), block=block,
-        coordinates={"pattern": "rand-write", "chunk": chunk, "storage_nodes": 4,
-                     "network": "100Mbit"},
-        monitor=Monitor(hosts, time, {"network_sent_bytes": sent,
-                                      "network_received_bytes": received}),
-    )  # fmt: skip
+        "ceph",
+        phases=(done,),
+        block=block,
+        coordinates={
+            "pattern": "rand-write",
+            "chunk": chunk,
+            "storage_nodes": 4,
+            "network": "100Mbit",
+        },
+        monitor=Monitor(
+            hosts, time, {"network_sent_bytes": sent, "network_received_bytes": received}
+        ),
+    )
 
 
 def stored(folder: Path, records: list[RunRecord]) -> xr.Dataset:

@@ -77,8 +77,10 @@ def test_one_chart_per_metric_with_every_cell(realistic: Path) -> None:
     assert {c.metric for c in pictures} == set(charts.METRICS)
     drawn = bars(pictures[0])
     assert {name: len([v for v in ys if v is not None]) for name, ys in drawn.items()} == {
-        "xfs": 16, "ext4": 16, "btrfs": 15,
-    }  # fmt: skip
+        "xfs": 16,
+        "ext4": 16,
+        "btrfs": 15,
+    }
 
 
 def test_a_steep_factor_leaves_the_x_axis(realistic: Path) -> None:
@@ -93,8 +95,10 @@ def test_a_steep_factor_leaves_the_x_axis(realistic: Path) -> None:
 def test_a_gentle_chunk_size_is_on_the_x_axis(tmp_path: Path) -> None:
     levels = [
         {"pattern": p, "chunk": c, "processes_per_node": n}
-        for p in ("seq-read", "rand-read") for c in (4096, 8192) for n in (1, 2)
-    ]  # fmt: skip
+        for p in ("seq-read", "rand-read")
+        for c in (4096, 8192)
+        for n in (1, 2)
+    ]
     (group,) = layout.groups(summary.summarise(load.open_campaign(few(tmp_path, levels=levels))))
     assert group.layout == layout.Layout(("pattern",), ("processes_per_node",), "chunk", False)
 
@@ -113,8 +117,9 @@ def test_states_are_never_in_one_chart(tmp_path: Path, name: str) -> None:
     pictures = [c for c in made(few(tmp_path, levels=levels)) if c.metric == "bandwidth"]
     assert len(pictures) == 2
     assert {c.conditions for c in pictures} == {
-        f"{name.replace('_', ' ')} cold", f"{name.replace('_', ' ')} warm",
-    }  # fmt: skip
+        f"{name.replace('_', ' ')} cold",
+        f"{name.replace('_', ' ')} warm",
+    }
 
 
 def test_many_panels_go_to_several_charts(tmp_path: Path) -> None:
@@ -153,8 +158,9 @@ def test_colours_stay_with_targets(realistic: Path) -> None:
     def seen(**options: bool) -> dict[str, str]:
         return {
             t["legendgroup"]: t["marker"]["color"]
-            for c in made(realistic, **options) for t in c.data
-        }  # fmt: skip
+            for c in made(realistic, **options)
+            for t in c.data
+        }
 
     alone, together = seen(), seen(include_reference=True)
     assert set(together) == {*alone, "memory"}
@@ -214,8 +220,18 @@ def test_failed_runs_stand_before_the_charts(page: Path) -> None:
 
 def test_report_says_how_it_was_measured(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    shown = ("AMD EPYC 7543", "6.1.0-18-amd64", "Open MPI 5.0.11", "4711", "as_found", "cold",
-             "rw,noatime", "player-c 0.1.0", "node1", "attachments per target")  # fmt: skip
+    shown = (
+        "AMD EPYC 7543",
+        "6.1.0-18-amd64",
+        "Open MPI 5.0.11",
+        "4711",
+        "as_found",
+        "cold",
+        "rw,noatime",
+        "player-c 0.1.0",
+        "node1",
+        "attachments per target",
+    )
     for fact in shown:
         assert fact in text, fact
     assert "8 runs are invalid and left out of all medians" in text
@@ -309,13 +325,29 @@ def browse(
     text = file.read_text(encoding="utf-8").replace("</body>", script + "</body>")
     watched.write_text(text, encoding="utf-8")
     done = subprocess.run(
-        [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
-         "--no-first-run", "--disable-background-networking", "--disable-component-update",
-         "--disable-sync", "--disable-dev-shm-usage", f"--user-data-dir={profile}",
-         "--enable-logging=stderr", "--window-size=1366,900", "--virtual-time-budget=30000",
-         "--dump-dom", watched.as_uri() + fragment],
-        capture_output=True, text=True, timeout=240, check=True,
-    )  # fmt: skip
+        [
+            CHROMIUM,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--disable-dev-shm-usage",
+            f"--user-data-dir={profile}",
+            "--enable-logging=stderr",
+            "--window-size=1366,900",
+            "--virtual-time-budget=30000",
+            "--dump-dom",
+            watched.as_uri() + fragment,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=True,
+    )
     body = next(attrs for tag, attrs in Reader(done.stdout).tags if tag == "body")
     console = "\n".join(line for line in done.stderr.splitlines() if "CONSOLE" in line)
     return {name: str(value) for name, value in body.items()}, console

@@ -130,8 +130,9 @@ def test_the_evidence_has_every_value_and_every_pair() -> None:
     assert len(opened.pairs) == 3
     assert re.fullmatch(
         r"a is 2\.0 times as fast as [bc] \(95 % sure: [\d.]+ to [\d.]+ times\), ahead in all 8 "
-        r"blocks: proven", opened.pairs[0],
-    )  # fmt: skip
+        r"blocks: proven",
+        opened.pairs[0],
+    )
     assert "not yet proven" not in opened.pairs[0]
 
 

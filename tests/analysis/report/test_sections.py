@@ -29,9 +29,10 @@ def test_every_pair_of_targets_is_compared_and_references_are_not(tmp_path: Path
     blocks = of(file)["comparison"].blocks
     headings = [block.heading for block in blocks if block.heading.startswith("Bandwidth")]
     assert headings == [
-        "Bandwidth: btrfs against ext4", "Bandwidth: btrfs against xfs",
+        "Bandwidth: btrfs against ext4",
+        "Bandwidth: btrfs against xfs",
         "Bandwidth: ext4 against xfs",
-    ]  # fmt: skip
+    ]
     assert all(len(block.lines) == 16 for block in blocks[:3])
     assert [len(block.images) for block in blocks] == [1, 1, 1, 0, 0, 0]
     page = report.write_report(file, tmp_path / "report.html").read_text()
@@ -63,9 +64,11 @@ def test_studies_come_with_their_factors() -> None:
     assert [section.id for section in found] == ["studies", "variation"]
     headings = [block.heading for block in found[0].blocks]
     assert headings == [
-        "Scalability over storage nodes", "Where bandwidth stops growing",
-        "Models of bandwidth over chunk size", "Correlation of factors and metrics",
-    ]  # fmt: skip
+        "Scalability over storage nodes",
+        "Where bandwidth stops growing",
+        "Models of bandwidth over chunk size",
+        "Correlation of factors and metrics",
+    ]
 
 
 def test_lessons_and_claims_stand_in_the_report_of_a_study() -> None:
@@ -101,9 +104,14 @@ def test_an_empty_campaign_has_no_answer_and_says_why() -> None:
 
 def test_variability_and_repetitions_of_a_known_spread() -> None:
     ds = studies.campaign(
-        lambda _: {"bandwidth": 1e8}, {"pattern": ("seq-read", "rand-read")},
-        attachments=30, repetitions=4, between=0.10, within=0.02, seed=4,
-    )  # fmt: skip
+        lambda _: {"bandwidth": 1e8},
+        {"pattern": ("seq-read", "rand-read")},
+        attachments=30,
+        repetitions=4,
+        between=0.10,
+        within=0.02,
+        seed=4,
+    )
     ds["bandwidth"].attrs["units"] = "B s-1"
     found = spread(ds, "bandwidth")
     assert isinstance(found, Result)

@@ -28,12 +28,20 @@ def campaign(values: Values, **columns: Any) -> xr.Dataset:
     for target, patterns in values.items():
         for pattern, speeds in patterns.items():
             rows += [
-                {"target": target, "pattern": pattern, "chunk": 4096, "processes_per_node": 1,
-                 "block": block, "attachment": f"{target}-{block}", "cache": "cold",
-                 "work_id": pattern, "bandwidth": speed,
-                 **{name: level(target, pattern, block) for name, level in columns.items()}}
+                {
+                    "target": target,
+                    "pattern": pattern,
+                    "chunk": 4096,
+                    "processes_per_node": 1,
+                    "block": block,
+                    "attachment": f"{target}-{block}",
+                    "cache": "cold",
+                    "work_id": pattern,
+                    "bandwidth": speed,
+                    **{name: level(target, pattern, block) for name, level in columns.items()},
+                }
                 for block, speed in enumerate(speeds)
-            ]  # fmt: skip
+            ]
     return studies.dataset(rows, ["pattern", "chunk", "cache", "processes_per_node"])
 
 
@@ -73,8 +81,9 @@ def test_an_interval_of_its_own_alone_is_likely() -> None:
     rng = np.random.default_rng(5)
     patterns = [f"p{i:02}" for i in range(20)]
     values = {t: {p: list(np.exp(rng.normal(18, 0.5, 6))) for p in patterns} for t in "ab"}
-    values["b"]["p00"] = [v * f for v, f in zip(values["a"]["p00"], (1.1, 1.9, 1.2, 1.7, 1.3, 1.5),
-                                                strict=True)]  # fmt: skip
+    values["b"]["p00"] = [
+        v * f for v, f in zip(values["a"]["p00"], (1.1, 1.9, 1.2, 1.7, 1.3, 1.5), strict=True)
+    ]
     found = cell(campaign(values), "p00")
     (pair,) = found.pairs
     assert pair.cell.kind == "too few"
@@ -124,8 +133,9 @@ def test_no_target_wins_by_chance() -> None:
     proven = 0
     for seed in range(24):
         rng = np.random.default_rng(seed)
-        values = {t: {f"p{i}": list(np.exp(rng.normal(18, 0.1, 8))) for i in range(4)}
-                  for t in "ab"}  # fmt: skip
+        values = {
+            t: {f"p{i}": list(np.exp(rng.normal(18, 0.1, 8))) for i in range(4)} for t in "ab"
+        }
         proven += of(campaign(values)).count("proven") > 0
     assert proven <= 4
 
@@ -134,10 +144,15 @@ def test_no_target_wins_by_chance() -> None:
 
 
 def test_leaders_that_cannot_be_told_apart_share_a_cell() -> None:
-    found = cell(campaign({
-        "a": {"p": noisy(2e8, spread=0.1, seed=1)}, "b": {"p": noisy(2e8, spread=0.1, seed=2)},
-        "c": {"p": noisy(2e7, spread=0.1, seed=3)},
-    }))  # fmt: skip
+    found = cell(
+        campaign(
+            {
+                "a": {"p": noisy(2e8, spread=0.1, seed=1)},
+                "b": {"p": noisy(2e8, spread=0.1, seed=2)},
+                "c": {"p": noisy(2e7, spread=0.1, seed=3)},
+            }
+        )
+    )
     assert found.order.groups == (("a", "b"), ("c",))
     assert (found.state, found.leaders) == ("proven", ("a", "b"))
     assert found.margin == pytest.approx(10, rel=0.15)
@@ -146,8 +161,9 @@ def test_leaders_that_cannot_be_told_apart_share_a_cell() -> None:
 def test_a_leader_who_is_not_ahead_of_everyone_behind_leads_nothing() -> None:
     """a is ahead of c, b scatters over both: b may lead or be the last."""
     wide = [0.5e8, 4e8, 0.6e8, 3e8, 0.5e8, 4e8, 0.7e8, 3.5e8]
-    found = cell(campaign({"a": {"p": noisy(2e8, seed=1)}, "b": {"p": wide},
-                           "c": {"p": noisy(1e8, seed=3)}}))  # fmt: skip
+    found = cell(
+        campaign({"a": {"p": noisy(2e8, seed=1)}, "b": {"p": wide}, "c": {"p": noisy(1e8, seed=3)}})
+    )
     assert found.order.groups == (("a", "b"), ("c",))
     assert (found.state, found.leaders) == ("unclear", ())
 
@@ -173,11 +189,18 @@ def test_several_levels_of_one_target_must_agree(
 ) -> None:
     """Target a has 2 and 3 storage nodes, b has 1: both meet b in one cell."""
     rows = [
-        {"target": target, "storage_nodes": nodes, "pattern": "p", "work_id": "p", "block": block,
-         "attachment": f"{target}-{nodes}-{block}", "bandwidth": value}
+        {
+            "target": target,
+            "storage_nodes": nodes,
+            "pattern": "p",
+            "work_id": "p",
+            "block": block,
+            "attachment": f"{target}-{nodes}-{block}",
+            "bandwidth": value,
+        }
         for target, nodes, speed in (("a", 2, speeds[0]), ("a", 3, speeds[1]), ("b", 1, 1e8))
         for block, value in enumerate(noisy(speed, seed=nodes))
-    ]  # fmt: skip
+    ]
     found = cell(studies.dataset(rows, ["storage_nodes", "pattern"]))
     assert found.state == state
     assert found.margin == pytest.approx(margin, rel=0.02, nan_ok=True)
@@ -187,8 +210,9 @@ def test_values_are_those_of_all_blocks() -> None:
     speeds = [1e8, 1.1e8, 1.2e8, 1.3e8, 1.4e8, 1.5e8]
     found = cell(campaign({"a": {"p": speeds}, "b": {"p": [2 * s for s in speeds]}}))
     assert {one.cell.target: list(one.values) for one in found.values} == {
-        "a": speeds, "b": [2 * s for s in speeds],
-    }  # fmt: skip
+        "a": speeds,
+        "b": [2 * s for s in speeds],
+    }
     assert found.values[0].cell.target == "b"
     assert found.to_dict()["leaders"] == ["b"]
 
@@ -284,8 +308,10 @@ def test_invalid_cells_come_first_of_what_to_do() -> None:
 
 
 def test_each_target_has_its_best_and_its_worst_cell() -> None:
-    values = {"a": {"x": noisy(1e8, seed=1), "y": noisy(9e8, seed=2)},
-              "b": {"x": noisy(4e8, seed=3), "y": noisy(3e8, seed=4)}}  # fmt: skip
+    values = {
+        "a": {"x": noisy(1e8, seed=1), "y": noisy(9e8, seed=2)},
+        "b": {"x": noisy(4e8, seed=3), "y": noisy(3e8, seed=4)},
+    }
     lines = {one.target: one for one in extremes(of(campaign(values)))}
     assert lines["a"].leads == "1 of 2 cells (proven)"
     assert lines["a"].best == "y: 3.0 times as fast as b (proven)"

@@ -178,5 +178,9 @@ def test_many_cells_at_once_are_as_each_alone() -> None:
         mine = of[owners] == cell
         assert str(found) == str(medians.of_runs(array[mine], owners[mine]))  # NaN are equal
     assert [found.kind for found in many] == [
-        "interval", "one session", "range", "none", "interval",
-    ]  # fmt: skip
+        "interval",
+        "one session",
+        "range",
+        "none",
+        "interval",
+    ]

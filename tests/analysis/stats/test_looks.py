@@ -134,10 +134,12 @@ def test_what_a_look_called_stays_called_unless_it_turned_round() -> None:
 def test_several_campaigns_count_the_looks_of_the_one_looked_at_most() -> None:
     from fsmatrix.analysis.comparison.rows import together
 
-    both = together({
-        "old": made({"a": 1.0}, blocks=6, seed=1, campaign=planned(6)),
-        "new": made({"a": 1.5}, blocks=6, seed=2, campaign=planned(6, 10)),
-    })  # fmt: skip
+    both = together(
+        {
+            "old": made({"a": 1.0}, blocks=6, seed=1, campaign=planned(6)),
+            "new": made({"a": 1.5}, blocks=6, seed=2, campaign=planned(6, 10)),
+        }
+    )
     (found,) = comparisons(both, by="campaign")
     assert found.record.looks == (6, 10)
     assert found.extension.command == ""
@@ -158,9 +160,14 @@ def test_the_advice_is_a_command_for_the_store_that_was_opened(tmp_path: Path) -
     ds.encoding["source"] = store(tmp_path / "my results")
     advice = compare(ds, "a", "b").extension
     assert shlex.split(advice.command) == [
-        "fsmatrix", "run", "-o", str(tmp_path / "my results"), "--resume",
-        "--set", f"repetitions={advice.target}",
-    ]  # fmt: skip
+        "fsmatrix",
+        "run",
+        "-o",
+        str(tmp_path / "my results"),
+        "--resume",
+        "--set",
+        f"repetitions={advice.target}",
+    ]
     assert advice.says.startswith(f"Add {advice.target - 6} blocks: {advice.command} (")
     assert advice.says in compare(ds, "a", "b").says
     ds.encoding["source"] = store(tmp_path / "jobs", queued=True)

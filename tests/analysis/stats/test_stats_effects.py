@@ -20,12 +20,19 @@ TARGETS, ATTACHMENTS, PATTERNS, REPEATS = 2, 6, 3, 2
 def design() -> dict[str, np.ndarray]:
     """Labels of a balanced split plot, shape [run]: target is the whole-plot factor."""
     grid = np.meshgrid(
-        np.arange(TARGETS), np.arange(ATTACHMENTS), np.arange(PATTERNS), np.arange(REPEATS),
+        np.arange(TARGETS),
+        np.arange(ATTACHMENTS),
+        np.arange(PATTERNS),
+        np.arange(REPEATS),
         indexing="ij",
-    )  # fmt: skip
+    )
     target, number, pattern, _ = (axis.ravel() for axis in grid)
-    return {"target": target, "pattern": pattern, "attachment": target * ATTACHMENTS + number,
-            "block": number}  # fmt: skip
+    return {
+        "target": target,
+        "pattern": pattern,
+        "attachment": target * ATTACHMENTS + number,
+        "block": number,
+    }
 
 
 def draw(

@@ -30,9 +30,16 @@ def bounds(found: list[pooled.Pooled]) -> tuple[Floats, Floats]:
 
 @pytest.mark.parametrize("shape", ["log-normal", "skewed logs", "heavy-tailed (t3)"])
 @pytest.mark.parametrize("uneven", [0.0, 1.0])
-@pytest.mark.parametrize(("cells", "n", "between"), [
-    (4, 6, 0.5), (16, 6, 0.0), (16, 10, 1.0), (48, 6, 0.5), (48, 8, 4.0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("cells", "n", "between"),
+    [
+        (4, 6, 0.5),
+        (16, 6, 0.0),
+        (16, 10, 1.0),
+        (48, 6, 0.5),
+        (48, 8, 4.0),
+    ],
+)
 def test_intervals_cover_95_percent_of_the_cells(
     cells: int, n: int, between: float, uneven: float, shape: str
 ) -> None:

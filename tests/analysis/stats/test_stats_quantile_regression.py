@@ -34,8 +34,10 @@ def test_a_block_s_slope_is_that_of_statsmodels_on_the_operations(levels: tuple[
     operations = 40_000
     x = np.log2(levels)
     nanoseconds = [1e6 * np.exp(0.6 * at + 0.5 * random.standard_normal(operations)) for at in x]
-    counts = [np.bincount(histogram.bin_of(one.astype(np.int64)), minlength=histogram.BINS)
-              for one in nanoseconds]  # fmt: skip
+    counts = [
+        np.bincount(histogram.bin_of(one.astype(np.int64)), minlength=histogram.BINS)
+        for one in nanoseconds
+    ]
     logs = np.array([[log_quantile(one) for one in counts]])
     ours = contrasts(logs, [(range(len(x)), regression.weights(x))])
     design = sm.add_constant(np.repeat(x, operations))
@@ -75,9 +77,22 @@ def test_the_interval_of_growth_per_doubling_covers_the_truth(kind: str, blocks:
 def test_steady_values_within_one_bin_have_an_interval_as_wide_as_bins() -> None:
     """All blocks fall into the same two bins, whose middles are 1.6 % apart; the truth is 0.2 %."""
     edge = int(histogram.upper_edges()[20 * histogram.PER_GROUP])
-    logs = np.array([[math.log(histogram.percentile(
-        np.bincount(histogram.bin_of([int(edge * times)] * 1000), minlength=histogram.BINS), Q
-    )) for times in (0.999, 1.001)]] * 8)  # fmt: skip
+    logs = np.array(
+        [
+            [
+                math.log(
+                    histogram.percentile(
+                        np.bincount(
+                            histogram.bin_of([int(edge * times)] * 1000), minlength=histogram.BINS
+                        ),
+                        Q,
+                    )
+                )
+                for times in (0.999, 1.001)
+            ]
+        ]
+        * 8
+    )
     found = slope(contrasts(logs, [((0, 1), np.array([-1.0, 1.0]))]))
     assert found.ratio > 1.015
     assert found.low <= 1.001 / 0.999 <= found.high

@@ -15,9 +15,14 @@ ALPHA = 0.05
 
 
 def differences(
-    random: np.random.Generator, blocks: int, cells: int, apart: int = 0, by: float = 0.0,
-    shared: float = 0.0, uneven: float = 0.0,
-) -> Floats:  # fmt: skip
+    random: np.random.Generator,
+    blocks: int,
+    cells: int,
+    apart: int = 0,
+    by: float = 0.0,
+    shared: float = 0.0,
+    uneven: float = 0.0,
+) -> Floats:
     """Log ratios [block, cell] with a spread of 7 %; the first `apart` cells differ."""
     scale = 0.07 * np.exp(uneven * random.standard_normal(cells))
     found = scale * random.standard_normal((blocks, cells))

@@ -29,9 +29,11 @@ def test_dip_is_that_of_diptest(values: tuple[float, ...]) -> None:
 def test_one_mode_raises_no_alarm(shape: str) -> None:
     random = np.random.default_rng(1)
     draws = {
-        "normal": random.standard_normal((300, 20)), "uniform": random.random((300, 20)),
-        "t3": random.standard_t(3, (300, 20)), "log-normal": random.lognormal(size=(300, 20)),
-    }[shape]  # fmt: skip
+        "normal": random.standard_normal((300, 20)),
+        "uniform": random.random((300, 20)),
+        "t3": random.standard_t(3, (300, 20)),
+        "log-normal": random.lognormal(size=(300, 20)),
+    }[shape]
     alarms = sum(dip.p_of_one_mode(draw) <= 0.05 for draw in draws)
     assert alarms <= stats.binom.ppf(1 - 1e-4, 300, 0.05)
 

@@ -58,9 +58,12 @@ def test_few_repetitions_say_how_many_can_decide() -> None:
 
 
 @given(
-    low=st.floats(0.2, 2), width=st.floats(1, 3), p=st.floats(0, 1), q=st.floats(0, 1),
+    low=st.floats(0.2, 2),
+    width=st.floats(1, 3),
+    p=st.floats(0, 1),
+    q=st.floats(0, 1),
     x=st.floats(0.01, 1),
-)  # fmt: skip
+)
 def test_judge_claims_only_what_interval_and_p_say(
     low: float, width: float, p: float, q: float, x: float
 ) -> None:

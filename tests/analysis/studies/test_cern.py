@@ -8,6 +8,7 @@ import pytest
 
 from fsmatrix import analysis
 from fsmatrix.analysis.comparison.compare import compare
+from fsmatrix.analysis.comparison.options import ComparisonOptions
 from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.studies import cern, cern_report
 from tests.analysis import study_data as studies
@@ -108,8 +109,9 @@ def test_installations_of_the_report() -> None:
 )
 def test_the_second_trial_is_the_same_in_compare(phase: str, compression: str, words: str) -> None:
     ds = analysis.open("published:cern-lhcb-rntuple")
-    found = compare(ds, "cascade-lake / 1", "ice-lake / 2", by=("target", "trial"),
-                    where={"phase": phase, "compression": compression})  # fmt: skip
+    options = ComparisonOptions(where={"phase": phase, "compression": compression})
+    sides = ("cascade-lake / 1", "ice-lake / 2")
+    found = compare(ds, *sides, by=("target", "trial"), options=options)
     assert words in found.says
 
 

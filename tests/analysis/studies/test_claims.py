@@ -38,10 +38,15 @@ def study_of(**claim: Any) -> StudyFile:
     """A study of one claim."""
     usual = {"id": "one", "says": "it is so", "number": "n", "place": "p", "metric": "bandwidth"}
     factors = {"interface": {"levels": ["SATA", "PCIe"]}, "storage_nodes": {}}
-    found = StudyFile.model_validate({
-        "study": "made-up", "title": "a made-up study", "source": {"paper": "none"},
-        "factors": factors, "claims": [usual | claim],
-    })  # fmt: skip
+    found = StudyFile.model_validate(
+        {
+            "study": "made-up",
+            "title": "a made-up study",
+            "source": {"paper": "none"},
+            "factors": factors,
+            "claims": [usual | claim],
+        }
+    )
     assert not list(claims_files.faults(found))
     return found
 
@@ -50,8 +55,9 @@ def made(speed: Callable[[studies.Levels], float], **others: Any) -> Any:
     """A campaign whose bandwidth is this."""
     return studies.campaign(
         lambda cell: {"bandwidth": speed(cell), "iops": speed(cell) / cell["chunk"]},
-        {**WHERE, **SMALL}, **others,
-    )  # fmt: skip
+        {**WHERE, **SMALL},
+        **others,
+    )
 
 
 def twice(cell: studies.Levels) -> float:
@@ -109,18 +115,25 @@ def mixed(cell: studies.Levels) -> float:
     ],
 )
 def test_quantifier(quantifier: Any, kind: str) -> None:
-    one = verdict(made(mixed, attachments=16), compare=RATIO, claimed={"low": 1.5, "high": 2.5},
-                  quantifier=quantifier)  # fmt: skip
+    one = verdict(
+        made(mixed, attachments=16),
+        compare=RATIO,
+        claimed={"low": 1.5, "high": 2.5},
+        quantifier=quantifier,
+    )
     assert one.kind == kind
     assert (one.counts["inside"], one.counts["outside"]) == (4, 2)
 
 
 def test_range_must_reach_its_ends() -> None:
     """Magnitude and reach are judged apart: all cells inside is not the range that is claimed."""
-    ds = made(lambda c: twice(c) * (1.5 if c["chunk"] == 4096 and c["interface"] == "PCIe" else 1),
-              attachments=14)  # fmt: skip
-    reached = verdict(ds, compare=RATIO, claimed={"low": 2, "high": 3, "slack": 0.1},
-                      quantifier="range")  # fmt: skip
+    ds = made(
+        lambda c: twice(c) * (1.5 if c["chunk"] == 4096 and c["interface"] == "PCIe" else 1),
+        attachments=14,
+    )
+    reached = verdict(
+        ds, compare=RATIO, claimed={"low": 2, "high": 3, "slack": 0.1}, quantifier="range"
+    )
     assert (reached.kind, reached.reach) == ("holds", "holds")
     wide = verdict(ds, compare=RATIO, claimed={"low": 1.5, "high": 9}, quantifier="range")
     assert (wide.kind, wide.magnitude, wide.reach) == ("does not hold", "holds", "does not hold")
@@ -128,12 +141,15 @@ def test_range_must_reach_its_ends() -> None:
 
 def test_steps_equality_and_trend() -> None:
     levels = {"storage_nodes": (2, 3, 4, 5), **SMALL}
-    rising = studies.campaign(lambda c: {"bandwidth": c["storage_nodes"] * 1e8}, levels,
-                              attachments=14)  # fmt: skip
+    rising = studies.campaign(
+        lambda c: {"bandwidth": c["storage_nodes"] * 1e8}, levels, attachments=14
+    )
     flat = studies.campaign(lambda _: {"bandwidth": 1e8}, levels, attachments=14)
     trend = {"compare": {"steps": "storage_nodes"}, "claimed": {"low": 1}}
-    equal = {"compare": {"steps": "storage_nodes", "which": "all"},
-             "claimed": {"low": 1, "high": 1, "slack": 0.2}}  # fmt: skip
+    equal = {
+        "compare": {"steps": "storage_nodes", "which": "all"},
+        "claimed": {"low": 1, "high": 1, "slack": 0.2},
+    }
     assert verdict(rising, **trend).kind == "holds"
     assert verdict(rising, **equal).kind == "does not hold"
     assert verdict(flat, **equal).kind == "holds"
@@ -165,10 +181,12 @@ def test_correlation() -> None:
 
 
 def test_two_metrics() -> None:
-    ds = studies.campaign(lambda _: {"latency_mean": 1e-3, "latency_p99": 3e-3}, SMALL,
-                          attachments=12)  # fmt: skip
-    one = verdict(ds, metric="latency_p99", over_metric="latency_mean",
-                  claimed={"low": 2, "high": 4})  # fmt: skip
+    ds = studies.campaign(
+        lambda _: {"latency_mean": 1e-3, "latency_p99": 3e-3}, SMALL, attachments=12
+    )
+    one = verdict(
+        ds, metric="latency_p99", over_metric="latency_mean", claimed={"low": 2, "high": 4}
+    )
     assert one.kind == "holds"
     assert one.scope.cells[0].value == pytest.approx(3)
 
@@ -202,9 +220,14 @@ def test_emulated_scope_is_tested_if_the_claim_is_not_about_it() -> None:
 
 def test_missing_levels_of_the_scope_are_said() -> None:
     file = study_of(compare=RATIO, claimed={"low": 1.5})
-    wider = file.model_copy(update={"factors": {
-        **file.factors, "chunk": type(file.factors["interface"])(levels=("4KiB", "1GiB")),
-    }})  # fmt: skip
+    wider = file.model_copy(
+        update={
+            "factors": {
+                **file.factors,
+                "chunk": type(file.factors["interface"])(levels=("4KiB", "1GiB")),
+            }
+        }
+    )
     one = claims(made(twice, attachments=12), wider).judged[0]
     assert one.kind == "holds"
     assert one.scope.missing == ("chunk 1 GiB",)

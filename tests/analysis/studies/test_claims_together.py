@@ -23,24 +23,39 @@ LEVELS = {
 
 
 def claim_of(**values: Any) -> Claim:
-    return Claim.model_validate({
-        "id": "one", "says": "it is so", "number": "n", "place": "p", "metric": "bandwidth",
-        "compare": {"of": {"interface": "PCIe"}, "over": {"interface": "SATA"}}, **values,
-    })  # fmt: skip
+    return Claim.model_validate(
+        {
+            "id": "one",
+            "says": "it is so",
+            "number": "n",
+            "place": "p",
+            "metric": "bandwidth",
+            "compare": {"of": {"interface": "PCIe"}, "over": {"interface": "SATA"}},
+            **values,
+        }
+    )
 
 
 def study_of(claim: Claim) -> StudyFile:
-    return StudyFile.model_validate({
-        "study": "made-up", "title": "a made-up study", "source": {"paper": "none"},
-        "factors": {"interface": {}}, "claims": [claim],
-    })  # fmt: skip
+    return StudyFile.model_validate(
+        {
+            "study": "made-up",
+            "title": "a made-up study",
+            "source": {"paper": "none"},
+            "factors": {"interface": {}},
+            "claims": [claim],
+        }
+    )
 
 
 def test_72_of_72_cells_that_disagree_refute_a_claim() -> None:
     ds = studies.campaign(
         lambda cell: {"bandwidth": 1e8 * (0.93 if cell["interface"] == "PCIe" else 1)},
-        LEVELS, attachments=8, between=0.005, within=0.02,
-    )  # fmt: skip
+        LEVELS,
+        attachments=8,
+        between=0.005,
+        within=0.02,
+    )
     (one,) = claims(ds, study_of(claim_of(claimed={"low": 1}))).judged
     assert len(one.scope.cells) == 72
     assert all(cell.value < 1 for cell in one.scope.cells)
@@ -60,10 +75,21 @@ def cells_of(
     found = []
     for number, column in enumerate(logs.T):
         r = from_logs((column,))
-        found.append(ClaimCell(
-            f"cell {number}", "bandwidth", r.ratio, r.low, r.high, r.kind, r.units, bounds,
-            r.curve, r.parts, tuple(range(column.size)),
-        ))  # fmt: skip
+        found.append(
+            ClaimCell(
+                f"cell {number}",
+                "bandwidth",
+                r.ratio,
+                r.low,
+                r.high,
+                r.kind,
+                r.units,
+                bounds,
+                r.curve,
+                r.parts,
+                tuple(range(column.size)),
+            )
+        )
     return found
 
 

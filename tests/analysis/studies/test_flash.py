@@ -39,8 +39,11 @@ def truth(cell: studies.Levels) -> dict[str, float]:
 
 @pytest.fixture(scope="module")
 def campaign() -> Any:
-    levels = {"target": tuple(SPEED), "warehouses": (5, 10, 20),
-              "memory_bytes": (GIB // 2, GIB, 2 * GIB)}  # fmt: skip
+    levels = {
+        "target": tuple(SPEED),
+        "warehouses": (5, 10, 20),
+        "memory_bytes": (GIB // 2, GIB, 2 * GIB),
+    }
     ds = studies.campaign(truth, levels, attachments=14, between=0.002, within=0.002)
     ds["transaction_rate"].attrs["units"] = "s-1"
     return ds
@@ -85,20 +88,33 @@ def test_cpu_of_a_measured_campaign(tmp_path: Path) -> None:
     spent = {"n1": (0.5, 0.1, 0.1, 0.2, 0.1), "n2": (0.1, 0.1, 0.2, 0.6, 0.0)}
     looks, shares = [], {}
     for host, (user, system, iowait, idle, steal) in spent.items():
-        moved = {"cpu_busy": user + system, "cpu_user": user, "cpu_iowait": iowait,
-                 "cpu_idle": idle, "cpu_steal": steal}  # fmt: skip
+        moved = {
+            "cpu_busy": user + system,
+            "cpu_user": user,
+            "cpu_iowait": iowait,
+            "cpu_idle": idle,
+            "cpu_steal": steal,
+        }
         after = {name: 7 + 3 * seconds for name, seconds in moved.items()}
         looks.append({"host": host, "before": dict.fromkeys(moved, 7.0), "after": after})
         shares[host] = {n: moved[f"cpu_{n}"] for n in ("busy", "idle", "iowait", "steal")}
     records = [
         campaigns.record(
-            "xfs", phases=(done,), coordinates={}, block=block,
-            evidence=read(Evidence, {
-                "counters": {"write": looks if block else []}, "cpu": {"write": shares},
-            }, "evidence"),
+            "xfs",
+            phases=(done,),
+            coordinates={},
+            block=block,
+            evidence=read(
+                Evidence,
+                {
+                    "counters": {"write": looks if block else []},
+                    "cpu": {"write": shares},
+                },
+                "evidence",
+            ),
         )
         for block in range(8)
-    ]  # fmt: skip
+    ]
     ds = analysis.open(campaigns.write(tmp_path / "c.h5", records))
     assert np.isnan(ds["cpu_user"].values).tolist() == [True] + [False] * 7
     (share,) = flash.cpu(ds).shares
@@ -124,14 +140,21 @@ def test_speedup_under_less_memory(campaign: Any) -> None:
         flash.memory(campaign, "a", "flash-ext2")
     published = analysis.open("published:flash-tpcc-nilfs2-gc")
     with pytest.raises(ValueError, match="no factor memory or memory_bytes"):
-        speedup(published, "none", "protection=1,segments=2,interval=5", by="gc",
-                along=flash.MEMORY, metric="transaction_rate")  # fmt: skip
+        speedup(
+            published,
+            "none",
+            "protection=1,segments=2,interval=5",
+            by="gc",
+            along=flash.MEMORY,
+            metric="transaction_rate",
+        )
 
 
 def test_speedup_of_times_and_across_engines(campaign: Any) -> None:
     one = {"warehouses": 20}
-    found = speedup(campaign, "flash-nilfs2", "flash-ext2", along=flash.MEMORY,
-                    metric="latency_mean", where=one)  # fmt: skip
+    found = speedup(
+        campaign, "flash-nilfs2", "flash-ext2", along=flash.MEMORY, metric="latency_mean", where=one
+    )
     assert [round(x, 1) for x in found.table()["speed-up"]] == [2.0, 4.4, 6.5]
     mixed = campaign.copy()
     engines = np.where(campaign["target"].values == "flash-ext2", "fio", "player-c")
@@ -147,10 +170,14 @@ def test_claims_on_the_made_up_campaign(campaign: Any) -> None:
     found = {j.claim.id: j for j in claims(on_flash, claims_files.load("flash-oltp")).judged}
     kinds = {name: one.kind for name, one in found.items()}
     assert kinds == {
-        "log-structured-tpm": "holds", "log-structured-iops": "holds", "service-time": "holds",
-        "memory-1g": "holds", "memory-512m": "holds",
-        "greedy-gc-throughput": "cannot be tested", "greedy-gc-response-time": "cannot be tested",
-    }  # fmt: skip
+        "log-structured-tpm": "holds",
+        "log-structured-iops": "holds",
+        "service-time": "holds",
+        "memory-1g": "holds",
+        "memory-512m": "holds",
+        "greedy-gc-throughput": "cannot be tested",
+        "greedy-gc-response-time": "cannot be tested",
+    }
     assert "gc" in found["greedy-gc-throughput"].why
 
 

@@ -22,12 +22,16 @@ def study(root: Path) -> Io500Study:
 
 
 def one(
-    name: str = "a", of: dict[str, float] | None = None, system: str = "", nodes: int = 10,
+    name: str = "a",
+    of: dict[str, float] | None = None,
+    system: str = "",
+    nodes: int = 10,
     year: int = 2024,
-) -> Submission:  # fmt: skip
+) -> Submission:
     of = values() if of is None else of
-    return Submission(name, f"{name}/x", system or name, "", "Ceph", year, nodes, None, of,
-                      score(of))  # fmt: skip
+    return Submission(
+        name, f"{name}/x", system or name, "", "Ceph", year, nodes, None, of, score(of)
+    )
 
 
 # -- which runs count ----------------------------------------------------------------------------
@@ -42,10 +46,8 @@ def test_a_text_counts_once_at_its_earliest_place(tmp_path: Path) -> None:
         submission(tmp_path, place, summary(values()))
     counted, left = why(tmp_path)
     assert counted == [first]
-    assert left == {
-        f"{again}/results/result_summary.txt":
-        f"the same text as {first}/results/result_summary.txt"
-    }  # fmt: skip
+    text = "results/result_summary.txt"
+    assert left == {f"{again}/{text}": f"the same text as {first}/{text}"}
 
 
 def test_the_run_with_outputs_is_the_submission_s_own(tmp_path: Path) -> None:
@@ -87,8 +89,9 @@ def test_what_is_invalid_or_failed_does_not_count(tmp_path: Path) -> None:
     counted, left = why(tmp_path)
     assert counted == ["U/s/f/2023/submission-3"]
     assert sorted(text.split(":")[0] for text in left.values()) == [
-        "IO500 calls it invalid", "failed",
-    ]  # fmt: skip
+        "IO500 calls it invalid",
+        "failed",
+    ]
     with pytest.raises(ValueError, match="no result counts"):
         io500(collection(tmp_path / "U/s/f/2023/submission-1"), "x")
 
@@ -143,8 +146,12 @@ def test_families(name: str, family: str) -> None:
 
 
 def test_the_most_telling_name_counts(tmp_path: Path) -> None:
-    submission(tmp_path, "U/Lustre site/scratch/2023/submission-1", summary(values()),
-               filesystem_type="CephFS")  # fmt: skip
+    submission(
+        tmp_path,
+        "U/Lustre site/scratch/2023/submission-1",
+        summary(values()),
+        filesystem_type="CephFS",
+    )
     submission(tmp_path, "U/Lustre site/scratch/2023/submission-2", summary(values(2)))
     assert [x.family for x in study(tmp_path).submissions] == ["Ceph", "Lustre"]
 
@@ -191,8 +198,10 @@ def pair(of: list[Submission], a: str, b: str) -> phases.PhasePair:
 
 
 def test_ranks_that_agree_and_ranks_that_are_reversed() -> None:
-    of = [one(f"s{i}", values(find=2.0**i, ior_easy_read=10.0 * i + 1, ior_hard_read=99.0 - i))
-          for i in range(12)]  # fmt: skip
+    of = [
+        one(f"s{i}", values(find=2.0**i, ior_easy_read=10.0 * i + 1, ior_hard_read=99.0 - i))
+        for i in range(12)
+    ]
     assert pair(of, "find", "ior-easy-read").r == pytest.approx(1.0)
     assert pair(of, "find", "ior-hard-read").r == pytest.approx(-1.0)
     assert pair(of, "find", "ior-easy-write").r is None  # constant
@@ -201,8 +210,10 @@ def test_ranks_that_agree_and_ranks_that_are_reversed() -> None:
 def test_r_and_its_interval_by_the_textbook() -> None:
     """r = 1 - 6 sum(d^2) / (n (n^2 - 1)) without ties; Bonett and Wright's error of Fisher's z."""
     order = [3, 1, 2, 6, 4, 5, 9, 7, 8, 12, 10, 11]
-    of = [one(f"s{i}", values(find=float(i), ior_easy_read=float(rank)))
-          for i, rank in enumerate(order, 1)]  # fmt: skip
+    of = [
+        one(f"s{i}", values(find=float(i), ior_easy_read=float(rank)))
+        for i, rank in enumerate(order, 1)
+    ]
     n, squares = len(order), sum((i - rank) ** 2 for i, rank in enumerate(order, 1))
     r = 1 - 6 * squares / (n * (n * n - 1))
     found = pair(of, "find", "ior-easy-read")
@@ -220,8 +231,10 @@ def test_few_submissions_give_no_r() -> None:
 
 def test_submissions_of_one_system_count_once_and_ten_nodes_apart() -> None:
     of = [one(f"s{i}", values(find=i + 1.0, ior_easy_read=i + 1.0), nodes=10) for i in range(10)]
-    of += [one(f"many{i}", values(find=50.0 - i, ior_easy_read=50.0 + i), "same", nodes=11)
-           for i in range(30)]  # fmt: skip
+    of += [
+        one(f"many{i}", values(find=50.0 - i, ior_easy_read=50.0 + i), "same", nodes=11)
+        for i in range(30)
+    ]
     found = pair(of, "find", "ior-easy-read")
     assert found.submissions == 40
     assert found.r is not None
@@ -232,8 +245,11 @@ def test_submissions_of_one_system_count_once_and_ten_nodes_apart() -> None:
 
 
 def test_the_newest_of_a_system_counts() -> None:
-    of = [one("x/submission-9", system="s", year=2023), one("x/submission-10", system="s",
-          year=2023), one("x/submission-99", system="s", year=2019)]  # fmt: skip
+    of = [
+        one("x/submission-9", system="s", year=2023),
+        one("x/submission-10", system="s", year=2023),
+        one("x/submission-99", system="s", year=2019),
+    ]
     assert [x.name for x in phases.one_per_system(of)] == ["x/submission-10"]
 
 
