@@ -70,9 +70,9 @@ class Acceptance:
         """Why it is not passed: one sentence for each cell and condition; empty if it is."""
         asked = {condition.word for condition in self.conditions}
         sentences = [
-            f"{one.side}: {one.cell.named or 'the only cell'} is {outcome.condition}: {_span(one)}"
-            for one in self.cells
-            for outcome in one.outcomes
+            f"{_subject(entry)} is {outcome.condition}: {_span(entry)}"
+            for entry in self.cells
+            for outcome in entry.outcomes
             if outcome.state == "met"
         ]
         sentences += [
@@ -80,9 +80,9 @@ class Acceptance:
         ]
         if UNDECIDED in asked:
             sentences += [
-                f"{one.side}: {one.cell.named or 'the only cell'} is undecided: {one.cell.says}"
-                for one in self.cells
-                if one.undecided
+                f"{_subject(entry)} is undecided: {entry.cell.says}"
+                for entry in self.cells
+                if entry.undecided
             ]
         elif UNDECIDED not in self.allowed:
             sentences += self._nothing_tested
@@ -111,22 +111,22 @@ class Acceptance:
     @property
     def says(self) -> list[str]:
         """Passed or failed, then why, then what was not told."""
-        failures, told = self.failures, len(self.cells)
+        failures, count = self.failures, len(self.cells)
         asked = ", ".join(map(str, self.conditions))
         new = ", ".join(self.sides)
         head = f"{new} against the baseline {self.baseline}, {self._title}, fail if {asked}: "
         if failures:
             head += f"failed, {plural(len(failures), 'reason')}."
         else:
-            head += f"passed, {plural(told, 'cell')}."
+            head += f"passed, {plural(count, 'cell')}."
         sentences = [head, *(f"{line}." for line in failures[:SHOWN])]
         if len(failures) > SHOWN:
             sentences.append(f"And {len(failures) - SHOWN} more, see the table.")
-        open_cells = [one for one in self.cells if one.undecided]
-        if open_cells and told:
-            names = "; ".join(one.cell.named or "the only cell" for one in open_cells[:3])
+        open_cells = [entry for entry in self.cells if entry.undecided]
+        if open_cells and count:
+            names = "; ".join(entry.cell.named or "the only cell" for entry in open_cells[:3])
             more = "; and others" if len(open_cells) > 3 else ""
-            sentences.append(f"Not sure in {len(open_cells)} of {told} cells: {names}{more}.")
+            sentences.append(f"Not sure in {len(open_cells)} of {count} cells: {names}{more}.")
         allowed = [lost_cell for lost_cell in self.lost if lost_cell.why in self.allowed]
         sentences += [f"Allowed: {one.says}." for one in allowed[:SHOWN]]
         return sentences
@@ -142,20 +142,20 @@ class Acceptance:
 
         rows: list[dict[str, Any]] = [
             {
-                "campaign": one.side,
-                "cell": one.cell.named,
-                "ratio": one.cell.ratio.ratio,
-                "low": one.cell.ratio.low,
-                "high": one.cell.ratio.high,
-                **{str(found.condition): found.state for found in one.outcomes},
+                "campaign": entry.side,
+                "cell": entry.cell.named,
+                "ratio": entry.cell.ratio.ratio,
+                "low": entry.cell.ratio.low,
+                "high": entry.cell.ratio.high,
+                **{str(found.condition): found.state for found in entry.outcomes},
                 **{
                     f"p, {outcome.condition}": outcome.p
-                    for outcome in one.outcomes
+                    for outcome in entry.outcomes
                     if outcome.condition.beyond is not None
                 },
-                "verdict": one.cell.kind,
+                "verdict": entry.cell.kind,
             }
-            for one in self.cells
+            for entry in self.cells
         ]
         rows += [
             {
@@ -228,11 +228,15 @@ class Acceptance:
         return data | {"comparisons": [comparison.to_dict() for comparison in self.comparisons]}
 
 
+def _subject(judged: JudgedCondition) -> str:
+    return f"{judged.side}: {judged.cell.named or 'the only cell'}"
+
+
 def _span(judged: JudgedCondition) -> str:
-    found = judged.cell.ratio
+    ratio = judged.cell.ratio
     return (
-        f"{brief(found.ratio)} times the baseline ({100 * found.level:.3g} % sure: "
-        f"{brief(found.low)} to {brief(found.high)})"
+        f"{brief(ratio.ratio)} times the baseline ({100 * ratio.level:.3g} % sure: "
+        f"{brief(ratio.low)} to {brief(ratio.high)})"
     )
 
 
@@ -336,7 +340,7 @@ def _lost(
 ) -> list[Lost]:
     every = cells_of(of, baseline)
     varying = compare.varying_names(every)
-    found = []
+    every_lost = []
     for side in sides:
         own = next((comparison for comparison in compared if comparison.a == side), None)
         cells: list[tuple[Levels, str]] = [(levels, "") for levels in every]
@@ -346,5 +350,5 @@ def _lost(
                 for name, levels, why in own.alone
                 if name == baseline
             ]
-        found += lost(of, side, cells, varying)
-    return found
+        every_lost += lost(of, side, cells, varying)
+    return every_lost

@@ -67,13 +67,13 @@ def compare(
 
     ValueError also if that takes several comparisons: of several engines, or data and metadata.
     """
-    found = comparisons(ds, metric, by=by, sides=(a, b), options=options)
-    if len(found) > 1:
+    parts = comparisons(ds, metric, by=by, sides=(a, b), options=options)
+    if len(parts) > 1:
         raise ValueError(
-            f"{a} and {b} have {', '.join(comparison.part for comparison in found)}: never in one "
+            f"{a} and {b} have {', '.join(comparison.part for comparison in parts)}: never in one "
             "comparison; choose with where"
         )
-    return found[0]
+    return parts[0]
 
 
 def comparisons(
@@ -273,10 +273,10 @@ def varying_names(cells: Sequence[Levels]) -> list[str]:
     names.sort(key=lambda n: first.index(n) if n in first else len(first))
     kept: list[str] = []
     for name in names:
-        found = {levels.get(name, "") for levels in cells}
+        texts = {levels.get(name, "") for levels in cells}
         coarser = {tuple(levels.get(n, "") for n in kept) for levels in cells}
         finer = {tuple(levels.get(n, "") for n in (*kept, name)) for levels in cells}
-        if len(found) > 1 and len(finer) > len(coarser):
+        if len(texts) > 1 and len(finer) > len(coarser):
             kept.append(name)
     return kept
 

@@ -66,8 +66,8 @@ class Compared:
     @property
     def kind(self) -> str:
         """The verdict's kind, or `single`: a side has one value."""
-        one = min(self.a.runs, self.b.runs) == 1 and self.ratio.kind == "one session"
-        return "single" if one else self.verdict.kind
+        single = min(self.a.runs, self.b.runs) == 1 and self.ratio.kind == "one session"
+        return "single" if single else self.verdict.kind
 
     @property
     def says(self) -> str:

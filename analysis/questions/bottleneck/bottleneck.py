@@ -75,11 +75,11 @@ def bottleneck(
     of = known or study(ds, "bandwidth", where)
     if not any(axis in of.varying for axis in AXES):
         raise ValueError("neither chunk size nor processes vary: nothing can stop growing")
-    found = usage.of_campaign(ds)
+    usages_by_run = usage.of_campaign(ds)
     left_out: list[ResultError] = []
     if store is not None:
-        found |= usage.of_store(store, [run_id for run_id, _ in found], left_out)
-    by_cell = usage.by_cell(ds, of, found)
+        usages_by_run |= usage.of_store(store, [run_id for run_id, _ in usages_by_run], left_out)
+    by_cell = usage.by_cell(ds, of, usages_by_run)
     shares = {i: _resources(cell, by_cell[i], limits or {}) for i, cell in enumerate(of.valued)}
     index = {id(cell): i for i, cell in enumerate(of.valued)}
     verdicts = []
@@ -124,7 +124,9 @@ def _resources(
 ) -> tuple[Resource, ...]:
     link = usage.link_limit(cell.level("network"), cell.number("storage_nodes"))
     network, device = limits.get("network", link), limits.get("device", math.nan)
-    busy = _resource("device", [[one.device_busy for one in usages] for usages in of.values()])
+    busy = _resource(
+        "device", [[usage_of_run.device_busy for usage_of_run in usages] for usages in of.values()]
+    )
     if busy.state == "at its limit":
         busy = replace(busy, state=BUSY)
     rated = _resource(
