@@ -55,10 +55,8 @@ class Cell:
 def program(argv: list[str]) -> tuple[str, float]:
     """What a program printed, and its CPU seconds; RuntimeError with its last words."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    environment = {
-        **os.environ,
-        "OPENBLAS_NUM_THREADS": "1",
-    }  # numpy's would spin beside what is timed
+    # numpy's threads would spin beside what is timed
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(
         argv, capture_output=True, text=True, timeout=600, check=False, env=environment
     )

@@ -62,19 +62,17 @@ def steps(bed: SlurmTestbed, out: Path, runs: int) -> Iterator[tuple[str, Callab
         return f"{plans['made'].estimate.runs} runs"
 
     def submit() -> str:
-        submission_read = submitter.submit(plans["made"], out, False, out.parent)
-        return f"{len(submission_read.submitted)} jobs"
+        outcome = submitter.submit(plans["made"], out, False, out.parent)
+        return f"{len(outcome.submitted)} jobs"
 
     def look() -> str:
-        submission_read = submission.read(out)
-        assert submission_read is not None
-        return f"{status.status(out, submission_read, Slurm()).waiting} runs wait"
+        stored = submission.read(out)
+        assert stored is not None
+        return f"{status.status(out, stored, Slurm()).waiting} runs wait"
 
     def resume() -> str:
-        submission_read = submitter.submit(
-            stored_plan(out, Request(), here=False), out, True, out.parent
-        )
-        return f"{len(submission_read.submitted)} jobs more, {len(submission_read.live)} were there"
+        outcome = submitter.submit(stored_plan(out, Request(), here=False), out, True, out.parent)
+        return f"{len(outcome.submitted)} jobs more, {len(outcome.live)} were there"
 
     def bare() -> str:
         script = out.parent / "empty.sh"

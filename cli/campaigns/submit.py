@@ -191,10 +191,10 @@ def status(directory: Directory, as_json: common.Json = False) -> None:
 def _submission(directory: Path) -> Submission:
     from fsmatrix.slurm.submission import submission
 
-    submission_read = submission.read(directory)
-    if submission_read is None:
+    stored = submission.read(directory)
+    if stored is None:
         raise refuse(Origin(str(directory)), "", "nothing was submitted from here (submit -o)")
-    return submission_read
+    return stored
 
 
 def as_data(state: Status) -> dict[str, Any]:

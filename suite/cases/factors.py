@@ -77,8 +77,8 @@ def axes(settings: Settings, members: Members) -> Axes:
         for target in targets:
             of_target[target.name].append(Axis(factor, "level", tuple(levels)))
     return Axes(
-        {name: tuple(axes_found) for name, axes_found in of_entry.items()},
-        {name: tuple(axes_found) for name, axes_found in of_target.items()},
+        {name: tuple(its_axes) for name, its_axes in of_entry.items()},
+        {name: tuple(its_axes) for name, its_axes in of_target.items()},
         tuple(dict.fromkeys(problems)),
     )
 

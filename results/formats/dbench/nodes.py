@@ -161,4 +161,5 @@ def _series(phases: Sequence[Phase], start: Floats) -> tuple[Integers, Floats | 
     latency = [p.interval_latency_max for p in phases if p.interval_latency_max is not None]
     if len(latency) < len(phases):
         return summed, None
-    return summed, np.max([column[:length] for column in latency], axis=0)
+    largest: Floats = np.maximum.reduce([column[:length] for column in latency], dtype=np.float64)
+    return summed, largest

@@ -113,9 +113,7 @@ def end_session(scratch: Scratch) -> list[str]:
 def _end_carriers(store: str, session: str) -> list[str]:
     lines: dict[Process, str] = {}
     deadline = time.monotonic() + WAIT_SECONDS
-    while left := [
-        process_of_pid for pid in carriers(store, session) if (process_of_pid := Process.of(pid))
-    ]:
+    while left := [each for pid in carriers(store, session) if (each := Process.of(pid))]:
         lines |= {process: line for process in left if (line := _kill(process, store))}
         _wait_for(left)
         if time.monotonic() >= deadline:

@@ -13,7 +13,7 @@ from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.campaign.site import Fabric, Site
 from fsmatrix.suite.campaign.yamlio import Tree
 from fsmatrix.suite.plan.installation import Installation
-from fsmatrix.suite.plan.limits import DEVICE, NETWORK, known, with_links
+from fsmatrix.suite.plan.limits import DEVICE, NETWORK, of_target, with_links
 from fsmatrix.suite.plan.plan import Request, build_plan
 from fsmatrix.suite.session.survey import link_speed
 from tests.suite.planning_stubs import HEAD, planned
@@ -26,10 +26,10 @@ def test_campaign_wins_over_site_and_links() -> None:
     head = HEAD.replace("backend: disk", "backend: disk, limits: {network_bandwidth: 5MB}")
     plan = planned(head=head)
     declared, open_ = plan.target("a"), plan.target("b")
-    assert known(declared, {}, FABRIC, 4).network_bytes_per_second == 5_000_000
+    assert of_target(declared, {}, FABRIC, 4).network_bytes_per_second == 5_000_000
     by_site = Limits(network_bytes_per_second=4e9, sources={NETWORK: "site"})
-    assert known(open_, {}, FABRIC, 4) == by_site
-    assert known(open_, {}, Site(), 4) is None
+    assert of_target(open_, {}, FABRIC, 4) == by_site
+    assert of_target(open_, {}, Site(), 4) is None
     ranks = [{"boot_id": "x", "links": 125e6}, {"boot_id": "x", "links": 125e6}]
     # one kernel counts once
     assert with_links(None, ranks).network_bytes_per_second == 125e6
@@ -37,7 +37,7 @@ def test_campaign_wins_over_site_and_links() -> None:
     assert with_links(None, more).network_bytes_per_second == 375e6
     assert with_links(None, [*ranks, {"boot_id": "z", "links": 0.0}]) is None
     assert with_links(by_site, ranks) is by_site
-    limits = with_links(known(declared, {}, Site(), 1), ranks)
+    limits = with_links(of_target(declared, {}, Site(), 1), ranks)
     assert limits.network_bytes_per_second == 5_000_000
     device = Limits(device_bytes_per_second=7.0, sources={DEVICE: "campaign"})
     assert with_links(device, ranks).document() == {
@@ -57,7 +57,7 @@ def test_drives_of_a_bed_are_a_limit() -> None:
     member = plan.target("ceph")
     assert member.testbed is not None
     drive = limits_of(member.testbed.options)
-    made = known(member, {}, FABRIC, 2)
+    made = of_target(member, {}, FABRIC, 2)
     assert made.device_bytes_per_second == 4 * max(drive.read_bytes, drive.write_bytes) > 0
     assert made.network_bytes_per_second is None  # the links of a bed are not the clients' fabric
 
