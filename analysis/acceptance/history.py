@@ -29,6 +29,7 @@ from fsmatrix.analysis.acceptance.result import (
 )
 from fsmatrix.analysis.comparison import compare
 from fsmatrix.analysis.comparison.cells import GUARDED, STATED
+from fsmatrix.analysis.comparison.judged import sortable, varying_names
 from fsmatrix.analysis.comparison.lost import Lost, lost
 from fsmatrix.analysis.comparison.options import VerdictOptions
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, Levels, Table, Where, table
@@ -110,7 +111,7 @@ def history(
     if options.unit is None:
         shown = units.fitting(kind.quantity, [float(np.median(of.values))])
     facts = facts_of(of, names)
-    varying = compare.varying_names([cell.levels for cell in cells])
+    varying = varying_names([cell.levels for cell in cells])
     return History(
         chart=chart,
         metric=kind,
@@ -191,8 +192,8 @@ def _cells(of: Table, names: Sequence[str]) -> list[_Cell]:
         levels: dict[str, Level] = {a.name: a.levels[a.codes[places[0]]] for a in axes}
         parts = tuple(places[of.sides.codes[places] == code] for code in codes)
         cells.append(_Cell(levels, parts))
-    varying = compare.varying_names([cell.levels for cell in cells])
-    return sorted(cells, key=lambda c: [compare.sortable(c.levels[name]) for name in varying])
+    varying = varying_names([cell.levels for cell in cells])
+    return sorted(cells, key=lambda c: [sortable(c.levels[name]) for name in varying])
 
 
 def _pairs(cell: _Cell, *, first: bool) -> list[tuple[int, int]]:
