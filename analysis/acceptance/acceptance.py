@@ -14,7 +14,7 @@ import xarray as xr
 from fsmatrix.analysis.acceptance.conditions import UNDECIDED, Condition, outcomes
 from fsmatrix.analysis.acceptance.judged import Acceptance, JudgedCondition
 from fsmatrix.analysis.comparison import compare
-from fsmatrix.analysis.comparison.judged import varying_names
+from fsmatrix.analysis.comparison.compared import varying_names
 from fsmatrix.analysis.comparison.lost import WHYS, Lost, cells_of, lost
 from fsmatrix.analysis.comparison.options import ComparisonOptions
 from fsmatrix.analysis.comparison.result import Comparison

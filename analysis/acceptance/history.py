@@ -29,7 +29,7 @@ from fsmatrix.analysis.acceptance.result import (
 )
 from fsmatrix.analysis.comparison import compare
 from fsmatrix.analysis.comparison.cells import GUARDED, STATED
-from fsmatrix.analysis.comparison.judged import sortable, varying_names
+from fsmatrix.analysis.comparison.compared import sortable, varying_names
 from fsmatrix.analysis.comparison.lost import Lost, lost
 from fsmatrix.analysis.comparison.options import VerdictOptions
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, Levels, Table, Where, table

@@ -25,8 +25,8 @@ from fsmatrix.analysis.comparison.checks import (
     named,
     spreads_of,
 )
+from fsmatrix.analysis.comparison.compared import JudgedPair, judged_cells, varying_names
 from fsmatrix.analysis.comparison.extension import record_of
-from fsmatrix.analysis.comparison.judged import JudgedPair, judged_cells, varying_names
 from fsmatrix.analysis.comparison.options import ComparisonOptions
 from fsmatrix.analysis.comparison.parts import parts_of
 from fsmatrix.analysis.comparison.remarks import remarks

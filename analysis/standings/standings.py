@@ -10,8 +10,7 @@ from typing import Any
 
 import xarray as xr
 
-from fsmatrix.analysis.comparison.compared import Compared
-from fsmatrix.analysis.comparison.judged import varying_names
+from fsmatrix.analysis.comparison.compared import Compared, varying_names
 from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.data.cells import Cell
 from fsmatrix.analysis.data.load import rows

@@ -21,7 +21,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -42,9 +41,6 @@ from fsmatrix.analysis.questions.bottleneck.result import (
 from fsmatrix.analysis.stats.estimates.medians import of_independent
 from fsmatrix.analysis.units import Level, Unit
 from fsmatrix.results.files.errors import ResultError
-
-if TYPE_CHECKING:
-    pass
 
 STOPPED = 0.10  # growth of a step below which it has stopped
 IMPOSSIBLE = 1.05  # share above which the limit or the counter is wrong: no evidence
