@@ -120,11 +120,11 @@ def possible(data: Rows, among: Mapping[str, Analysis]) -> dict[str, Analysis]:
     """Those that a campaign has the factors for."""
     levels = {role: _levels(data, names) for role, names in ROLES.items()}
     return {
-        name: one
-        for name, one in among.items()
-        if all(levels[role] >= least for role, least in one.needs.items())
-        and (not one.factors or _levels(data, one.factors) > 1)
-        and (not one.metric or _measured(data, one.metric))
+        name: analysis
+        for name, analysis in among.items()
+        if all(levels[role] >= least for role, least in analysis.needs.items())
+        and (not analysis.factors or _levels(data, analysis.factors) > 1)
+        and (not analysis.metric or _measured(data, analysis.metric))
     }
 
 

@@ -45,12 +45,12 @@ def changes(old: Facts, new: Facts) -> tuple[Change, ...]:
 
     A fact that has several values inside one campaign and shares one with the other did not change.
     """
-    found = [
+    differing = [
         Change(name, _joined(old.get(name, ())), _joined(new.get(name, ())))
         for name in dict.fromkeys((*old, *new))
         if not old.get(name, set()) & new.get(name, set())
     ]
-    return tuple(sorted(found, key=lambda change: _rank(change.name)))
+    return tuple(sorted(differing, key=lambda change: _rank(change.name)))
 
 
 def facts_of(of: Table, names: Iterable[str]) -> dict[str, Facts]:
@@ -64,7 +64,7 @@ def facts_of(of: Table, names: Iterable[str]) -> dict[str, Facts]:
     described = environments(of.ds)
     index = data.columns.get("environment_index", np.full(len(data), -1))
     engines = _engines(of.ds)
-    found: dict[str, Facts] = {}
+    of_campaigns: dict[str, Facts] = {}
     own = {
         name: [
             described[int(i)]
@@ -81,25 +81,25 @@ def facts_of(of: Table, names: Iterable[str]) -> dict[str, Facts]:
             _add(facts, environment, "target" if same_target else _target(environment))
         for engine in sorted(set(engines[in_campaign].tolist())):
             facts.setdefault("engine", set()).add(engine)
-        found[name] = facts
+        of_campaigns[name] = facts
     for factor, levels in following(of).items():
-        for name in found:
+        for name in of_campaigns:
             if name in levels:
-                found[name][factor] = {levels[name]}
-    return found
+                of_campaigns[name][factor] = {levels[name]}
+    return of_campaigns
 
 
 def following(of: Table) -> dict[str, dict[str, str]]:
     """Factors with one level in each campaign and several in all -> campaign -> that level."""
-    found = {}
+    levels_by_factor = {}
     for name, axis in of.factors.items():
         pairs = np.unique(np.stack([of.sides.codes, axis.codes]), axis=1)
         if np.unique(axis.codes).size > 1 and np.unique(pairs[0]).size == pairs.shape[1]:
-            found[name] = {
+            levels_by_factor[name] = {
                 str(of.sides.levels[side]): level_text(name, axis.levels[code])
                 for side, code in pairs.T.tolist()
             }
-    return found
+    return levels_by_factor
 
 
 def _engines(ds: xr.Dataset) -> Any:

@@ -26,10 +26,10 @@ NAME = 14  # characters of a campaign's name in a line
 
 def panels(of: History) -> list[tuple[str, list[CellHistory]]]:
     """Lines by panel."""
-    found: dict[str, list[CellHistory]] = {}
+    lines: dict[str, list[CellHistory]] = {}
     for line in of.lines:
-        found.setdefault(of.panel_of(line), []).append(line)
-    return list(found.items())
+        lines.setdefault(of.panel_of(line), []).append(line)
+    return list(lines.items())
 
 
 def pages(of: History) -> int:

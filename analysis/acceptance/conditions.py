@@ -68,8 +68,8 @@ class Outcome:
 
 def parse(text: str) -> Condition:
     """`slower > 10 %`, `slower`, `missing`...; ValueError for anything else."""
-    found = re.fullmatch(r"\s*([a-z]+)\s*(?:>\s*([0-9]+(?:\.[0-9]+)?)\s*%)?\s*", text.lower())
-    word, share = found.groups() if found else ("", None)
+    match = re.fullmatch(r"\s*([a-z]+)\s*(?:>\s*([0-9]+(?:\.[0-9]+)?)\s*%)?\s*", text.lower())
+    word, share = match.groups() if match else ("", None)
     if word not in WORDS or (share is not None and word not in CHANGES):
         raise ValueError(f"no condition {text!r}: there are {GRAMMAR}")
     if share is None:
@@ -92,15 +92,15 @@ def outcomes(
         return [Outcome(condition, _by_verdict(condition.word, kind), math.nan) for kind in kinds]
     limit = condition.limit(more_is_better)
     p = tests.correct(np.array([p_beyond(r.curve, limit) for r in ratios]), correction)
-    found = []
+    results = []
     for ratio, own in zip(ratios, p.tolist(), strict=True):
         state: State = "open"
         if ratio.kind == "interval" and own <= alpha:
             state = "met"
         elif ratio.kind == "interval" and p_beyond(ratio.curve, limit, inner=True) <= alpha:
             state = "not met"
-        found.append(Outcome(condition, state, own))
-    return found
+        results.append(Outcome(condition, state, own))
+    return results
 
 
 def _by_verdict(word: str, kind: str) -> State:

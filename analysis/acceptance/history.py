@@ -29,6 +29,7 @@ from fsmatrix.analysis.acceptance.result import (
 )
 from fsmatrix.analysis.comparison import compare
 from fsmatrix.analysis.comparison.cells import GUARDED, STATED
+from fsmatrix.analysis.comparison.compared import sortable, varying_names
 from fsmatrix.analysis.comparison.lost import Lost, lost
 from fsmatrix.analysis.comparison.options import VerdictOptions
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, Levels, Table, Where, table
@@ -80,10 +81,10 @@ def history(
     campaigns = _campaigns(of, order)
     names = [campaign.name for campaign in campaigns]
     cells = _cells(of, names)
-    found: dict[str, list[tuple[int, int, int]]] = {"previous": [], "first": []}
+    families: dict[str, list[tuple[int, int, int]]] = {"previous": [], "first": []}
     apart: list[NotCompared] = []
     steps: list[list[CampaignStep]] = [[] for _ in cells]
-    for against, pairs in found.items():
+    for against, pairs in families.items():
         for line, cell in enumerate(cells):
             for old, new in _pairs(cell, first=against == "first"):
                 why = _incomparable(of, cell.rows[old], cell.rows[new])
@@ -110,7 +111,7 @@ def history(
     if options.unit is None:
         shown = units.fitting(kind.quantity, [float(np.median(of.values))])
     facts = facts_of(of, names)
-    varying = compare.varying_names([cell.levels for cell in cells])
+    varying = varying_names([cell.levels for cell in cells])
     return History(
         chart=chart,
         metric=kind,
@@ -119,7 +120,7 @@ def history(
         tolerance=tolerance,
         alpha=alpha,
         correction=correction,
-        families={against: len(pairs) for against, pairs in found.items()},
+        families={against: len(pairs) for against, pairs in families.items()},
         campaigns=tuple(campaigns),
         varying=tuple(varying),
         lines=tuple(
@@ -162,11 +163,11 @@ def _campaigns(of: Table, order: Order) -> list[Campaign]:
         raise ValueError("a history needs two campaigns or more")
     if order == "given":
         return found
-    dated = [(one.began, one) for one in found if one.began is not None]
+    dated = [(campaign.began, campaign) for campaign in found if campaign.began is not None]
     if len(dated) < len(found):
-        unknown = ", ".join(one.name for one in found if one.began is None)
+        unknown = ", ".join(campaign.name for campaign in found if campaign.began is None)
         raise ValueError(f"no start times in {unknown}: give the order yourself with --as-given")
-    return [one for _, one in sorted(dated, key=lambda pair: pair[0])]
+    return [campaign for _, campaign in sorted(dated, key=lambda pair: pair[0])]
 
 
 def _time(text: str, name: str) -> datetime:
@@ -186,13 +187,13 @@ def _cells(of: Table, names: Sequence[str]) -> list[_Cell]:
     axes = [axis for name, axis in of.factors.items() if name not in loose]
     group = combined([axis.codes for axis in axes], of.index.size)[1]
     codes = [of.sides.levels.index(n) if n in of.sides.levels else -1 for n in names]
-    found = []
+    cells = []
     for places in members(group):
         levels: dict[str, Level] = {a.name: a.levels[a.codes[places[0]]] for a in axes}
         parts = tuple(places[of.sides.codes[places] == code] for code in codes)
-        found.append(_Cell(levels, parts))
-    varying = compare.varying_names([cell.levels for cell in found])
-    return sorted(found, key=lambda c: [compare.sortable(c.levels[name]) for name in varying])
+        cells.append(_Cell(levels, parts))
+    varying = varying_names([cell.levels for cell in cells])
+    return sorted(cells, key=lambda c: [sortable(c.levels[name]) for name in varying])
 
 
 def _pairs(cell: _Cell, *, first: bool) -> list[tuple[int, int]]:
@@ -228,15 +229,15 @@ def _lost(
     of: Table, cells: Sequence[_Cell], names: Sequence[str], varying: Sequence[str]
 ) -> list[Lost]:
     """Cells that the campaign before has and this one has not."""
-    found = []
+    every_lost = []
     for number, name in enumerate(names[1:], 1):
         gone: list[tuple[Levels, str]] = [
             (cell.levels, "")
             for cell in cells
             if cell.rows[number - 1].size and not cell.rows[number].size
         ]
-        found += lost(of, name, gone, varying)
-    return found
+        every_lost += lost(of, name, gone, varying)
+    return every_lost
 
 
 def _remarks(campaigns: Sequence[Campaign], order: Order) -> list[str]:

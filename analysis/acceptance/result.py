@@ -111,7 +111,7 @@ class History(Drawn):
         sentences = [head + self._counted(self._whole()) + "."]
         for new in range(1, len(self.campaigns)):
             sentences += self._step(new)
-        reasons = Counter(one.why for one in self.apart)
+        reasons = Counter(step.why for step in self.apart)
         sentences += [f"Not compared: {why}, {n} times." for why, n in reasons.items()]
         sentences.append(
             f"p is corrected ({self.correction}) over the {self.families['previous']} comparisons "

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def extension_of(sides: Sequence[ComparedSides]) -> Extension:
     """How many blocks would decide the open cells of comparisons that were made together."""
     first = sides[0]
-    cells = [cell.verdict for one in sides for cell in one.cells if cell.kind == "too few"]
+    cells = [cell.verdict for side in sides for cell in side.cells if cell.kind == "too few"]
     return extension(
         first.record,
         [min(v.interval.units) for v in cells],

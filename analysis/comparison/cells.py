@@ -71,7 +71,7 @@ def matched(of: Table, a: str, b: str, free: Iterable[str], ignore: Iterable[str
     loose |= {*free, *ignore}
     loose &= set(of.factors)
     names = [name for name in of.factors if name not in constant and name not in loose]
-    groups = [_grouped(of, one, names, sorted(loose - set(constant))) for one in rows_of]
+    groups = [_grouped(of, rows, names, sorted(loose - set(constant))) for rows in rows_of]
     _refuse_mixing(groups, names, loose, (a, b))
     matches, alone = _pairs(groups, names, sorted(loose - set(constant)), (a, b))
     if not matches:
@@ -106,7 +106,7 @@ def matched(of: Table, a: str, b: str, free: Iterable[str], ignore: Iterable[str
 
 def _constants(axis: Axis, rows_of: Sequence[Where]) -> tuple[Level, Level] | None:
     """The two levels of a factor that is constant on each side and differs between them."""
-    codes = [np.unique(axis.codes[one]) for one in rows_of]
+    codes = [np.unique(axis.codes[rows]) for rows in rows_of]
     if any(code.size != 1 for code in codes) or codes[0][0] == codes[1][0]:
         return None
     return axis.levels[codes[0][0]], axis.levels[codes[1][0]]
@@ -124,12 +124,12 @@ Group = dict[Key, dict[Key, Where]]  # fixed levels -> loose levels -> rows
 
 def _grouped(of: Table, use: Where, names: Sequence[str], loose: Sequence[str]) -> Group:
     axes = [of.factors[name] for name in (*names, *loose)]
-    found: Group = defaultdict(dict)
+    grouped: Group = defaultdict(dict)
     for group in members(combined([axis.codes[use] for axis in axes], use.size)[1]):
         places = use[group]
         levels = tuple(_comparable(axis.levels[axis.codes[places[0]]]) for axis in axes)
-        found[levels[: len(names)]][levels[len(names) :]] = places
-    return found
+        grouped[levels[: len(names)]][levels[len(names) :]] = places
+    return grouped
 
 
 def _comparable(level: Level) -> Level:

@@ -10,30 +10,28 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis import units
 from fsmatrix.analysis.comparison import chart, questions
-from fsmatrix.analysis.comparison.cells import Match, Matched, matched
+from fsmatrix.analysis.comparison.cells import Match, matched
 from fsmatrix.analysis.comparison.checks import (
     checked,
     common,
-    differing,
     doubts_of,
     named,
-    shared,
     spreads_of,
 )
-from fsmatrix.analysis.comparison.compared import Compared
+from fsmatrix.analysis.comparison.compared import JudgedPair, judged_cells, varying_names
 from fsmatrix.analysis.comparison.extension import record_of
 from fsmatrix.analysis.comparison.options import ComparisonOptions
 from fsmatrix.analysis.comparison.parts import parts_of
 from fsmatrix.analysis.comparison.remarks import remarks
 from fsmatrix.analysis.comparison.result import Comparison
-from fsmatrix.analysis.comparison.rows import Levels, Table, table
+from fsmatrix.analysis.comparison.rows import Table, table
 from fsmatrix.analysis.comparison.whole import (
     differences_of,
     factor_effects,
@@ -43,12 +41,11 @@ from fsmatrix.analysis.comparison.whole import (
 from fsmatrix.analysis.data import matrices
 from fsmatrix.analysis.data.columns import Codes
 from fsmatrix.analysis.stats.estimates.intervals import Ratio, ratio
-from fsmatrix.analysis.stats.estimates.medians import of_runs, per_attachment
+from fsmatrix.analysis.stats.estimates.medians import per_attachment
 from fsmatrix.analysis.stats.estimates.runs import Runs, runs
-from fsmatrix.analysis.stats.testing import tests
-from fsmatrix.analysis.stats.testing.pooled import Pooled, pooled
-from fsmatrix.analysis.stats.testing.verdict import Verdict, verdicts
-from fsmatrix.analysis.units import METRICS, OWN, Level, Metric, Unit
+from fsmatrix.analysis.stats.testing.pooled import pooled
+from fsmatrix.analysis.stats.testing.verdict import verdicts
+from fsmatrix.analysis.units import METRICS, OWN, Metric, Unit
 
 DEFAULTS = ComparisonOptions()
 MOST_PAIRS = 300  # of sides that nobody named: 25 sides
@@ -67,13 +64,13 @@ def compare(
 
     ValueError also if that takes several comparisons: of several engines, or data and metadata.
     """
-    found = comparisons(ds, metric, by=by, sides=(a, b), options=options)
-    if len(found) > 1:
+    parts = comparisons(ds, metric, by=by, sides=(a, b), options=options)
+    if len(parts) > 1:
         raise ValueError(
-            f"{a} and {b} have {', '.join(comparison.part for comparison in found)}: never in one "
+            f"{a} and {b} have {', '.join(comparison.part for comparison in parts)}: never in one "
             "comparison; choose with where"
         )
-    return found[0]
+    return parts[0]
 
 
 def comparisons(
@@ -156,7 +153,7 @@ def comparisons(
             own = None if differences is None else differences[:, columns]
             near = [None] * len(places) if own is None else pooled(own)
             judged_pairs = [
-                _JudgedPair(*many[i], own_verdicts[i], doubts[i], pool)
+                JudgedPair(*many[i], own_verdicts[i], doubts[i], pool)
                 for i, pool in zip(places, near, strict=True)
             ]
             result.append(
@@ -174,7 +171,7 @@ def comparisons(
                     family=own_verdicts[0].cells if own_verdicts else 0,
                     part=part.words(list(parts)),
                     varying=tuple(varying),
-                    cells=_cells(of, own_matches, (a, b), varying, judged_pairs),
+                    cells=judged_cells(of, own_matches, (a, b), varying, judged_pairs),
                     mean=mean,
                     mean_missing=missing,
                     questions=tuple(
@@ -264,76 +261,3 @@ def _ratio(of: Table, match: Match, unit: Codes, level: float) -> Ready:
         logs = per_attachment(np.log(of.values[where]), of.attachments[where])
         sides.append(runs(np.exp(logs), owners, labels[where][first]))
     return ratio(sides[0], sides[1], level), sides[0], sides[1]
-
-
-def varying_names(cells: Sequence[Levels]) -> list[str]:
-    """Factors that tell cells apart; one that follows an earlier one comes only if it must."""
-    names = list(dict.fromkeys(name for levels in cells for name in levels))
-    first = ("workload", "pattern", "phase")
-    names.sort(key=lambda n: first.index(n) if n in first else len(first))
-    kept: list[str] = []
-    for name in names:
-        found = {levels.get(name, "") for levels in cells}
-        coarser = {tuple(levels.get(n, "") for n in kept) for levels in cells}
-        finer = {tuple(levels.get(n, "") for n in (*kept, name)) for levels in cells}
-        if len(found) > 1 and len(finer) > len(coarser):
-            kept.append(name)
-    return kept
-
-
-@dataclass(frozen=True)
-class _JudgedPair:
-    """A cell of both sides: the ratio of their runs, and what is to be said of it."""
-
-    ratio: Ratio
-    a: Runs
-    b: Runs
-    verdict: Verdict
-    doubts: tuple[str, ...]
-    pooled: Pooled | None
-
-
-def _cells(
-    of: Table,
-    matched_cells: Matched,
-    names: tuple[str, str],
-    varying: Sequence[str],
-    pairs: Sequence[_JudgedPair],
-) -> tuple[Compared, ...]:
-    cells, warned, same = [], shared(of, matched_cells.matches), common(matched_cells.matches)
-    for match, pair, warns in zip(matched_cells.matches, pairs, warned, strict=True):
-        parts = pair.ratio.parts
-        sides = [of_runs(of.values[w], of.attachments[w]) for w in (match.a, match.b)]
-        far = [
-            f"a value of {name} is far from all others of its cell"
-            for name, m in zip(names, sides, strict=True)
-            if m.far
-        ]
-        cells.append(
-            Compared(
-                levels=match.levels,
-                named=named(match, varying, same),
-                apart=differing(match, same),
-                differs=dict(match.differs),
-                a=sides[0],
-                b=sides[1],
-                verdict=pair.verdict,
-                effect=tests.effect(pair.a.logs, pair.b.logs),
-                test=tests.signed_rank(parts[0]) if len(parts) == 1 else tests.mann_whitney(*parts),
-                doubts=(*pair.doubts, *far),
-                warned=(warns[0], warns[1]),
-                both=warns[2],
-                pooled=pair.pooled,
-            )
-        )
-    order = {n: sorted({sortable(c.levels.get(n, "")) for c in cells}) for n in varying}
-    return tuple(
-        sorted(
-            cells, key=lambda c: [order[n].index(sortable(c.levels.get(n, ""))) for n in varying]
-        )
-    )
-
-
-def sortable(level: Level) -> tuple[int, float, str]:
-    """A key that puts numbers, by their size, before texts."""
-    return (1, 0.0, level) if isinstance(level, str) else (0, float(level), "")

@@ -62,7 +62,7 @@ def lost(
     rows_of_campaign = of.current.copy()
     for axis, level in zip(keys, wanted or (), strict=bool(wanted)):
         rows_of_campaign &= np.array([own == level for own in axis.levels])[axis.codes]
-    found = []
+    every_lost = []
     for levels, reason in cells:
         here = rows_of_campaign.copy()
         for name, level in levels.items():
@@ -70,10 +70,10 @@ def lost(
                 here &= np.array([own == level for own in axes[name].levels])[axes[name].codes]
         why, detail = _why(data, here, str(levels.get("phase", "")))
         named = ", ".join(labelled(n, levels[n]) for n in varying if levels.get(n, "") != "")
-        found.append(
+        every_lost.append(
             Lost(side, levels, named, why, reason if why == "missing" and reason else detail)
         )
-    return found
+    return every_lost
 
 
 def _why(data: Rows, here: Mask, phase: str) -> tuple[Why, str]:

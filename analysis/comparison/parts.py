@@ -33,12 +33,12 @@ class WorkPart:
 
 def parts_of(of: Table, matches: Sequence[Match]) -> dict[WorkPart, list[int]]:
     """Part -> places of its matches, sorted."""
-    found: dict[WorkPart, list[int]] = defaultdict(list)
+    places: dict[WorkPart, list[int]] = defaultdict(list)
     engine = of.factors.get("engine")
     for place, match in enumerate(matches):
         first, second = (
             str(engine.levels[engine.codes[where[0]]]) if engine else ""
             for where in (match.a, match.b)
         )
-        found[WorkPart(str(of.metrics[match.a[0]]), (first, second))].append(place)
-    return dict(sorted(found.items()))
+        places[WorkPart(str(of.metrics[match.a[0]]), (first, second))].append(place)
+    return dict(sorted(places.items()))

@@ -94,9 +94,9 @@ def together(
     differences: Floats, last: Codes, every: Sequence[Asked], turns: Sequence[int], alpha: float
 ) -> tuple[Together, Floats, Floats]:
     """(the cells' p, p of `every` question, their log ratios [block, question])."""
-    means = np.array([differences[:, list(one.columns)].mean(axis=1) for one in every])
+    means = np.array([differences[:, list(question.columns)].mean(axis=1) for question in every])
     means = means.reshape(len(every), len(differences)).T
-    first = np.array([not one.named for one in every], dtype=bool)
+    first = np.array([not question.named for question in every], dtype=bool)
     patterns, cells = means[:, ~first], differences.shape[1]
     groups = np.repeat([0, 1], [cells, patterns.shape[1]])
     every_test = looks.max_t(np.hstack([differences, patterns]), last, turns, alpha, groups)
@@ -120,11 +120,11 @@ def answers(
     equal = correct([ratio.p_equal(x) for ratio in ratios])
     return [
         Question(
-            one.named,
-            one.columns,
+            question.named,
+            question.columns,
             ratio,
             float(p[i]),
             judge(ratio, float(p[i]), float(equal[i]), x, level, more_is_faster),
         )
-        for i, (one, ratio) in enumerate(zip(every, ratios, strict=True))
+        for i, (question, ratio) in enumerate(zip(every, ratios, strict=True))
     ]

@@ -98,8 +98,8 @@ class Comparison(ComparedSides, Drawn):
                 {
                     **{n: cell.levels.get(n, "") for n in varying},
                     **{
-                        f"{side}{part}, {label}": getattr(one, name) / scale
-                        for side, one in ((self.a, cell.a), (self.b, cell.b))
+                        f"{side}{part}, {label}": getattr(median, name) / scale
+                        for side, median in ((self.a, cell.a), (self.b, cell.b))
                         for part, name in (("", "median"), (" low", "low"), (" high", "high"))
                     },
                     "ratio": cell.ratio.ratio,

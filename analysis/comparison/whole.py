@@ -38,12 +38,12 @@ def whole_mean(
         both = sorted(set(sides[0].index) & set(sides[1].index))
         sides = [side.loc[both] for side in sides]
     a, b = (np.exp(side.to_numpy(dtype=np.float64)) for side in sides)
-    found = geometric_mean(a, b, paired, level)
-    if found.mean.kind == "none":
+    mean = geometric_mean(a, b, paired, level)
+    if mean.mean.kind == "none":
         return None, "no block has all cells"
-    if found.mean.kind == "one session":
+    if mean.mean.kind == "one session":
         return None, "one block has all cells"
-    return found, ""
+    return mean, ""
 
 
 def differences_of(of: Table, pairs: Sequence[Sequence[Match]]) -> tuple[Floats, Codes]:
@@ -58,8 +58,8 @@ def differences_of(of: Table, pairs: Sequence[Sequence[Match]]) -> tuple[Floats,
         columns.append(a - b)
     whole = pd.concat(columns, axis=1)
     numbers = pd.Series(of.numbers).groupby(unit).max().reindex(whole.index)
-    found: Floats = whole.to_numpy(dtype=np.float64)
-    return found, numbers.to_numpy(dtype=np.int64)
+    logs: Floats = whole.to_numpy(dtype=np.float64)
+    return logs, numbers.to_numpy(dtype=np.int64)
 
 
 def units_of(of: Table, matches: Sequence[Match]) -> Codes:
@@ -115,10 +115,10 @@ def factor_effects(
     order = next((o for o in (2, 1) if _effort(labels, len(frame), o) <= MOST_EFFORT), 0)
     if not order:
         return Effects((), tuple((name, TOO_MANY) for name in labels), ())
-    found = effects(values, owners, labels, blocks, order)
+    analysed = effects(values, owners, labels, blocks, order)
     if order == 2 or len(labels) < 2:
-        return found
-    return replace(found, missing=(*found.missing, ("interactions", TOO_MANY)))
+        return analysed
+    return replace(analysed, missing=(*analysed.missing, ("interactions", TOO_MANY)))
 
 
 def _effort(labels: dict[str, npt.NDArray[np.str_]], size: int, order: int) -> int:

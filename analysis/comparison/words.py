@@ -85,8 +85,8 @@ def mean(of: ComparedSides) -> str:
     }.get(of.mean_kind, "proven")
     sentence = f"{start} {words.whole(found, better, than)}; {verdict}."
     if of.mean.left_out:
-        one = words.unit(found).removesuffix("s")
-        sentence += f" Left out: {plural(of.mean.left_out, one)} without all cells."
+        noun = words.unit(found).removesuffix("s")
+        sentence += f" Left out: {plural(of.mean.left_out, noun)} without all cells."
     return sentence
 
 
@@ -119,11 +119,11 @@ def doubts(of: ComparedSides) -> list[str]:
 
 def effects(of: ComparedSides) -> list[str]:
     """What else the numbers hang on: factors, and factors on which the comparison itself does."""
-    found = [e for e in of.effects.effects if e.p_holm <= of.level]
+    proven = [e for e in of.effects.effects if e.p_holm <= of.level]
     side = " and ".join(of.by)
-    terms = {side, *(e.term for e in found if ":" in e.term)}
-    alone = [f"{factor_title(e.term)}{_up_to(e.span)}" for e in found if e.term not in terms]
-    others = [name for e in found if ":" in e.term for name in [e.term.split(":")]]
+    terms = {side, *(e.term for e in proven if ":" in e.term)}
+    alone = [f"{factor_title(e.term)}{_up_to(e.span)}" for e in proven if e.term not in terms]
+    others = [name for e in proven if ":" in e.term for name in [e.term.split(":")]]
     by = [factor_title(n) for names in others if side in names for n in names if n != side]
     sentences = [f"What matters beside {side}: {', '.join(alone)}."] if alone else []
     if by:

@@ -92,7 +92,7 @@ def emulated(ds: xr.Dataset, data: Rows, columns: Mapping[str, Array]) -> dict[s
     if index is None:
         return {}
     targets = columns["target"]
-    found: dict[str, set[str]] = {}
+    targets_by_fact: dict[str, set[str]] = {}
     for number, environment in enumerate(environments(ds)):
         realised = environment.get("realised")
         made_up = [
@@ -103,10 +103,10 @@ def emulated(ds: xr.Dataset, data: Rows, columns: Mapping[str, Array]) -> dict[s
         if made_up:  # the targets of a million rows are worth a look only then
             mine = {str(name) for name in targets[index == number].tolist()}
             for factor in made_up:
-                found.setdefault(factor, set()).update(mine)
+                targets_by_fact.setdefault(factor, set()).update(mine)
     return {
         factor: " (emulated)" if names >= _having(columns, factor) else _of_targets(names)
-        for factor, names in found.items()
+        for factor, names in targets_by_fact.items()
         if names
     }
 

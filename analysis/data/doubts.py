@@ -26,7 +26,7 @@ def audits_of(
     ds: xr.Dataset, kept: Codes, group_of: Codes, severities: Sequence[str] = ()
 ) -> dict[int, set[str]]:
     """Group of the kept rows -> names of the audits that found something (so grave) there."""
-    found: dict[int, set[str]] = {}
+    audits_by_group: dict[int, set[str]] = {}
     if "finding_run" in ds:
         group = np.full(ds.sizes["run"], -1, dtype=np.int64)
         group[kept] = group_of
@@ -37,8 +37,8 @@ def audits_of(
             groups = np.where(grave, groups, -1)
         for row in combined([groups + 1, audits], groups.size)[0].tolist():
             if groups[row] >= 0:
-                found.setdefault(int(groups[row]), set()).add(str(names[audits[row]]))
-    return found
+                audits_by_group.setdefault(int(groups[row]), set()).add(str(names[audits[row]]))
+    return audits_by_group
 
 
 def doubt_sentences(cells: Sequence[tuple[str, Cell, Median]], metric: Metric) -> list[str]:

@@ -166,9 +166,9 @@ def _opened(given: str | Path, lazy: bool | None) -> xr.Dataset:
     if not file.is_file():
         raise ResultError(file, "no such file (`fsmatrix collect` makes it)")
     try:
-        found = campaignopen.opened(file, follow=not folder)
-        large = max(found.size, found.unpacked) > LARGE
-        ds = _upgraded(read_variables(found.file))
+        opened_file = campaignopen.opened(file, follow=not folder)
+        large = max(opened_file.size, opened_file.unpacked) > LARGE
+        ds = _upgraded(read_variables(opened_file.file))
         ds = ds if (large if lazy is None else lazy) else loaded(ds)
         ds.encoding["source"] = str(file)
         return ds
@@ -205,10 +205,10 @@ def _joined(
 ) -> xr.Variable:
     sizes = [ds.sizes.get(dim, 0) for ds, _ in parts]
     filled = [(ds, size) for (ds, _), size in zip(parts, sizes, strict=True) if size]
-    found = [ds.variables[name] for ds, _ in filled if name in ds.variables] or [model]
-    gaps = len(found) < len(filled) and name not in SIZES  # no rows in files of before
-    textual = any(columns.is_text(variable) for variable in found)
-    kinds = [object] if textual else [v.dtype for v in found] + [np.dtype(float)] * gaps
+    variables = [ds.variables[name] for ds, _ in filled if name in ds.variables] or [model]
+    gaps = len(variables) < len(filled) and name not in SIZES  # no rows in files of before
+    textual = any(columns.is_text(variable) for variable in variables)
+    kinds = [object] if textual else [v.dtype for v in variables] + [np.dtype(float)] * gaps
     dtype = np.result_type(*kinds)
 
     def read() -> Array:

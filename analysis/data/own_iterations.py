@@ -54,12 +54,12 @@ def of_cells(ds: xr.Dataset, kept: Codes, group_of: Codes) -> dict[int, OwnSumma
     names = ("engine", "phase", *iterations.OWN_VARIABLES)
     values = {name: ds[name].values[rows] for name in names} | {"counted": _counted(ds, rows)}
     order = np.argsort(group, kind="stable")
-    found = {}
+    summaries = {}
     for places in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
         own = _summary({name: column[places] for name, column in values.items()}, rows[places])
         if own is not None:
-            found[int(group[places[0]])] = own
-    return found
+            summaries[int(group[places[0]])] = own
+    return summaries
 
 
 def _summary(values: Mapping[str, Array], rows: Codes) -> OwnSummary | None:

@@ -251,7 +251,7 @@ def _nothing(
     for name, level in where.items():
         if not any(same(cell.level(name), level) for cell in every):
             levels = sorted({cell.level(name) for cell in every} - {""}, key=by_size)
-            allowed = ", ".join(level_text(name, one) for one in levels) or "no levels of it"
+            allowed = ", ".join(level_text(name, other) for other in levels) or "no levels of it"
             return f"no runs with {name} {level_text(name, level)}; there are {allowed}"
     why = unmeasured.why_no_value(ds, unmeasured.rows_of(ds, [cell.cell for cell in chosen]))
     return f"no run gave any {METRICS[metric].title.lower()}: {why}"
@@ -278,11 +278,11 @@ def per_attachment(data: Rows, metric: str, cells: Sequence[Cell]) -> tuple[Valu
     rows_of, pair = combined([group[usable], owner[usable]], int(usable.sum()))
     reduced = per_group(measured[usable], pair)[1]
     cell_of, owner_of = group[usable][rows_of], owner[usable][rows_of]
-    found = {int(cell_of[pairs[0]]): pairs for pairs in members(cell_of)}
+    pairs_of_cell = {int(cell_of[pairs[0]]): pairs for pairs in members(cell_of)}
     result = []
     for cell in cells:
         key = tuple(repr(cell.levels[name]) for name in columns)
-        pairs = found.get(place.get(key, -1), np.empty(0, dtype=np.int64))
+        pairs = pairs_of_cell.get(place.get(key, -1), np.empty(0, dtype=np.int64))
         owners = owner_of[pairs]
         result.append(
             Values(

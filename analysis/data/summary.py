@@ -219,7 +219,7 @@ def _measured(
     runs, attachments = (np.bincount(where, minlength=size).tolist() for where in (cell, owner))
     medians = {name: of_cells(values_of(data, name)[used], pair, owner, size) for name in metrics}
     of_each = [{name: many[i] for name, many in medians.items()} for i in range(size)]
-    return [_Measured(*one) for one in zip(runs, attachments, of_each, strict=True)]
+    return [_Measured(*numbers) for numbers in zip(runs, attachments, of_each, strict=True)]
 
 
 def _distinct(group_of: Codes, data: Rows, keep: Mask) -> dict[int, int]:

@@ -55,8 +55,8 @@ def frame(
     )
     if lines:
         figure.supxlabel("\n".join(lines), fontsize=SMALL, x=0.01, ha="left", color=INK)
-    made = figure.subplots(rows, columns, squeeze=False)
-    axes = [[made[row, column] for column in range(columns)] for row in range(rows)]
+    panels = figure.subplots(rows, columns, squeeze=False)
+    axes = [[panels[row, column] for column in range(columns)] for row in range(rows)]
     for row in axes:
         for ax in row:
             _plain(ax)

@@ -107,8 +107,8 @@ def save(results: Sequence[Result], out: Path) -> list[Path]:
     written = []
     for number, result in enumerate(results, 1):
         path = numbered(out, number)
-        made = FORMATS[out.suffix.lower()](result)
+        text = FORMATS[out.suffix.lower()](result)
         with replacing(path) as part:
-            part.write_text(made, encoding="utf-8", newline="\n")
+            part.write_text(text, encoding="utf-8", newline="\n")
         written.append(path)
     return written

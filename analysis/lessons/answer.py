@@ -45,22 +45,26 @@ def _chunks(mine: Sequence[Lesson], bound: Bound) -> list[str]:
 
 def _choice(lessons: Sequence[Lesson], of: Study) -> list[str]:
     """Which target, by pattern."""
-    if all(one.sure == "cannot be said" for one in lessons):
-        return [f"{one.answer[0].upper()}{one.answer[1:]}." for one in lessons[:1]]
-    parts = [_together(one) for one in lessons if one.where.startswith(TOGETHER) and one.choice]
-    lessons = [one for one in lessons if not one.where.startswith(TOGETHER)]
+    if all(lesson.sure == "cannot be said" for lesson in lessons):
+        return [f"{lesson.answer[0].upper()}{lesson.answer[1:]}." for lesson in lessons[:1]]
+    parts = [
+        _together(lesson)
+        for lesson in lessons
+        if lesson.where.startswith(TOGETHER) and lesson.choice
+    ]
+    lessons = [lesson for lesson in lessons if not lesson.where.startswith(TOGETHER)]
     for short, some in _by_answer(lessons).items():
-        sure = [one for one in some if one.sure == "decided"]
-        partly = [one for one in some if one.sure == "in part"]
+        sure = [lesson for lesson in some if lesson.sure == "decided"]
+        partly = [lesson for lesson in some if lesson.sure == "in part"]
         for group, how in ((sure, ""), (partly, " (in part: not each pair is proven)")):
             if group:
                 parts.append(f"{_winner(short)} in {_patterns(group)}{how}")
-    rest = [one for one in lessons if one.sure == "too few"]
+    rest = [lesson for lesson in lessons if lesson.sure == "too few"]
     if rest and not parts:
         first = f"No target is proven to be faster in {_patterns(rest)}"
-        ways = {one.answer for one in rest}
+        ways = {lesson.answer for lesson in rest}
         sentence = f"{first} ({rest[0].answer})" if len(ways) == 1 else first
-        why = {one.why for one in rest}
+        why = {lesson.why for lesson in rest}
         return [f"{sentence}: {rest[0].why}." if len(why) == 1 and rest[0].why else f"{sentence}."]
     if rest:
         parts.append(f"not yet proven in {_patterns(rest)}")
@@ -100,10 +104,10 @@ def _doubts(lessons: Sequence[Lesson]) -> list[str]:
 
 
 def _by_answer(lessons: Sequence[Lesson]) -> dict[str, list[Lesson]]:
-    found: dict[str, list[Lesson]] = {}
+    by_answer: dict[str, list[Lesson]] = {}
     for lesson in lessons:
-        found.setdefault(lesson.short, []).append(lesson)
-    return found
+        by_answer.setdefault(lesson.short, []).append(lesson)
+    return by_answer
 
 
 def _patterns(some: Sequence[Lesson]) -> str:

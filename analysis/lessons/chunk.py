@@ -71,16 +71,16 @@ def _lesson(s: Setting, key: Key, cells: Sequence[Values]) -> Lesson:
             "cannot be said",
             cells=(_size(s, cells[0]),),
         )
-    found = _growth(s, cells) if s.bound is None else _bounded(s, cells, s.bound)
-    chosen = found.chosen
+    answer = _growth(s, cells) if s.bound is None else _bounded(s, cells, s.bound)
+    chosen = answer.chosen
     return Lesson(
         "chunk",
         where,
         key,
-        found.short,
-        found.answer,
-        found.sure,
-        found.why,
+        answer.short,
+        answer.answer,
+        answer.sure,
+        answer.why,
         tuple(cell.number("chunk") for cell in chosen),
         tuple(_size(s, cell) for cell in cells),
         doubts_of(chosen or cells),

@@ -93,8 +93,8 @@ def _notes(lessons: Lessons, across: bool) -> list[str]:
 
 
 def _measured(lessons: Lessons, cell: Values) -> bool:
-    found = lessons.latencies.get(id(cell))
-    return found is not None and found.kind != "none"
+    latency = lessons.latencies.get(id(cell))
+    return latency is not None and latency.kind != "none"
 
 
 def _panel(lessons: Lessons, ax: Axes, panel: Key, across: bool) -> None:

@@ -65,21 +65,21 @@ def lessons(
     options = replace(options, where=factors)
     compared, refused = pairs_compared(ds, targets if few else (), options)
     if not few:
-        found = ranked(of, targets)
+        answers = ranked(of, targets)
     elif len(targets) < 2:
-        found = [only_one(targets, lost)]
+        answers = [only_one(targets, lost)]
     else:
-        found, refused = backend_lessons(targets, compared, refused)
+        answers, refused = backend_lessons(targets, compared, refused)
     latencies: dict[int, Median] = {}
     if of.metric.name == "bandwidth":
         latencies = {id(cell): cell.cell.metrics[name] for cell in of.cells}
         step("lessons: chunk sizes, processes, storage nodes")
-        found += chunk_lessons(Setting(of, latency_bound, latencies, tolerance, alpha))
-        found += process_lessons(of, ds, only)
-        found += node_lessons(of, ds, bandwidth, only)
+        answers += chunk_lessons(Setting(of, latency_bound, latencies, tolerance, alpha))
+        answers += process_lessons(of, ds, only)
+        answers += node_lessons(of, ds, bandwidth, only)
     limits = evidence.limits(of, whole, ds, latency_bound)
     return Lessons(
-        lessons=tuple(found),
+        lessons=tuple(answers),
         limits=(*refused, *limits),
         excluded=tuple(evidence.excluded(of, ds, lost)),
         study=of,
@@ -108,8 +108,8 @@ def _study(ds: xr.Dataset, where: Mapping[str, Level], latency: str) -> Study:
 def _by_factor(ds: xr.Dataset, where: Mapping[str, Level]) -> dict[str, Level]:
     """Names of roles as the factors that a campaign has."""
     factors = rows(ds).factors
-    found = {}
+    levels = {}
     for name, level in where.items():
         choices = (name, *ROLES.get(name, ()))
-        found[next((n for n in choices if n in factors or n in ("engine", "phase")), name)] = level
-    return found
+        levels[next((n for n in choices if n in factors or n in ("engine", "phase")), name)] = level
+    return levels

@@ -35,8 +35,8 @@ def lines(lessons: Sequence[Lesson], of: Study) -> list[str]:
     if len(lessons) <= MOST_LINES:
         return _each(lessons)
     groups: dict[tuple[str, Sure], list[Lesson]] = {}
-    for one in lessons:
-        groups.setdefault((one.short, one.sure), []).append(one)
+    for lesson in lessons:
+        groups.setdefault((lesson.short, lesson.sure), []).append(lesson)
     ordered = sorted(groups.values(), key=lambda some: -len(some))
     return [_group(some, lessons, of) for some in ordered]
 

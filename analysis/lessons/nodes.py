@@ -73,11 +73,11 @@ def node_lessons(
 ) -> list[Lesson]:
     """One lesson for each series over storage nodes; without a bandwidth how much it grows."""
     try:
-        found = scaling.scalability(ds, "bandwidth", where=where, known=of)
+        scalability = scaling.scalability(ds, "bandwidth", where=where, known=of)
     except ValueError as error:
         return [Lesson("nodes", "", (), "cannot be said", str(error), "cannot be said")]
     if bandwidth is None:
-        grown = [sentence for sentence in found.says if sentence.startswith("Bandwidth from")]
+        grown = [sentence for sentence in scalability.says if sentence.startswith("Bandwidth from")]
         growth = "; ".join(grown).rstrip(".") or "one number of storage nodes only"
         return [
             Lesson(
@@ -89,11 +89,11 @@ def node_lessons(
                 "not asked" if grown else "cannot be said",
             )
         ]
-    marked = found.study.cluster.emulated.get(NODES, "")
-    cells = found.study.series(NODES)
+    marked = scalability.study.cluster.emulated.get(NODES, "")
+    cells = scalability.study.series(NODES)
     return [
         _lesson(
-            found,
+            scalability,
             _Series(
                 line,
                 tuple(cells[line.key]),
@@ -101,7 +101,7 @@ def node_lessons(
                 bandwidth,
             ),
         )
-        for line in found.series
+        for line in scalability.series
     ]
 
 

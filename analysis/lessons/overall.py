@@ -85,22 +85,22 @@ def _first(best: str, comparisons: Sequence[Comparison]) -> str:
     sentences = []
     for comparison in comparisons:
         if best in (comparison.a, comparison.b) and comparison.mean is not None:
-            found = comparison.mean.mean if best == comparison.a else inverted(comparison.mean.mean)
+            mean = comparison.mean.mean if best == comparison.a else inverted(comparison.mean.mean)
             other = comparison.b if best == comparison.a else comparison.a
-            sentences.append(whole(found, comparison.metric.more_is_better, f" than {other}"))
+            sentences.append(whole(mean, comparison.metric.more_is_better, f" than {other}"))
     return f"{best}, {'; '.join(sentences)}"
 
 
 def _sentence(comparison: Comparison, kind: Kind) -> str:
     """Who is ahead over all cells, by how much, how sure."""
     assert comparison.mean is not None
-    found, better = comparison.mean.mean, comparison.metric.more_is_better
+    mean, better = comparison.mean.mean, comparison.metric.more_is_better
     a, b = comparison.a, comparison.b
-    if (found.ratio < 1) == better:
-        a, b, found = b, a, inverted(found)
-    sentence = f"{a} is {whole(found, better, f' than {b}')}"
+    if (mean.ratio < 1) == better:
+        a, b, mean = b, a, inverted(mean)
+    sentence = f"{a} is {whole(mean, better, f' than {b}')}"
     if kind == "no difference":
         return f"{sentence}: {comparison.word(kind)}"
     return (
-        f"{sentence}: {not_proven(found, 'all cells together')}" if kind == "too few" else sentence
+        f"{sentence}: {not_proven(mean, 'all cells together')}" if kind == "too few" else sentence
     )

@@ -35,20 +35,20 @@ def process_lessons(of: Study, ds: xr.Dataset, where: Mapping[str, Level]) -> li
                 "processes", "", (), "cannot be said", f"{why}: nothing can grow", "cannot be said"
             )
         ]
-    found = bottlenecks.bottleneck(ds, where=where, known=of)
-    series = found.study.series("processes")
+    bottleneck = bottlenecks.bottleneck(ds, where=where, known=of)
+    series = bottleneck.study.series("processes")
     lessons = []
-    for verdict in found.verdicts:
+    for verdict in bottleneck.verdicts:
         if verdict.axis == "processes":
             cells = series[verdict.key]
-            lessons.append(_processes(found, verdict, cells))
+            lessons.append(_processes(bottleneck, verdict, cells))
     for key, cells in series.items():
         if len(cells) < 2:
-            sentence = found.study.label("processes", cells[0].level("processes"))
+            sentence = bottleneck.study.label("processes", cells[0].level("processes"))
             lessons.append(
                 Lesson(
                     "processes",
-                    found.study.describe(key),
+                    bottleneck.study.describe(key),
                     key,
                     "cannot be said",
                     f"only {sentence} has a value",

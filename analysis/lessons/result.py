@@ -55,11 +55,11 @@ class Lessons(Drawn):
     @property
     def groups(self) -> tuple[LessonGroup, ...]:
         """The lessons by question, those of an answer first; for a template."""
-        made = []
+        chosen = []
         for question, title in TITLES.items():
             lessons = tuple(lesson for lesson in self.lessons if lesson.question == question)
             if lessons:
-                made.append(
+                chosen.append(
                     LessonGroup(
                         question,
                         self._title(question, title),
@@ -68,7 +68,7 @@ class Lessons(Drawn):
                         lessons,
                     )
                 )
-        return tuple(made)
+        return tuple(chosen)
 
     def _title(self, question: Question, title: str) -> str:
         if question == "chunk" and self.bound:
@@ -103,17 +103,17 @@ class Lessons(Drawn):
         frame = pd.DataFrame(
             [
                 {
-                    "question": one.question,
-                    "where": one.where or "all",
-                    "answer": one.short,
-                    "sure": one.sure,
+                    "question": lesson.question,
+                    "where": lesson.where or "all",
+                    "answer": lesson.short,
+                    "sure": lesson.sure,
                     f"median, {unit.label}": m.median / unit.divisor,
                     f"low, {unit.label}": m.low / unit.divisor,
                     f"high, {unit.label}": m.high / unit.divisor,
                     "attachments": m.independent,
                 }
-                for one in self.lessons
-                for m in (one.estimate or blank,)
+                for lesson in self.lessons
+                for m in (lesson.estimate or blank,)
             ]
         )
         frame.attrs |= {"unit": unit.label}

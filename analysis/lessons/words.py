@@ -141,13 +141,13 @@ def measured(median: Median, metric: Metric) -> str:
     return f"{middle} {unit.label} [{low}, {high}]"
 
 
-def times(found: Ratio) -> str:
+def times(ratio: Ratio) -> str:
     """A ratio: "1.4 [1.3, 1.5]"; without an interval "1.4 (range 1.2 to 1.6)" or bare."""
-    if found.kind == "interval":
-        return f"{brief(found.ratio)} [{brief(found.low)}, {brief(found.high)}]"
-    if found.kind == "range":
-        return f"{brief(found.ratio)} (range {brief(found.low)} to {brief(found.high)})"
-    return f"{brief(found.ratio)} (no interval)"
+    if ratio.kind == "interval":
+        return f"{brief(ratio.ratio)} [{brief(ratio.low)}, {brief(ratio.high)}]"
+    if ratio.kind == "range":
+        return f"{brief(ratio.ratio)} (range {brief(ratio.low)} to {brief(ratio.high)})"
+    return f"{brief(ratio.ratio)} (no interval)"
 
 
 def attachments(cells: Iterable[Values]) -> str:
@@ -158,10 +158,10 @@ def attachments(cells: Iterable[Values]) -> str:
     return f"{counts[0]} to {counts[-1]} attachments"
 
 
-def names(found: Sequence[str], most: int = MOST_NAMES) -> str:
+def names(all_names: Sequence[str], most: int = MOST_NAMES) -> str:
     """The first names, and how many more there are."""
-    shown = "; ".join(found[:most])
-    return f"{shown}; and {len(found) - most} more" if len(found) > most else shown
+    shown = "; ".join(all_names[:most])
+    return f"{shown}; and {len(all_names) - most} more" if len(all_names) > most else shown
 
 
 def few(have: int, least: int = SMALLEST) -> str:

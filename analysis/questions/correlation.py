@@ -232,14 +232,14 @@ def correlation(
             refused.append(str(error))
     if not studies:
         raise ValueError(refused[0] if refused else "no metric to correlate")
-    found: dict[Key, list[Correlation]] = {}
+    panels: dict[Key, list[Correlation]] = {}
     for metric, of in studies.items():
         for key, cells in of.series(*factors).items():
-            members = found.setdefault(key, [])
+            members = panels.setdefault(key, [])
             members += [_correlated(key, name, metric, cells, coding) for name in factors]
     first = next(iter(studies.values()))
-    made = tuple(c for panel in found.values() for c in panel)
-    return Correlations(first, tuple(studies), tuple(factors), coding, tuple(found), made)
+    ordered = tuple(c for panel in panels.values() for c in panel)
+    return Correlations(first, tuple(studies), tuple(factors), coding, tuple(panels), ordered)
 
 
 def _correlated(

@@ -84,8 +84,8 @@ class Curves:
         if place in (0, len(line.cells) - 1):
             return ""
         cell = line.cells[place]
-        found = doubts_of(cell.cell, cell.median, self.of.metric)
-        doubt = f" (in doubt: {', '.join(found)})" if found else ""
+        reasons = doubts_of(cell.cell, cell.median, self.of.metric)
+        doubt = f" (in doubt: {', '.join(reasons)})" if reasons else ""
         level = units.level_text(self.along, line.levels[place])
         return f", lowest at {level}: {self._number(cell.median)}{doubt}"
 
@@ -216,10 +216,12 @@ def curves(
     if not there:
         raise ValueError(f"no factor {' or '.join(along)} in this campaign")
     factor = (varied or there)[0]
-    found = lines(of.valued, factor)
+    drawn_lines = lines(of.valued, factor)
     shown = unit or _unit(ds, metric, of)
-    apart = tuple(n for n in panel if len({dict(line.key).get(n, "") for line in found}) > 1)
-    return Curves(metric, title or _title(ds, metric), *shown, factor, apart, tuple(found), of)
+    apart = tuple(n for n in panel if len({dict(line.key).get(n, "") for line in drawn_lines}) > 1)
+    return Curves(
+        metric, title or _title(ds, metric), *shown, factor, apart, tuple(drawn_lines), of
+    )
 
 
 def numbers(cells: Sequence[Values], name: str) -> list[float]:
@@ -243,14 +245,14 @@ def lines(cells: Sequence[Values], along: str) -> list[CurveLine]:
     groups: dict[Key, list[Values]] = {}
     for cell in cells:
         groups.setdefault(tuple((n, cell.cell.levels[n]) for n in apart), []).append(cell)
-    made = []
+    curve_lines = []
     for key in sorted(groups, key=repr):
         ordered = sorted(groups[key], key=lambda c: numbers([c], along)[0])
         levels = tuple(numbers([c], along)[0] for c in ordered)
         if any(same(a, b) for a, b in itertools.pairwise(levels)):
             raise ValueError(f"several cells of one {along} in {described(key) or 'all'}")
-        made.append(CurveLine(key, levels, tuple(ordered)))
-    return made
+        curve_lines.append(CurveLine(key, levels, tuple(ordered)))
+    return curve_lines
 
 
 def described(key: Key) -> str:

@@ -195,7 +195,7 @@ def effects(
     _bounded(of, names, order)
     cells = of.valued
     labels = {name: _spread(cells, [str(cell.level(name)) for cell in cells]) for name in names}
-    found = split_plot.effects(
+    analysed = split_plot.effects(
         np.concatenate([cell.values for cell in cells]),
         np.concatenate([np.array(cell.attachments, dtype=object) for cell in cells]).astype(str),
         labels,
@@ -203,7 +203,7 @@ def effects(
         order,
     )
     left = tuple(of.title(name) for name in of.varying if name not in names)
-    return Influences(of, found, left)
+    return Influences(of, analysed, left)
 
 
 def _spread(cells: Sequence[Values], levels: Sequence[str]) -> np.ndarray[Any, Any]:

@@ -223,7 +223,7 @@ def _concerned(
     where: Codes, cells: Codes, run_ids: Array, factors: Mapping[str, Axis], names: Sequence[str]
 ) -> tuple[Concerned, ...]:
     """The cells of these rows."""
-    made = []
+    places = []
     for part in members(cells[where]):
         first = where[part[0]]
         levels = {name: axis.levels[axis.codes[first]] for name, axis in factors.items()}
@@ -233,8 +233,8 @@ def _concerned(
             if not (name in OF_PHASES and levels[name] == "")
         ]
         ids = tuple(sorted({str(one) for one in run_ids[where[part]]}))
-        made.append(Concerned(", ".join(named), levels, ids))
-    return tuple(sorted(made, key=lambda cell: (-len(cell.run_ids), cell.named)))
+        places.append(Concerned(", ".join(named), levels, ids))
+    return tuple(sorted(places, key=lambda cell: (-len(cell.run_ids), cell.named)))
 
 
 def _frequent(texts: Array) -> list[str]:

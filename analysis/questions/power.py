@@ -102,10 +102,10 @@ def of_pilot(ds: xr.Dataset) -> tuple[str, list[float]]:
 
     ValueError if it has no two targets, or fewer than two blocks that they share.
     """
-    found = comparisons(ds)
+    compared = comparisons(ds)
     each = [
         signflips.spreads(comparison.differences)
-        for comparison in found
+        for comparison in compared
         if comparison.differences is not None
     ]
     every = np.concatenate(each) if each else np.empty(0)

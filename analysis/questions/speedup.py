@@ -171,21 +171,21 @@ def speedup(ds: xr.Dataset, of: str, over: str, *, along: Sequence[str], **optio
     `options` are those of compare.comparisons (by, metric, where, across_engines...).  ValueError
     as there, and without such a factor in the cells that both have.
     """
-    found = compare(ds, of, over, **options)
-    names = {name for cell in found.cells for name in cell.levels}
+    comparison = compare(ds, of, over, **options)
+    names = {name for cell in comparison.cells for name in cell.levels}
     factor = next((name for name in along if name in names), "")
-    levels = {cell.levels.get(factor, "") for cell in found.cells}
+    levels = {cell.levels.get(factor, "") for cell in comparison.cells}
     if not factor or any(isinstance(level, str) for level in levels):
         numeric = "; its levels must be numbers" if factor else ""
         raise ValueError(f"no factor {' or '.join(along)} that both have{numeric}")
     apart = [
         name
         for name in sorted(names - {factor})
-        if len({repr(cell.levels.get(name, "")) for cell in found.cells}) > 1
+        if len({repr(cell.levels.get(name, "")) for cell in comparison.cells}) > 1
     ]
     points = [
         Point(tuple((n, cell.levels.get(n, "")) for n in apart), float(cell.levels[factor]), cell)
-        for cell in found.cells
+        for cell in comparison.cells
     ]
     points.sort(key=lambda point: (repr(point.key), point.level))
-    return Speedup(found, factor, tuple(points))
+    return Speedup(comparison, factor, tuple(points))

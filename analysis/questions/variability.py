@@ -117,9 +117,9 @@ class Spreads:
         }
 
     def _row_needed(self, cell: Varied) -> dict[str, Any]:
-        found = cell.repetitions
+        needed = cell.repetitions
         half = (cell.median.high - cell.median.low) / 2 / cell.median.median
-        return {"have": found.have, "half width, %": 100 * half, "in words": found.says}
+        return {"have": needed.have, "half width, %": 100 * half, "in words": needed.says}
 
     def to_dict(self) -> dict[str, Any]:
         """SI units."""

@@ -67,9 +67,11 @@ def results(ds: xr.Dataset) -> Iterator[tuple[str, Any]]:
     targets = [name for name in summary.targets if name not in summary.references]
     for metric in sections.metrics_of(summary) if len(targets) > 1 else ():
         yield from _compared(ds, metric, targets)
-    for name, one in catalogue.possible(rows(ds), catalogue.EVERY | catalogue.outside()).items():
+    for name, analysis in catalogue.possible(
+        rows(ds), catalogue.EVERY | catalogue.outside()
+    ).items():
         try:
-            yield name, one.run(ds)
+            yield name, analysis.run(ds)
         except ValueError as error:
             yield name, error
 
@@ -86,12 +88,12 @@ def _compared(ds: xr.Dataset, metric: str, targets: Sequence[str]) -> Iterator[t
         )
         return
     try:
-        found = comparisons(ds, metric, sides=targets)
+        compared = comparisons(ds, metric, sides=targets)
     except ValueError as error:
         yield f"compare-{metric or 'own'}", error
         return
     taken: set[str] = set()
-    for comparison in found:
+    for comparison in compared:
         name = f"compare-{comparison.metric.name}-{_plain(comparison.a)}-{_plain(comparison.b)}"
         name += f"-{_plain(comparison.part)}" if comparison.part else ""
         while name in taken:

@@ -31,19 +31,19 @@ class First:
 
 
 def first_screen(
-    ds: xr.Dataset, summary: Summary, found: Lessons | str, colours: Mapping[str, str], place: str
+    ds: xr.Dataset, summary: Summary, lessons: Lessons | str, colours: Mapping[str, str], place: str
 ) -> First:
     """From lessons, or the sentence why there are none; `place`: the results directory."""
-    if isinstance(found, str):
-        return First(found)
+    if isinstance(lessons, str):
+        return First(lessons)
     if summary.many_targets:
-        return First(found.answer, places=places(found.study))
-    if not found.compared:
-        return First(found.answer)
-    where = standings(ds, summary, found.compared)
+        return First(lessons.answer, places=places(lessons.study))
+    if not lessons.compared:
+        return First(lessons.answer)
+    where = standings(ds, summary, lessons.compared)
     drawn = matrix.picture(where, colours)
     return First(
-        found.answer,
+        lessons.answer,
         picture=drawn,
         evidence=tuple(evidence.evidence(box, cell, colours) for box, cell in drawn.cells),
         sentences=sentences(where, campaign_json(ds), place),

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fsmatrix.analysis.comparison.compare import sortable
+from fsmatrix.analysis.comparison.compared import sortable
 from fsmatrix.analysis.data.cells import Cell, sort_key
 from fsmatrix.analysis.draw.layout import ROW_NAMES, X_NAMES, groups
 from fsmatrix.analysis.report.shades import Shade, shade

@@ -79,7 +79,7 @@ def context(
     failed = failures.failed_runs(data, summary)
     plan = load.campaign_json(ds)
     columns, metrics, cells = pivot.cell_table(summary)
-    found = _lessons(ds)
+    lessons = _lessons(ds)
     step("report: tables and charts")
     judged = {study.study: study for study in (*_own_studies(_title(plan)), *studies)}
     return {
@@ -102,9 +102,9 @@ def context(
         "cell_rows": cells,
         "kinds": {m.kind for cell in summary.cells for m in cell.metrics.values()},
         "sections": _sections(charts(summary)),
-        "first": first_screen(ds, summary, found, colours(summary), place),
+        "first": first_screen(ds, summary, lessons, colours(summary), place),
         "analyses": sections.sections(
-            ds, summary, None if isinstance(found, str) else found, list(judged.values())
+            ds, summary, None if isinstance(lessons, str) else lessons, list(judged.values())
         ),
         "width": WIDTH,
         "version": fsmatrix.__version__,

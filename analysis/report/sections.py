@@ -147,8 +147,8 @@ def _comparison(ds: xr.Dataset, summary: Summary, own: Sequence[Comparison]) -> 
 
 def metrics_of(summary: Summary) -> list[str]:
     """Each phase's own metric, then the latency: those that have values."""
-    found = {name for cell in summary.cells for name in COMPARED if cell.metrics[name].runs}
-    return [OWN] * bool(found - {LATENCY}) + [LATENCY] * (LATENCY in found)
+    measured = {name for cell in summary.cells for name in COMPARED if cell.metrics[name].runs}
+    return [OWN] * bool(measured - {LATENCY}) + [LATENCY] * (LATENCY in measured)
 
 
 def _title(metric: str) -> str:
@@ -211,18 +211,18 @@ def _pictured(result: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def _of(ds: xr.Dataset, data: Rows, among: Mapping[str, Analysis], drawn: bool) -> Iterator[Block]:
     """What the campaign has the factors for; `drawn`: with its pictures (a panel per target)."""
-    for name, one in catalogue.possible(data, among).items():
+    for name, analysis in catalogue.possible(data, among).items():
         step(f"report: {name}")
         try:
-            result = one.run(ds)
+            result = analysis.run(ds)
         except ValueError as error:
-            yield Block(one.title, (f"Not shown: {error}.",))
+            yield Block(analysis.title, (f"Not shown: {error}.",))
             continue
-        says, command = result.says, one.command or name
+        says, command = result.says, analysis.command or name
         more = [f"{len(says) - MOST_SENTENCES} more lines."] if len(says) > MOST_SENTENCES else []
         drawing = f"{command} FILE --out figure.pdf"
         if name not in catalogue.EVERY:  # another package's: it has no command
             drawing = "report FILE --figures DIR"
         draws = f"`fsmatrix {drawing}` draws it."
-        images, notes = _pictured(result) if one.drawn and drawn else ((), ())
-        yield Block(one.title, (*says[:MOST_SENTENCES], *more, *notes, draws), images)
+        images, notes = _pictured(result) if analysis.drawn and drawn else ((), ())
+        yield Block(analysis.title, (*says[:MOST_SENTENCES], *more, *notes, draws), images)

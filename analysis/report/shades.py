@@ -64,9 +64,9 @@ def legible(background: str) -> str:
     return max((INK, WHITE), key=lambda text: contrast(text, background))
 
 
-def contrast(one: str, two: str) -> float:
+def contrast(first: str, two: str) -> float:
     """Contrast of two colours, 1 to 21 (WCAG 2.1)."""
-    low, high = sorted((_luminance(one), _luminance(two)))
+    low, high = sorted((_luminance(first), _luminance(two)))
     return (high + 0.05) / (low + 0.05)
 
 

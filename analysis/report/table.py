@@ -119,8 +119,8 @@ def _entry(entry: Entry | None) -> Text:
         return Text("")
     if entry.absent:
         return Text(entry.absent, style="red" if "failed" in entry.absent else "dim")
-    found = " ~" * entry.far + {"warning": " !", "invalid": " !!"}.get(entry.severity, "")
+    marks = " ~" * entry.far + {"warning": " !", "invalid": " !!"}.get(entry.severity, "")
     text = Text(f"{entry.median}{entry.mark}", style="bold" if entry.clear else "")
-    text.append(found, style="yellow")
+    text.append(marks, style="yellow")
     text.append(f" [{entry.low}–{entry.high}]", style="dim")
     return text

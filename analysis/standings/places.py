@@ -34,16 +34,19 @@ class Places:
 
 def places(of: Study) -> Places:
     """Of all targets of a study; linear in its cells."""
-    found: dict[str, list[Place]] = defaultdict(list)
+    places_by_target: dict[str, list[Place]] = defaultdict(list)
     rankings = []
     for key, order in orders(of).items():
         pattern = ", ".join(labelled(name, level) for name, level in key)
         rankings.append((pattern, tuple(shown(order))))
         for place, cell in enumerate(order, 1):
-            found[cell.cell.target].append(Place(pattern, place, len(order)))
+            places_by_target[cell.cell.target].append(Place(pattern, place, len(order)))
 
     def share(place: Place) -> float:
         return place.place / place.of
 
-    ends = [(name, min(mine, key=share), max(mine, key=share)) for name, mine in found.items()]
+    ends = [
+        (name, min(mine, key=share), max(mine, key=share))
+        for name, mine in places_by_target.items()
+    ]
     return Places(tuple(rankings), tuple(sorted(ends, key=lambda e: (share(e[1]), share(e[2])))))

@@ -152,13 +152,13 @@ def _together(standings: Standings) -> list[str]:
 def _means(comparisons: Sequence[Any], best: str) -> list[str]:
     """The geometric means of one target over each other one."""
     lines = []
-    for one in comparisons:
-        if best in (one.a, one.b) and one.mean is not None:
-            ratio = one.mean.mean
+    for comparison in comparisons:
+        if best in (comparison.a, comparison.b) and comparison.mean is not None:
+            ratio = comparison.mean.mean
             ends = (ratio.ratio, ratio.low, ratio.high)
-            if best == one.b:
+            if best == comparison.b:
                 ends = (1 / ratio.ratio, 1 / ratio.high, 1 / ratio.low)
-            other = one.b if best == one.a else one.a
+            other = comparison.b if best == comparison.a else comparison.a
             lines.append(
                 f"{faster(ends[0])} {than(ends[0])} {other} (95 % sure: {brief(ends[1])} "
                 f"to {brief(ends[2])} times)"
@@ -239,7 +239,7 @@ def _first(counts: Counter[str]) -> str:
 
 def extremes(standings: Standings) -> list[Extremes]:
     """A line for each target, the one that leads most often first."""
-    made = []
+    ranked = []
     for target in standings.targets:
         leads = _led(standings, target)
         share = _of(len(leads), len(standings.cells))
@@ -253,8 +253,8 @@ def extremes(standings: Standings) -> list[Extremes]:
         sure.sort(key=lambda cell_and_pair: cell_and_pair[1].over(target))
         best = _end(target, sure[-1:], True) or "nowhere ahead beyond chance"
         worst = _end(target, sure[:1], False) or "nowhere behind beyond chance"
-        made.append((-_proven(leads), -len(leads), Extremes(target, share, best, worst)))
-    return [one for _, _, one in sorted(made, key=lambda key: key[:2])]
+        ranked.append((-_proven(leads), -len(leads), Extremes(target, share, best, worst)))
+    return [one for _, _, one in sorted(ranked, key=lambda key: key[:2])]
 
 
 def _end(target: str, pairs: Sequence[tuple[Standing, Pair]], ahead: bool) -> str:

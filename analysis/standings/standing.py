@@ -48,8 +48,8 @@ class Pair:
 
     def span(self, target: str) -> tuple[float, float]:
         """The ends of the ratio's interval, as `over`."""
-        found = self.cell.ratio
-        return (found.low, found.high) if target == self.a else (1 / found.high, 1 / found.low)
+        ratio = self.cell.ratio
+        return (ratio.low, ratio.high) if target == self.a else (1 / ratio.high, 1 / ratio.low)
 
     def other(self, target: str) -> str:
         """The rival."""
@@ -70,13 +70,13 @@ def pair(a: str, b: str, cell: Compared) -> Pair:
     `proven` and `equal` are its verdict, corrected over all cells; `likely`: there is none, but the
     95 % interval of this cell alone leaves out 1.
     """
-    found = cell.ratio
+    ratio = cell.ratio
     if cell.kind in ("faster", "slower"):
         return Pair(a, b, cell, "proven", a if cell.kind == "faster" else b)
     if cell.kind == "no difference":
         return Pair(a, b, cell, "equal", "")
-    if found.kind == "interval" and (found.low > 1 or found.high < 1):
-        return Pair(a, b, cell, "likely", a if found.low > 1 else b)
+    if ratio.kind == "interval" and (ratio.low > 1 or ratio.high < 1):
+        return Pair(a, b, cell, "likely", a if ratio.low > 1 else b)
     return Pair(a, b, cell, "unclear", "")
 
 
@@ -89,7 +89,7 @@ def weakest(pairs: Sequence[Pair]) -> Pair:
     first = pairs[0]
     if len({pair.ahead for pair in pairs}) > 1:
         return replace(first, state="unclear", ahead="")
-    return min(pairs, key=lambda one: (order.index(one.state), one.over(one.ahead or one.a)))
+    return min(pairs, key=lambda pair: (order.index(pair.state), pair.over(pair.ahead or pair.a)))
 
 
 @dataclass(frozen=True)

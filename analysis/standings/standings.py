@@ -10,8 +10,7 @@ from typing import Any
 
 import xarray as xr
 
-from fsmatrix.analysis.comparison.compare import varying_names
-from fsmatrix.analysis.comparison.compared import Compared
+from fsmatrix.analysis.comparison.compared import Compared, varying_names
 from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.data.cells import Cell
 from fsmatrix.analysis.data.load import rows
@@ -75,8 +74,8 @@ class Standing:
 
     def rival(self, target: str) -> Pair | None:
         """The pair of a target with the one that does best against it."""
-        pairs = [one for one in self.pairs if target in (one.a, one.b)]
-        return min(pairs, key=lambda one: one.over(target), default=None)
+        pairs = [pair for pair in self.pairs if target in (pair.a, pair.b)]
+        return min(pairs, key=lambda pair: pair.over(target), default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """How sure, who leads, the groups behind, and by how much, as a ratio."""

@@ -166,5 +166,5 @@ def for_typical(differences: Floats, target: float, share: float, seed: int = 0)
 def _first(widths: Floats, tried: list[int], target: float) -> npt.NDArray[np.int64]:
     """The first size in each row whose width is at most `target`; MOST + 1 without one."""
     enough = widths <= target
-    found = np.where(enough.any(axis=1), np.argmax(enough, axis=1), len(tried))
-    return np.array([*tried, MOST + 1], dtype=np.int64)[found]
+    first_enough = np.where(enough.any(axis=1), np.argmax(enough, axis=1), len(tried))
+    return np.array([*tried, MOST + 1], dtype=np.int64)[first_enough]

@@ -49,12 +49,12 @@ def _bimodal(share: float) -> Shape:
 
 def _autocorrelated(random: np.random.Generator, size: tuple[int, ...]) -> Floats:
     steps = random.standard_normal(size)
-    found = np.empty(size)
-    found[..., 0] = steps[..., 0]
+    values = np.empty(size)
+    values[..., 0] = steps[..., 0]
     for i in range(1, size[-1]):
         new = np.sqrt(1 - CORRELATION**2) * steps[..., i]
-        found[..., i] = CORRELATION * found[..., i - 1] + new
-    return found
+        values[..., i] = CORRELATION * values[..., i - 1] + new
+    return values
 
 
 SHAPES: Mapping[str, Shape] = {

@@ -48,15 +48,15 @@ def _percent(ratio: float) -> str:
     return f"{percent:.{1 if percent < 9.95 else 0}f}".removesuffix(".0")
 
 
-def inverted(found: Ratio) -> Ratio:
+def inverted(ratio: Ratio) -> Ratio:
     """The ratio b / a."""
-    parts = found.parts[::-1] if len(found.parts) > 1 else (-found.parts[0],)
+    parts = ratio.parts[::-1] if len(ratio.parts) > 1 else (-ratio.parts[0],)
     return replace(
-        found,
-        ratio=1 / found.ratio,
-        low=1 / found.high,
-        high=1 / found.low,
-        units=found.units[::-1],
+        ratio,
+        ratio=1 / ratio.ratio,
+        low=1 / ratio.high,
+        high=1 / ratio.low,
+        units=ratio.units[::-1],
         parts=parts,
     )
 
@@ -66,12 +66,12 @@ def unit(ratio: Ratio) -> str:
     return "blocks" if ratio.design == "paired by block" else "attachments"
 
 
-def agreeing(found: Ratio) -> tuple[int, int]:
+def agreeing(ratio: Ratio) -> tuple[int, int]:
     """(blocks whose ratio is on the same side of 1 as the whole, all blocks); (0, 0) unpaired."""
-    if found.design != "paired by block":
+    if ratio.design != "paired by block":
         return 0, 0
-    (logs,) = found.parts
-    return int(np.count_nonzero(np.sign(logs) == np.sign(math.log(found.ratio)))), logs.size
+    (logs,) = ratio.parts
+    return int(np.count_nonzero(np.sign(logs) == np.sign(math.log(ratio.ratio)))), logs.size
 
 
 def every_time(ratio: Ratio) -> bool:
@@ -93,12 +93,12 @@ def how_often(ratio: Ratio) -> str:
     return f" in all {count} blocks" if same == count else f" in {same} of {count} blocks"
 
 
-def sure(found: Ratio) -> str:
+def sure(ratio: Ratio) -> str:
     """How sure a ratio is: "95 % sure: 1.3 to 1.5", of few values "only 75 % sure: ...", or ""."""
-    if math.isnan(found.low):
+    if math.isnan(ratio.low):
         return ""
-    share = f"{100 * found.level:.3g}" if found.decides else f"only {100 * found.coverage:.3g}"
-    return f"{share} % sure: {brief(found.low)} to {brief(found.high)}"
+    share = f"{100 * ratio.level:.3g}" if ratio.decides else f"only {100 * ratio.coverage:.3g}"
+    return f"{share} % sure: {brief(ratio.low)} to {brief(ratio.high)}"
 
 
 def whole(found: Ratio, more_is_faster: bool = True, than: str = "") -> str:

@@ -184,7 +184,7 @@ def installations(
     if not scope.cells:
         raise ValueError(f"nothing to compare: {scope.absent}")
     up = METRICS[metric].more_is_better if metric in METRICS else True
-    found = verdicts([from_logs(cell.parts) for cell in scope.cells], x, more_is_faster=up)
+    judged = verdicts([from_logs(cell.parts) for cell in scope.cells], x, more_is_faster=up)
     remarks = [f"{note}." for note in scope.notes]
     reach = Reach(data, file, claim, metric)
     for side in (of, over):
@@ -197,7 +197,7 @@ def installations(
         _name(over),
         metric,
         scope.cells,
-        tuple(found),
+        tuple(judged),
         (*remarks, *data.studies[metric].setting),
     )
 

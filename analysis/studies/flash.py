@@ -148,11 +148,11 @@ def cpu(ds: xr.Dataset, where: Mapping[str, Level] | None = None) -> Cpu:
     missing = [name for name in CPU if name not in rows(ds).columns]
     if missing:
         raise ValueError(f"no {', '.join(missing)} in this campaign")
-    found: dict[Key, dict[str, Median]] = {}
+    medians: dict[Key, dict[str, Median]] = {}
     for name in CPU:
         for key, cell in _cells(ds, name, where):
-            found.setdefault(key, {})[name] = cell.median
-    whole = [Share(key, parts) for key, parts in found.items() if len(parts) == len(CPU)]
+            medians.setdefault(key, {})[name] = cell.median
+    whole = [Share(key, parts) for key, parts in medians.items() if len(parts) == len(CPU)]
     return Cpu(tuple(whole))
 
 
@@ -177,10 +177,10 @@ def setting(
     Metrics that are not there are left out; ValueError if none is.
     """
     there = [name for name in metrics if name in rows(ds).columns]
-    found = {}
+    medians = {}
     for name in there:
         if bool(ds[name].notnull().any()):
-            found[name] = installations(ds, {factor: of}, {factor: over}, metric=name)
-    if not found:
+            medians[name] = installations(ds, {factor: of}, {factor: over}, metric=name)
+    if not medians:
         raise ValueError(f"none of {', '.join(metrics)} in this campaign")
-    return found
+    return medians

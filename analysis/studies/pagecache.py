@@ -24,9 +24,9 @@ def adapters(ds: xr.Dataset, **options: Any) -> Curves:
     """
     data = ds
     if PER_DEVICE not in rows(ds).columns:
-        found = curves(ds, "iops", DEVICES)  # ValueError with what is missing
-        data = ds.assign({PER_DEVICE: ds["iops"] / ds[found.along]})
-    made = curves(
+        iops = curves(ds, "iops", DEVICES)  # ValueError with what is missing
+        data = ds.assign({PER_DEVICE: ds["iops"] / ds[iops.along]})
+    per_device = curves(
         data,
         PER_DEVICE,
         DEVICES,
@@ -35,7 +35,7 @@ def adapters(ds: xr.Dataset, **options: Any) -> Curves:
         unit=("1/s", 1.0),
         **options,
     )
-    return _with_sums(made)
+    return _with_sums(per_device)
 
 
 def _with_sums(curves: Curves) -> Curves:

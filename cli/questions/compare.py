@@ -14,7 +14,7 @@ from fsmatrix.cli.questions import acceptance, analyse
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
 if TYPE_CHECKING:
-    from fsmatrix.analysis.acceptance.acceptance import Acceptance
+    from fsmatrix.analysis.acceptance.judged import Acceptance
     from fsmatrix.analysis.comparison.compared import Compared
     from fsmatrix.analysis.comparison.result import Comparison
     from fsmatrix.analysis.stats.estimates.medians import Median

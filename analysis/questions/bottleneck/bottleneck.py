@@ -21,7 +21,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -42,9 +41,6 @@ from fsmatrix.analysis.questions.bottleneck.result import (
 from fsmatrix.analysis.stats.estimates.medians import of_independent
 from fsmatrix.analysis.units import Level, Unit
 from fsmatrix.results.files.errors import ResultError
-
-if TYPE_CHECKING:
-    pass
 
 STOPPED = 0.10  # growth of a step below which it has stopped
 IMPOSSIBLE = 1.05  # share above which the limit or the counter is wrong: no evidence
@@ -75,11 +71,11 @@ def bottleneck(
     of = known or study(ds, "bandwidth", where)
     if not any(axis in of.varying for axis in AXES):
         raise ValueError("neither chunk size nor processes vary: nothing can stop growing")
-    found = usage.of_campaign(ds)
+    usages_by_run = usage.of_campaign(ds)
     left_out: list[ResultError] = []
     if store is not None:
-        found |= usage.of_store(store, [run_id for run_id, _ in found], left_out)
-    by_cell = usage.by_cell(ds, of, found)
+        usages_by_run |= usage.of_store(store, [run_id for run_id, _ in usages_by_run], left_out)
+    by_cell = usage.by_cell(ds, of, usages_by_run)
     shares = {i: _resources(cell, by_cell[i], limits or {}) for i, cell in enumerate(of.valued)}
     index = {id(cell): i for i, cell in enumerate(of.valued)}
     verdicts = []
@@ -124,7 +120,9 @@ def _resources(
 ) -> tuple[Resource, ...]:
     link = usage.link_limit(cell.level("network"), cell.number("storage_nodes"))
     network, device = limits.get("network", link), limits.get("device", math.nan)
-    busy = _resource("device", [[one.device_busy for one in usages] for usages in of.values()])
+    busy = _resource(
+        "device", [[usage_of_run.device_busy for usage_of_run in usages] for usages in of.values()]
+    )
     if busy.state == "at its limit":
         busy = replace(busy, state=BUSY)
     rated = _resource(

@@ -221,9 +221,9 @@ def traffic(
         for row in members:
             run_id, phase = str(data["run_id"][row]), str(data["phase"][row])
             record = usage.read_or_none(files, run_id, left_out)
-            found = _series(record, phase, files, left_out) if record else None
-            without += found is None
-            own += [found] if found else []
+            series = _series(record, phase, files, left_out) if record else None
+            without += series is None
+            own += [series] if series else []
     traffic_cells = tuple(
         _cell(key, cell, own_runs)
         for key, cells in of.series("chunk").items()

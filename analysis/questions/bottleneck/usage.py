@@ -41,7 +41,7 @@ def of_campaign(ds: xr.Dataset) -> dict[Name, Usage]:
     columns = {
         name: data[name].astype(np.float64).tolist() for name in COLUMNS if name in data.columns
     }
-    found = {
+    usages = {
         name: Usage(**{column: values[i] for column, values in columns.items()})
         for i, name in enumerate(names)
     }
@@ -49,8 +49,8 @@ def of_campaign(ds: xr.Dataset) -> dict[Name, Usage]:
         audits = ds["finding_audit"].values.astype(str).tolist()
         for row, audit in zip(ds["finding_run"].values.tolist(), audits, strict=True):
             if audit == CPU_AUDIT:
-                found[names[int(row)]] = Usage(cpu_busy=CPU_AUDIT_SHARE)
-    return found
+                usages[names[int(row)]] = Usage(cpu_busy=CPU_AUDIT_SHARE)
+    return usages
 
 
 def of_store(
@@ -61,18 +61,18 @@ def of_store(
     So are those that cannot be read or do not fit, each with an error in `left_out`.
     """
     store = Store.open(directory)
-    found: dict[Name, Usage] = {}
+    usages: dict[Name, Usage] = {}
     for run_id in dict.fromkeys(run_ids):
         record = read_or_none(store, run_id, [] if left_out is None else left_out)
         if record is None:
             continue
         try:
             for phase in record.phases:
-                found[run_id, phase.name] = of_phase(record, phase)
+                usages[run_id, phase.name] = of_phase(record, phase)
         except recordcheck.NONSENSE as error:
             if left_out is not None:
                 left_out.append(ResultError(store.path(run_id), f"its counters: {error}"))
-    return found
+    return usages
 
 
 def read_or_none(store: Store, run_id: str, left_out: list[ResultError]) -> RunRecord | None:
@@ -111,7 +111,9 @@ def rows_of(ds: xr.Dataset, of: Study) -> list[list[int]]:
     return result
 
 
-def by_cell(ds: xr.Dataset, of: Study, found: Mapping[Name, Usage]) -> list[dict[str, list[Usage]]]:
+def by_cell(
+    ds: xr.Dataset, of: Study, usages: Mapping[Name, Usage]
+) -> list[dict[str, list[Usage]]]:
     """Attachment -> usages, for each cell of `of.valued`."""
     data = rows(ds)
     names = list(zip(data["run_id"].tolist(), data["phase"].tolist(), strict=True))
@@ -119,8 +121,8 @@ def by_cell(ds: xr.Dataset, of: Study, found: Mapping[Name, Usage]) -> list[dict
     result: list[dict[str, list[Usage]]] = [{} for _ in of.valued]
     for own, members in zip(result, rows_of(ds, of), strict=True):
         for row in members:
-            if names[row] in found:
-                own.setdefault(attachments[row], []).append(found[names[row]])
+            if names[row] in usages:
+                own.setdefault(attachments[row], []).append(usages[names[row]])
     return result
 
 

@@ -247,9 +247,9 @@ def pooled(models: Sequence[Model]) -> list[Model]:
     """Each with the misfit of all models of its form, and the sum of their freedom."""
     result = []
     for model in models:
-        same_form = [one for one in models if one.form is model.form]
-        freedom = sum(one.freedom for one in same_form)
-        squares = sum(one.freedom * one.misfit**2 for one in same_form)
+        same_form = [other for other in models if other.form is model.form]
+        freedom = sum(other.freedom for other in same_form)
+        squares = sum(other.freedom * other.misfit**2 for other in same_form)
         result.append(replace(model, misfit=math.sqrt(squares / freedom), freedom=freedom))
     return result
 

@@ -68,9 +68,9 @@ def _fixed_cost(c: Floats, y: Floats, moves: Moves) -> FittedCurve | None:
         rows = np.stack([np.ones_like(x), x / scale], axis=1) / seconds[:, None]
         return _of_time(x, seconds, rows, moves)
 
-    def named(found: Floats) -> dict[str, float]:
-        rate = scale / found[1] if found[1] > 0 else math.inf
-        return {"t0_s": max(float(found[0]), 0.0), "rate_bytes_per_s": float(rate)}
+    def named(coefficients: Floats) -> dict[str, float]:
+        rate = scale / coefficients[1] if coefficients[1] > 0 else math.inf
+        return {"t0_s": max(float(coefficients[0]), 0.0), "rate_bytes_per_s": float(rate)}
 
     return FittedCurve(np.array([t0, slope]), at, named)
 
@@ -124,8 +124,8 @@ def _straight(logarithmic: bool) -> Callable[[Floats, Floats, Moves], FittedCurv
             return None  # the same line as the fixed cost's
         coded = np.log2 if logarithmic else np.asarray
         design = np.stack([np.ones_like(c), coded(c)], axis=1)
-        found = np.linalg.lstsq(design / y[:, None], np.ones_like(y), rcond=None)[0]
-        theta: Floats = found.astype(np.float64)
+        coefficients = np.linalg.lstsq(design / y[:, None], np.ones_like(y), rcond=None)[0]
+        theta: Floats = coefficients.astype(np.float64)
 
         def at(x: Floats) -> tuple[Floats, Floats]:
             rows = np.stack([np.ones_like(x), coded(x)], axis=1)

@@ -7,7 +7,6 @@ sizes and checks measurements against predictions.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import xarray as xr
 
@@ -17,9 +16,6 @@ from fsmatrix.analysis.questions.models.fits import (
 )
 from fsmatrix.analysis.questions.models.result import Models
 from fsmatrix.analysis.units import Level, Unit
-
-if TYPE_CHECKING:
-    pass
 
 MIB = 1 << 20
 

@@ -56,14 +56,14 @@ class Models(Drawn):
         Of the groups whose levels are as `where` says.  ValueError if there is no such model:
         other factors' levels are not interpolated.
         """
-        found = [model for model in self.models if _matches(model.key, where or {})]
-        if not found:
+        matching = [model for model in self.models if _matches(model.key, where or {})]
+        if not matching:
             wanted = ", ".join(f"{name} {level}" for name, level in (where or {}).items())
             raise ValueError(
                 f"no model for {wanted or 'this campaign'}: models interpolate chunk sizes, "
                 "other factors only where they were measured"
             )
-        return [model.predict(chunk, 1, level) for model in found]
+        return [model.predict(chunk, 1, level) for model in matching]
 
     def check(self, ds: xr.Dataset, level: float = LEVEL) -> tuple[Check, ...]:
         """Cells of another campaign against the models: `outside` may be a fault.
@@ -117,7 +117,7 @@ class Models(Drawn):
         name, checks = chunk_text(left), self.fits.checks
         if not checks:
             return [f"{name} {self._no_check()}: there is no held-out error."]
-        worst = max(checks, key=lambda one: abs(one.error))
+        worst = max(checks, key=lambda check: abs(check.error))
         outside = sum(one.outside for one in checks)
         judged = sum(check.decides for check in checks)
         squares = [(one.prediction.value - one.measured) ** 2 for one in checks]

@@ -34,7 +34,7 @@ def bases(of: Study, several: Sequence[NodeSeries]) -> list[str]:
     weak = [node_series for node_series in several if node_series.steps[0].doubts]
     if not weak:
         return []
-    names = listed([_place(of, one, one.steps[0]) for one in weak])
+    names = listed([_place(of, line, line.steps[0]) for line in weak])
     return [f"All ratios of {len(weak)} series hang on a first point in doubt: {names}."]
 
 

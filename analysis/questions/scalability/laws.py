@@ -132,8 +132,8 @@ def reached(wanted: float, rate: Floats, sigma: Floats, kappa: Floats) -> Floats
     a, b, c = kappa * wanted, rate - sigma * wanted + kappa * wanted, (1 - sigma) * wanted
     with np.errstate(invalid="ignore", divide="ignore"):
         root = np.sqrt(b**2 - 4 * a * c)
-        found: Floats = np.where(b > 0, 2 * c / (b + root), math.inf)
-    return np.where(np.isnan(found), math.inf, found)
+        peak: Floats = np.where(b > 0, 2 * c / (b + root), math.inf)
+    return np.where(np.isnan(peak), math.inf, peak)
 
 
 def fit(nodes: Floats, values: Sequence[Floats], seed: int = 0) -> Laws | str:
@@ -146,7 +146,7 @@ def fit(nodes: Floats, values: Sequence[Floats], seed: int = 0) -> Laws | str:
     if any(np.any(one <= 0) for one in values):
         return "throughputs must be positive"
     logs = [np.log(value) for value in values]
-    means = np.array([one.mean() for one in logs])
+    means = np.array([values_of.mean() for values_of in logs])
     total = sum(one.size for one in logs)
     if total - nodes.size < FEWEST_FREEDOM:
         return f"{total} attachments at {nodes.size} levels: their spread is unknown"
@@ -162,22 +162,22 @@ def fit(nodes: Floats, values: Sequence[Floats], seed: int = 0) -> Laws | str:
         ],
         axis=1,
     )
-    made = [_law(name, nodes, means, drawn) for name in ("Amdahl", "USL")]
+    laws = [_law(name, nodes, means, drawn) for name in ("Amdahl", "USL")]
     # growth from the first to the second level, beyond the interval of proportional growth
     steps = drawn[:, 1] - drawn[:, 0] - math.log(nodes[1] / nodes[0])
     superlinear = float(np.percentile(steps, TAIL)) > 0
-    return Laws(made[0], made[1], superlinear)
+    return Laws(laws[0], laws[1], superlinear)
 
 
 def _law(name: str, nodes: Floats, means: Floats, drawn: Floats) -> Law:
     terms = 3 if name == "USL" else 2
-    found = _solve(nodes, means, terms)
+    solution = _solve(nodes, means, terms)
     boot = np.array([_solve(nodes, one, terms) for one in drawn])
     low, high = np.percentile(boot, [TAIL, 100 - TAIL], axis=0, method="inverted_cdf")
-    residual = means - np.log(throughput(nodes, *(float(v) for v in found[:3])))
+    residual = means - np.log(throughput(nodes, *(float(v) for v in solution[:3])))
     square = float(np.square(residual).mean())
     rate, sigma, kappa, peak = (
-        Estimate(float(v), float(a), float(b)) for v, a, b in zip(found, low, high, strict=True)
+        Estimate(float(v), float(a), float(b)) for v, a, b in zip(solution, low, high, strict=True)
     )
     return Law(name, terms, rate, sigma, kappa, peak, math.sqrt(square), boot[:, :3])
 

@@ -90,10 +90,10 @@ class Scalability:
 
         scale, unit = self.unit.divisor, self.unit.label
         rows = []
-        for one in self.series:
-            for step in one.steps:
+        for line in self.series:
+            for step in line.steps:
                 m = step.median
-                row: dict[str, Any] = dict(one.key) | {
+                row: dict[str, Any] = dict(line.key) | {
                     NODES: step.nodes,
                     f"median, {unit}": m.median / scale,
                     f"low, {unit}": m.low / scale,
@@ -107,8 +107,8 @@ class Scalability:
                     "efficiency": step.efficiency,
                     "in doubt": ", ".join(step.doubts),
                 }
-                if one.laws:
-                    law = one.laws.chosen
+                if line.laws:
+                    law = line.laws.chosen
                     row |= {"law": law.name, "sigma": law.sigma.value, "kappa": law.kappa.value}
                 rows.append(row)
         frame = pd.DataFrame(rows)
@@ -232,10 +232,10 @@ def scalability(
     nodes belongs to the target (each target has its own) it cannot be told from the target.
     """
     of = known or study(ds, metric, where)
-    found = of.series(NODES)
-    if not found:
+    series = of.series(NODES)
+    if not series:
         raise ValueError("no storage nodes in this campaign: it has no factor storage_nodes")
-    node_series = [_series(key, cells, of, seed) for key, cells in found.items()]
+    node_series = [_series(key, cells, of, seed) for key, cells in series.items()]
     owner = "target" in of.varying and all(len(s.steps) == 1 for s in node_series)
     if owner and len(of.levels(NODES)) > 1:
         raise ValueError(

@@ -222,12 +222,12 @@ class _Comparison:
     def ratios(self) -> list[Effect]:
         """Each level over the first one."""
         first, *others = self.levels
-        made = []
+        slopes = []
         for level in others:
             groups = [g for g in self.groups if {str(first), str(level)} <= self._have(g)]
             if groups:
                 ratio = self._between(groups, first, level)
-                made.append(
+                slopes.append(
                     Effect(
                         self.name,
                         first,
@@ -238,7 +238,7 @@ class _Comparison:
                         self._unlike(ratio, groups),
                     )
                 )
-        return made
+        return slopes
 
     def _uneven(self, levels: Sequence[Level]) -> tuple[Part, ...]:
         """Growth per doubling in the first and the last step, where they differ beyond chance."""

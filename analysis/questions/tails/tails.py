@@ -205,8 +205,8 @@ def tails(
         key=lambda c: c.named,
     )
     shown = [c.quantile.median for c in cells if c.quantile.runs]
-    found = effects([c.levels for c in cells], np.stack([c.logs for c in cells], axis=1))
-    return Tails(q, unit or units.fitting("time", shown), tuple(cells), found)
+    analysed = effects([c.levels for c in cells], np.stack([c.logs for c in cells], axis=1))
+    return Tails(q, unit or units.fitting("time", shown), tuple(cells), analysed)
 
 
 def _cell(

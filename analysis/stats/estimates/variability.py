@@ -183,8 +183,8 @@ def trend(levels: Floats) -> tuple[float, float]:
     """(Kendall's tau, p) of a trend over the order (Mann and Kendall); exact for few values."""
     if levels.size < FEWEST_SERIES or np.ptp(levels) ** 2 < ROUNDING:
         return math.nan, math.nan
-    found = stats.kendalltau(np.arange(levels.size), levels)
-    return float(found.statistic), float(found.pvalue)
+    tau = stats.kendalltau(np.arange(levels.size), levels)
+    return float(tau.statistic), float(tau.pvalue)
 
 
 def dependence(levels: Floats) -> tuple[float, float]:

@@ -56,15 +56,15 @@ def pooled(differences: Floats, level: float = LEVEL) -> tuple[Pooled | None, ..
     """
     size = np.count_nonzero(~np.isnan(differences), axis=0)
     use = size >= FEWEST_BLOCKS
-    found: list[Pooled | None] = [None] * size.size
+    pools: list[Pooled | None] = [None] * size.size
     if np.count_nonzero(use) < FEWEST_CELLS:
-        return tuple(found)
+        return tuple(pools)
     use[use] = ~_unlike(differences[:, use])
     if np.count_nonzero(use) < FEWEST_CELLS:
-        return tuple(found)
+        return tuple(pools)
     for place, one in zip(np.flatnonzero(use), _cells(differences[:, use], level), strict=True):
-        found[place] = one
-    return tuple(found)
+        pools[place] = one
+    return tuple(pools)
 
 
 def _spreads(d: Floats) -> tuple[Floats, Floats, Floats, float]:

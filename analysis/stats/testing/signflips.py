@@ -54,20 +54,20 @@ def max_t(
     `groups`, [cell]: only cells of one group have a variance in common (means of cells have less).
     """
     size = np.count_nonzero(~np.isnan(differences), axis=0).astype(np.float64)
-    found = np.full(differences.shape[1], math.nan)
+    p = np.full(differences.shape[1], math.nan)
     tested = size > 1
     if not tested.any():
-        return Together(found, alpha, differences)
+        return Together(p, alpha, differences)
     groups = np.zeros(size.size, dtype=np.int64) if groups is None else groups
     signs = _signs(len(differences), size.size, most)
     extremity = np.empty((len(signs), np.count_nonzero(tested)))
     for group in np.unique(groups[tested]):
         in_group = tested & (groups == group)
         extremity[:, in_group[tested]] = _extremity(differences[:, in_group], size[in_group], signs)
-    found[tested] = _step_down(extremity)
-    left = extremity[:, found[tested] > alpha]
+    p[tested] = _step_down(extremity)
+    left = extremity[:, p[tested] > alpha]
     share = 2 * stats.norm.sf(np.quantile(left.max(axis=1), 1 - alpha)) if left.size else alpha
-    return Together(found, float(share), differences)
+    return Together(p, float(share), differences)
 
 
 def equivalent(differences: Floats, margin: float) -> Floats:

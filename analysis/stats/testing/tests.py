@@ -93,7 +93,7 @@ def mann_whitney(a: npt.ArrayLike, b: npt.ArrayLike) -> Test:
 def _permuted(a: Floats, b: Floats) -> float:
     """p of the difference of means over all splits of the values, two-sided."""
     centre = float(np.mean(np.concatenate([a, b])))
-    found = stats.permutation_test(
+    test = stats.permutation_test(
         (a - centre, b - centre),
         lambda x, y, axis: np.abs(np.mean(x, axis=axis) - np.mean(y, axis=axis)),
         vectorized=True,
@@ -101,7 +101,7 @@ def _permuted(a: Floats, b: Floats) -> float:
         alternative="greater",
         rng=np.random.default_rng(0),
     )
-    return float(found.pvalue)
+    return float(test.pvalue)
 
 
 def signed_rank(differences: npt.ArrayLike) -> Test:

@@ -79,17 +79,17 @@ class Verdict:
     @property
     def says(self) -> str:
         """The verdict in a sentence, of a as against b."""
-        found = self.interval
+        ratio = self.interval
         if self.kind == "no data":
             return "no data on one side"
-        ahead = words.whole(found, self.more_is_faster)
+        ahead = words.whole(ratio, self.more_is_faster)
         if self.kind == "no difference":
             return f"no difference larger than {100 * self.x:.3g} %: {ahead}"
-        if found.kind == "one session":
+        if ratio.kind == "one session":
             return f"{ahead} in one attachment: others may differ"
         if self.kind != "too few":
             return ahead
-        return f"{ahead}; {words.not_proven(found, 'this cell')}{self._missing}"
+        return f"{ahead}; {words.not_proven(ratio, 'this cell')}{self._missing}"
 
     @property
     def _missing(self) -> str:

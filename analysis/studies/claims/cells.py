@@ -105,16 +105,16 @@ def _of_metric(data: Data, file: StudyFile, claim: Claim, metric: str) -> Scope:
     cells = [cell for cell in of.valued if reach.inside(cell)]
     if not cells:
         return Scope((), (), reach.why(of.valued), ())
-    found = list(_claim_cells(data, reach, cells))
+    claim_cells = list(_claim_cells(data, reach, cells))
     lacking = reach.lacking(cells)
-    absent = "" if found else reach.why(cells)
-    return Scope(tuple(found), lacking, absent, tuple(reach.notes))
+    absent = "" if claim_cells else reach.why(cells)
+    return Scope(tuple(claim_cells), lacking, absent, tuple(reach.notes))
 
 
 def _emulated(of: Study, file: StudyFile, claim: Claim) -> str:
     about = claim.about or (*claim.compared, *claim.where)
-    made = (name for name in about if any(n in of.cluster.emulated for n in file.names(name)))
-    return next(made, "")
+    emulated = (name for name in about if any(n in of.cluster.emulated for n in file.names(name)))
+    return next(emulated, "")
 
 
 def _claim_cells(data: Data, reach: Reach, cells: list[Values]) -> Iterator[ClaimCell]:

@@ -66,12 +66,12 @@ def _panel(ax: Axes, judged: Sequence[JudgedClaim]) -> None:
     if ratio:
         ax.set_xscale("log")
     low, high = _limits(judged, ratio)
-    for place, one in enumerate(judged):
-        _claim(ax, one, place, (low, high))
+    for place, entry in enumerate(judged):
+        _claim(ax, entry, place, (low, high))
     ax.axvline(1.0 if ratio else 0.0, color=INK, linewidth=0.8, linestyle=":")
     ax.set_xlim(low, high)
     ax.set_ylim(len(judged) - 0.4, -0.6)
-    ax.set_yticks(range(len(judged)), [one.claim.id for one in judged], fontsize=drawing.SMALL)
+    ax.set_yticks(range(len(judged)), [entry.claim.id for entry in judged], fontsize=drawing.SMALL)
     ax.set_xlabel(
         "ratio (growth per doubling for a knee)" if ratio else "Pearson's r", fontsize=drawing.SMALL
     )
@@ -150,9 +150,9 @@ def _limits(judged: Sequence[JudgedClaim], ratio: bool) -> tuple[float, float]:
     if not ratio:
         return -1.0, 1.0
     ends = [1.0]
-    for one in judged:
-        ends += [end for end in one.claim.bounds if 0 < end < math.inf]
-        for cell in one.scope.cells:
+    for claim in judged:
+        ends += [end for end in claim.claim.bounds if 0 < end < math.inf]
+        for cell in claim.scope.cells:
             ends += [v for v in (cell.value, cell.low, cell.high) if 0 < v < math.inf]
     return min(ends) / 1.3, max(ends) * 1.3
 

@@ -78,8 +78,8 @@ def _named_levels(claim: Claim) -> Iterator[tuple[tuple[str | int, ...], str, tu
     """(path, factor, levels) of all that a claim names."""
     for name, levels in claim.where.items():
         yield ("where", name), name, levels
-    for i, one in enumerate(claim.unless):
-        for name, level in one.items():
+    for i, exception in enumerate(claim.unless):
+        for name, level in exception.items():
             yield ("unless", i, name), name, (level,)
     for name in claim.about:
         yield ("about",), name, ()

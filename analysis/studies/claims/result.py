@@ -56,7 +56,12 @@ class Claims(Drawn):
             )
         lacking = self.lacking
         all_lack = [f"Not in the data, for any claim: {', '.join(lacking)}."] if lacking else []
-        return [first, *self.remarks, *all_lack, *(sentence(one, lacking) for one in self.judged)]
+        return [
+            first,
+            *self.remarks,
+            *all_lack,
+            *(sentence(entry, lacking) for entry in self.judged),
+        ]
 
     @property
     def lacking(self) -> tuple[str, ...]:

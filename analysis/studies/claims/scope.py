@@ -99,7 +99,7 @@ class Reach:
         for name, levels in self.claim.where.items():
             if not any(self.has(cell, {name: level}) for level in levels):
                 return False
-        if any(self.has(cell, one) for one in self.claim.unless):
+        if any(self.has(cell, exception) for exception in self.claim.unless):
             return False
         return all(self._has_level(name, self.level(cell, name)) for name in self.file.factors)
 
@@ -149,7 +149,7 @@ class Reach:
         written = {
             name for of, _ in (self.claim.compare.both if self.claim.compare else ()) for name in of
         }
-        found = []
+        reasons = []
         for name in dict.fromkeys([*self.claim.where, *self.file.factors]):
             if name in written:
                 continue
@@ -158,11 +158,11 @@ class Reach:
             there = [self.level(cell, name) for cell in cells]
             words = [(level, self.file.canonical(name, level)) for level in wanted]
             lost = [level for level, word in words if not any(same(t, word) for t in there)]
-            found += [
+            reasons += [
                 f"{name} {self.of.label(name, level)}" if name == "chunk" else f"{name} {level}"
                 for level in lost
             ]
-        return tuple(found)
+        return tuple(reasons)
 
     def groups(self, cells: Iterable[Values], compared: Sequence[str]) -> dict[Key, list[Values]]:
         """Cells that agree in all that varies but `compared`, and what follows it."""

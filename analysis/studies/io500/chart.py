@@ -38,9 +38,9 @@ def draw(study: Io500Study, page: int) -> Figure:
 
 def shown(study: Io500Study) -> list[str]:
     """Families that have a colour, the largest first: those with enough submissions, or all."""
-    told = [row for row in study.families if row.key[0] != NOT_TOLD]
-    enough = [row for row in told if row.submissions >= ENOUGH]
-    return [row.key[0] for row in enough or told or study.families][:MOST]
+    rows = [row for row in study.families if row.key[0] != NOT_TOLD]
+    enough = [row for row in rows if row.submissions >= ENOUGH]
+    return [row.key[0] for row in enough or rows or study.families][:MOST]
 
 
 def over_nodes(study: Io500Study) -> Figure:

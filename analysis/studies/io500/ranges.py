@@ -54,9 +54,9 @@ class Row:
     ranges: Mapping[str, ValueRange]
 
 
-def hard_over_easy(one: Submission, name: str) -> float | None:
+def hard_over_easy(submission: Submission, name: str) -> float | None:
     """One of HARD_OVER_EASY of a submission; None where a phase is missing."""
-    hard, easy = (one.values.get(phase) for phase in HARD_OVER_EASY[name])
+    hard, easy = (submission.values.get(phase) for phase in HARD_OVER_EASY[name])
     return hard / easy if hard and easy else None
 
 

@@ -66,9 +66,9 @@ class Io500Study(Drawn):
         """Families as a whole, by year, and by client nodes, one row each."""
         import pandas as pd
 
-        found = [(row.key[0], ALL, ALL, row) for row in self.families]
-        found += [(row.key[0], row.key[1], ALL, row) for row in self.years]
-        found += [(row.key[0], ALL, row.key[1], row) for row in self.sizes]
+        rows = [(row.key[0], ALL, ALL, row) for row in self.families]
+        rows += [(row.key[0], row.key[1], ALL, row) for row in self.years]
+        rows += [(row.key[0], ALL, row.key[1], row) for row in self.sizes]
         return pd.DataFrame(
             [
                 {
@@ -83,7 +83,7 @@ class Io500Study(Drawn):
                     for name, one in row.ranges.items()
                     for what in ("median", "low", "high")
                 }
-                for family, year, size, row in found
+                for family, year, size, row in rows
             ]
         )
 
@@ -103,7 +103,8 @@ class Io500Study(Drawn):
                 "correlations": self.pairs,
                 "mine": self.standings,
                 "submissions": [
-                    {**vars(one), "client_nodes_class": one.size} for one in self.submissions
+                    {**vars(submission), "client_nodes_class": submission.size}
+                    for submission in self.submissions
                 ],
                 "left_out": self.left_out,
                 "without_results": self.without,

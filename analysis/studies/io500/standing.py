@@ -60,13 +60,13 @@ def standings(ds: xr.Dataset, submissions: Sequence[Submission]) -> tuple[RunSta
     ValueError if there is none, or if its number of client nodes is not told.
     """
     summary = summarise(ds, metrics=("bandwidth", "iops"))
-    found: dict[tuple[str, ...], list[Cell]] = defaultdict(list)
+    by_work: dict[tuple[str, ...], list[Cell]] = defaultdict(list)
     for cell in summary.cells:
         if phase_of(str(cell.levels["phase"])) and cell.runs:
-            found[_key(cell)].append(cell)
-    if not found:
+            by_work[_key(cell)].append(cell)
+    if not by_work:
         raise ValueError(_nothing(summary))
-    return tuple(_standing(cells, summary, submissions) for cells in found.values())
+    return tuple(_standing(cells, summary, submissions) for cells in by_work.values())
 
 
 def _nothing(summary: Summary) -> str:

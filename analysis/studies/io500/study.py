@@ -6,8 +6,6 @@ of it describes the collection, and nothing of it compares file systems.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import xarray as xr
 
 from fsmatrix.analysis.steps import step
@@ -18,9 +16,6 @@ from fsmatrix.analysis.studies.io500.result import Io500Study
 from fsmatrix.analysis.studies.io500.standing import standings
 from fsmatrix.analysis.studies.io500.submissions import Submission, distinct, submissions
 from fsmatrix.results.formats.io500.collected import Collection
-
-if TYPE_CHECKING:
-    pass
 
 
 def io500(collection: Collection, directory: str, ds: xr.Dataset | None = None) -> Io500Study:

@@ -142,9 +142,9 @@ def correlated(pairs: Sequence[PhasePair]) -> Iterator[str]:
         yield _spread(what, tens)
 
 
-def _spread(what: str, found: Sequence[tuple[float, PhasePair]]) -> str:
-    low, high = (pick(found, key=lambda one: one[0]) for pick in (min, max))
-    middle = statistics.median(value for value, _ in found)
+def _spread(what: str, valued_pairs: Sequence[tuple[float, PhasePair]]) -> str:
+    low, high = (pick(valued_pairs, key=lambda one: one[0]) for pick in (min, max))
+    middle = statistics.median(value for value, _ in valued_pairs)
     return (
         f"{what}: {low[0]:.2f} ({low[1].a} and {low[1].b}) to {high[0]:.2f} ({high[1].a} and "
         f"{high[1].b}), median {middle:.2f}."

@@ -73,24 +73,29 @@ def test_how_it_is_shown(found: cern_report.Report, name: str, words: str) -> No
 def test_figure_of_the_report(found: cern_report.Report) -> None:
     axes = found.figure().axes
     assert [ax.get_title() for ax in axes] == [
-        "write, none", "write, zstd", "read, none", "read, zstd",
-    ]  # fmt: skip
+        "write, none",
+        "write, zstd",
+        "read, none",
+        "read, zstd",
+    ]
     assert all(len(ax.get_lines()) == 5 for ax in axes)  # four lines and that of 1
     assert axes[0].get_lines()[0].get_ydata()[0] == pytest.approx(2.04784 / 2.66905)
 
 
 def test_installations_of_the_report() -> None:
     ds = analysis.open("published:cern-lhcb-rntuple")
-    one = cern.installations(ds, {"target": "cascade-lake"}, {"target": "ice-lake"},
-                             where={"trial": 1})  # fmt: skip
+    one = cern.installations(
+        ds, {"target": "cascade-lake"}, {"target": "ice-lake"}, where={"trial": 1}
+    )
     assert isinstance(one, Result)
     assert one.better == (29, 3)
     assert min(c.value for c in one.cells) == pytest.approx(2.04784 / 2.66905)
     assert "noise is not known" in one.says[1]
     assert any("background-load-suspected in 32 cells" in line for line in one.says)
     assert set(one.table()["verdict"]) == {"noise not known"}
-    two = cern.installations(ds, {"target": "cascade-lake", "trial": 1},
-                             {"target": "ice-lake", "trial": 2})  # fmt: skip
+    two = cern.installations(
+        ds, {"target": "cascade-lake", "trial": 1}, {"target": "ice-lake", "trial": 2}
+    )
     assert two.better == (19, 13)
     assert two.ratio == pytest.approx(1.001, abs=5e-4)
     assert not any("background" in line for line in two.says)
@@ -134,9 +139,12 @@ def test_installations_with_known_truth() -> None:
     levels = {"target": ("a", "b"), "chunk": (4096, 65536, 1 << 20), "storage_nodes": (2, 4)}
     ds = studies.campaign(
         lambda c: {"bandwidth": 1e8 * (1.3 if c["target"] == "a" and c["chunk"] > 4096 else 1)},
-        levels, attachments=14, between=0.01, within=0.01,
+        levels,
+        attachments=14,
+        between=0.01,
+        within=0.01,
         keep=lambda c: (c["target"] == "a") == (c["storage_nodes"] == 2),
-    )  # fmt: skip
+    )
     found = cern.installations(ds, {"target": "a"}, {"target": "b"})
     kinds = dict(zip(found.table()["chunk"], found.table()["verdict"], strict=True))
     assert kinds == {4096: "no difference", 65536: "faster", 1 << 20: "faster"}
@@ -149,8 +157,11 @@ def test_tasks_per_block_size() -> None:
     levels = {"block_size": (16 << 20, 1 << 30), "tasks": (1, 4, 8, 16, 24)}
     ds = studies.campaign(
         lambda c: {"bandwidth": 3e8 * min(c["tasks"], 8) * (2 if c["block_size"] > 1e8 else 1)},
-        levels, attachments=7, between=0.001, within=0.001,
-    )  # fmt: skip
+        levels,
+        attachments=7,
+        between=0.001,
+        within=0.001,
+    )
     found = cern.tasks(ds)
     assert isinstance(found, Result)
     assert [line.levels for line in found.lines] == [(1, 4, 8, 16, 24)] * 2
