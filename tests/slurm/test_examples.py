@@ -16,10 +16,10 @@ from fsmatrix.suite.campaign.site import SiteFile
 from fsmatrix.suite.campaign.yamlio import Tree
 from fsmatrix.suite.plan.installation import Installation
 from fsmatrix.suite.plan.plan import Request, build_plan
+from tests.suite import acme
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "slurm" / "examples"
-DOCS = ROOT / "docs" / "slurm.md"
 SCRIPTS = {  # what each needs from its user, and what Slurm tells it
     "one-node": {},
     "cephfs-8x16": {
@@ -92,13 +92,12 @@ def test_what_a_script_needs_is_asked_for(name: str, tmp_path: Path) -> None:
 
 
 def pbs() -> type[Scheduler]:
-    """The class in the docs."""
-    (code,) = re.findall(r"```python\n(import json.*?)```", DOCS.read_text(), re.DOTALL)
-    assert len(re.sub(r"\n\s*\n", "\n", code).splitlines()) <= 48
+    """The class in CONTRIBUTING."""
+    code = acme.blocks()["acme/pbs.py"]
     space: dict[str, Any] = {"__name__": "pbs"}
-    exec(compile(code, str(DOCS), "exec"), space)  # our own text
-    made: type[Scheduler] = space["Pbs"]
-    return made
+    exec(compile(code, str(acme.PAGE), "exec"), space)  # our own text
+    scheduler: type[Scheduler] = space["Pbs"]
+    return scheduler
 
 
 def test_the_scheduler_of_the_docs_is_one() -> None:
