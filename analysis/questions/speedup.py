@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from fsmatrix.analysis import units
-from fsmatrix.analysis.comparison.compare import compare
+from fsmatrix.analysis.comparison.compare import DEFAULTS, compare
 from fsmatrix.analysis.comparison.compared import Compared
+from fsmatrix.analysis.comparison.options import ComparisonOptions
 from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.data.study import Key
 from fsmatrix.analysis.questions.curves import described
@@ -165,13 +166,21 @@ class Speedup:
         return figure
 
 
-def speedup(ds: xr.Dataset, of: str, over: str, *, along: Sequence[str], **options: Any) -> Speedup:
+def speedup(
+    ds: xr.Dataset,
+    of: str,
+    over: str,
+    metric: str = "bandwidth",
+    *,
+    along: Sequence[str],
+    by: str = "target",
+    options: ComparisonOptions = DEFAULTS,
+) -> Speedup:
     """The ratio of `of` over `over` (levels of `by`) at each level of the first factor of `along`.
 
-    `options` are those of compare.comparisons (by, metric, where, across_engines...).  ValueError
-    as there, and without such a factor in the cells that both have.
+    ValueError as in compare.comparisons, and without such a factor in the cells that both have.
     """
-    comparison = compare(ds, of, over, **options)
+    comparison = compare(ds, of, over, metric, by=by, options=options)
     names = {name for cell in comparison.cells for name in cell.levels}
     factor = next((name for name in along if name in names), "")
     levels = {cell.levels.get(factor, "") for cell in comparison.cells}

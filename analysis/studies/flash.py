@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
+from fsmatrix.analysis.comparison.compare import DEFAULTS
+from fsmatrix.analysis.comparison.options import ComparisonOptions
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.data.study import Key, Values
 from fsmatrix.analysis.questions.curves import Curves, cells_of, curves, described, varying
@@ -164,9 +166,9 @@ def _cells(
     return [(tuple((n, c.cell.levels[n]) for n in names), c) for c in cells]
 
 
-def memory(ds: xr.Dataset, of: str, over: str, **options: Any) -> Speedup:
+def memory(ds: xr.Dataset, of: str, over: str, options: ComparisonOptions = DEFAULTS) -> Speedup:
     """The speed-up of transactions under less memory (factor memory or memory_bytes)."""
-    return speedup(ds, of, over, **{"along": MEMORY, "metric": "transaction_rate", **options})
+    return speedup(ds, of, over, "transaction_rate", along=MEMORY, options=options)
 
 
 def setting(

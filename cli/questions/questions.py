@@ -187,6 +187,7 @@ def speedup(
 
     Example: fsmatrix speedup out --of nilfs2 --over ext2 --along memory --metric iops
     """
+    from fsmatrix.analysis.comparison.options import ComparisonOptions
     from fsmatrix.analysis.questions.speedup import speedup as analysis
 
     analyse.answer(
@@ -194,7 +195,13 @@ def speedup(
         out,
         as_json,
         lambda ds: analysis(
-            ds, of, over, along=(along,), by=by, metric=metric, where=analyse.levels(where)
+            ds,
+            of,
+            over,
+            metric,
+            along=(along,),
+            by=by,
+            options=ComparisonOptions(where=analyse.levels(where)),
         ),
     )
 

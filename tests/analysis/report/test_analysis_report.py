@@ -155,14 +155,14 @@ def test_missing_percentiles_are_said_and_not_zero(realistic: Path) -> None:
 
 
 def test_colours_stay_with_targets(realistic: Path) -> None:
-    def seen(**options: bool) -> dict[str, str]:
+    def seen(**options: Any) -> dict[str, str]:
         return {
             t["legendgroup"]: t["marker"]["color"]
             for c in made(realistic, **options)
             for t in c.data
         }
 
-    alone, together = seen(), seen(include_reference=True)
+    alone, together = seen(), seen(include=["reference"])
     assert set(together) == {*alone, "memory"}
     assert {name: together[name] for name in alone} == alone
     assert len(set(together.values())) == 4

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from fsmatrix import analysis
+from fsmatrix.analysis.comparison.options import ComparisonOptions
 from fsmatrix.analysis.questions.speedup import speedup
 from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.studies import flash
@@ -125,7 +126,9 @@ def test_cpu_of_a_measured_campaign(tmp_path: Path) -> None:
 
 
 def test_speedup_under_less_memory(campaign: Any) -> None:
-    found = flash.memory(campaign, "flash-nilfs2", "flash-ext2", where={"warehouses": 20})
+    found = flash.memory(
+        campaign, "flash-nilfs2", "flash-ext2", ComparisonOptions(where={"warehouses": 20})
+    )
     assert isinstance(found, Result)
     table = found.table().set_index("memory_bytes")
     assert [round(x, 1) for x in table["speed-up"]] == [2.0, 4.4, 6.5]
@@ -153,15 +156,22 @@ def test_speedup_under_less_memory(campaign: Any) -> None:
 def test_speedup_of_times_and_across_engines(campaign: Any) -> None:
     one = {"warehouses": 20}
     found = speedup(
-        campaign, "flash-nilfs2", "flash-ext2", along=flash.MEMORY, metric="latency_mean", where=one
+        campaign,
+        "flash-nilfs2",
+        "flash-ext2",
+        "latency_mean",
+        along=flash.MEMORY,
+        options=ComparisonOptions(where=one),
     )
     assert [round(x, 1) for x in found.table()["speed-up"]] == [2.0, 4.4, 6.5]
     mixed = campaign.copy()
     engines = np.where(campaign["target"].values == "flash-ext2", "fio", "player-c")
     mixed["engine"] = ("run", engines)
     with pytest.raises(ValueError, match="engine"):
-        flash.memory(mixed, "flash-nilfs2", "flash-ext2", where=one)
-    allowed = flash.memory(mixed, "flash-nilfs2", "flash-ext2", where=one, across_engines=True)
+        flash.memory(mixed, "flash-nilfs2", "flash-ext2", ComparisonOptions(where=one))
+    allowed = flash.memory(
+        mixed, "flash-nilfs2", "flash-ext2", ComparisonOptions(where=one, across_engines=True)
+    )
     assert any("engine" in line for line in allowed.says)
 
 
