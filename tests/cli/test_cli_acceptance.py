@@ -97,7 +97,7 @@ def test_several_new_campaigns_and_json(
         (["NEW", "--allow", "missing"], "only with --fail-if"),
         (["NEW", *CONDITION, "--allow", "slower"], "'slower' cannot be allowed"),
         (["NEW", *CONDITION, "--by", "pattern"], "not with --baseline"),
-        (["OLD", *CONDITION], "the same file twice"),
+        (["OLD", *CONDITION], "the same file is given twice"),
         (["/no/such.h5", *CONDITION], "/no/such.h5"),
         (["FIO", *CONDITION], "--across-engines"),
     ],
