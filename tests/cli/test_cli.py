@@ -301,8 +301,8 @@ def test_plan_says_how_likely_a_difference_would_be_proven(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--detect", "10%"], "by --cv 5% or by --pilot DIR"),
-        (["--detect", "10%", "--cv", "5%", "--pilot", "out"], "by --cv 5% or by --pilot DIR"),
+        (["--detect", "10%"], "give --cv 5% or --pilot DIR"),
+        (["--detect", "10%", "--cv", "5%", "--pilot", "out"], "give --cv 5% or --pilot DIR"),
         (["--cv", "5%"], "--cv 5%: says how much values vary"),
         (["--pilot", "out"], "--pilot out: says how much values vary"),
         (["--detect", "much", "--cv", "5%"], "--detect much: must be a share"),
