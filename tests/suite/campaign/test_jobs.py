@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from importlib import resources
 from typing import Any
 
@@ -55,6 +56,16 @@ def test_no_ready_campaign_is_forgotten_here() -> None:
         if path.name.endswith(".yaml")
     }
     assert here == {*STUDIES, "quickstart", "ceph-quickstart", "smoke", "io500"}
+
+
+def test_smoke_waits_little_for_a_busy_machine() -> None:
+    """Its head says 20 seconds: where every run waits in vain, these are less than a minute."""
+    made = planned("smoke")
+    campaign = made.settings.campaign
+    at_once = 3  # image file systems, or directories and memory where there are none
+    ((_, cases),) = Counter(case.case.target for case in made.cases).most_common(1)
+    waits = at_once * cases * campaign.repetitions * campaign.settle.timeout
+    assert waits <= 40
 
 
 def test_cern_initial_is_one_command_as_the_report_has_it() -> None:
