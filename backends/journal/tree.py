@@ -73,9 +73,11 @@ def inside_refusal(path: Path) -> str:
 
 def is_gone(folder: Path) -> bool:
     """Whether a tree is no more.  BackendError if what it was in is away, and the tree with it."""
-    if not os.path.lexists(folder) and not os.path.lexists(folder.parent):
+    if os.path.lexists(folder):
+        return False
+    if not os.path.lexists(folder.parent):
         raise BackendError(f"{folder}: {folder.parent} is not there any more; was it moved?")
-    return not os.path.lexists(folder)
+    return True
 
 
 def remove_tree(folder: Path, tag: str) -> None:

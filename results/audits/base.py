@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fsmatrix.results import metrics
+from fsmatrix.results.evidence.evidence import counter_differences
 from fsmatrix.results.record import Finding, Phase, RunRecord, Severity
 
 # of a run: judged whatever became of it; of a phase: only of runs that ended well
@@ -56,14 +57,8 @@ def moved(record: RunRecord, phase: Phase, *names: str) -> dict[str, float] | No
     kernels = record.evidence.counters.get(phase.name)
     if not kernels:
         return None
-    differences: dict[str, float] = {}
-    for kernel in kernels:
-        before, after = kernel.before, kernel.after
-        for name in names:
-            if name in before and name in after:
-                difference = float(after[name]) - float(before[name])
-                differences[name] = differences.get(name, 0.0) + difference
-    return differences
+    differences = counter_differences(kernels)
+    return {name: differences[name] for name in names if name in differences}
 
 
 def transferred(

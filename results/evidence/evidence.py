@@ -7,7 +7,7 @@ bytes, shares between 0 and 1.  None stands for what is not known, as in files o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,16 @@ class Counters(Stored):
     host: str | None
     before: Mapping[str, float]
     after: Mapping[str, float]
+
+
+def counter_differences(kernels: Iterable[Counters]) -> dict[str, float]:
+    """How far each counter went that was looked at twice, summed over kernels."""
+    total: dict[str, float] = {}
+    for kernel in kernels:
+        for name in kernel.before.keys() & kernel.after.keys():
+            went = float(kernel.after[name]) - float(kernel.before[name])
+            total[name] = total.get(name, 0.0) + went
+    return total
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Floats
 from fsmatrix.analysis.stats.testing import quantile_regression as regression
 from fsmatrix.analysis.stats.testing.quantile_regression import Contrasts, Slope
 from fsmatrix.analysis.units import Level, brief
+from fsmatrix.results.units import plural
 
 Levels = Mapping[str, Level]
 FEWEST_STEPS = 3  # levels of a number from which on growth per doubling is a fit and not a ratio
@@ -88,7 +89,7 @@ class Effects:
         """One sentence for each factor; nothing where no factor varies."""
         sentences = []
         if self.effects:
-            blocks = f"{self.blocks} block{'s' * (self.blocks != 1)}"
+            blocks = plural(self.blocks, "block")
             sentences.append(f"What changes it, all else equal, in {blocks}:")
             sentences += [f"  {effect.says}." for effect in self.effects]
             if self.blocks < SMALLEST:
@@ -115,7 +116,7 @@ def effects(levels: Sequence[Levels], logs: Floats) -> Effects:
     """
     finite = np.isfinite(logs)
     there = [i for i in range(len(levels)) if finite[:, i].any()]
-    varying = _varying([levels[i] for i in there])
+    varying = varying_in([levels[i] for i in there])
     if not varying:
         return Effects((), (), 0, 0, (0, 0))
     blocks, cells = regression.complete(finite)
@@ -138,7 +139,8 @@ def effects(levels: Sequence[Levels], logs: Floats) -> Effects:
     )
 
 
-def _varying(cells: Sequence[Levels]) -> list[str]:
+def varying_in(cells: Sequence[Levels]) -> list[str]:
+    """Factors of which the cells have several levels, in the order of the cells' levels."""
     names = cells[0] if cells else ()
     return [name for name in names if len({str(cell[name]) for cell in cells}) > 1]
 

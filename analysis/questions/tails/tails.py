@@ -20,7 +20,7 @@ from fsmatrix.analysis.comparison.rows import Levels, Table, table
 from fsmatrix.analysis.data.columns import combined
 from fsmatrix.analysis.data.columns import plain as texts
 from fsmatrix.analysis.data.factors import members
-from fsmatrix.analysis.questions.tails.effects import Effects, effects
+from fsmatrix.analysis.questions.tails.effects import Effects, effects, varying_in
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates import tails as ranks
 from fsmatrix.analysis.stats.estimates.medians import Floats, Median, of_independent, per_group
@@ -194,7 +194,7 @@ def tails(
     axes = {"target": of.sides, **of.factors}
     groups = members(combined([axis.codes for axis in axes.values()], of.values.size)[1])
     rows = [{name: axis.levels[axis.codes[g[0]]] for name, axis in axes.items()} for g in groups]
-    varying = [name for name in axes if len({str(row[name]) for row in rows}) > 1]
+    varying = varying_in(rows)
     stored = {name: ds[name].values for name in NEEDED}
     blocks = independent(of.blocks, of.attachments)
     cells = sorted(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fsmatrix.results.evidence.evidence import Counters, CpuShares
+from fsmatrix.results.evidence.evidence import Counters, CpuShares, counter_differences
 from fsmatrix.results.metrics import window
 from fsmatrix.results.record import Phase, RunRecord
 
@@ -53,7 +53,7 @@ def of_phase(record: RunRecord, phase: Phase) -> Usage:
     kernels = record.evidence.counters.get(phase.name, ())
     if _apart(record, kernels) > WIDER * seconds:
         return Usage()
-    moved = _moved(kernels)
+    moved = counter_differences(kernels)
     usage = _cpu(record.evidence.cpu.get(phase.name, {}), kernels)
     if seconds > 0:
         network = [moved[n] for n in ("network_received_bytes", "network_sent_bytes") if n in moved]
@@ -72,22 +72,12 @@ def _cpu(shares: Mapping[str, CpuShares], kernels: Iterable[Counters]) -> dict[s
     share = shares[busiest]
     parts = {"cpu_busy": share.busy, "cpu_iowait": share.iowait, "cpu_idle": share.idle}
     usage = {name: float(value) for name, value in parts.items() if value is not None}
-    moved = _moved(kernel for kernel in kernels if kernel.host == busiest)
+    moved = counter_differences(kernel for kernel in kernels if kernel.host == busiest)
     whole = sum(moved.get(f"cpu_{name}", 0.0) for name in CPU_TIMES)
     if "cpu_user" in moved and whole > 0:
         usage["cpu_user"] = moved["cpu_user"] / whole
         usage["cpu_system"] = max(usage["cpu_busy"] - usage["cpu_user"], 0.0)
     return usage
-
-
-def _moved(kernels: Iterable[Counters]) -> dict[str, float]:
-    """How far each counter went, summed over kernels."""
-    total: dict[str, float] = {}
-    for kernel in kernels:
-        before, after = kernel.before, kernel.after
-        for name in before.keys() & after.keys():
-            total[name] = total.get(name, 0.0) + float(after[name]) - float(before[name])
-    return total
 
 
 def _apart(record: RunRecord, kernels: Iterable[Counters]) -> float:
@@ -96,7 +86,7 @@ def _apart(record: RunRecord, kernels: Iterable[Counters]) -> float:
     cpus = machine.get("cpus", 0)
     longest = 0.0
     for kernel in kernels:
-        moved = _moved([kernel])
+        moved = counter_differences([kernel])
         if cpus and kernel.host == machine.get("host") and "cpu_idle" in moved:
             passed = sum(moved.get(f"cpu_{name}", 0.0) for name in CPU_TIMES)
             longest = max(longest, passed / cpus - CPU_TICK)
