@@ -7,150 +7,31 @@ test_submit.py.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from fsmatrix.cli import terminal
-from fsmatrix.results.files.store import Store, StoreError
-from fsmatrix.results.record import RunRecord
+from fsmatrix.results.files.store import StoreError
 from fsmatrix.slurm.scheduler import (
-    BatchJob,
-    JobState,
-    Scheduler,
     SchedulerAway,
     SchedulerError,
 )
 from fsmatrix.slurm.submission import status as looking
-from fsmatrix.slurm.submission import stored, submission, submitting
+from fsmatrix.slurm.submission import submission, submitting
 from fsmatrix.slurm.submission.division import JOB_SECONDS, divide, left
-from fsmatrix.slurm.submission.submitting import Submitter
 from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.campaign.site import SiteFile
 from fsmatrix.suite.campaign.yamlio import Tree
 from fsmatrix.suite.plan.installation import Installation
-from fsmatrix.suite.plan.plan import Plan, Request, build_plan
-
-CAMPAIGN = """
-campaign: two
-seed: 5
-targets:
-  ceph: {backend: directory, options: {path: /ceph}, system: ceph-a}
-  rbd: {backend: directory, options: {path: /rbd}, system: ceph-a}
-  other: {backend: directory, options: {path: /other}}
-workloads:
-  io: {workload: pattern, options: {bytes_per_process: 1MiB}}
-factors: {nodes: [1, 4], processes_per_node: [2, 8]}
-repetitions: 5
-order: {block: 2}
-"""
+from fsmatrix.suite.plan.plan import Request, build_plan
+from tests.slurm.paper import CAMPAIGN, Paper, _submission, carry_out, planned, submit
 
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(submitting, "PAUSES", (0.0, 0.0))
-
-
-@dataclass
-class Paper(Scheduler):
-    """Jobs on paper; `away` answers are lost before, `deaf` ones after the job was taken."""
-
-    jobs: dict[str, JobState] = field(default_factory=dict)
-    after: dict[str, list[str]] = field(default_factory=dict)
-    away: int = 0
-    deaf: int = 0
-    room: int = 10**9
-
-    def script(self, job: BatchJob) -> str:
-        return job.token + "\n" + " ".join(job.command)
-
-    def submit(self, script: Path, after: Sequence[str] = ()) -> str:
-        if self.away:
-            self.away -= 1
-            raise SchedulerAway("nobody answers")
-        if len(self.jobs) >= self.room:
-            raise SchedulerError("submit limit")
-        job = str(100 + len(self.jobs))
-        token = script.read_text().split("\n")[0]
-        self.jobs[job] = JobState(job, "waiting", "PENDING", token)
-        self.after[job] = list(after)
-        if self.deaf:
-            self.deaf -= 1
-            raise SchedulerAway("the answer was lost")
-        return job
-
-    def jobs_of_user(self) -> dict[str, JobState]:
-        if self.away:
-            self.away -= 1
-            raise SchedulerAway("nobody answers")
-        return dict(self.jobs)
-
-    def cancel(self, jobs: Iterable[str]) -> None:
-        for job in jobs:
-            self.jobs[job] = replace(self.jobs[job], state="ended", said="CANCELLED")
-
-    def requeue(self, job: str) -> None:
-        raise AssertionError(job)
-
-
-def planned(*sets: str, only: tuple[str, ...] = ()) -> Plan:
-    return build_plan(
-        Source(CAMPAIGN),
-        Request(sets, only),
-        installation=Installation(site=SiteFile(), user=Tree(), environ={}),
-        here=False,
-    )
-
-
-def submit(
-    scheduler: Paper,
-    out: Path,
-    plan: Plan | None = None,
-    resume: bool = False,
-    retry: bool = False,
-    patience: float = 9.0,
-) -> submitting.Outcome:
-    submitter = Submitter(scheduler, patience=patience, retry_failed=retry)
-    return submitter.submit(plan or planned(), out, resume, Path("/home/me"))
-
-
-BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-def carry_out(
-    out: Path, plan: Plan, key: str, status: str = "ok", most: int = 10**9, each: float = 3.0
-) -> None:
-    """What the job of a part would store; `each`: seconds from one run's begin to the next's."""
-    store = Store.open(out)
-    cases = {case.case.case_id: case for case in plan.cases}
-    made = submission.read(out)
-    assert made is not None
-    part = next(part for part in made.parts if part.key == key)
-    for number, (case_id, repetition) in enumerate(part.runs[:most]):
-        case = cases[case_id].case
-        record = RunRecord(
-            case=case.canonical,
-            case_id=case_id,
-            work_id=case.work_id,
-            repetition=repetition,
-            attempt=store.next_attempt(case_id, repetition),
-            block=0,
-            attachment="a",
-            session="s",
-            job="1",
-            engine="player",
-            engine_version="1",
-            coordinates={},
-            duration=each,
-            started=(BEGIN + timedelta(seconds=number * each)).isoformat(),
-            status=status,
-            error="" if status == "ok" else "it broke",
-        )
-        store.write(record)
 
 
 def test_every_run_is_in_one_part_and_parts_hold_one_system_and_node_count() -> None:
@@ -267,12 +148,6 @@ def test_a_batch_system_that_stays_away_is_said_and_resume_goes_on(tmp_path: Pat
     assert not fresh.jobs
 
 
-def _submission(out: Path) -> submission.Submission:
-    found = submission.read(out)
-    assert found is not None
-    return found
-
-
 def test_resume_queues_what_is_lost_and_only_that(tmp_path: Path) -> None:
     scheduler, out, plan = Paper(), tmp_path / "out", planned()
     first = submit(scheduler, out, plan)
@@ -295,79 +170,6 @@ def test_resume_queues_what_is_lost_and_only_that(tmp_path: Path) -> None:
     retried = submit(Paper(), out, resume=True, retry=True)
     assert keys[2] in retried.submitted
     assert keys[0] not in retried.submitted
-
-
-def test_status_counts_runs_and_expects_an_end(tmp_path: Path) -> None:
-    scheduler, out, plan = Paper(), tmp_path / "out", planned()
-    first = submit(scheduler, out, plan)
-    key, other = list(first.submitted)[:2]
-    carry_out(out, plan, key, most=2)
-    carry_out(out, plan, other, status="failed", most=1)
-    job = first.submitted[key]
-    scheduler.jobs[job] = replace(scheduler.jobs[job], state="running", said="RUNNING", nodes="n1")
-    found = looking.status(out, _submission(out), scheduler)
-    assert (found.ok, found.failed, found.running, found.lost) == (2, 1, 1, 0)
-    assert found.waiting == plan.estimate.runs - 2 - 1 - 1
-    assert found.expected is not None
-    assert found.expected > datetime.now()
-    by_key = {part.part.key: part for part in found.parts}
-    assert (by_key[key].word, by_key[key].says) == ("running", "n1")
-    seen = (submission.folder(out) / stored.SEEN).stat().st_mtime_ns
-    assert looking.status(out, _submission(out), scheduler).ok == 2
-    assert (submission.folder(out) / stored.SEEN).stat().st_mtime_ns == seen
-
-
-def test_a_batch_system_that_does_not_answer_leaves_the_runs_to_be_seen(tmp_path: Path) -> None:
-    scheduler, out, plan = Paper(), tmp_path / "out", planned()
-    first = submit(scheduler, out, plan)
-    carry_out(out, plan, next(iter(first.submitted)))
-    scheduler.away = 1
-    found = looking.status(out, _submission(out), scheduler)
-    assert found.scheduler_says == "nobody answers"
-    assert [part.word for part in found.parts] == ["done"] + ["unknown"] * 11
-    assert found.lost == 0
-    assert found.ok == len(found.parts[0].part.runs)
-
-
-def test_a_stopped_job_says_its_last_line(tmp_path: Path) -> None:
-    scheduler, out = Paper(), tmp_path / "out"
-    first = submit(scheduler, out)
-    (key, job), (silent, _) = list(first.submitted.items())[:2]
-    (submission.folder(out) / f"{key}-{job}.log").write_text("one\nerror: no such path\n\n")
-    scheduler.cancel(first.submitted.values())
-    found = {p.part.key: p for p in looking.status(out, _submission(out), scheduler).parts}
-    assert found[key].says == "CANCELLED: error: no such path"
-    assert "left no log" in found[silent].says
-
-
-def test_the_end_is_that_of_the_busiest_system(tmp_path: Path) -> None:
-    scheduler, out = Paper(), tmp_path / "out"
-    submit(scheduler, out)
-    parts = looking.status(out, _submission(out), scheduler).parts
-    now = datetime(2026, 1, 1)
-    whole: dict[str, float] = {}
-    for part in parts:
-        whole[part.part.system] = whole.get(part.part.system, 0.0) + part.part.seconds
-    end = looking.expected(parts, now, 1.0)
-    assert end is not None
-    assert abs((end - now) - timedelta(seconds=max(whole.values()))) < timedelta(seconds=1)
-
-
-def test_the_end_is_learned_from_the_parts_that_ran(tmp_path: Path) -> None:
-    scheduler, out, plan = Paper(), tmp_path / "out", planned()
-    key = next(iter(submit(scheduler, out, plan).submitted))
-    part = next(p for p in _submission(out).parts if p.key == key)
-    each = 4 * (part.seconds - JOB_SECONDS) / len(part.runs)  # four times as long as estimated
-    carry_out(out, plan, key, each=each)
-    found = looking.status(out, _submission(out), scheduler)
-    left: dict[str, float] = {}
-    for status in found.parts:
-        if status.rest:
-            left[status.part.system] = left.get(status.part.system, 0) + 4 * status.part.seconds
-    assert found.expected is not None
-    measured = (found.expected - datetime.now()).total_seconds()
-    assert measured == pytest.approx(max(left.values()), abs=60)
-    assert max(left.values()) > 4 * 60
 
 
 def test_a_refused_submission_leaves_nothing_unless_a_job_may_be_queued(tmp_path: Path) -> None:
@@ -403,46 +205,6 @@ def test_a_refused_submission_keeps_what_others_put_there(tmp_path: Path) -> Non
         submit(Slow(), out)
     assert {path.name for path in out.rglob("*.txt")} == {"notes.txt", "mine.txt"}
     assert submission.read(out) is None
-
-
-def test_failed_runs_are_named_with_their_reasons(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from fsmatrix.cli.campaigns import submit as commands
-
-    monkeypatch.setenv("COLUMNS", "60")
-    out, plan, scheduler = tmp_path / "out", planned(), Paper()
-    first = submit(scheduler, out, plan)
-    key = next(iter(first.submitted))
-    carry_out(out, plan, key, status="failed", most=2)
-    job = first.submitted[key]
-    scheduler.jobs[job] = replace(scheduler.jobs[job], state="ended", said="FAILED")
-    made = submission.read(out)
-    assert made is not None
-    found = looking.status(out, made, scheduler)
-    assert len(found.failures) == 2
-    assert {status for _, status, _ in found.failures} == {"failed"}
-    assert len(commands.as_data(found)["failures"]) == 2
-    commands._show(terminal.console(), found, out)
-    lines = capsys.readouterr().out.splitlines()
-    assert f"{key} stopped: FAILED: it left no log ({key}-{job}.log)" in lines, "whole, in one line"
-    assert any(line.startswith("failed 2 runs (") for line in lines)
-
-
-def test_times_are_learned_from_finished_runs(tmp_path: Path) -> None:
-    from fsmatrix.slurm.submission.timing import speeds
-
-    out, plan = tmp_path / "out", planned()
-    first = submit(Paper(), out, plan)
-    before = divide(plan, 1)
-    carry_out(out, plan, next(iter(first.submitted)))  # 3 s each
-    speed = speeds(Store.open(out), plan)
-    assert set(speed) == {"io"}
-    after = divide(plan, 1, speed)
-    attach = [len(part.runs) * 3.0 for part in after]
-    for part, old, runs in zip(after, before, attach, strict=True):
-        assert part.seconds > old.seconds
-        assert part.seconds == pytest.approx(runs, abs=0.2 * runs + 15)
 
 
 def test_live_jobs_that_divide_otherwise_are_not_run_over(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from scipy import stats
 from fsmatrix.analysis.questions import power
 from fsmatrix.analysis.stats.estimates import intervals
 from fsmatrix.analysis.stats.testing import looks, verdict
-from tests.analysis.comparison.test_compare import made
+from tests.analysis.comparison.compared_campaigns import made
 
 LEVEL = looks.level(0.05, 1)
 

@@ -10,7 +10,7 @@ from scipy import stats
 from fsmatrix.analysis.comparison.compare import compare, comparisons
 from fsmatrix.analysis.comparison.options import ComparisonOptions
 from fsmatrix.analysis.comparison.questions import Asked, together
-from tests.analysis.comparison.test_compare import made
+from tests.analysis.comparison.compared_campaigns import made
 
 ALPHA = 0.05
 WHOLE = Asked("", tuple(range(12)))

@@ -17,7 +17,7 @@ from fsmatrix.analysis.comparison.extension import MOST, Extension, Record, exte
 from fsmatrix.analysis.comparison.options import ComparisonOptions
 from fsmatrix.analysis.stats.testing import looks, signflips
 from fsmatrix.results.files.store import MARKER
-from tests.analysis.comparison.test_compare import made
+from tests.analysis.comparison.compared_campaigns import made
 
 ALPHA = 0.05
 

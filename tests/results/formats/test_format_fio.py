@@ -5,45 +5,17 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fsmatrix.results import histogram
-from fsmatrix.results.formats.base import Parsed, ParseError
+from fsmatrix.results.formats.base import ParseError
 from fsmatrix.results.formats.fio import FORMATS, parse
 from fsmatrix.results.formats.fio.job import seconds_of, size_of
-from fsmatrix.results.formats.fio.logs import with_logs
-from fsmatrix.results.formats.fio.merge import merge, shifted
-
-DATA = Path(__file__).parents[2] / "data" / "fio"
-
-
-def text_of(name: str) -> str:
-    return (DATA / name).read_text()
-
-
-def one(name: str) -> Parsed:
-    (run,) = parse(text_of(name), name)
-    return run
-
-
-def node(version: str, number: int) -> Parsed:
-    """A node's run with its logs."""
-    stem = f"{version}-randrw-node{number}."
-    files = {p.name.removeprefix(stem): p.read_text() for p in DATA.glob(stem + "*.log")}
-    assert files
-    return with_logs(one(stem + "json"), files)
-
-
-def keys(run: Parsed) -> set[str]:
-    return {note.key for note in run.notes}
+from tests.results.fio_outputs import OUTPUTS, keys, run_of, text_of
 
 
 def raw(name: str) -> dict[str, Any]:
@@ -52,7 +24,6 @@ def raw(name: str) -> dict[str, Any]:
 
 
 # -- whole outputs ---------------------------------------------------------------------------
-OUTPUTS = [*sorted(p.name for p in DATA.glob("*.json")), "3.33-plain-warning.txt"]
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
@@ -72,7 +43,7 @@ def test_other_texts_are_not_recognised() -> None:
 
 
 def test_numbers_are_those_of_the_output() -> None:
-    data, run = raw("3.33-job-file.json"), one("3.33-job-file.json")
+    data, run = raw("3.33-job-file.json"), run_of("3.33-job-file.json")
     read, write = run.phases
     assert (read.name, write.name, run.processes) == ("read", "write", 3)
     jobs = data["jobs"]
@@ -86,7 +57,7 @@ def test_numbers_are_those_of_the_output() -> None:
 
 
 def test_a_mixture_has_both_directions_and_their_latencies() -> None:
-    data, run = raw("3.42-dfs-randrw.json")["jobs"][0], one("3.42-dfs-randrw.json")
+    data, run = raw("3.42-dfs-randrw.json")["jobs"][0], run_of("3.42-dfs-randrw.json")
     (mixed,) = run.phases
     assert mixed.name == "mixed"
     assert int(mixed.bytes[0]) == data["read"]["io_bytes"] + data["write"]["io_bytes"]
@@ -114,7 +85,7 @@ def test_a_mixture_has_both_directions_and_their_latencies() -> None:
 def test_percentiles_agree_with_fio() -> None:
     """Our histogram gives fio's own percentiles, to half a bin."""
     data = raw("3.33-job-file.json")["jobs"][0]["read"]
-    counts = one("3.33-job-file.json").phases[0].latency["read"].counts
+    counts = run_of("3.33-job-file.json").phases[0].latency["read"].counts
     for q in (0.5, 0.9, 0.99):
         told = data["clat_ns"]["percentile"][f"{100 * q:f}"]
         assert histogram.percentile(counts, q) * 1e9 == pytest.approx(told, rel=0.008)
@@ -147,7 +118,7 @@ def test_bins_that_are_not_fios_give_no_histogram() -> None:
 
 
 def test_plain_json_has_means_only_and_its_warning_is_kept() -> None:
-    run = one("3.33-plain-warning.txt")
+    run = run_of("3.33-plain-warning.txt")
     (phase,) = run.phases
     assert not phase.latency
     assert phase.facts["latency"]["read"]["clat"]["N"] == 64
@@ -163,7 +134,7 @@ def test_groups_are_runs_of_their_own() -> None:
 
 
 def test_group_reporting_is_marked() -> None:
-    run = one("3.33-group-reporting.json")
+    run = run_of("3.33-group-reporting.json")
     assert "group-reporting" in keys(run)
     assert run.processes is None
     assert run.phases[0].bytes.tolist() == [3 << 20]
@@ -177,7 +148,7 @@ def test_only_the_last_state_of_status_interval_counts() -> None:
 
 
 def test_errors_are_failures_even_with_exit_status_0() -> None:
-    run = one("3.33-enospc.json")
+    run = run_of("3.33-enospc.json")
     assert "error 28 (ENOSPC: No space left on device)" in run.failure
     (phase,) = run.phases
     assert phase.errors.tolist() == [0, 1]
@@ -191,7 +162,7 @@ def test_errors_are_failures_even_with_exit_status_0() -> None:
 
 
 def test_notes_of_short_runs_and_operations() -> None:
-    assert "ended-early" in keys(one("3.33-interrupted.json"))
+    assert "ended-early" in keys(run_of("3.33-interrupted.json"))
     data = raw("3.42-dfs-randrw.json")
     data["jobs"][0]["read"] |= {"short_ios": 2, "drop_ios": 3}
     data["jobs"][0]["job options"] |= {"ramp_time": "10", "runtime": "5"}
@@ -294,107 +265,6 @@ def test_old_versions_and_other_locales_are_refused() -> None:
 
 
 # -- damaged outputs -------------------------------------------------------------------------
-DAMAGED = ["3.33-job-file.json", "3.33-randrw-node1.json", "3.42-dfs-randrw.json"]
-
-
-def facts_of(runs: list[Parsed]) -> set[tuple[int, int, int]]:
-    """(bytes, operations, milliseconds) of every worker."""
-    return {
-        (int(b), int(n), round(float(e - s) * 1000))
-        for run in runs
-        for p in run.phases
-        for b, n, s, e in zip(p.bytes, p.operations, p.start, p.end, strict=True)
-    }
-
-
-@cache
-def whole_of(name: str) -> list[Parsed]:
-    return parse(text_of(name), name)
-
-
-def checked(text: str, name: str) -> None:
-    """A result or a ParseError; nothing in it that the whole output does not have."""
-    whole = whole_of(name)
-    try:
-        runs = parse(text, name)
-    except ParseError:
-        return
-    assert runs
-    assert all(run.failure or facts_of([run]) for run in runs)
-    if all("contradiction" not in keys(run) for run in runs):
-        assert facts_of(runs) <= facts_of(whole)
-    if not any(run.failure or keys(run) & {"contradiction", "recovered"} for run in runs):
-        assert facts_of(runs) == facts_of(whole)
-
-
-@settings(max_examples=40, deadline=None)
-@given(name=st.sampled_from(DAMAGED), where=st.floats(0, 1), foreign=st.booleans())
-def test_cut_anywhere(name: str, where: float, foreign: bool) -> None:
-    text = text_of(name)
-    cut = text[: int(len(text) * where)]
-    checked(cut + ("\nmpirun: killed\n" if foreign else ""), name)
-
-
-def test_whole_jobs_of_a_cut_output_are_kept_and_the_run_failed() -> None:
-    text = text_of("3.33-job-file.json")
-    cut = text[: text.index('"jobname" : "b"', text.index('"jobname" : "b"') + 1) + 500]
-    (run,) = parse(cut, "cut")
-    assert "2 of 3 jobs" in run.failure
-    assert "recovered" in keys(run)
-    assert [w["number"] for p in run.phases for w in p.facts["workers"]] == [1, 2]
-    (complete,) = parse(text[: text.index('"disk_util"')], "cut behind its jobs")
-    assert complete.failure == ""
-    assert "recovered" in keys(complete)
-    assert complete.processes == 3
-
-
-@settings(max_examples=60, deadline=None)
-@given(name=st.sampled_from(DAMAGED), data=st.data())
-def test_doubled_lost_swapped_foreign_and_misencoded_lines(name: str, data: st.DataObject) -> None:
-    lines = text_of(name).splitlines(keepends=True)
-    index = st.integers(0, len(lines) - 1)
-    at, other = data.draw(index), data.draw(index)
-    how = data.draw(st.sampled_from(["double", "lose", "swap", "foreign", "bytes", "twice"]))
-    if how == "double":
-        lines.insert(at, lines[at])
-    elif how == "lose":
-        del lines[at]
-    elif how == "swap":
-        lines[at], lines[other] = lines[other], lines[at]
-    elif how == "foreign":
-        lines.insert(at, data.draw(st.sampled_from(FOREIGN)) + "\n")
-    elif how == "bytes":
-        damaged = bytearray(lines[at].encode())
-        damaged[other % len(damaged)] = 0xFF
-        lines[at] = damaged.decode(errors="replace")
-    else:
-        lines = lines + lines
-    checked("".join(lines), name)
-
-
-FOREIGN = [
-    "11/20-12:38:29.40 node1 setrlimit(): file_limit_bump() Failed: 1",
-    "fio: terminating on signal 15",
-    "Jobs: 1 (f=1): [m(1)][100.0%][r=31.0MiB/s,w=33.0MiB/s][r=496,w=528 IOPS][eta 00m:00s]",
-]
-
-
-@pytest.mark.parametrize("name", DAMAGED)
-def test_foreign_lines_everywhere_lose_nothing(name: str) -> None:
-    lines = text_of(name).splitlines()
-    mixed = "\n".join(
-        f"{line}\n{FOREIGN[i % 3]}" if i % 7 == 0 else line for i, line in enumerate(lines)
-    )
-    (run,) = parse(mixed, name)
-    assert facts_of([run]) == facts_of(parse(text_of(name), name))
-    assert run.failure == ""
-    assert {"recovered", "warning"} <= keys(run)
-
-
-@pytest.mark.parametrize("piece", ['"fio version" : ', "{", '{"jobname":', '"', "[", "fio: a\n"])
-def test_large_nonsense_is_refused(piece: str) -> None:
-    with pytest.raises(ParseError):
-        parse('{"fio version" : "fio-3.33", "jobs" : [' + piece * 200_000, "nonsense")
 
 
 def test_units_as_fio_reads_them() -> None:
@@ -411,81 +281,3 @@ def test_units_as_fio_reads_them() -> None:
     ]
     assert size_of("4KiB", "1000") == 4096
     assert [seconds_of(t) for t in ("60", "500ms", "2m", "1h", "x")] == [60, 0.5, 120, 3600, None]
-
-
-# -- windows, series, several nodes ----------------------------------------------------------
-def test_windows_from_the_clat_log() -> None:
-    (phase,) = node("3.33", 1).phases
-    assert phase.facts["window_source"].startswith("end of the clat log")
-    assert phase.start.min() == 0
-    printed = one("3.33-randrw-node1.json").facts["printed"]
-    assert printed - 1 < phase.began + phase.end.max() <= printed
-    assert 0 < phase.clock_uncertainty < 0.01
-
-
-def test_the_clat_log_ends_where_job_start_plus_runtime_is() -> None:
-    """Both windows of the same run, where a new fio wrote such a log too."""
-    (told,) = one("3.42-dfs-randrw.json").phases
-    bare = replace(one("3.42-dfs-randrw.json"), phases=(replace(told, began=0.0),))
-    end = round((told.began + told.end[0]) * 1000)
-    placed = with_logs(bare, {"w_clat.1.log": f"{end - 50}, 9, 0, 0, 0\n{end}, 9, 1, 0, 0\n"})
-    assert placed.phases[0].began == pytest.approx(told.began, abs=1e-6)
-
-
-@pytest.mark.parametrize("version", ["3.33", "3.42"])
-def test_the_series_adds_up_to_the_bytes(version: str) -> None:
-    (phase,) = node(version, 1).phases
-    assert phase.interval == 0.05
-    assert phase.interval_bytes is not None
-    assert int(phase.interval_bytes.sum()) == int(phase.bytes.sum())
-    assert (phase.interval_bytes >= 0).all()
-    assert len(phase.interval_bytes) == np.ceil(phase.end.max() / phase.interval)
-
-
-def test_without_logs_the_window_is_unknown_and_said_so() -> None:
-    run = with_logs(one("3.33-randrw-node1.json"), {"x_clat.1.log": "nonsense\n"})
-    assert "no-window" in keys(run)
-    assert run.phases[0].began == 0
-
-
-@pytest.mark.parametrize("version", ["3.33", "3.42"])
-def test_nodes_merge(version: str) -> None:
-    parts = [node(version, number) for number in (1, 2)]
-    run = merge([("node1", parts[0]), ("node2", parts[1])])
-    (phase,) = run.phases
-    assert (run.nodes, run.processes, run.failure) == (2, 4, "")
-    assert int(phase.bytes.sum()) == sum(int(p.phases[0].bytes.sum()) for p in parts)
-    for kind in ("read", "write"):
-        expected = sum(p.phases[0].latency[kind].counts for p in parts)
-        np.testing.assert_array_equal(phase.latency[kind].counts, expected)
-    assert [w["host"] for w in phase.facts["workers"]] == ["node1", "node1", "node2", "node2"]
-    assert phase.interval_bytes is not None
-    assert int(phase.interval_bytes.sum()) == int(phase.bytes.sum())
-    begins = [p.phases[0].began for p in parts]
-    assert phase.began == min(begins)
-    assert phase.start[2] - phase.start[0] == pytest.approx(
-        begins[1] + parts[1].phases[0].start[0] - begins[0] - parts[0].phases[0].start[0], abs=1e-6
-    )
-    assert 0.95 < phase.facts["overlap"] <= 1
-
-
-def test_nodes_that_hardly_overlap_and_differ() -> None:
-    run = merge([("a", node("3.33", 1)), ("b", shifted(node("3.33", 1), 0.25, 0.01))])
-    (phase,) = run.phases
-    length = float(node("3.33", 1).phases[0].end.max())
-    assert phase.facts["overlap"] == pytest.approx((length - 0.25) / (length + 0.25), abs=1e-4)
-    assert phase.clock_uncertainty == pytest.approx(0.012)
-    assert "nodes-overlap" in keys(run)
-    other = merge([("a", node("3.33", 1)), ("b", node("3.42", 1))])
-    assert "versions-differ" in keys(other)
-    assert other.version.startswith("3.33 and 3.42")
-
-
-def test_failures_of_nodes_are_the_runs() -> None:
-    good, bad = one("3.33-enospc.json"), one("3.33-create-only.json")
-    run = merge([("a", good), ("b", bad)])
-    assert "a: job job (2) failed" in run.failure
-    assert "no write on b" in run.failure
-    unaligned = merge([("a", good), ("b", good)])
-    assert "nodes-unaligned" in keys(unaligned)
-    assert unaligned.phases[0].began == 0

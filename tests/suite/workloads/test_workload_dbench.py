@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-import subprocess
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from fsmatrix.backends.access import PathAccess
-from fsmatrix.results.case import Case, Geometry
+from fsmatrix.results.case import Case
 from fsmatrix.results.formats.base import ParseError
 from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.cases.factors import default_options, normal_option
 from fsmatrix.suite.engines.base import Engine, EngineError
-from fsmatrix.suite.engines.dbench import KIND, read
+from fsmatrix.suite.engines.dbench import read
 from fsmatrix.suite.plan.plan import Request, build_plan
 from fsmatrix.suite.registry import ENGINES, WORKLOADS
-from fsmatrix.suite.session.programs import run as run_program
-from fsmatrix.suite.workloads.base import Argv, Output, Step
+from fsmatrix.suite.workloads.base import Argv, Output
 from fsmatrix.suite.workloads.dbench import CLIENT_TXT, Dbench, DbenchOptions
 from fsmatrix.suite.workloads.dbench.loadfile import loadfile, survey_of
+from tests.suite.dbench_workload import ACCESS, LINES, NEEDED, case_of, workload
 
 DATA = Path(__file__).parents[2] / "data" / "dbench"
-ACCESS = PathAccess("directory", "t")
 FOUR = Engine(
     "dbench",
     "4.00",
@@ -44,44 +39,12 @@ FOUR = Engine(
     ),
 )
 FIVE = Engine("dbench", "5.0", "/opt/dbench", frozenset({"option:backend", "option:warmup"}))
-NEEDED = pytest.mark.needs("dbench")
-LINES = """\
-Mkdir "\\clients" NT_STATUS_OK
-NTCreateX "\\clients\\client1" 0x1 0x2 16385 NT_STATUS_OK
-Close 16385 NT_STATUS_OK
-NTCreateX "\\clients\\client1\\a" 0x40 0x5 10 NT_STATUS_OK
-WriteX 10 0 1000 1000 NT_STATUS_OK
-WriteX 10 500 1000 1000 NT_STATUS_OK
-ReadX 10 0 1500 1500 NT_STATUS_OK
-Close 10 NT_STATUS_OK
-NTCreateX "\\clients\\client1\\b" 0x40 0x5 11 NT_STATUS_OK
-WriteX 11 0 200 200 NT_STATUS_OK
-Close 11 NT_STATUS_OK
-Rename "\\clients\\client1\\b" "\\clients\\client1\\A" NT_STATUS_OK
-Unlink "\\clients\\client1\\A" 0x6 NT_STATUS_OK
-Deltree "\\clients\\client1" NT_STATUS_OK
-"""
-
-
-def workload(**options: Any) -> Dbench:
-    return Dbench(DbenchOptions.model_validate(options))
-
-
-def case_of(cache: str = "warm", **geometry: int) -> Case:
-    return Case("t", "dbench", geometry=Geometry(**geometry), cache=cache)
 
 
 def argv(work: Dbench, engine: Engine = FOUR, **geometry: int) -> tuple[str, ...]:
     last = work.steps(case_of("warm", **geometry), ACCESS, engine)[-1].what
     assert isinstance(last, Argv)
     return last.argv
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> str:
-    path = tmp_path / "small.txt"
-    path.write_text(LINES)
-    return str(path)
 
 
 # -- options and steps -----------------------------------------------------------------------
@@ -349,103 +312,6 @@ def test_what_was_not_asked_for_has_failed(
 def test_no_output_is_a_parse_error() -> None:
     with pytest.raises(ParseError, match="no node gave an output"):
         workload().parse(case_of(), [])
-
-
-# -- real runs -------------------------------------------------------------------------------
-def execute(step: Step, root: Path, nodes: int) -> list[Output]:
-    """As node leaders do it: all nodes at the same time, here on one kernel."""
-    what = step.what
-    assert isinstance(what, Argv)
-    done: list[Output] = []
-
-    def start(node: int) -> None:
-        words = [w.replace("{path}", str(root)).replace("{node}", str(node)) for w in what.argv]
-        end = run_program(words, str(root), 60.0, {"LC_ALL": "C", **what.env})
-        done.append(
-            Output(
-                step.name,
-                f"n{node}",
-                node,
-                end.returncode,
-                end.stdout,
-                end.stderr,
-                began=end.began,
-                ended=end.ended,
-            )
-        )
-
-    threads = [threading.Thread(target=start, args=(node,)) for node in range(nodes)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return sorted(done, key=lambda output: output.host)
-
-
-def play(work: Dbench, case: Case, root: Path) -> list[Output]:
-    engine = KIND.probe()
-    assert work.refusal(case) == ""
-    assert work.unsupported(case, "path", engine) == ""
-    return [
-        output
-        for step in work.steps(case, ACCESS, engine)
-        for output in execute(step, root, case.geometry.nodes)
-    ]
-
-
-@NEEDED
-def test_a_real_dbench_on_two_nodes(tmp_path: Path) -> None:
-    case = case_of(nodes=2, processes_per_node=2)
-    work = workload(runtime=3, skip_cleanup=True)
-    seen = play(work, case, tmp_path)
-    assert [output.returncode for output in seen] == [0] * 6
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["node0", "node1"]
-    assert len(list((tmp_path / "node1" / "clients").iterdir())) == 2
-    parsed = work.parse(case, seen)
-    (phase,) = parsed.phases
-    assert (parsed.failure, parsed.nodes, parsed.processes) == ("", 2, 4)
-    assert phase.bytes.min() > 0
-    assert phase.operations.min() > 0
-    timed = [output for output in seen if output.step == "mixed"]
-    began, ended = min(o.began for o in timed), max(o.ended for o in timed)
-    slack = phase.clock_uncertainty
-    assert began - slack <= phase.began <= phase.began + phase.end.max() <= ended + slack
-    assert 0 < phase.facts["overlap"] <= 1
-    assert len(parsed.facts["loadfile_sha256"]) == 1
-    stored = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
-    assert stored <= work.footprint(case).space * 1.1  # sizes of what is there at the end
-
-
-@NEEDED
-def test_a_real_dbench_with_a_loadfile_of_ones_own(tmp_path: Path, small: str) -> None:
-    case = case_of(processes_per_node=1)
-    work = workload(runtime=2, loadfile=small)
-    parsed = work.parse(case, play(work, case, tmp_path))
-    assert parsed.failure == ""
-    (phase,) = parsed.phases
-    operations = phase.facts["operations"]
-    assert set(operations) >= {"WriteX", "ReadX", "Rename", "Unlink", "Deltree"}
-    assert operations["WriteX"]["count"] == pytest.approx(3 * operations["ReadX"]["count"], abs=3)
-
-
-@NEEDED
-def test_a_real_dbench_where_it_may_not_write(tmp_path: Path) -> None:
-    step = workload(runtime=2).steps(case_of(), ACCESS, KIND.probe())[-1]
-    (output,) = execute(step, tmp_path, 1)  # no directory was made
-    assert output.returncode != 0
-    assert "No such file or directory" in workload(runtime=2).parse(case_of(), [output]).failure
-
-
-@NEEDED
-@pytest.mark.root
-def test_a_real_dbench_without_space(tmp_path: Path) -> None:
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "none", tmp_path], check=True)
-    try:
-        case = case_of(processes_per_node=2)
-        parsed = workload(runtime=3).parse(case, play(workload(runtime=3), case, tmp_path))
-    finally:
-        subprocess.run(["umount", tmp_path], check=True)
-    assert re.search("No space left on device|the file system or a quota is full", parsed.failure)
 
 
 # -- the ready campaign ----------------------------------------------------------------------

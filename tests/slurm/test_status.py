@@ -1,0 +1,129 @@
+"""Where a submitted campaign stands: runs, lost answers, learnt times, reasons of failures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from fsmatrix.cli import terminal
+from fsmatrix.results.files.store import Store
+from fsmatrix.slurm.submission import status as looking
+from fsmatrix.slurm.submission import stored, submission
+from fsmatrix.slurm.submission.division import JOB_SECONDS, divide
+from tests.slurm.paper import Paper, _submission, carry_out, planned, submit
+
+
+def test_status_counts_runs_and_expects_an_end(tmp_path: Path) -> None:
+    scheduler, out, plan = Paper(), tmp_path / "out", planned()
+    first = submit(scheduler, out, plan)
+    key, other = list(first.submitted)[:2]
+    carry_out(out, plan, key, most=2)
+    carry_out(out, plan, other, status="failed", most=1)
+    job = first.submitted[key]
+    scheduler.jobs[job] = replace(scheduler.jobs[job], state="running", said="RUNNING", nodes="n1")
+    found = looking.status(out, _submission(out), scheduler)
+    assert (found.ok, found.failed, found.running, found.lost) == (2, 1, 1, 0)
+    assert found.waiting == plan.estimate.runs - 2 - 1 - 1
+    assert found.expected is not None
+    assert found.expected > datetime.now()
+    by_key = {part.part.key: part for part in found.parts}
+    assert (by_key[key].word, by_key[key].says) == ("running", "n1")
+    seen = (submission.folder(out) / stored.SEEN).stat().st_mtime_ns
+    assert looking.status(out, _submission(out), scheduler).ok == 2
+    assert (submission.folder(out) / stored.SEEN).stat().st_mtime_ns == seen
+
+
+def test_a_batch_system_that_does_not_answer_leaves_the_runs_to_be_seen(tmp_path: Path) -> None:
+    scheduler, out, plan = Paper(), tmp_path / "out", planned()
+    first = submit(scheduler, out, plan)
+    carry_out(out, plan, next(iter(first.submitted)))
+    scheduler.away = 1
+    found = looking.status(out, _submission(out), scheduler)
+    assert found.scheduler_says == "nobody answers"
+    assert [part.word for part in found.parts] == ["done"] + ["unknown"] * 11
+    assert found.lost == 0
+    assert found.ok == len(found.parts[0].part.runs)
+
+
+def test_a_stopped_job_says_its_last_line(tmp_path: Path) -> None:
+    scheduler, out = Paper(), tmp_path / "out"
+    first = submit(scheduler, out)
+    (key, job), (silent, _) = list(first.submitted.items())[:2]
+    (submission.folder(out) / f"{key}-{job}.log").write_text("one\nerror: no such path\n\n")
+    scheduler.cancel(first.submitted.values())
+    found = {p.part.key: p for p in looking.status(out, _submission(out), scheduler).parts}
+    assert found[key].says == "CANCELLED: error: no such path"
+    assert "left no log" in found[silent].says
+
+
+def test_the_end_is_that_of_the_busiest_system(tmp_path: Path) -> None:
+    scheduler, out = Paper(), tmp_path / "out"
+    submit(scheduler, out)
+    parts = looking.status(out, _submission(out), scheduler).parts
+    now = datetime(2026, 1, 1)
+    whole: dict[str, float] = {}
+    for part in parts:
+        whole[part.part.system] = whole.get(part.part.system, 0.0) + part.part.seconds
+    end = looking.expected(parts, now, 1.0)
+    assert end is not None
+    assert abs((end - now) - timedelta(seconds=max(whole.values()))) < timedelta(seconds=1)
+
+
+def test_the_end_is_learned_from_the_parts_that_ran(tmp_path: Path) -> None:
+    scheduler, out, plan = Paper(), tmp_path / "out", planned()
+    key = next(iter(submit(scheduler, out, plan).submitted))
+    part = next(p for p in _submission(out).parts if p.key == key)
+    each = 4 * (part.seconds - JOB_SECONDS) / len(part.runs)  # four times as long as estimated
+    carry_out(out, plan, key, each=each)
+    found = looking.status(out, _submission(out), scheduler)
+    left: dict[str, float] = {}
+    for status in found.parts:
+        if status.rest:
+            left[status.part.system] = left.get(status.part.system, 0) + 4 * status.part.seconds
+    assert found.expected is not None
+    measured = (found.expected - datetime.now()).total_seconds()
+    assert measured == pytest.approx(max(left.values()), abs=60)
+    assert max(left.values()) > 4 * 60
+
+
+def test_failed_runs_are_named_with_their_reasons(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fsmatrix.cli.campaigns import submit as commands
+
+    monkeypatch.setenv("COLUMNS", "60")
+    out, plan, scheduler = tmp_path / "out", planned(), Paper()
+    first = submit(scheduler, out, plan)
+    key = next(iter(first.submitted))
+    carry_out(out, plan, key, status="failed", most=2)
+    job = first.submitted[key]
+    scheduler.jobs[job] = replace(scheduler.jobs[job], state="ended", said="FAILED")
+    made = submission.read(out)
+    assert made is not None
+    found = looking.status(out, made, scheduler)
+    assert len(found.failures) == 2
+    assert {status for _, status, _ in found.failures} == {"failed"}
+    assert len(commands.as_data(found)["failures"]) == 2
+    commands._show(terminal.console(), found, out)
+    lines = capsys.readouterr().out.splitlines()
+    assert f"{key} stopped: FAILED: it left no log ({key}-{job}.log)" in lines, "whole, in one line"
+    assert any(line.startswith("failed 2 runs (") for line in lines)
+
+
+def test_times_are_learned_from_finished_runs(tmp_path: Path) -> None:
+    from fsmatrix.slurm.submission.timing import speeds
+
+    out, plan = tmp_path / "out", planned()
+    first = submit(Paper(), out, plan)
+    before = divide(plan, 1)
+    carry_out(out, plan, next(iter(first.submitted)))  # 3 s each
+    speed = speeds(Store.open(out), plan)
+    assert set(speed) == {"io"}
+    after = divide(plan, 1, speed)
+    attach = [len(part.runs) * 3.0 for part in after]
+    for part, old, runs in zip(after, before, attach, strict=True):
+        assert part.seconds > old.seconds
+        assert part.seconds == pytest.approx(runs, abs=0.2 * runs + 15)
