@@ -15,13 +15,6 @@ from fsmatrix.cli.results import bundle, findings, import_, report, show
 from fsmatrix.cli.testbeds import testbed
 from fsmatrix.cli.waiting import waiting
 
-# commands that read whole campaigns and have no progress of their own
-WAITED_FOR = frozenset({
-    "show", "findings", "collect", "report", "bundle", "compare", "claims", "history", "lessons",
-    "bars", "scalability", "models", "correlation", "bottleneck", "effects", "curves", "speedup",
-    "predict", "traffic", "cpu", "adapters", "variability", "tails", "repetitions", "study",
-})  # fmt: skip
-
 app = typer.Typer(
     name="fsmatrix",
     no_args_is_help=True,
@@ -55,6 +48,10 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "cpu": questions.cpu, "adapters": questions.adapters,
     },
 }  # fmt: skip
+# they read whole campaigns and have no progress of their own, as import has
+WAITED_FOR = {name for panel in ("Results", "Questions", "Studies") for name in COMMANDS[panel]} - {
+    "import"
+} | {"study"}
 for _panel, _commands in COMMANDS.items():
     for _name, _command in _commands.items():
         app.command(_name, rich_help_panel=_panel)(_command)
