@@ -46,7 +46,7 @@ class OnDaos(Backend):
             version = daos_client.version()
             system = daos_client.Client().system_query().system_name
         except BackendError as error:
-            return Usable(False, reason=f"{error}; does daos_agent run here?")
+            return Usable(False, reason=str(error))
         return Usable(True, f"{version}, system {system}")
 
     def refusal(self) -> str:
