@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from fsmatrix.backends.errors import NoAnswer, ToolError
+from fsmatrix.backends.errors import BackendError, NoAnswer, ToolError
 from fsmatrix.backends.system import tools
 
 DEADLINE = 60.0  # seconds for each call: engines that poll on the client's cores make it slow
@@ -30,9 +30,24 @@ MEANINGS = {
     -1025: "daos_agent may have died, or nothing of that name is there",
     -2034: "no daos_agent answers on this node",
 }
+# daos_prop.h, daos_label_is_valid; a leading "-" would be an option of the tool
+NAME = r"^[A-Za-z0-9_][A-Za-z0-9:._-]{0,126}$"
 _SHOWN = 300  # characters of an answer that is not understood
 _OBJECT = re.compile(r"^\{", re.MULTILINE)
 T = TypeVar("T")
+
+
+def is_name(text: str) -> bool:
+    """Whether it may be the label or UUID of a pool or container."""
+    return re.fullmatch(NAME[1:-1], text) is not None
+
+
+def recorded_deadline(facts: Mapping[str, Any]) -> float:
+    """Of a journal entry; entries of older releases have none.  BackendError if it is none."""
+    deadline = facts.get("deadline", DEADLINE)
+    if not isinstance(deadline, int | float) or not 0 < deadline < float("inf"):
+        raise BackendError(f"{deadline!r} is no deadline: nothing destroyed")
+    return float(deadline)
 
 
 class DaosError(ToolError):
