@@ -6,12 +6,14 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <time.h>
 
 #include "fsm_dfs.h"
 
 #define CALLS fsm_dfs_calls
 #define MOST_DEPTH 1024u
-#define FOR_EVER -1 /* DAOS_EQ_WAIT */
+#define FOR_EVER -1     /* DAOS_EQ_WAIT */
+#define MOST_POLLS 100  /* of a queue that fails, 10 ms apart */
 
 static bool allowed(const struct dfs_file *file, const struct fsm_op *op)
 {
@@ -95,13 +97,24 @@ static int give_up(struct dfs_lane *lane, struct fsm_completion *completions, in
     return n;
 }
 
+/* Completions, or a DER code that did not go away. */
+static int poll_queue(struct dfs_lane *lane, int most, int wait)
+{
+    const struct timespec pause = {.tv_nsec = 10000000};
+    int n = CALLS.daos_eq_poll(lane->queue, 1, wait ? FOR_EVER : 0, (unsigned)most, lane->events);
+    for (int i = 0; n < 0 && i < MOST_POLLS; i++) {
+        nanosleep(&pause, NULL);
+        n = CALLS.daos_eq_poll(lane->queue, 1, 0, (unsigned)most, lane->events);
+    }
+    return n;
+}
+
 static int dfs_reap(void *state, struct fsm_completion *completions, int most, int wait)
 {
     struct dfs_lane *lane = state;
     if (!lane->in_flight)
         return 0;
-    const int n = CALLS.daos_eq_poll(lane->queue, 1, wait ? FOR_EVER : 0, (unsigned)most,
-                                     lane->events);
+    const int n = poll_queue(lane, most, wait);
     if (n < 0)
         return give_up(lane, completions, most, n);
     for (int i = 0; i < n; i++) {

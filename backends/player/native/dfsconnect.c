@@ -284,7 +284,8 @@ void fsm_dfs_lane_close(void *state)
     struct dfs_lane *lane = state;
     if (lane->queued)
         CALLS.daos_eq_destroy(lane->queue, lane->lost ? FORCE : 0);
-    free(lane->requests);
+    if (!lane->lost) /* else operations may still be under way on them */
+        free(lane->requests);
     free(lane->events);
     free(lane);
 }

@@ -48,7 +48,7 @@ long double_fault(const char *name)
 {
     char path[5000], word[64];
     long value, found = 0;
-    const char *folder = *double_folder ? double_folder : getenv("FSMATRIX_DOUBLE");
+    const char *folder = initialised ? double_folder : getenv("FSMATRIX_DOUBLE");
     snprintf(path, sizeof path, "%s/faults", folder ? folder : ".");
     FILE *file = fopen(path, "r");
     while (file && fscanf(file, "%63s %ld", word, &value) == 2)
