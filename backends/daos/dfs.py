@@ -36,6 +36,7 @@ from fsmatrix.backends.base import (
 )
 from fsmatrix.backends.daos import facts as daos_facts
 from fsmatrix.backends.daos import tool as daos_tool
+from fsmatrix.backends.daos.bindings.folders import Folders
 from fsmatrix.backends.daos.tool import Container, Pool
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.journal import Journal
@@ -46,6 +47,7 @@ ENTRY = "daos-container"  # kind of journal entry
 # daos_prop.h, daos_label_is_valid; a leading "-" would be an option of the tool
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9:._-]{0,126}$"
 CLASS = r"^[A-Za-z0-9_]*$"
+LIBRARY = r"^$|^/[^\n]*$"  # an absolute path
 PAUSE = 0.5  # seconds between two looks at a rebuild
 
 
@@ -57,6 +59,11 @@ class DaosDfsOptions(BackendOptions):
     oclass: str = Field("", pattern=CLASS, description="object class of the container's objects")
     dir_oclass: str = Field("", pattern=CLASS, description="object class of its directories")
     chunk_size: PositiveSize | None = Field(None, description="chunk size of its files")
+    library: str = Field(
+        "",
+        pattern=LIBRARY,
+        description="folder of libdaos.so.2 and libdfs.so, where the loader does not find them",
+    )
 
 
 class DaosDfs(Backend):
@@ -113,6 +120,7 @@ class DaosDfs(Backend):
             pool=options.pool,
             container=label,
             system=options.system,
+            library=options.library,
             details={
                 "uuid": container.container_uuid,
                 "pool_uuid": pool.uuid,
@@ -210,6 +218,29 @@ class DaosDfs(Backend):
             )
 
     @classmethod
+    def run_root(cls, access: Access, name: str) -> str:
+        """What the player's driver `dfs` gets: lines key=value."""
+        dfs = expect(access, DfsAccess)
+        values = {
+            **{"pool": dfs.pool, "container": dfs.container, "system": dfs.system},
+            **{"library": dfs.library, "path": _run_path(dfs, name)},
+        }
+        return "\n".join(f"{key}={value}" for key, value in values.items() if value)
+
+    @classmethod
+    def make_run(cls, access: Access, name: str, programs: bool = False) -> None:
+        """Make the run's directory; harmless if another node did."""
+        del programs
+        dfs = expect(access, DfsAccess)
+        _folders(dfs).make(_run_path(dfs, name))
+
+    @classmethod
+    def remove_run(cls, access: Access, name: str) -> None:
+        """Remove it with all in it."""
+        dfs = expect(access, DfsAccess)
+        _folders(dfs).remove(_run_path(dfs, name))
+
+    @classmethod
     def cache(
         cls, access: Access, state: str, files: Sequence[str], *, method: CacheMethod = "auto"
     ) -> Evidence:
@@ -256,6 +287,14 @@ class DaosDfs(Backend):
         except BackendError as error:
             return [str(error)]
         return [*sentences, gone] if gone else sentences
+
+
+def _folders(dfs: DfsAccess) -> Folders:
+    return Folders(dfs.pool, dfs.container, dfs.system, dfs.library)
+
+
+def _run_path(dfs: DfsAccess, name: str) -> str:
+    return f"{dfs.prefix.rstrip('/')}/{name}"
 
 
 def _pool_of(dfs: DfsAccess, deadline: float | None = None) -> Pool:

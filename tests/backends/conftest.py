@@ -122,7 +122,7 @@ def standin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Standin:
     return Standin(folder)
 
 
-# -- libdfs: a double, or a real DAOS ---------------------------------------------------------------
+# -- libdfs: a double, or a real DAOS ----------------------------------------------------------
 @pytest.fixture(scope="session")
 def double(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the double's libraries."""
@@ -152,8 +152,6 @@ def doubled(
 
 
 @pytest.fixture
-def dfs(
-    real_daos: daos_places.Storage | None, request: pytest.FixtureRequest
-) -> daos_places.Place:
+def dfs(real_daos: daos_places.Storage | None, request: pytest.FixtureRequest) -> daos_places.Place:
     """An empty directory for the driver dfs: of the real DAOS if one is named."""
     return daos_places.Place.fresh(real_daos or request.getfixturevalue("doubled"))

@@ -1,4 +1,4 @@
-"""Chunks of operations for players, what opens the players of a test, and the contract of drivers."""
+"""Chunks of operations for players, what opens them, and the contract of drivers."""
 
 from __future__ import annotations
 

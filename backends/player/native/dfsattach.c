@@ -83,7 +83,7 @@ static int digit(char c)
 static void *decode(const char **text, struct dfs_iov *global)
 {
     const char *at = *text;
-    const size_t length = strcspn(at, ".") / 2;
+    const size_t length = strcspn(at, ".") / 2; /* an odd digit stays, and is too many */
     unsigned char *bytes = length ? malloc(length) : NULL;
     for (size_t i = 0; bytes && i < length; i++, at += 2) {
         const int high = digit(at[0]), low = high < 0 ? -1 : digit(at[1]);
@@ -93,7 +93,7 @@ static void *decode(const char **text, struct dfs_iov *global)
         }
         bytes[i] = (unsigned char)(high << 4 | low);
     }
-    *text = at + (*at == '.');
+    *text = at + (*at == '.' && at[1]);
     *global = (struct dfs_iov){bytes, length, length};
     return bytes;
 }

@@ -92,9 +92,7 @@ def test_a_release_without_numbered_names(tmp_path: Path) -> None:
     library = tmp_path / "plain"
     library.mkdir()
     place = Place(
-        daos_places.doubled(
-            daos_places.compiled(library, "-DDOUBLE_PLAIN"), tmp_path / "daos"
-        ),
+        daos_places.doubled(daos_places.compiled(library, "-DDOUBLE_PLAIN"), tmp_path / "daos"),
         "",
     )
     script = OPEN + (
@@ -151,16 +149,18 @@ def test_versions_that_do_not_go_together(doubled: Storage) -> None:
 def test_what_hangs_is_given_up_and_may_come_back(doubled: Storage, fault: str, text: str) -> None:
     """The process goes on; once the call returns, what it made is taken down."""
     doubled.faults(**{fault: 1})
-    script = OPEN + (
-        "import os, pathlib, time\n"
-        "os.environ['FSMATRIX_DOUBLE'] = given['folder']\n"
-        "began = time.monotonic()\n"
-        "print(attempt(given['root'] + 'timeout=1'), time.monotonic() - began)\n"
-        "pathlib.Path(given['folder'], 'faults').write_text('')\n"
-        "print(attempt(given['root']))\n"
-        "pool, violations = (pathlib.Path(given['folder'], name) for name in ('pool', 'violations'))\n"
-        "while list(pool.rglob('.open.*')):\n"  # what the one that was given up has made
-        "    time.sleep(0.01)\n"
+    script = (
+        OPEN
+        + (
+            "import os, pathlib, time\n"
+            "os.environ['FSMATRIX_DOUBLE'] = given['folder']\n"
+            "began = time.monotonic()\n"
+            "print(attempt(given['root'] + 'timeout=1'), time.monotonic() - began)\n"
+            "pathlib.Path(given['folder'], 'faults').write_text('')\n"
+            "print(attempt(given['root']))\n"
+            "while list(pathlib.Path(given['folder']).rglob('.open.*')):\n"
+            "    time.sleep(0.01)\n"
+        )
     )
     given = {"root": Place(doubled, "").root(), "folder": str(doubled.folder)}
     done = elsewhere(script, given)
