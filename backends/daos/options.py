@@ -160,3 +160,9 @@ class DaosOptions(BackendOptions):
 
 class DaosDfsOptions(DaosOptions):
     """Options of a DAOS pool whose container is spoken to by libdfs."""
+
+    library: str = Field(
+        "",
+        pattern=r"^$|^/[^\n]*$",
+        description="folder of libdaos.so.2 and libdfs.so, where the loader does not find them",
+    )
