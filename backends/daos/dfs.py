@@ -32,6 +32,15 @@ class DaosDfs(ondaos.OnDaos):
     cache_states = frozenset({"cold", "bypass"})
     driver = "dfs"
 
+    def engine_refusal(self, engine: str) -> str:
+        """fio makes its files where a container that is given has no place of ours."""
+        if engine == "fio" and cast(DaosDfsOptions, self.options).container:
+            return (
+                "fio's dfs engine works in the root of a container only, and in one that is "
+                "given (options.container) the suite works in a directory of its own"
+            )
+        return ""
+
     def _attach(
         self, place: Place, details: Mapping[str, Any], context: ProvisionContext
     ) -> DfsAccess:
