@@ -12,7 +12,7 @@ from typing import Any, cast
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, ProvisionContext, Settled, Space, Usable
 from fsmatrix.backends.daos import client as daos_client
-from fsmatrix.backends.daos import containers
+from fsmatrix.backends.daos import containers, together
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.levels import levels as pools
 from fsmatrix.backends.daos.levels.levels import Levels
@@ -40,7 +40,7 @@ class OnDaos(Backend):
     # -- conductor ---------------------------------------------------------------------
     @classmethod
     def check(cls) -> Usable:
-        """The tool is there, and an agent answers it."""
+        """The tool is there, an agent answers it, and MPI loads beside its libraries."""
         if not daos_client.installed():
             return Usable(False, reason=daos_client.MISSING)
         try:
@@ -48,6 +48,8 @@ class OnDaos(Backend):
             system = daos_client.Client().system_query().system_name
         except BackendError as error:
             return Usable(False, reason=str(error))
+        if reason := together.clash():
+            return Usable(False, reason=reason)
         return Usable(True, f"{version}, system {system}")
 
     def refusal(self) -> str:

@@ -419,6 +419,7 @@ def given(standin: Standin, doubled: Storage) -> Path:
     return root
 
 
+@pytest.mark.needs("compiler")
 def test_a_directory_of_its_own_in_a_container_that_is_given(
     standin: Standin, doubled: Storage, given: Path, context: ProvisionContext
 ) -> None:
@@ -443,6 +444,7 @@ def test_a_directory_of_its_own_in_a_container_that_is_given(
     assert standin.containers == {"posix1": THEIRS}
 
 
+@pytest.mark.needs("compiler")
 def test_it_goes_after_a_failure_too(
     standin: Standin, doubled: Storage, given: Path, context: ProvisionContext
 ) -> None:
