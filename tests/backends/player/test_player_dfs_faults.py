@@ -149,18 +149,15 @@ def test_versions_that_do_not_go_together(doubled: Storage) -> None:
 def test_what_hangs_is_given_up_and_may_come_back(doubled: Storage, fault: str, text: str) -> None:
     """The process goes on; once the call returns, what it made is taken down."""
     doubled.faults(**{fault: 1})
-    script = (
-        OPEN
-        + (
-            "import os, pathlib, time\n"
-            "os.environ['FSMATRIX_DOUBLE'] = given['folder']\n"
-            "began = time.monotonic()\n"
-            "print(attempt(given['root'] + 'timeout=1'), time.monotonic() - began)\n"
-            "pathlib.Path(given['folder'], 'faults').write_text('')\n"
-            "print(attempt(given['root']))\n"
-            "while list(pathlib.Path(given['folder']).rglob('.open.*')):\n"
-            "    time.sleep(0.01)\n"
-        )
+    script = OPEN + (
+        "import os, pathlib, time\n"
+        "os.environ['FSMATRIX_DOUBLE'] = given['folder']\n"
+        "began = time.monotonic()\n"
+        "print(attempt(given['root'] + 'timeout=1'), time.monotonic() - began)\n"
+        "pathlib.Path(given['folder'], 'faults').write_text('')\n"
+        "print(attempt(given['root']))\n"
+        "while list(pathlib.Path(given['folder']).rglob('.open.*')):\n"
+        "    time.sleep(0.01)\n"
     )
     given = {"root": Place(doubled, "").root(), "folder": str(doubled.folder)}
     done = elsewhere(script, given)
