@@ -11,8 +11,8 @@ from typing import Any, cast
 
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, ProvisionContext, Settled, Space, Usable
+from fsmatrix.backends.daos import agent, containers, together
 from fsmatrix.backends.daos import client as daos_client
-from fsmatrix.backends.daos import containers, together
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.levels import levels as pools
 from fsmatrix.backends.daos.levels.levels import Levels
@@ -165,6 +165,8 @@ class OnDaos(Backend):
             "provider": access.details["provider"],
             "servers": len(access.details["servers"]),
             "daos": value_or_error(lambda: {"version": daos_client.version()}),
+            "server": value_or_error(lambda: {"version": client.server_version()}),
+            "agent": str(agent.socket_path()),
             "pool": value_or_error(lambda: daos_facts.pool_facts(client.pool_query(pool))),
             "container": value_or_error(lambda: daos_facts.container_facts(place.query())),
             "properties": value_or_error(
