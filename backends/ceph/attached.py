@@ -28,7 +28,7 @@ from fsmatrix.backends.ceph.state.health import Watch
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.local import mounting, provenance
+from fsmatrix.backends.local import fuse, mounting, provenance
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system.mounts import Mount, mount_of, mounted_at
 
@@ -75,7 +75,7 @@ class Attached(OnCephfs):
         if "tree" in details:
             return _require_marker(Path(details["tree"]), details)
         point = Path(details["point"])
-        if cls._present(details) and not clients.trouble(point):
+        if cls._present(details) and not fuse.trouble(point):
             return None
         cls._take_down(details)
         _make_point(point, journal)
@@ -127,7 +127,7 @@ class Attached(OnCephfs):
         point = Path(details["point"])
         cls._present(details)
         try:
-            in_order = clients.detach(point, cls.client_of(cls.argv(details)), force)
+            in_order = fuse.detach(point, cls.client_of(cls.argv(details)), force)
         except OSError as error:
             raise mounting.not_unmounted(point, error) from error
         if not in_order:
@@ -140,8 +140,8 @@ class Attached(OnCephfs):
         if "tree" in details:
             return
         point = Path(details["point"])
-        trouble = clients.trouble(point) if cls._present(details) else clients.DIED
-        if clients.DIED in trouble:
+        trouble = fuse.trouble(point) if cls._present(details) else fuse.DIED
+        if fuse.DIED in trouble:
             cls._take_down(details)
             cls.attach(cls.argv(details), point)
         elif trouble:
@@ -220,7 +220,7 @@ class Attached(OnCephfs):
         """The client of the mount, if it is a process, and what `Levelled` knows."""
         pids = super().workers(access)
         argv = cls.client_of(cls.argv(access.details)) if "point" in access.details else ()
-        return pids + (clients.processes(argv) if argv else [])
+        return pids + (fuse.processes(argv) if argv else [])
 
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
@@ -237,7 +237,7 @@ class Attached(OnCephfs):
         """The mount has died, hangs or is read-only; what is wrong with the cluster."""
         details = access.details
         path = Path(details["tree"] if "tree" in details else details["point"])
-        ailments = [clients.trouble(path)]
+        ailments = [fuse.trouble(path)]
         if "point" in details and mounted_at(path) is None:
             ailments = [f"nothing is mounted at {path}"]
         elif not ailments[0] and mount_of(path).read_only:
