@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
@@ -25,6 +25,7 @@ from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.errors import BackendError as BackendError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.pace import Pace
+from fsmatrix.results.evidence.evidence import Interception
 
 CacheMethod = Literal["auto", "drop_caches", "fadvise"]
 
@@ -155,6 +156,11 @@ class Backend(ABC):
         del level
         return ""
 
+    def program_refusal(self, level: Mapping[str, Any], program: str) -> str:
+        """Why a program (its path; empty: the player) cannot work on it (empty: it can)."""
+        del level, program
+        return ""
+
     def agreement(self) -> str:
         """What the user must still agree to before anything is made (empty: nothing)."""
         return ""
@@ -241,6 +247,21 @@ class Backend(ABC):
     def run_root(cls, access: Access, name: str) -> str:
         """Where the run of that name works, as the player's driver is told it.  Pure."""
         return str(Path(access.path) / name) if isinstance(access, PathAccess) else ""
+
+    @classmethod
+    def environment(cls, access: Access) -> dict[str, str]:
+        """What programs that work on it get into their environment.  Pure."""
+        del access
+        return {}
+
+    @classmethod
+    def intercepted(cls, access: Access, texts: Iterable[str]) -> Interception | None:
+        """What a preloaded library says of a step's programs, in all that they printed.  Pure.
+
+        None: no library is put into them.
+        """
+        del access, texts
+        return None
 
     @classmethod
     def make_run(cls, access: Access, name: str, programs: bool = False) -> None:

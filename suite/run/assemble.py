@@ -13,7 +13,14 @@ import numpy as np
 
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.results import histogram
-from fsmatrix.results.evidence.evidence import CacheState, Counters, CpuShares, Evidence, Load
+from fsmatrix.results.evidence.evidence import (
+    CacheState,
+    Counters,
+    CpuShares,
+    Evidence,
+    Interception,
+    Load,
+)
 from fsmatrix.results.record import Floats, Latency, Monitor, Phase
 from fsmatrix.suite.run.spec import RunSpec
 from fsmatrix.suite.session.sampling import KernelUse, SampledKernel
@@ -85,6 +92,12 @@ class RunBuilder:
         state = CacheState(declared=declared, reads=False, state="memory")
         states = dict.fromkeys(step.phases or (step.name,), state)
         self.evidence = replace(self.evidence, cache={**self.evidence.cache, **states})
+
+    def intercepted(self, step: Step, seen: Interception) -> None:
+        """Keep what a preloaded library says of a timed step, for each phase that it gives."""
+        phases = dict.fromkeys(step.phases or (step.name,), seen)
+        kept = {**self.evidence.interception, **phases}
+        self.evidence = replace(self.evidence, interception=kept)
 
     def spent(self, what: str, seconds: float) -> None:
         """Add to where the run's wall time went."""
