@@ -13,7 +13,6 @@ import pytest
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.ceph.bindings import login
 from fsmatrix.backends.ceph.places import trees
-from fsmatrix.backends.daos import tool as daos_tool
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import fuse
 from fsmatrix.backends.player.ops import Kind
@@ -117,5 +116,4 @@ def standin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Standin:
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{TESTS / 'standins'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("STANDIN_DAOS", str(folder))
-    monkeypatch.setattr(daos_tool, "DEADLINE", 60.0)  # a loaded machine is no dead engine
     return Standin(folder)
