@@ -11,8 +11,6 @@ another process on another machine than the conductor that made the access.
 
 from __future__ import annotations
 
-import os
-import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +23,7 @@ from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.errors import BackendError as BackendError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.pace import Pace
+from fsmatrix.backends.system.removal import remove_tree
 from fsmatrix.results.evidence.evidence import Interception
 
 CacheMethod = Literal["auto", "drop_caches", "fadvise"]
@@ -296,19 +295,3 @@ class Backend(ABC):
         """What is wrong with the system now (empty: nothing known)."""
         del access
         return []
-
-
-REMOVALS = 1000  # attempts at a directory that other kernels are removing too
-
-
-def remove_tree(path: Path) -> None:
-    """Remove a directory and all in it; what is gone already is no error.  OSError if not."""
-    for _ in range(REMOVALS):
-        try:
-            shutil.rmtree(path)
-        except FileNotFoundError:
-            if not os.path.lexists(path):
-                return
-        else:
-            return
-    raise OSError(f"{path} cannot be removed: names in it keep vanishing")

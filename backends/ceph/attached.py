@@ -78,7 +78,7 @@ class Attached(OnCephfs):
         if cls._present(details) and not fuse.trouble(point):
             return None
         cls._take_down(details)
-        _make_point(point, journal)
+        mounting.make_point(point, journal)
         argv = cls.argv(details)
         os.environ.update(journal.identity.environment)  # a client inherits what proves it ours
         journal.end_all(ENTRY, path=str(point))
@@ -99,8 +99,7 @@ class Attached(OnCephfs):
         point = Path(access.details["point"])
         cls._take_down(access.details)
         journal.end_all(ENTRY, path=str(point))
-        if any(entry.facts.get("by_mount") for entry in journal.pending("folder", path=str(point))):
-            mounting.remove_point(point, journal)
+        mounting.remove_made_point(point, journal)
 
     @classmethod
     def _identity(cls, details: Mapping[str, Any]) -> dict[str, str]:
@@ -257,14 +256,3 @@ def _require_marker(folder: Path, details: Mapping[str, Any]) -> None:
             f"{folder}: the directory made on host {details['host']} is not seen on "
             f"{socket.gethostname()}: is the same file system mounted there?"
         )
-
-
-def _make_point(point: Path, journal: Journal) -> None:
-    """The conductor made it; on another machine this node does, and removes it again."""
-    if point.is_symlink() or (point.exists() and not point.is_dir()):
-        raise BackendError(f"mount point {point} is no directory")
-    if not point.exists():
-        journal.begin("folder", path=str(point), by_mount=True)
-        point.mkdir(parents=True)
-    if any(point.iterdir()):
-        raise BackendError(f"mount point {point} is not empty: nothing is mounted over files")

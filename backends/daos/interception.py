@@ -98,7 +98,7 @@ def counted(kind: str, texts: Iterable[str]) -> Interception:
         sums = _IOIL.findall(whole)
         calls = {"read": sum(int(s[0]) for s in sums), "write": sum(int(s[1]) for s in sums)}
         return Interception(library=kind, summaries=len(sums), calls=calls)
-    calls: dict[str, int] = {}
+    calls = {}
     for name, value in _PIL4DFS_SUM.findall(whole):
         if name != _PIL4DFS_ALL:
             calls[name] = calls.get(name, 0) + int(value)

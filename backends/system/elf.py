@@ -41,8 +41,11 @@ def is_shared_library(path: Path) -> bool:
     try:
         with path.open("rb") as file:
             header = file.read(18)
-        return header[:4] == _MAGIC and struct.unpack_from(_order(header) + "H", header, 16)[0] == _DYNAMIC
-    except (OSError, struct.error):
+        return (
+            header[:4] == _MAGIC
+            and struct.unpack_from(_order(header) + "H", header, 16)[0] == _DYNAMIC
+        )
+    except OSError:
         return False
 
 

@@ -94,9 +94,13 @@ class RunBuilder:
         self.evidence = replace(self.evidence, cache={**self.evidence.cache, **states})
 
     def intercepted(self, step: Step, seen: Interception) -> None:
-        """Keep what a preloaded library says of a timed step, for each phase that it gives."""
-        phases = dict.fromkeys(step.phases or (step.name,), seen)
-        kept = {**self.evidence.interception, **phases}
+        """Keep what a preloaded library says of a timed step, for each phase that it gives.
+
+        What it says of several steps of one name adds up.
+        """
+        kept = dict(self.evidence.interception)
+        for phase in step.phases or (step.name,):
+            kept[phase] = kept[phase].plus(seen) if phase in kept else seen
         self.evidence = replace(self.evidence, interception=kept)
 
     def spent(self, what: str, seconds: float) -> None:
