@@ -31,7 +31,7 @@ UNMOUNTER = "fusermount3"  # for who is not root
 FAREWELL = 15.0  # seconds in which a client flushes its data and ends, or is killed
 LOOK = 8.0  # seconds in which a living mount answers
 DIED = "its client has died"
-_NOT_CONNECTED = os.strerror(errno.ENOTCONN)
+_DEAD = {os.strerror(errno.ENOTCONN), os.strerror(errno.ECONNABORTED)}
 _PAUSE = 0.01
 _SAID = 300  # characters of what a client said
 _MNT_FORCE = 1
@@ -148,7 +148,7 @@ def trouble(point: Path, servers: bool = False) -> str:
     if ran.returncode == 0:
         return ""
     reason = ran.complaint.rpartition(": ")[2]
-    return f"{point}: {f'{DIED}: ' if reason == _NOT_CONNECTED else ''}{reason}"
+    return f"{point}: {f'{DIED}: ' if reason in _DEAD else ''}{reason}"
 
 
 def detach(point: Path, argv: Sequence[str] = (), force: bool = True) -> bool:
