@@ -12,16 +12,11 @@ CALLS_SHARE = 0.9  # of the reads or writes that a program counted itself
 
 
 def interception_missed(record: RunRecord) -> Iterator[Remark]:
-    """The library says that it took over none, or few, of a program's calls."""
-    for phase in record.phases:
-        seen = record.evidence.interception.get(phase.name)
-        if seen is None:
-            continue
-        facts = {"summaries": seen.summaries, "calls": dict(seen.calls)}
+    """The library says that it took over none of a program's calls, of one kind or of all."""
+    for phase, seen in _phases(record):
         if missed := _missed(phase, seen):
-            yield "invalid", phase.name, f"interception {seen.library}: {missed}", facts
-        elif few := _few(phase, seen):
-            yield "warning", phase.name, f"interception {seen.library}: {few}", facts
+            message = f"interception {seen.library}: {missed}"
+            yield "invalid", phase.name, message, _facts(seen)
 
 
 def _missed(phase: Phase, seen: Interception) -> str:
@@ -36,14 +31,28 @@ def _missed(phase: Phase, seen: Interception) -> str:
     return ""
 
 
-def _few(phase: Phase, seen: Interception) -> str:
-    operations = int(phase.operations.sum())
-    if phase.name not in ("read", "write"):  # whose operations are such calls
-        return ""
-    calls = seen.calls.get(phase.name, 0)
-    if calls >= CALLS_SHARE * operations:
-        return ""
-    return f"the library took over {calls} {phase.name}s of {operations}"
+def interception_partly(record: RunRecord) -> Iterator[Remark]:
+    """It took over some reads or writes of a phase, and fewer than the program did."""
+    for phase, seen in _phases(record):
+        if phase.name not in ("read", "write"):  # whose operations are such calls
+            continue
+        calls, operations = seen.calls.get(phase.name, 0), int(phase.operations.sum())
+        if 0 < calls < CALLS_SHARE * operations:
+            message = (
+                f"interception {seen.library}: the library took over {calls} of {operations} "
+                f"{phase.name}s"
+            )
+            yield "warning", phase.name, message, _facts(seen)
+
+
+def _phases(record: RunRecord) -> Iterator[tuple[Phase, Interception]]:
+    for phase in record.phases:
+        if (seen := record.evidence.interception.get(phase.name)) is not None:
+            yield phase, seen
+
+
+def _facts(seen: Interception) -> dict[str, object]:
+    return {"summaries": seen.summaries, "calls": dict(seen.calls)}
 
 
 AUDITS = (
@@ -54,5 +63,12 @@ AUDITS = (
         interception_missed,
         "the program is statically linked, forks, ends without its exit handlers, or does not "
         "work on the mount: use another engine, or interception: none",
+    ),
+    Audit(
+        "interception-partly",
+        1,
+        "phase",
+        interception_partly,
+        "some processes, or some kinds of calls, went by the kernel: the number is a mixture",
     ),
 )
