@@ -172,8 +172,7 @@ class DfuseNode(OnDaos):
     @classmethod
     def environment(cls, access: Access) -> dict[str, str]:
         """LD_PRELOAD with the library that goes around the kernel, if there is one."""
-        details = access.details
-        return interception.environment(details["interception"], details["library"])
+        return interception.environment(access.details["interception"], access.preloaded)
 
     @classmethod
     def intercepted(cls, access: Access, texts: Iterable[str]) -> Interception | None:
