@@ -22,7 +22,7 @@ import os
 import statistics
 import sys
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,23 +77,41 @@ def rows_of(rates: Mapping[str, Mapping[str, list[float]]]) -> list[Row]:
     return rows
 
 
-def measure(where: Container, pairs: int) -> list[Row]:
-    """All cells."""
-    rows = []
+def measure(where: Container, pairs: int, only: Sequence[str]) -> list[Row]:
+    """All cells, or those whose names hold one of these texts."""
+    rows: list[Row] = []
     for size in (SMALL, LARGE):
+        chosen = [
+            (write, depth)
+            for write in (True, False)
+            for depth in (1, 16)
+            if _chosen(name_of(size, write, depth), only)
+        ]
+        if not chosen:
+            continue
         data = Data(where, size)
         try:
-            for write in (True, False):
-                for depth in (1, 16):
-                    rows += rows_of(rounds(_cell(data, write, depth), pairs))
+            for write, depth in chosen:
+                rows += rows_of(rounds(_cell(data, write, depth), pairs))
         finally:
             data.close()
+    if not _chosen("metadata", only):
+        return rows
     names = Names(where)
     return rows + rows_of(rounds({"player": names.player, "mdtest": names.mdtest}, pairs))
 
 
+def name_of(size: int, write: bool, depth: int) -> str:
+    """Of a cell of data."""
+    return f"{'write' if write else 'read'} {size // 1024} KiB, depth {depth}"
+
+
+def _chosen(name: str, only: Sequence[str]) -> bool:
+    return not only or any(text in name for text in only)
+
+
 def _cell(data: Data, write: bool, depth: int) -> dict[str, Callable[[], Mapping[str, float]]]:
-    what = f"{'write' if write else 'read'} {data.size // 1024} KiB, depth {depth}"
+    what = name_of(data.size, write, depth)
     calls = {"player": data.player, "fio": data.fio} | ({"ior": data.ior} if depth == 1 else {})
     return {
         name: (lambda call=call: {what: call(write, depth)})  # type: ignore[misc]
@@ -123,6 +141,7 @@ def main() -> int:
     parser.add_argument("--ior", default=os.environ.get("FSMATRIX_IOR", "ior"))
     parser.add_argument("--mdtest", default="mdtest")
     parser.add_argument("--fio", default="fio")
+    parser.add_argument("--only", nargs="*", default=[], help="cells by parts of their names")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     if asked.pairs < 6:
@@ -136,7 +155,9 @@ def main() -> int:
         parser.error(f"needs a real DAOS: {error}")
     try:
         programs = (asked.ior, asked.mdtest, asked.fio)
-        rows = measure(Container(asked.pool, label, asked.library, *programs), asked.pairs)
+        rows = measure(
+            Container(asked.pool, label, asked.library, *programs), asked.pairs, asked.only
+        )
     finally:
         tool.remove(asked.pool, label, "", made.container_uuid)
     console = Console(width=None if sys.stdout.isatty() else 130)
