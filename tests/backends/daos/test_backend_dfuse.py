@@ -79,8 +79,8 @@ def theirs(standin: Standin, point: Path, *flags: str) -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({}, "name the pool, or the path"),
-        ({"pool": "p", "path": "/m"}, "not both"),
+        ({}, "give one of pool, levels, and path"),
+        ({"pool": "p", "path": "/m"}, "give one of pool, levels, and path"),
         ({"path": "m"}, "must be absolute"),
         ({"path": "/m", "caching": "disabled"}, "caching: cannot be set on a mount that is found"),
         ({"path": "/m", "oclass": "S1"}, "oclass: cannot be set"),
@@ -123,14 +123,15 @@ def test_what_makes_two_mounts_differ_is_a_coordinate(standin: Standin) -> None:
     own = dfuse(cache_attributes={"data-cache": "off", "attr-time": "1s"}, caching="write_through")
     assert own.attributes()["caching"] == "write_through attr-time=1s data-cache=off"
     assert dfuse(path="/m").attributes()["caching"] == "as_found"
-    assert dfuse().level_factors == {"caching", "interception"}
+    assert dfuse().level_factors >= {"caching", "interception", "object_class"}
     assert dfuse(path="/m").level_factors == {"interception"}
+    assert "caching" not in own.level_factors  # attributes are one way to cache
     assert dfuse().level_refusal({"caching": "disabled"}) == ""
-    assert "caching: 'off' is not one of site, write_through, disabled" in dfuse().level_refusal(
-        {"caching": "off"}
+    assert "off: Input should be 'site', 'write_through' or" in (
+        dfuse().level_refusal({"caching": "off"})
     )
-    refusal = dfuse(cache_attributes={"attr-time": "1"}).level_refusal({"caching": "disabled"})
-    assert "do not count" in refusal
+    twice = dfuse(caching="site").level_refusal({"caching": "disabled"})
+    assert "options.caching: it is a cluster factor too: leave it out" in twice
 
 
 def test_no_dfuse(standin: Standin, monkeypatch: pytest.MonkeyPatch) -> None:
