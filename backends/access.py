@@ -28,7 +28,7 @@ class Access:
 
         What it did it says when a process ends by exit(3): a program should fork none that do not.
         """
-        return str(self.details.get("library", ""))
+        return str(self.details.get("preload", ""))
 
     def to_json(self) -> dict[str, Any]:
         """A plain dict that `from_json` turns back into an equal access."""

@@ -15,15 +15,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from pydantic import ValidationError
-
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import ProvisionContext, Space, Usable
-from fsmatrix.backends.daos import dfuseattributes, dfusemount, interception
+from fsmatrix.backends.daos import dfuseattributes, dfusemount, interception, trees
 from fsmatrix.backends.daos import facts as daos_facts
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.dfusenode import DfuseNode
-from fsmatrix.backends.daos.dfuseoptions import FOUND, DaosDfuseOptions
+from fsmatrix.backends.daos.dfuseoptions import FACTORS, FOUND, DaosDfuseOptions
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal import owned_dirs
 from fsmatrix.backends.local import fuse, mounting, provenance
@@ -58,45 +56,32 @@ class DaosDfuse(DfuseNode):
         """Why these options cannot work here."""
         chosen = self._chosen
         try:
-            self._library()
+            _library(chosen)
         except BackendError as error:
             return str(error)
         if chosen.path:
             return _found_refusal(Path(chosen.path))
-        if chosen.container:
-            return "container: daos-dfuse cannot yet make a directory of its own in one that exists"
         return dfusemount.refusal() or super().refusal()
-
-    def _library(self) -> str:
-        chosen = self._chosen
-        if chosen.interception == interception.NONE:
-            return ""
-        return interception.find(chosen.interception, chosen.interception_library)
 
     @property
     def level_factors(self) -> frozenset[str]:
-        """How the mount caches (of one that the suite makes), and the library around it."""
-        return frozenset(self._chosen.settable)
+        """Those of a container; how the suite mounts it, and the library around that.
+
+        Attributes of the container are one way to cache: no level varies it.
+        """
+        if self._chosen.path:
+            return frozenset({"interception"})
+        own = FACTORS - {"caching"} if self._chosen.cache_attributes else FACTORS
+        return super().level_factors | own
 
     def level_refusal(self, level: Mapping[str, Any]) -> str:
         """No such way to cache or to intercept, or none that goes with the other options."""
-        for name, value in level.items():
-            known = self._chosen.settable.get(name, ())
-            if value not in known:
-                return f"{name}: {value!r} is not one of {', '.join(known)}"
         try:
-            self._at(level)._library()
+            chosen = self._chosen.at(level)
+            _library(chosen)
         except BackendError as error:
             return str(error)
-        return ""
-
-    def _at(self, level: Mapping[str, Any]) -> DaosDfuse:
-        """The same backend with a level's values for its options; BackendError if they clash."""
-        given = self._chosen.model_dump(exclude_unset=True) | dict(level)
-        try:
-            return type(self)(DaosDfuseOptions.model_validate(given))
-        except ValidationError as error:
-            raise BackendError(error.errors()[0]["msg"].removeprefix("Value error, ")) from error
+        return "" if chosen.path else super().level_refusal(level)
 
     def program_refusal(self, level: Mapping[str, Any], program: str) -> str:
         """The player and statically linked programs cannot be intercepted."""
@@ -104,36 +89,44 @@ class DaosDfuse(DfuseNode):
         return interception.program_refusal(kind, program)
 
     def attributes(self) -> dict[str, Any]:
-        """How the mount caches, and the library around it, where no factor varies them."""
+        """Of the container; how the mount caches, and the library around it."""
         chosen = self._chosen
-        return {"caching": chosen.caching_word, "interception": chosen.interception}
+        own = {"caching": chosen.caching_word, "interception": chosen.interception}
+        return {**super().attributes(), **own}
 
     # -- made and removed --------------------------------------------------------------
     def provision(self, level: Mapping[str, Any], context: ProvisionContext) -> Access:
-        """Make the container, or a directory in the mount that is there."""
-        at_level = self._at(level)
-        if reason := at_level.level_refusal(level) or at_level.refusal():
+        """Make the container, or a directory in what is given."""
+        own = {name: value for name, value in level.items() if name in FACTORS}
+        rest = {name: value for name, value in level.items() if name not in FACTORS}
+        at_level = type(self)(self._chosen.at(own))
+        if reason := at_level.refusal():
             raise BackendError(reason)
         if at_level._chosen.path:
+            self.refuse_level(rest)
             return at_level._in_found(context)
-        return super(DaosDfuse, at_level).provision({}, context)
+        return super(DaosDfuse, at_level).provision(rest, context)
 
     def _attach(
         self, place: Place, details: Mapping[str, Any], context: ProvisionContext
     ) -> PathAccess:
         chosen = self._chosen
-        if given := chosen.cache_attributes:
+        prefix = f"/{owned_dirs.DATA}"
+        if not place.own:
+            prefix = trees.make(place, chosen.library, context)
+        elif given := chosen.cache_attributes:
             dfuseattributes.set_on(place, given)
         context.state.mkdir(parents=True, exist_ok=True)
         point = mounting.new_point(context.state, context.journal)
         own = {
             "point": str(point),
+            "prefix": prefix,
             "flags": chosen.flags,
             "caching": chosen.caching,
             "attributes": dict(chosen.cache_attributes),
         }
-        path = str(point / owned_dirs.DATA)
-        return PathAccess(self.name, context.target, {**details, **own, **self._preload()}, path)
+        path = f"{point}{prefix}"
+        return PathAccess(self.name, context.target, {**details, **own, **_preload(chosen)}, path)
 
     def _in_found(self, context: ProvisionContext) -> PathAccess:
         """A directory of ours in a mount that stays as it is."""
@@ -149,7 +142,7 @@ class DaosDfuse(DfuseNode):
             "attributes": {},
             **self._chosen.client.details,
             **self._servers(),
-            **self._preload(),
+            **_preload(self._chosen),
         }
         return PathAccess(self.name, context.target, details, str(folder / owned_dirs.DATA))
 
@@ -161,9 +154,6 @@ class DaosDfuse(DfuseNode):
             return {"provider": "", "servers": [], "system_error": str(error)}
         return {"provider": system.fabric_provider, "servers": daos_facts.servers(system)}
 
-    def _preload(self) -> dict[str, str]:
-        return {"interception": self._chosen.interception, "library": self._library()}
-
     def release(self, access: Access, context: ProvisionContext) -> None:
         """Unmount if a crash left it mounted, and remove what was made."""
         details = access.details
@@ -174,7 +164,15 @@ class DaosDfuse(DfuseNode):
             return owned_dirs.release_tree(folder, details["tag"], context.journal)
         self.unmount(access, context.journal)
         mounting.remove_point(Path(details["point"]), context.journal)
+        place = Place.of(details)
+        if not place.own:
+            trees.remove(place, self._chosen.library, details["prefix"], context)
         return super().release(access, context)
+
+    def finish(self, context: ProvisionContext) -> None:
+        """Remove what a failed provision or release of this process left."""
+        trees.finish(context, self._chosen.library)
+        super().finish(context)
 
     # -- facts -------------------------------------------------------------------------
     def describe(self, access: Access) -> dict[str, Any]:
@@ -184,7 +182,7 @@ class DaosDfuse(DfuseNode):
             "managed": "point" in details,
             "dfuse": dfusemount.version(),
             "caching": details["caching"],
-            **interception.facts(details["interception"], details["library"]),
+            **interception.facts(details["interception"], access.preloaded),
         }
         if trouble := fuse.trouble(Path(path), servers=True):
             described["error"] = trouble
@@ -207,6 +205,17 @@ class DaosDfuse(DfuseNode):
         if trouble := fuse.trouble(path, servers=True):
             return Space(None, None, f"unknown: {trouble}")
         return provenance.space(path)
+
+
+def _library(chosen: DaosDfuseOptions) -> str:
+    """Path of the library that is put into programs; BackendError if it may not be."""
+    if chosen.interception == interception.NONE:
+        return ""
+    return interception.find(chosen.interception, chosen.interception_library)
+
+
+def _preload(chosen: DaosDfuseOptions) -> dict[str, str]:
+    return {"interception": chosen.interception, "preload": _library(chosen)}
 
 
 def _found_refusal(path: Path) -> str:

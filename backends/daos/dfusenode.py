@@ -45,7 +45,7 @@ class DfuseNode(OnDaos):
     def mount(cls, access: Access, journal: Journal) -> None:
         """Mount the container; a mount whose client has died or hangs is taken down first."""
         details = access.details
-        _require_library(details)
+        _require_library(access)
         if "tree" in details:
             return _require_tree(details)
         point = Path(details["point"])
@@ -63,7 +63,8 @@ class DfuseNode(OnDaos):
         except ToolError as error:
             journal.end(entry)
             raise BackendError(f"{socket.gethostname()}: {error}") from error
-        (point / owned_dirs.DATA).mkdir(exist_ok=True)
+        if details["own"]:
+            (point / owned_dirs.DATA).mkdir(exist_ok=True)
         return None
 
     @classmethod
@@ -217,9 +218,9 @@ class DfuseNode(OnDaos):
         return [*([trouble] if trouble else []), *super().health(access)]
 
 
-def _require_library(details: Mapping[str, Any]) -> None:
+def _require_library(access: Access) -> None:
     """BackendError if this node would not put the library into programs."""
-    if details["library"] and (reason := interception.distrust(details["library"])):
+    if access.preloaded and (reason := interception.distrust(access.preloaded)):
         raise BackendError(f"{socket.gethostname()}: interception: {reason}")
 
 

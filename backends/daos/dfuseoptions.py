@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from fsmatrix.backends.allowed import Form, one_of, plain
-from fsmatrix.backends.daos.options import NAME, DaosOptions
+from fsmatrix.backends.daos.options import OPTION_OF, DaosOptions
 
 Caching = Literal["site", "write_through", "disabled"]
 Preload = Literal["none", "ioil", "pil4dfs"]
@@ -19,7 +19,7 @@ CACHING: Mapping[Caching, tuple[str, ...]] = {
     "write_through": ("--disable-wb-cache",),
     "disabled": ("--disable-caching",),  # the container's attributes do not count then
 }
-FACTORS = {"caching": get_args(Caching), "interception": get_args(Preload)}
+FACTORS = frozenset({"caching", "interception"})  # options that may be factors
 _TIME = Form("a time: 0, 5, 5s, 10m, 1h", r"\d{1,6}[smhd]?")
 _DATA = Form("on, off, otoc (open to close) or a time", r"on|off|true|false|otoc|\d{1,6}[smhd]?")
 # container attributes that dfuse reads: its manual, "Caching"
@@ -34,9 +34,8 @@ DIRECT_IO_OFF = "direct-io-disable"
 class DaosDfuseOptions(DaosOptions):
     """A container mounted by the suite with dfuse, or a directory of a mount that is there."""
 
-    pool: str = Field(
-        "", pattern=f"^$|{NAME}", description="label or UUID of the pool, which exists"
-    )
+    option_of: ClassVar[Mapping[str, str]] = {**OPTION_OF, **{name: name for name in FACTORS}}
+
     path: str = Field("", description="a directory of a DFUSE that is mounted already: used as is")
     caching: Caching = Field(
         "site", description="site: dfuse's own and the container's; write_through; disabled"
@@ -73,9 +72,16 @@ class DaosDfuseOptions(DaosOptions):
         return value
 
     @model_validator(mode="after")
+    def _one_pool(self) -> DaosDfuseOptions:
+        given = [bool(self.pool), self.levels is not None, bool(self.path)]
+        if sum(given) != 1:
+            raise ValueError("give one of pool, levels, and path of a mount that is there")
+        if self.container and self.levels is not None:
+            raise ValueError("container: each of levels has a pool of its own")
+        return self
+
+    @model_validator(mode="after")
     def _of_our_mount(self) -> DaosDfuseOptions:
-        if bool(self.path) == bool(self.pool):
-            raise ValueError("name the pool, or the path of a mount that is there, not both")
         beside = self.model_fields_set - _OF_ANY_MOUNT
         if self.path and beside:
             names = ", ".join(sorted(beside))
@@ -103,11 +109,6 @@ class DaosDfuseOptions(DaosOptions):
             *(["--multi-user"] if self.multi_user else []),
             *(f"--{name}={value}" for name, value in counts.items() if value is not None),
         ]
-
-    @property
-    def settable(self) -> Mapping[str, tuple[Any, ...]]:
-        """Options that may be factors, with their levels."""
-        return {name: FACTORS[name] for name in FACTORS if not (self.path and name == "caching")}
 
 
 _OF_ANY_MOUNT = {"path", "system", "deadline", "interception", "interception_library"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from pydantic import ValidationError
 from fsmatrix.backends import registry
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.daos import dfusemount
+from fsmatrix.backends.daos import dfusemount, trees
 from fsmatrix.backends.daos.dfuse import DaosDfuse
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
@@ -79,8 +80,8 @@ def theirs(standin: Standin, point: Path, *flags: str) -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({}, "name the pool, or the path"),
-        ({"pool": "p", "path": "/m"}, "not both"),
+        ({}, "give one of pool, levels, and path"),
+        ({"pool": "p", "path": "/m"}, "give one of pool, levels, and path"),
         ({"path": "m"}, "must be absolute"),
         ({"path": "/m", "caching": "disabled"}, "caching: cannot be set on a mount that is found"),
         ({"path": "/m", "oclass": "S1"}, "oclass: cannot be set"),
@@ -123,14 +124,15 @@ def test_what_makes_two_mounts_differ_is_a_coordinate(standin: Standin) -> None:
     own = dfuse(cache_attributes={"data-cache": "off", "attr-time": "1s"}, caching="write_through")
     assert own.attributes()["caching"] == "write_through attr-time=1s data-cache=off"
     assert dfuse(path="/m").attributes()["caching"] == "as_found"
-    assert dfuse().level_factors == {"caching", "interception"}
+    assert dfuse().level_factors >= {"caching", "interception", "object_class"}
     assert dfuse(path="/m").level_factors == {"interception"}
+    assert "caching" not in own.level_factors  # attributes are one way to cache
     assert dfuse().level_refusal({"caching": "disabled"}) == ""
-    assert "caching: 'off' is not one of site, write_through, disabled" in dfuse().level_refusal(
-        {"caching": "off"}
+    assert "off: Input should be 'site', 'write_through' or" in (
+        dfuse().level_refusal({"caching": "off"})
     )
-    refusal = dfuse(cache_attributes={"attr-time": "1"}).level_refusal({"caching": "disabled"})
-    assert "do not count" in refusal
+    twice = dfuse(caching="site").level_refusal({"caching": "disabled"})
+    assert "options.caching: it is a cluster factor too: leave it out" in twice
 
 
 def test_no_dfuse(standin: Standin, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,6 +233,38 @@ def test_attributes_of_an_own_container(standin: Standin, context: ProvisionCont
         assert facts == {"data-cache": "otoc", "direct-io-disable": "on"}
         Path(access.path, "file").write_bytes(b"x" * 4096)
         assert backend.cache(access, "bypass", ["file"]).state == "unknown"
+
+
+class Folders:
+    """A double of what libdfs does in a container, on the files of the double of dfuse."""
+
+    def __init__(self, standin: Standin) -> None:
+        self.root = standin.folder / "data" / THEIRS["uuid"]
+
+    def make(self, path: str) -> None:
+        (self.root / path.strip("/")).mkdir(parents=True)
+
+    def remove(self, path: str) -> None:
+        shutil.rmtree(self.root / path.strip("/"))
+
+
+@mounting
+def test_a_container_that_is_given(
+    standin: Standin, context: ProvisionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is mounted as it is, and the runs are in a directory of their own."""
+    folders = Folders(standin)
+    monkeypatch.setattr(trees, "_folders", lambda _place, _library: folders)
+    with attached(dfuse(container="posix1"), context) as access:
+        point = Path(access.details["point"])
+        (point / "theirs").write_text("keep")
+        assert Path(access.path).parent == point
+        assert Path(access.path).name.startswith("fsmatrix-tag1-a-")
+        DaosDfuse.make_run(access, "r1")
+        Path(access.path, "r1/file").write_bytes(b"x")
+        assert dfuse(container="posix1").describe(access)["cache_attributes"] == {}
+    assert [path.name for path in folders.root.iterdir()] == ["theirs"]
+    assert standin.containers == {"posix1": THEIRS}
 
 
 @mounting
