@@ -11,14 +11,15 @@ from typing import Any, cast
 
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, ProvisionContext, Settled, Space, Usable
-from fsmatrix.backends.daos import agent, containers, together
-from fsmatrix.backends.daos import client as daos_client
+from fsmatrix.backends.daos import containers, together
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.levels import levels as pools
 from fsmatrix.backends.daos.levels.levels import Levels
 from fsmatrix.backends.daos.options import OPTION_OF, DaosOptions
 from fsmatrix.backends.daos.state import counters, health, settle
 from fsmatrix.backends.daos.state import facts as daos_facts
+from fsmatrix.backends.daos.tools import agent
+from fsmatrix.backends.daos.tools import client as daos_client
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.owned_dirs import PREFIX
 from fsmatrix.backends.local import provenance
