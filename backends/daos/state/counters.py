@@ -57,7 +57,7 @@ def counters(details: Mapping[str, Any]) -> dict[str, float]:
 
 def _metrics(index: int, pool: str) -> dict[str, float]:
     """Metric of the pool -> its sum over the targets of one engine."""
-    argv = [TOOL, f"--srv_idx={index}", "--csv", "--counter", f"--path=pool/{pool}"]
+    argv = [TOOL, f"--srv_idx={index}", "--csv"]
     found = parse(tools.run(argv, deadline=TIMEOUT).stdout.splitlines(), pool)
     if not found:
         raise ToolError(f"{TOOL} tells nothing of pool {pool}")
