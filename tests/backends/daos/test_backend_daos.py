@@ -345,12 +345,19 @@ def impossible(workload: str) -> str:
     return "; ".join(reasons)
 
 
-def test_the_player_is_refused_with_reasons() -> None:
-    reasons = impossible("workload: pattern")
-    assert "pattern speaks only" in reasons
+def test_what_speaks_no_dfs_is_refused_with_the_way_out() -> None:
+    reasons = impossible("workload: dbench")
+    assert "dbench speaks only" in reasons
     assert "target a gives a DFS container: use its DFUSE mount" in reasons
-    if "dfs" not in DRIVERS:
-        assert "the player has no driver 'dfs'" in reasons
+
+
+@pytest.mark.parametrize("workload", ["pattern", "metadata"])
+def test_the_player_speaks_dfs(workload: str) -> None:
+    reasons = impossible(f"workload: {workload}, options: {{iodepth: 16}}"
+                         if workload == "pattern" else "workload: metadata")  # fmt: skip
+    assert "speaks only" not in reasons
+    assert "driver" not in reasons
+    assert "dfs" in DRIVERS
 
 
 def test_warm_is_refused() -> None:

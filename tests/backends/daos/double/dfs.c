@@ -77,7 +77,7 @@ static int mount_it(handle_t container, void **made)
     char path[5000], type[32] = "POSIX";
     int error;
     const char *folder = double_container(container, &error);
-    if (error)
+    if (!folder) /* an owner that has left is noticed by the first operation */
         return error;
     snprintf(path, sizeof path, "%s/type", folder);
     FILE *file = fopen(path, "r");
