@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends.daos import tool
+from fsmatrix.backends.daos.client import Client
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
 from tests.backends.playing import chunk, op
@@ -71,7 +71,7 @@ def doubled(library: Path, folder: Path) -> Storage:
 
 def made(label: str) -> Storage:
     """A new container in the real pool."""
-    tool.create(REAL_POOL, label, "")
+    Client().create(REAL_POOL, label)
     return Storage(REAL_POOL, label, REAL_LIBRARY)
 
 
