@@ -492,7 +492,7 @@ def impossible(workload: str, options: str = "pool: bench") -> str:
 
 
 def test_what_speaks_no_dfs_is_refused_with_the_way_out() -> None:
-    reasons = impossible("workload: dbench")
+    reasons = impossible("workload: dbench, cache: warm")
     assert "dbench speaks only" in reasons
     assert "target a gives a DFS container: use its DFUSE mount" in reasons
 
