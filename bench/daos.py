@@ -34,7 +34,8 @@ sys.path.append(str(Path(__file__).parent))  # also under -P
 
 from daos_rivals import LARGE, SMALL, Container, Data, Names
 
-from fsmatrix.backends.daos.tools import tool
+from fsmatrix.backends.daos import containers
+from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.errors import BackendError
 
 TARGET = 1.0
@@ -150,7 +151,7 @@ def main() -> int:
         parser.error("needs a real DAOS: name a pool by --pool or FSMATRIX_DAOS_POOL")
     label = f"fsmatrix-bench-{uuid.uuid4().hex[:8]}"
     try:
-        made = tool.create(asked.pool, label, "")
+        made = Client().create(asked.pool, label)
     except BackendError as error:
         parser.error(f"needs a real DAOS: {error}")
     try:
@@ -159,7 +160,7 @@ def main() -> int:
             Container(asked.pool, label, asked.library, *programs), asked.pairs, asked.only
         )
     finally:
-        tool.remove(asked.pool, label, "", made.container_uuid)
+        containers.destroy(Client(), asked.pool, label, made.container_uuid)
     console = Console(width=None if sys.stdout.isatty() else 130)
     print(json.dumps(rows, indent=1)) if asked.json else show(console, rows)
     return 0 if all(row["interval"][1] >= TARGET for row in rows) else 1

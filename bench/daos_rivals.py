@@ -94,7 +94,7 @@ class Data:
         where = [f"--dfs.pool={self.where.pool}", f"--dfs.cont={self.where.container}"]
         size = ["-t", str(self.size), "-b", str(self.span), "-O", "summaryFormat=JSON"]
         text = program([self.where.ior, "-a", "DFS", *where, *size, *more])
-        found: Mapping[str, Any] = json.loads(text[text.index("{") :])["tests"][0]["Results"][0][0]
+        found: Mapping[str, Any] = json.loads(text[text.index("{") :])["tests"][0]["Results"][0]
         return found
 
     def ior(self, write: bool, depth: int) -> float:

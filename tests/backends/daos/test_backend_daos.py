@@ -491,8 +491,15 @@ def impossible(workload: str, options: str = "pool: bench") -> str:
     return "; ".join(reasons)
 
 
-def test_the_player_speaks_dfs() -> None:
-    assert impossible("workload: pattern") == ""
+def test_what_speaks_no_dfs_is_refused_with_the_way_out() -> None:
+    reasons = impossible("workload: dbench, cache: warm")
+    assert "dbench speaks only" in reasons
+    assert "target a gives a DFS container: use its DFUSE mount" in reasons
+
+
+@pytest.mark.parametrize("workload", ["pattern, options: {iodepth: 16}", "metadata"])
+def test_the_player_speaks_dfs(workload: str) -> None:
+    assert impossible(f"workload: {workload}") == ""
 
 
 def test_fio_is_refused_in_a_container_that_is_given() -> None:
