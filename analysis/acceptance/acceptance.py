@@ -102,8 +102,8 @@ def _judged(
         if condition.changes
     ]
     return [
-        JudgedCondition(one.a, cell, tuple(found[i] for found in each))
-        for i, (one, cell) in enumerate(cells)
+        JudgedCondition(comparison.a, cell, tuple(outcomes[i] for outcomes in each))
+        for i, (comparison, cell) in enumerate(cells)
     ]
 
 

@@ -143,14 +143,14 @@ def _campaigns(of: Table, order: Order) -> list[Campaign]:
     """Every campaign, also one without a run that counts, in its order."""
     data = rows(of.ds)
     column = of.ds[CAMPAIGN].values.astype(str)
-    found = []
+    campaigns = []
     for name in dict.fromkeys(column.tolist()):
         in_campaign = column == name
         started = (
             data["started"][in_campaign] if "started" in data.columns else np.empty(0, dtype=str)
         )
         times = [_time(text, name) for text in np.unique(started).tolist() if text]
-        found.append(
+        campaigns.append(
             Campaign(
                 name,
                 min(times, default=None),
@@ -159,13 +159,13 @@ def _campaigns(of: Table, order: Order) -> list[Campaign]:
                 of.invalid.get(name, 0),
             )
         )
-    if len(found) < 2:
+    if len(campaigns) < 2:
         raise ValueError("a history needs two campaigns or more")
     if order == "given":
-        return found
-    dated = [(campaign.began, campaign) for campaign in found if campaign.began is not None]
-    if len(dated) < len(found):
-        unknown = ", ".join(campaign.name for campaign in found if campaign.began is None)
+        return campaigns
+    dated = [(campaign.began, campaign) for campaign in campaigns if campaign.began is not None]
+    if len(dated) < len(campaigns):
+        unknown = ", ".join(campaign.name for campaign in campaigns if campaign.began is None)
         raise ValueError(f"no start times in {unknown}: give the order yourself with --as-given")
     return [campaign for _, campaign in sorted(dated, key=lambda pair: pair[0])]
 

@@ -118,7 +118,7 @@ class Acceptance:
             more = "; and others" if len(open_cells) > 3 else ""
             sentences.append(f"Not sure in {len(open_cells)} of {count} cells: {names}{more}.")
         allowed = [lost_cell for lost_cell in self.lost if lost_cell.why in self.allowed]
-        sentences += [f"Allowed: {one.says}." for one in allowed[:SHOWN]]
+        sentences += [f"Allowed: {lost_cell.says}." for lost_cell in allowed[:SHOWN]]
         return sentences
 
     @property
@@ -137,7 +137,7 @@ class Acceptance:
                 "ratio": entry.cell.ratio.ratio,
                 "low": entry.cell.ratio.low,
                 "high": entry.cell.ratio.high,
-                **{str(found.condition): found.state for found in entry.outcomes},
+                **{str(outcome.condition): outcome.state for outcome in entry.outcomes},
                 **{
                     f"p, {outcome.condition}": outcome.p
                     for outcome in entry.outcomes

@@ -64,12 +64,12 @@ class Question:
 
 def of_pairs(pairs: Sequence[tuple[Sequence[Match], Mapping[WorkPart, Places]]]) -> list[Asked]:
     """Questions about each part of each pair; columns in the order of pairs and matches."""
-    found, first = [], 0
+    questions, first = [], 0
     for matches, parts in pairs:
         for places in parts.values():
-            found += asked(matches, places, first)
+            questions += asked(matches, places, first)
         first += len(matches)
-    return found
+    return questions
 
 
 def asked(matches: Sequence[Match], places: Places, first: int) -> list[Asked]:

@@ -98,25 +98,25 @@ class Study:
 
     def levels(self, name: str, cells: Iterable[Values] | None = None) -> list[Level]:
         """Levels of a role or factor, in the order of the paper, or by size or name."""
-        found = {cell.level(name) for cell in (self.cells if cells is None else cells)}
+        levels = {cell.level(name) for cell in (self.cells if cells is None else cells)}
         order = ORDER.get(name, ())
         return sorted(
-            found - {""}, key=lambda v: (order.index(v) if v in order else len(order), by_size(v))
+            levels - {""}, key=lambda v: (order.index(v) if v in order else len(order), by_size(v))
         )
 
     def series(self, *along: str) -> dict[Key, list[Values]]:
         """Cells with values that differ in `along` only, sorted by it; keys in sorted order."""
         apart = [name for name in self.varying if name not in along]
-        found: dict[Key, list[Values]] = defaultdict(list)
+        lines: dict[Key, list[Values]] = defaultdict(list)
         for cell in self.valued:
             if all(math.isfinite(cell.number(name)) for name in along if name in NUMERIC):
-                found[tuple((name, cell.level(name)) for name in apart)].append(cell)
+                lines[tuple((name, cell.level(name)) for name in apart)].append(cell)
         places = {name: self.levels(name) for name in apart}
         order = sorted(
-            found, key=lambda key: [places[n].index(v) if v != "" else -1 for n, v in key]
+            lines, key=lambda key: [places[n].index(v) if v != "" else -1 for n, v in key]
         )
         return {
-            key: sorted(found[key], key=lambda c: [c.number(n) for n in along if n in NUMERIC])
+            key: sorted(lines[key], key=lambda c: [c.number(n) for n in along if n in NUMERIC])
             for key in order
         }
 

@@ -183,7 +183,7 @@ class Bars:
             p = processes.index(levels["processes"])
             x = chunks.index(levels["chunk"]) + (p - (len(processes) - 1) / 2) * wide
             shown.append((bar, x, drawing.colour(p)))
-        self._drawn(ax, [one for one in shown if not one[0].absent], wide)
+        self._drawn(ax, [placed for placed in shown if not placed[0].absent], wide)
         for bar, x, shade in shown:
             if bar.absent:
                 ax.annotate(
@@ -264,11 +264,11 @@ def bars(
     of = study(ds, metric, where)
     others = tuple(name for name in of.varying if name not in PANEL)
     rows = [name for name in ("interface", *others) if name in of.varying]
-    made = tuple(_bar(cell, (*PANEL, *others), metric) for cell in of.cells)
+    drawn = tuple(_bar(cell, (*PANEL, *others), metric) for cell in of.cells)
     places = {name: {v: i for i, v in enumerate(of.levels(name))} for name in rows}
-    keys = {tuple((name, bar.levels[name]) for name in rows) for bar in made}
+    keys = {tuple((name, bar.levels[name]) for name in rows) for bar in drawn}
     order = sorted(keys, key=lambda key: [places[name].get(level, -1) for name, level in key])
-    return Bars(of, made, of.fitting(unit), tuple(order))
+    return Bars(of, drawn, of.fitting(unit), tuple(order))
 
 
 def _bar(cell: Values, names: Sequence[str], metric: str) -> Bar:

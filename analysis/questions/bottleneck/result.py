@@ -139,7 +139,7 @@ class Bottleneck(Drawn):
         for resources in self.shares.values():
             for resource in resources:
                 states.setdefault(resource.name, set()).add(resource.state)
-        missing = [name for name, found in states.items() if found == {"not measured"}]
+        missing = [name for name, of_resource in states.items() if of_resource == {"not measured"}]
         if not missing:
             return []
         return [

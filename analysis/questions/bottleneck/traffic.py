@@ -264,7 +264,7 @@ def series(record: RunRecord, name: str) -> TrafficSeries | None:
     if not near.size or not (steps > 0).all():
         return None
     moved = [np.diff(monitor.series[n], axis=1)[:, near] for n in COUNTERS if n in monitor.series]
-    busier = max(moved, key=lambda one: float(np.nansum(one)))
+    busier = max(moved, key=lambda counter: float(np.nansum(counter)))
     return TrafficSeries(
         record.run_id,
         record.attachment,

@@ -204,25 +204,25 @@ def fits(
     series = of.series("chunk")
     if not series:
         raise ValueError("no chunk sizes in this campaign: models are over chunk size")
-    made: list[Model] = []
+    models: list[Model] = []
     refused = []
     for key, cells in series.items():
         kept = [cell for cell in cells if not same(cell.number("chunk"), left)]
         result = fit(key, kept, of.metric.quantity, form)
         if isinstance(result, Model):
-            made.append(result)
+            models.append(result)
         else:
             refused.append((key, result))
-    made = pooled(made)
+    models = pooled(models)
     held = [
         (model, cell)
-        for model in made
+        for model in models
         for cell in series[model.key]
         if same(cell.number("chunk"), left)
     ]
     return Fits(
         study=of,
-        models=tuple(made),
+        models=tuple(models),
         refused=tuple(refused),
         hold_out=left,
         checks=check(held),
@@ -235,11 +235,11 @@ def check(pairs: Sequence[tuple[Model, Values]], level: float = LEVEL) -> tuple[
     checks = []
     for model, cell in pairs:
         corrected = 1 - (1 - level) / len(pairs)
-        found = model.predict(cell.number("chunk"), cell.values.size, corrected)
+        predicted = model.predict(cell.number("chunk"), cell.values.size, corrected)
         measured = cell.median.median
         slack = TIE * abs(measured)
-        outside = measured < found.low - slack or measured > found.high + slack
-        checks.append(Check(found, measured, outside))
+        outside = measured < predicted.low - slack or measured > predicted.high + slack
+        checks.append(Check(predicted, measured, outside))
     return tuple(checks)
 
 
@@ -270,9 +270,9 @@ def fit(key: Key, cells: Sequence[Values], moves: Quantity, form: str | None) ->
     if np.any(c <= 0):
         return "a chunk size that is not positive"
     squares = {
-        one: left_out(one, c, y, moves)
-        for one in FORMS
-        if one.parameters < len(cells) and (form is None or one.name == form)
+        candidate: left_out(candidate, c, y, moves)
+        for candidate in FORMS
+        if candidate.parameters < len(cells) and (form is None or candidate.name == form)
     }
     chosen = choice(squares)
     if chosen is None:
@@ -280,7 +280,10 @@ def fit(key: Key, cells: Sequence[Values], moves: Quantity, form: str | None) ->
     curve = chosen.fit(c, y, moves)
     if curve is None or not np.all(np.isfinite(curve.at(c)[0])):
         return f"{chosen.name} cannot be fitted"
-    errors = {one.name: math.sqrt(float(found.mean())) for one, found in squares.items()}
+    errors = {
+        candidate.name: math.sqrt(float(errors_squared.mean()))
+        for candidate, errors_squared in squares.items()
+    }
     in_flight = 1.0 if moves == "time" else _in_flight(cells)
     return _judged(key, chosen, curve, cells, y, errors, in_flight)
 
@@ -299,8 +302,8 @@ def _judged(
     freedom = c.size - form.parameters
     misfit = math.sqrt(float(np.square(np.log(y / fitted)).sum()) / freedom)
     logs = [np.log(cell.values) for cell in cells]
-    counted = sum(one.size - 1 for one in logs)
-    within = sum(float(np.square(one - one.mean()).sum()) for one in logs)
+    counted = sum(of_level.size - 1 for of_level in logs)
+    within = sum(float(np.square(of_level - of_level.mean()).sum()) for of_level in logs)
     values = np.concatenate([cell.values for cell in cells])
     expected = np.repeat(fitted, [cell.values.size for cell in cells])
     lost = float(np.square(values - expected).sum())
@@ -327,11 +330,11 @@ def _in_flight(cells: Sequence[Values]) -> float:
     What is not recorded is 1, but without the number of processes it is unknown (NaN); NaN too
     where it differs between the cells.
     """
-    found = {
+    in_flight = {
         cell.number("processes") * math.prod(_count(cell.level(name)) for name in MULTIPLY)
         for cell in cells
     }
-    return found.pop() if len(found) == 1 else math.nan
+    return in_flight.pop() if len(in_flight) == 1 else math.nan
 
 
 def _count(level: Level) -> float:

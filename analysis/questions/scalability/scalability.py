@@ -223,15 +223,15 @@ def scalability(
     unit: Unit | None = None,
     where: Mapping[str, Level] | None = None,
     seed: int = 0,
-    known: Study | None = None,
+    studied: Study | None = None,
 ) -> Scalability:
     """Lines over storage nodes, one for each combination of whatever else varies.
 
-    `known`: the study of this metric, of `ds` and `where`, if it is there already.
+    `studied`: the study of this metric, of `ds` and `where`, if it is there already.
     ValueError if no run has a value or none a number of storage nodes.  Where the number of
     nodes belongs to the target (each target has its own) it cannot be told from the target.
     """
-    of = known or study(ds, metric, where)
+    of = studied or study(ds, metric, where)
     series = of.series(NODES)
     if not series:
         raise ValueError("no storage nodes in this campaign: it has no factor storage_nodes")

@@ -171,10 +171,10 @@ class Reach:
         names = dict.fromkeys([*self.of.varying, *ROLES])  # a factor may have a role's name
         apart = [name for name in names if not self._roled(name) & own]
         apart = [name for name in apart if not self._follows(cells, name, compared)]
-        found: dict[Key, list[Values]] = defaultdict(list)
+        groups: dict[Key, list[Values]] = defaultdict(list)
         for cell in cells:
-            found[tuple((name, _raw(cell, name)) for name in apart)].append(cell)
-        return found
+            groups[tuple((name, _raw(cell, name)) for name in apart)].append(cell)
+        return groups
 
     def _roled(self, name: str) -> set[str]:
         return {name, *(n for n in ROLES.get(name, ()) if n != "phase")}

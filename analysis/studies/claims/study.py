@@ -209,8 +209,8 @@ class StudyFile(_Model):
 
     def names(self, factor: str) -> tuple[str, ...]:
         """What campaigns call a factor.  A phase is no pattern: it does not say random."""
-        known = self.factors.get(factor, _NO_FACTOR).names or ROLES.get(factor, (factor,))
-        return known if factor != "pattern" else tuple(n for n in known if n != "phase")
+        names = self.factors.get(factor, _NO_FACTOR).names or ROLES.get(factor, (factor,))
+        return names if factor != "pattern" else tuple(n for n in names if n != "phase")
 
     def canonical(self, factor: str, level: Level) -> Level:
         """The study's word for a level; sizes as bytes."""
