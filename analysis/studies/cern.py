@@ -1,6 +1,6 @@
 """The CERN study: two installations cell by cell, IOR over tasks, RNTuple's parameters.
 
-What the report says of its own numbers is in cern_report.py.
+What the report says of its own numbers is data: the claims of the study `cern` (docs/claims.md).
 """
 
 from __future__ import annotations
