@@ -18,7 +18,7 @@ import numpy as np
 from fsmatrix.analysis.comparison.cells import Match
 from fsmatrix.analysis.comparison.parts import WorkPart
 from fsmatrix.analysis.data.columns import Codes
-from fsmatrix.analysis.data.study import pattern_of
+from fsmatrix.analysis.data.roles import pattern_of
 from fsmatrix.analysis.stats.estimates.intervals import Ratio, from_logs
 from fsmatrix.analysis.stats.estimates.medians import Floats
 from fsmatrix.analysis.stats.testing import looks

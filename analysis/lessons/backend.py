@@ -18,7 +18,7 @@ from fsmatrix.analysis.comparison.compared import Compared
 from fsmatrix.analysis.comparison.options import ComparisonOptions
 from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.comparison.words import ahead
-from fsmatrix.analysis.data.study import ROLES, Key, pattern_of
+from fsmatrix.analysis.data.roles import ROLES, Key, pattern_of
 from fsmatrix.analysis.lessons.overall import overall
 from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, Sure, few, names, plural, times
 from fsmatrix.analysis.stats.estimates.intervals import Ratio

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fsmatrix.analysis.data.study import Key, Study, Values, ratio_of
+from fsmatrix.analysis.data.roles import Key
+from fsmatrix.analysis.data.study import Study, Values, ratio_of
 from fsmatrix.analysis.lessons.words import (
     UNDECIDED,
     Bound,

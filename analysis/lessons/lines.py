@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import get_args
 
 from fsmatrix.analysis import units
-from fsmatrix.analysis.data.study import Study, level_text
+from fsmatrix.analysis.data.roles import level_text
+from fsmatrix.analysis.data.study import Study
 from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, Sure, names
 from fsmatrix.analysis.units import Level
 

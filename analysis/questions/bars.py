@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from fsmatrix.analysis import units
-from fsmatrix.analysis.data.study import Key, Study, Values, level_text, study
+from fsmatrix.analysis.data.roles import Key, level_text
+from fsmatrix.analysis.data.study import Study, Values, study
 from fsmatrix.analysis.draw.charts import why_absent
 from fsmatrix.analysis.draw.panels import INK
 from fsmatrix.analysis.result import plain
@@ -256,7 +257,7 @@ def bars(
     unit: Unit | None = None,
     where: Mapping[str, Level] | None = None,
 ) -> Bars:
-    """Bars of a campaign; `unit` (study.PAPER_UNITS has the paper's), else one that fits.
+    """Bars of a campaign; `unit` (roles.PAPER_UNITS has the paper's), else one that fits.
 
     `where` keeps some levels only, {"storage_nodes": 2} as in figures 2 to 4; whatever else
     varies gets rows of its own.  ValueError where no run has a value.

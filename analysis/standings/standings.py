@@ -72,11 +72,6 @@ class Standing:
         """Independent values of the target that has the fewest."""
         return min((value.median.independent for value in self.values), default=0)
 
-    def rival(self, target: str) -> Pair | None:
-        """The pair of a target with the one that does best against it."""
-        pairs = [pair for pair in self.pairs if target in (pair.a, pair.b)]
-        return min(pairs, key=lambda pair: pair.over(target), default=None)
-
     def to_dict(self) -> dict[str, Any]:
         """How sure, who leads, the groups behind, and by how much, as a ratio."""
         data: dict[str, Any] = plain(

@@ -114,8 +114,8 @@ def correlation(
 
     Example: fsmatrix correlation out --coding log2 --out figure6.pdf
     """
-    from fsmatrix.analysis.questions.correlation import PAPER_METRICS
-    from fsmatrix.analysis.questions.correlation import correlation as analysis
+    from fsmatrix.analysis.questions.correlation.correlation import PAPER_METRICS
+    from fsmatrix.analysis.questions.correlation.correlation import correlation as analysis
 
     if coding not in get_args(Coding):
         raise refuse(Origin(f"--coding {coding}"), "", "raw or log2")

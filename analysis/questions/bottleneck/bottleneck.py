@@ -25,7 +25,8 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from fsmatrix.analysis.data.study import Key, Study, Values, ratio_of, study
+from fsmatrix.analysis.data.roles import Key
+from fsmatrix.analysis.data.study import Study, Values, ratio_of, study
 from fsmatrix.analysis.questions.bottleneck import chart, usage
 from fsmatrix.analysis.questions.bottleneck.result import (
     AXES,

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from fsmatrix.analysis.data.study import Key, Study
+from fsmatrix.analysis.data.roles import Key
+from fsmatrix.analysis.data.study import Study
 from fsmatrix.analysis.result import Drawn, plain
 from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.units import Unit

@@ -18,7 +18,8 @@ import xarray as xr
 
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data.load import rows
-from fsmatrix.analysis.data.study import Key, Study, Values, level_text, study
+from fsmatrix.analysis.data.roles import Key, level_text
+from fsmatrix.analysis.data.study import Study, Values, study
 from fsmatrix.analysis.questions.bottleneck import usage
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Floats, Median, of_runs

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fsmatrix.analysis.data.study import Key, Values, same
+from fsmatrix.analysis.data.roles import Key, same
+from fsmatrix.analysis.data.study import Values
 from fsmatrix.analysis.draw import drawing
-from fsmatrix.analysis.questions.models.fits import Fits, Model, apart, chunk_text
+from fsmatrix.analysis.questions.models.fits import Fits, apart, chunk_text
+from fsmatrix.analysis.questions.models.model import Model
 from fsmatrix.analysis.questions.models.result import Models
 from fsmatrix.analysis.stats.estimates.medians import LEVEL
 

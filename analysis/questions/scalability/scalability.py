@@ -17,7 +17,8 @@ import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis.data.doubts import doubts_of
-from fsmatrix.analysis.data.study import Key, Study, Values, ratio_of, study
+from fsmatrix.analysis.data.roles import Key
+from fsmatrix.analysis.data.study import Study, Values, ratio_of, study
 from fsmatrix.analysis.questions.scalability import headline, laws
 from fsmatrix.analysis.questions.scalability.series import NodePoint, NodeSeries
 from fsmatrix.analysis.result import plain

@@ -11,7 +11,7 @@ import numpy as np
 
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data.factors import OF_PHASES
-from fsmatrix.analysis.data.study import by_size
+from fsmatrix.analysis.data.roles import by_size
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Floats
 from fsmatrix.analysis.stats.testing import quantile_regression as regression
 from fsmatrix.analysis.stats.testing.quantile_regression import Contrasts, Slope

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import fsmatrix.results
-from fsmatrix.analysis.data.study import NUMERIC, ROLES
+from fsmatrix.analysis.data.roles import NUMERIC, ROLES
 from fsmatrix.analysis.questions.bottleneck.usage import COLUMNS
 from fsmatrix.analysis.studies.claims.study import Claim, StudyFile
 from fsmatrix.analysis.units import METRICS, Level

@@ -10,7 +10,8 @@ import xarray as xr
 
 from fsmatrix.analysis.data import cluster
 from fsmatrix.analysis.data.load import rows
-from fsmatrix.analysis.data.study import ROLES, Key, Study, Values, by_size, level_text, same, study
+from fsmatrix.analysis.data.roles import ROLES, Key, by_size, level_text, same
+from fsmatrix.analysis.data.study import Study, Values, study
 from fsmatrix.analysis.studies.claims.study import Claim, StudyFile
 from fsmatrix.analysis.units import METRICS, Level
 

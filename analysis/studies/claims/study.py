@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from fsmatrix.analysis.data.study import ROLES
+from fsmatrix.analysis.data.roles import ROLES
 from fsmatrix.analysis.units import Level, is_size
 from fsmatrix.results.units import parse_size
 
