@@ -31,7 +31,7 @@ from fsmatrix.analysis.comparison import compare
 from fsmatrix.analysis.comparison.cells import GUARDED, STATED
 from fsmatrix.analysis.comparison.compared import sortable, varying_names
 from fsmatrix.analysis.comparison.lost import Lost, lost
-from fsmatrix.analysis.comparison.options import VerdictOptions
+from fsmatrix.analysis.comparison.options import VerdictOptions, without_blocks
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, Levels, Table, Where, table
 from fsmatrix.analysis.data import matrices
 from fsmatrix.analysis.data.columns import combined
@@ -66,10 +66,12 @@ def history(
     """The history of a Dataset of several campaigns (comparison: `rows.together`).
 
     `by`: the factor whose levels are lines of one panel.  `order`: by the start of the first
-    run, or as the campaigns stand in `ds`.  ValueError: fewer than two campaigns, unknown names,
-    no run that counts, start times that are missing or cannot be read.
+    run, or as the campaigns stand in `ds`.  Campaigns share no blocks, so Holm stands for max-t.
+    ValueError: fewer than two campaigns, unknown names, no run that counts, start times that are
+    missing or cannot be read.
     """
-    tolerance, alpha, correction = options.tolerance, options.alpha, options.correction
+    tolerance, alpha = options.tolerance, options.alpha
+    correction = without_blocks(options.correction)
     if CAMPAIGN not in ds.variables:
         raise ValueError("a history needs two campaigns or more")
     if order not in get_args(Order):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 SHOWN = 12  # cells that are named in a sentence of their own
 LIMIT = "#CC79A7"
+IN_WORDS = {"open": UNDECIDED}  # of states that tables show
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ class Acceptance:
                 "ratio": entry.cell.ratio.ratio,
                 "low": entry.cell.ratio.low,
                 "high": entry.cell.ratio.high,
-                **{str(outcome.condition): outcome.state for outcome in entry.outcomes},
+                **{str(o.condition): IN_WORDS.get(o.state, o.state) for o in entry.outcomes},
                 **{
                     f"p, {outcome.condition}": outcome.p
                     for outcome in entry.outcomes

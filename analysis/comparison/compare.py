@@ -27,7 +27,7 @@ from fsmatrix.analysis.comparison.checks import (
 )
 from fsmatrix.analysis.comparison.compared import JudgedPair, judged_cells, varying_names
 from fsmatrix.analysis.comparison.extension import record_of
-from fsmatrix.analysis.comparison.options import ComparisonOptions
+from fsmatrix.analysis.comparison.options import ComparisonOptions, without_blocks
 from fsmatrix.analysis.comparison.parts import parts_of
 from fsmatrix.analysis.comparison.remarks import remarks
 from fsmatrix.analysis.comparison.result import Comparison
@@ -129,8 +129,8 @@ def comparisons(
         )
         together, p, means = questions.together(differences, last, asked, record.looks, alpha)
         summed = questions.answers(asked, p, means, tolerance, level, 1 - alpha, rising)
-    elif correction == "max-t":
-        correction = "holm"
+    else:
+        correction = without_blocks(correction)
     judged = iter(
         verdicts(ratios, tolerance, level, correction, rising, together, record.next_level(alpha))
     )
