@@ -56,6 +56,7 @@ class Verdict:
     p_equal: float
     p_median: float  # of order statistics, by Holm: that the medians differ, whatever the shapes
     raw_p: float
+    raw_p_equal: float
     x: float
     alpha: float
     cells: int
@@ -156,6 +157,7 @@ def verdicts(
             p_equal=float(p_equal[i]),
             p_median=float(p_median[i]),
             raw_p=float(raw[i]),
+            raw_p_equal=float(raw_equal[i]),
             x=x,
             alpha=alpha,
             cells=count if correction != "none" else 1,
