@@ -136,7 +136,7 @@ def _place(levels: Mapping[str, Level], names: Sequence[str]) -> tuple[str, ...]
 class _Drawing:
     """Makes the bands of all parts, and numbers their cells."""
 
-    found: Standings
+    standings: Standings
     colours: Mapping[str, str]
     columns: int
     called: Mapping[str, str]
@@ -150,7 +150,7 @@ class _Drawing:
             key=lambda item: [sortable(item[1].levels[name]) for name in part.columns],
         )
         at = {(_texts(c, part.rows), _texts(c, part.columns)): c for c in part.cells}
-        title = self.found.summary.cluster.title
+        title = self.standings.summary.cluster.title
         for keys in _wrapped([key for key, _ in columns], self.columns):
             lines = [
                 (", ".join(row), tuple(self._box(at.get((row, key))) for key in keys))

@@ -25,7 +25,7 @@ class Data:
 
     studies: Mapping[str, Study]
     absent: Mapping[str, str]  # metric -> why it has no values
-    known: dict[tuple[int, str], Level] = field(default_factory=dict, repr=False)  # of a cell
+    levels: dict[tuple[int, str], Level] = field(default_factory=dict, repr=False)  # of a cell
 
 
 def data_of(ds: xr.Dataset, file: StudyFile) -> Data:
@@ -67,9 +67,9 @@ class Reach:
     def level(self, cell: Values, factor: str) -> Level:
         """The study's word for the level of a factor; "" if the run has none."""
         key = id(cell), factor
-        if key not in self.data.known:
-            self.data.known[key] = self._level(cell, factor)
-        return self.data.known[key]
+        if key not in self.data.levels:
+            self.data.levels[key] = self._level(cell, factor)
+        return self.data.levels[key]
 
     def _level(self, cell: Values, factor: str) -> Level:
         for name in self.file.names(factor):
