@@ -1,0 +1,109 @@
+"""DAOS's command-line tools: called with a deadline, their JSON understood or refused.
+
+Every call is `<tool> --json ...`.  The answer is one object with "response", "error" and
+"status" on standard output; status is 0 or a DER_* number (daos_errno.h), and the tool then
+exits with 1.  Other lines (a client's file_limit_bump, a warning) may stand around it.
+With a dead engine a tool waits for minutes: a deadline ends it.  DAOS 2.4 or later.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from fsmatrix.backends.errors import BackendError, NoAnswer, ToolError
+from fsmatrix.backends.system import tools
+
+DEADLINE = 60.0  # seconds for each call: engines that poll on the client's cores make it slow
+EXIST, NONEXIST, BUSY = -1004, -1005, -1012  # DER_EXIST, DER_NONEXIST, DER_BUSY
+# what the user can do about a status; the tool's own text says the rest
+MEANINGS = {
+    -1001: "this user has no right to that: see the access lists of pool and container",
+    -1003: "the pool cannot hold that: too few failure domains for these properties",
+    -1005: "there is none of that name or UUID in this system",
+    -1007: "no space is left",
+    -1011: "the servers did not answer in time",
+    -1025: "daos_agent may have died, or nothing of that name is there",
+    -2034: "no daos_agent answers on this node",
+}
+# daos_prop.h, daos_label_is_valid; a leading "-" would be an option of the tool
+NAME = r"^[A-Za-z0-9_][A-Za-z0-9:._-]{0,126}$"
+_SHOWN = 300  # characters of an answer that is not understood
+_OBJECT = re.compile(r"^\{", re.MULTILINE)
+T = TypeVar("T")
+
+
+def is_name(text: str) -> bool:
+    """Whether it may be the label or UUID of a pool or container."""
+    return re.fullmatch(NAME[1:-1], text) is not None
+
+
+def recorded_deadline(facts: Mapping[str, Any]) -> float:
+    """Of a journal entry; entries of older releases have none.  BackendError if it is none."""
+    deadline = facts.get("deadline", DEADLINE)
+    if not isinstance(deadline, int | float) or not 0 < deadline < float("inf"):
+        raise BackendError(f"{deadline!r} is no deadline: nothing destroyed")
+    return float(deadline)
+
+
+class DaosError(ToolError):
+    """The tool answered with an error."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def ask(argv: Sequence[str], deadline: float) -> Any:
+    """The response to `argv`, which asks for JSON.
+
+    DaosError with the tool's own reason; ToolError if the tool is missing or gives no answer
+    that can be read; NoAnswer if it does not end within `deadline` seconds.
+    """
+    called = " ".join(word for word in argv if not word.startswith("--"))
+    try:
+        ran = tools.run(argv, deadline=deadline, check=False)
+    except NoAnswer as error:
+        raise NoAnswer(
+            f"{called}: still no answer after {deadline:g} s; the tool is installed and was "
+            "started, and is ended now. Engines that poll on the client's cores make it slow: "
+            "raise `deadline`. Or an engine is dead"
+        ) from error
+    answer = _answer_in(ran.stdout)
+    if answer is None:
+        status = f"exit status {ran.returncode}: {ran.complaint[:_SHOWN]}"
+        raise ToolError(f"{called} gave no answer that can be read ({status})")
+    status = answer["status"]
+    if answer["error"] is not None or status != 0 or ran.returncode != 0:
+        reason = answer["error"] or ran.complaint[:_SHOWN]
+        meaning = f" ({MEANINGS[status]})" if status in MEANINGS else ""
+        raise DaosError(f"{called} failed: {reason}{meaning}", status)
+    return answer["response"]
+
+
+def read(kind: type[T], argv: Sequence[str], deadline: float) -> T:
+    """As `ask`, with the response as `kind`; ToolError that names the place if it is not one."""
+    response = ask(argv, deadline)
+    try:
+        return TypeAdapter(kind).validate_python(response)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "response"
+        raise ToolError(f"{' '.join(argv)}: {place} is not understood: {first['msg']}") from error
+
+
+def _answer_in(text: str) -> dict[str, Any] | None:
+    """The tool's object among other lines; None if there is no whole one."""
+    decoder = json.JSONDecoder()
+    for begin in _OBJECT.finditer(text):
+        try:
+            value, _ = decoder.raw_decode(text, begin.start())
+        except (ValueError, RecursionError):
+            continue
+        if {"response", "error", "status"} <= value.keys() and type(value["status"]) is int:
+            return dict(value)
+    return None
