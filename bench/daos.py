@@ -36,7 +36,7 @@ sys.path.append(str(Path(__file__).parent))  # also under -P
 from daos_rivals import LARGE, SMALL, Container, Data, Names
 
 from fsmatrix.backends.daos import containers
-from fsmatrix.backends.daos.client import Client
+from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.errors import BackendError
 
 TARGET = 1.0
