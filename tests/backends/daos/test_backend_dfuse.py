@@ -313,6 +313,22 @@ def test_dfuse_that_fails_says_why(standin: Standin, context: ProvisionContext) 
 
 
 @mounting
+def test_a_pool_that_is_lost_before_the_mount(
+    standin: Standin, context: ProvisionContext, fast: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "MOUNT_DEADLINE", 4.0)
+    backend = dfuse()
+    access = backend.provision({}, context)
+    (standin.folder / "hang").touch()
+    with pytest.raises(BackendError, match=r"it was mounted, and .* does not answer within 2 s"):
+        backend.mount(access, context.journal)
+    assert backend.workers(access) == []
+    assert context.journal.pending("dfuse-mount") == []
+    backend.unmount(access, context.journal)
+    backend.release(access, context)
+
+
+@mounting
 def test_dfuse_killed(standin: Standin, context: ProvisionContext) -> None:
     """The run fails; the next run, or the next mount, finds a clean one."""
     backend = dfuse()
