@@ -17,12 +17,12 @@ from typing import Any, cast
 
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import ProvisionContext, Space, Usable
-from fsmatrix.backends.daos import facts as daos_facts
 from fsmatrix.backends.daos import trees
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.mounts import attributes, interception, program
 from fsmatrix.backends.daos.mounts.attached import DfuseNode
 from fsmatrix.backends.daos.mounts.options import FACTORS, FOUND, DaosDfuseOptions
+from fsmatrix.backends.daos.state import facts as daos_facts
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal import owned_dirs
 from fsmatrix.backends.local import fuse, mounting, provenance
