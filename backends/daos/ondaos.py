@@ -16,8 +16,9 @@ from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.levels import levels as pools
 from fsmatrix.backends.daos.levels.levels import Levels
 from fsmatrix.backends.daos.options import OPTION_OF, DaosOptions
+from fsmatrix.backends.daos.state import counters, health, settle
 from fsmatrix.backends.daos.state import facts as daos_facts
-from fsmatrix.backends.daos.state import health, settle
+from fsmatrix.backends.daos.tools import agent
 from fsmatrix.backends.daos.tools import client as daos_client
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.owned_dirs import PREFIX
@@ -135,6 +136,7 @@ class OnDaos(Backend):
             **more,
             "pool_uuid": pool.uuid,
             "pool_version": pool.version,
+            "engines": pool.total_engines,
             "free": daos_facts.free(pool).bytes,
             "provider": system.fabric_provider,
             "servers": daos_facts.servers(system),
@@ -164,6 +166,8 @@ class OnDaos(Backend):
             "provider": access.details["provider"],
             "servers": len(access.details["servers"]),
             "daos": value_or_error(lambda: {"version": daos_client.version()}),
+            "server": value_or_error(lambda: {"version": client.server_version()}),
+            "agent": str(agent.socket_path()),
             "pool": value_or_error(lambda: daos_facts.pool_facts(client.pool_query(pool))),
             "container": value_or_error(lambda: daos_facts.container_facts(place.query())),
             "properties": value_or_error(
@@ -184,10 +188,13 @@ class OnDaos(Backend):
     # -- node leaders ------------------------------------------------------------------
     @classmethod
     def counters(cls, access: Access) -> dict[str, float]:
-        """Bytes over this kernel's network, where DAOS's are among them."""
+        """Bytes over this kernel's network, where DAOS's are among them; else the engines' own."""
         details = access.details
-        if daos_facts.on_network(details["provider"], tuple(details["servers"])):
+        addresses = tuple(details["servers"])
+        if daos_facts.on_network(details["provider"], addresses):
             return provenance.network_counters()
+        if daos_facts.on_loopback(addresses):
+            return counters.counters(details)
         return {}
 
     @classmethod

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fsmatrix.results.audits.base import Audit, Remark
+from fsmatrix.results.audits.base import Audit, Remark, moved
 from fsmatrix.results.record import RunRecord
 
+AGGREGATED = "server_aggregated_records"
 UNEVEN = 1.10  # placement groups of the fullest OSD over the mean
 
 
@@ -16,11 +17,11 @@ def placement_imbalance(record: RunRecord) -> Iterator[Remark]:
 
     A file system's pool of metadata says so only for runs that move no data.
     """
-    moved = any(int(phase.bytes.sum()) for phase in record.phases)
+    moves = any(int(phase.bytes.sum()) for phase in record.phases)
     pools = record.environment.get("target", {}).get("ceph", {}).get("pools", {})
     for pool, place in _places(record):
         facts = pools.get(pool)
-        if moved and isinstance(facts, Mapping) and facts.get("metadata"):
+        if moves and isinstance(facts, Mapping) and facts.get("metadata"):
             continue
         ratio = place.get("max_over_mean", 0)
         if ratio > UNEVEN:
@@ -57,6 +58,18 @@ def parallel_jobs(record: RunRecord) -> Iterator[Remark]:
         yield "warning", "", message, {"parallel_jobs": int(allowed)}
 
 
+def server_aggregation(record: RunRecord) -> Iterator[Remark]:
+    """Servers tidied up while they were measured: space of removed or overwritten data."""
+    for phase in record.phases:
+        count = (moved(record, phase, AGGREGATED) or {}).get(AGGREGATED, 0.0)
+        if count > 0:
+            message = (
+                f"the servers merged or removed {count:.0f} records of the pool meanwhile: they "
+                "reclaimed the space of what was removed or overwritten"
+            )
+            yield "info", phase.name, message, {AGGREGATED: count}
+
+
 def _places(record: RunRecord) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Where the pool of the level lies, or else those of the target."""
     target = record.environment.get("target", {})
@@ -90,5 +103,12 @@ AUDITS = (
         "run",
         parallel_jobs,
         "submit without --parallel, or give targets that share nothing a `system` of their own",
+    ),
+    Audit(
+        "server-aggregation",
+        1,
+        "phase",
+        server_aggregation,
+        "a longer settle.timeout, or fewer overwrites before; it belongs to steady overwriting",
     ),
 )

@@ -120,6 +120,8 @@ def test_from_container_to_nothing(standin: Standin, context: ProvisionContext) 
     assert facts["container"]["object_class"] == "SX"
     assert facts["pool"]["tiers"]["scm"]["total"] == 4000002048
     assert facts["daos"]["version"].startswith("DAOS CLI version 2.6.5")
+    assert facts["server"] == {"version": "2.6.5"}
+    assert facts["agent"].endswith("/daos_agent.sock")
     assert facts["properties"]["rd_fac"] == "rd_fac0"
     assert facts["properties"].keys().isdisjoint({"acl", "owner", "group"})
     assert backend.space(access).bytes == 3324566816
