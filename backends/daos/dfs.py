@@ -34,12 +34,14 @@ from fsmatrix.backends.base import (
     Space,
     Usable,
 )
+from fsmatrix.backends.daos import deployment
 from fsmatrix.backends.daos import facts as daos_facts
 from fsmatrix.backends.daos import tool as daos_tool
 from fsmatrix.backends.daos.tool import Container, Pool
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import provenance
+from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.units import PositiveSize
 
 ENTRY = "daos-container"  # kind of journal entry
@@ -186,6 +188,10 @@ class DaosDfs(Backend):
                 lambda: daos_facts.known_properties(daos_tool.properties(*place))
             ),
         }
+
+    def deployment(self, described: Mapping[str, Any]) -> Deployment:
+        """As the tool and the options tell."""
+        return deployment.of_container(described, self._chosen.oclass, self._chosen.chunk_size)
 
     def space(self, access: Access | None = None) -> Space:
         """Free bytes of the pool, which others may fill too."""

@@ -53,6 +53,7 @@ def machine() -> dict[str, Any]:
 def gather(backend: Backend, access: Access, session: Session, target: str) -> dict[str, Any]:
     """The environment of all runs of a session: machine, MPI, launcher, storage."""
     launcher = session.launcher
+    described = backend.describe(access)
     return {
         "machine": machine(),
         "mpi": session.hello["mpi"],
@@ -66,7 +67,12 @@ def gather(backend: Backend, access: Access, session: Session, target: str) -> d
             "words": list(session.words),
         },
         "nodes": sorted({rank["host"] for rank in session.hello["ranks"]}),
-        "target": {"name": target, "backend": backend.name, **backend.describe(access)},
+        "target": {
+            "name": target,
+            "backend": backend.name,
+            **described,
+            "deployment": backend.deployment(described).document(),
+        },
     }
 
 

@@ -1,0 +1,125 @@
+"""How DAOS is deployed, from what its tool tells of a system, a pool and a container."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from fsmatrix.results.evidence.deployment import (
+    CLIENT,
+    DURABLE,
+    NONE,
+    NVME,
+    RDMA,
+    TCP,
+    Deployment,
+)
+
+SCM = "SCM (PMem or RAM)"  # the tool does not tell which
+_REPLICAS = re.compile(r"RP_(\d+)G(?:\d+|X)")
+_CODE = re.compile(r"EC_(\d+)P(\d+)G(?:\d+|X)")
+_SHARDS = re.compile(r"S(?:\d+|X)")
+_RDMA = re.compile(r"verbs|cxi|opx|psm|ucx\+(?:dc|rc|ud|all)")
+_TCP = re.compile(r"tcp|sockets")
+
+
+def of_container(
+    described: Mapping[str, Any], oclass: str = "", chunk: int | None = None
+) -> Deployment:
+    """Of a POSIX container spoken to by libdfs, which keeps nothing in the client.
+
+    `described`: what `describe` told (empty: before it is made); `oclass` and `chunk`: as the
+    options ask for them.  Data go over the fabric as they are: DAOS protects by certificates
+    what its servers are told, not what they store.
+    """
+    told = {name: _answer(described, name) for name in ("pool", "container", "properties")}
+    container, properties = told["container"], told["properties"]
+    redundancy = redundancy_of(
+        oclass or _class(container, "file_object_class") or _class(container, "object_class"),
+        str(properties.get("rd_fac", "")),
+    )
+    checksum = properties.get("cksum")
+    servers = described.get("servers")
+    return Deployment(
+        redundancy=redundancy,
+        failure_domain=_domain(redundancy, str(properties.get("rd_lvl", ""))),
+        durability=DURABLE,
+        checksums=None if checksum is None else checksum_of(str(checksum)),
+        ec_encoder=None if redundancy is None else CLIENT if redundancy.startswith("EC") else NONE,
+        chunk_size=container.get("chunk_size") or chunk,
+        transport=transport_of(str(described.get("provider", ""))),
+        encrypted=False,
+        data_cache=NONE,
+        metadata_cache=NONE,
+        storage_nodes=servers or None,
+        **_space(told["pool"], redundancy),
+    )
+
+
+def redundancy_of(oclass: str, factor: str = "") -> str | None:
+    """ "none", "replica 2" or "EC 2+1" of an object class; None for one that does not tell.
+
+    Without a class a redundancy factor of 0 ("rd_fac0") means none; with another one libdfs
+    chooses by itself between copies and an erasure code.
+    """
+    if match := _REPLICAS.fullmatch(oclass):
+        return f"replica {match[1]}"
+    if match := _CODE.fullmatch(oclass):
+        return f"EC {match[1]}+{match[2]}"
+    if _SHARDS.fullmatch(oclass) or (not oclass and factor == "rd_fac0"):
+        return NONE
+    return None
+
+
+def transport_of(provider: str) -> str | None:
+    """RDMA or TCP of a fabric provider: ofi+verbs;ofi_rxm, ofi+tcp, ucx+dc_x."""
+    return RDMA if _RDMA.search(provider) else TCP if _TCP.search(provider) else None
+
+
+def checksum_of(value: str) -> str:
+    """The property `cksum`: computed by the client, checked by servers and clients."""
+    return NONE if value == "off" else f"{value} end to end"
+
+
+def _answer(described: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """What was told; nothing where the tool gave an error."""
+    value = described.get(name, {})
+    return {} if "error" in value else value
+
+
+def _class(container: Mapping[str, Any], name: str) -> str:
+    value = str(container.get(name, ""))
+    return "" if value == "UNKNOWN" else value
+
+
+def _domain(redundancy: str | None, level: str) -> str | None:
+    """ "rank (1)" as "rank"."""
+    return NONE if redundancy == NONE else level.partition(" ")[0] or None
+
+
+def _space(pool: Mapping[str, Any], redundancy: str | None) -> dict[str, Any]:
+    """Media, usable bytes and used share of the tier that takes bulk data."""
+    tiers = {name: tier for name, tier in pool.get("tiers", {}).items() if tier["total"]}
+    if not tiers:
+        return {}
+    bulk = "nvme" if "nvme" in tiers else "scm"
+    total, free = tiers[bulk]["total"], tiers[bulk]["free"]
+    useful = useful_share(redundancy)
+    return {
+        "media": NVME if bulk == "nvme" else SCM,
+        "metadata_media": SCM,
+        "fill": 1 - free / total,
+        "usable_bytes": None if useful is None else int(total * useful),
+    }
+
+
+def useful_share(redundancy: str | None) -> float | None:
+    """Bytes of users for each byte that is stored; None if the redundancy is not known."""
+    if redundancy is None or redundancy == NONE:
+        return None if redundancy is None else 1.0
+    kind, _, numbers = redundancy.partition(" ")
+    if kind == "replica":
+        return 1 / int(numbers)
+    k, m = map(int, numbers.split("+"))
+    return k / (k + m)
