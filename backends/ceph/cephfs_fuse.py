@@ -13,8 +13,10 @@ from fsmatrix.backends.ceph.cephfs_mounted import CephfsMounted
 from fsmatrix.backends.ceph.mounts import clients
 from fsmatrix.backends.ceph.options import FuseOptions
 from fsmatrix.backends.ceph.places.trees import Tree
+from fsmatrix.backends.ceph.state import deployment
 from fsmatrix.backends.local import mounting
 from fsmatrix.backends.system import packages, tools
+from fsmatrix.results.evidence.deployment import Deployment
 
 DEVICE = Path("/dev/fuse")
 
@@ -43,6 +45,13 @@ class CephfsFuse(CephfsMounted):
         """The client's options, and a name for the mount."""
         options = cast(FuseOptions, self.options)
         return {"client": options.client, "source": f"fsmatrix-{context.tag}"}
+
+    def client_deployment(self) -> Deployment:
+        """The kernel's pages serve reads; writes go to the object cache of ceph-fuse."""
+        options = cast(FuseOptions, self.options)
+        if options.path:
+            return deployment.found()
+        return deployment.client_of(options.client, options.object_size, deployment.PAGES)
 
     @classmethod
     def argv(cls, details: Mapping[str, Any]) -> list[str]:

@@ -33,10 +33,11 @@ from fsmatrix.backends.ceph.oncephfs import (
 from fsmatrix.backends.ceph.options import LibcephfsOptions
 from fsmatrix.backends.ceph.places import own
 from fsmatrix.backends.ceph.places.trees import Tree
-from fsmatrix.backends.ceph.state import caches
+from fsmatrix.backends.ceph.state import caches, deployment
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.owned_dirs import DATA
+from fsmatrix.results.evidence.deployment import Deployment
 
 NONBLOCKING = "ceph_ll_nonblocking_readv_writev"
 
@@ -112,6 +113,10 @@ class Libcephfs(OnCephfs):
             **self.level_facts(access),
             "ceph": ceph_facts(tree.login, tree.filesystem),
         }
+
+    def client_deployment(self) -> Deployment:
+        """Its object cache lives as long as a step's connections."""
+        return deployment.client_of(self._chosen.client, self._chosen.object_size)
 
     # -- node leaders ------------------------------------------------------------------
     @classmethod
