@@ -158,7 +158,7 @@ RULES: tuple[Rule, ...] = (
         float, ratio=1.1, shown=lambda size: _bytes(size) if size else "no server",
     ),
     Rule(
-        "reads_from_server_memory", "A run's data fit into the servers' memory",
+        "reads_from_server_memory", "Bytes read fit into the servers' memory",
         "its reads may come from the servers' memory", _is(True), shown=_yes_no,
     ),
     Rule(
