@@ -35,6 +35,15 @@ class Fairness:
         """The counts, the differences, and what is not known."""
         return self.judged.says
 
+    def short(self, place: str) -> list[str]:
+        """The counts and the differences, for a page about something else; nothing if none of
+        the runs tells of it.  `place`: the results, for the command that says more.
+        """
+        if not self.stored:
+            return []
+        more = f"All facts: `fsmatrix fairness {place}`."
+        return [self.judged.headline, *(fact.says for fact in self.judged.of("unequal")), more]
+
     @property
     def rows(self) -> list[judging.Judged]:
         """All facts, the gravest judgement first."""
@@ -82,6 +91,10 @@ class Fairness:
         ax.grid(False)
         return figure
 
+    def among(self, targets: Collection[str]) -> Fairness:
+        """Of some of these targets."""
+        return Fairness(self.judged.among(targets), self.stored)
+
     def to_dict(self) -> dict[str, Any]:
         """Every fact with its values, its judgement and whom it favours."""
         return self.judged.to_dict()
@@ -92,16 +105,20 @@ def fairness(
 ) -> Fairness:
     """Of the targets that the campaign compares, or of these; `summary`: of `ds`, if it is made.
 
-    References are left out.  ValueError for fewer than two targets.
+    References are left out unless they are named.  ValueError for one that is not there, and
+    for fewer than two targets.
     """
-    data, known = rows(ds), summary or summarise(ds, metrics=())
-    names = [name for name in known.targets if name not in known.references]
+    data = rows(ds)
+    known = summary or summarise(ds, include=["reference"] if targets else [], metrics=())
+    names = [name for name in known.targets if targets or name not in known.references]
+    if strange := [name for name in targets if name not in names]:
+        there = ", ".join(names)
+        raise ValueError(f"no target {', '.join(strange)} is compared here (there are: {there})")
     chosen = [name for name in names if not targets or name in targets]
     deployments = _deployments(ds)
-    facts = {name: _facts(data, name, deployments) for name in chosen}
     return Fairness(
-        judging.fairness(facts, known.varying),
-        any(known.facts for name in chosen for known, _ in _own(data, name, deployments)),
+        judging.fairness({name: _facts(data, name, deployments) for name in chosen}, known.varying),
+        any(told.facts for name in chosen for told, _ in _own(data, name, deployments)),
     )
 
 

@@ -52,6 +52,12 @@ class Fairness:
 
     targets: tuple[str, ...]
     facts: tuple[Judged, ...]
+    known: Mapping[str, Facts]  # what was judged
+    varied: frozenset[str]
+
+    def among(self, targets: Collection[str]) -> Fairness:
+        """The same of some of these targets; ValueError for fewer than two."""
+        return fairness({n: f for n, f in self.known.items() if n in targets}, self.varied)
 
     def of(self, judgement: Judgement) -> tuple[Judged, ...]:
         """Facts judged so."""
@@ -114,7 +120,8 @@ def fairness(targets: Mapping[str, Facts], varied: Collection[str] = ()) -> Fair
     """
     if len(targets) < 2:
         raise ValueError("one target alone is not compared with anything")
-    return Fairness(tuple(targets), tuple(_judged(rule, targets, varied) for rule in RULES))
+    facts = tuple(_judged(rule, targets, varied) for rule in RULES)
+    return Fairness(tuple(targets), facts, targets, frozenset(varied))
 
 
 def _judged(rule: Rule, targets: Mapping[str, Facts], varied: Collection[str]) -> Judged:
