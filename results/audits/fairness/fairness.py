@@ -106,6 +106,7 @@ class Fairness:
                     "judgement": fact.judgement,
                     "favours": list(fact.favours),
                     "why": fact.why,
+                    "says": fact.says,
                 }
                 for fact in self.facts
             ],

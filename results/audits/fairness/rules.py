@@ -96,10 +96,10 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "durability", "Durability of a write",
-        "its operations return before they would survive a loss of power: compare phases that "
-        "end with fsync, and never small writes or creates without it", _is(d.WRITE_BACK),
+        "operations return before they would survive a loss of power; compare phases that end "
+        "with fsync, and never small writes or creates without it", _is(d.WRITE_BACK),
     ),
-    Rule("checksums", "Checksums of data", "it computes and checks less", _checksum),
+    Rule("checksums", "Checksums of data", "less is computed and checked", _checksum),
     Rule(
         "ec_encoder", "Who encodes erasure code",
         "a client that encodes spends its own CPU and sends the parity too, a server that does "
@@ -116,21 +116,21 @@ RULES: tuple[Rule, ...] = (
         lambda kind: {d.NONE: 2.0, d.RDMA: 1.0, d.TCP: 0.0}.get(kind), factors=("network",),
     ),
     Rule(
-        "encrypted", "Encryption in flight", "nothing is encrypted for it", _is(False),
+        "encrypted", "Encryption in flight", "nothing is encrypted", _is(False),
         shown=_yes_no,
     ),
     Rule(
         "data_cache", "Data cache in the client",
-        "reads may come from its client's memory and writes be combined there, unless the "
+        "reads may come from the client's memory and writes be combined there, unless the "
         "cache state is bypass", lambda kind: float(kind != d.NONE),
     ),
     Rule(
         "metadata_cache", "Metadata cache in the client",
-        "names and attributes may come from its client's memory",
+        "names and attributes may come from the client's memory",
         lambda kind: float(kind != d.NONE),
     ),
     Rule(
-        "clients", "Client nodes", "more clients ask it", float, shown=_number, factors=("nodes",)
+        "clients", "Client nodes", "more clients ask", float, shown=_number, factors=("nodes",)
     ),
     Rule("storage_nodes", "Storage nodes", "more servers do the work", float, shown=_number),
     Rule(
@@ -138,28 +138,28 @@ RULES: tuple[Rule, ...] = (
         shown=_number, factors=("interface", "osds_per_node"),
     ),
     Rule(
-        "media", "Media of data", "its media are faster", _medium, factors=("interface",),
+        "media", "Media of data", "the media are faster", _medium, factors=("interface",),
     ),
     Rule(
-        "metadata_media", "Media of metadata", "its media are faster", _medium,
+        "metadata_media", "Media of metadata", "the media are faster", _medium,
         factors=("interface",),
     ),
     Rule(
-        "fill", "Share of space in use", "it has more free space to place data in", _least,
+        "fill", "Share of space in use", "there is more free space to place data in", _least,
         apart=0.1, shown=lambda share: f"{100 * share:.0f} %",
     ),
     Rule(
         "usable_bytes", "Usable bytes", "the same data fill less of it", float, ratio=1.1,
         shown=_bytes,
     ),
-    Rule("server_cores", "Cores of the servers", "its servers have more CPU", float, shown=_number),
+    Rule("server_cores", "Cores of the servers", "the servers have more CPU", float, shown=_number),
     Rule(
-        "server_memory", "Memory of the servers", "its servers can keep more data in memory",
+        "server_memory", "Memory of the servers", "the servers can keep more data in memory",
         float, ratio=1.1, shown=lambda size: _bytes(size) if size else "no server",
     ),
     Rule(
         "reads_from_server_memory", "Bytes read fit into the servers' memory",
-        "its reads may come from the servers' memory", _is(True), shown=_yes_no,
+        "reads may come from the servers' memory", _is(True), shown=_yes_no,
     ),
     Rule(
         "realised", "Realised",
