@@ -14,6 +14,7 @@ from fsmatrix.results.evidence.deployment import (
     RDMA,
     TCP,
     Deployment,
+    stored_bytes,
 )
 
 SCM = "SCM (PMem or RAM)"  # the tool does not tell which
@@ -105,21 +106,10 @@ def _space(pool: Mapping[str, Any], redundancy: str | None) -> dict[str, Any]:
         return {}
     bulk = "nvme" if "nvme" in tiers else "scm"
     total, free = tiers[bulk]["total"], tiers[bulk]["free"]
-    useful = useful_share(redundancy)
+    stored = stored_bytes(redundancy) if redundancy else None
     return {
         "media": NVME if bulk == "nvme" else SCM,
         "metadata_media": SCM,
         "fill": 1 - free / total,
-        "usable_bytes": None if useful is None else int(total * useful),
+        "usable_bytes": int(total / stored) if stored else None,
     }
-
-
-def useful_share(redundancy: str | None) -> float | None:
-    """Bytes of users for each byte that is stored; None if the redundancy is not known."""
-    if redundancy is None or redundancy == NONE:
-        return None if redundancy is None else 1.0
-    kind, _, numbers = redundancy.partition(" ")
-    if kind == "replica":
-        return 1 / int(numbers)
-    k, m = map(int, numbers.split("+"))
-    return k / (k + m)

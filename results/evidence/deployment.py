@@ -8,12 +8,16 @@ what stands beside it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from fsmatrix.results.evidence.stored import OWN, Stored, read
 
+LARGEST = 2**63
+_REPLICAS = re.compile(r"replica ([1-9]\d{0,2})")
+_CODE = re.compile(r"EC ([1-9]\d{0,2})\+(\d{1,3})")
 NONE = "none"  # there is no such thing: no copies, no checksums, no cache, no network
 WRITE_BACK = "write-back"  # an operation returns earlier: only after fsync is it durable
 DURABLE = "durable on return"  # an operation returns when it would survive a loss of power
@@ -54,13 +58,17 @@ class Deployment(Stored):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What is known, by name."""
+        """What is known, by name; a number that nothing can have is not."""
         values = {name: getattr(self, name) for name in NAMES}
-        return {name: value for name, value in values.items() if value is not None}
+        return {name: value for name, value in values.items() if _possible(value)}
 
     def completed(self, other: Deployment) -> Deployment:
         """With the facts of `other` where this one knows none."""
         return replace(self, **{**other.facts, **self.facts})
+
+
+def _possible(value: Any) -> bool:
+    return value is not None and (isinstance(value, str) or 0 <= value < LARGEST)
 
 
 NAMES = tuple(each.name for each in fields(Deployment) if each.name not in OWN)
@@ -71,3 +79,14 @@ def of_environment(environment: Mapping[str, Any]) -> Deployment:
     target = environment.get("target")
     stored = target.get("deployment", {}) if isinstance(target, Mapping) else {}
     return read(Deployment, stored, "environment.target.deployment")
+
+
+def stored_bytes(redundancy: str) -> float | None:
+    """Bytes stored for each byte of a client; None for a text that is no known redundancy."""
+    if redundancy == NONE:
+        return 1.0
+    if match := _REPLICAS.fullmatch(redundancy):
+        return float(match[1])
+    if match := _CODE.fullmatch(redundancy):
+        return (int(match[1]) + int(match[2])) / int(match[1])
+    return None

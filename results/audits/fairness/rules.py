@@ -7,7 +7,6 @@ and favours nobody.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,24 +15,11 @@ from fsmatrix.results.evidence import deployment as d
 from fsmatrix.results.units import format_size
 
 Order = Callable[[Any], float | None]  # the larger, the more favoured; None: no order
-_REPLICAS = re.compile(r"replica (\d+)")
-_CODE = re.compile(r"EC (\d+)\+(\d+)")
 MEDIA = (d.HDD, d.SSD, d.NVME, d.PMEM, d.RAM)  # the slowest first
 
 
-def written(redundancy: str) -> float | None:
-    """Bytes stored for each byte of a client; None for a text that is no known redundancy."""
-    if redundancy == d.NONE:
-        return 1.0
-    if match := _REPLICAS.fullmatch(redundancy):
-        return float(match[1])
-    if match := _CODE.fullmatch(redundancy):
-        return (int(match[1]) + int(match[2])) / int(match[1])
-    return None
-
-
 def _fewest_bytes(redundancy: str) -> float | None:
-    stored = written(redundancy)
+    stored = d.stored_bytes(redundancy)
     return None if stored is None else -stored
 
 
