@@ -169,7 +169,7 @@ def test_a_deployment_is_stored_and_read_back() -> None:
     assert of_environment({"target": {"name": "a"}}).facts == {}  # files of before
     assert of_environment({}).facts == {}
     assert of_environment({"imported": {}, "target": "x"}).facts == {}
-    with pytest.raises(StoredError, match="deployment.server_memory"):
+    with pytest.raises(StoredError, match=r"deployment\.server_memory"):
         of_environment({"target": {"deployment": {"server_memory": "much"}}})
 
 
