@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from fsmatrix.results.evidence.deployment import (
@@ -13,11 +14,18 @@ from fsmatrix.results.evidence.deployment import (
     NVME,
     RDMA,
     TCP,
+    WRITE_BACK,
     Deployment,
     stored_bytes,
 )
 
 SCM = "SCM (PMem or RAM)"  # the tool does not tell which
+DFUSE = "kernel and dfuse"
+_CACHING = {  # durability of a write, data cache
+    "site": (WRITE_BACK, "page cache"),
+    "write_through": (DURABLE, "page cache"),
+    "disabled": (DURABLE, NONE),
+}
 _REPLICAS = re.compile(r"RP_(\d+)G(?:\d+|X)")
 _CODE = re.compile(r"EC_(\d+)P(\d+)G(?:\d+|X)")
 _SHARDS = re.compile(r"S(?:\d+|X)")
@@ -55,6 +63,27 @@ def of_container(
         metadata_cache=NONE,
         storage_nodes=servers or None,
         **_space(told["pool"], redundancy),
+    )
+
+
+def of_mount(
+    described: Mapping[str, Any], caching: str, interception: str, oclass: str, chunk: int | None
+) -> Deployment:
+    """Of a container mounted by DFUSE; other facts as `of_container`.
+
+    `caching`: site (dfuse's own: all caches and write-back), write_through, disabled; of anything
+    else it is not known.  `interception`: what goes around the mount: ioil (reads and writes),
+    pil4dfs (all; it keeps directory entries itself), none.
+    """
+    durability, data_cache = _CACHING.get(caching, (None, None))
+    names: str | None = NONE if caching == "disabled" else DFUSE if data_cache else None
+    if interception in ("ioil", "pil4dfs"):
+        durability, data_cache = DURABLE, NONE
+    return replace(
+        of_container(described, oclass, chunk),
+        durability=durability,
+        data_cache=data_cache,
+        metadata_cache="libpil4dfs" if interception == "pil4dfs" else names,
     )
 
 

@@ -346,3 +346,26 @@ def test_a_replicated_pool_holds_less_than_it_has() -> None:
     properties = {"rd_lvl": "rank (1)", "cksum": "crc64"}
     told = daos.of_container({"properties": properties}, "RP_2G1").facts
     assert (told["failure_domain"], told["checksums"]) == ("rank", "crc64 end to end")
+
+
+@pytest.mark.parametrize(
+    ("caching", "interception", "durability", "data_cache", "metadata_cache"),
+    [
+        ("site", "none", "write-back", "page cache", daos.DFUSE),
+        ("write_through", "none", "durable on return", "page cache", daos.DFUSE),
+        ("disabled", "none", "durable on return", "none", "none"),
+        ("site", "ioil", "durable on return", "none", daos.DFUSE),
+        ("site", "pil4dfs", "durable on return", "none", "libpil4dfs"),
+        ("as_found", "none", None, None, None),
+    ],
+)
+def test_what_dfuse_keeps(
+    caching: str, interception: str, durability: Any, data_cache: Any, metadata_cache: Any
+) -> None:
+    told = daos.of_mount({}, caching, interception, "S1", None)
+    assert (told.durability, told.data_cache, told.metadata_cache) == (
+        durability,
+        data_cache,
+        metadata_cache,
+    )
+    assert told.redundancy == "none"
