@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.ceph import deployment
 from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.ceph.cephfs_mounted import CephfsMounted
 from fsmatrix.backends.ceph.mounts import clients
 from fsmatrix.backends.ceph.options import KernelOptions
 from fsmatrix.backends.ceph.places.trees import Tree
-from fsmatrix.backends.ceph.state import deployment
 from fsmatrix.backends.local import mounting
 from fsmatrix.backends.system import packages, tools
 from fsmatrix.results.evidence.deployment import Deployment

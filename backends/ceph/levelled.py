@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self, cast
 
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, ProvisionContext, Settled, Space
+from fsmatrix.backends.ceph import deployment
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.ceph.levels import levels
@@ -16,7 +17,7 @@ from fsmatrix.backends.ceph.levels.leveloptions import FACTORS
 from fsmatrix.backends.ceph.levels.levels import Levels
 from fsmatrix.backends.ceph.mounts import clients
 from fsmatrix.backends.ceph.options import CephOptions
-from fsmatrix.backends.ceph.state import deployment, health, network, settle
+from fsmatrix.backends.ceph.state import health, network, settle
 from fsmatrix.backends.ceph.state.health import Watch
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.owned_dirs import PREFIX

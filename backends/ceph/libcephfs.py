@@ -21,6 +21,7 @@ from pydantic import Field
 
 from fsmatrix.backends.access import Access, CephfsAccess, expect
 from fsmatrix.backends.base import CacheMethod, Evidence, ProvisionContext, Usable
+from fsmatrix.backends.ceph import deployment
 from fsmatrix.backends.ceph.bindings import capi
 from fsmatrix.backends.ceph.bindings.login import NO_WAIT, root_text
 from fsmatrix.backends.ceph.oncephfs import (
@@ -33,7 +34,7 @@ from fsmatrix.backends.ceph.oncephfs import (
 from fsmatrix.backends.ceph.options import LibcephfsOptions
 from fsmatrix.backends.ceph.places import own
 from fsmatrix.backends.ceph.places.trees import Tree
-from fsmatrix.backends.ceph.state import caches, deployment
+from fsmatrix.backends.ceph.state import caches
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.owned_dirs import DATA

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fsmatrix.backends.ceph.deployment import redundancy_of
 from fsmatrix.backends.ceph.levels.redundancy import parse_redundancy
-from fsmatrix.backends.ceph.state.deployment import redundancy_of
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.audits.fairness.fairness import Fairness, fairness
 from fsmatrix.results.evidence.deployment import NAMES, Deployment

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fsmatrix.backends.base import Backend, ProvisionContext
-from fsmatrix.backends.ceph.state import deployment as ceph
+from fsmatrix.backends.ceph import deployment as ceph
 from fsmatrix.backends.ceph.state import hardware
 from fsmatrix.backends.daos import deployment as daos
 from fsmatrix.backends.local import deployment as local

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from fsmatrix.results.evidence import deployment as d
 from fsmatrix.results.evidence.deployment import NAMES, Deployment, of_environment
 from fsmatrix.results.evidence.stored import StoredError
 
+DOCS = Path(__file__).parents[3] / "docs/ceph-vs-daos.md"
 GIB = 1 << 30
 
 
@@ -30,6 +32,12 @@ def test_every_fact_of_a_deployment_has_a_rule() -> None:
     beside = {"clients", "realised", "reads_from_server_memory"}  # of runs, not of deployments
     assert {rule.name for rule in RULES} == {*NAMES, *beside}
     assert len({rule.title for rule in RULES}) == len(RULES)
+
+
+def test_every_fact_is_documented() -> None:
+    table = DOCS.read_text().partition("| fact | values |")[2].partition("\n\n")[0]
+    rows = [line.split("|")[1].strip() for line in table.splitlines()[2:]]
+    assert rows == [rule.title for rule in RULES]
 
 
 @pytest.mark.parametrize(
