@@ -50,7 +50,7 @@ class Fairness:
         return [fact for name in judging.JUDGEMENTS for fact in self.judged.of(name)]
 
     def table(self) -> pd.DataFrame:
-        """One row per fact, with a column for each target."""
+        """One row per fact, with a column for each target; `says` has the reasons."""
         import pandas as pd
 
         return pd.DataFrame(
@@ -59,8 +59,7 @@ class Fairness:
                     "fact": fact.title,
                     **fact.values,
                     "judgement": fact.judgement,
-                    "favours": ", ".join(fact.favours),
-                    "why": fact.why,
+                    "favours": fact.whom,
                 }
                 for fact in self.rows
             ]
@@ -71,7 +70,7 @@ class Fairness:
         from fsmatrix.analysis.draw import drawing
 
         facts, targets = self.rows, self.judged.targets
-        width, height = 1.6 + 2.0 * len(targets), 0.26 * len(facts) + 0.6
+        width, height = 2.4 + 2.0 * len(targets), 0.26 * len(facts) + 0.6
         title = "Are the targets compared fairly?"
         notes = [self.judged.headline]
         figure, ((ax,),) = drawing.frame(1, 1, title=title, notes=notes, width=width, height=height)

@@ -28,7 +28,7 @@ _FALSE = frozenset({"false", "0", "no", "off"})
 
 
 def of_cluster(described: Mapping[str, Any], pool: str = "") -> Deployment:
-    """What the cluster tells of a data pool (empty: the one of the layout, or the first).
+    """What the cluster tells of a data pool (empty: the one described, of the layout, the first).
 
     `described`: what a backend's `describe` told; nothing is known where that is empty.
     """
@@ -36,7 +36,7 @@ def of_cluster(described: Mapping[str, Any], pool: str = "") -> Deployment:
     if "pools" not in ceph or "error" in ceph["pools"]:
         return Deployment()
     layout = dict(_PAIR.findall(str(described.get("layout", ""))))
-    data = pool or layout.get("pool") or _first(ceph)
+    data = pool or described.get("pool") or layout.get("pool") or _first(ceph)
     facts = ceph["pools"].get(data, {})
     return (
         _of_pool(facts)

@@ -166,6 +166,17 @@ def test_facts_of_a_ceph_cluster() -> None:
     }  # fmt: skip
 
 
+def test_rados_is_the_pool_that_is_described() -> None:
+    other = {**described()["ceph"]["pools"]["data"], "size": 2}
+    ceph_facts = {**described()["ceph"], "pools": {"other": other, **described()["ceph"]["pools"]}}
+    told = made("rados", pool="other").deployment({"pool": "other", "ceph": ceph_facts}).facts
+    assert (told["redundancy"], told["chunk_size"], told["media"]) == (
+        "replica 2",
+        4 << 20,
+        "NVMe SSD",
+    )
+
+
 CODED = {"type": "erasure", "size": 3, "erasure_code_profile": {"k": "2", "m": "1"}}
 SECURE = {"ms_type": "async+rdma", "ms_client_mode": "secure crc"}
 

@@ -27,6 +27,13 @@ class Judged:
     why: str = ""  # of a difference: why it favours them, or on what it depends
 
     @property
+    def whom(self) -> str:
+        """Whom a difference favours, in words; empty where there is none."""
+        if self.judgement != "unequal":
+            return ""
+        return ", ".join(self.favours) or ("depends" if self.why else "not known")
+
+    @property
     def says(self) -> str:
         """It in one sentence."""
         together: dict[str, list[str]] = {}

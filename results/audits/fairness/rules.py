@@ -98,7 +98,7 @@ RULES: tuple[Rule, ...] = (
         factors=("object_size", "stripe_unit"),
     ),
     Rule(
-        "transport", "Transport", "RDMA takes less CPU and time for each message",
+        "transport", "Transport", "a message takes less CPU and time, or there is none",
         lambda kind: {d.NONE: 2.0, d.RDMA: 1.0, d.TCP: 0.0}.get(kind), factors=("network",),
     ),
     Rule(
@@ -144,7 +144,7 @@ RULES: tuple[Rule, ...] = (
         float, ratio=1.1, shown=lambda size: _bytes(size) if size else "no server",
     ),
     Rule(
-        "reads_from_server_memory", "Bytes read fit into the servers' memory",
+        "reads_from_server_memory", "Reads fit into server memory",
         "reads may come from the servers' memory", _is(True), shown=_yes_no,
     ),
     Rule(

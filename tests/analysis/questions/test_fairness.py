@@ -63,7 +63,7 @@ def test_what_runs_store_is_judged(compared: Path) -> None:
     assert of["reads_from_server_memory"].values == {"ext4": "unknown", "xfs": "yes"}
     assert found.stored
     assert next(iter(found.table()["judgement"])) == "unequal"
-    assert set(found.table().columns) == {"fact", "ext4", "xfs", "judgement", "favours", "why"}
+    assert set(found.table().columns) == {"fact", "ext4", "xfs", "judgement", "favours"}
 
 
 def test_a_factor_that_the_campaign_varies_is_no_unfairness(tmp_path: Path) -> None:

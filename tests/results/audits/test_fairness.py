@@ -77,6 +77,7 @@ def test_whom_a_difference_favours(fact: str, first: Any, second: Any, favours: 
     one = judged(fact, first, second)
     assert (one.judgement, "".join(one.favours)) == ("unequal", favours)
     assert (f"It favours {favours}: {one.why}." in one.says) == bool(favours)
+    assert one.whom == (favours or ("depends" if one.why else "not known"))
     other = judged(fact, second, first)
     assert "".join(other.favours) == favours.translate({97: 98, 98: 97})  # the same one
 
@@ -106,8 +107,8 @@ def test_of_three_targets_all_at_the_top_are_favoured() -> None:
     one = judged("transport", d.RDMA, d.TCP, d.RDMA, None)
     assert one.favours == ("a", "c")
     assert one.says == (
-        "Transport: RDMA (a, c), TCP (b), unknown (d). It favours a and c: RDMA takes less CPU and "
-        "time for each message."
+        "Transport: RDMA (a, c), TCP (b), unknown (d). It favours a and c: a message takes less "
+        "CPU and time, or there is none."
     )
 
 
