@@ -124,7 +124,7 @@ def fairness(targets: Mapping[str, Facts], varied: Collection[str] = ()) -> Fair
     """Every fact of `RULES` over these targets, two or more (ValueError for fewer).
 
     `varied`: factors that the campaign varies on purpose: a difference that follows one of them
-    is no unfairness.
+    is no unfairness (see `_varied`).
     """
     if len(targets) < 2:
         raise ValueError("one target alone is not compared with anything")
@@ -141,17 +141,24 @@ def _judged(rule: Rule, targets: Mapping[str, Facts], varied: Collection[str]) -
     def made(judgement: Judgement, **more: Any) -> Judged:
         return Judged(rule.name, rule.title, texts, judgement, **more)
 
-    on_purpose = {rule.name, *rule.factors} & set(varied)
-    if not _same(rule, list(known.values())):
-        if on_purpose:
-            return made("varied")
+    sides = list(known.values())
+    if {rule.name, *rule.factors} & set(varied) and _varied(rule, sides):
+        return made("varied")
+    if not _same(rule, sides):
         favours = _favoured(rule, known)
         explained = rule.order is None or bool(favours)
         return made("unequal", favours=favours, why=rule.why if explained else "")
-    if len(known) < len(targets):
-        return made("unknown")
-    several = any(len(values) > 1 for values in known.values())
-    return made("varied" if several and on_purpose else "equal")
+    return made("equal" if len(known) == len(targets) else "unknown")
+
+
+def _varied(rule: Rule, sides: Sequence[list[Any]]) -> bool:
+    """Whether all that differs is what some targets have several values of.
+
+    A target with one value has one of theirs, and all such targets have the same.
+    """
+    several = [value for side in sides if len(side) > 1 for value in side]
+    alone = [side for side in sides if len(side) == 1]
+    return bool(several) and _same(rule, alone) and all(side[0] in several for side in alone)
 
 
 def _same(rule: Rule, sides: Sequence[list[Any]]) -> bool:
@@ -160,7 +167,7 @@ def _same(rule: Rule, sides: Sequence[list[Any]]) -> bool:
         every = [value for side in sides for value in side]
         low, high = min(every, default=0), max(every, default=0)
         return bool(high <= low * rule.ratio or high - low <= rule.apart)
-    return all(set(side) == set(sides[0]) for side in sides)
+    return all(set(side) == set(sides[0]) for side in sides[1:])
 
 
 def _favoured(rule: Rule, known: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from fsmatrix.results.evidence import deployment as d
 from fsmatrix.results.units import format_size
 
 Order = Callable[[Any], float | None]  # the larger, the more favoured; None: no order
+DOORS = ("caching", "interception")  # factors of DFUSE
 MEDIA = (d.HDD, d.SSD, d.NVME, d.PMEM, d.RAM)  # the slowest first
 
 
@@ -74,16 +75,18 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "redundancy", "Redundancy",
         "a write stores fewer bytes for each byte of a client", _fewest_bytes,
-        factors=("oclass", "file_oclass"),
+        factors=("object_class",),
     ),
     Rule(
         "failure_domain", "Failure domain",
         "they do not survive the same losses; what that costs depends on where the copies lie",
+        factors=("redundancy_level",),
     ),
     Rule(
         "durability", "Durability of a write",
         "operations return before they would survive a loss of power; compare phases that end "
         "with fsync, and never small writes or creates without it", _is(d.WRITE_BACK),
+        factors=DOORS,
     ),
     Rule("checksums", "Checksums of data", "less is computed and checked", _checksum),
     Rule(
@@ -108,12 +111,12 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "data_cache", "Data cache in the client",
         "reads may come from the client's memory and writes be combined there, unless the "
-        "cache state is bypass", lambda kind: float(kind != d.NONE),
+        "cache state is bypass", lambda kind: float(kind != d.NONE), factors=DOORS,
     ),
     Rule(
         "metadata_cache", "Metadata cache in the client",
         "names and attributes may come from the client's memory",
-        lambda kind: float(kind != d.NONE),
+        lambda kind: float(kind != d.NONE), factors=DOORS,
     ),
     Rule(
         "clients", "Client nodes", "more clients ask", float, shown=_number, factors=("nodes",)

@@ -118,7 +118,8 @@ def test_of_three_targets_all_at_the_top_are_favoured() -> None:
         ("storage_nodes", ([2, 3], [2, 3]), "storage_nodes"),
         ("storage_nodes", ([2, 3], [2]), "storage_nodes"),
         ("media", (["SSD"], ["HDD", "SSD"]), "interface"),
-        ("redundancy", (["none"], ["replica 2"]), "redundancy"),
+        ("redundancy", (["none", "replica 2"], ["replica 2"]), "object_class"),
+        ("data_cache", (["none", "page cache"], ["page cache"]), "caching"),
     ],
 )
 def test_what_is_varied_on_purpose_is_no_unfairness(
@@ -127,6 +128,17 @@ def test_what_is_varied_on_purpose_is_no_unfairness(
     assert judged(fact, *values, varied=(factor, "chunk")).judgement == "varied"
     alone = judged(fact, *values, varied=("chunk",)).judgement
     assert alone == ("equal" if values[0] == values[1] else "unequal")
+
+
+def test_a_factor_of_one_target_excuses_no_difference_of_others() -> None:
+    """DFUSE's caching is a factor; that libcephfs has a cache and DFS none is none."""
+    dfuse, dfs, libcephfs = ["none", "page cache"], ["none"], ["object cache"]
+    vary = {"varied": ("caching",)}
+    assert judged("data_cache", dfuse, dfs, **vary).judgement == "varied"
+    assert judged("data_cache", dfuse, libcephfs, **vary).judgement == "unequal"
+    assert judged("data_cache", dfs, libcephfs, **vary).judgement == "unequal"
+    assert judged("data_cache", dfuse, dfs, libcephfs, **vary).judgement == "unequal"
+    assert judged("data_cache", dfuse, dfs, None, **vary).judgement == "varied"
 
 
 def test_counts_sentences_and_json() -> None:
