@@ -62,6 +62,9 @@ KINDS: Registry[Any] = Registry(
         "rados-space": "fsmatrix.backends.ceph.rollback:RADOS_SPACE",
         "ceph-level": "fsmatrix.backends.ceph.rollback:CEPH_LEVEL",
         "daos-container": "fsmatrix.backends.daos.rollback:DAOS_CONTAINER",
+        "daos-tree": "fsmatrix.backends.daos.rollback:DAOS_TREE",
+        "daos-pool": "fsmatrix.backends.daos.rollback:DAOS_POOL",
+        "dfuse-mount": "fsmatrix.backends.daos.rollback:DFUSE_MOUNT",
     },
     "kind of journal entry",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,17 @@ import pytest
 
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.ceph.bindings import login
-from fsmatrix.backends.ceph.mounts import clients
 from fsmatrix.backends.ceph.places import trees
-from fsmatrix.backends.daos import tool as daos_tool
+from fsmatrix.backends.daos import containers
+from fsmatrix.backends.daos.client import Client
 from fsmatrix.backends.journal.journal import Journal
+from fsmatrix.backends.local import fuse
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
 from fsmatrix.backends.system import mounts
 from fsmatrix.backends.testbed.ceph import CephTestbed, CephTestbedOptions, down, up
 from tests import asking
+from tests.backends import daos_agent_double, daos_places
 from tests.backends.ceph_places import DRIVER_NAMES, Place
 from tests.backends.daos_standin import TESTS, Standin
 from tests.backends.playing import IMPLEMENTATIONS, Open, chunk, op
@@ -55,8 +58,8 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(login, "TIMEOUT", 2.0)
     monkeypatch.setattr(trees, "TIMEOUT", 2.0)
     monkeypatch.setattr(trees, "QUIET", 3.0)
-    monkeypatch.setattr(clients, "LOOK", 2.0)
-    monkeypatch.setattr(clients, "FAREWELL", 2.0)
+    monkeypatch.setattr(fuse, "LOOK", 2.0)
+    monkeypatch.setattr(fuse, "FAREWELL", 2.0)
     monkeypatch.setattr(mounts, "PATIENCE", 0.2)
 
 
@@ -111,11 +114,56 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
 
 
 @pytest.fixture
-def standin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Standin:
-    """The `daos` on PATH is the stand-in."""
+def agent_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where libdaos would look for an agent; nobody is there.  Short: it is part of an address."""
+    with tempfile.TemporaryDirectory(prefix="agent-") as name:
+        monkeypatch.setenv("DAOS_AGENT_DRPC_DIR", name)
+        yield Path(name)
+
+
+@pytest.fixture
+def standin(
+    tmp_path: Path, agent_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Standin]:
+    """The `daos` on PATH is the stand-in, and an agent runs."""
     folder = tmp_path / "standin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{TESTS / 'standins'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("STANDIN_DAOS", str(folder))
-    monkeypatch.setattr(daos_tool, "DEADLINE", 60.0)  # a loaded machine is no dead engine
-    return Standin(folder)
+    with daos_agent_double.running(agent_folder):
+        yield Standin(folder)
+
+
+# -- libdfs: a double, or a real DAOS ----------------------------------------------------------
+@pytest.fixture(scope="session")
+def double(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the double's libraries."""
+    return daos_places.compiled(tmp_path_factory.mktemp("double"))
+
+
+@pytest.fixture(scope="session")
+def real_daos() -> Iterator[daos_places.Storage | None]:
+    """A container of the tests' own in the real pool; None if no pool is named."""
+    if not daos_places.REAL_POOL:
+        yield None
+        return
+    label = f"fsmatrix-test-{os.getpid()}"
+    yield daos_places.made(label)
+    assert containers.destroy(Client(), daos_places.REAL_POOL, label)
+
+
+@pytest.fixture
+def doubled(
+    double: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[daos_places.Storage]:
+    """A container on the double, whose rules nobody may break."""
+    storage = daos_places.doubled(double, tmp_path / "daos")
+    monkeypatch.setenv("FSMATRIX_DOUBLE", str(storage.folder))
+    yield storage
+    assert storage.violations == []
+
+
+@pytest.fixture
+def dfs(real_daos: daos_places.Storage | None, request: pytest.FixtureRequest) -> daos_places.Place:
+    """An empty directory for the driver dfs: of the real DAOS if one is named."""
+    return daos_places.Place.fresh(real_daos or request.getfixturevalue("doubled"))

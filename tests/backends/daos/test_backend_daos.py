@@ -18,7 +18,7 @@ from fsmatrix.backends import registry
 from fsmatrix.backends.access import DfsAccess, PathAccess
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.daos import facts as daos_facts
-from fsmatrix.backends.daos import tool as daos_tool
+from fsmatrix.backends.daos.answers import Pool, System
 from fsmatrix.backends.daos.dfs import DaosDfs
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Journal
@@ -28,7 +28,7 @@ from fsmatrix.suite.campaign.site import SiteFile
 from fsmatrix.suite.campaign.yamlio import Tree
 from fsmatrix.suite.plan.installation import Installation
 from fsmatrix.suite.plan.plan import Request, build_plan
-from tests.backends.daos_standin import THEIRS, Standin, answer, daos, impatient
+from tests.backends.daos_standin import THEIRS, Standin, answer, daos, details, impatient
 
 REAL_POOL = os.environ.get("FSMATRIX_TEST_DAOS_POOL", "")
 
@@ -58,7 +58,7 @@ def test_check_tells_version_and_system(standin: Standin) -> None:
     standin.fault("system query", "fail", error="DER_AGENT_COMM(-1049)", status=-1049)
     usable = DaosDfs.check()
     assert not usable.ok
-    assert "does daos_agent run here?" in usable.reason
+    assert "DER_AGENT_COMM(-1049)" in usable.reason
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,25 @@ def test_check_tells_version_and_system(standin: Standin) -> None:
         {"pool": "a b"},
         {"pool": "x" * 128},
         {"pool": "p", "oclass": "S1 --force"},
+        {"pool": "p", "oclass": "RP_1G1"},
+        {"pool": "p", "oclass": "RP_2G1", "rd_fac": 2},
+        {"pool": "p", "levels": {"size_per_node": "1GiB"}},
+        {"levels": {}},
+        {"levels": {"size_per_node": "1GiB", "control": "dmg.yml"}},
+        {"levels": {"pools": [{"pool": "p2", "storage_nodes": 2}], "consent": True}},
+        {"levels": {"pools": [{"pool": "-f", "storage_nodes": 2}]}},
+        {"levels": {"size_per_node": "1GiB"}, "container": "c"},
         {"pool": "p", "system": "a/b"},
         {"pool": "p", "chunk_size": 0},
-        {"pool": "p", "container": "mine"},
+        {"pool": "p", "container": "--force"},
+        {"pool": "p", "container": "daos://p/c"},
+        {"pool": "p\n"},
+        {"pool": "p", "container": "c", "oclass": "S1"},
+        {"pool": "p", "container": "c", "rd_fac": 0},
+        {"pool": "p", "rd_fac": 6},
+        {"pool": "p", "rd_lvl": "rack"},
+        {"pool": "p", "checksum": "crc32,rd_fac:1"},
+        {"pool": "p", "deadline": 0},
         {},
     ],
 )
@@ -81,7 +97,7 @@ def test_bad_options(options: dict[str, Any]) -> None:
 
 
 def test_from_container_to_nothing(standin: Standin, context: ProvisionContext) -> None:
-    backend = daos(oclass="RP_2G1", dir_oclass="RP_2GX", chunk_size="4MiB")
+    backend = daos(oclass="SX", dir_oclass="S1", chunk_size="4MiB")
     access = backend.provision({}, context)
     assert access == DfsAccess.from_json(json.loads(json.dumps(access.to_json())))
     assert access.container.startswith("fsmatrix-tag1-daos-a-")
@@ -91,8 +107,8 @@ def test_from_container_to_nothing(standin: Standin, context: ProvisionContext) 
     create = next(call for call in standin.calls if "create" in call)
     assert create[-4:] == [
         "--type=POSIX",
-        "--oclass=RP_2G1",
-        "--dir-oclass=RP_2GX",
+        "--oclass=SX",
+        "--dir-oclass=S1",
         "--chunk-size=4194304",
     ]
     backend.mount(access, context.journal)
@@ -100,7 +116,7 @@ def test_from_container_to_nothing(standin: Standin, context: ProvisionContext) 
     facts = backend.describe(access)
     json.dumps(facts)
     assert facts["container"]["chunk_size"] == 4 << 20
-    assert facts["container"]["object_class"] == "RP_2G1"
+    assert facts["container"]["object_class"] == "SX"
     assert facts["pool"]["tiers"]["scm"]["total"] == 4000002048
     assert facts["daos"]["version"].startswith("DAOS CLI version 2.6.5")
     assert facts["properties"]["rd_fac"] == "rd_fac0"
@@ -118,6 +134,13 @@ def test_from_container_to_nothing(standin: Standin, context: ProvisionContext) 
     assert context.journal.pending() == []
 
 
+def test_properties_of_an_own_container(standin: Standin, context: ProvisionContext) -> None:
+    daos(rd_fac=0, rd_lvl="rank", checksum="crc32", file_oclass="SX").provision({}, context)
+    create = next(call for call in standin.calls if "create" in call)
+    wanted = ["--file-oclass=SX", "--properties=rd_fac:0,rd_lvl:rank,cksum:crc32"]
+    assert create[-2:] == wanted
+
+
 def test_cache_states_are_those_of_the_client() -> None:
     access = DfsAccess("daos-dfs", "a", {}, "bench", "x")
     for state in ("cold", "bypass"):
@@ -129,8 +152,8 @@ def test_cache_states_are_those_of_the_client() -> None:
     assert DaosDfs.cache_states == {"cold", "bypass"}
 
 
-def test_no_factors(standin: Standin, context: ProvisionContext) -> None:
-    with pytest.raises(BackendError, match="no cluster factors: storage_nodes"):
+def test_no_level_without_options_that_say_how(standin: Standin, context: ProvisionContext) -> None:
+    with pytest.raises(BackendError, match="realises no cluster factors: storage_nodes"):
         daos().provision({"storage_nodes": 2}, context)
     assert standin.ours == []
 
@@ -222,7 +245,7 @@ def test_hanging_creation(
     standin.fault("container create", "hang")
     impatient(monkeypatch, "create")
     backend = daos()
-    with pytest.raises(ToolError, match=r"container create .* did not end within"):
+    with pytest.raises(ToolError, match=r"container create .* still no answer after"):
         backend.provision({}, context)
     assert [entry.kind for entry in context.journal.pending()] == ["daos-container"]
     backend.finish(context)
@@ -266,7 +289,7 @@ def test_a_refused_destruction_stays_pending(standin: Standin, context: Provisio
     ],
 )
 def test_health_and_settling(standin: Standin, change: dict[str, Any], expected: str) -> None:
-    access = DfsAccess("daos-dfs", "a", {"uuid": THEIRS["uuid"]}, "bench", "posix1")
+    access = DfsAccess("daos-dfs", "a", details(), "bench", "posix1")
     told = answer("daos-pool-query")
     told["response"] |= change
     standin.fault("pool query", "print", text=json.dumps(told))
@@ -278,12 +301,12 @@ def test_health_and_settling(standin: Standin, change: dict[str, Any], expected:
 
 def test_bulk_data_goes_to_nvme() -> None:
     told = answer("daos-pool-query")["response"]
-    pool = daos_tool.Pool.model_validate(told)
+    pool = Pool.model_validate(told)
     assert daos_facts.free(pool).bytes == told["tier_stats"][0]["free"]
     told["tier_stats"][1] |= {"total": 10**13, "free": 9 * 10**12}
-    assert daos_facts.free(daos_tool.Pool.model_validate(told)).bytes == 9 * 10**12
+    assert daos_facts.free(Pool.model_validate(told)).bytes == 9 * 10**12
     told["tier_stats"] = None
-    assert daos_facts.free(daos_tool.Pool.model_validate(told)).bytes is None
+    assert daos_facts.free(Pool.model_validate(told)).bytes is None
 
 
 @pytest.mark.parametrize(
@@ -303,7 +326,7 @@ def test_bulk_data_goes_to_nvme() -> None:
 def test_counters_only_where_the_bytes_are_seen(
     provider: str, uris: list[str], counted: bool, own_address: str
 ) -> None:
-    system = daos_tool.System.model_validate(
+    system = System.model_validate(
         {
             "system_name": "s",
             "fabric_provider": provider,

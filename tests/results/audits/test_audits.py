@@ -118,6 +118,12 @@ def in_servers(memory: Any, run: RunRecord, **told: str) -> RunRecord:
     return replace(with_evidence(run, cache=told_of), environment=environment)
 
 
+def preloaded(name: str = "write", summaries: int = 4, **calls: int) -> RunRecord:
+    """A phase of 400 operations of a program that a library was put into."""
+    seen = {"library": "ioil", "summaries": summaries, "calls": calls}
+    return with_evidence(record(phase(name)), interception={name: seen})
+
+
 TRIALS = {
     "fits-server-memory": Trial(
         "warning",
@@ -135,6 +141,31 @@ TRIALS = {
             lambda: in_servers(400 * MB, declared("warm", "warm", record(phase()))),
             lambda: in_servers(400 * MB, written_with(network_sent_bytes=400 * MB)),
             lambda: record(phase()),
+        ],
+    ),
+    "interception-missed": Trial(
+        "invalid",
+        [
+            lambda: preloaded(summaries=0),
+            lambda: preloaded(read=0, write=0),
+            lambda: preloaded(read=400, write=0),
+            lambda: preloaded("read", read=0, write=400),
+            lambda: preloaded("create", open=0, stat=0),
+        ],
+        [
+            lambda: preloaded(write=400),
+            lambda: preloaded("read", read=1),
+            lambda: preloaded("create", open=400),
+            lambda: record(phase("write")),
+        ],
+    ),
+    "interception-partly": Trial(
+        "warning",
+        [lambda: preloaded(write=359), lambda: preloaded("read", read=1)],
+        [
+            lambda: preloaded(write=360),
+            lambda: preloaded("create", open=1),
+            lambda: preloaded(write=0),
         ],
     ),
     "random-faster-than-sequential": Trial(
