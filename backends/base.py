@@ -23,8 +23,8 @@ from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.errors import BackendError as BackendError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.pace import Pace
-from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.backends.system.removal import remove_tree
+from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.evidence.evidence import Interception
 
 CacheMethod = Literal["auto", "drop_caches", "fadvise"]
@@ -202,7 +202,7 @@ class Backend(ABC):
         """What decides whether it is compared fairly; what is not known stays None.
 
         Pure: from the options and what `describe` told; nothing is asked.  Before anything is
-        attached `described` is empty, and the options alone tell.
+        attached `described` is the level, often empty, and the options tell the rest.
         """
         del described
         return Deployment()

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from fsmatrix.backends.daos.levels.classes import parse_class
+from fsmatrix.backends.daos.options import DOMAINS
 from fsmatrix.results.evidence.deployment import (
     CLIENT,
     DURABLE,
@@ -26,9 +28,6 @@ _CACHING = {  # durability of a write, data cache
     "write_through": (DURABLE, "page cache"),
     "disabled": (DURABLE, NONE),
 }
-_REPLICAS = re.compile(r"RP_(\d+)G(?:\d+|X)")
-_CODE = re.compile(r"EC_(\d+)P(\d+)G(?:\d+|X)")
-_SHARDS = re.compile(r"S(?:\d+|X)")
 _RDMA = re.compile(r"verbs|cxi|opx|psm|ucx\+(?:dc|rc|ud|all)")
 _TCP = re.compile(r"tcp|sockets")
 
@@ -45,7 +44,7 @@ def of_container(
     told = {name: _answer(described, name) for name in ("pool", "container", "properties")}
     container, properties = told["container"], told["properties"]
     redundancy = redundancy_of(
-        oclass or _class(container, "file_object_class") or _class(container, "object_class"),
+        _class(container, "file_object_class") or _class(container, "object_class") or oclass,
         str(properties.get("rd_fac", "")),
     )
     checksum = properties.get("cksum")
@@ -66,10 +65,8 @@ def of_container(
     )
 
 
-def of_mount(
-    described: Mapping[str, Any], caching: str, interception: str, oclass: str, chunk: int | None
-) -> Deployment:
-    """Of a container mounted by DFUSE; other facts as `of_container`.
+def of_mount(container: Deployment, caching: str, interception: str) -> Deployment:
+    """Of a container that is mounted by DFUSE; what it has itself is `of_container`.
 
     `caching`: site (dfuse's own: all caches and write-back), write_through, disabled; of anything
     else it is not known.  `interception`: what goes around the mount: ioil (reads and writes),
@@ -80,7 +77,7 @@ def of_mount(
     if interception in ("ioil", "pil4dfs"):
         durability, data_cache = DURABLE, NONE
     return replace(
-        of_container(described, oclass, chunk),
+        container,
         durability=durability,
         data_cache=data_cache,
         metadata_cache="libpil4dfs" if interception == "pil4dfs" else names,
@@ -93,13 +90,15 @@ def redundancy_of(oclass: str, factor: str = "") -> str | None:
     Without a class a redundancy factor of 0 ("rd_fac0") means none; with another one libdfs
     chooses by itself between copies and an erasure code.
     """
-    if match := _REPLICAS.fullmatch(oclass):
-        return f"replica {match[1]}"
-    if match := _CODE.fullmatch(oclass):
-        return f"EC {match[1]}+{match[2]}"
-    if _SHARDS.fullmatch(oclass) or (not oclass and factor == "rd_fac0"):
-        return NONE
-    return None
+    if not oclass:
+        return NONE if factor == "rd_fac0" else None
+    try:
+        kind = parse_class(oclass)
+    except ValueError:
+        return None
+    if kind.k:
+        return f"EC {kind.k}+{kind.m}"
+    return NONE if kind.copies == 1 else f"replica {kind.copies}"
 
 
 def transport_of(provider: str) -> str | None:
@@ -124,8 +123,9 @@ def _class(container: Mapping[str, Any], name: str) -> str:
 
 
 def _domain(redundancy: str | None, level: str) -> str | None:
-    """ "rank (1)" as "rank"."""
-    return NONE if redundancy == NONE else level.partition(" ")[0] or None
+    """ "rank (1)" as "rank", and "node (2)" as "host", as in the coordinate."""
+    name = level.partition(" ")[0]
+    return NONE if redundancy == NONE else DOMAINS.get(name, name) or None
 
 
 def _space(pool: Mapping[str, Any], redundancy: str | None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, cast
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, ProvisionContext, Settled, Space, Usable
 from fsmatrix.backends.daos import client as daos_client
-from fsmatrix.backends.daos import containers
+from fsmatrix.backends.daos import containers, deployment
 from fsmatrix.backends.daos import facts as daos_facts
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.levels import levels as pools
@@ -22,6 +22,7 @@ from fsmatrix.backends.daos.options import OPTION_OF, DaosOptions
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.owned_dirs import PREFIX
 from fsmatrix.backends.local import provenance
+from fsmatrix.results.evidence.deployment import Deployment
 
 PAUSE = 0.5  # seconds between two looks at a rebuild
 
@@ -169,6 +170,12 @@ class OnDaos(Backend):
                 lambda: daos_facts.known_properties(client.properties(pool, container))
             ),
         }
+
+    def deployment(self, described: Mapping[str, Any]) -> Deployment:
+        """As the tools tell; before, the level or the options."""
+        options = self._chosen
+        oclass = described.get("object_class") or options.file_oclass or options.oclass
+        return deployment.of_container(described, str(oclass), options.chunk_size)
 
     def space(self, access: Access | None = None) -> Space:
         """Free bytes of the pool, which others may fill too."""

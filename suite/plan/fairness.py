@@ -30,7 +30,7 @@ def fairness_of(plan: Plan) -> Fairness | None:
 
 def deployment_of(member: TargetMember, level: Mapping[str, Any]) -> Deployment:
     """What is known of a target at a level before it is attached."""
-    own = member.backend(member.options).deployment({})
+    own = member.backend(member.options).deployment(level)
     return own.completed(_of_cluster(member, level)).completed(member.target.deployment.facts)
 
 

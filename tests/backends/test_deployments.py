@@ -357,6 +357,8 @@ def test_a_replicated_pool_holds_less_than_it_has() -> None:
     properties = {"rd_lvl": "rank (1)", "cksum": "crc64"}
     told = daos.of_container({"properties": properties}, "RP_2G1").facts
     assert (told["failure_domain"], told["checksums"]) == ("rank", "crc64 end to end")
+    told = daos.of_container({"properties": {"rd_lvl": "node (2)"}}, "RP_2G1").facts
+    assert told["failure_domain"] == "host"
 
 
 @pytest.mark.parametrize(
@@ -373,10 +375,22 @@ def test_a_replicated_pool_holds_less_than_it_has() -> None:
 def test_what_dfuse_keeps(
     caching: str, interception: str, durability: Any, data_cache: Any, metadata_cache: Any
 ) -> None:
-    told = daos.of_mount({}, caching, interception, "S1", None)
+    told = daos.of_mount(daos.of_container({}, "S1"), caching, interception)
     assert (told.durability, told.data_cache, told.metadata_cache) == (
         durability,
         data_cache,
         metadata_cache,
     )
     assert told.redundancy == "none"
+
+
+def test_dfuse_tells_of_the_level_before_and_of_the_mount_after() -> None:
+    backend = made("daos-dfuse", pool="p", file_oclass="RP_2G1")
+    assert backend.deployment({}).durability == "write-back"
+    assert backend.deployment({"caching": "disabled"}).data_cache == "none"
+    assert backend.deployment({"caching": "site", "interception": "ioil"}).data_cache == "none"
+    assert backend.deployment({"cache_attributes": {"data-cache": "off"}}).data_cache is None
+    assert backend.deployment({"object_class": "S1"}).redundancy == "none"
+    assert backend.deployment({}).redundancy == "replica 2"
+    found = made("daos-dfuse", path="/mnt/x").deployment({})
+    assert (found.durability, found.data_cache) == (None, None)

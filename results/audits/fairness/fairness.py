@@ -194,7 +194,7 @@ def _text(rule: Rule, values: Sequence[Any]) -> str:
     if rule.ratio > 1.0 or rule.apart:
         ends = dict.fromkeys((rule.shown(min(values)), rule.shown(max(values))))
         return " to ".join(ends)
-    return ", ".join(dict.fromkeys(rule.shown(value) for value in values))
+    return " or ".join(dict.fromkeys(rule.shown(value) for value in values))
 
 
 def _listed(names: Sequence[str]) -> str:
