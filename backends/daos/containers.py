@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.daos import tool
-from fsmatrix.backends.daos.answers import Container
-from fsmatrix.backends.daos.client import Client
+from fsmatrix.backends.daos.tools import tool
+from fsmatrix.backends.daos.tools.answers import Container
+from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.owned_dirs import PREFIX
 
@@ -43,6 +43,10 @@ class Place:
         """What `of` reads."""
         named = {"pool": self.pool, "container": self.container, "uuid": self.uuid}
         return {**named, "own": self.own, **self.client.details}
+
+    def within(self, seconds: float) -> Place:
+        """The same, with at most that many seconds for a call."""
+        return replace(self, client=self.client.within(seconds))
 
     def query(self) -> Container | None:
         """The container; None if it is not there."""

@@ -17,11 +17,14 @@ from typing import Any, cast
 
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import ProvisionContext, Space, Usable
-from fsmatrix.backends.daos import deployment, dfuseattributes, dfusemount, interception, trees
-from fsmatrix.backends.daos import facts as daos_facts
+from fsmatrix.backends.daos import deployment, trees
 from fsmatrix.backends.daos.containers import Place
-from fsmatrix.backends.daos.dfusenode import DfuseNode
-from fsmatrix.backends.daos.dfuseoptions import FACTORS, FOUND, DaosDfuseOptions
+from fsmatrix.backends.daos.mounts import attributes as dfuseattributes
+from fsmatrix.backends.daos.mounts import interception
+from fsmatrix.backends.daos.mounts import mount as dfusemount
+from fsmatrix.backends.daos.mounts.node import DfuseNode
+from fsmatrix.backends.daos.mounts.options import FACTORS, FOUND, DaosDfuseOptions
+from fsmatrix.backends.daos.state import facts as daos_facts
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal import owned_dirs
 from fsmatrix.backends.local import fuse, mounting, provenance

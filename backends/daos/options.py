@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from fsmatrix.backends.base import BackendOptions
-from fsmatrix.backends.daos.client import Client
 from fsmatrix.backends.daos.levels.classes import (
     Shape,
     class_refusal,
@@ -16,7 +15,8 @@ from fsmatrix.backends.daos.levels.classes import (
     parse_class,
 )
 from fsmatrix.backends.daos.levels.leveloptions import DaosLevelOptions
-from fsmatrix.backends.daos.tool import DEADLINE, NAME
+from fsmatrix.backends.daos.tools.client import Client
+from fsmatrix.backends.daos.tools.tool import DEADLINE, NAME
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.units import PositiveDuration, PositiveSize
 

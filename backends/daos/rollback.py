@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fsmatrix.backends.daos import containers, dfusemount, trees
+from fsmatrix.backends.daos import containers, trees
 from fsmatrix.backends.daos.levels import levels
+from fsmatrix.backends.daos.mounts import mount as dfusemount
 from fsmatrix.backends.journal.identity import carries
 from fsmatrix.backends.journal.kinds import Kind, Stage
 from fsmatrix.backends.journal.proof import POINT, Facts, Ground, LeftAlone, of_server_thing

@@ -15,7 +15,7 @@ from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.ceph.bindings import login
 from fsmatrix.backends.ceph.places import trees
 from fsmatrix.backends.daos import containers
-from fsmatrix.backends.daos.client import Client
+from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import fuse
 from fsmatrix.backends.player.ops import Kind

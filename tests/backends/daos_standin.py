@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from fsmatrix.backends import registry
-from fsmatrix.backends.daos import tool as daos_tool
-from fsmatrix.backends.daos.client import Client
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.dfs import DaosDfs
+from fsmatrix.backends.daos.tools import tool as daos_tool
+from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.system import tools
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -91,7 +91,15 @@ def answer(name: str) -> dict[str, Any]:
 def details(**more: Any) -> dict[str, Any]:
     """Of an access to the container that is not the suite's."""
     place = Place(Client(), "bench", "posix1", THEIRS["uuid"], own=False)
-    return place.details | {"provider": "ofi+tcp", "servers": [], "host": "here"} | more
+    return (
+        place.details
+        | {"provider": "ofi+tcp", "servers": [], "host": "here"}
+        | {
+            "pool_version": 1,
+            "free": 3324566816,
+        }
+        | more
+    )
 
 
 def impatient(monkeypatch: pytest.MonkeyPatch, word: str) -> None:

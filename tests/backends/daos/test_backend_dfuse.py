@@ -19,8 +19,9 @@ from pydantic import ValidationError
 from fsmatrix.backends import registry
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.daos import dfusemount, trees
+from fsmatrix.backends.daos import trees
 from fsmatrix.backends.daos.dfuse import DaosDfuse
+from fsmatrix.backends.daos.mounts import mount as dfusemount
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import undo_pending

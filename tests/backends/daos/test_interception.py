@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends.daos import interception
+from fsmatrix.backends.daos.mounts import interception
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import elf
 from tests.backends.daos.test_backend_dfuse import dfuse

@@ -20,8 +20,9 @@ from typing import Any
 from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import CacheMethod, Evidence, Settled
-from fsmatrix.backends.daos import dfusemount, interception
-from fsmatrix.backends.daos.dfuseoptions import DIRECT_IO_OFF, FOUND
+from fsmatrix.backends.daos.mounts import interception
+from fsmatrix.backends.daos.mounts import mount as dfusemount
+from fsmatrix.backends.daos.mounts.options import DIRECT_IO_OFF, FOUND
 from fsmatrix.backends.daos.ondaos import OnDaos, require_seen
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal import owned_dirs, tree
