@@ -92,9 +92,12 @@ VARIATION: dict[str, Analysis] = {
         {"metric": "bandwidth", "question": "repetitions"}, drawn=False,
     ),
 }  # fmt: skip
+FAIRNESS: dict[str, Analysis] = {
+    "fairness": Analysis("Are the targets compared fairly?", "questions.fairness:fairness")
+}
 LESSONS: dict[str, Analysis] = {"lessons": Analysis("Lessons", "lessons.lessons:lessons")}
 # beside those of the report, for papers
-EVERY: dict[str, Analysis] = LESSONS | STUDIES | VARIATION | {
+EVERY: dict[str, Analysis] = LESSONS | FAIRNESS | STUDIES | VARIATION | {
     f"bars-{metric}": Analysis(title, "questions.bars:bars", {"pattern": 1}, {"metric": metric})
     for metric, title in (
         ("bandwidth", "Bandwidth"), ("iops", "Operations per second"),

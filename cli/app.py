@@ -36,8 +36,9 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "collect": collect.collect, "import": import_.import_, "bundle": bundle.bundle,
     },
     "Questions": {
-        "compare": compare.compare, "lessons": lessons.lessons, "history": history.history,
-        "effects": questions.effects, "scalability": studies.scalability,
+        "compare": compare.compare, "fairness": questions.fairness, "lessons": lessons.lessons,
+        "history": history.history, "effects": questions.effects,
+        "scalability": studies.scalability,
         "bottleneck": studies.bottleneck, "curves": questions.curves,
         "speedup": questions.speedup, "models": studies.models, "predict": questions.predict,
         "correlation": studies.correlation, "variability": studies.variability,

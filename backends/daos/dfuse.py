@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import ProvisionContext, Space, Usable
-from fsmatrix.backends.daos import trees
+from fsmatrix.backends.daos import deployment, trees
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.mounts import attributes, interception, program
 from fsmatrix.backends.daos.mounts.attached import DfuseNode
@@ -29,6 +29,7 @@ from fsmatrix.backends.local import fuse, mounting, provenance
 from fsmatrix.backends.local.directory import place_refusal
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system.mounts import mounts
+from fsmatrix.results.evidence.deployment import Deployment
 
 
 class DaosDfuse(DfuseNode):
@@ -197,6 +198,15 @@ class DaosDfuse(DfuseNode):
         place = Place.of(details)
         described["cache_attributes"] = value_or_error(lambda: attributes.of(place))
         return super().describe(access) | described
+
+    def deployment(self, described: Mapping[str, Any]) -> Deployment:
+        """With what the mount keeps, and the library around it."""
+        chosen = self._chosen
+        caching = described.get("caching", FOUND if chosen.path else chosen.caching)
+        if chosen.cache_attributes or described.get("cache_attributes"):
+            caching = FOUND  # what they come to only dfuse knows
+        kind = described.get("interception", chosen.interception)
+        return deployment.of_mount(super().deployment(described), str(caching), str(kind))
 
     def space(self, access: Access | None = None) -> Space:
         """Free bytes of the pool; of a found mount, what statfs says."""

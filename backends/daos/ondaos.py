@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, ProvisionContext, Settled, Space, Usable
-from fsmatrix.backends.daos import containers, together
+from fsmatrix.backends.daos import containers, deployment, together
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.levels import levels as pools
 from fsmatrix.backends.daos.levels.levels import Levels
@@ -23,6 +23,7 @@ from fsmatrix.backends.daos.tools import client as daos_client
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.owned_dirs import PREFIX
 from fsmatrix.backends.local import provenance
+from fsmatrix.results.evidence.deployment import Deployment
 
 
 class OnDaos(Backend):
@@ -174,6 +175,12 @@ class OnDaos(Backend):
                 lambda: daos_facts.known_properties(client.properties(pool, container))
             ),
         }
+
+    def deployment(self, described: Mapping[str, Any]) -> Deployment:
+        """As the tools tell; before, the level or the options."""
+        options = self._chosen
+        oclass = described.get("object_class") or options.file_oclass or options.oclass
+        return deployment.of_container(described, str(oclass), options.chunk_size)
 
     def space(self, access: Access | None = None) -> Space:
         """Free bytes of the pool, which others may fill too."""

@@ -19,6 +19,32 @@ if TYPE_CHECKING:
     from fsmatrix.analysis.units import Level
 
 
+def fairness(
+    files: analyse.Files,
+    targets: Annotated[
+        str | None,
+        typer.Option(
+            "--targets",
+            help="Only these: xfs,ext4.  Default: all.",
+            autocompletion=completion.sides,
+        ),
+    ] = None,
+    out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:
+    """Are the targets compared fairly?  What each is built on, side by side.
+
+    Redundancy, durability, caches, transport, media, servers: what is equal, what favours whom and
+    why, and what is not known (docs/ceph-vs-daos.md).
+
+    Example: fsmatrix fairness out --targets ceph,daos
+    """
+    from fsmatrix.analysis.questions.fairness import fairness as analysis
+
+    chosen = tuple(name.strip() for name in targets.split(",")) if targets else ()
+    analyse.answer(files, out, as_json, lambda ds: analysis(ds, chosen))
+
+
 @question
 def effects(
     metric: analyse.MetricName = "bandwidth",

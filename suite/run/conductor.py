@@ -21,6 +21,7 @@ from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.journal.proof import Named
 from fsmatrix.backends.system import workfolder
 from fsmatrix.results.case import Geometry
+from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.files import trust
 from fsmatrix.results.files.store import Store, StoreError
 from fsmatrix.suite.cases.testbeds import PlannedTestbed, down_all
@@ -60,6 +61,7 @@ class Attachment:
     testbed: PlannedTestbed | None = (
         None  # the backend then works on a test bed that is brought up first
     )
+    planned: Deployment = field(default_factory=Deployment)  # what was known of it before
 
 
 class Conductor:
@@ -216,7 +218,9 @@ class Conductor:
             orphaned_sessions.remember(self.journals, session.pids, scratch)
             mount = access.to_json()
             session.call("mount", mount, self.journals, MOUNT_SECONDS)
-            facts = provenance.gather(attachment.backend, access, session, attachment.target)
+            facts = provenance.gather(
+                attachment.backend, access, session, attachment.target, attachment.planned
+            )
             context = SessionContext(
                 session=session,
                 access=access,
