@@ -110,6 +110,7 @@ class Backend(ABC):
     cache_states: ClassVar[frozenset[str]] = frozenset({"cold", "warm", "bypass"})
     device_states: ClassVar[frozenset[str]] = frozenset({"as_found"})
     driver: ClassVar[str] = "posix"
+    testbed: ClassVar[str] = ""  # the system of the test bed that it works on; empty: on none
     testbed_options: ClassVar[Mapping[str, str]] = {}  # option -> what a test bed tells for it
     reference: ClassVar[bool] = False  # memory: shown only on request, never ranked
     pace: ClassVar[Pace] = Pace()

@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 
 from fsmatrix.backends.ceph.levels.leveloptions import LevelOptions, PreparedPool
 from fsmatrix.backends.registry import BACKENDS
-from fsmatrix.backends.testbed.options import CephTestbedOptions
+from fsmatrix.backends.testbed.ceph.options import CephTestbedOptions
 from fsmatrix.results import units
 from fsmatrix.suite.campaign import campaign, site
 from fsmatrix.suite.registry import WORKLOADS

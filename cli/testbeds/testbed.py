@@ -17,7 +17,10 @@ from fsmatrix.cli.testbeds.testbed_up import DEFAULTS
 
 NOT_AS_ASKED = 1  # status of `status` (not up) and of `down` (something was left alone)
 # each has up, status and down
-_MODULES = {"ceph": "fsmatrix.backends.testbed.ceph", "slurm": "fsmatrix.slurm.testbed.testbed"}
+_MODULES = {
+    "ceph": "fsmatrix.backends.testbed.ceph.testbed",
+    "slurm": "fsmatrix.slurm.testbed.testbed",
+}
 
 app = typer.Typer(
     no_args_is_help=True,

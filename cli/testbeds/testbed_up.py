@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from fsmatrix.backends.testbed.base import BaseTestbed
-    from fsmatrix.backends.testbed.ceph import CephTestbed
+    from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
     from fsmatrix.backends.testbed.steps import Step
     from fsmatrix.slurm.testbed.testbed import SlurmTestbed
 
@@ -67,7 +67,7 @@ def ceph(
 
     Example: fsmatrix testbed up ceph --nodes 3 --osds-per-node 2 --interface sata --network 1Gbit
     """
-    from fsmatrix.backends.testbed.ceph import CephTestbed
+    from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
 
     _bring_up(
         CephTestbed,

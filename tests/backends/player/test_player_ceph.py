@@ -16,7 +16,7 @@ from fsmatrix.backends.player import content
 from fsmatrix.backends.player.drivers import DRIVERS
 from fsmatrix.backends.player.ops import Flag, Kind
 from fsmatrix.backends.player.result import PlayerResult
-from fsmatrix.backends.testbed.ceph import CephTestbed
+from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
 from fsmatrix.results.histogram import bin_of
 from tests.backends.ceph_places import DRIVER_NAMES, OBJECT, SEED, Place
 from tests.backends.playing import chunk, op
