@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 
 from fsmatrix.backends.base import Space
-from fsmatrix.backends.daos.tool import Container, Pool, System
+from fsmatrix.backends.daos.answers import Container, Pool, System
 from fsmatrix.backends.errors import BackendError
 
 QUIET = frozenset({"idle", "done"})  # states of a rebuild

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fsmatrix.backends.daos import tool
+from fsmatrix.backends.daos import containers
 from fsmatrix.backends.journal.kinds import Kind, Stage
 from fsmatrix.backends.journal.proof import Facts, of_server_thing
 
@@ -13,7 +13,7 @@ def undo_daos_container(facts: Facts, same_boot: bool) -> str:
     Without one (a crash while it was made) the label, which holds random digits, is proof.
     """
     del same_boot  # it is on the servers
-    gone = tool.remove_recorded(facts)
+    gone = containers.destroy_recorded(facts)
     return f"destroyed container {facts['label']} of pool {facts['pool']}" if gone else ""
 
 

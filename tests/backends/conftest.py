@@ -14,7 +14,6 @@ from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.ceph.bindings import login
 from fsmatrix.backends.ceph.mounts import clients
 from fsmatrix.backends.ceph.places import trees
-from fsmatrix.backends.daos import tool as daos_tool
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
@@ -117,5 +116,4 @@ def standin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Standin:
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{TESTS / 'standins'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("STANDIN_DAOS", str(folder))
-    monkeypatch.setattr(daos_tool, "DEADLINE", 60.0)  # a loaded machine is no dead engine
     return Standin(folder)

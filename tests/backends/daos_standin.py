@@ -11,12 +11,18 @@ import pytest
 
 from fsmatrix.backends import registry
 from fsmatrix.backends.daos import tool as daos_tool
+from fsmatrix.backends.daos.client import Client
+from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.dfs import DaosDfs
 from fsmatrix.backends.system import tools
 
 TESTS = Path(__file__).resolve().parents[1]
 DATA = TESTS / "data" / "daos"
-THEIRS = {"uuid": "b8408443-2781-4cf3-9f9b-c69929ad5610", "type": "POSIX", "options": {}}
+THEIRS: dict[str, Any] = {
+    "uuid": "b8408443-2781-4cf3-9f9b-c69929ad5610",
+    "type": "POSIX",
+    "options": {},
+}
 
 
 class Standin:
@@ -56,6 +62,12 @@ def daos(**options: Any) -> DaosDfs:
 def answer(name: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((DATA / f"{name}.json").read_text())
     return found
+
+
+def details(**more: Any) -> dict[str, Any]:
+    """Of an access to the container that is not the suite's."""
+    place = Place(Client(), "bench", "posix1", THEIRS["uuid"], own=False)
+    return place.details | {"provider": "ofi+tcp", "servers": [], "host": "here"} | more
 
 
 def impatient(monkeypatch: pytest.MonkeyPatch, word: str) -> None:

@@ -18,7 +18,7 @@ from fsmatrix.backends import registry
 from fsmatrix.backends.access import DfsAccess, PathAccess
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.daos import facts as daos_facts
-from fsmatrix.backends.daos import tool as daos_tool
+from fsmatrix.backends.daos.answers import Pool, System
 from fsmatrix.backends.daos.dfs import DaosDfs
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Journal
@@ -28,7 +28,7 @@ from fsmatrix.suite.campaign.site import SiteFile
 from fsmatrix.suite.campaign.yamlio import Tree
 from fsmatrix.suite.plan.installation import Installation
 from fsmatrix.suite.plan.plan import Request, build_plan
-from tests.backends.daos_standin import THEIRS, Standin, answer, daos, impatient
+from tests.backends.daos_standin import THEIRS, Standin, answer, daos, details, impatient
 
 REAL_POOL = os.environ.get("FSMATRIX_TEST_DAOS_POOL", "")
 
@@ -71,7 +71,15 @@ def test_check_tells_version_and_system(standin: Standin) -> None:
         {"pool": "p", "oclass": "S1 --force"},
         {"pool": "p", "system": "a/b"},
         {"pool": "p", "chunk_size": 0},
-        {"pool": "p", "container": "mine"},
+        {"pool": "p", "container": "--force"},
+        {"pool": "p", "container": "daos://p/c"},
+        {"pool": "p\n"},
+        {"pool": "p", "container": "c", "oclass": "S1"},
+        {"pool": "p", "container": "c", "rd_fac": 0},
+        {"pool": "p", "rd_fac": 6},
+        {"pool": "p", "rd_lvl": "rack"},
+        {"pool": "p", "checksum": "crc32,rd_fac:1"},
+        {"pool": "p", "deadline": 0},
         {},
     ],
 )
@@ -116,6 +124,13 @@ def test_from_container_to_nothing(standin: Standin, context: ProvisionContext) 
     backend.finish(context)
     assert standin.containers == {"posix1": THEIRS}
     assert context.journal.pending() == []
+
+
+def test_properties_of_an_own_container(standin: Standin, context: ProvisionContext) -> None:
+    daos(rd_fac=0, rd_lvl="rank", checksum="crc32", file_oclass="SX").provision({}, context)
+    create = next(call for call in standin.calls if "create" in call)
+    wanted = ["--file-oclass=SX", "--properties=rd_fac:0,rd_lvl:rank,cksum:crc32"]
+    assert create[-2:] == wanted
 
 
 def test_cache_states_are_those_of_the_client() -> None:
@@ -266,7 +281,7 @@ def test_a_refused_destruction_stays_pending(standin: Standin, context: Provisio
     ],
 )
 def test_health_and_settling(standin: Standin, change: dict[str, Any], expected: str) -> None:
-    access = DfsAccess("daos-dfs", "a", {"uuid": THEIRS["uuid"]}, "bench", "posix1")
+    access = DfsAccess("daos-dfs", "a", details(), "bench", "posix1")
     told = answer("daos-pool-query")
     told["response"] |= change
     standin.fault("pool query", "print", text=json.dumps(told))
@@ -278,12 +293,12 @@ def test_health_and_settling(standin: Standin, change: dict[str, Any], expected:
 
 def test_bulk_data_goes_to_nvme() -> None:
     told = answer("daos-pool-query")["response"]
-    pool = daos_tool.Pool.model_validate(told)
+    pool = Pool.model_validate(told)
     assert daos_facts.free(pool).bytes == told["tier_stats"][0]["free"]
     told["tier_stats"][1] |= {"total": 10**13, "free": 9 * 10**12}
-    assert daos_facts.free(daos_tool.Pool.model_validate(told)).bytes == 9 * 10**12
+    assert daos_facts.free(Pool.model_validate(told)).bytes == 9 * 10**12
     told["tier_stats"] = None
-    assert daos_facts.free(daos_tool.Pool.model_validate(told)).bytes is None
+    assert daos_facts.free(Pool.model_validate(told)).bytes is None
 
 
 @pytest.mark.parametrize(
@@ -303,7 +318,7 @@ def test_bulk_data_goes_to_nvme() -> None:
 def test_counters_only_where_the_bytes_are_seen(
     provider: str, uris: list[str], counted: bool, own_address: str
 ) -> None:
-    system = daos_tool.System.model_validate(
+    system = System.model_validate(
         {
             "system_name": "s",
             "fabric_provider": provider,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fsmatrix.backends.daos import tool as daos_tool
+from fsmatrix.backends.daos import client as daos_client
+from fsmatrix.backends.daos import containers
+from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import undo_pending
 from tests.backends.daos_standin import THEIRS, Standin
 
@@ -17,7 +21,7 @@ CONDUCTOR = """
 import os, signal, sys
 from pathlib import Path
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.daos import tool as daos_tool
+from fsmatrix.backends.daos.client import Client
 from fsmatrix.backends.journal import journal as module
 from fsmatrix.backends.registry import load
 
@@ -25,7 +29,7 @@ def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
 base, line = Path(sys.argv[1]), int(sys.argv[2])
-append, lines, create = module.Journal._append, [], daos_tool.create
+append, lines, create = module.Journal._append, [], Client.create
 
 def counted(self, text):
     append(self, text)
@@ -39,7 +43,7 @@ def made(*words):
 
 module.Journal._append = counted
 if line == 0:
-    daos_tool.create = made
+    Client.create = made
 kind = load("daos-dfs")
 backend = kind(kind.Options(pool="bench"))
 journal = module.Journal(base / "journals/host.jsonl")
@@ -77,13 +81,32 @@ def test_a_crash_whose_container_became_another_ones(standin: Standin, tmp_path:
     assert standin.containers == {name: THEIRS}
 
 
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ({"pool": "--force"}, "'--force' is no name that DAOS gives"),
+        ({"system": "a b"}, "'a b' is no name that DAOS gives"),
+        ({"label": "fsmatrix-x/y"}, "'fsmatrix-x/y' is no name that DAOS gives"),
+        ({"deadline": "soon"}, "'soon' is no deadline"),
+        ({"deadline": 1e999}, "inf is no deadline"),
+    ],
+)
+def test_a_forged_entry_is_passed_to_no_tool(
+    standin: Standin, facts: dict[str, Any], why: str
+) -> None:
+    entry = {"pool": "bench", "label": "fsmatrix-a-b-0", "system": ""} | facts
+    with pytest.raises(BackendError, match=re.escape(why)):
+        containers.destroy_recorded(entry)
+    assert not (standin.folder / "calls.jsonl").exists()
+
+
 def test_a_crash_and_then_no_tool(
     standin: Standin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     argv = [sys.executable, "-P", "-c", CONDUCTOR, str(tmp_path), "2"]
     assert subprocess.run(argv, check=False).returncode == -signal.SIGKILL
-    monkeypatch.setattr(daos_tool, "TOOL", "no-such-daos")
+    monkeypatch.setattr(daos_client, "TOOL", "no-such-daos")
     (said,) = undo_pending(tmp_path / "journals")
     assert said.startswith("left alone: ")
-    assert daos_tool.MISSING in said
+    assert daos_client.MISSING in said
     assert standin.ours

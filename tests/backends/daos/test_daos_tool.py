@@ -11,47 +11,49 @@ from hypothesis import strategies as st
 
 from fsmatrix.backends.access import DfsAccess
 from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.daos import client as daos_client
 from fsmatrix.backends.daos import tool as daos_tool
+from fsmatrix.backends.daos.client import Client
 from fsmatrix.backends.daos.dfs import DaosDfs
 from fsmatrix.backends.errors import BackendError, ToolError
-from tests.backends.daos_standin import DATA, THEIRS, Standin, answer, daos, impatient
+from tests.backends.daos_standin import DATA, THEIRS, Standin, answer, daos, details, impatient
 
 
 def test_recorded_answers_are_understood(standin: Standin) -> None:
-    pool = daos_tool.pool_query("bench", "")
+    pool = Client().pool_query("bench")
     recorded = answer("daos-pool-query")["response"]
     assert pool.uuid == recorded["uuid"]
     assert {tier.media_type: tier.free for tier in pool.tiers} == {
         tier["media_type"]: tier["free"] for tier in recorded["tier_stats"]
     }
-    container = daos_tool.container_query("bench", "posix1", "")
+    container = Client().container_query("bench", "posix1")
     assert container is not None
     assert container.container_uuid == THEIRS["uuid"]
     assert container.chunk_size == answer("daos-container-query")["response"]["chunk_size"]
-    assert daos_tool.system_query("").fabric_provider == "ofi+tcp"
-    assert daos_tool.version() == (DATA / "daos-version.txt").read_text().strip()
-    assert daos_tool.properties("bench", "posix1", "")["rd_fac"] == "rd_fac0"
-    assert daos_tool.container_query("bench", "none", "") is None
+    assert Client().system_query().fabric_provider == "ofi+tcp"
+    assert daos_client.version() == (DATA / "daos-version.txt").read_text().strip()
+    assert Client().properties("bench", "posix1")["rd_fac"] == "rd_fac0"
+    assert Client().container_query("bench", "none") is None
 
 
 def test_system_is_passed_on(standin: Standin) -> None:
-    daos_tool.pool_query("bench", "other")
+    Client("other").pool_query("bench")
     assert standin.calls == [["--json", "--sys-name=other", "pool", "query", "bench"]]
 
 
 def test_missing_tool(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, context: ProvisionContext
 ) -> None:
-    monkeypatch.setattr(daos_tool, "TOOL", "no-such-daos")
+    monkeypatch.setattr(daos_client, "TOOL", "no-such-daos")
     with pytest.raises(ToolError, match="install the DAOS client and start daos_agent"):
-        daos_tool.pool_query("bench", "")
+        Client().pool_query("bench")
     usable = DaosDfs.check()
     assert not usable.ok
-    assert usable.reason == daos_tool.MISSING
-    assert daos().refusal() == daos_tool.MISSING
+    assert usable.reason == daos_client.MISSING
+    assert daos().refusal() == daos_client.MISSING
     space = daos().space()
     assert (space.bytes, space.inodes) == (None, None)
-    assert daos_tool.MISSING in space.source
+    assert daos_client.MISSING in space.source
     with pytest.raises(BackendError, match="install"):
         daos().provision({}, context)
     assert context.journal.pending() == []
@@ -61,9 +63,9 @@ def test_hanging_tool_is_ended(standin: Standin, monkeypatch: pytest.MonkeyPatch
     standin.fault("pool query", "hang")
     impatient(monkeypatch, "pool")
     with pytest.raises(ToolError, match="did not end within"):
-        daos_tool.pool_query("bench", "")
+        Client().pool_query("bench")
     assert "did not end within" in daos().refusal()
-    access = DfsAccess("daos-dfs", "a", {}, "bench", "x")
+    access = DfsAccess("daos-dfs", "a", details(), "bench", "posix1")
     settled = DaosDfs.settle(access, 5.0)
     assert not settled.reached
     assert "did not end within" in settled.state["waiting_for"]
@@ -71,7 +73,7 @@ def test_hanging_tool_is_ended(standin: Standin, monkeypatch: pytest.MonkeyPatch
 
 def test_lines_around_the_answer_do_not_matter(standin: Standin) -> None:
     standin.fault("pool query", "noise")
-    assert daos_tool.pool_query("bench", "").total_targets == 1
+    assert Client().pool_query("bench").total_targets == 1
 
 
 WHOLE = (DATA / "daos-pool-query.json").read_text()
@@ -94,7 +96,7 @@ WHOLE = (DATA / "daos-pool-query.json").read_text()
 def test_damaged_answers_are_errors(standin: Standin, text: str, reason: str) -> None:
     standin.fault("pool query", "print", text=text)
     with pytest.raises(ToolError, match=reason):
-        daos_tool.pool_query("bench", "")
+        Client().pool_query("bench")
     assert reason in daos().refusal()
 
 
@@ -113,4 +115,4 @@ def test_an_error_behind_exit_status_0_and_the_reverse(standin: Standin) -> None
     for text, status in ((missing, 0), (WHOLE, 1)):
         standin.fault("pool query", "print", text=text, exit=status)
         with pytest.raises(daos_tool.DaosError, match="daos pool query bench failed"):
-            daos_tool.pool_query("bench", "")
+            Client().pool_query("bench")

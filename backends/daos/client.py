@@ -1,0 +1,88 @@
+"""The `daos` tool of one DAOS system: what a client may ask and make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+
+from fsmatrix.backends.daos import tool
+from fsmatrix.backends.daos.answers import Container, Pool, Property, System
+from fsmatrix.backends.errors import ToolError
+from fsmatrix.backends.system import tools
+
+TOOL = "daos"
+MISSING = f"no `{TOOL}` tool on PATH: install the DAOS client and start daos_agent"
+T = TypeVar("T")
+
+
+def installed() -> bool:
+    """Whether the tool is on PATH."""
+    return tools.find(TOOL) is not None
+
+
+def version() -> str:
+    """What `daos version` prints: "DAOS CLI version 2.6.5, libdaos v2.7.0"."""
+    return tools.run([TOOL, "version"], deadline=tool.DEADLINE).stdout.strip()
+
+
+@dataclass(frozen=True)
+class Client:
+    """Which system is asked (empty: the agent's own), and seconds for each call."""
+
+    system: str = ""
+    deadline: float = tool.DEADLINE
+
+    @classmethod
+    def of(cls, details: Mapping[str, Any]) -> Self:
+        """Of an access's details, or of a journal entry's facts."""
+        return cls(str(details["system"]), float(details["deadline"]))
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """What `of` reads."""
+        return {"system": self.system, "deadline": self.deadline}
+
+    def within(self, seconds: float) -> Client:
+        """The same, with at most that many seconds for a call."""
+        return Client(self.system, min(seconds, self.deadline))
+
+    def ask(self, *words: str) -> Any:
+        """The response to `daos words...`; errors as of `tool.ask`."""
+        return tool.ask(self._argv(words), self.deadline)
+
+    def system_query(self) -> System:
+        """What the agent knows of the system; shows that the agent answers."""
+        return self._read(System, "system", "query")
+
+    def pool_query(self, pool: str) -> Pool:
+        """State and space of a pool."""
+        return self._read(Pool, "pool", "query", pool)
+
+    def container_query(self, pool: str, container: str) -> Container | None:
+        """A container by label or UUID; None if it, or its pool, does not exist."""
+        try:
+            return self._read(Container, "container", "query", pool, container)
+        except tool.DaosError as error:
+            if error.status == tool.NONEXIST:
+                return None
+            raise
+
+    def properties(self, pool: str, container: str) -> dict[str, Any]:
+        """Properties of a container by name."""
+        lines = self._read(list[Property], "container", "get-prop", pool, container)
+        return {item.name: item.value for item in lines}
+
+    def create(self, pool: str, label: str, *options: str) -> Container:
+        """Make a POSIX container; `options` are arguments of `daos container create`."""
+        words = ("container", "create", pool, label, "--type=POSIX", *options)
+        return self._read(Container, *words)
+
+    def _argv(self, words: tuple[str, ...]) -> list[str]:
+        if not installed():
+            raise ToolError(MISSING)
+        system = [f"--sys-name={self.system}"] if self.system else []
+        return [TOOL, "--json", *system, *words]
+
+    def _read(self, kind: type[T], *words: str) -> T:
+        return tool.read(kind, self._argv(words), self.deadline)

@@ -1,0 +1,167 @@
+"""What all backends on DAOS share: a pool, a container in it, their facts and state."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, cast
+
+from fsmatrix.backends.access import Access
+from fsmatrix.backends.base import Backend, ProvisionContext, Settled, Space, Usable
+from fsmatrix.backends.daos import client as daos_client
+from fsmatrix.backends.daos import containers
+from fsmatrix.backends.daos import facts as daos_facts
+from fsmatrix.backends.daos.answers import Pool
+from fsmatrix.backends.daos.containers import Place
+from fsmatrix.backends.daos.options import DaosOptions
+from fsmatrix.backends.errors import BackendError, value_or_error
+from fsmatrix.backends.local import provenance
+
+PAUSE = 0.5  # seconds between two looks at a rebuild
+
+
+class OnDaos(Backend):
+    """Base of daos-dfs and daos-dfuse.  `details` of their accesses are those of a Place."""
+
+    @abstractmethod
+    def _attach(
+        self, place: Place, details: Mapping[str, Any], context: ProvisionContext
+    ) -> Access:
+        """The access to a container; `details` are those of every access on DAOS."""
+
+    @property
+    def _chosen(self) -> DaosOptions:
+        return cast(DaosOptions, self.options)
+
+    # -- conductor ---------------------------------------------------------------------
+    @classmethod
+    def check(cls) -> Usable:
+        """The tool is there, and an agent answers it."""
+        if not daos_client.installed():
+            return Usable(False, reason=daos_client.MISSING)
+        try:
+            version = daos_client.version()
+            system = daos_client.Client().system_query().system_name
+        except BackendError as error:
+            return Usable(False, reason=f"{error}; does daos_agent run here?")
+        return Usable(True, f"{version}, system {system}")
+
+    def refusal(self) -> str:
+        """No tool, no such pool, or no such container."""
+        options = self._chosen
+        try:
+            self._pool()
+            if options.container:
+                containers.given(options.client, options.pool, options.container)
+        except BackendError as error:
+            return str(error)
+        return ""
+
+    def _pool(self) -> Pool:
+        return self._chosen.client.pool_query(self._chosen.pool)
+
+    def provision(self, level: Mapping[str, Any], context: ProvisionContext) -> Access:
+        """Make the container, or find the one that is given, and look whether it is there."""
+        self.refuse_level(level)
+        options = self._chosen
+        pool, system = self._pool(), options.client.system_query()
+        if options.container:
+            place = containers.given(options.client, options.pool, options.container)
+        else:
+            place = containers.make(options.client, options.pool, options.creation, context)
+        details = {
+            **place.details,
+            "pool_uuid": pool.uuid,
+            "provider": system.fabric_provider,
+            "servers": daos_facts.servers(system),
+            "host": socket.gethostname(),
+        }
+        return self._attach(place, details, context)
+
+    def release(self, access: Access, context: ProvisionContext) -> None:
+        """Destroy the container that was made; BackendError if another one is called so."""
+        containers.release(Place.of(access.details), context)
+
+    def finish(self, context: ProvisionContext) -> None:
+        """Destroy what a failed provision or release of this process left."""
+        containers.finish(context)
+
+    def describe(self, access: Access) -> dict[str, Any]:
+        """Facts of pool, container and system; what cannot be told is recorded as such."""
+        place = Place.of(access.details)
+        client, pool, container = place.client, place.pool, place.container
+        return {
+            "managed": place.own,
+            "kernel": os.uname().release,
+            "provider": access.details["provider"],
+            "servers": len(access.details["servers"]),
+            "daos": value_or_error(lambda: {"version": daos_client.version()}),
+            "pool": value_or_error(lambda: daos_facts.pool_facts(client.pool_query(pool))),
+            "container": value_or_error(lambda: daos_facts.container_facts(place.query())),
+            "properties": value_or_error(
+                lambda: daos_facts.known_properties(client.properties(pool, container))
+            ),
+        }
+
+    def space(self, access: Access | None = None) -> Space:
+        """Free bytes of the pool, which others may fill too."""
+        del access
+        try:
+            return daos_facts.free(self._pool())
+        except BackendError as error:
+            return Space(None, None, f"unknown: {error}")
+
+    # -- node leaders ------------------------------------------------------------------
+    @classmethod
+    def counters(cls, access: Access) -> dict[str, float]:
+        """Bytes over this kernel's network, where DAOS's are among them."""
+        details = access.details
+        if daos_facts.on_network(details["provider"], tuple(details["servers"])):
+            return provenance.network_counters()
+        return {}
+
+    @classmethod
+    def settle(cls, access: Access, timeout: float) -> Settled:
+        """Wait for the end of a rebuild.  Aggregation of overwritten data is not seen."""
+        place, began = Place.of(access.details), time.monotonic()
+        while True:
+            left = timeout - (time.monotonic() - began)
+            try:
+                pool = place.client.within(left).pool_query(place.pool)
+            except BackendError as error:
+                return Settled(False, time.monotonic() - began, {"waiting_for": str(error)})
+            state = {
+                "rebuild": pool.rebuild.state if pool.rebuild else "not known",
+                "free": {tier.media_type: tier.free for tier in pool.tiers},
+                "aggregation": "not known",
+            }
+            quiet, seconds = not daos_facts.rebuilding(pool), time.monotonic() - began
+            if quiet or seconds + PAUSE >= timeout:
+                return Settled(quiet, seconds, state)
+            time.sleep(PAUSE)
+
+    @classmethod
+    def health(cls, access: Access) -> list[str]:
+        """Targets and ranks that are out, a rebuild, a container that has gone."""
+        place = Place.of(access.details)
+        try:
+            pool, gone = place.client.pool_query(place.pool), place.gone()
+        except BackendError as error:
+            return [str(error)]
+        sentences = daos_facts.ailments(pool)
+        return [*sentences, gone] if gone else sentences
+
+
+def require_seen(access: Access) -> None:
+    """BackendError if this node does not reach the very container that the conductor chose.
+
+    A program that opens a container which is not there silently makes it.
+    """
+    reason = Place.of(access.details).gone()
+    if reason:
+        raise BackendError(
+            f"{socket.gethostname()}: {reason}; it was seen on {access.details['host']}"
+        )
