@@ -124,6 +124,12 @@ class Backend(ABC):
     def check(cls) -> Usable:
         """Whether it can be used here."""
 
+    @classmethod
+    def uninstalled(cls) -> str:
+        """Why it cannot be used even with a system that is up (empty: it can): what is missing."""
+        usable = cls.check()
+        return "" if usable.ok else usable.reason
+
     def refusal(self) -> str:
         """Why these options cannot work on this machine (empty: they can)."""
         return ""

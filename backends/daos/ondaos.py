@@ -7,7 +7,7 @@ import socket
 import time
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, ProvisionContext, Settled, Space, Usable
@@ -26,6 +26,9 @@ PAUSE = 0.5  # seconds between two looks at a rebuild
 class OnDaos(Backend):
     """Base of daos-dfs and daos-dfuse.  `details` of their accesses are those of a Place."""
 
+    testbed: ClassVar[str] = "daos"
+    testbed_options: ClassVar[Mapping[str, str]] = {"pool": "pool", "system": "system"}
+
     @abstractmethod
     def _attach(
         self, place: Place, details: Mapping[str, Any], context: ProvisionContext
@@ -40,14 +43,19 @@ class OnDaos(Backend):
     @classmethod
     def check(cls) -> Usable:
         """The tool is there, and an agent answers it."""
-        if not daos_client.installed():
-            return Usable(False, reason=daos_client.MISSING)
+        if reason := cls.uninstalled():
+            return Usable(False, reason=reason)
         try:
             version = daos_client.version()
             system = daos_client.Client().system_query().system_name
         except BackendError as error:
             return Usable(False, reason=f"{error}; does daos_agent run here?")
         return Usable(True, f"{version}, system {system}")
+
+    @classmethod
+    def uninstalled(cls) -> str:
+        """The tool is not there."""
+        return "" if daos_client.installed() else daos_client.MISSING
 
     def refusal(self) -> str:
         """No tool, no such pool, or no such container."""

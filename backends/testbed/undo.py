@@ -24,8 +24,11 @@ _OWN = re.compile(
 
 
 def processes(home: Home, entries: Iterable[Entry]) -> list[str]:
-    """End the processes of these entries: a sentence for what was ended or left alone."""
-    started = [entry for entry in entries if entry.kind == "process"]
+    """End the processes of these entries, the youngest first: some end with those before them.
+
+    A sentence for what was ended or left alone.
+    """
+    started = [entry for entry in entries if entry.kind == "process"][::-1]
     if any("pid" not in entry.facts for entry in started):
         time.sleep(_JUST_STARTED)
     sentences, stuck = end_daemons(started)

@@ -66,8 +66,7 @@ class TargetMember:
         if self.testbed is None:
             backend = self.backend(self.options)
             return backend.unusable() or self._in_memory(backend)
-        usable = self.backend.check()
-        return self.testbed.system.missing() or ("" if usable.ok else usable.reason)
+        return self.testbed.system.missing() or self.backend.uninstalled()
 
     def pace(self, level: Mapping[str, Any]) -> Pace:
         """What planning guesses of its speed at a level of the cluster factors."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ class PlannedTestbed:
     options: StorageOptions
     backend: type[Backend]
     given: Mapping[str, Any]  # options of the target
+    # variables of this process that the bed which is up changed, as they were
+    _before: dict[str, str | None] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def system(self) -> type[StorageTestbed[Any]]:
@@ -80,13 +82,23 @@ class PlannedTestbed:
         return self.system.device_limit(self.at(level))
 
     def up(self, level: Mapping[str, Any], context: ProvisionContext) -> Backend:
-        """Bring the bed up; the backend that works on it.  BackendError if it does not come."""
+        """Bring the bed up; the backend that works on it.  BackendError if it does not come.
+
+        What clients need in their environment is there until `down`: all of them descend from
+        this process.
+        """
         bed = self.system.up(self.at(level), folder(context))
+        for name, value in bed.environment().items():
+            self._before[name] = os.environ.get(name)
+            os.environ[name] = value
         options = {**assumed(self.backend), **self.given, **backend_options(self, bed)}
         return self.backend(self.backend.Options.model_validate(options))
 
     def down(self, context: ProvisionContext) -> None:
         """Take it down; harmless if it is not up."""
+        for name, value in self._before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+        self._before.clear()
         self.system.down(folder(context))
 
 
@@ -103,7 +115,7 @@ def assumed(backend: type[Backend]) -> dict[str, Any]:
 
 def placeholders(backend: type[Backend]) -> dict[str, str]:
     """For planning, where no bed is up yet."""
-    paths = SYSTEMS[backend.testbed].paths
+    paths = SYSTEMS[backend.testbed].paths if backend.testbed else frozenset()
     asked = backend.testbed_options.items()
     return {option: f"/{UNKNOWN}" if what in paths else UNKNOWN for option, what in asked}
 

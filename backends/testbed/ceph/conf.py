@@ -72,7 +72,7 @@ def conf_text(
     places: list[Place],
     sockets: Path,
 ) -> str:
-    """ceph.conf.  `address`: of the monitor, manager and MDS; `sockets`: where admin sockets are."""
+    """ceph.conf.  `address`: of the monitor, manager and MDS; `sockets`: of daemons' sockets."""
     auth = "none" if options.auth == "none" else "cephx"
     values = {
         "fsid": fsid,

@@ -33,9 +33,7 @@ _POLL = 0.1
 _FORMATTING = re.compile(r"[Ff]ormat required")  # in the log of a server that waits for it
 _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 # A node sees its own network below /sys, and has a memory of its own for sockets.
-_PRIVATE = (
-    f"mount -t sysfs sysfs /sys && mount -t tmpfs tmpfs {conf.NODE_SOCKETS} && ulimit -l unlimited"
-)
+_PRIVATE = f"mount -t sysfs sysfs /sys && mount -t tmpfs tmpfs {conf.NODE_SOCKETS}"
 
 
 @dataclass

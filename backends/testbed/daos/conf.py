@@ -27,7 +27,7 @@ def text(facts: Mapping[str, Any]) -> str:
     """A configuration as YAML."""
     stream = io.StringIO()
     yaml = YAML(typ="safe")
-    yaml.default_flow_style = False
+    yaml.default_flow_style, yaml.width = False, 4096  # columns; paths are not folded
     yaml.dump(dict(facts), stream)
     return stream.getvalue()
 

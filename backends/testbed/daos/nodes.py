@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import identity
@@ -14,6 +16,7 @@ from fsmatrix.backends.testbed.base import LEFT
 from fsmatrix.backends.testbed.home import Home
 
 ENGINE = "daos_engine"  # name of its program
+_POLL = 0.02
 _TAIL = 1500  # bytes of a log in an error
 
 
@@ -48,21 +51,30 @@ def _child(parent: int, program: str) -> process.Seen | None:
 
 def end_rest(store: str) -> list[str]:
     """End whatever else carries the bed's proof: what servers started and nobody wrote down."""
-    own = os.getpid()
-    rest = [
+    ended: set[str] = set()
+    deadline = time.monotonic() + process.GONE_WITHIN
+    while rest := _carriers(store):
+        if time.monotonic() >= deadline:
+            return [f"{LEFT}{facts['role']} does not end" for facts in rest]
+        ended.update(process.end(rest)[0])
+        time.sleep(_POLL)  # an engine that ends with its server needs a moment
+    return [f"ended {', '.join(sorted(ended))}"] if ended else []
+
+
+def _carriers(store: str) -> list[dict[str, Any]]:
+    """Facts of the processes, but this one, that carry the proof of a bed and run."""
+    seen = [process.look(pid) for pid in identity.carriers(store) if pid != os.getpid()]
+    return [
         {
-            "role": f"process {seen.pid} ({Path(seen.argv[0]).name})",
-            "argv": list(seen.argv),
-            "pid": seen.pid,
-            "start": seen.start,
+            "role": f"process {one.pid} ({Path(one.argv[0]).name})",
+            "argv": list(one.argv),
+            "pid": one.pid,
+            "start": one.start,
             "store": store,
         }
-        for pid in identity.carriers(store)
-        if pid != own and (seen := process.look(pid)) is not None
+        for one in seen
+        if one is not None and one.state not in "ZX"
     ]
-    killed, stuck = process.end(rest)
-    sentences = [f"ended {', '.join(sorted(killed))}"] if killed else []
-    return sentences + [f"{LEFT}{role} cannot be killed" for role in stuck]
 
 
 def last_words(home: Home, entry: Entry) -> str:

@@ -1,8 +1,8 @@
 """A real DAOS on one machine, where its server is installed, for tests and emulated factors (root).
 
-    from fsmatrix.backends.testbed.daos.testbed import DaosTestbed, DaosTestbedOptions
+    from fsmatrix.backends.testbed.daos.testbed import DaosTestbed, DaosTestbedOptions, up...
 
-    bed = DaosTestbed.up(DaosTestbedOptions(nodes=2), "/tmp/x/bed")  # a directory of its own
+    bed = up(DaosTestbedOptions(nodes=2), "/tmp/x/bed")  # a directory of its own
     bed.conf          # path of dmg's configuration file (text)
     bed.pool          # label of the pool on all nodes; "" if none was made
     bed.system        # name of the DAOS system
@@ -12,7 +12,9 @@
     bed.admin.ask("pool", "create", "--ranks=0", ...)    # dmg
     bed.kill_engine(1); bed.stop_engine(1); bed.cont_engine(1)
     bed.kill_agent(); bed.restart_agent(); bed.stop_agent(); bed.cont_agent()
-    DaosTestbed.open("/tmp/x/bed"), .status("/tmp/x/bed"), .down("/tmp/x/bed")
+    DaosTestbed.open("/tmp/x/bed")    # a bed that another process brought up
+    status("/tmp/x/bed")      # dict; never hangs
+    down("/tmp/x/bed")        # list of sentences; idempotent; also after any crash
 
 Each node is a server with one engine in network, mount, UTS and IPC namespaces of its own: its
 storage (a tmpfs), shared memory and sockets end with its last process.  The agent is the bed's
@@ -43,7 +45,7 @@ from fsmatrix.backends.testbed.home import Home, Kind
 from fsmatrix.backends.testbed.steps import Steps
 from fsmatrix.backends.testbed.storage import StorageTestbed
 
-__all__ = ["DaosTestbed", "DaosTestbedOptions"]
+__all__ = ["DaosTestbed", "DaosTestbedOptions", "down", "missing", "status", "up"]
 
 KIND = Kind(
     "fsmatrix-testbed-daos",
@@ -231,3 +233,7 @@ def _covered(folder: Path) -> str:
     if not inside:
         return ""
     return f"{inside[0].point} is mounted in the test bed's directory: unmount it first"
+
+
+up, down, status = DaosTestbed.up, DaosTestbed.down, DaosTestbed.status
+missing = DaosTestbed.missing
