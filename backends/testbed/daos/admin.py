@@ -34,9 +34,9 @@ class Admin:
         response = self.ask("system", "query", deadline=deadline) or {}
         return {int(member["rank"]): member for member in response.get("members") or ()}
 
-    def make_pool(self, label: str, percent: int) -> dict[str, Any]:
-        """A pool on all ranks with a part of their storage; what dmg says of it."""
-        made = self.ask("pool", "create", f"--size={percent}%", label)
+    def make_pool(self, label: str, size: int) -> dict[str, Any]:
+        """A pool with that many bytes of memory on each rank; what dmg says of it."""
+        made = self.ask("pool", "create", f"--scm-size={size}B", "--nvme-size=0", label)
         if not isinstance(made, dict):
             raise BackendError(f"pool {label}: dmg says nothing of what it made: {made!r}")
         return made

@@ -159,7 +159,7 @@ class Making:
     def _pool(self) -> Mapping[str, Any]:
         if not self.options.pool_percent:
             return {}
-        return self.admin.make_pool(self.options.pool, self.options.pool_percent)
+        return self.admin.make_pool(self.options.pool, self.options.pool_bytes)
 
     def _facts(self, pool: Mapping[str, Any]) -> dict[str, Any]:
         options = self.options

@@ -37,6 +37,11 @@ class DaosTestbedOptions(StorageOptions):
     )
 
     @property
+    def pool_bytes(self) -> int:
+        """Bytes of the pool on each node, whole MiB."""
+        return self.memory * self.pool_percent // 100 >> 20 << 20
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Host names of the nodes."""
         return tuple(f"node{number}" for number in range(1, self.nodes + 1))
