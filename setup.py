@@ -7,9 +7,10 @@ SOURCES = (
     *("module", "facts", "bare", "player", "lane", "flight", "workers", "root"),
     *("posix", "null", "rados", "radosconnect", "radosfile"),
     *("cephfs", "cephfsconnect", "cephfsnonblocking"),
+    *("dfs", "dfsattach", "dfsconnect", "dfserrors", "dfsfolders", "dfsnames"),
 )
 HEADERS = (
-    *("cephfs", "clock", "content", "driver", "lane", "parents", "player", "python"),
+    *("cephfs", "clock", "content", "dfs", "driver", "lane", "parents", "player", "python"),
     *("queue", "rados", "root", "transfer", "workers"),
 )
 

@@ -66,6 +66,7 @@ class DfsAccess(Access):
     container: str = ""
     system: str = ""  # DAOS server group; empty: the agent's own
     prefix: str = "/"  # directory in the container that the suite made for itself
+    library: str = ""  # folder of libdaos and libdfs; empty: the loader finds them
 
 
 @dataclass(frozen=True)

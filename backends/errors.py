@@ -14,6 +14,10 @@ class ToolError(BackendError):
     """A program is missing, failed or did not end within its deadline."""
 
 
+class NoAnswer(ToolError):
+    """A program did not end within its deadline; it was killed."""
+
+
 def value_or_error(look: Callable[[], Any]) -> Any:
     """What `look` gives, or why it gave nothing: {"error": reason}."""
     try:

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from fsmatrix.backends.ceph.levels.leveloptions import LevelOptions, PreparedPool
+from fsmatrix.backends.daos.levels.leveloptions import DaosLevelOptions, DaosPreparedPool
 from fsmatrix.backends.registry import BACKENDS
 from fsmatrix.backends.testbed.ceph.options import CephTestbedOptions
 from fsmatrix.results import units
@@ -54,7 +55,11 @@ SECTIONS: dict[str, type[BaseModel]] = {
     if isinstance(value, type) and issubclass(value, campaign.Section) and hyphened(name)
 }
 SECTIONS |= {
-    hyphened(model.__name__): model for model in (LevelOptions, PreparedPool, CephTestbedOptions)
+    hyphened(model.__name__): model
+    for model in (
+        *(LevelOptions, PreparedPool, CephTestbedOptions),
+        *(DaosLevelOptions, DaosPreparedPool),
+    )
 }
 VALIDATED = [  # the validator of PositiveSize, "positive size"
     (get_args(value)[1], hyphened(name).replace("-", " "))

@@ -88,3 +88,26 @@ class Property(Answer):
 
     name: str
     value: Any
+
+
+class Member(Answer):
+    """An engine as `dmg system query` tells of it."""
+
+    rank: NonNegativeInt
+    state: str  # joined, excluded, stopped...
+    fault_domain: str  # /server, or /rack/server
+    addr: str = ""
+
+
+class Members(Answer):
+    """Answer of `dmg system query`."""
+
+    members: list[Member]
+
+
+class NewPool(Answer):
+    """Answer of `dmg pool create`."""
+
+    uuid: str = Field(min_length=1)
+    tgt_ranks: list[NonNegativeInt]
+    tier_bytes: list[NonNegativeInt]  # for each rank

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
-from fsmatrix.backends.daos import tool
+from fsmatrix.backends.daos import agent, tool
 from fsmatrix.backends.daos.answers import Container, Pool, Property, System
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.system import tools
@@ -48,7 +48,7 @@ class Client:
         return Client(self.system, min(seconds, self.deadline))
 
     def ask(self, *words: str) -> Any:
-        """The response to `daos words...`; errors as of `tool.ask`."""
+        """The response to `daos words...`; errors as of `tool.ask` and `agent.require`."""
         return tool.ask(self._argv(words), self.deadline)
 
     def system_query(self) -> System:
@@ -81,6 +81,7 @@ class Client:
     def _argv(self, words: tuple[str, ...]) -> list[str]:
         if not installed():
             raise ToolError(MISSING)
+        agent.require()
         system = [f"--sys-name={self.system}"] if self.system else []
         return [TOOL, "--json", *system, *words]
 

@@ -7,7 +7,6 @@ journal without the UUID.  Nothing else in the pool is touched.
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +16,10 @@ from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.daos import tool
 from fsmatrix.backends.daos.answers import Container
 from fsmatrix.backends.daos.client import Client
-from fsmatrix.backends.daos.options import NAME
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.owned_dirs import PREFIX
 
 ENTRY = "daos-container"  # kind of journal entry
-_NAME = re.compile(NAME.replace("$", r"\Z"))
 
 
 @dataclass(frozen=True)
@@ -145,9 +142,7 @@ def destroy_recorded(facts: Mapping[str, Any]) -> bool:
     """As `destroy`, of the container that a journal entry tells of."""
     pool, label, system = (str(facts[name]) for name in ("pool", "label", "system"))
     for name in (pool, label, system):
-        if name and not _NAME.fullmatch(name):
+        if name and not tool.is_name(name):
             raise BackendError(f"{name!r} is no name that DAOS gives: nothing destroyed")
-    deadline = facts.get("deadline", tool.DEADLINE)  # entries of older releases have none
-    if not isinstance(deadline, int | float) or not 0 < deadline < float("inf"):
-        raise BackendError(f"{deadline!r} is no deadline: nothing destroyed")
-    return destroy(Client(system, deadline), pool, label, str(facts.get("uuid", "")))
+    client = Client(system, tool.recorded_deadline(facts))
+    return destroy(client, pool, label, str(facts.get("uuid", "")))

@@ -1,4 +1,4 @@
-"""DAOS by libdfs: a POSIX container, for programs that speak DFS.
+"""DAOS by libdfs: a POSIX container, for the player and for programs that speak DFS.
 
 Cache states.  libdfs keeps no data in the client: each read goes to the servers.  So `cold` and
 `bypass` (nothing in the client's memory can serve a read) both hold without doing anything, and
@@ -11,11 +11,12 @@ RDMA (verbs, cxi) and engines on this very machine pass them by: there are no co
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from fsmatrix.backends.access import Access, DfsAccess, expect
 from fsmatrix.backends.base import CacheMethod, Evidence, ProvisionContext
-from fsmatrix.backends.daos import ondaos
+from fsmatrix.backends.daos import ondaos, trees
+from fsmatrix.backends.daos.bindings.folders import Folders
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.options import DaosDfsOptions
 from fsmatrix.backends.errors import BackendError
@@ -23,7 +24,7 @@ from fsmatrix.backends.journal.journal import Journal
 
 
 class DaosDfs(ondaos.OnDaos):
-    """A container of the suite's own in an existing pool, or one that is given."""
+    """A container of the suite's own in a pool, or a directory of its own in one that is given."""
 
     name = "daos-dfs"
     Options = DaosDfsOptions
@@ -31,15 +32,10 @@ class DaosDfs(ondaos.OnDaos):
     cache_states = frozenset({"cold", "bypass"})
     driver = "dfs"
 
-    def refusal(self) -> str:
-        """As of every backend on DAOS."""
-        if self._chosen.container:
-            return "container: daos-dfs cannot yet make a directory of its own in one that exists"
-        return super().refusal()
-
     def _attach(
         self, place: Place, details: Mapping[str, Any], context: ProvisionContext
     ) -> DfsAccess:
+        library = cast(DaosDfsOptions, self.options).library
         return DfsAccess(
             backend=self.name,
             target=context.target,
@@ -47,7 +43,21 @@ class DaosDfs(ondaos.OnDaos):
             pool=place.pool,
             container=place.container,
             system=place.client.system,
+            prefix="/" if place.own else trees.make(place, library, context),
+            library=library,
         )
+
+    def release(self, access: Access, context: ProvisionContext) -> None:
+        """Remove the directory in a container that is given; else as of every backend on DAOS."""
+        dfs, place = expect(access, DfsAccess), Place.of(access.details)
+        if not place.own:
+            trees.remove(place, dfs.library, dfs.prefix, context)
+        super().release(access, context)
+
+    def finish(self, context: ProvisionContext) -> None:
+        """Remove what a failed provision or release of this process left."""
+        trees.finish(context, cast(DaosDfsOptions, self.options).library)
+        super().finish(context)
 
     def describe(self, access: Access) -> dict[str, Any]:
         """As of every backend on DAOS."""
@@ -61,6 +71,29 @@ class DaosDfs(ondaos.OnDaos):
         ondaos.require_seen(expect(access, DfsAccess))
 
     @classmethod
+    def run_root(cls, access: Access, name: str) -> str:
+        """What the player's driver `dfs` gets: lines key=value."""
+        dfs = expect(access, DfsAccess)
+        values = {
+            **{"pool": dfs.pool, "container": dfs.container, "system": dfs.system},
+            **{"library": dfs.library, "path": _run_path(dfs, name)},
+        }
+        return "\n".join(f"{key}={value}" for key, value in values.items() if value)
+
+    @classmethod
+    def make_run(cls, access: Access, name: str, programs: bool = False) -> None:
+        """Make the run's directory; harmless if another node did."""
+        del programs
+        dfs = expect(access, DfsAccess)
+        _folders(dfs).make(_run_path(dfs, name))
+
+    @classmethod
+    def remove_run(cls, access: Access, name: str) -> None:
+        """Remove it with all in it."""
+        dfs = expect(access, DfsAccess)
+        _folders(dfs).remove(_run_path(dfs, name))
+
+    @classmethod
     def cache(
         cls, access: Access, state: str, files: Sequence[str], *, method: CacheMethod = "auto"
     ) -> Evidence:
@@ -69,3 +102,11 @@ class DaosDfs(ondaos.OnDaos):
         if state not in cls.cache_states:
             raise BackendError(f"libdfs has no data cache in the client: no cache state {state!r}")
         return Evidence(state, "none", {"client_cache": "none", "server_caches": "unknown"})
+
+
+def _folders(dfs: DfsAccess) -> Folders:
+    return Folders(dfs.pool, dfs.container, dfs.system, dfs.library)
+
+
+def _run_path(dfs: DfsAccess, name: str) -> str:
+    return f"{dfs.prefix.rstrip('/')}/{name}"

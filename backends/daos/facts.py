@@ -12,6 +12,7 @@ import psutil
 
 from fsmatrix.backends.base import Space
 from fsmatrix.backends.daos.answers import Container, Pool, System
+from fsmatrix.backends.daos.levels.classes import Shape
 from fsmatrix.backends.errors import BackendError
 
 QUIET = frozenset({"idle", "done"})  # states of a rebuild
@@ -79,6 +80,13 @@ def servers(system: System) -> list[str]:
     """Addresses of the engines, each once; "" stands for those that cannot be read."""
     matches = (_HOST.search(engine.uri) for engine in system.rank_uris or ())
     return sorted({match[1] or match[2] if match else "" for match in matches})
+
+
+def shape(pool: Pool, system: System) -> Shape:
+    """What a pool lies on.  Engines at one address share a server; others may, and nobody tells."""
+    places = servers(system)
+    known = len(places) if places and "" not in places else pool.total_engines
+    return Shape(min(known, pool.total_engines), pool.total_engines, pool.total_targets)
 
 
 @functools.cache

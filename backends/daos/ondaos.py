@@ -7,6 +7,7 @@ import socket
 import time
 from abc import abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, ClassVar, cast
 
 from fsmatrix.backends.access import Access
@@ -14,10 +15,12 @@ from fsmatrix.backends.base import Backend, ProvisionContext, Settled, Space, Us
 from fsmatrix.backends.daos import client as daos_client
 from fsmatrix.backends.daos import containers
 from fsmatrix.backends.daos import facts as daos_facts
-from fsmatrix.backends.daos.answers import Pool
 from fsmatrix.backends.daos.containers import Place
-from fsmatrix.backends.daos.options import DaosOptions
+from fsmatrix.backends.daos.levels import levels as pools
+from fsmatrix.backends.daos.levels.levels import Levels
+from fsmatrix.backends.daos.options import OPTION_OF, DaosOptions
 from fsmatrix.backends.errors import BackendError, value_or_error
+from fsmatrix.backends.journal.owned_dirs import PREFIX
 from fsmatrix.backends.local import provenance
 
 PAUSE = 0.5  # seconds between two looks at a rebuild
@@ -49,7 +52,7 @@ class OnDaos(Backend):
             version = daos_client.version()
             system = daos_client.Client().system_query().system_name
         except BackendError as error:
-            return Usable(False, reason=f"{error}; does daos_agent run here?")
+            return Usable(False, reason=str(error))
         return Usable(True, f"{version}, system {system}")
 
     @classmethod
@@ -58,31 +61,88 @@ class OnDaos(Backend):
         return "" if daos_client.installed() else daos_client.MISSING
 
     def refusal(self) -> str:
-        """No tool, no such pool, or no such container."""
+        """No tool, no such pool or container, or a pool that cannot hold its properties."""
         options = self._chosen
         try:
-            self._pool()
+            system = options.client.system_query()
+            if options.levels is not None:
+                return ""
+            pool = options.client.pool_query(options.pool)
             if options.container:
                 containers.given(options.client, options.pool, options.container)
         except BackendError as error:
             return str(error)
-        return ""
+        return options.misfit(daos_facts.shape(pool, system))
 
-    def _pool(self) -> Pool:
-        return self._chosen.client.pool_query(self._chosen.pool)
+    @property
+    def _levels(self) -> Levels | None:
+        options = self._chosen
+        return Levels(options.client, options.levels) if options.levels is not None else None
+
+    @property
+    def level_factors(self) -> frozenset[str]:
+        """Those of the suite's own containers; storage nodes if the options say how."""
+        if self._chosen.container:
+            return frozenset()
+        return frozenset({*OPTION_OF, *({"storage_nodes"} if self._levels else ())})
+
+    def level_refusal(self, level: Mapping[str, Any]) -> str:
+        """Too few servers for a pool, or for a class; no rights; no such class..."""
+        levels = self._levels
+        if levels is not None and (reason := levels.refusal(level)):
+            return reason
+        try:
+            options = self._chosen.at(level)
+            if levels is not None:
+                return options.misfit(levels.shape(level))
+            pool, system = options.client.pool_query(options.pool), options.client.system_query()
+        except BackendError as error:
+            return str(error)
+        return options.misfit(daos_facts.shape(pool, system))
+
+    def agreement(self) -> str:
+        """To what is made in the system."""
+        return self._levels.agreement() if self._levels else ""
+
+    def commands(self, level: Mapping[str, Any], draw: str) -> list[str]:
+        """The commands of a system's administrator that make and destroy the level's pool."""
+        return self._levels.commands(level, draw, f"{PREFIX}dry-run") if self._levels else []
+
+    def attributes(self) -> dict[str, Any]:
+        """Redundancy and failure domain, as far as the options tell them."""
+        return self._chosen.coordinates
 
     def provision(self, level: Mapping[str, Any], context: ProvisionContext) -> Access:
-        """Make the container, or find the one that is given, and look whether it is there."""
-        self.refuse_level(level)
-        options = self._chosen
-        pool, system = self._pool(), options.client.system_query()
+        """Make the level's pool, if there is one, and the container; or find what is given."""
+        self.refuse_level({name: level[name] for name in level.keys() - self.level_factors})
+        options, levels = self._chosen.at(level), self._levels
+        if levels is None:
+            return self._in(options.pool, options, context, {})
+        made = levels.make(level, context)
+        try:
+            return self._in(made["pool"], options, context, {"level": made})
+        except BaseException:
+            with suppress(BackendError):  # what cannot be destroyed now stays in the journal
+                containers.finish(context)
+                pools.release(made, context)
+            raise
+
+    def _in(
+        self, label: str, options: DaosOptions, context: ProvisionContext, more: Mapping[str, Any]
+    ) -> Access:
+        client = options.client
+        pool, system = client.pool_query(label), client.system_query()
         if options.container:
-            place = containers.given(options.client, options.pool, options.container)
+            place = containers.given(client, label, options.container)
         else:
-            place = containers.make(options.client, options.pool, options.creation, context)
+            if reason := options.misfit(daos_facts.shape(pool, system)):
+                raise BackendError(reason)
+            place = containers.make(client, label, options.creation, context)
         details = {
             **place.details,
+            **more,
             "pool_uuid": pool.uuid,
+            "free": daos_facts.free(pool).bytes,
             "provider": system.fabric_provider,
             "servers": daos_facts.servers(system),
             "host": socket.gethostname(),
@@ -90,12 +150,15 @@ class OnDaos(Backend):
         return self._attach(place, details, context)
 
     def release(self, access: Access, context: ProvisionContext) -> None:
-        """Destroy the container that was made; BackendError if another one is called so."""
+        """Destroy what was made; BackendError if another one is called so."""
         containers.release(Place.of(access.details), context)
+        if "level" in access.details:
+            pools.release(access.details["level"], context)
 
     def finish(self, context: ProvisionContext) -> None:
         """Destroy what a failed provision or release of this process left."""
         containers.finish(context)
+        pools.finish(context)
 
     def describe(self, access: Access) -> dict[str, Any]:
         """Facts of pool, container and system; what cannot be told is recorded as such."""
@@ -103,6 +166,7 @@ class OnDaos(Backend):
         client, pool, container = place.client, place.pool, place.container
         return {
             "managed": place.own,
+            **({"level": access.details["level"]} if "level" in access.details else {}),
             "kernel": os.uname().release,
             "provider": access.details["provider"],
             "servers": len(access.details["servers"]),
@@ -116,9 +180,11 @@ class OnDaos(Backend):
 
     def space(self, access: Access | None = None) -> Space:
         """Free bytes of the pool, which others may fill too."""
-        del access
+        pool = str(access.details["pool"]) if access else self._chosen.pool
+        if not pool:
+            return Space(None, None, "unknown: each level has a pool of its own")
         try:
-            return daos_facts.free(self._pool())
+            return daos_facts.free(self._chosen.client.pool_query(pool))
         except BackendError as error:
             return Space(None, None, f"unknown: {error}")
 

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from fsmatrix.backends.base import BackendOptions
 from fsmatrix.backends.daos.client import Client
-from fsmatrix.backends.daos.tool import DEADLINE
+from fsmatrix.backends.daos.levels.classes import (
+    Shape,
+    class_refusal,
+    factor_refusal,
+    parse_class,
+)
+from fsmatrix.backends.daos.levels.leveloptions import DaosLevelOptions
+from fsmatrix.backends.daos.tool import DEADLINE, NAME
+from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.units import PositiveDuration, PositiveSize
 
-# daos_prop.h, daos_label_is_valid; a leading "-" would be an option of the tool
-NAME = r"^[A-Za-z0-9_][A-Za-z0-9:._-]{0,126}$"
-CLASS = r"^[A-Za-z0-9_]*$"
 CHECKSUMS = ("off", "adler32", "crc16", "crc32", "crc64", "sha1", "sha256", "sha512")
+# cluster factor -> the option that it sets
+OPTION_OF = {"object_class": "oclass", "redundancy_level": "rd_lvl"}
+DOMAINS = {"node": "host", "rank": "rank"}  # redundancy level -> the coordinate failure_domain
+_CLASSES = ("oclass", "dir_oclass", "file_oclass")
 # name of an option -> word of `daos container create`
 _WORDS = {
     "oclass": "oclass",
@@ -29,7 +39,11 @@ _PROPERTIES = {"rd_fac": "rd_fac", "rd_lvl": "rd_lvl", "checksum": "cksum"}
 class DaosOptions(BackendOptions):
     """Pool and container; properties that are not given are the pool's defaults."""
 
-    pool: str = Field(pattern=NAME, description="label or UUID of the pool, which exists")
+    pool: str = Field(
+        "",
+        pattern=f"^$|{NAME}",
+        description="label or UUID of the pool, which exists; not with levels",
+    )
     container: str = Field(
         "",
         pattern=f"^$|{NAME}",
@@ -38,17 +52,52 @@ class DaosOptions(BackendOptions):
     )
     system: str = Field("", pattern=f"^$|{NAME}", description="DAOS system, if not the agent's")
     deadline: PositiveDuration = Field(DEADLINE, description="for each call of DAOS's tools")
-    oclass: str = Field("", pattern=CLASS, description="object class of the container's objects")
-    dir_oclass: str = Field("", pattern=CLASS, description="object class of its directories")
-    file_oclass: str = Field("", pattern=CLASS, description="object class of its files")
+    oclass: str = Field(
+        "",
+        description="object class of the container's objects: S1, SX, RP_2G1, EC_2P1GX...; where "
+        "object_class is no factor",
+    )
+    dir_oclass: str = Field("", description="object class of its directories")
+    file_oclass: str = Field("", description="object class of its files")
     chunk_size: PositiveSize | None = Field(None, description="chunk size of its files")
     rd_fac: int | None = Field(
         None, ge=0, le=5, description="redundancy factor: failures that its data outlives"
     )
     rd_lvl: Literal["", "rank", "node"] = Field(
-        "", description="redundancy level: what fails as a whole"
+        "",
+        description="redundancy level: what fails as a whole, where redundancy_level is no factor; "
+        "default: the pool's (DAOS: node)",
     )
     checksum: Literal[("", *CHECKSUMS)] = Field("", description="checksum of its data")  # type: ignore[valid-type]
+
+    levels: DaosLevelOptions | None = Field(
+        None, description="how levels of storage_nodes are made"
+    )
+
+    @field_validator(*_CLASSES)
+    @classmethod
+    def _known_class(cls, value: str) -> str:
+        if value:
+            parse_class(value)
+        return value
+
+    @model_validator(mode="after")
+    def _one_pool(self) -> DaosOptions:
+        if bool(self.pool) == (self.levels is not None):
+            raise ValueError("give either pool or levels")
+        if self.container and self.levels is not None:
+            raise ValueError("container: each of levels has a pool of its own")
+        return self
+
+    @model_validator(mode="after")
+    def _enough_redundancy(self) -> DaosOptions:
+        for name in self._classes:
+            outlives = parse_class(name).outlives
+            if self.rd_fac is not None and outlives < self.rd_fac:
+                raise ValueError(
+                    f"object class {name} outlives {outlives}, not rd_fac {self.rd_fac}"
+                )
+        return self
 
     @model_validator(mode="after")
     def _of_our_container(self) -> DaosOptions:
@@ -56,6 +105,40 @@ class DaosOptions(BackendOptions):
         if self.container and beside:
             raise ValueError(f"{', '.join(beside)}: the named container has its own")
         return self
+
+    @property
+    def _classes(self) -> list[str]:
+        return [name for option in _CLASSES if (name := getattr(self, option))]
+
+    def at(self, level: Mapping[str, Any]) -> Self:
+        """With the options that the cluster factors set; BackendError if they cannot be so."""
+        named = {OPTION_OF[factor]: value for factor, value in level.items() if factor in OPTION_OF}
+        twice = [option for option in named if getattr(self, option)]
+        if twice:
+            raise BackendError(f"options.{twice[0]}: it is a cluster factor too: leave it out")
+        try:
+            return self.model_validate({**self.model_dump(exclude_unset=True), **named})
+        except ValidationError as error:
+            reasons = "; ".join(str(problem["msg"]) for problem in error.errors())
+            raise BackendError(f"{', '.join(map(str, named.values()))}: {reasons}") from error
+
+    def misfit(self, shape: Shape) -> str:
+        """Why a container with these properties cannot be in such a pool (empty: it can)."""
+        level = self.rd_lvl or "node"
+        if self.rd_fac and (reason := factor_refusal(self.rd_fac, shape, level)):
+            return reason
+        refusals = (class_refusal(name, shape, level) for name in self._classes)
+        return next((reason for reason in refusals if reason), "")
+
+    @property
+    def coordinates(self) -> dict[str, str]:
+        """Redundancy and failure domain as far as these options tell them."""
+        given = {}
+        if self.oclass:
+            given["redundancy"] = parse_class(self.file_oclass or self.oclass).redundancy
+        if self.rd_lvl:
+            given["failure_domain"] = DOMAINS[self.rd_lvl]
+        return given
 
     @property
     def client(self) -> Client:
@@ -77,3 +160,9 @@ class DaosOptions(BackendOptions):
 
 class DaosDfsOptions(DaosOptions):
     """Options of a DAOS pool whose container is spoken to by libdfs."""
+
+    library: str = Field(
+        "",
+        pattern=r"^$|^/[^\n]*$",
+        description="folder of libdaos.so.2 and libdfs.so, where the loader does not find them",
+    )

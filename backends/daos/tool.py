@@ -10,19 +10,44 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from fsmatrix.backends.errors import ToolError
+from fsmatrix.backends.errors import BackendError, NoAnswer, ToolError
 from fsmatrix.backends.system import tools
 
 DEADLINE = 60.0  # seconds for each call: engines that poll on the client's cores make it slow
 EXIST, NONEXIST, BUSY = -1004, -1005, -1012  # DER_EXIST, DER_NONEXIST, DER_BUSY
+# what the user can do about a status; the tool's own text says the rest
+MEANINGS = {
+    -1001: "this user has no right to that: see the access lists of pool and container",
+    -1003: "the pool cannot hold that: too few failure domains for these properties",
+    -1005: "there is none of that name or UUID in this system",
+    -1007: "no space is left",
+    -1011: "the servers did not answer in time",
+    -1025: "daos_agent may have died, or nothing of that name is there",
+    -2034: "no daos_agent answers on this node",
+}
+# daos_prop.h, daos_label_is_valid; a leading "-" would be an option of the tool
+NAME = r"^[A-Za-z0-9_][A-Za-z0-9:._-]{0,126}$"
 _SHOWN = 300  # characters of an answer that is not understood
 _OBJECT = re.compile(r"^\{", re.MULTILINE)
 T = TypeVar("T")
+
+
+def is_name(text: str) -> bool:
+    """Whether it may be the label or UUID of a pool or container."""
+    return re.fullmatch(NAME[1:-1], text) is not None
+
+
+def recorded_deadline(facts: Mapping[str, Any]) -> float:
+    """Of a journal entry; entries of older releases have none.  BackendError if it is none."""
+    deadline = facts.get("deadline", DEADLINE)
+    if not isinstance(deadline, int | float) or not 0 < deadline < float("inf"):
+        raise BackendError(f"{deadline!r} is no deadline: nothing destroyed")
+    return float(deadline)
 
 
 class DaosError(ToolError):
@@ -36,11 +61,18 @@ class DaosError(ToolError):
 def ask(argv: Sequence[str], deadline: float) -> Any:
     """The response to `argv`, which asks for JSON.
 
-    DaosError with the tool's own reason; ToolError if the tool is missing, does not end within
-    `deadline` seconds, or gives no answer that can be read.
+    DaosError with the tool's own reason; ToolError if the tool is missing or gives no answer
+    that can be read; NoAnswer if it does not end within `deadline` seconds.
     """
     called = " ".join(word for word in argv if not word.startswith("--"))
-    ran = tools.run(argv, deadline=deadline, check=False)
+    try:
+        ran = tools.run(argv, deadline=deadline, check=False)
+    except NoAnswer as error:
+        raise NoAnswer(
+            f"{called}: still no answer after {deadline:g} s; the tool is installed and was "
+            "started, and is ended now. Engines that poll on the client's cores make it slow: "
+            "raise `deadline`. Or an engine is dead"
+        ) from error
     answer = _answer_in(ran.stdout)
     if answer is None:
         status = f"exit status {ran.returncode}: {ran.complaint[:_SHOWN]}"
@@ -48,7 +80,8 @@ def ask(argv: Sequence[str], deadline: float) -> Any:
     status = answer["status"]
     if answer["error"] is not None or status != 0 or ran.returncode != 0:
         reason = answer["error"] or ran.complaint[:_SHOWN]
-        raise DaosError(f"{called} failed: {reason}", status)
+        meaning = f" ({MEANINGS[status]})" if status in MEANINGS else ""
+        raise DaosError(f"{called} failed: {reason}{meaning}", status)
     return answer["response"]
 
 

@@ -62,6 +62,8 @@ KINDS: Registry[Any] = Registry(
         "rados-space": "fsmatrix.backends.ceph.rollback:RADOS_SPACE",
         "ceph-level": "fsmatrix.backends.ceph.rollback:CEPH_LEVEL",
         "daos-container": "fsmatrix.backends.daos.rollback:DAOS_CONTAINER",
+        "daos-tree": "fsmatrix.backends.daos.rollback:DAOS_TREE",
+        "daos-pool": "fsmatrix.backends.daos.rollback:DAOS_POOL",
     },
     "kind of journal entry",
 )

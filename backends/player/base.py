@@ -72,6 +72,13 @@ class Player(Protocol):
         What is in flight is in no result yet.
         """
 
+    def share(self) -> str:
+        """Lines of a root by which other processes join this connection; empty: none do.
+
+        It must stay open until those that joined are closed.  OSError with the reason if the
+        driver's library fails.
+        """
+
     def begin(self, origin_ns: int) -> None:
         """Set the origin of intended times and of the intervals.  Before the first play."""
 

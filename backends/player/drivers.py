@@ -28,6 +28,7 @@ class Driver:
     max_depth: int = 1
     depth_by: Literal["nobody", "library", "threads"] = "nobody"
     native: bool = False  # the Python player does not have it
+    shared: bool = False  # one process connects, the others join it (Player.share)
 
 
 DRIVERS: dict[str, Driver] = {
@@ -37,5 +38,6 @@ DRIVERS: dict[str, Driver] = {
         Driver("null"),
         Driver("rados", NO_DIRECTORIES, max_depth=1024, depth_by="library", native=True),
         Driver("cephfs", max_depth=128, depth_by="threads", native=True),
+        Driver("dfs", max_depth=1024, depth_by="library", native=True, shared=True),
     )
 }

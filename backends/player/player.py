@@ -75,8 +75,8 @@ def open_player(
 ) -> Player:
     """Open a player on `root`.
 
-    `driver`: "posix", "null" or, for the C player, "rados", "cephfs" or a capsule
-    "fsmatrix.driver.v2".  `root`: a directory; for rados and cephfs lines `key=value`.
+    `driver`: "posix", "null" or, for the C player, "rados", "cephfs", "dfs" or a
+    capsule "fsmatrix.driver.v3".  `root`: a directory; for those three lines `key=value`.
     ValueError for values out of range, OSError with the reason if the root cannot be opened.
     """
     if engine_name(implementation) == ENGINE_PYTHON:
@@ -159,6 +159,10 @@ class NativePlayer:
     def drain(self) -> None:
         """See `Player`."""
         self._player.drain()
+
+    def share(self) -> str:
+        """See `Player`."""
+        return self._player.share()  # type: ignore[no-any-return]
 
     def begin(self, origin_ns: int) -> None:
         """See `Player`."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsmatrix.backends.errors import ToolError
+from fsmatrix.backends.errors import NoAnswer, ToolError
 from fsmatrix.backends.system.workfolder import work_folder
 
 DEADLINE = 10.0  # seconds, unless the caller knows better
@@ -56,8 +56,9 @@ def version(program: str, option: str) -> str:
 def run(argv: Sequence[str], deadline: float = DEADLINE, check: bool = True) -> Ran:
     """Run a program to its end, in an empty folder of its own: relative names mean nothing.
 
-    ToolError if it is missing, takes longer than `deadline` seconds (it is then killed; one
-    that cannot be killed is left behind and not waited for), or, with `check`, fails.
+    ToolError if it is missing or, with `check`, fails; NoAnswer if it takes longer than
+    `deadline` seconds (it is then killed; one that cannot be killed is left behind and not
+    waited for).
     """
     program = find(argv[0])
     if program is None:
@@ -88,7 +89,7 @@ def _run(
         stdout, stderr = process.communicate(timeout=deadline)
     except subprocess.TimeoutExpired as error:
         _end(process)
-        raise ToolError(
+        raise NoAnswer(
             f"{shlex.join(argv)} did not end within {deadline:g} s and was killed"
         ) from error
     except BaseException:

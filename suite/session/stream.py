@@ -13,14 +13,13 @@ import numpy as np
 from fsmatrix.backends.player.ops import Chunk, Chunks, Place
 from fsmatrix.backends.player.player import (
     Player,
-    PlayerOptions,
     PlayerResult,
-    open_player,
     wait_until,
 )
 from fsmatrix.backends.player.result import Latencies, fold, no_latencies
 from fsmatrix.suite.session.clock import Offset
 from fsmatrix.suite.session.comm import Comm
+from fsmatrix.suite.session.connecting import leave, open_together
 from fsmatrix.suite.session.wire import Arrays
 
 LEAD_NS = 2_000_000  # between the agreement on a start and the start, plus a bit per rank
@@ -160,20 +159,7 @@ def run_stream(
     generator = getattr(importlib.import_module(module), function)(spec["params"], place)
     source = Source(generator)
     source.peek()
-    player = open_player(
-        spec["driver"],
-        root,
-        PlayerOptions(
-            slots=spec["slots"],
-            threads=place.threads,
-            depth=spec["depth"],
-            seed=spec["seed"],
-            max_op_bytes=spec["max_op_bytes"],
-            fill_ratio=spec["fill_ratio"],
-            count_metadata=spec["metadata"],
-        ),
-        spec["implementation"],
-    )
+    player = open_together(spec, root, place.threads, comm)
     try:
         start_ns, began = _agree(comm)
         origin = start_ns + offset.nanoseconds  # on this kernel's own clock
@@ -182,6 +168,7 @@ def run_stream(
         played = play(player, source, spec["seconds"], spec["wear_out"], origin, comm)
         comm.patient_barrier()
         result = player.result()
+        leave(spec, player, comm)
     finally:
         player.close()
     message, arrays = _reduce(comm, result, source, origin, offset)

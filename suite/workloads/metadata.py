@@ -101,7 +101,7 @@ class Metadata(Workload):
     name: ClassVar[str] = "metadata"
     Options: ClassVar[type[WorkloadOptions]] = MetadataOptions
     cold_metadata: ClassVar[bool] = True
-    accesses: ClassVar[frozenset[str]] = frozenset({"path", "cephfs"})
+    accesses: ClassVar[frozenset[str]] = frozenset({"path", "cephfs", "dfs"})
     options: MetadataOptions
 
     def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:  # noqa: ARG002

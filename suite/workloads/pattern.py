@@ -121,7 +121,7 @@ class Pattern(Workload):
 
     name: ClassVar[str] = "pattern"
     Options: ClassVar[type[WorkloadOptions]] = PatternOptions
-    accesses: ClassVar[frozenset[str]] = frozenset({"path", "rados", "cephfs"})
+    accesses: ClassVar[frozenset[str]] = frozenset({"path", "rados", "cephfs", "dfs"})
     options: PatternOptions
 
     def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:  # noqa: ARG002

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,15 @@ from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.ceph.bindings import login
 from fsmatrix.backends.ceph.mounts import clients
 from fsmatrix.backends.ceph.places import trees
+from fsmatrix.backends.daos import containers
+from fsmatrix.backends.daos.client import Client
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
 from fsmatrix.backends.system import mounts
 from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, CephTestbedOptions, down, up
 from tests import asking
+from tests.backends import daos_agent_double, daos_places
 from tests.backends.ceph_places import DRIVER_NAMES, Place
 from tests.backends.daos_standin import TESTS, Standin
 from tests.backends.playing import IMPLEMENTATIONS, Open, chunk, op
@@ -110,10 +114,56 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
 
 
 @pytest.fixture
-def standin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Standin:
-    """The `daos` on PATH is the stand-in."""
+def agent_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where libdaos would look for an agent; nobody is there.  Short: it is part of an address."""
+    with tempfile.TemporaryDirectory(prefix="agent-") as name:
+        monkeypatch.setenv("DAOS_AGENT_DRPC_DIR", name)
+        yield Path(name)
+
+
+@pytest.fixture
+def standin(
+    tmp_path: Path, agent_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Standin]:
+    """The `daos` on PATH is the stand-in, and an agent runs."""
     folder = tmp_path / "standin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{TESTS / 'standins'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("STANDIN_DAOS", str(folder))
-    return Standin(folder)
+    with daos_agent_double.running(agent_folder):
+        yield Standin(folder)
+
+
+# -- libdfs: a double, or a real DAOS ----------------------------------------------------------
+@pytest.fixture(scope="session")
+def double(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the double's libraries."""
+    return daos_places.compiled(tmp_path_factory.mktemp("double"))
+
+
+@pytest.fixture(scope="session")
+def real_daos() -> Iterator[daos_places.Storage | None]:
+    """A container of the tests' own in the real pool; None if no pool is named."""
+    if not daos_places.REAL_POOL:
+        yield None
+        return
+    label = f"fsmatrix-test-{os.getpid()}"
+    yield daos_places.made(label)
+    assert containers.destroy(Client(), daos_places.REAL_POOL, label)
+
+
+@pytest.fixture
+def doubled(
+    double: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[daos_places.Storage]:
+    """A container on the double, whose rules nobody may break."""
+    storage = daos_places.doubled(double, tmp_path / "daos")
+    monkeypatch.setenv("FSMATRIX_DOUBLE", str(storage.folder))
+    yield storage
+    assert storage.violations == []
+
+
+@pytest.fixture
+def dfs(real_daos: daos_places.Storage | None, request: pytest.FixtureRequest) -> daos_places.Place:
+    """An empty directory for the driver dfs: of the real DAOS if one is named."""
+    return daos_places.Place.fresh(real_daos or request.getfixturevalue("doubled"))

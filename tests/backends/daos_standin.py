@@ -48,13 +48,37 @@ class Standin:
     def calls(self) -> list[list[str]]:
         return [json.loads(line) for line in (self.folder / "calls.jsonl").read_text().splitlines()]
 
+    @property
+    def pools(self) -> dict[str, Any]:
+        file = self.folder / "pools.json"
+        found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+        return found
+
+    def keep_pools(self, **ranks: list[int]) -> None:
+        pools = {
+            label: {"uuid": f"uuid-{label}", "ranks": given, "size": 1 << 30}
+            for label, given in ranks.items()
+        }
+        (self.folder / "pools.json").write_text(json.dumps(pools))
+
+    @property
+    def dmg_calls(self) -> list[list[str]]:
+        file = self.folder / "dmg-calls.jsonl"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [json.loads(line) for line in lines]
+
+    def dmg_fault(self, command: str = "", do: str = "", **more: Any) -> None:
+        text = json.dumps({"command": command, "do": do, **more})
+        (self.folder / "dmg-fault.json").write_text(text)
+
     def fault(self, command: str = "", do: str = "", **more: Any) -> None:
         (self.folder / "fault.json").write_text(json.dumps({"command": command, "do": do, **more}))
 
 
 def daos(**options: Any) -> DaosDfs:
     kind = registry.load("daos-dfs")
-    backend = kind(kind.Options(**{"pool": "bench"} | options))
+    pool = {} if "levels" in options else {"pool": "bench"}
+    backend = kind(kind.Options(**pool | options))
     assert isinstance(backend, DaosDfs)
     return backend
 

@@ -1,4 +1,4 @@
-"""Chunks of operations for players, and what opens the players of a test."""
+"""Chunks of operations for players, what opens them, and the contract of drivers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any, get_args
 
 import numpy as np
 
-from fsmatrix.backends.player.ops import OP, Chunk, Kind
+from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import Implementation, Player
+from fsmatrix.backends.player.result import PlayerResult
 
 IMPLEMENTATIONS = [name for name in get_args(Implementation) if name != "auto"]
 Open = Callable[..., Player]
@@ -31,3 +32,83 @@ def op(kind: Kind, file: int = 0, offset: int = 0, size: int = 0, **more: int) -
 def chunk(*ops: tuple[Any, ...], names: tuple[bytes, ...] = (), first: int = 0) -> Chunk:
     """A chunk of such tuples."""
     return Chunk(np.array(list(ops), dtype=OP), names, first)
+
+
+# -- what must be the same on every storage system ---------------------------------------------
+def facts(result: PlayerResult) -> dict[str, Any]:
+    """What must be the same on every storage system."""
+    return {
+        "numbers": (result.ops, result.bytes, result.operations, result.errors),
+        "errors": result.errors_by_errno,
+        "counts": result.counts.sum(axis=1).tolist(),
+    }
+
+
+def data_stream(rng: np.random.Generator, count: int) -> list[tuple[Any, ...]]:
+    """A file written without holes, then overwritten, read, cut and read beyond its end."""
+    ops = [op(Kind.CREATE, flags=Flag.EXCLUSIVE), op(Kind.CREATE, flags=Flag.EXCLUSIVE)]
+    ops += [op(Kind.WRITE, 0, i * 50_000, 50_000) for i in range(20)]
+    for _ in range(count):
+        kind = Kind.READ if rng.random() < 0.6 else Kind.WRITE
+        size = int(rng.integers(0, 200_000))
+        offset = int(rng.integers(0, 1_000_000 - size))
+        ops.append(op(kind, 0, offset, size, flags=Flag.VERIFY if kind == Kind.READ else 0))
+    ops += [
+        op(Kind.FSYNC),
+        op(Kind.READ, 0, 990_000, 20_000),  # short
+        op(Kind.READ, 0, 2_000_000, 1),
+        op(Kind.TRUNCATE, 0, 300_001),
+        op(Kind.READ, 0, 300_000, 2),
+        op(Kind.READ, 0, 0, 300_001, flags=Flag.VERIFY),
+        op(Kind.WRITE, 0, 300_001, 77_777),
+        op(Kind.STAT),
+        op(Kind.STAT, 1),
+        op(Kind.UNLINK, 1),
+        op(Kind.OPEN, 1),
+        op(Kind.EVICT),
+        op(Kind.READ, 0, 0, 377_778, flags=Flag.VERIFY),
+        op(Kind.CLOSE),
+        op(Kind.CLOSE),
+        op(Kind.CREATE, 0, flags=Flag.EXCLUSIVE),
+        op(Kind.OPEN, 0, flags=Flag.READ_ONLY),
+        op(Kind.READ, 0, 0, 377_778, flags=Flag.VERIFY),
+        op(Kind.WRITE, 0, 0, 10),
+        op(Kind.CLOSE),
+        op(Kind.OPEN, 0, flags=Flag.WRITE_ONLY),
+        op(Kind.READ, 0, 0, 10),
+        op(Kind.WRITE, 0, 0, 0),
+        op(Kind.CLOSE),
+    ]
+    return ops
+
+
+def metadata_stream() -> tuple[tuple[tuple[Any, ...], ...], tuple[bytes, ...]]:
+    """Operations on names and directories, also such as must fail; and the names of their files."""
+    names = (b"d", b"d/f", b"d/g", b".", b"../x", b"d/none/x")
+    ops = (
+        op(Kind.MKDIR, 0),
+        op(Kind.CREATE, 1),
+        op(Kind.WRITE, 1, 0, 999),
+        op(Kind.FSYNC, 1, flags=Flag.DATA_ONLY),
+        op(Kind.TRUNCATE, 1, 500),
+        op(Kind.CLOSE, 1),
+        op(Kind.STAT, 1),
+        op(Kind.RENAME, 1, file2=2),
+        op(Kind.READDIR, 0),
+        op(Kind.READDIR, 3),
+        op(Kind.READDIR, 2),
+        op(Kind.RMDIR, 0),
+        op(Kind.STAT, 1),
+        op(Kind.MKDIR, 0),
+        op(Kind.CLOSE, 1),
+        op(Kind.CREATE, 2, flags=Flag.EXCLUSIVE),
+        op(Kind.RMDIR, 2),
+        op(Kind.STAT, 4),
+        op(Kind.CREATE, 5),
+        op(Kind.OPEN, 2),
+        op(Kind.READ, 2, 0, 500),
+        op(Kind.CLOSE, 2),
+        op(Kind.UNLINK, 2),
+        op(Kind.RMDIR, 0),
+    )
+    return ops, names

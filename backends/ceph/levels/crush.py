@@ -6,8 +6,7 @@ Hosts are only linked and unlinked, never moved, re-classed or removed.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,20 +70,6 @@ def _usable(osd: Mapping[str, Any], device_class: str) -> bool:
     return bool(
         osd["type"] == "osd" and of_class and osd.get("status") == "up" and osd.get("reweight", 0)
     )
-
-
-def drawn(hosts: Iterable[Host], number: int, draw: str) -> list[Host]:
-    """So many hosts at random, by name; the same `draw` gives the same ones.
-
-    The hosts of a smaller level are among those of a larger one, so that levels of one block
-    differ by the added hosts only.
-    """
-
-    def ticket(host: Host) -> bytes:
-        return hashlib.blake2b(f"{draw}/{host.name}".encode(), digest_size=16).digest()
-
-    chosen = sorted(hosts, key=ticket)[:number]
-    return sorted(chosen, key=lambda host: host.name)
 
 
 @dataclass(frozen=True)

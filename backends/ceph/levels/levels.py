@@ -18,11 +18,12 @@ from fsmatrix.backends.ceph.bindings.errors import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.ceph.levels import levelstate, limits
-from fsmatrix.backends.ceph.levels.crush import Host, Level, drawn, hosts_of
+from fsmatrix.backends.ceph.levels.crush import Host, Level, hosts_of
 from fsmatrix.backends.ceph.levels.leveloptions import LevelOptions
 from fsmatrix.backends.ceph.levels.redundancy import placement_refusal
 from fsmatrix.backends.ceph.state import facts, placement
 from fsmatrix.backends.ceph.state.settle import settle
+from fsmatrix.backends.drawing import drawn
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.owned_dirs import PREFIX
 
@@ -127,7 +128,8 @@ class Levels:
 
     def _level(self, cluster: Cluster, level: Wanted, draw: str, name: str, tag: str) -> Level:
         hosts = self._hosts(cluster, level)
-        chosen = drawn(hosts, self._number(level, hosts), draw)
+        names = drawn((host.name for host in hosts), self._number(level, hosts), draw)
+        chosen = [host for host in hosts if host.name in names]
         osds = tuple(osd for host in chosen for osd in host.osds)
         filesystem = ""
         if self.filesystem is not None:

@@ -1,4 +1,4 @@
-/* The driver seam, version 2: what a driver of the player must offer.
+/* The driver seam, version 3: what a driver of the player must offer.
  *
  * A driver is one constant `struct fsm_driver`: capabilities as data (kinds, max_depth) and
  * functions.  Drivers of other packages hand a pointer to it over in a PyCapsule named
@@ -19,8 +19,8 @@
 
 #include <stdint.h>
 
-#define FSM_DRIVER_ABI 2
-#define FSM_DRIVER_CAPSULE "fsmatrix.driver.v2"
+#define FSM_DRIVER_ABI 3
+#define FSM_DRIVER_CAPSULE "fsmatrix.driver.v3"
 
 enum fsm_kind { /* backends/player/ops.py: Kind */
     FSM_OPEN, FSM_CREATE, FSM_READ, FSM_WRITE, FSM_FSYNC, FSM_CLOSE, FSM_STAT, FSM_UNLINK,
@@ -111,9 +111,12 @@ struct fsm_driver {
     uint32_t copies_writes;
     /* NULL, or the reason why the last connect or lane_open of this thread failed. */
     const char *(*explain)(void);
+    /* NULL, or what other processes join this connection by: lines key=value for their roots,
+     * which the caller frees.  0 or an errno, explained.  It must outlive those that joined. */
+    int (*share)(void *connection, char **text);
 };
 
-extern const struct fsm_driver fsm_posix, fsm_null, fsm_rados, fsm_cephfs;
+extern const struct fsm_driver fsm_posix, fsm_null, fsm_rados, fsm_cephfs, fsm_dfs;
 extern const struct fsm_driver fsm_posix_threads; /* posix, depth by threads: for tests */
 
 #endif

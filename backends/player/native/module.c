@@ -39,14 +39,15 @@ static const struct fsm_driver *find_driver(PyObject *asked)
         return driver;
     }
     static const struct fsm_driver *const ours[] = {&fsm_posix, &fsm_null, &fsm_rados,
-                                                    &fsm_cephfs, &fsm_posix_threads};
+                                                    &fsm_cephfs, &fsm_dfs,
+                                                    &fsm_posix_threads};
     const char *name = PyUnicode_Check(asked) ? PyUnicode_AsUTF8(asked) : NULL;
     for (size_t i = 0; name && i < sizeof ours / sizeof *ours; i++)
         if (strcmp(name, ours[i]->name) == 0)
             return ours[i];
     if (!PyErr_Occurred())
-        PyErr_Format(PyExc_ValueError, "no driver %R: known are posix, null, rados and cephfs, "
-                     "or a capsule named " FSM_DRIVER_CAPSULE, asked);
+        PyErr_Format(PyExc_ValueError, "no driver %R: known are posix, null, rados, cephfs and "
+                     "dfs, or a capsule named " FSM_DRIVER_CAPSULE, asked);
     return NULL;
 }
 
@@ -248,6 +249,25 @@ static PyObject *player_drain(Player *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+static PyObject *player_share(Player *self, PyObject *unused)
+{
+    (void)unused;
+    if (!usable(self))
+        return NULL;
+    const struct fsm_driver *driver = self->player.driver;
+    char *text = NULL;
+    int error = 0;
+    Py_BEGIN_ALLOW_THREADS
+    if (driver->share)
+        error = driver->share(self->player.connection, &text);
+    Py_END_ALLOW_THREADS
+    if (error)
+        set_open_error(driver, error, NULL);
+    PyObject *answer = error ? NULL : PyUnicode_FromString(text ? text : "");
+    free(text);
+    return answer;
+}
+
 static PyObject *player_stop_at(Player *self, PyObject *arg)
 {
     unsigned long long ns = PyLong_AsUnsignedLongLong(arg);
@@ -312,6 +332,7 @@ static PyObject *player_close(Player *self, PyObject *unused)
 static PyMethodDef player_methods[] = {
     {"play", (PyCFunction)player_play, METH_VARARGS, "play(ops, names, first) -> executed"},
     {"drain", (PyCFunction)player_drain, METH_NOARGS, "wait for all that is in flight"},
+    {"share", (PyCFunction)player_share, METH_NOARGS, "lines by which others join; empty: none"},
     {"stop_at", (PyCFunction)player_stop_at, METH_O, "stop_at(monotonic_ns); 0 = never"},
     {"begin", (PyCFunction)player_begin, METH_O, "begin(origin_ns), before the first play"},
     {"played", (PyCFunction)player_played, METH_NOARGS, "executed of the last chunk, by lane"},

@@ -100,6 +100,10 @@ class PythonPlayer:
     def drain(self) -> None:
         """See `Player`."""
 
+    def share(self) -> str:
+        """See `Player`."""
+        return ""
+
     def begin(self, origin_ns: int) -> None:
         """See `Player`."""
         self._usable()

@@ -9,18 +9,19 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fsmatrix.backends.daos.answers import Member
+from fsmatrix.backends.daos.dmg import Control
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.testbed import daemons, network, sockets
 from fsmatrix.backends.testbed.daemons import Launch
 from fsmatrix.backends.testbed.daos import conf, nodes
-from fsmatrix.backends.testbed.daos.admin import Admin
 from fsmatrix.backends.testbed.daos.options import DaosTestbedOptions
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.backends.testbed.network import Network
@@ -48,9 +49,9 @@ class Making:
     servers: list[Entry] = field(default_factory=list)
 
     @property
-    def admin(self) -> Admin:
+    def control(self) -> Control:
         """Who is asked and told."""
-        return Admin(self.home.conf)
+        return Control(str(self.home.conf), UP_WITHIN)
 
     def bring_up(self) -> dict[str, Any]:
         """All steps; returns the entries of bed.json that they give."""
@@ -73,9 +74,10 @@ class Making:
         with self.steps.step("agent"):
             folder = self._agent()
         with self.steps.step("pool"), self.steps.waiting():
-            pool = self._pool()
+            members = self.control.members()
+            pool = self._pool([member.rank for member in members])
         with self.steps.step("facts"), self.steps.waiting():
-            facts = self._facts(pool)
+            facts = self._facts(members) | {"pool": pool}
         assert len(engines) == options.nodes
         return {"agent": str(folder), "bridge": self.network.bridge, "facts": facts}
 
@@ -122,16 +124,19 @@ class Making:
 
     def _join(self, node: int) -> None:
         """Format a node's storage and wait until its engine has joined."""
+        address = self.network.nodes[node - 1]
         with self.steps.waiting():
-            self.admin.format(self.network.nodes[node - 1])
+            answer = self.control.ask("storage", "format", f"--host-list={address}")
+        if failed := (answer or {}).get("host_errors"):
+            raise BackendError(f"the storage of node{node} cannot be formatted: {failed}")
         self._until(f"{node} engines have joined", lambda: self._joined() >= node)
 
     def _joined(self) -> int:
         try:
-            members = self.admin.members()
+            members = self.control.members()
         except ToolError:  # the management service is not there yet
             return 0
-        return sum(member["state"] == JOINED for member in members.values())
+        return sum(member.state == JOINED for member in members)
 
     def _agent(self) -> Path:
         folder = sockets.make(self.home, self.bed, AGENT_SOCKET)
@@ -156,14 +161,15 @@ class Making:
             with self.steps.waiting():
                 time.sleep(_POLL)
 
-    def _pool(self) -> Mapping[str, Any]:
-        if not self.options.pool_percent:
-            return {}
-        return self.admin.make_pool(self.options.pool, self.options.pool_bytes)
-
-    def _facts(self, pool: Mapping[str, Any]) -> dict[str, Any]:
+    def _pool(self, ranks: list[int]) -> dict[str, Any]:
         options = self.options
-        members = self.admin.members()
+        if not options.pool_percent:
+            return {}
+        made = self.control.create(options.pool, ranks, options.pool_bytes * options.nodes)
+        return made.model_dump()
+
+    def _facts(self, members: list[Member]) -> dict[str, Any]:
+        options = self.options
         return {
             "version": tools.run(["dmg", "version"], deadline=UP_WITHIN).stdout.strip(),
             "provider": conf.PROVIDER,
@@ -175,9 +181,6 @@ class Making:
             "targets_per_node": options.targets_per_node,
             "memory_bytes": options.memory,
             "device_state": "tmpfs",
-            "pool": {
-                name: pool[name] for name in ("uuid", "svc_reps", "tgt_ranks") if name in pool
-            },
         }
 
     def _factors(self) -> dict[str, Any]:
@@ -207,13 +210,9 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def ranks_at(members: Mapping[int, Mapping[str, Any]], address: str) -> list[int]:
+def ranks_at(members: Iterable[Member], address: str) -> list[int]:
     """Ranks of the node at an address."""
-    return [
-        rank
-        for rank, member in sorted(members.items())
-        if str(member.get("addr", "")).rpartition(":")[0] == address
-    ]
+    return sorted(each.rank for each in members if each.addr.rpartition(":")[0] == address)
 
 
 def _read(path: Path) -> str:

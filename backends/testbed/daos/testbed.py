@@ -9,7 +9,7 @@
     bed.agent         # folder of the agent's socket
     bed.environment() # {"DAOS_AGENT_DRPC_DIR": ...}: all that clients need
     bed.facts         # JSON-able: version, factors (with `realised`), nodes and their ranks...
-    bed.admin.ask("pool", "create", "--ranks=0", ...)    # dmg
+    bed.control.create("mine", [0], 1 << 30)             # dmg
     bed.kill_engine(1); bed.stop_engine(1); bed.cont_engine(1)
     bed.kill_agent(); bed.restart_agent(); bed.stop_agent(); bed.cont_agent()
     DaosTestbed.open("/tmp/x/bed")    # a bed that another process brought up
@@ -31,6 +31,7 @@ from typing import Any
 
 import psutil
 
+from fsmatrix.backends.daos.dmg import Control
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.pace import Pace
@@ -39,7 +40,6 @@ from fsmatrix.backends.system.rights import Capability
 from fsmatrix.backends.testbed import daemons, undo
 from fsmatrix.backends.testbed.base import lacking, left_alone
 from fsmatrix.backends.testbed.daos import bringup, conf, nodes
-from fsmatrix.backends.testbed.daos.admin import Admin
 from fsmatrix.backends.testbed.daos.options import GIB, DaosTestbedOptions
 from fsmatrix.backends.testbed.home import Home, Kind
 from fsmatrix.backends.testbed.steps import Steps
@@ -161,19 +161,19 @@ class DaosTestbed(StorageTestbed[DaosTestbedOptions]):
     def look(self, states: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: ARG002
         """`health` and the `ranks`' states; waits at most STATUS_WITHIN seconds for them."""
         try:
-            members = self.admin.members(STATUS_WITHIN)
+            members = Control(self.conf, STATUS_WITHIN).members()
         except BackendError as error:
             return {"health": [str(error)]}
-        ranks = {rank: str(member["state"]) for rank, member in members.items()}
+        ranks = {str(member.rank): member.state for member in members}
         health = [
             f"rank {rank} is {state}" for rank, state in ranks.items() if state != bringup.JOINED
         ]
         return {"health": health, "ranks": ranks}
 
     @property
-    def admin(self) -> Admin:
+    def control(self) -> Control:
         """dmg of this bed."""
-        return Admin(Path(self.conf))
+        return Control(self.conf)
 
     @property
     def pool(self) -> str:

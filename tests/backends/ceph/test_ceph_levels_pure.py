@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from fsmatrix.backends import registry
-from fsmatrix.backends.ceph.levels.crush import Host, Level, drawn, hosts_of, removing
+from fsmatrix.backends.ceph.levels.crush import Host, Level, hosts_of, removing
 from fsmatrix.backends.ceph.levels.leveloptions import LevelOptions
 from fsmatrix.backends.ceph.levels.redundancy import parse_redundancy, placement_refusal
 
@@ -41,25 +39,6 @@ def test_hosts_have_osds_of_the_class_that_are_up_and_in() -> None:
     assert hosts_of(TREE, "rack1", "ssd") == [Host("a", (0,))]
     assert hosts_of(TREE, "default", "hdd") == []
     assert hosts_of(TREE, "elsewhere", "") is None
-
-
-@given(number=st.integers(1, 12), more=st.integers(0, 5), draw=st.text(max_size=8))
-def test_a_larger_level_adds_hosts(number: int, more: int, draw: str) -> None:
-    hosts = [Host(f"h{i:02d}", (i,)) for i in range(12)]
-    small, large = drawn(hosts, number, draw), drawn(hosts[::-1], number + more, draw)
-    assert len(small) == number
-    assert set(small) <= set(large)
-    assert small == sorted(small, key=lambda host: host.name)
-
-
-def test_blocks_draw_other_hosts() -> None:
-    hosts = [Host(f"h{i}", (i,)) for i in range(5)]
-    times = {host.name: 0 for host in hosts}
-    for block in range(500):
-        for host in drawn(hosts, 2, f"7/{block}"):
-            times[host.name] += 1
-    # each is expected in 200 of 500 blocks; standard deviation sqrt(500 * 0.4 * 0.6) = 11
-    assert all(abs(count - 200) < 5 * 11 for count in times.values())
 
 
 def level(**changes: Any) -> Level:

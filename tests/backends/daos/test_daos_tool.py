@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,13 @@ from hypothesis import strategies as st
 
 from fsmatrix.backends.access import DfsAccess
 from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.daos import agent
 from fsmatrix.backends.daos import client as daos_client
 from fsmatrix.backends.daos import tool as daos_tool
 from fsmatrix.backends.daos.client import Client
 from fsmatrix.backends.daos.dfs import DaosDfs
-from fsmatrix.backends.errors import BackendError, ToolError
+from fsmatrix.backends.errors import BackendError, NoAnswer, ToolError
+from tests.backends import daos_agent_double
 from tests.backends.daos_standin import DATA, THEIRS, Standin, answer, daos, details, impatient
 
 
@@ -62,13 +65,13 @@ def test_missing_tool(
 def test_hanging_tool_is_ended(standin: Standin, monkeypatch: pytest.MonkeyPatch) -> None:
     standin.fault("pool query", "hang")
     impatient(monkeypatch, "pool")
-    with pytest.raises(ToolError, match="did not end within"):
+    with pytest.raises(ToolError, match="still no answer after"):
         Client().pool_query("bench")
-    assert "did not end within" in daos().refusal()
+    assert "still no answer after" in daos().refusal()
     access = DfsAccess("daos-dfs", "a", details(), "bench", "posix1")
     settled = DaosDfs.settle(access, 5.0)
     assert not settled.reached
-    assert "did not end within" in settled.state["waiting_for"]
+    assert "still no answer after" in settled.state["waiting_for"]
 
 
 def test_lines_around_the_answer_do_not_matter(standin: Standin) -> None:
@@ -116,3 +119,72 @@ def test_an_error_behind_exit_status_0_and_the_reverse(standin: Standin) -> None
         standin.fault("pool query", "print", text=text, exit=status)
         with pytest.raises(daos_tool.DaosError, match="daos pool query bench failed"):
             Client().pool_query("bench")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "meaning"),
+    [
+        ("DER_NO_PERM(-1001)", -1001, "this user has no right to that"),
+        ("DER_NONEXIST(-1005)", -1005, "there is none of that name or UUID"),
+        ("DER_MISC(-1025)", -1025, "daos_agent may have died"),
+        ("DER_AGENT_COMM(-2034)", -2034, "no daos_agent answers on this node"),
+    ],
+)
+def test_a_status_is_named_with_its_meaning(
+    standin: Standin, error: str, status: int, meaning: str
+) -> None:
+    standin.fault("pool query", "fail", error=error, status=status)
+    with pytest.raises(daos_tool.DaosError, match=meaning) as raised:
+        Client().pool_query("bench")
+    assert error in str(raised.value)
+    assert raised.value.status == status
+
+
+def test_a_slow_answer_is_told_from_none(standin: Standin, agent_folder: Path) -> None:
+    """The tool was started and did not end: the deadline may be raised.  No agent: it may not."""
+    standin.fault("pool query", "hang")
+    with pytest.raises(NoAnswer) as raised:
+        Client(deadline=0.3).pool_query("bench")
+    reason = str(raised.value)
+    assert "daos pool query bench: still no answer after 0.3 s; the tool is installed" in reason
+    assert "raise `deadline`" in reason
+    (agent_folder / "daos_agent.sock").rename(agent_folder / "moved")
+    reason = daos(deadline="300ms").refusal()
+    (agent_folder / "moved").rename(agent_folder / "daos_agent.sock")
+    assert "deadline" not in reason
+    assert f"does not run: there is no socket {agent_folder}/daos_agent.sock" in reason
+
+
+def test_an_agent_that_answers(agent_folder: Path) -> None:
+    with daos_agent_double.running(agent_folder):
+        agent.require()
+        agent.require()
+
+
+def test_no_agent_a_stale_one_and_one_that_hangs(
+    agent_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = re.escape(f"{agent_folder}/daos_agent.sock")
+    with pytest.raises(BackendError, match=f"daos_agent on .* does not run: .* {place}"):
+        agent.require()
+    monkeypatch.setattr(agent, "PATIENCE", 0.2)
+    with (
+        daos_agent_double.listening(agent_folder),
+        pytest.raises(BackendError, match=f"daos_agent on .* hangs: at its socket {place}"),
+    ):
+        agent.require()
+    with pytest.raises(BackendError, match=f"daos_agent on .* has died: .* {place}"):
+        agent.require()
+
+
+def test_an_agent_that_hangs_keeps_no_command_waiting(
+    standin: Standin, agent_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """libdaos would wait for ever: the tool is not even started."""
+    monkeypatch.setattr(agent, "PATIENCE", 0.2)
+    (agent_folder / "daos_agent.sock").rename(agent_folder / "moved")
+    with daos_agent_double.listening(agent_folder):
+        assert "hangs: at its socket" in DaosDfs.check().reason
+        assert "hangs: at its socket" in daos().refusal()
+    (agent_folder / "moved").rename(agent_folder / "daos_agent.sock")
+    assert [call for call in standin.calls if call != ["version"]] == []

@@ -15,11 +15,10 @@ import pytest
 from fsmatrix.backends.player import content
 from fsmatrix.backends.player.drivers import DRIVERS
 from fsmatrix.backends.player.ops import Flag, Kind
-from fsmatrix.backends.player.result import PlayerResult
 from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
 from fsmatrix.results.histogram import bin_of
 from tests.backends.ceph_places import DRIVER_NAMES, OBJECT, SEED, Place
-from tests.backends.playing import chunk, op
+from tests.backends.playing import chunk, data_stream, facts, metadata_stream, op
 
 pytestmark = [
     pytest.mark.root,
@@ -27,58 +26,11 @@ pytestmark = [
 ]
 
 
-def facts(result: PlayerResult) -> dict[str, Any]:
-    """What must be the same on every storage system."""
-    return {
-        "numbers": (result.ops, result.bytes, result.operations, result.errors),
-        "errors": result.errors_by_errno,
-        "counts": result.counts.sum(axis=1).tolist(),
-    }
-
-
-def stream(rng: np.random.Generator, count: int) -> list[tuple[Any, ...]]:
-    """A file written without holes, then overwritten, read, cut and read beyond its end."""
-    ops = [op(Kind.CREATE, flags=Flag.EXCLUSIVE), op(Kind.CREATE, flags=Flag.EXCLUSIVE)]
-    ops += [op(Kind.WRITE, 0, i * 50_000, 50_000) for i in range(20)]
-    for _ in range(count):
-        kind = Kind.READ if rng.random() < 0.6 else Kind.WRITE
-        size = int(rng.integers(0, 200_000))
-        offset = int(rng.integers(0, 1_000_000 - size))
-        ops.append(op(kind, 0, offset, size, flags=Flag.VERIFY if kind == Kind.READ else 0))
-    ops += [
-        op(Kind.FSYNC),
-        op(Kind.READ, 0, 990_000, 20_000),  # short
-        op(Kind.READ, 0, 2_000_000, 1),
-        op(Kind.TRUNCATE, 0, 300_001),
-        op(Kind.READ, 0, 300_000, 2),
-        op(Kind.READ, 0, 0, 300_001, flags=Flag.VERIFY),
-        op(Kind.WRITE, 0, 300_001, 77_777),
-        op(Kind.STAT),
-        op(Kind.STAT, 1),
-        op(Kind.UNLINK, 1),
-        op(Kind.OPEN, 1),
-        op(Kind.EVICT),
-        op(Kind.READ, 0, 0, 377_778, flags=Flag.VERIFY),
-        op(Kind.CLOSE),
-        op(Kind.CLOSE),
-        op(Kind.CREATE, 0, flags=Flag.EXCLUSIVE),
-        op(Kind.OPEN, 0, flags=Flag.READ_ONLY),
-        op(Kind.READ, 0, 0, 377_778, flags=Flag.VERIFY),
-        op(Kind.WRITE, 0, 0, 10),
-        op(Kind.CLOSE),
-        op(Kind.OPEN, 0, flags=Flag.WRITE_ONLY),
-        op(Kind.READ, 0, 0, 10),
-        op(Kind.WRITE, 0, 0, 0),
-        op(Kind.CLOSE),
-    ]
-    return ops
-
-
 @pytest.mark.parametrize("depth", [1, 16])
 def test_the_same_stream_gives_the_same_as_on_posix(
     place: Place, depth: int, tmp_path: Path
 ) -> None:
-    ops = stream(np.random.default_rng(depth), 150)
+    ops = data_stream(np.random.default_rng(depth), 150)
     on_posix = Place("posix", place.bed, "").played(
         *ops, root=str(tmp_path), names=(b"file", b"none")
     )
@@ -93,33 +45,7 @@ def test_the_same_stream_gives_the_same_as_on_posix(
 
 
 def test_cephfs_metadata_is_that_of_posix(cephfs: Place, tmp_path: Path) -> None:
-    names = (b"d", b"d/f", b"d/g", b".", b"../x", b"d/none/x")
-    ops = (
-        op(Kind.MKDIR, 0),
-        op(Kind.CREATE, 1),
-        op(Kind.WRITE, 1, 0, 999),
-        op(Kind.FSYNC, 1, flags=Flag.DATA_ONLY),
-        op(Kind.TRUNCATE, 1, 500),
-        op(Kind.CLOSE, 1),
-        op(Kind.STAT, 1),
-        op(Kind.RENAME, 1, file2=2),
-        op(Kind.READDIR, 0),
-        op(Kind.READDIR, 3),
-        op(Kind.READDIR, 2),
-        op(Kind.RMDIR, 0),
-        op(Kind.STAT, 1),
-        op(Kind.MKDIR, 0),
-        op(Kind.CLOSE, 1),
-        op(Kind.CREATE, 2, flags=Flag.EXCLUSIVE),
-        op(Kind.RMDIR, 2),
-        op(Kind.STAT, 4),
-        op(Kind.CREATE, 5),
-        op(Kind.OPEN, 2),
-        op(Kind.READ, 2, 0, 500),
-        op(Kind.CLOSE, 2),
-        op(Kind.UNLINK, 2),
-        op(Kind.RMDIR, 0),
-    )
+    ops, names = metadata_stream()
     on_posix = Place("posix", cephfs.bed, "").played(*ops, root=str(tmp_path), names=names)
     for depth in (1, 4):
         assert facts(cephfs.played(*ops, names=names, depth=depth)) == facts(on_posix)

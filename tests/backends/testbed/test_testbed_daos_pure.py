@@ -17,6 +17,7 @@ import pytest
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 
+from fsmatrix.backends.daos.answers import Member
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import identity
 from fsmatrix.backends.pace import Pace
@@ -162,11 +163,10 @@ def test_too_little_memory_is_refused_before_anything_is_made(
 
 
 def test_ranks_are_those_of_an_address() -> None:
-    members = {
-        0: {"addr": "10.9.8.11:10001"},
-        2: {"addr": "10.9.8.1:10001"},
-        1: {"addr": "10.9.8.11:10001"},
-    }
+    members = [
+        Member(rank=rank, state="joined", fault_domain="/x", addr=f"10.9.8.{host}:10001")
+        for rank, host in ((1, 11), (2, 1), (0, 11))
+    ]
     assert bringup.ranks_at(members, "10.9.8.11") == [0, 1]
     assert bringup.ranks_at(members, "10.9.8.12") == []
 
@@ -242,7 +242,7 @@ class TestLife:
         assert double.asked == [
             f"storage format --host-list={addresses[0]}",
             f"storage format --host-list={addresses[1]}",
-            "pool create --size=90% fsmatrix",
+            f"pool create fsmatrix --ranks=0,1 --size={2 * TWO.pool_bytes}B",
         ]
         assert [step["name"] for step in bed.steps] == [
             "network", "servers", "first engine", "other engines", "agent", "pool", "facts",
@@ -253,7 +253,7 @@ class TestLife:
         factors = bed.facts["factors"]
         assert factors["storage_nodes"]["realised"] == factors["network"]["realised"] == "emulated"
         found = testbed.status(place)
-        assert (found["state"], found["ranks"]) == ("up", {0: "joined", 1: "joined"})
+        assert (found["state"], found["ranks"]) == ("up", {"0": "joined", "1": "joined"})
         roles = ["agent", "engine.1", "engine.2", "server.1", "server.2"]
         assert [daemon["role"] for daemon in found["daemons"]] == roles
         self._apart(bed)

@@ -1,0 +1,194 @@
+"""Levels of `storage_nodes` on a DAOS system that exists, each with a pool of its own.
+
+By dmg: N servers are drawn, and a pool is made on all their engines.  It is called
+`fsmatrix-<tag>-<target>-<8 random digits>`; nothing that exists is changed.  Or the user names a
+prepared pool for each level; then nothing is made.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.daos import dmg, tool
+from fsmatrix.backends.daos.answers import Member
+from fsmatrix.backends.daos.client import Client
+from fsmatrix.backends.daos.dmg import Control
+from fsmatrix.backends.daos.levels.classes import Shape
+from fsmatrix.backends.daos.levels.leveloptions import FILE, DaosLevelOptions
+from fsmatrix.backends.drawing import drawn
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal.owned_dirs import PREFIX
+
+ENTRY = "daos-pool"  # kind of journal entry
+Wanted = Mapping[str, Any]  # cluster factor -> level
+Servers = Mapping[str, list[int]]  # failure domain of a server -> ranks of its engines
+
+
+def servers_of(members: Iterable[Member]) -> Servers:
+    """Of the engines that have joined, in order."""
+    servers: dict[str, list[int]] = {}
+    for member in sorted(members, key=lambda member: member.rank):
+        if member.state.lower() == "joined":
+            servers.setdefault(member.fault_domain, []).append(member.rank)
+    return servers
+
+
+@dataclass(frozen=True)
+class Levels:
+    """How a target's levels are made, and in which system."""
+
+    client: Client
+    options: DaosLevelOptions
+
+    @property
+    def control(self) -> Control:
+        """Who makes pools."""
+        return Control(self.options.control, self.client.deadline)
+
+    # -- before anything is made ------------------------------------------------------------
+    def refusal(self, level: Wanted) -> str:
+        """Why this level cannot be (empty: it can)."""
+        nodes = level.get("storage_nodes", 1)
+        if not isinstance(nodes, int) or isinstance(nodes, bool) or nodes < 1:
+            return f"storage_nodes={nodes}: a level is a number of servers, 1 or more"
+        try:
+            if self.options.pools:
+                return self._prepared_refusal(level)
+            servers = servers_of(self.control.members())
+        except BackendError as error:
+            return str(error)
+        number = self._number(level, servers)
+        if number <= len(servers) and servers:
+            return ""
+        return f"{number} servers are needed, and {len(servers)} have engines that joined"
+
+    def _prepared_refusal(self, level: Wanted) -> str:
+        prepared = self.options.prepared(level)
+        if prepared is None:
+            wanted = level.get("storage_nodes", "no level")
+            return f"levels.pools names not just one pool for storage_nodes={wanted}"
+        engines, nodes = self.client.pool_query(prepared.pool).total_engines, prepared.storage_nodes
+        if engines % nodes:
+            return f"pool {prepared.pool} has {engines} engines: it does not lie on {nodes} servers"
+        return ""
+
+    def agreement(self) -> str:
+        """What the user must agree to before anything is made (empty: nothing, or agreed)."""
+        if self.options.pools or self.options.consent:
+            return ""
+        return (
+            "for each level a pool on drawn servers is made by dmg and destroyed again; nothing "
+            "that exists is changed, but the pool takes space and its load meets other pools on "
+            "these servers. `fsmatrix run --dry-run` prints every command; "
+            "options.levels.consent: true agrees"
+        )
+
+    def commands(self, level: Wanted, draw: str, label: str) -> list[str]:
+        """What making and destroying this level would tell the system, as one would type it."""
+        if self.options.pools:
+            return []
+        servers = self._drawn(level, draw)
+        words = (dmg.creation(label, _ranks(servers), self._size(servers)), dmg.destruction(label))
+        return [" ".join((dmg.TOOL, *line)) for line in words]
+
+    def shape(self, level: Wanted) -> Shape:
+        """What the pool of a level lies on, whichever servers are drawn for it."""
+        prepared = self.options.prepared(level)
+        if prepared is not None:
+            pool = self.client.pool_query(prepared.pool)
+            return Shape(prepared.storage_nodes, pool.total_engines, pool.total_targets)
+        servers = servers_of(self.control.members())
+        number = self._number(level, servers)
+        fewest = sorted(len(ranks) for ranks in servers.values())[:number]
+        return Shape(number, sum(fewest), None)
+
+    def _number(self, level: Wanted, servers: Servers) -> int:
+        wanted = level.get("storage_nodes", self.options.storage_nodes or max(1, len(servers)))
+        return int(wanted)
+
+    def _drawn(self, level: Wanted, draw: str) -> Servers:
+        servers = servers_of(self.control.members())
+        return {name: servers[name] for name in drawn(servers, self._number(level, servers), draw)}
+
+    def _size(self, servers: Servers) -> int:
+        assert self.options.size_per_node is not None  # leveloptions: no pools are named
+        return int(self.options.size_per_node * len(servers))
+
+    # -- making -----------------------------------------------------------------------------
+    def make(self, level: Wanted, context: ProvisionContext) -> dict[str, Any]:
+        """Make it, journalled; facts of it, with "pool".  BackendError if impossible.
+
+        After a failure the journal entry stays, since the servers may have made it all the same.
+        """
+        reason = self.refusal(level) or self.agreement()
+        if reason:
+            raise BackendError(reason)
+        prepared = self.options.prepared(level)
+        if prepared is not None:
+            return {"pool": prepared.pool, "made": False}
+        label = f"{PREFIX}{context.tag}-{context.target}-{secrets.token_hex(4)}"
+        servers = self._drawn(level, context.draw)
+        ranks, size = _ranks(servers), self._size(servers)
+        facts: dict[str, Any] = {"name": label, "path": label, "control": self.options.control}
+        facts["deadline"] = self.client.deadline
+        entry = context.journal.begin(ENTRY, target=context.target, **facts)
+        context.progress(" ".join(dmg.creation(label, ranks, size)))
+        try:
+            pool = self.control.create(label, ranks, size)
+        except tool.DaosError as error:
+            if dmg.fault_of(error) == dmg.TAKEN:
+                context.journal.end(entry)
+            raise
+        context.journal.confirm(entry, uuid=pool.uuid)
+        return {
+            **facts,
+            "pool": label,
+            "made": True,
+            "uuid": pool.uuid,
+            "placement": {"hosts": sorted(servers), "ranks": pool.tgt_ranks},
+            "tier_bytes_per_rank": pool.tier_bytes,
+        }
+
+
+def _ranks(servers: Servers) -> list[int]:
+    return sorted(rank for of_server in servers.values() for rank in of_server)
+
+
+def release(made: Mapping[str, Any], context: ProvisionContext) -> None:
+    """Destroy a pool that `make` made; a prepared pool stays."""
+    if made["made"]:
+        destroy_recorded(made)
+        context.journal.end_all(ENTRY, name=made["name"])
+
+
+def finish(context: ProvisionContext) -> None:
+    """Destroy what a failed `make` or `release` of this process left."""
+    for entry in context.journal.pending(ENTRY, target=context.target):
+        if entry.is_own:
+            destroy_recorded(entry.facts)
+            context.journal.end(entry)
+
+
+def destroy_recorded(facts: Mapping[str, Any]) -> bool:
+    """Destroy the pool that a journal entry tells of; False if there is none.
+
+    BackendError, with nothing done, if another pool is called so than the one with the recorded
+    UUID.  Without one (a crash while it was made) the label, which holds random digits, is proof.
+    """
+    label, control = str(facts["name"]), str(facts["control"])
+    if not tool.is_name(label) or not label.startswith(PREFIX) or not FILE.fullmatch(control):
+        raise BackendError(f"{label!r}, {control!r}: not what the suite records: nothing destroyed")
+    by = Control(control, tool.recorded_deadline(facts))
+    pool, uuid = by.pool(label), str(facts.get("uuid", ""))
+    if pool is None:
+        return False
+    if uuid and pool.uuid != uuid:
+        raise BackendError(
+            f"pool {label} is another one ({pool.uuid}) than the suite's ({uuid}): not destroyed"
+        )
+    by.destroy(pool.uuid)
+    return True
