@@ -43,8 +43,9 @@ class PlannedTestbed:
     def at(self, level: Mapping[str, Any]) -> StorageOptions:
         """The bed at a level of the cluster factors; BackendError if there is none such."""
         named = {
-            self.system.factors[name]: value.lower() if isinstance(value, str) else value
-            for name, value in level.items()
+            option: value.lower() if isinstance(value := level[factor], str) else value
+            for factor, option in self.system.factors.items()
+            if factor in level
         }
         try:
             chosen = type(self.options).model_validate({**self.options.model_dump(), **named})
@@ -53,6 +54,10 @@ class PlannedTestbed:
         if reason := chosen.refusal():
             raise BackendError(reason)
         return chosen
+
+    def rest(self, level: Mapping[str, Any]) -> dict[str, Any]:
+        """What the backend makes of a level when the bed is up."""
+        return {name: level[name] for name in level.keys() - self.system.factors.keys()}
 
     def attributes(self, level: Mapping[str, Any]) -> dict[str, Any]:
         """Coordinates that the bed's options tell, at a level of the cluster factors.

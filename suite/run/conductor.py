@@ -165,8 +165,9 @@ class Conductor:
         """With its test bed up, if it has one: the bed is at the attachment's level."""
         if attachment.testbed is None:
             return attachment
-        backend = attachment.testbed.up(attachment.level, context)
-        return replace(attachment, backend=backend, level={})
+        bed = attachment.testbed
+        backend = bed.up(attachment.level, context)
+        return replace(attachment, backend=backend, level=bed.rest(attachment.level))
 
     def _take_down(self, attachment: Attachment, context: ProvisionContext) -> None:
         if attachment.testbed is not None:
