@@ -152,6 +152,11 @@ class Backend(ABC):
         del folder, size
         return ""
 
+    def engine_refusal(self, engine: str) -> str:
+        """Why that engine cannot work with these options (empty: nothing known).  Pure."""
+        del engine
+        return ""
+
     @property
     def level_factors(self) -> frozenset[str]:
         """Cluster factors whose levels it can make, with these options."""

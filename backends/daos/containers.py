@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from fsmatrix.backends.base import ProvisionContext
@@ -43,6 +43,10 @@ class Place:
         """What `of` reads."""
         named = {"pool": self.pool, "container": self.container, "uuid": self.uuid}
         return {**named, "own": self.own, **self.client.details}
+
+    def within(self, seconds: float) -> Place:
+        """The same, with at most that many seconds for a call."""
+        return replace(self, client=self.client.within(seconds))
 
     def query(self) -> Container | None:
         """The container; None if it is not there."""

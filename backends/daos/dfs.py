@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from fsmatrix.backends.access import Access, DfsAccess, expect
 from fsmatrix.backends.base import CacheMethod, Evidence, ProvisionContext
-from fsmatrix.backends.daos import ondaos, trees
+from fsmatrix.backends.daos import ondaos, together, trees
 from fsmatrix.backends.daos.bindings.folders import Folders
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.options import DaosDfsOptions
@@ -31,6 +31,19 @@ class DaosDfs(ondaos.OnDaos):
     access_type = DfsAccess
     cache_states = frozenset({"cold", "bypass"})
     driver = "dfs"
+
+    def refusal(self) -> str:
+        """As of every backend on DAOS; or libdfs does not load beside MPI."""
+        return super().refusal() or together.clash(cast(DaosDfsOptions, self.options).library)
+
+    def engine_refusal(self, engine: str) -> str:
+        """fio makes its files where a container that is given has no place of ours."""
+        if engine == "fio" and cast(DaosDfsOptions, self.options).container:
+            return (
+                "fio's dfs engine works in the root of a container only, and in one that is "
+                "given (options.container) the suite works in a directory of its own"
+            )
+        return ""
 
     def _attach(
         self, place: Place, details: Mapping[str, Any], context: ProvisionContext

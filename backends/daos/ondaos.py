@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,17 +12,16 @@ from typing import Any, ClassVar, cast
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, ProvisionContext, Settled, Space, Usable
 from fsmatrix.backends.daos import client as daos_client
-from fsmatrix.backends.daos import containers
-from fsmatrix.backends.daos import facts as daos_facts
+from fsmatrix.backends.daos import containers, together
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.levels import levels as pools
 from fsmatrix.backends.daos.levels.levels import Levels
 from fsmatrix.backends.daos.options import OPTION_OF, DaosOptions
+from fsmatrix.backends.daos.state import facts as daos_facts
+from fsmatrix.backends.daos.state import health, settle
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.owned_dirs import PREFIX
 from fsmatrix.backends.local import provenance
-
-PAUSE = 0.5  # seconds between two looks at a rebuild
 
 
 class OnDaos(Backend):
@@ -57,8 +55,8 @@ class OnDaos(Backend):
 
     @classmethod
     def uninstalled(cls) -> str:
-        """The tool is not there."""
-        return "" if daos_client.installed() else daos_client.MISSING
+        """The tool is not there, or DAOS's libraries keep MPI from starting."""
+        return together.clash() if daos_client.installed() else daos_client.MISSING
 
     def refusal(self) -> str:
         """No tool, no such pool or container, or a pool that cannot hold its properties."""
@@ -142,6 +140,7 @@ class OnDaos(Backend):
             **place.details,
             **more,
             "pool_uuid": pool.uuid,
+            "pool_version": pool.version,
             "free": daos_facts.free(pool).bytes,
             "provider": system.fabric_provider,
             "servers": daos_facts.servers(system),
@@ -199,34 +198,13 @@ class OnDaos(Backend):
 
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
-        """Wait for the end of a rebuild.  Aggregation of overwritten data is not seen."""
-        place, began = Place.of(access.details), time.monotonic()
-        while True:
-            left = timeout - (time.monotonic() - began)
-            try:
-                pool = place.client.within(left).pool_query(place.pool)
-            except BackendError as error:
-                return Settled(False, time.monotonic() - began, {"waiting_for": str(error)})
-            state = {
-                "rebuild": pool.rebuild.state if pool.rebuild else "not known",
-                "free": {tier.media_type: tier.free for tier in pool.tiers},
-                "aggregation": "not known",
-            }
-            quiet, seconds = not daos_facts.rebuilding(pool), time.monotonic() - began
-            if quiet or seconds + PAUSE >= timeout:
-                return Settled(quiet, seconds, state)
-            time.sleep(PAUSE)
+        """Wait for rebuilds, and for space that comes back late."""
+        return settle.settle(access.details, timeout)
 
     @classmethod
     def health(cls, access: Access) -> list[str]:
-        """Targets and ranks that are out, a rebuild, a container that has gone."""
-        place = Place.of(access.details)
-        try:
-            pool, gone = place.client.pool_query(place.pool), place.gone()
-        except BackendError as error:
-            return [str(error)]
-        sentences = daos_facts.ailments(pool)
-        return [*sentences, gone] if gone else sentences
+        """What is wrong with pool and container."""
+        return health.health(access.details)
 
 
 def require_seen(access: Access) -> None:

@@ -134,6 +134,8 @@ class Judge:
             return
         access = target.backend.access_type.type
         speaks = access in entry.workload.accesses
+        if reason := target.backend(target.options).engine_refusal(entry.engine):
+            yield f"target {target.name}: {reason}"
         if speaks and (reason := planned.work.misfit(planned.case, access)):
             yield reason
             return

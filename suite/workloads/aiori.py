@@ -80,7 +80,7 @@ def target_arguments(access: Access, options: AioriOptions, engine: Engine) -> l
 def place(access: Access, name: str) -> str:
     """Where a file or directory of that name is, as the programs are told it."""
     if isinstance(access, DfsAccess):
-        return f"{access.prefix.rstrip('/')}/{{run}}.{name}"
+        return f"{access.prefix.rstrip('/')}/{{run}}/{name}"
     if isinstance(access, RadosAccess):
         return f"{access.prefix}.{{run}}.{name}"
     if isinstance(access, CephfsAccess):

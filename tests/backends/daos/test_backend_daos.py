@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import os
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -17,20 +17,21 @@ from pydantic import ValidationError
 from fsmatrix.backends import registry
 from fsmatrix.backends.access import DfsAccess, PathAccess
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.daos import facts as daos_facts
+from fsmatrix.backends.daos import trees
 from fsmatrix.backends.daos.answers import Pool, System
+from fsmatrix.backends.daos.client import Client
 from fsmatrix.backends.daos.dfs import DaosDfs
+from fsmatrix.backends.daos.state import facts as daos_facts
+from fsmatrix.backends.daos.state import settle
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.player.drivers import DRIVERS
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.campaign.site import SiteFile
 from fsmatrix.suite.campaign.yamlio import Tree
 from fsmatrix.suite.plan.installation import Installation
 from fsmatrix.suite.plan.plan import Request, build_plan
+from tests.backends.daos_places import REAL_POOL, Storage
 from tests.backends.daos_standin import THEIRS, Standin, answer, daos, details, impatient
-
-REAL_POOL = os.environ.get("FSMATRIX_TEST_DAOS_POOL", "")
 
 
 @pytest.fixture
@@ -125,7 +126,7 @@ def test_from_container_to_nothing(standin: Standin, context: ProvisionContext) 
     assert backend.health(access) == []
     settled = backend.settle(access, 60.0)
     assert settled.reached
-    assert settled.state["aggregation"] == "not known"
+    assert settled.state["rebuild"] == "idle"
     backend.unmount(access, context.journal)
     backend.release(access, context)
     backend.release(access, context)
@@ -299,6 +300,65 @@ def test_health_and_settling(standin: Standin, change: dict[str, Any], expected:
     assert DaosDfs.settle(access, 0.6 if busy else 60.0).reached is not busy
 
 
+def test_a_pool_map_that_changed_since_attachment(standin: Standin) -> None:
+    """The exclusion and its rebuild may be over before anybody looks."""
+    access = DfsAccess("daos-dfs", "a", details(), "bench", "posix1")
+    assert DaosDfs.health(access) == []
+    told = answer("daos-pool-query")
+    told["response"] |= {"version": 3}
+    standin.fault("pool query", "print", text=json.dumps(told))
+    (sentence,) = DaosDfs.health(access)
+    assert "targets of the pool were excluded or came back" in sentence
+    assert "was 1 and is 3" in sentence
+
+
+def test_a_degraded_pool_as_recorded(standin: Standin) -> None:
+    """An engine of three was killed: excluded, and its data being rebuilt."""
+    standin.fault("pool query", "print", text=json.dumps(answer("daos-pool-query-degraded")))
+    sentences = DaosDfs.health(DfsAccess("daos-dfs", "a", details(), "bench", "posix1"))
+    said = "; ".join(sentences)
+    for part in ("state Degraded", "1 of 3 targets are disabled", "disabled: 1", "rebuild", "is 3"):
+        assert part in said
+
+
+def at_looks(monkeypatch: pytest.MonkeyPatch, *free: int, seconds: float = 1.0) -> None:
+    """Free bytes that each look at the pool gives (the last for ever), so many seconds apart."""
+    told = Pool.model_validate(answer("daos-pool-query")["response"])
+    looks = itertools.chain(free, itertools.repeat(free[-1]))
+    clock = itertools.count()
+
+    def query(self: Client, pool: str) -> Pool:
+        assert (self, pool) == (Client(), "bench")
+        tier = told.tiers[0].model_copy(update={"free": next(looks)})
+        return told.model_copy(update={"tier_stats": [tier]})
+
+    monkeypatch.setattr(Client, "pool_query", query)
+    monkeypatch.setattr(settle.time, "monotonic", lambda: seconds * next(clock))
+    monkeypatch.setattr(settle.time, "sleep", lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("free", "timeout", "reached"),
+    [
+        ([900], 10.0, True),  # nothing changes
+        ([600, 700, 800, 800], 30.0, True),  # it comes back, and then no more
+        ([600, 700, 800, 900, 950, 970, 980, 990, 995], 5.0, False),  # still growing in the end
+        ([300], 10.0, False),  # too little, and it may still come
+        ([300], 100.0, True),  # too little, and nothing came for long
+        ([300, 300, 900], 30.0, True),  # it came
+    ],
+)
+def test_space_that_comes_back_late(
+    monkeypatch: pytest.MonkeyPatch, free: list[int], timeout: float, reached: bool
+) -> None:
+    """1000 bytes were free at attachment."""
+    at_looks(monkeypatch, *free)
+    settled = settle.settle(details(free=1000), timeout)
+    assert settled.reached is reached
+    assert settled.state["free"]["scm"] == free[-1] or not reached
+    assert settled.seconds <= timeout + 3
+
+
 def test_bulk_data_goes_to_nvme() -> None:
     told = answer("daos-pool-query")["response"]
     pool = Pool.model_validate(told)
@@ -349,11 +409,74 @@ def test_another_access_is_a_mistake() -> None:
         DaosDfs.mount(PathAccess("daos-dfs", "a"), Journal(Path("/nowhere")))
 
 
+# -- in a container that is given -------------------------------------------------------------
+@pytest.fixture
+def given(standin: Standin, doubled: Storage) -> Path:
+    """The root of container posix1 of pool bench: for the tool the stand-in's, and a double's."""
+    assert doubled.folder is not None
+    root = doubled.folder / "bench/posix1/root"
+    root.mkdir(parents=True)
+    return root
+
+
+@pytest.mark.needs("compiler")
+def test_a_directory_of_its_own_in_a_container_that_is_given(
+    standin: Standin, doubled: Storage, given: Path, context: ProvisionContext
+) -> None:
+    (given / "theirs").mkdir()
+    backend = daos(container="posix1", library=doubled.library)
+    assert backend.refusal() == ""
+    access = backend.provision({}, context)
+    assert access.container == "posix1"
+    assert access.prefix.startswith("/fsmatrix-tag1-daos-a-")
+    assert not backend.describe(access)["managed"]
+    backend.make_run(access, "run1")
+    own = given / access.prefix.strip("/")
+    assert (own / "run1").is_dir()
+    assert f"path={access.prefix}/run1" in backend.run_root(access, "run1").splitlines()
+    (own / "run1" / "file").touch()
+    backend.remove_run(access, "run1")
+    assert list(own.iterdir()) == []
+    (own / "left").touch()
+    backend.release(access, context)
+    assert [path.name for path in given.iterdir()] == ["theirs"]
+    assert context.journal.pending() == []
+    assert standin.containers == {"posix1": THEIRS}
+
+
+@pytest.mark.needs("compiler")
+def test_it_goes_after_a_failure_too(
+    standin: Standin, doubled: Storage, given: Path, context: ProvisionContext
+) -> None:
+    backend = daos(container="posix1", library=doubled.library)
+    access = backend.provision({}, context)
+    assert [entry.kind for entry in context.journal.pending()] == ["daos-tree"]
+    standin.keep({"posix1": THEIRS | {"uuid": "other"}})
+    with pytest.raises(BackendError, match="nothing removed from it"):
+        backend.release(access, context)
+    assert len(list(given.iterdir())) == 1
+    standin.keep({"posix1": THEIRS})
+    backend.finish(context)
+    assert list(given.iterdir()) == []
+    assert context.journal.pending() == []
+
+
+@pytest.mark.parametrize(
+    "facts", [{"name": "theirs"}, {"name": "fsmatrix-a/../b"}, {"container": "-f"}, {"deadline": 0}]
+)
+def test_a_forged_entry_removes_nothing(standin: Standin, facts: dict[str, Any]) -> None:
+    entry = details() | {"name": "fsmatrix-t-a-00000000"} | facts
+    with pytest.raises(BackendError, match="nothing destroyed"):
+        trees.remove_recorded(entry)
+    assert not (standin.folder / "calls.jsonl").exists()
+
+
 # -- planning ---------------------------------------------------------------------------------
-def impossible(workload: str) -> str:
+def impossible(workload: str, options: str = "pool: bench") -> str:
     text = (
         "campaign: test\nseed: 1\nimpossible: skip\ntargets:\n"
-        "  a: {backend: daos-dfs, options: {pool: bench}}\n  b: {backend: tmpfs, reference: true}\n"
+        f"  a: {{backend: daos-dfs, options: {{{options}}}}}\n"
+        "  b: {backend: tmpfs, reference: true}\n"
         f"workloads:\n  w: {{{workload}}}\n"
     )
     made = build_plan(
@@ -368,12 +491,15 @@ def impossible(workload: str) -> str:
     return "; ".join(reasons)
 
 
-def test_the_player_is_refused_with_reasons() -> None:
-    reasons = impossible("workload: pattern")
-    assert "pattern speaks only" in reasons
-    assert "target a gives a DFS container: use its DFUSE mount" in reasons
-    if "dfs" not in DRIVERS:
-        assert "the player has no driver 'dfs'" in reasons
+def test_the_player_speaks_dfs() -> None:
+    assert impossible("workload: pattern") == ""
+
+
+def test_fio_is_refused_in_a_container_that_is_given() -> None:
+    fio, given_one = "workload: fio, options: {rw: write, size: 1MiB}", "pool: bench, container: c"
+    assert impossible(fio) == ""
+    assert "works in the root of a container only" in impossible(fio, given_one)
+    assert impossible("workload: pattern", given_one) == ""
 
 
 def test_warm_is_refused() -> None:
@@ -384,7 +510,7 @@ def test_warm_is_refused() -> None:
 # -- the real one -----------------------------------------------------------------------------
 @pytest.mark.skipif(
     not REAL_POOL or shutil.which("daos") is None,
-    reason="not in any registry: DAOS; with a pool in FSMATRIX_TEST_DAOS_POOL its containers are "
+    reason="not in any registry: DAOS; with a pool in FSMATRIX_DAOS_POOL its containers are "
     "made by the real tool (here only by a stand-in)",
 )
 def test_real_daos(context: ProvisionContext) -> None:

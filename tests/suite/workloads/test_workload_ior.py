@@ -142,7 +142,7 @@ def test_the_cern_commands() -> None:
     assert second.unsupported(case_of(), "dfs", engine) == ""
     (step,) = steps(second, case_of(nodes=2), DFS, engine)
     assert "-a DFS -t 1048576 -b 2147483648 -s 1 -w -r -i 5" in words(step)
-    assert "--dfs.pool=p --dfs.cont=c --dfs.group=s -o /own/{run}.testfile" in words(step)
+    assert "--dfs.pool=p --dfs.cont=c --dfs.group=s -o /own/{run}/testfile" in words(step)
     assert "-F" not in argv(step)
 
 

@@ -138,7 +138,7 @@ def test_a_dfs_container() -> None:
     assert "-a DFS " in text
     assert "--dfs.pool=bench --dfs.cont=posix1 --dfs.group=sys1" in text
     assert (
-        "--dfs.oclass=S1 --dfs.dir_oclass=SX --dfs.chunk_size=4096 -i 1 -d /fsm/{run}.mdtest"
+        "--dfs.oclass=S1 --dfs.dir_oclass=SX --dfs.chunk_size=4096 -i 1 -d /fsm/{run}/mdtest"
         in text
     )
     newer = engine("4.1", "option:dfs.sys")

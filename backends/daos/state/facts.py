@@ -1,4 +1,4 @@
-"""What answers of the `daos` tool mean: facts for the record, ailments, where bytes are counted."""
+"""What answers of the `daos` tool mean: facts for the record, and where bytes are counted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from fsmatrix.backends.daos.answers import Container, Pool, System
 from fsmatrix.backends.daos.levels.classes import Shape
 from fsmatrix.backends.errors import BackendError
 
-QUIET = frozenset({"idle", "done"})  # states of a rebuild
 # of a container; owner, group and access list stay private
 PROPERTIES = frozenset(
     {
@@ -52,28 +51,6 @@ def free(pool: Pool) -> Space:
     return Space(
         sizes.get("nvme", sizes.get("scm")), None, "daos pool query, redundancy not deducted"
     )
-
-
-def rebuilding(pool: Pool) -> bool:
-    """Whether a rebuild goes on; False if the pool does not say."""
-    return pool.rebuild is not None and pool.rebuild.state not in QUIET
-
-
-def ailments(pool: Pool) -> list[str]:
-    """What is wrong with a pool, one sentence each."""
-    sentences = []
-    if pool.state not in ("", "Ready"):
-        sentences.append(f"the pool is in state {pool.state}")
-    if pool.disabled_targets:
-        sentences.append(f"{pool.disabled_targets} of {pool.total_targets} targets are disabled")
-    for what, ranks in (("disabled", pool.disabled_ranks), ("dead", pool.dead_ranks)):
-        if ranks:
-            sentences.append(f"ranks that are {what}: {', '.join(map(str, ranks))}")
-    if rebuilding(pool) and pool.rebuild:
-        sentences.append(f"a rebuild is going on ({pool.rebuild.state})")
-    if pool.rebuild and pool.rebuild.status:
-        sentences.append(f"the last rebuild ended with status {pool.rebuild.status}")
-    return sentences
 
 
 def servers(system: System) -> list[str]:

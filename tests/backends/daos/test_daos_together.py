@@ -1,0 +1,61 @@
+"""MPI and DAOS's libraries in one process: a clash is named with its cure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fsmatrix.backends.daos import together
+
+MPI = """
+import ctypes, os, types
+rc = types.SimpleNamespace()
+MPI = object()
+def load(name):
+    raise OSError(f"{name}: version FABRIC_1.7 not found")
+"""
+NO_MPI = 'if "/opt/daos/lib64" in os.environ.get("LD_LIBRARY_PATH", ""):\n    raise RuntimeError'
+NO_DAOS = "ctypes.CDLL = load\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An mpi4py of this test, instead of the real one."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.delenv(together.PATH, raising=False)
+    together._clash.cache_clear()
+    return tmp_path
+
+
+def mpi(folder: Path, *lines: str) -> None:
+    (folder / "mpi4py.py").write_text(MPI + "\n".join(lines))
+
+
+def test_folders_that_keep_mpi_from_loading(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mpi(folder, NO_MPI + '("cannot load MPI library")')
+    assert together.clash() == ""
+    monkeypatch.setenv(together.PATH, "/opt/daos/lib64:/opt/x")
+    reason = together.clash()
+    assert "MPI does not load with LD_LIBRARY_PATH=/opt/daos/lib64:/opt/x" in reason
+    assert "cannot load MPI library" in reason
+    assert "Unset LD_LIBRARY_PATH" in reason
+
+
+@pytest.mark.needs("compiler")
+def test_mpi_that_keeps_daos_from_loading(folder: Path, double: Path) -> None:
+    mpi(folder)
+    assert together.clash(str(double)) == ""
+    together._clash.cache_clear()
+    mpi(folder, NO_DAOS)
+    reason = together.clash(str(double))
+    assert "libdaos does not load beside MPI" in reason
+    assert "FABRIC_1.7" in reason
+
+
+def test_what_is_not_there_at_all_is_no_clash(folder: Path) -> None:
+    mpi(folder)
+    assert together.clash(str(folder)) == ""
+    together._clash.cache_clear()
+    mpi(folder, 'raise ImportError("no MPI at all")')
+    assert together.clash(str(folder)) == ""
