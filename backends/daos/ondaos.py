@@ -12,7 +12,7 @@ from typing import Any, ClassVar, cast
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, ProvisionContext, Settled, Space, Usable
 from fsmatrix.backends.daos import client as daos_client
-from fsmatrix.backends.daos import containers, together
+from fsmatrix.backends.daos import containers, engines, together
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.levels import levels as pools
 from fsmatrix.backends.daos.levels.levels import Levels
@@ -21,7 +21,7 @@ from fsmatrix.backends.daos.state import facts as daos_facts
 from fsmatrix.backends.daos.state import health, settle
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.owned_dirs import PREFIX
-from fsmatrix.backends.local import provenance
+from fsmatrix.backends.system import routes
 
 
 class OnDaos(Backend):
@@ -190,11 +190,15 @@ class OnDaos(Backend):
     # -- node leaders ------------------------------------------------------------------
     @classmethod
     def counters(cls, access: Access) -> dict[str, float]:
-        """Bytes over this kernel's network, where DAOS's are among them."""
+        """Bytes over this kernel's network to the servers, where all of DAOS's are among them."""
         details = access.details
-        if daos_facts.on_network(details["provider"], tuple(details["servers"])):
-            return provenance.network_counters()
-        return {}
+        over = daos_facts.on_network(details["provider"], tuple(details["servers"]))
+        return routes.counters(details["servers"]) if over else {}
+
+    @classmethod
+    def workers(cls, access: Access) -> list[int]:
+        """Servers and engines of this system that run on this kernel: they poll."""
+        return engines.here(access.details["servers"])
 
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:

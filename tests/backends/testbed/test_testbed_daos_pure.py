@@ -17,11 +17,12 @@ import pytest
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 
+from fsmatrix.backends.daos import engines
 from fsmatrix.backends.daos.answers import Member
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import identity
 from fsmatrix.backends.pace import Pace
-from fsmatrix.backends.system import mounts, tools
+from fsmatrix.backends.system import mounts, routes, tools
 from fsmatrix.backends.testbed import daemons, process
 from fsmatrix.backends.testbed.base import left_alone
 from fsmatrix.backends.testbed.daos import bringup, conf, testbed
@@ -257,6 +258,11 @@ class TestLife:
         roles = ["agent", "engine.1", "engine.2", "server.1", "server.2"]
         assert [daemon["role"] for daemon in found["daemons"]] == roles
         self._apart(bed)
+        for node, address in enumerate(addresses, 1):
+            pids = [bed.pid(f"{what}.{node}") for what in ("server", "engine")]
+            assert engines.here([address]) == sorted(pids)
+            assert routes.interfaces((address,)) == (bed.bridge,)
+        assert not {bed.pid("engine.1"), bed.pid("server.2")} & set(engines.here(["127.0.0.1", ""]))
         identity_, store = whose(place)
         assert len(traces(identity_)) == 5  # a bridge, two links, two namespaces
         assert mounts.mounted_below(place) == []
