@@ -105,7 +105,7 @@ def daos(
     pool: Annotated[str, typer.Option(help="Label of the pool on all nodes.")] = "fsmatrix",
     pool_percent: Annotated[
         int, typer.Option(help="Part of the storage that the pool takes; 0: no pool.")
-    ] = 90,
+    ] = 50,
     directory: Directory = DEFAULTS["daos"],
     as_json: common.Json = False,
 ) -> None:

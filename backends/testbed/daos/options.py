@@ -29,7 +29,7 @@ class DaosTestbedOptions(StorageOptions):
         default="fsmatrix", pattern=LABEL, description="label of the pool on all nodes"
     )
     pool_percent: int = Field(
-        default=90,
+        default=50,
         ge=0,
         le=100,
         description="part of each engine's storage that the pool takes; 0: no pool is made, as "
