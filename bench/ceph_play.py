@@ -1,4 +1,4 @@
-"""One run of the player for bench/ceph.py, in a process and with a connection of its own.
+"""One run of the player for bench/ceph.py and bench/daos.py, in a process of its own.
 
     python bench/ceph_play.py '{"driver": "rados", "root": ...}'
 

@@ -188,9 +188,12 @@ static int go_down(struct dfs *dfs)
     if (!error)
         error = fsm_dfs_folder_get(dfs, path, strlen(path), &folder);
     if (error)
-        return fsm_explain(fsm_dfs_errno(error), "directory %s in container %s of pool %s: %s",
+        return fsm_explain(fsm_dfs_errno(error), "directory %s in container %s of pool %s: %s%s",
                            *path ? path : "/", fsm_root_value(&dfs->root, "container"),
-                           fsm_root_value(&dfs->root, "pool"), strerror(fsm_dfs_errno(error)));
+                           fsm_root_value(&dfs->root, "pool"), strerror(fsm_dfs_errno(error)),
+                           *fsm_root_value(&dfs->root, "handles")
+                               ? "; whose connection is shared here must still have it open"
+                               : "");
     if (!folder)
         return 0;
     CALLS.dfs_release(dfs->top);

@@ -29,6 +29,17 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int initialised;
 static struct { const char *what; int open; } counts[16];
 
+static void tell(const char *name, const char *word)
+{
+    char path[5000];
+    snprintf(path, sizeof path, "%s/%s", double_folder, name);
+    FILE *file = fopen(path, "a");
+    if (file)
+        fprintf(file, "%s %d\n", word, (int)getpid());
+    if (file)
+        fclose(file);
+}
+
 void double_violation(const char *format, ...)
 {
     char path[5000];
@@ -171,6 +182,8 @@ static handle_t made(int type, const char *path, const char *proof)
     if (file)
         fclose(file);
     double_count(type == POOL ? "pools" : "containers", 1);
+    if (type == POOL)
+        tell("connected", proof ? "joined" : "alone");
     return (handle_t){at << 4 | (unsigned)type};
 }
 
@@ -285,8 +298,6 @@ static int take(iov_t global, int type, handle_t *handle)
     if (!(second = strchr(text, '\n')))
         return INVAL;
     *second++ = 0;
-    if (access(second, F_OK))
-        return NO_HDL; /* its owner has left */
     *handle = made(type, text, second);
     return 0;
 }

@@ -1,0 +1,169 @@
+"""The player on DFS beside IOR, fio and mdtest: rates on a real DAOS.
+
+    python bench/daos.py --pool POOL [--pairs 10] [--library FOLDER] [--ior PROGRAM] [--json]
+
+Makes one POSIX container in the pool by the `daos` tool and destroys it at the end.  A round is
+one run of each program that speaks a cell, each in a process and with a connection of its own, one
+after the other; who begins changes from round to round, and the first round only warms up.  All do
+the same: a new file written once from its beginning to its end, or one that is there read so;
+1000 files of a directory created, looked at and removed.  Rates are those of each program's own
+window, without opening and closing of the file (of metadata: with them).
+
+The ratio is the player's rate by the better of the others in the same round.  The interval of its
+median is the exact one of order statistics (95 %).  Status 1 if that lies below 1 in any cell.
+IOR has one operation in flight, so at depth 16 there is fio alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from scipy.stats import quantile_test
+
+sys.path.append(str(Path(__file__).parent))  # also under -P
+
+from daos_rivals import LARGE, SMALL, Container, Data, Names
+
+from fsmatrix.backends.daos import tool
+from fsmatrix.backends.errors import BackendError
+
+TARGET = 1.0
+Row = dict[str, Any]
+
+
+def rounds(
+    programs: Mapping[str, Callable[[], Mapping[str, float]]], pairs: int
+) -> dict[str, dict[str, list[float]]]:
+    """Rates of each program, by what was done, one for each round."""
+    rates: dict[str, dict[str, list[float]]] = {}
+    order = list(programs)
+    for number in range(pairs + 1):
+        order = order[1:] + order[:1]
+        for name in order:
+            for what, rate in programs[name]().items():
+                if number:
+                    rates.setdefault(what, {}).setdefault(name, []).append(rate)
+    return rates
+
+
+def rows_of(rates: Mapping[str, Mapping[str, list[float]]]) -> list[Row]:
+    """One row of the table for each thing that was done."""
+    rows = []
+    for what, by_program in rates.items():
+        others = {name: values for name, values in by_program.items() if name != "player"}
+        best = [max(values) for values in zip(*others.values(), strict=True)]
+        ratios = [own / other for own, other in zip(by_program["player"], best, strict=True)]
+        interval: Any = quantile_test(ratios, p=0.5).confidence_interval(0.95)
+        medians = {name: statistics.median(values) for name, values in by_program.items()}
+        rows.append(
+            {
+                "what": what,
+                "pairs": len(ratios),
+                "rates": medians,
+                "ratio": statistics.median(ratios),
+                "interval": [float(interval.low), float(interval.high)],
+            }
+        )
+    return rows
+
+
+def measure(where: Container, pairs: int, only: Sequence[str]) -> list[Row]:
+    """All cells, or those whose names hold one of these texts."""
+    rows: list[Row] = []
+    for size in (SMALL, LARGE):
+        chosen = [
+            (write, depth)
+            for write in (True, False)
+            for depth in (1, 16)
+            if _chosen(name_of(size, write, depth), only)
+        ]
+        if not chosen:
+            continue
+        data = Data(where, size)
+        try:
+            for write, depth in chosen:
+                rows += rows_of(rounds(_cell(data, write, depth), pairs))
+        finally:
+            data.close()
+    if not _chosen("metadata", only):
+        return rows
+    names = Names(where)
+    return rows + rows_of(rounds({"player": names.player, "mdtest": names.mdtest}, pairs))
+
+
+def name_of(size: int, write: bool, depth: int) -> str:
+    """Of a cell of data."""
+    return f"{'write' if write else 'read'} {size // 1024} KiB, depth {depth}"
+
+
+def _chosen(name: str, only: Sequence[str]) -> bool:
+    return not only or any(text in name for text in only)
+
+
+def _cell(data: Data, write: bool, depth: int) -> dict[str, Callable[[], Mapping[str, float]]]:
+    what = name_of(data.size, write, depth)
+    calls = {"player": data.player, "fio": data.fio} | ({"ior": data.ior} if depth == 1 else {})
+    return {
+        name: (lambda call=call: {what: call(write, depth)})  # type: ignore[misc]
+        for name, call in calls.items()
+    }
+
+
+def show(console: Console, rows: list[Row]) -> None:
+    """Print the rows as a table."""
+    table = Table(title="DFS, one process: operations per second, medians")
+    programs = ("player", "ior", "fio", "mdtest")
+    for column in ("cell", *programs, "ratio to the better", "95 %"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        low, high = row["interval"]
+        rates = (f"{row['rates'][name]:.0f}" if name in row["rates"] else "-" for name in programs)
+        table.add_row(row["what"], *rates, f"{row['ratio']:.3f}", f"{low:.3f} - {high:.3f}")
+    console.print(table)
+
+
+def main() -> int:
+    """0 if the interval reaches the target in every cell, else 1."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--pool", default=os.environ.get("FSMATRIX_DAOS_POOL", ""))
+    parser.add_argument("--library", default=os.environ.get("FSMATRIX_DAOS_LIBRARY", ""))
+    parser.add_argument("--pairs", type=int, default=10)
+    parser.add_argument("--ior", default=os.environ.get("FSMATRIX_IOR", "ior"))
+    parser.add_argument("--mdtest", default="mdtest")
+    parser.add_argument("--fio", default="fio")
+    parser.add_argument("--only", nargs="*", default=[], help="cells by parts of their names")
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    if asked.pairs < 6:
+        parser.error("--pairs must be 6 or more: fewer have no 95 % interval of a median")
+    if not asked.pool:
+        parser.error("needs a real DAOS: name a pool by --pool or FSMATRIX_DAOS_POOL")
+    label = f"fsmatrix-bench-{uuid.uuid4().hex[:8]}"
+    try:
+        made = tool.create(asked.pool, label, "")
+    except BackendError as error:
+        parser.error(f"needs a real DAOS: {error}")
+    try:
+        programs = (asked.ior, asked.mdtest, asked.fio)
+        rows = measure(
+            Container(asked.pool, label, asked.library, *programs), asked.pairs, asked.only
+        )
+    finally:
+        tool.remove(asked.pool, label, "", made.container_uuid)
+    console = Console(width=None if sys.stdout.isatty() else 130)
+    print(json.dumps(rows, indent=1)) if asked.json else show(console, rows)
+    return 0 if all(row["interval"][1] >= TARGET for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
