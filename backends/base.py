@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -25,6 +25,7 @@ from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.errors import BackendError as BackendError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.pace import Pace
+from fsmatrix.backends.watch import Watch
 
 CacheMethod = Literal["auto", "drop_caches", "fadvise"]
 
@@ -71,16 +72,6 @@ class Space:
     source: str  # what says so: statfs, quota, an estimate
 
 
-class Watch(Protocol):
-    """Looks at a storage system again and again, over one connection."""
-
-    def look(self) -> list[str]:
-        """What is wrong now, or was since the look before (empty: nothing known)."""
-
-    def close(self) -> None:
-        """End the connection; harmless if there is none."""
-
-
 def _quiet(message: str) -> None:
     del message
 
@@ -96,9 +87,6 @@ class ProvisionContext:
     options: Mapping[str, Any] = field(default_factory=dict)
     draw: str = ""  # what a random choice of this block is made of: seed and block
     progress: Callable[[str], None] = _quiet  # told what takes long
-
-
-MEMORY_TYPES = ("tmpfs", "ramfs", "devtmpfs")  # file systems without storage, whatever the backend
 
 
 class Backend(ABC):
@@ -126,9 +114,8 @@ class Backend(ABC):
 
     @classmethod
     def uninstalled(cls) -> str:
-        """Why it cannot be used even with a system that is up (empty: it can): what is missing."""
-        usable = cls.check()
-        return "" if usable.ok else usable.reason
+        """Why it cannot be used even where a system is up (empty: it can)."""
+        return "" if (usable := cls.check()).ok else usable.reason
 
     def refusal(self) -> str:
         """Why these options cannot work on this machine (empty: they can)."""
@@ -165,6 +152,11 @@ class Backend(ABC):
     def level_refusal(self, level: Mapping[str, Any]) -> str:
         """Why this level cannot be made here (empty: it can)."""
         del level
+        return ""
+
+    def testbed_refusal(self, level: Mapping[str, Any], attributes: Mapping[str, Any]) -> str:
+        """Why it cannot make a level on a bed with these attributes (empty: it can).  Pure."""
+        del level, attributes
         return ""
 
     def agreement(self) -> str:

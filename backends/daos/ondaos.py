@@ -15,6 +15,7 @@ from fsmatrix.backends.daos import client as daos_client
 from fsmatrix.backends.daos import containers, engines, together
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.levels import levels as pools
+from fsmatrix.backends.daos.levels.classes import Shape
 from fsmatrix.backends.daos.levels.levels import Levels
 from fsmatrix.backends.daos.options import OPTION_OF, DaosOptions
 from fsmatrix.backends.daos.state import facts as daos_facts
@@ -97,6 +98,15 @@ class OnDaos(Backend):
         except BackendError as error:
             return str(error)
         return options.misfit(daos_facts.shape(pool, system))
+
+    def testbed_refusal(self, level: Mapping[str, Any], attributes: Mapping[str, Any]) -> str:
+        """Too few nodes for a class, or no such class: each has a server with one engine."""
+        nodes = int(attributes["storage_nodes"])
+        try:
+            options = self._chosen.at(level)
+        except BackendError as error:
+            return str(error)
+        return options.misfit(Shape(nodes, nodes, nodes * int(attributes["targets_per_node"])))
 
     def agreement(self) -> str:
         """To what is made in the system."""

@@ -99,10 +99,11 @@ class TargetMember:
         if self.testbed is None:
             return self.backend(self.options).level_refusal(level)
         try:
-            self.testbed.at(level)
+            attributes = self.testbed.attributes(level)
         except BackendError as error:
             return str(error)
-        return ""
+        rest = self.testbed.rest(level)
+        return self.backend(self.options).testbed_refusal(rest, attributes)
 
     def agreement(self) -> str:
         """What the user must still agree to before it is used (empty: nothing)."""

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fsmatrix.backends.access import Access, PathAccess
-from fsmatrix.backends.base import MEMORY_TYPES, Backend, ProvisionContext
+from fsmatrix.backends.base import Backend, ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.journal.proof import Named
 from fsmatrix.backends.system import workfolder
+from fsmatrix.backends.system.mounts import MEMORY_TYPES
 from fsmatrix.results.case import Geometry
 from fsmatrix.results.files import trust
 from fsmatrix.results.files.store import Store, StoreError

@@ -180,6 +180,7 @@ def test_cold_on_a_bed_empties_the_servers_caches_unless_told_not_to() -> None:
         (text(options="pool: mine"), "options.pool comes from the test bed"),
         (text(backend="daos-dfs", bed="", options="pool: mine"), "options.pool comes from the"),
         (text(backend="daos-dfs", bed="interface: sata"), "interface"),
+        (text(backend="daos-dfs", bed="", options="oclass: RP_2G1"), "RP_2G1"),
         (text(backend="tmpfs"), "tmpfs has no test bed"),
         (text(nodes="[many]"), "no test bed has"),
     ],
