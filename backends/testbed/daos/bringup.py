@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,10 +66,9 @@ class Making:
             for node in range(1, options.nodes + 1):
                 self._until(f"node{node} waits to be formatted", self._waits(node))
         with self.steps.step("first engine"):
-            self._join(1)
+            self._join(self.network.nodes[:1])
         with self.steps.step("other engines"):
-            for node in range(2, options.nodes + 1):
-                self._join(node)
+            self._join(self.network.nodes[1:])
             engines = nodes.engines(home, self.servers)
         with self.steps.step("agent"):
             folder = self._agent()
@@ -122,14 +121,17 @@ class Making:
         log = self.home.folder / f"node{node}" / "server.log"
         return lambda: bool(_FORMATTING.search(_read(log)))
 
-    def _join(self, node: int) -> None:
-        """Format a node's storage and wait until its engine has joined."""
-        address = self.network.nodes[node - 1]
+    def _join(self, addresses: Sequence[str]) -> None:
+        """Format the storage of these nodes, and wait until their engines serve too."""
+        if not addresses:
+            return
+        before = self._joined()
         with self.steps.waiting():
-            answer = self.control.ask("storage", "format", f"--host-list={address}")
+            answer = self.control.ask("storage", "format", f"--host-list={','.join(addresses)}")
         if failed := (answer or {}).get("host_errors"):
-            raise BackendError(f"the storage of node{node} cannot be formatted: {failed}")
-        self._until(f"{node} engines have joined", lambda: self._joined() >= node)
+            raise BackendError(f"the storage of a node cannot be formatted: {failed}")
+        wanted = before + len(addresses)
+        self._until(f"{wanted} engines have joined", lambda: self._joined() >= wanted)
 
     def _joined(self) -> int:
         try:

@@ -32,7 +32,7 @@ from fsmatrix.backends.testbed.network import Network
 
 DOUBLES = Path(__file__).parent / "doubles"
 NETWORK = Network("10.9.8.1", ("10.9.8.11", "10.9.8.12"), ("ns1", "ns2"), "fsmabcdefb")
-TWO = DaosTestbedOptions()
+TWO, THREE = DaosTestbedOptions(), DaosTestbedOptions(nodes=3, network="1Gbit")
 PATIENCE = 60.0  # seconds; a bound for a machine under load
 PROOF = {"FSMATRIX_STORE": "5" * 32}
 
@@ -238,12 +238,12 @@ class TestLife:
     pytestmark = real_life
 
     def test_a_bed_comes_up_in_order_and_leaves_nothing(self, double: Double, place: Path) -> None:
-        bed = testbed.up(DaosTestbedOptions(network="1Gbit"), place)
+        bed = testbed.up(THREE, place)
         addresses = [node["address"] for node in bed.facts["nodes"].values()]
         assert double.asked == [
             f"storage format --host-list={addresses[0]}",
-            f"storage format --host-list={addresses[1]}",
-            f"pool create fsmatrix --ranks=0,1 --size={2 * TWO.pool_bytes}B",
+            f"storage format --host-list={addresses[1]},{addresses[2]}",
+            f"pool create fsmatrix --ranks=0,1,2 --size={3 * THREE.pool_bytes}B",
         ]
         assert [step["name"] for step in bed.steps] == [
             "network", "servers", "first engine", "other engines", "agent", "pool", "facts",
@@ -254,8 +254,12 @@ class TestLife:
         factors = bed.facts["factors"]
         assert factors["storage_nodes"]["realised"] == factors["network"]["realised"] == "emulated"
         found = testbed.status(place)
-        assert (found["state"], found["ranks"]) == ("up", {"0": "joined", "1": "joined"})
-        roles = ["agent", "engine.1", "engine.2", "server.1", "server.2"]
+        assert (found["state"], found["ranks"]) == (
+            "up",
+            {"0": "joined", "1": "joined", "2": "joined"},
+        )
+        kinds = ("engine", "server")
+        roles = ["agent", *(f"{kind}.{node}" for kind in kinds for node in (1, 2, 3))]
         assert [daemon["role"] for daemon in found["daemons"]] == roles
         self._apart(bed)
         for node, address in enumerate(addresses, 1):
@@ -264,7 +268,7 @@ class TestLife:
             assert routes.interfaces((address,)) == (bed.bridge,)
         assert not {bed.pid("engine.1"), bed.pid("server.2")} & set(engines.here(["127.0.0.1", ""]))
         identity_, store = whose(place)
-        assert len(traces(identity_)) == 5  # a bridge, two links, two namespaces
+        assert len(traces(identity_)) == 7  # a bridge, three links, three namespaces
         assert mounts.mounted_below(place) == []
         lines = testbed.down(place)
         assert left_alone(lines) == []
