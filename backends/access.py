@@ -22,6 +22,14 @@ class Access:
     target: str
     details: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def preloaded(self) -> str:
+        """Path of a library that is put into programs that work on it; empty: none is.
+
+        What it did it says when a process ends by exit(3): a program should fork none that do not.
+        """
+        return str(self.details.get("preload", ""))
+
     def to_json(self) -> dict[str, Any]:
         """A plain dict that `from_json` turns back into an equal access."""
         return {"type": self.type, **dataclasses.asdict(self)}

@@ -11,10 +11,8 @@ another process on another machine than the conductor that made the access.
 
 from __future__ import annotations
 
-import os
-import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -25,7 +23,9 @@ from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.errors import BackendError as BackendError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.pace import Pace
+from fsmatrix.backends.system.removal import remove_tree
 from fsmatrix.backends.watch import Watch
+from fsmatrix.results.evidence.evidence import Interception
 
 CacheMethod = Literal["auto", "drop_caches", "fadvise"]
 
@@ -123,8 +123,7 @@ class Backend(ABC):
 
     def unusable(self) -> str:
         """Why it is not available here, now, with these rights and options (empty: it can)."""
-        usable = self.check()
-        return self.refusal() if usable.ok else usable.reason
+        return self.refusal() if (usable := self.check()).ok else usable.reason
 
     def memory(self) -> str:
         """Type of the file system in memory that holds its files (empty: none, or not known)."""
@@ -157,6 +156,11 @@ class Backend(ABC):
     def testbed_refusal(self, level: Mapping[str, Any], attributes: Mapping[str, Any]) -> str:
         """Why it cannot make a level on a bed with these attributes (empty: it can).  Pure."""
         del level, attributes
+        return ""
+
+    def program_refusal(self, level: Mapping[str, Any], program: str) -> str:
+        """Why a program (its path; empty: the player) cannot work on it (empty: it can)."""
+        del level, program
         return ""
 
     def agreement(self) -> str:
@@ -247,6 +251,21 @@ class Backend(ABC):
         return str(Path(access.path) / name) if isinstance(access, PathAccess) else ""
 
     @classmethod
+    def environment(cls, access: Access) -> dict[str, str]:
+        """What programs that work on it get into their environment.  Pure."""
+        del access
+        return {}
+
+    @classmethod
+    def intercepted(cls, access: Access, texts: Iterable[str]) -> Interception | None:
+        """What a preloaded library says of a step's programs, in all that they printed.  Pure.
+
+        None: no library is put into them.
+        """
+        del access, texts
+        return None
+
+    @classmethod
     def make_run(cls, access: Access, name: str, programs: bool = False) -> None:
         """Make the run's own place; harmless if another kernel made it.
 
@@ -279,19 +298,3 @@ class Backend(ABC):
         """What is wrong with the system now (empty: nothing known)."""
         del access
         return []
-
-
-REMOVALS = 1000  # attempts at a directory that other kernels are removing too
-
-
-def remove_tree(path: Path) -> None:
-    """Remove a directory and all in it; what is gone already is no error.  OSError if not."""
-    for _ in range(REMOVALS):
-        try:
-            shutil.rmtree(path)
-        except FileNotFoundError:
-            if not os.path.lexists(path):
-                return
-        else:
-            return
-    raise OSError(f"{path} cannot be removed: names in it keep vanishing")

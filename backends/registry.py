@@ -11,6 +11,7 @@ BUILTIN: dict[str, str] = {
     "cephfs-fuse": "fsmatrix.backends.ceph.cephfs_fuse:CephfsFuse",
     "cephfs-kernel": "fsmatrix.backends.ceph.cephfs_kernel:CephfsKernel",
     "daos-dfs": "fsmatrix.backends.daos.dfs:DaosDfs",
+    "daos-dfuse": "fsmatrix.backends.daos.dfuse:DaosDfuse",
     "directory": "fsmatrix.backends.local.directory:Directory",
     "ext2": "fsmatrix.backends.local.ext2:Ext2",
     "ext4": "fsmatrix.backends.local.ext4:Ext4",

@@ -34,7 +34,7 @@ sys.path.append(str(Path(__file__).parent))  # also under -P
 
 from daos_rivals import LARGE, SMALL, Container, Data, Names
 
-from fsmatrix.backends.daos import tool
+from fsmatrix.backends.daos.tools import tool
 from fsmatrix.backends.errors import BackendError
 
 TARGET = 1.0

@@ -28,7 +28,7 @@ from fsmatrix.backends.ceph.state.health import Watch
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.local import mounting, provenance
+from fsmatrix.backends.local import fuse, mounting, provenance
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system.mounts import Mount, mount_of, mounted_at
 
@@ -75,10 +75,10 @@ class Attached(OnCephfs):
         if "tree" in details:
             return _require_marker(Path(details["tree"]), details)
         point = Path(details["point"])
-        if cls._present(details) and not clients.trouble(point):
+        if cls._present(details) and not fuse.trouble(point):
             return None
         cls._take_down(details)
-        _make_point(point, journal)
+        mounting.make_point(point, journal)
         argv = cls.argv(details)
         os.environ.update(journal.identity.environment)  # a client inherits what proves it ours
         journal.end_all(ENTRY, path=str(point))
@@ -99,8 +99,7 @@ class Attached(OnCephfs):
         point = Path(access.details["point"])
         cls._take_down(access.details)
         journal.end_all(ENTRY, path=str(point))
-        if any(entry.facts.get("by_mount") for entry in journal.pending("folder", path=str(point))):
-            mounting.remove_point(point, journal)
+        mounting.remove_made_point(point, journal)
 
     @classmethod
     def _identity(cls, details: Mapping[str, Any]) -> dict[str, str]:
@@ -127,7 +126,7 @@ class Attached(OnCephfs):
         point = Path(details["point"])
         cls._present(details)
         try:
-            in_order = clients.detach(point, cls.client_of(cls.argv(details)), force)
+            in_order = fuse.detach(point, cls.client_of(cls.argv(details)), force)
         except OSError as error:
             raise mounting.not_unmounted(point, error) from error
         if not in_order:
@@ -140,8 +139,8 @@ class Attached(OnCephfs):
         if "tree" in details:
             return
         point = Path(details["point"])
-        trouble = clients.trouble(point) if cls._present(details) else clients.DIED
-        if clients.DIED in trouble:
+        trouble = fuse.trouble(point) if cls._present(details) else fuse.DIED
+        if fuse.DIED in trouble:
             cls._take_down(details)
             cls.attach(cls.argv(details), point)
         elif trouble:
@@ -220,7 +219,7 @@ class Attached(OnCephfs):
         """The client of the mount, if it is a process, and what `Levelled` knows."""
         pids = super().workers(access)
         argv = cls.client_of(cls.argv(access.details)) if "point" in access.details else ()
-        return pids + (clients.processes(argv) if argv else [])
+        return pids + (fuse.processes(argv) if argv else [])
 
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
@@ -237,7 +236,7 @@ class Attached(OnCephfs):
         """The mount has died, hangs or is read-only; what is wrong with the cluster."""
         details = access.details
         path = Path(details["tree"] if "tree" in details else details["point"])
-        ailments = [clients.trouble(path)]
+        ailments = [fuse.trouble(path)]
         if "point" in details and mounted_at(path) is None:
             ailments = [f"nothing is mounted at {path}"]
         elif not ailments[0] and mount_of(path).read_only:
@@ -257,14 +256,3 @@ def _require_marker(folder: Path, details: Mapping[str, Any]) -> None:
             f"{folder}: the directory made on host {details['host']} is not seen on "
             f"{socket.gethostname()}: is the same file system mounted there?"
         )
-
-
-def _make_point(point: Path, journal: Journal) -> None:
-    """The conductor made it; on another machine this node does, and removes it again."""
-    if point.is_symlink() or (point.exists() and not point.is_dir()):
-        raise BackendError(f"mount point {point} is no directory")
-    if not point.exists():
-        journal.begin("folder", path=str(point), by_mount=True)
-        point.mkdir(parents=True)
-    if any(point.iterdir()):
-        raise BackendError(f"mount point {point} is not empty: nothing is mounted over files")

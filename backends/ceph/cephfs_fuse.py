@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -13,10 +12,8 @@ from fsmatrix.backends.ceph.cephfs_mounted import CephfsMounted
 from fsmatrix.backends.ceph.mounts import clients
 from fsmatrix.backends.ceph.options import FuseOptions
 from fsmatrix.backends.ceph.places.trees import Tree
-from fsmatrix.backends.local import mounting
+from fsmatrix.backends.local import fuse, mounting
 from fsmatrix.backends.system import packages, tools
-
-DEVICE = Path("/dev/fuse")
 
 
 class CephfsFuse(CephfsMounted):
@@ -30,8 +27,8 @@ class CephfsFuse(CephfsMounted):
     @classmethod
     def mount_refusal(cls) -> str:
         """No root, no ceph-fuse, or no /dev/fuse."""
-        device = "" if os.access(DEVICE, os.R_OK | os.W_OK) else f"{DEVICE} cannot be used"
-        reasons = (mounting.root_refusal(), packages.missing(clients.FUSE_PROGRAM), device)
+        program = packages.missing(clients.FUSE_PROGRAM)
+        reasons = (mounting.root_refusal(), program, fuse.device_refusal())
         return "; ".join(reason for reason in reasons if reason)
 
     @classmethod

@@ -11,6 +11,7 @@ from fsmatrix.backends.journal.identity import carries
 from fsmatrix.backends.journal.kinds import Kind, Stage
 from fsmatrix.backends.journal.proof import POINT, Facts, Ground, LeftAlone, of_server_thing
 from fsmatrix.backends.journal.rollback import not_unmounted
+from fsmatrix.backends.local import fuse
 from fsmatrix.backends.system import mounts
 
 
@@ -19,7 +20,7 @@ def of_cephfs_mount(facts: Facts, ground: Ground) -> None:
     path = Path(str(facts["path"]))
     if not ground.holds(path) or not POINT.fullmatch(path.name):
         raise LeftAlone(f"{path} is no mount point of this results directory: not unmounted")
-    for pid in clients.processes(facts["argv"]) if facts["fstype"] == clients.FUSE else ():
+    for pid in fuse.processes(facts["argv"]) if facts["fstype"] == clients.FUSE else ():
         if not carries(pid, ground.identity.store):
             raise LeftAlone(f"process {pid} is not of this results directory: not ended")
 
@@ -33,10 +34,10 @@ def undo_cephfs_mount(facts: Facts, same_boot: bool) -> str:
     mount = mounts.mounted_at(path)
     if mount is not None and not clients.is_ours(mount, facts):
         raise LeftAlone(f"{path}: {mount.source} is mounted there, not our CephFS")
-    if mount is None and not clients.processes(client):
+    if mount is None and not fuse.processes(client):
         return ""
     try:
-        in_order = clients.detach(path, client)
+        in_order = fuse.detach(path, client)
     except OSError as error:
         raise not_unmounted(str(path), error) from error
     if not in_order:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.daos import tool
-from fsmatrix.backends.daos.answers import Container
-from fsmatrix.backends.daos.client import Client
+from fsmatrix.backends.daos.tools import tool
+from fsmatrix.backends.daos.tools.answers import Container
+from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.owned_dirs import PREFIX
 

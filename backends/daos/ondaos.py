@@ -11,7 +11,6 @@ from typing import Any, ClassVar, cast
 
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, ProvisionContext, Settled, Space, Usable
-from fsmatrix.backends.daos import client as daos_client
 from fsmatrix.backends.daos import containers, engines, together
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.levels import levels as pools
@@ -20,9 +19,10 @@ from fsmatrix.backends.daos.levels.levels import Levels
 from fsmatrix.backends.daos.options import OPTION_OF, DaosOptions
 from fsmatrix.backends.daos.state import facts as daos_facts
 from fsmatrix.backends.daos.state import health, settle
+from fsmatrix.backends.daos.tools import client as daos_client
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.owned_dirs import PREFIX
-from fsmatrix.backends.system import routes
+from fsmatrix.backends.local import routes
 
 
 class OnDaos(Backend):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from fsmatrix.backends.base import BackendOptions
-from fsmatrix.backends.daos.client import Client
 from fsmatrix.backends.daos.levels.classes import (
     Shape,
     class_refusal,
@@ -16,7 +15,8 @@ from fsmatrix.backends.daos.levels.classes import (
     parse_class,
 )
 from fsmatrix.backends.daos.levels.leveloptions import DaosLevelOptions
-from fsmatrix.backends.daos.tool import DEADLINE, NAME
+from fsmatrix.backends.daos.tools.client import Client
+from fsmatrix.backends.daos.tools.tool import DEADLINE, NAME
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.units import PositiveDuration, PositiveSize
 
@@ -38,6 +38,8 @@ _PROPERTIES = {"rd_fac": "rd_fac", "rd_lvl": "rd_lvl", "checksum": "cksum"}
 
 class DaosOptions(BackendOptions):
     """Pool and container; properties that are not given are the pool's defaults."""
+
+    option_of: ClassVar[Mapping[str, str]] = OPTION_OF
 
     pool: str = Field(
         "",
@@ -70,6 +72,11 @@ class DaosOptions(BackendOptions):
     )
     checksum: Literal[("", *CHECKSUMS)] = Field("", description="checksum of its data")  # type: ignore[valid-type]
 
+    library: str = Field(
+        "",
+        pattern=r"^$|^/[^\n]*$",
+        description="folder of libdaos.so.2 and libdfs.so, where the loader does not find them",
+    )
     levels: DaosLevelOptions | None = Field(
         None, description="how levels of storage_nodes are made"
     )
@@ -112,8 +119,9 @@ class DaosOptions(BackendOptions):
 
     def at(self, level: Mapping[str, Any]) -> Self:
         """With the options that the cluster factors set; BackendError if they cannot be so."""
-        named = {OPTION_OF[factor]: value for factor, value in level.items() if factor in OPTION_OF}
-        twice = [option for option in named if getattr(self, option)]
+        options = self.option_of
+        named = {options[factor]: value for factor, value in level.items() if factor in options}
+        twice = [option for option in named if option in self.model_fields_set]
         if twice:
             raise BackendError(f"options.{twice[0]}: it is a cluster factor too: leave it out")
         try:
@@ -160,9 +168,3 @@ class DaosOptions(BackendOptions):
 
 class DaosDfsOptions(DaosOptions):
     """Options of a DAOS pool whose container is spoken to by libdfs."""
-
-    library: str = Field(
-        "",
-        pattern=r"^$|^/[^\n]*$",
-        description="folder of libdaos.so.2 and libdfs.so, where the loader does not find them",
-    )

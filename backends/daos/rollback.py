@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from fsmatrix.backends.daos import containers, trees
 from fsmatrix.backends.daos.levels import levels
+from fsmatrix.backends.daos.mounts import mount as dfusemount
+from fsmatrix.backends.journal.identity import carries
 from fsmatrix.backends.journal.kinds import Kind, Stage
-from fsmatrix.backends.journal.proof import Facts, of_server_thing
+from fsmatrix.backends.journal.proof import POINT, Facts, Ground, LeftAlone, of_server_thing
+from fsmatrix.backends.journal.rollback import not_unmounted
+from fsmatrix.backends.local import fuse
+from fsmatrix.backends.system import mounts
 
 
 def undo_daos_container(facts: Facts, same_boot: bool) -> str:
@@ -31,6 +38,34 @@ def undo_daos_pool(facts: Facts, same_boot: bool) -> str:
     return f"destroyed pool {facts['name']}" if levels.destroy_recorded(facts) else ""
 
 
+def of_dfuse_mount(facts: Facts, ground: Ground) -> None:
+    """At a mount point of ours; its dfuse carries our proof in its environment."""
+    path = Path(str(facts["path"]))
+    if not ground.holds(path) or not POINT.fullmatch(path.name):
+        raise LeftAlone(f"{path} is no mount point of this results directory: not unmounted")
+    for pid in fuse.processes(facts["argv"]):
+        if not carries(pid, ground.identity.store):
+            raise LeftAlone(f"process {pid} is not of this results directory: not ended")
+
+
+def undo_dfuse_mount(facts: Facts, same_boot: bool) -> str:
+    """Unmount our DFUSE at `path`, and end the dfuse with the recorded arguments."""
+    if not same_boot:
+        return ""
+    path, argv = Path(facts["path"]), facts["argv"]
+    mount = mounts.mounted_at(path)
+    if mount is not None and not dfusemount.is_dfuse(mount):
+        raise LeftAlone(f"{path}: {mount.source} is mounted there, not DFUSE")
+    if mount is None and not fuse.processes(argv):
+        return ""
+    try:
+        fuse.detach(path, argv)
+    except OSError as error:
+        raise not_unmounted(str(path), error) from error
+    return f"unmounted {path}"
+
+
+DFUSE_MOUNT = Kind(Stage.NETWORK_MOUNT, of_dfuse_mount, undo_dfuse_mount, ends_with_boot=True)
 DAOS_CONTAINER = Kind(Stage.CONTAINER, of_server_thing, undo_daos_container)
 DAOS_TREE = Kind(Stage.SERVER_TREE, of_server_thing, undo_daos_tree)
 DAOS_POOL = Kind(Stage.POOL, of_server_thing, undo_daos_pool)

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.daos import tool
 from fsmatrix.backends.daos.bindings.folders import Folders
-from fsmatrix.backends.daos.client import Client
 from fsmatrix.backends.daos.containers import Place
+from fsmatrix.backends.daos.tools import tool
+from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.owned_dirs import PREFIX
 

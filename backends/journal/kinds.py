@@ -64,6 +64,7 @@ KINDS: Registry[Any] = Registry(
         "daos-container": "fsmatrix.backends.daos.rollback:DAOS_CONTAINER",
         "daos-tree": "fsmatrix.backends.daos.rollback:DAOS_TREE",
         "daos-pool": "fsmatrix.backends.daos.rollback:DAOS_POOL",
+        "dfuse-mount": "fsmatrix.backends.daos.rollback:DFUSE_MOUNT",
     },
     "kind of journal entry",
 )

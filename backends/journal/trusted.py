@@ -36,14 +36,35 @@ def distrust(folder: Path, environ: Mapping[str, str] = os.environ) -> str:
         if stat.S_ISLNK(facts.st_mode) and facts.st_uid not in owners:
             return f"{part} is a symbolic link of {_name(facts.st_uid)}"
     place = folder.resolve()
+    if reason := _above(place, owners):
+        return reason
+    flaw = trust.flaw(place, place.lstat(), folder=True) if os.path.lexists(place) else ""
+    return f"{place} {flaw}" if flaw else ""
+
+
+def distrust_file(file: Path, environ: Mapping[str, str] = os.environ) -> str:
+    """Why somebody else could change a file that root or we have installed (empty: nobody could).
+
+    OSError if it is not there.
+    """
+    owners, place = _owners(environ), file.resolve(strict=True)
+    facts = place.lstat()
+    if facts.st_uid not in owners:
+        return f"{place} belongs to {_name(facts.st_uid)}"
+    if not stat.S_ISREG(facts.st_mode):
+        return f"{place} is no regular file"
+    return _open(place, facts) or _above(place, owners)
+
+
+def _above(place: Path, owners: set[int]) -> str:
+    """Why others could replace what is in a folder above `place` (empty: they cannot)."""
     for part in filter(os.path.lexists, place.parents):
         facts = part.lstat()
         if facts.st_uid not in owners:
             return f"{part} belongs to {_name(facts.st_uid)}, who could replace what is in it"
         if reason := _open(part, facts):
             return reason
-    flaw = trust.flaw(place, place.lstat(), folder=True) if os.path.lexists(place) else ""
-    return f"{place} {flaw}" if flaw else ""
+    return ""
 
 
 @contextmanager

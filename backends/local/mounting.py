@@ -144,6 +144,26 @@ def remove_point(point: Path, journal: Journal) -> None:
     journal.end_all("folder", path=str(point))
 
 
+def make_point(point: Path, journal: Journal) -> None:
+    """See a mount point of `new_point` there, and empty; on another machine it is made.
+
+    BackendError if it is none.  `remove_made_point` removes what was made here.
+    """
+    if point.is_symlink() or (point.exists() and not point.is_dir()):
+        raise BackendError(f"mount point {point} is no directory")
+    if not point.exists():
+        journal.begin("folder", path=str(point), by_mount=True)
+        point.mkdir(parents=True)
+    if any(point.iterdir()):
+        raise BackendError(f"mount point {point} is not empty: nothing is mounted over files")
+
+
+def remove_made_point(point: Path, journal: Journal) -> None:
+    """Remove a mount point that `make_point` made; nothing if it was there."""
+    if any(entry.facts.get("by_mount") for entry in journal.pending("folder", path=str(point))):
+        remove_point(point, journal)
+
+
 def _check_point(point: Path) -> None:
     if not point.is_dir() or point.is_symlink():
         raise BackendError(f"mount point {point} does not exist or is no directory")

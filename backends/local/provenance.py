@@ -22,7 +22,7 @@ DIRTY_SHARE = 1e-4  # of the memory: what other programs always leave dirty
 DIRTY_FLOOR = 1 << 20  # bytes
 FIRST_LOOK = 0.002  # seconds between two looks at a device that did nothing in between
 NEXT_LOOK = 0.02
-_NO_COUNT = 2**63  # statfs of DFUSE says -1 inodes, and more than any file system holds is no count
+_NO_COUNT = 2**63  # more than any file system holds: -1 as an unsigned number
 
 
 def path_of(access: Access) -> str:
@@ -34,17 +34,19 @@ def filesystem_facts(path: Path | str) -> dict[str, Any]:
     """What `path` is on: type, mount options, devices, capacity and free bytes, kernel."""
     mount = mount_of(path)
     sizes = os.statvfs(path)
+    inodes, inodes_free = _counted(sizes.f_files, sizes.f_favail)
+    capacity, free = _counted(sizes.f_blocks, sizes.f_bavail, sizes.f_frsize)
     return {
         "filesystem": mount.fstype,
         "mount_point": mount.point,
         "mount_source": mount.source,
         "mount_options": mount.options,
         "super_options": mount.super_options,
-        "capacity": sizes.f_blocks * sizes.f_frsize,
-        "free": sizes.f_bavail * sizes.f_frsize,
+        "capacity": capacity,
+        "free": free,
         "block_size": sizes.f_bsize,
-        "inodes": sizes.f_files,
-        "inodes_free": sizes.f_favail,
+        "inodes": inodes,
+        "inodes_free": inodes_free,
         "devices": [devices.device_facts(number) for number in devices.devices_of(mount)],
         "kernel": os.uname().release,
     }
@@ -147,15 +149,28 @@ def _bounded(action: Callable[[], None], timeout: float) -> bool:
 def space(path: Path | str) -> Space:
     """What may still be written at `path`: statfs, and the user's quota where one is told."""
     sizes = os.statvfs(path)
-    free: int | None = sizes.f_bavail * sizes.f_frsize
-    counted = 0 < sizes.f_files < _NO_COUNT and sizes.f_favail < _NO_COUNT
-    inodes: int | None = sizes.f_favail if counted else None
+    free = _counted(sizes.f_blocks, sizes.f_bavail, sizes.f_frsize)[1]
+    inodes = _counted(sizes.f_files, sizes.f_favail)[1]
     source = "statfs"
     limit = quota.user_quota(mount_of(path).point)
     if limit is not None:
         free, inodes = _lower(free, limit.bytes), _lower(inodes, limit.inodes)
         source = "statfs and user quota"
     return Space(free, inodes, source)
+
+
+def _counted(total: int, free: int, unit: int = 1) -> tuple[int | None, int | None]:
+    """Total and free of statfs, times `unit`; None for what is not counted there.
+
+    DFUSE says -1 of inodes (2**64 - 1 where that is read as unsigned), btrfs 0 of 0.
+    """
+    if total == 0:
+        return None, None
+    return _amount(total, unit), _amount(free, unit)
+
+
+def _amount(number: int, unit: int) -> int | None:
+    return number * unit if 0 <= number < _NO_COUNT else None
 
 
 def _lower(first: int | None, second: int | None) -> int | None:

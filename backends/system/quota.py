@@ -9,6 +9,7 @@ from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.system import tools
 
 _BLOCK = 1024  # bytes; the unit of the program's blocks
+_NO_LIMIT = 2**63  # more than any file system holds: -1 as an unsigned number
 
 
 @dataclass(frozen=True)
@@ -59,5 +60,5 @@ def parse_quota(text: str) -> dict[str, Quota]:
 
 
 def _left(used: int, soft: int, hard: int, unit: int) -> int | None:
-    limits = [limit for limit in (soft, hard) if limit > 0]
+    limits = [limit for limit in (soft, hard) if 0 < limit < _NO_LIMIT]
     return max(0, min(limits) - used) * unit if limits else None

@@ -24,6 +24,7 @@ BUILTIN: dict[str, str] = {
     "health": "fsmatrix.results.audits.health:AUDITS",
     "cluster": "fsmatrix.results.audits.cluster:AUDITS",
     "engines": "fsmatrix.results.audits.engines:AUDITS",
+    "interception": "fsmatrix.results.audits.interception:AUDITS",
 }
 # values are tuples of Audit
 AUDITS: Registry[Any] = Registry("fsmatrix.audits", BUILTIN, "audit")

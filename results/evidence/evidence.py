@@ -146,6 +146,24 @@ class EngineOutput(Stored):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Interception(Stored):
+    """Calls of programs that a preloaded library took over, as it says itself."""
+
+    library: str  # ioil, pil4dfs
+    summaries: int  # of processes that said so
+    calls: Mapping[str, int]  # read, write, open... -> calls of all processes
+
+    def plus(self, other: Interception) -> Interception:
+        """Of two steps together."""
+        names = dict.fromkeys((*self.calls, *other.calls))
+        return Interception(
+            library=self.library,
+            summaries=self.summaries + other.summaries,
+            calls={name: self.calls.get(name, 0) + other.calls.get(name, 0) for name in names},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Evidence(Stored):
     """Of one run.  `more`: what another version knows."""
 
@@ -162,4 +180,5 @@ class Evidence(Stored):
     cpu: Mapping[str, Mapping[str, CpuShares]] = field(default_factory=dict)  # by phase, then host
     load: Load | None = None  # of the timed step in which it was highest
     engine: EngineOutput | None = None
+    interception: Mapping[str, Interception] = field(default_factory=dict)  # by phase
     not_removed: str | None = None  # why the run's own directory is still there

@@ -101,6 +101,7 @@ class Judge:
         if entry.engine == "player":
             yield from _driver(entry, target, footprint, self.registries.drivers)
             yield from self._player(target)
+            yield from _program(planned, target)
         yield from self._engine(planned, entry, target)
         yield from self._launcher(planned)
         if planned.work is not None:
@@ -148,6 +149,8 @@ class Judge:
             return
         if speaks and (reason := planned.work.unsupported(planned.case, access, engine)):
             yield reason
+        if engine.path:
+            yield from _program(planned, target, engine.path)
 
     def _launcher(self, planned: Planned) -> Iterator[str]:
         launcher, geometry = self.settings.campaign.launcher, planned.case.geometry
@@ -232,6 +235,13 @@ def _access(entry: EntryMember, target: TargetMember) -> Iterator[str]:
     _, gives, advice = WORDS.get(given, ("", f"access of type {given}", "use another target"))
     name = entry.entry.workload
     yield f"{name} speaks only {spoken}; target {target.name} gives {gives}: {advice}"
+
+
+def _program(planned: Planned, target: TargetMember, path: str = "") -> Iterator[str]:
+    """A program (empty: the player) that cannot work on what the target gives at that level."""
+    backend = target.backend(target.options)
+    if reason := backend.program_refusal(planned.case.level, path):
+        yield f"target {target.name}: {reason}"
 
 
 def _states(planned: Planned, target: TargetMember) -> Iterator[str]:

@@ -13,7 +13,14 @@ import numpy as np
 
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.results import histogram
-from fsmatrix.results.evidence.evidence import CacheState, Counters, CpuShares, Evidence, Load
+from fsmatrix.results.evidence.evidence import (
+    CacheState,
+    Counters,
+    CpuShares,
+    Evidence,
+    Interception,
+    Load,
+)
 from fsmatrix.results.record import Floats, Latency, Monitor, Phase
 from fsmatrix.suite.run.spec import RunSpec
 from fsmatrix.suite.session.sampling import KernelUse, SampledKernel
@@ -85,6 +92,16 @@ class RunBuilder:
         state = CacheState(declared=declared, reads=False, state="memory")
         states = dict.fromkeys(step.phases or (step.name,), state)
         self.evidence = replace(self.evidence, cache={**self.evidence.cache, **states})
+
+    def intercepted(self, step: Step, seen: Interception) -> None:
+        """Keep what a preloaded library says of a timed step, for each phase that it gives.
+
+        What it says of several steps of one name adds up.
+        """
+        kept = dict(self.evidence.interception)
+        for phase in step.phases or (step.name,):
+            kept[phase] = kept[phase].plus(seen) if phase in kept else seen
+        self.evidence = replace(self.evidence, interception=kept)
 
     def spent(self, what: str, seconds: float) -> None:
         """Add to where the run's wall time went."""

@@ -203,13 +203,15 @@ class Runner:
         def filled(text: str) -> str:
             return text.replace("{path}", run.root).replace("{run}", run.spec.name)
 
-        argv = tuple(map(filled, what.argv))
+        given = self.environment.backend.environment(self.access)
+        before = ("env", *(f"{name}={value}" for name, value in given.items())) if given else ()
+        argv = (*before, *map(filled, what.argv))
         files = {name: filled(text) for name, text in what.files.items()}
         run.builder.argv.append(argv)
         if step.where != "mpi":
             data = {"argv": argv, "env": dict(what.env), "files": files, "collect": what.collect}
             reply = self._command(run, step, "argv", data)
-            return self._outputs(run, step, reply.message["outputs"])
+            return self._of_programs(run, step, reply.message["outputs"])
         launcher = replace(self.session.launcher, binding=what.binding)
         extra = {"LC_ALL": "C", **launcher.proof, **what.env}
         command = launcher.command(argv, run.spec.case.geometry, extra)
@@ -230,7 +232,17 @@ class Runner:
             raise Interrupted
         if watched:
             self._sampled(run, step, self.environment.watch(False))
-        return self._outputs(run, step, [{"host": "", "rank": 0, **asdict(done)}])
+        return self._of_programs(run, step, [{"host": "", "rank": 0, **asdict(done)}])
+
+    def _of_programs(
+        self, run: RunContext, step: Step, answers: Sequence[Mapping[str, Any]]
+    ) -> list[Output]:
+        """The outputs of a step's programs, and what a preloaded library says in them."""
+        texts = [str(answer["stderr"]) for answer in answers]
+        seen = self.environment.backend.intercepted(self.access, texts)
+        if seen is not None and step.role == "timed":
+            run.builder.intercepted(step, seen)
+        return self._outputs(run, step, answers)
 
     def _ends(self) -> Callable[[], bool]:
         """What says that an MPI program is to be ended; it is asked again and again."""

@@ -16,6 +16,7 @@ from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.ceph.mounts import clients
 from fsmatrix.backends.ceph.state import osdcounters
+from fsmatrix.backends.local import fuse
 from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
 
 NAMES = ("rados", "libcephfs", "cephfs-fuse", "cephfs-kernel")
@@ -56,7 +57,7 @@ def whole_filesystem(bed: CephTestbed, folder: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        clients.detach(folder, argv)
+        fuse.detach(folder, argv)
 
 
 def names_in(bed: CephTestbed, folder: Path) -> list[str]:
@@ -65,7 +66,7 @@ def names_in(bed: CephTestbed, folder: Path) -> list[str]:
 
 
 def fuse_of(access: Access) -> list[int]:
-    return clients.processes(registry.load("cephfs-fuse").argv(access.details))  # type: ignore[attr-defined]
+    return fuse.processes(registry.load("cephfs-fuse").argv(access.details))  # type: ignore[attr-defined]
 
 
 @contextmanager

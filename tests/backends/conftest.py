@@ -13,11 +13,11 @@ import pytest
 
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.ceph.bindings import login
-from fsmatrix.backends.ceph.mounts import clients
 from fsmatrix.backends.ceph.places import trees
 from fsmatrix.backends.daos import containers
-from fsmatrix.backends.daos.client import Client
+from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.journal.journal import Journal
+from fsmatrix.backends.local import fuse
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
 from fsmatrix.backends.system import mounts
@@ -58,8 +58,8 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(login, "TIMEOUT", 2.0)
     monkeypatch.setattr(trees, "TIMEOUT", 2.0)
     monkeypatch.setattr(trees, "QUIET", 3.0)
-    monkeypatch.setattr(clients, "LOOK", 2.0)
-    monkeypatch.setattr(clients, "FAREWELL", 2.0)
+    monkeypatch.setattr(fuse, "LOOK", 2.0)
+    monkeypatch.setattr(fuse, "FAREWELL", 2.0)
     monkeypatch.setattr(mounts, "PATIENCE", 0.2)
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends.daos.client import Client
+from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
 from tests.backends.playing import chunk, op

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.ceph.state import osdcounters
-from fsmatrix.backends.system import routes
+from fsmatrix.backends.local import routes
 
 
 def counters(addresses: Sequence[str], login: Login | None = None) -> dict[str, float]:

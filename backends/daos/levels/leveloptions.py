@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from fsmatrix.backends.daos.tool import NAME
+from fsmatrix.backends.daos.tools.tool import NAME
 from fsmatrix.results.units import PositiveSize
 
 FILE = re.compile(r"|/[^\0\n,]*")

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.daos import dmg, tool
-from fsmatrix.backends.daos.answers import Member
-from fsmatrix.backends.daos.client import Client
-from fsmatrix.backends.daos.dmg import Control
 from fsmatrix.backends.daos.levels.classes import Shape
 from fsmatrix.backends.daos.levels.leveloptions import FILE, DaosLevelOptions
+from fsmatrix.backends.daos.tools import dmg, tool
+from fsmatrix.backends.daos.tools.answers import Member
+from fsmatrix.backends.daos.tools.client import Client
+from fsmatrix.backends.daos.tools.dmg import Control
 from fsmatrix.backends.drawing import drawn
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.owned_dirs import PREFIX

@@ -11,8 +11,8 @@ from typing import Any
 import psutil
 
 from fsmatrix.backends.base import Space
-from fsmatrix.backends.daos.answers import Container, Pool, System
 from fsmatrix.backends.daos.levels.classes import Shape
+from fsmatrix.backends.daos.tools.answers import Container, Pool, System
 from fsmatrix.backends.errors import BackendError
 
 # of a container; owner, group and access list stay private

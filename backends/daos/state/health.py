@@ -11,8 +11,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from fsmatrix.backends.daos.answers import Pool
 from fsmatrix.backends.daos.containers import Place
+from fsmatrix.backends.daos.tools.answers import Pool
 from fsmatrix.backends.errors import BackendError
 
 LONGEST = 25.0  # seconds for a look; the conductor waits 30

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends.daos.answers import Member
-from fsmatrix.backends.daos.dmg import Control
+from fsmatrix.backends.daos.tools.answers import Member
+from fsmatrix.backends.daos.tools.dmg import Control
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.system import tools

@@ -31,7 +31,7 @@ from typing import Any
 
 import psutil
 
-from fsmatrix.backends.daos.dmg import Control
+from fsmatrix.backends.daos.tools.dmg import Control
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.pace import Pace

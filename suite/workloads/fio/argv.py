@@ -120,6 +120,8 @@ def _argv(
         given["overwrite"] = "1"
     if not options.job:
         given |= _work(options, case, access)
+    if access.preloaded:  # fio's processes end without the library's last word
+        given["thread"] = "1"
     given = {key: value for key, value in (given | more | logs).items() if value != ""}
     extra = options.extra_arguments
     collect = ("*.log",) if logs else ()

@@ -24,8 +24,8 @@ from fsmatrix.backends.ceph.options import (
 from fsmatrix.backends.ceph.rados import Rados
 from fsmatrix.backends.ceph.state import facts, health, network, settle
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.local import mounting
-from fsmatrix.backends.system import routes, tools
+from fsmatrix.backends.local import mounting, routes
+from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.mounts import Mount
 
 NAMES = ("cephfs-fuse", "cephfs-kernel", "libcephfs", "rados")

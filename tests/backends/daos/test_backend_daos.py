@@ -18,14 +18,14 @@ from fsmatrix.backends import registry
 from fsmatrix.backends.access import DfsAccess, PathAccess
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.daos import trees
-from fsmatrix.backends.daos.answers import Pool, System
-from fsmatrix.backends.daos.client import Client
 from fsmatrix.backends.daos.dfs import DaosDfs
 from fsmatrix.backends.daos.state import facts as daos_facts
 from fsmatrix.backends.daos.state import settle
+from fsmatrix.backends.daos.tools.answers import Pool, System
+from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.system import routes
+from fsmatrix.backends.local import routes
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.campaign.site import SiteFile
 from fsmatrix.suite.campaign.yamlio import Tree

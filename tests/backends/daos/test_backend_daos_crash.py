@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends.daos import client as daos_client
 from fsmatrix.backends.daos import containers
+from fsmatrix.backends.daos.tools import client as daos_client
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import undo_pending
 from tests.backends.daos_standin import THEIRS, Standin
@@ -21,7 +21,7 @@ CONDUCTOR = """
 import os, signal, sys
 from pathlib import Path
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.daos.client import Client
+from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.journal import journal as module
 from fsmatrix.backends.registry import load
 

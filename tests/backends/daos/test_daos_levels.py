@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.daos import containers, dmg
-from fsmatrix.backends.daos.answers import Member
+from fsmatrix.backends.daos import containers
 from fsmatrix.backends.daos.levels import levels as pools
+from fsmatrix.backends.daos.tools import dmg
+from fsmatrix.backends.daos.tools.answers import Member
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from tests.backends.daos_standin import THEIRS, Standin, daos
@@ -204,7 +205,7 @@ CONDUCTOR = """
 import os, signal, sys
 from pathlib import Path
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.daos.dmg import Control
+from fsmatrix.backends.daos.tools.dmg import Control
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.registry import load
 

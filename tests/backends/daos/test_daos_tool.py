@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from fsmatrix.backends.access import DfsAccess
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.daos import agent
-from fsmatrix.backends.daos import client as daos_client
-from fsmatrix.backends.daos import tool as daos_tool
-from fsmatrix.backends.daos.client import Client
 from fsmatrix.backends.daos.dfs import DaosDfs
+from fsmatrix.backends.daos.tools import agent
+from fsmatrix.backends.daos.tools import client as daos_client
+from fsmatrix.backends.daos.tools import tool as daos_tool
+from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.errors import BackendError, NoAnswer, ToolError
 from tests.backends import daos_agent_double
 from tests.backends.daos_standin import DATA, THEIRS, Standin, answer, daos, details, impatient

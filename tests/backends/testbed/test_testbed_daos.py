@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends.daos import tool
-from fsmatrix.backends.daos.client import Client
+from fsmatrix.backends.daos.tools import tool
+from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import identity
 from fsmatrix.backends.system import mounts

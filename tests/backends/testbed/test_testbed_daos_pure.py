@@ -18,11 +18,12 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from fsmatrix.backends.daos import engines
-from fsmatrix.backends.daos.answers import Member
+from fsmatrix.backends.daos.tools.answers import Member
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import identity
+from fsmatrix.backends.local import routes
 from fsmatrix.backends.pace import Pace
-from fsmatrix.backends.system import mounts, routes, tools
+from fsmatrix.backends.system import mounts, rights, tools
 from fsmatrix.backends.testbed import daemons, process
 from fsmatrix.backends.testbed.base import left_alone
 from fsmatrix.backends.testbed.daos import bringup, conf, testbed
@@ -139,10 +140,10 @@ def test_what_is_missing_is_said_with_its_cure(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert "needs root: run it with sudo" in testbed.missing()
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(testbed.rights, "has", lambda capability: capability.value != 12)
+    monkeypatch.setattr(rights, "has", lambda capability: capability.value != 12)
     monkeypatch.setattr(tools, "find", lambda name: None if name == "dmg" else f"/bin/{name}")
     assert "needs CAP_NET_ADMIN" in testbed.missing()
-    monkeypatch.setattr(testbed.rights, "has", lambda _: True)
+    monkeypatch.setattr(rights, "has", lambda _: True)
     assert testbed.missing().startswith("dmg: not on PATH; install")
     monkeypatch.setattr(tools, "find", lambda name: f"/bin/{name}")
     assert testbed.missing() == ""

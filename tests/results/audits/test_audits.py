@@ -110,7 +110,38 @@ def in_jobs(parallel: str) -> RunRecord:
     return record(phase(), environment={"machine": {"variables": variables}})
 
 
+def preloaded(name: str = "write", summaries: int = 4, **calls: int) -> RunRecord:
+    """A phase of 400 operations of a program that a library was put into."""
+    seen = {"library": "ioil", "summaries": summaries, "calls": calls}
+    return with_evidence(record(phase(name)), interception={name: seen})
+
+
 TRIALS = {
+    "interception-missed": Trial(
+        "invalid",
+        [
+            lambda: preloaded(summaries=0),
+            lambda: preloaded(read=0, write=0),
+            lambda: preloaded(read=400, write=0),
+            lambda: preloaded("read", read=0, write=400),
+            lambda: preloaded("create", open=0, stat=0),
+        ],
+        [
+            lambda: preloaded(write=400),
+            lambda: preloaded("read", read=1),
+            lambda: preloaded("create", open=400),
+            lambda: record(phase("write")),
+        ],
+    ),
+    "interception-partly": Trial(
+        "warning",
+        [lambda: preloaded(write=359), lambda: preloaded("read", read=1)],
+        [
+            lambda: preloaded(write=360),
+            lambda: preloaded("create", open=1),
+            lambda: preloaded(write=0),
+        ],
+    ),
     "random-faster-than-sequential": Trial(
         "warning",
         [

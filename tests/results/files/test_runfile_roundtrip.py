@@ -16,6 +16,7 @@ from fsmatrix.results.evidence.evidence import (
     CpuShares,
     EngineOutput,
     Evidence,
+    Interception,
     Note,
 )
 from fsmatrix.results.files.errors import ResultError
@@ -126,8 +127,13 @@ engines = st.builds(
     processes=st.none() | st.integers(), started=st.none() | text,
     notes=st.lists(notes, max_size=2).map(tuple), facts=mappings, more=others,
 )  # fmt: skip
+preloaded = st.builds(
+    Interception, library=text, summaries=st.integers(0, 2**53),
+    calls=st.dictionaries(text, st.integers(0, 2**53), max_size=2), more=others,
+)  # fmt: skip
 evidence = st.builds(
     Evidence,
+    interception=st.dictionaries(text, preloaded, max_size=2),
     cpu=st.dictionaries(text, st.dictionaries(text, shares, max_size=2), max_size=2),
     counters=st.dictionaries(text, st.lists(looks, max_size=2).map(tuple), max_size=2),
     health=st.dictionaries(text, st.lists(text, max_size=2).map(tuple), max_size=2),

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
-from fsmatrix.backends.daos import agent, tool
-from fsmatrix.backends.daos.answers import Container, Pool, Property, System
+from fsmatrix.backends.daos.tools import agent, tool
+from fsmatrix.backends.daos.tools.answers import Container, Pool, Property, System
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.system import tools
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from fsmatrix.backends.daos import tool
-from fsmatrix.backends.daos.answers import Member, Members, NewPool, Pool
+from fsmatrix.backends.daos.tools import tool
+from fsmatrix.backends.daos.tools.answers import Member, Members, NewPool, Pool
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.system import tools
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 import functools
 import socket
 from collections.abc import Sequence
-from pathlib import Path
 
 import psutil
 
-SYS_NET = Path("/sys/class/net")
+from fsmatrix.backends.local.provenance import SYS_NET
+
 PORT = 6800  # of a server; any would do
 
 

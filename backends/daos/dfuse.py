@@ -1,0 +1,233 @@
+"""DAOS by DFUSE: a container mounted by the suite on every node, or a mount that is there.
+
+Mounted by the suite: a container of its own, mounted in the results' `state` by a dfuse of its
+own on each kernel.  Found mounted (option `path`): a directory of the suite's own is made in it,
+and the mount stays as it is.
+
+`--disable-caching` alone favours DFS, and dfuse's caches alone favour DFUSE: how a mount caches
+and whether a library goes around it are options, or factors, and coordinates of every run.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from fsmatrix.backends.access import Access, PathAccess
+from fsmatrix.backends.base import ProvisionContext, Space, Usable
+from fsmatrix.backends.daos import trees
+from fsmatrix.backends.daos.containers import Place
+from fsmatrix.backends.daos.mounts import attributes as dfuseattributes
+from fsmatrix.backends.daos.mounts import interception
+from fsmatrix.backends.daos.mounts import mount as dfusemount
+from fsmatrix.backends.daos.mounts.node import DfuseNode
+from fsmatrix.backends.daos.mounts.options import FACTORS, FOUND, DaosDfuseOptions
+from fsmatrix.backends.daos.state import facts as daos_facts
+from fsmatrix.backends.errors import BackendError, value_or_error
+from fsmatrix.backends.journal import owned_dirs
+from fsmatrix.backends.local import fuse, mounting, provenance
+from fsmatrix.backends.local.directory import place_refusal
+from fsmatrix.backends.local.provenance import path_of
+from fsmatrix.backends.system.mounts import mounts
+
+
+class DaosDfuse(DfuseNode):
+    """One dfuse for each kernel, or a directory on a DFUSE that somebody else mounted."""
+
+    name = "daos-dfuse"
+    Options = DaosDfuseOptions
+
+    @property
+    def _chosen(self) -> DaosDfuseOptions:
+        return cast(DaosDfuseOptions, self.options)
+
+    # -- whether, and which ------------------------------------------------------------
+    @classmethod
+    def check(cls) -> Usable:
+        """It can be mounted, or one is mounted already."""
+        usable, reason = super().check(), dfusemount.refusal()
+        if usable.ok and not reason:
+            return usable
+        reason = reason or usable.reason
+        if any(dfusemount.is_dfuse(mount) for mount in mounts()):
+            return Usable(True, f"found mounted only ({reason})")
+        return Usable(False, reason=reason)
+
+    def refusal(self) -> str:
+        """Why these options cannot work here."""
+        chosen = self._chosen
+        try:
+            _library(chosen)
+        except BackendError as error:
+            return str(error)
+        if chosen.path:
+            return _found_refusal(Path(chosen.path))
+        return dfusemount.refusal() or super().refusal()
+
+    @property
+    def level_factors(self) -> frozenset[str]:
+        """Those of a container; how the suite mounts it, and the library around that.
+
+        Attributes of the container are one way to cache: no level varies it.
+        """
+        if self._chosen.path:
+            return frozenset({"interception"})
+        own = FACTORS - {"caching"} if self._chosen.cache_attributes else FACTORS
+        return super().level_factors | own
+
+    def level_refusal(self, level: Mapping[str, Any]) -> str:
+        """No such way to cache or to intercept, or none that goes with the other options."""
+        try:
+            chosen = self._chosen.at(level)
+            _library(chosen)
+        except BackendError as error:
+            return str(error)
+        return "" if chosen.path else super().level_refusal(level)
+
+    def program_refusal(self, level: Mapping[str, Any], program: str) -> str:
+        """The player and statically linked programs cannot be intercepted."""
+        kind = str(level.get("interception", self._chosen.interception))
+        return interception.program_refusal(kind, program)
+
+    def attributes(self) -> dict[str, Any]:
+        """Of the container; how the mount caches, and the library around it."""
+        chosen = self._chosen
+        own = {"caching": chosen.caching_word, "interception": chosen.interception}
+        return {**super().attributes(), **own}
+
+    # -- made and removed --------------------------------------------------------------
+    def provision(self, level: Mapping[str, Any], context: ProvisionContext) -> Access:
+        """Make the container, or a directory in what is given."""
+        own = {name: value for name, value in level.items() if name in FACTORS}
+        rest = {name: value for name, value in level.items() if name not in FACTORS}
+        at_level = type(self)(self._chosen.at(own))
+        if reason := at_level.refusal():
+            raise BackendError(reason)
+        if at_level._chosen.path:
+            self.refuse_level(rest)
+            return at_level._in_found(context)
+        return super(DaosDfuse, at_level).provision(rest, context)
+
+    def _attach(
+        self, place: Place, details: Mapping[str, Any], context: ProvisionContext
+    ) -> PathAccess:
+        chosen = self._chosen
+        prefix = f"/{owned_dirs.DATA}"
+        if not place.own:
+            prefix = trees.make(place, chosen.library, context)
+        elif given := chosen.cache_attributes:
+            dfuseattributes.set_on(place, given)
+        context.state.mkdir(parents=True, exist_ok=True)
+        point = mounting.new_point(context.state, context.journal)
+        own = {
+            "point": str(point),
+            "prefix": prefix,
+            "flags": chosen.flags,
+            "caching": chosen.caching,
+            "attributes": dict(chosen.cache_attributes),
+        }
+        path = f"{point}{prefix}"
+        return PathAccess(self.name, context.target, {**details, **own, **_preload(chosen)}, path)
+
+    def _in_found(self, context: ProvisionContext) -> PathAccess:
+        """A directory of ours in a mount that stays as it is."""
+        parent = Path(self._chosen.path).resolve()
+        folder = owned_dirs.make_tree(parent, context.tag, context.journal)
+        mount = dfusemount.found_at(parent)
+        details = {
+            "tree": str(folder),
+            "tag": context.tag,
+            "host": socket.gethostname(),
+            "found": mount.point if mount else "",
+            "caching": FOUND,
+            "attributes": {},
+            **self._chosen.client.details,
+            **self._servers(),
+            **_preload(self._chosen),
+        }
+        return PathAccess(self.name, context.target, details, str(folder / owned_dirs.DATA))
+
+    def _servers(self) -> dict[str, Any]:
+        """How the system is reached; unknown where its agent does not say."""
+        try:
+            system = self._chosen.client.system_query()
+        except BackendError as error:
+            return {"provider": "", "servers": [], "system_error": str(error)}
+        return {"provider": system.fabric_provider, "servers": daos_facts.servers(system)}
+
+    def release(self, access: Access, context: ProvisionContext) -> None:
+        """Unmount if a crash left it mounted, and remove what was made."""
+        details = access.details
+        if "tree" in details:
+            folder = Path(details["tree"])
+            if trouble := fuse.trouble(folder, servers=True):
+                raise BackendError(f"{trouble}: {folder} is left there")
+            return owned_dirs.release_tree(folder, details["tag"], context.journal)
+        self.unmount(access, context.journal)
+        mounting.remove_point(Path(details["point"]), context.journal)
+        place = Place.of(details)
+        if not place.own:
+            trees.remove(place, self._chosen.library, details["prefix"], context)
+        return super().release(access, context)
+
+    def finish(self, context: ProvisionContext) -> None:
+        """Remove what a failed provision or release of this process left."""
+        trees.finish(context, self._chosen.library)
+        super().finish(context)
+
+    # -- facts -------------------------------------------------------------------------
+    def describe(self, access: Access) -> dict[str, Any]:
+        """Facts of mount, container and pool; what cannot be told is recorded as such."""
+        details, path = access.details, path_of(access)
+        described: dict[str, Any] = {
+            "managed": "point" in details,
+            "dfuse": dfusemount.version(),
+            "caching": details["caching"],
+            **interception.facts(details["interception"], access.preloaded),
+        }
+        if trouble := fuse.trouble(Path(path), servers=True):
+            described["error"] = trouble
+        else:
+            described = provenance.filesystem_facts(path) | described
+        if "tree" in details:
+            found = dfusemount.servers_of(details["found"])
+            described["mount_command"] = next(iter(found.values()), [])
+            return described
+        described["mount_command"] = dfusemount.argv(details)
+        place = Place.of(details)
+        described["cache_attributes"] = value_or_error(lambda: dfuseattributes.of(place))
+        return super().describe(access) | described
+
+    def space(self, access: Access | None = None) -> Space:
+        """Free bytes of the pool; of a found mount, what statfs says."""
+        if not self._chosen.path:
+            return super().space(access)
+        path = Path(path_of(access) if access else self._chosen.path)
+        if trouble := fuse.trouble(path, servers=True):
+            return Space(None, None, f"unknown: {trouble}")
+        return provenance.space(path)
+
+
+def _library(chosen: DaosDfuseOptions) -> str:
+    """Path of the library that is put into programs; BackendError if it may not be."""
+    if chosen.interception == interception.NONE:
+        return ""
+    return interception.find(chosen.interception, chosen.interception_library)
+
+
+def _preload(chosen: DaosDfuseOptions) -> dict[str, str]:
+    return {"interception": chosen.interception, "preload": _library(chosen)}
+
+
+def _found_refusal(path: Path) -> str:
+    """Why a directory cannot be made in a path; a mount that hangs is not touched."""
+    mount = dfusemount.found_at(path)
+    if mount is None or not dfusemount.is_dfuse(mount):
+        # a link may lead to one: what is no DFUSE answers
+        return place_refusal(path) or f"{path} is {mount.fstype if mount else 'nothing'}, not DFUSE"
+    trouble = fuse.trouble(path, servers=True)
+    if trouble:
+        return trouble
+    return place_refusal(path) or (f"{mount.point} is mounted read-only" if mount.read_only else "")

@@ -1,0 +1,91 @@
+"""The program dfuse: how it is called and started, and which mounts are its."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fsmatrix.backends.local import fuse, mounting
+from fsmatrix.backends.system import tools
+from fsmatrix.backends.system.mounts import Mount, mounted_at, mounts
+
+PROGRAM = "dfuse"
+FSTYPES = frozenset({"fuse.daos", "fuse.dfuse"})
+MOUNT_DEADLINE = 60.0  # seconds; engines that poll on the client's cores answer slowly
+MISSING = f"no `{PROGRAM}` on PATH: install DAOS's client (its package daos-client)"
+_ERROR = re.compile(r"^.*(?:DER_\w+\(-\d+\)|[Ee]rror|ERR |Mount ?point|Stale).*$", re.MULTILINE)
+
+
+def refusal() -> str:
+    """Why this kernel cannot mount by dfuse (empty: it can)."""
+    program = "" if tools.find(PROGRAM) else MISSING
+    if os.geteuid() == 0:
+        right = mounting.root_refusal()
+    else:
+        right = "" if tools.find(fuse.UNMOUNTER) else f"no {fuse.UNMOUNTER}: install fuse3"
+    return "; ".join(reason for reason in (program, right, fuse.device_refusal()) if reason)
+
+
+def version() -> str:
+    """What dfuse says of its version; "" if it says none."""
+    return tools.version(PROGRAM, "--version")
+
+
+def argv(details: Mapping[str, Any]) -> list[str]:
+    """In the foreground: its pid is known from the beginning.  All words are known to 2.0."""
+    system = details["system"]
+    return [
+        *(tools.find(PROGRAM) or PROGRAM, "--foreground"),
+        f"--mountpoint={details['point']}",
+        f"--pool={details['pool']}",
+        f"--container={details['container']}",
+        *([f"--sys-name={system}"] if system else []),
+        *details["flags"],
+    ]
+
+
+def start(words: Sequence[str], point: Path) -> int:
+    """Start it and wait until it is mounted and answers; returns its pid.  As fuse.start."""
+    return fuse.start(words, point, lambda _pid: serves(point), MOUNT_DEADLINE, _complaint)
+
+
+def serves(point: Path) -> bool:
+    """Whether DFUSE is mounted there, and its pool answers."""
+    mount = mounted_at(point)
+    return mount is not None and is_dfuse(mount) and not fuse.trouble(point, servers=True)
+
+
+def is_dfuse(mount: Mount) -> bool:
+    """Whether it is one of DFUSE, ours or not: they all have the same type and source."""
+    return mount.fstype in FSTYPES
+
+
+def found_at(path: Path) -> Mount | None:
+    """The mount that a path is on, by its name alone: nothing is touched."""
+    return max(
+        (mount for mount in mounts() if path.is_relative_to(mount.point)),
+        key=lambda mount: len(mount.point),
+        default=None,
+    )
+
+
+def servers_of(point: str) -> dict[int, list[str]]:
+    """Processes called dfuse that have that mount point among their arguments: pid -> argv."""
+    found: dict[int, list[str]] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = os.fsdecode((entry / "cmdline").read_bytes()).rstrip("\0").split("\0")
+        except OSError:
+            continue
+        named = {point, f"--mountpoint={point}", f"-m{point}"}
+        if Path(words[0]).name == PROGRAM and named & set(words):
+            found[int(entry.name)] = words
+    return found
+
+
+def _complaint(text: str) -> str:
+    errors = _ERROR.findall(text)
+    return " ".join(errors[-1].split()) if errors else ""
