@@ -184,10 +184,11 @@ class DfuseNode(OnDaos):
 
     @classmethod
     def workers(cls, access: Access) -> list[int]:
-        """The dfuse of the mount."""
+        """The dfuse of the mount, and servers that run here."""
+        servers = super().workers(access)
         if "point" in access.details:
-            return fuse.processes(dfusemount.argv(access.details))
-        return list(dfusemount.servers_of(access.details["found"]))
+            return servers + fuse.processes(dfusemount.argv(access.details))
+        return servers + list(dfusemount.servers_of(access.details["found"]))
 
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
