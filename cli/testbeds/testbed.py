@@ -17,11 +17,15 @@ from fsmatrix.cli.testbeds.testbed_up import DEFAULTS
 
 NOT_AS_ASKED = 1  # status of `status` (not up) and of `down` (something was left alone)
 # each has up, status and down
-_MODULES = {"ceph": "fsmatrix.backends.testbed.ceph", "slurm": "fsmatrix.slurm.testbed.testbed"}
+_MODULES = {
+    "ceph": "fsmatrix.backends.testbed.ceph.testbed",
+    "daos": "fsmatrix.backends.testbed.daos.testbed",
+    "slurm": "fsmatrix.slurm.testbed.testbed",
+}
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="A real Ceph or Slurm on this machine, with emulated nodes (needs root).",
+    help="A real Ceph, DAOS or Slurm on this machine, with emulated nodes (needs root).",
 )
 app.add_typer(testbed_up.app, name="up")
 
@@ -114,5 +118,6 @@ def _say_status(console: Console, facts: Mapping[str, Any]) -> None:
         table.add_row(daemon["role"], str(daemon["pid"] or ""), daemon["state"])
     if table.row_count:
         console.print(table)
-    for line in facts.get("health", []):
+    warnings = facts.get("facts", {}).get("warnings", [])
+    for line in [*facts.get("health", []), *warnings]:
         terminal.line(console, line, "yellow")

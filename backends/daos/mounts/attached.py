@@ -183,10 +183,11 @@ class DfuseNode(OnDaos):
 
     @classmethod
     def workers(cls, access: Access) -> list[int]:
-        """The dfuse of the mount."""
+        """The dfuse of the mount, and servers that run here."""
+        servers = super().workers(access)
         if "point" in access.details:
-            return fuse.processes(program.argv(access.details))
-        return list(program.servers_of(access.details["found"]))
+            return servers + fuse.processes(program.argv(access.details))
+        return servers + list(program.servers_of(access.details["found"]))
 
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
