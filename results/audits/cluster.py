@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fsmatrix.results.audits.base import Audit, Remark, moved
+from fsmatrix.results.audits.base import Audit, Remark, data_bytes, in_memory, moved, size
 from fsmatrix.results.record import RunRecord
 
+EMPTIED = frozenset({"dropped", "unused", "none"})  # what caches on servers can be said to be
+UNCACHED = frozenset({"cold", "bypass"})
 AGGREGATED = "server_aggregated_records"
 UNEVEN = 1.10  # placement groups of the fullest OSD over the mean
 
@@ -17,11 +19,11 @@ def placement_imbalance(record: RunRecord) -> Iterator[Remark]:
 
     A file system's pool of metadata says so only for runs that move no data.
     """
-    moves = any(int(phase.bytes.sum()) for phase in record.phases)
+    moves_data = any(int(phase.bytes.sum()) for phase in record.phases)
     pools = record.environment.get("target", {}).get("ceph", {}).get("pools", {})
     for pool, place in _places(record):
         facts = pools.get(pool)
-        if moves and isinstance(facts, Mapping) and facts.get("metadata"):
+        if moves_data and isinstance(facts, Mapping) and facts.get("metadata"):
             continue
         ratio = place.get("max_over_mean", 0)
         if ratio > UNEVEN:
@@ -44,6 +46,32 @@ def shared_machine(record: RunRecord) -> Iterator[Remark]:
                 f"{'s' if len(machines) > 1 else ''} ({', '.join(machines)}): they are emulated"
             )
             yield "warning", "", message, {"pool": pool, "hosts": hosts, "machines": machines}
+
+
+def fits_server_memory(record: RunRecord) -> Iterator[Remark]:
+    """Uncached reads of no more bytes than the servers have memory.
+
+    Silent where the servers' caches were emptied or keep no data, and where the servers' devices
+    tell what they read (`read-served-by-servers`).
+    """
+    memory = record.environment.get("target", {}).get("deployment", {}).get("server_memory")
+    if not isinstance(memory, int) or not memory:
+        return
+    for phase in record.phases:
+        wanted, cache = data_bytes(phase)[0], record.evidence.cache.get(phase.name)
+        if not wanted or wanted > memory or cache is None or in_memory(record, phase):
+            continue
+        told = cache.facts or {}
+        emptied = told.get("server_data_caches", told.get("server_caches")) in EMPTIED
+        if cache.declared not in UNCACHED or emptied:
+            continue
+        if moved(record, phase, "server_device_read_bytes"):
+            continue
+        message = (
+            f"{size(wanted)} were read, and the servers have {size(memory)} of memory: the reads "
+            "may have come from there"
+        )
+        yield "warning", phase.name, message, {"bytes_read": wanted, "server_memory": memory}
 
 
 def parallel_jobs(record: RunRecord) -> Iterator[Remark]:
@@ -96,6 +124,13 @@ AUDITS = (
         "run",
         shared_machine,
         "declare storage_nodes as emulated: such levels show function, not scaling",
+    ),
+    Audit(
+        "fits-server-memory",
+        1,
+        "phase",
+        fits_server_memory,
+        "read more than the servers have memory, or empty their caches (drop_server_caches)",
     ),
     Audit(
         "parallel-jobs",
