@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from fsmatrix.backends.system.mounts import mounted_below
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import RunRecord
+from tests.backends import daos_agent_double
 from tests.suite.running import FSMATRIX
 
 STANDINS = Path(__file__).parents[2] / "standins"
@@ -50,9 +52,12 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "LD_LIBRARY_PATH": str(folder),
     }
     argv = [*FSMATRIX, "run", str(folder / "c.yaml"), "-o", str(folder / "out"), "--quiet"]
-    ran = subprocess.run(
-        [*argv, "--no-report"], env=env, capture_output=True, text=True, timeout=DEADLINE
-    )
+    with tempfile.TemporaryDirectory(prefix="agent-") as agent:  # short: it is part of an address
+        env["DAOS_AGENT_DRPC_DIR"] = agent
+        with daos_agent_double.running(Path(agent)):
+            ran = subprocess.run(
+                [*argv, "--no-report"], env=env, capture_output=True, text=True, timeout=DEADLINE
+            )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return folder
 
