@@ -9,7 +9,7 @@ import typer
 
 import fsmatrix
 from fsmatrix.cli import terminal
-from fsmatrix.cli.campaigns import check, collect, jobs, plan, run, submit
+from fsmatrix.cli.campaigns import check, collect, jobs, plan, run, status, submit
 from fsmatrix.cli.questions import claims, compare, history, lessons, questions, studies, study
 from fsmatrix.cli.results import bundle, findings, import_, report, show
 from fsmatrix.cli.testbeds import testbed
@@ -29,7 +29,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "check": check.check, "jobs": jobs.jobs, "plan": plan.plan, "run": run.run,
     },
     "Cluster": {
-        "submit": submit.submit, "status": submit.status, "cancel": submit.cancel,
+        "submit": submit.submit, "status": status.status, "cancel": status.cancel,
     },
     "Results": {
         "show": show.show, "findings": findings.findings, "report": report.report,

@@ -43,6 +43,7 @@ class Rados(Levelled):
     cache_states = frozenset({"cold", "bypass"})
     driver = "rados"
     pool_option = "pool"
+    testbed: ClassVar[str] = "ceph"
     testbed_options: ClassVar[Mapping[str, str]] = {"conf": "conf", "pool": "pools.rados"}
 
     @property

@@ -14,7 +14,6 @@ from pydantic import field_validator
 from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import (
-    MEMORY_TYPES,
     Backend,
     BackendOptions,
     CacheMethod,
@@ -30,7 +29,7 @@ from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import clients, deployment, provenance
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system import devices
-from fsmatrix.backends.system.mounts import Mount, mount_of
+from fsmatrix.backends.system.mounts import MEMORY_TYPES, Mount, mount_of
 from fsmatrix.results.evidence.deployment import Deployment
 
 _BEGIN = re.compile(r"(~|\$HOME|\$\{HOME\}|\$TMPDIR|\$\{TMPDIR\})(/.*)?|/.*", re.DOTALL)

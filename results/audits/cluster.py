@@ -10,6 +10,7 @@ from fsmatrix.results.record import RunRecord
 
 EMPTIED = frozenset({"dropped", "unused", "none"})  # what caches on servers can be said to be
 UNCACHED = frozenset({"cold", "bypass"})
+AGGREGATED = "server_aggregated_records"
 UNEVEN = 1.10  # placement groups of the fullest OSD over the mean
 
 
@@ -85,6 +86,18 @@ def parallel_jobs(record: RunRecord) -> Iterator[Remark]:
         yield "warning", "", message, {"parallel_jobs": int(allowed)}
 
 
+def server_aggregation(record: RunRecord) -> Iterator[Remark]:
+    """Servers tidied up while they were measured: space of removed or overwritten data."""
+    for phase in record.phases:
+        count = (moved(record, phase, AGGREGATED) or {}).get(AGGREGATED, 0.0)
+        if count > 0:
+            message = (
+                f"the servers merged or removed {count:.0f} records of the pool meanwhile: they "
+                "reclaimed the space of what was removed or overwritten"
+            )
+            yield "info", phase.name, message, {AGGREGATED: count}
+
+
 def _places(record: RunRecord) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Where the pool of the level lies, or else those of the target."""
     target = record.environment.get("target", {})
@@ -125,5 +138,12 @@ AUDITS = (
         "run",
         parallel_jobs,
         "submit without --parallel, or give targets that share nothing a `system` of their own",
+    ),
+    Audit(
+        "server-aggregation",
+        1,
+        "phase",
+        server_aggregation,
+        "a longer settle.timeout, or fewer overwrites before; it belongs to steady overwriting",
     ),
 )

@@ -144,8 +144,8 @@ class Target(Section):
     )
     testbed: dict[str, Any] | None = Field(
         default=None,
-        description="bring a real Ceph up on this machine for it, with these options of "
-        "`fsmatrix testbed up ceph`; storage_nodes and interface are then cluster factors",
+        description="bring a real Ceph or DAOS up on this machine for it, with these options of "
+        "`fsmatrix testbed up`; storage_nodes (of Ceph also interface) is then a cluster factor",
     )
     system: Name | None = Field(
         default=None, description="the cluster behind it; one job at a time each"

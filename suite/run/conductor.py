@@ -15,11 +15,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fsmatrix.backends.access import Access, PathAccess
-from fsmatrix.backends.base import MEMORY_TYPES, Backend, ProvisionContext
+from fsmatrix.backends.base import Backend, ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.journal.proof import Named
 from fsmatrix.backends.system import workfolder
+from fsmatrix.backends.system.mounts import MEMORY_TYPES
 from fsmatrix.results.case import Geometry
 from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.files import trust
@@ -167,8 +168,9 @@ class Conductor:
         """With its test bed up, if it has one: the bed is at the attachment's level."""
         if attachment.testbed is None:
             return attachment
-        backend = attachment.testbed.up(attachment.level, context)
-        return replace(attachment, backend=backend, level={})
+        bed = attachment.testbed
+        backend = bed.up(attachment.level, context)
+        return replace(attachment, backend=backend, level=bed.rest(attachment.level))
 
     def _take_down(self, attachment: Attachment, context: ProvisionContext) -> None:
         if attachment.testbed is not None:

@@ -35,6 +35,12 @@ def written_with(synced: bool = True, **moved: float) -> RunRecord:
     return with_evidence(record(made), counters={"write": counters(**moved)} if moved else {})
 
 
+def aggregated(records: float) -> RunRecord:
+    """Engines merged or removed so many while they were read."""
+    moved = counters(server_aggregated_records=records)
+    return with_evidence(record(phase()), counters={"read": moved})
+
+
 def metadata_caches(state: str, made: Phase | None = None) -> RunRecord:
     """A cold run whose inodes were kept or dropped."""
     made = made or phase("stat", latency={"stat": latency(400)})
@@ -426,6 +432,11 @@ TRIALS = {
         "warning",
         [lambda: with_evidence(record(phase()), health={"read": ["12 PGs are backfilling"]})],
         [lambda: with_evidence(record(phase()), health={"read": []})],
+    ),
+    "server-aggregation": Trial(
+        "info",
+        [lambda: aggregated(12.0)],
+        [lambda: aggregated(0.0), lambda: with_evidence(record(phase()), counters={})],
     ),
     "io-stalled": Trial(
         "warning",
