@@ -163,11 +163,16 @@ def _varied(rule: Rule, sides: Sequence[list[Any]]) -> bool:
 
 def _same(rule: Rule, sides: Sequence[list[Any]]) -> bool:
     """Whether all have the same values, as far as the rule's tolerance goes."""
-    if rule.ratio > 1.0 or rule.apart:
+    if _tolerant(rule):
         every = [value for side in sides for value in side]
         low, high = min(every, default=0), max(every, default=0)
         return bool(high <= low * rule.ratio or high - low <= rule.apart)
     return all(set(side) == set(sides[0]) for side in sides[1:])
+
+
+def _tolerant(rule: Rule) -> bool:
+    """Whether values may lie apart and still be equal."""
+    return rule.ratio > 1.0 or rule.apart > 0
 
 
 def _favoured(rule: Rule, known: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
@@ -181,17 +186,22 @@ def _favoured(rule: Rule, known: Mapping[str, Sequence[Any]]) -> tuple[str, ...]
         if len(numbers) < len(ordered):
             return ()
         scores[name] = sum(numbers) / len(numbers)
-    best = max(scores.values())
-    if best == min(scores.values()):
+    first = max(scores, key=lambda name: scores[name])
+    if scores[first] == min(scores.values()):
         return ()
-    return tuple(name for name, score in scores.items() if score == best)
+    return tuple(
+        name
+        for name, score in scores.items()
+        if score == scores[first]
+        or (_tolerant(rule) and _same(rule, [list(known[first]), list(known[name])]))
+    )
 
 
 def _text(rule: Rule, values: Sequence[Any]) -> str:
     """Values for readers; of a fact with a tolerance the smallest and the largest."""
     if not values:
         return UNKNOWN
-    if rule.ratio > 1.0 or rule.apart:
+    if _tolerant(rule):
         ends = dict.fromkeys((rule.shown(min(values)), rule.shown(max(values))))
         return " to ".join(ends)
     return " or ".join(dict.fromkeys(rule.shown(value) for value in values))
