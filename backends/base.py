@@ -25,6 +25,7 @@ from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.pace import Pace
 from fsmatrix.backends.system.removal import remove_tree
 from fsmatrix.backends.watch import Watch
+from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.evidence.evidence import Interception
 
 CacheMethod = Literal["auto", "drop_caches", "fadvise"]
@@ -199,6 +200,15 @@ class Backend(ABC):
     @abstractmethod
     def describe(self, access: Access) -> dict[str, Any]:
         """Provenance while attached: mount options, device, model, capacity, kernel..."""
+
+    def deployment(self, described: Mapping[str, Any]) -> Deployment:
+        """What decides whether it is compared fairly; what is not known stays None.
+
+        Pure: from the options and what `describe` told; nothing is asked.  Before anything is
+        attached `described` is the level, often empty, and the options tell the rest.
+        """
+        del described
+        return Deployment()
 
     def space(self, access: Access | None = None) -> Space:
         """What a campaign may fill: of `access` if it is attached, else an estimate."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -15,8 +16,7 @@ from typing import Any
 HERE = Path(__file__).parent
 PLAY, NAMES = HERE / "ceph_play.py", HERE / "daos_names.py"
 SMALL, LARGE = 4096, 1 << 20  # bytes of an operation
-SPAN = {SMALL: 16 << 20, LARGE: 256 << 20}  # bytes of a file, gone over once
-FILES = 1000  # of a run of metadata
+SHARE = {SMALL: 1, LARGE: 16}  # as many operations of this size are one of the work
 DEADLINE = 600  # seconds of any run
 MDTEST = {"create": "File creation", "stat": "File stat", "unlink": "File removal"}
 
@@ -31,6 +31,7 @@ class Container:
     ior: str = "ior"
     mdtest: str = "mdtest"
     fio: str = "fio"
+    operations: int = 4096  # of a run with small ones
 
     @property
     def root(self) -> str:
@@ -41,7 +42,11 @@ class Container:
 
 def program(argv: list[str]) -> str:
     """What a program printed; RuntimeError with its last words."""
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    # numpy's threads would spin beside what is timed
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        argv, capture_output=True, text=True, timeout=DEADLINE, check=False, env=environment
+    )
     if done.returncode:
         text = done.stdout[-2000:] + done.stderr[-4000:]
         raise RuntimeError(f"{' '.join(argv)} ended with {done.returncode}:\n{text}")
@@ -54,10 +59,11 @@ def last_line(text: str) -> Any:
 
 
 class Data:
-    """One file of SPAN[size] bytes, written anew or read, by each program; operations/s."""
+    """One file, written anew or read from its beginning to its end; operations/s."""
 
     def __init__(self, where: Container, size: int) -> None:
-        self.where, self.size, self.span = where, size, SPAN[size]
+        self.where, self.size = where, size
+        self.span = max(where.operations // SHARE[size], 16) * size
         self.name = f"bench-{uuid.uuid4().hex[:8]}"
         self._play(self._own, write=True, create=True, depth=16)
         self._ior("-w", "-k", "-o", f"/{self.name}-ior")
@@ -94,7 +100,7 @@ class Data:
         where = [f"--dfs.pool={self.where.pool}", f"--dfs.cont={self.where.container}"]
         size = ["-t", str(self.size), "-b", str(self.span), "-O", "summaryFormat=JSON"]
         text = program([self.where.ior, "-a", "DFS", *where, *size, *more])
-        found: Mapping[str, Any] = json.loads(text[text.index("{") :])["tests"][0]["Results"][0][0]
+        found: Mapping[str, Any] = json.loads(text[text.index("{") :])["tests"][0]["Results"][0]
         return found
 
     def ior(self, write: bool, depth: int) -> float:
@@ -140,11 +146,11 @@ class Names:
     """Files of one directory made, looked at and removed; operations/s of each kind."""
 
     def __init__(self, where: Container) -> None:
-        self.where = where
+        self.where, self.files = where, max(where.operations // 4, 16)
 
     def player(self) -> dict[str, float]:
         """The driver dfs; opening and closing are one creation, as mdtest counts it."""
-        asked = json.dumps({"root": self.where.root, "files": FILES})
+        asked = json.dumps({"root": self.where.root, "files": self.files})
         rates: dict[str, float] = last_line(program([sys.executable, "-P", str(NAMES), asked]))
         return rates
 
@@ -152,7 +158,7 @@ class Names:
         """The program mdtest, in a directory of its own."""
         where = [f"--dfs.pool={self.where.pool}", f"--dfs.cont={self.where.container}"]
         folder = f"/new-{uuid.uuid4().hex}"
-        work = ["-n", str(FILES), "-F", "-C", "-T", "-r", "-i", "1", "-d", folder]
+        work = ["-n", str(self.files), "-F", "-C", "-T", "-r", "-i", "1", "-d", folder]
         text = program([self.where.mdtest, "-a", "DFS", *where, *work])
         rates = {}
         for kind, title in MDTEST.items():

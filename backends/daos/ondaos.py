@@ -11,18 +11,20 @@ from typing import Any, ClassVar, cast
 
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, ProvisionContext, Settled, Space, Usable
-from fsmatrix.backends.daos import containers, engines, together
+from fsmatrix.backends.daos import containers, deployment, engines, together
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.levels import levels as pools
 from fsmatrix.backends.daos.levels.classes import Shape
 from fsmatrix.backends.daos.levels.levels import Levels
 from fsmatrix.backends.daos.options import OPTION_OF, DaosOptions
+from fsmatrix.backends.daos.state import counters, health, settle
 from fsmatrix.backends.daos.state import facts as daos_facts
-from fsmatrix.backends.daos.state import health, settle
+from fsmatrix.backends.daos.tools import agent
 from fsmatrix.backends.daos.tools import client as daos_client
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.owned_dirs import PREFIX
 from fsmatrix.backends.local import routes
+from fsmatrix.results.evidence.deployment import Deployment
 
 
 class OnDaos(Backend):
@@ -151,6 +153,7 @@ class OnDaos(Backend):
             **more,
             "pool_uuid": pool.uuid,
             "pool_version": pool.version,
+            "engines": pool.total_engines,
             "free": daos_facts.free(pool).bytes,
             "provider": system.fabric_provider,
             "servers": daos_facts.servers(system),
@@ -180,12 +183,20 @@ class OnDaos(Backend):
             "provider": access.details["provider"],
             "servers": len(access.details["servers"]),
             "daos": value_or_error(lambda: {"version": daos_client.version()}),
+            "server": value_or_error(lambda: {"version": client.server_version()}),
+            "agent": str(agent.socket_path()),
             "pool": value_or_error(lambda: daos_facts.pool_facts(client.pool_query(pool))),
             "container": value_or_error(lambda: daos_facts.container_facts(place.query())),
             "properties": value_or_error(
                 lambda: daos_facts.known_properties(client.properties(pool, container))
             ),
         }
+
+    def deployment(self, described: Mapping[str, Any]) -> Deployment:
+        """As the tools tell; before, the level or the options."""
+        options = self._chosen
+        oclass = described.get("object_class") or options.file_oclass or options.oclass
+        return deployment.of_container(described, str(oclass), options.chunk_size)
 
     def space(self, access: Access | None = None) -> Space:
         """Free bytes of the pool, which others may fill too."""
@@ -200,10 +211,14 @@ class OnDaos(Backend):
     # -- node leaders ------------------------------------------------------------------
     @classmethod
     def counters(cls, access: Access) -> dict[str, float]:
-        """Bytes over this kernel's network to the servers, where all of DAOS's are among them."""
+        """Bytes over this kernel's network, where DAOS's are among them; else the engines' own."""
         details = access.details
-        over = daos_facts.on_network(details["provider"], tuple(details["servers"]))
-        return routes.counters(details["servers"]) if over else {}
+        addresses = tuple(details["servers"])
+        if daos_facts.on_network(details["provider"], addresses):
+            return routes.counters(details["servers"])
+        if daos_facts.on_loopback(addresses):
+            return counters.counters(details)
+        return {}
 
     @classmethod
     def workers(cls, access: Access) -> list[int]:

@@ -74,6 +74,12 @@ def parse_mountinfo(text: str) -> list[Mount]:
     return parsed
 
 
+def option_values(text: str) -> dict[str, str]:
+    """Mount options by name; "" for a switch, the last one of a name given twice."""
+    pairs = (option.partition("=") for option in text.split(",") if option)
+    return {name: value for name, _, value in pairs}
+
+
 def _plain(field: str) -> str:
     """mountinfo writes blank, tab, newline and backslash as octal."""
     octal = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)

@@ -78,7 +78,7 @@ def down(directory: Directory = None, as_json: common.Json = False) -> None:
         beds.append({"directory": str(place), "done": lines, "left_alone": left_alone(lines)})
         if not as_json:
             for line in lines or [f"{place}: no test bed"]:
-                terminal.console().print(line, highlight=False, markup=False, soft_wrap=True)
+                terminal.line(terminal.console(), line)
     if as_json:
         common.print_json(beds[0] if directory else {"beds": beds})
     if any(bed["left_alone"] for bed in beds):
@@ -112,9 +112,7 @@ def _say_status(console: Console, facts: Mapping[str, Any]) -> None:
     }
     state = words.get(facts["state"], facts["state"])
     system = f" ({facts['system']})" if "system" in facts else ""
-    console.print(
-        f"{facts['directory']}{system}: {state}", highlight=False, markup=False, soft_wrap=True
-    )
+    terminal.line(console, f"{facts['directory']}{system}: {state}")
     table = Table("daemon", "pid", "state", box=None)
     for daemon in facts.get("daemons", []):
         table.add_row(daemon["role"], str(daemon["pid"] or ""), daemon["state"])
@@ -122,4 +120,4 @@ def _say_status(console: Console, facts: Mapping[str, Any]) -> None:
         console.print(table)
     warnings = facts.get("facts", {}).get("warnings", [])
     for line in [*facts.get("health", []), *warnings]:
-        console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
+        terminal.line(console, line, "yellow")

@@ -184,7 +184,7 @@ def _bring_up(
         *lines(bed),
         f"take it down:  fsmatrix testbed down --directory {bed.directory}",
     ):
-        terminal.console().print(line, highlight=False, markup=False, soft_wrap=True)
+        terminal.line(terminal.console(), line)
 
 
 def _checked(kind: type[BaseModel], given: dict[str, Any]) -> BaseModel:

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from fsmatrix.results.case import DEFAULT_DEVICE_STATE
 from fsmatrix.results.units import Duration, PositiveDuration, PositiveSize
+from fsmatrix.suite.campaign.deployment import DeploymentSection
 from fsmatrix.suite.campaign.problems import CampaignError, Problem
 from fsmatrix.suite.campaign.section import Count, Name, Section
 from fsmatrix.suite.campaign.slurm_section import SlurmSection
@@ -155,6 +156,9 @@ class Target(Section):
     )
     realised: dict[str, Literal["hardware", "emulated"]] = Field(
         default={}, description="how an attribute or a level is made; hardware if absent"
+    )
+    deployment: DeploymentSection = Field(
+        default=DeploymentSection(), description="facts that the storage cannot be asked for"
     )
     limits: TargetLimits = Field(default=TargetLimits(), description="what it cannot exceed")
     reference: bool = Field(

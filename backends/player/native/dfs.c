@@ -45,19 +45,6 @@ static struct fsm_status outcome(const struct dfs_request *request, int error)
     return (struct fsm_status){request->asked, 0};
 }
 
-static struct fsm_status dfs_execute(void *state, const struct fsm_op *op, struct fsm_file *file,
-                                     struct fsm_file *file2, void *buffer)
-{
-    struct dfs_lane *lane = state;
-    if (op->kind != FSM_READ && op->kind != FSM_WRITE)
-        return (struct fsm_status){0, fsm_dfs_name(lane, op, file, file2)};
-    const struct dfs_file *open = &lane->dfs->files[file->handle];
-    struct dfs_request request;
-    if (!allowed(open, op))
-        return (struct fsm_status){0, EBADF};
-    return outcome(&request, send_data(lane->dfs, op, open, buffer, &request, NULL));
-}
-
 static int dfs_submit(void *state, const struct fsm_op *op, struct fsm_file *file, void *buffer,
                       uint64_t tag)
 {
@@ -127,6 +114,34 @@ static int dfs_reap(void *state, struct fsm_completion *completions, int most, i
                                                  .status = outcome(request, error)};
     }
     return n;
+}
+
+/* One by itself through the lane's own queue: without one, libdaos has threads share theirs. */
+static struct fsm_status by_queue(struct dfs_lane *lane, const struct fsm_op *op,
+                                  struct fsm_file *file, void *buffer)
+{
+    struct fsm_completion completion;
+    const int error = dfs_submit(lane, op, file, buffer, 0);
+    if (error)
+        return (struct fsm_status){0, error};
+    while (!dfs_reap(lane, &completion, 1, 1))
+        continue;
+    return completion.status;
+}
+
+static struct fsm_status dfs_execute(void *state, const struct fsm_op *op, struct fsm_file *file,
+                                     struct fsm_file *file2, void *buffer)
+{
+    struct dfs_lane *lane = state;
+    if (op->kind != FSM_READ && op->kind != FSM_WRITE)
+        return (struct fsm_status){0, fsm_dfs_name(lane, op, file, file2)};
+    const struct dfs_file *open = &lane->dfs->files[file->handle];
+    if (!allowed(open, op))
+        return (struct fsm_status){0, EBADF};
+    if (lane->queued)
+        return by_queue(lane, op, file, buffer);
+    struct dfs_request request;
+    return outcome(&request, send_data(lane->dfs, op, open, buffer, &request, NULL));
 }
 
 const struct fsm_driver fsm_dfs = {

@@ -130,6 +130,8 @@ def test_from_container_to_nothing(standin: Standin, context: ProvisionContext) 
     assert facts["container"]["object_class"] == "SX"
     assert facts["pool"]["tiers"]["scm"]["total"] == 4000002048
     assert facts["daos"]["version"].startswith("DAOS CLI version 2.6.5")
+    assert facts["server"] == {"version": "2.6.5"}
+    assert facts["agent"].endswith("/daos_agent.sock")
     assert facts["properties"]["rd_fac"] == "rd_fac0"
     assert facts["properties"].keys().isdisjoint({"acl", "owner", "group"})
     assert backend.space(access).bytes == 3324566816
@@ -501,8 +503,15 @@ def impossible(workload: str, options: str = "pool: bench") -> str:
     return "; ".join(reasons)
 
 
-def test_the_player_speaks_dfs() -> None:
-    assert impossible("workload: pattern") == ""
+def test_what_speaks_no_dfs_is_refused_with_the_way_out() -> None:
+    reasons = impossible("workload: dbench, cache: warm")
+    assert "dbench speaks only" in reasons
+    assert "target a gives a DFS container: use its DFUSE mount" in reasons
+
+
+@pytest.mark.parametrize("workload", ["pattern, options: {iodepth: 16}", "metadata"])
+def test_the_player_speaks_dfs(workload: str) -> None:
+    assert impossible(f"workload: {workload}") == ""
 
 
 def test_fio_is_refused_in_a_container_that_is_given() -> None:

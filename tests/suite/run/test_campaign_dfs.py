@@ -11,7 +11,7 @@ import pytest
 
 from fsmatrix.results.files.store import Store
 from tests.backends import daos_places
-from tests.backends.conftest import standin  # noqa: F401 - a fixture
+from tests.backends.conftest import agent_folder, standin  # noqa: F401 - fixtures
 from tests.backends.daos_standin import TESTS, Standin
 
 pytestmark = [pytest.mark.daos, pytest.mark.needs("c player", "compiler", "mpirun")]

@@ -54,6 +54,9 @@ static struct object *object_of(void *object, const char *call)
 static int parent_of(struct mount *mount, void *parent, const char *name, int *error)
 {
     struct object *it = parent ? object_of(parent, "an entry") : NULL;
+    struct stat facts;
+    if (it && S_ISDIR(it->mode) && fstat(it->fd, &facts) == 0 && facts.st_nlink == 0)
+        double_violation("an entry of a directory that was removed, which DAOS would make");
     *error = !mount || (parent && !it)         ? EINVAL
              : !name || !*name || strchr(name, '/') ? EINVAL
              : it && !S_ISDIR(it->mode)         ? ENOTDIR
@@ -77,7 +80,7 @@ static int mount_it(handle_t container, void **made)
     char path[5000], type[32] = "POSIX";
     int error;
     const char *folder = double_container(container, &error);
-    if (error)
+    if (!folder) /* an owner that has left is noticed by the first operation */
         return error;
     snprintf(path, sizeof path, "%s/type", folder);
     FILE *file = fopen(path, "r");
