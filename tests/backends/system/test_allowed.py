@@ -187,6 +187,7 @@ def test_a_tool_runs_in_an_empty_folder_and_leaves_nothing(
     assert not Path(where[0]).exists()
 
 
+@pytest.mark.needs("xfs")
 def test_real_mkfs_cannot_name_a_file_of_the_caller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,8 +82,8 @@ def runner(tmp_path: Path) -> Iterator[Runner]:
 
 
 def run_on(runner: Runner, engine: Engine) -> Any:
-    """A run with a stonewall of 1 s, which the creation of empty files meets."""
-    work = workload(stonewall=1, mdtest_easy_n=300_000)
+    """A run with a stonewall of 2 s, which the creation of empty files meets."""
+    work = workload(stonewall=2, mdtest_easy_n=600_000)
     case = Case("here", "io500", {}, Geometry(1, 2), cache="warm")
     job = RunSpec(case, work, engine, {"target": "here"}, 0, 1, 0, "a", 1)
     record, broken = runner.run(job)
@@ -96,7 +96,7 @@ def run_on(runner: Runner, engine: Engine) -> Any:
     assert found["read-ior-hard"].bytes.sum() == 2 * 7 * 47008
     reads = found["read-ior-rnd4K-easy"]
     assert reads.bytes.sum() == reads.operations.sum() * 4096 > 0
-    assert reads.facts["stonewall_seconds"] == 1.0
+    assert reads.facts["stonewall_seconds"] == 2.0
     made = int(found["create-mdtest-easy"].operations.sum())
     met = int(found["stat-mdtest-easy"].operations.sum())
     assert 0 < made <= met <= made + 2
