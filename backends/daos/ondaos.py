@@ -23,7 +23,7 @@ from fsmatrix.backends.daos.tools import agent
 from fsmatrix.backends.daos.tools import client as daos_client
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.owned_dirs import PREFIX
-from fsmatrix.backends.local import routes
+from fsmatrix.backends.local import provenance
 from fsmatrix.results.evidence.deployment import Deployment
 
 
@@ -215,7 +215,7 @@ class OnDaos(Backend):
         details = access.details
         addresses = tuple(details["servers"])
         if daos_facts.on_network(details["provider"], addresses):
-            return routes.counters(details["servers"])
+            return provenance.counters_to(details["servers"])
         if daos_facts.on_loopback(addresses):
             return counters.counters(details)
         return {}

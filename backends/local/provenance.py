@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from fsmatrix.backends.access import Access, PathAccess, expect
 from fsmatrix.backends.base import Settled, Space
@@ -18,6 +22,7 @@ from fsmatrix.backends.system.mounts import mount_of
 
 MEMINFO = Path("/proc/meminfo")
 SYS_NET = Path("/sys/class/net")
+PORT = 6800  # of a server; any would do
 DIRTY_SHARE = 1e-4  # of the memory: what other programs always leave dirty
 DIRTY_FLOOR = 1 << 20  # bytes
 FIRST_LOOK = 0.002  # seconds between two looks at a device that did nothing in between
@@ -78,6 +83,51 @@ def network_counters() -> dict[str, float]:
             text = (interface / f"statistics/{file}_bytes").read_text()
             counters[name] += float(text)
     return counters
+
+
+def counters_to(addresses: Sequence[str]) -> dict[str, float]:
+    """Bytes to and from servers, where one interface carries all of them; else nothing.
+
+    It is the one that the routes to their addresses leave by, asked of the kernel (a UDP socket
+    that is connected, which sends nothing): the sum of all would count a byte of a bond or a
+    bridge twice.  With a server on this very machine, part of the bytes goes over the loopback
+    interface: then none counts, rather than for a part.  Other programs' bytes are counted too.
+    """
+    names = interfaces(tuple(addresses))
+    totals: dict[str, float] = {}
+    for counter, file in (("network_received_bytes", "rx"), ("network_sent_bytes", "tx")):
+        for name in names:
+            text = (SYS_NET / name / f"statistics/{file}_bytes").read_text()
+            totals[counter] = totals.get(counter, 0.0) + float(text)
+    return totals
+
+
+@functools.cache
+def interfaces(addresses: tuple[str, ...]) -> tuple[str, ...]:
+    """Interfaces to these IP addresses; empty if one is this machine's or cannot be told."""
+    own_addresses = {
+        item.address.partition("%")[0]: name
+        for name, items in psutil.net_if_addrs().items()
+        for item in items
+    }
+    names = set()
+    for address in addresses:
+        source = _source(address)
+        if not source or source == address or own_addresses.get(source, "lo") == "lo":
+            return ()
+        names.add(own_addresses[source])
+    return tuple(sorted(names))
+
+
+def _source(address: str) -> str:
+    """The local address from which this kernel would speak to it; "" if there is no route."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((address, PORT))
+            return str(probe.getsockname()[0]).partition("%")[0]
+    except OSError:
+        return ""
 
 
 @dataclass(frozen=True)

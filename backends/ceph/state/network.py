@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.ceph.state import osdcounters
-from fsmatrix.backends.local import routes
+from fsmatrix.backends.local import provenance
 
 
 def counters(addresses: Sequence[str], login: Login | None = None) -> dict[str, float]:
@@ -20,7 +20,7 @@ def counters(addresses: Sequence[str], login: Login | None = None) -> dict[str, 
 
     With a `login`, the OSDs of this machine are asked what the interfaces cannot tell.
     """
-    totals = routes.counters(addresses)
+    totals = provenance.counters_to(addresses)
     if login is None:
         return totals
     return totals | osdcounters.counters(login, not totals and on_loopback(tuple(addresses)))

@@ -25,7 +25,7 @@ from fsmatrix.backends.daos.tools.answers import Pool, System
 from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.local import routes
+from fsmatrix.backends.local import provenance
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.campaign.site import SiteFile
 from fsmatrix.suite.campaign.yamlio import Tree
@@ -51,13 +51,13 @@ def own_address(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str
         (tmp_path / "net" / name / "statistics").mkdir(parents=True)
         for file in ("rx_bytes", "tx_bytes"):
             (tmp_path / "net" / name / "statistics" / file).write_text("100\n")
-    monkeypatch.setattr(routes, "SYS_NET", tmp_path / "net")
+    monkeypatch.setattr(provenance, "SYS_NET", tmp_path / "net")
     ways = {"127.0.0.1": "127.0.0.1", "": ""}
-    monkeypatch.setattr(routes, "_source", lambda address: ways.get(address, "192.0.2.77"))
-    for asked in (daos_facts.on_network, routes.interfaces):
+    monkeypatch.setattr(provenance, "_source", lambda address: ways.get(address, "192.0.2.77"))
+    for asked in (daos_facts.on_network, provenance.interfaces):
         asked.cache_clear()
     yield "192.0.2.77"
-    for asked in (daos_facts.on_network, routes.interfaces):
+    for asked in (daos_facts.on_network, provenance.interfaces):
         asked.cache_clear()
 
 

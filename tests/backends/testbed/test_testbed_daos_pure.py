@@ -21,7 +21,7 @@ from fsmatrix.backends.daos import engines
 from fsmatrix.backends.daos.tools.answers import Member
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import identity
-from fsmatrix.backends.local import routes
+from fsmatrix.backends.local import provenance
 from fsmatrix.backends.pace import Pace
 from fsmatrix.backends.system import mounts, rights, tools
 from fsmatrix.backends.testbed import daemons, process
@@ -266,7 +266,7 @@ class TestLife:
         for node, address in enumerate(addresses, 1):
             pids = [bed.pid(f"{what}.{node}") for what in ("server", "engine")]
             assert engines.here([address]) == sorted(pids)
-            assert routes.interfaces((address,)) == (bed.bridge,)
+            assert provenance.interfaces((address,)) == (bed.bridge,)
         assert not {bed.pid("engine.1"), bed.pid("server.2")} & set(engines.here(["127.0.0.1", ""]))
         identity_, store = whose(place)
         assert len(traces(identity_)) == 7  # a bridge, three links, three namespaces
