@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from fsmatrix.analysis.data.load import Rows
-from fsmatrix.analysis.data.study import ROLES
+from fsmatrix.analysis.data.roles import ROLES
 from fsmatrix.analysis.studies import flash, pagecache
 from fsmatrix.results.registry import Registry
 
@@ -60,7 +60,7 @@ STUDIES: dict[str, Analysis] = {
         {"metric": "bandwidth", "hold_out": None}, drawn=False,
     ),
     "correlation": Analysis(
-        "Correlation of factors and metrics", "questions.correlation:correlation",
+        "Correlation of factors and metrics", "questions.correlation.correlation:correlation",
         {"chunk": 3, "processes": 2},
     ),
     "page-size": Analysis(
@@ -92,9 +92,12 @@ VARIATION: dict[str, Analysis] = {
         {"metric": "bandwidth", "question": "repetitions"}, drawn=False,
     ),
 }  # fmt: skip
+FAIRNESS: dict[str, Analysis] = {
+    "fairness": Analysis("Are the targets compared fairly?", "questions.fairness:fairness")
+}
 LESSONS: dict[str, Analysis] = {"lessons": Analysis("Lessons", "lessons.lessons:lessons")}
 # beside those of the report, for papers
-EVERY: dict[str, Analysis] = LESSONS | STUDIES | VARIATION | {
+EVERY: dict[str, Analysis] = LESSONS | FAIRNESS | STUDIES | VARIATION | {
     f"bars-{metric}": Analysis(title, "questions.bars:bars", {"pattern": 1}, {"metric": metric})
     for metric, title in (
         ("bandwidth", "Bandwidth"), ("iops", "Operations per second"),

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -24,6 +24,8 @@ from fsmatrix.backends.errors import BackendError as BackendError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.pace import Pace
 from fsmatrix.backends.system.removal import remove_tree
+from fsmatrix.backends.watch import Watch
+from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.evidence.evidence import Interception
 
 CacheMethod = Literal["auto", "drop_caches", "fadvise"]
@@ -71,16 +73,6 @@ class Space:
     source: str  # what says so: statfs, quota, an estimate
 
 
-class Watch(Protocol):
-    """Looks at a storage system again and again, over one connection."""
-
-    def look(self) -> list[str]:
-        """What is wrong now, or was since the look before (empty: nothing known)."""
-
-    def close(self) -> None:
-        """End the connection; harmless if there is none."""
-
-
 def _quiet(message: str) -> None:
     del message
 
@@ -98,9 +90,6 @@ class ProvisionContext:
     progress: Callable[[str], None] = _quiet  # told what takes long
 
 
-MEMORY_TYPES = ("tmpfs", "ramfs", "devtmpfs")  # file systems without storage, whatever the backend
-
-
 class Backend(ABC):
     """One kind of storage.  Subclasses: one file each, one line in registry.BUILTIN."""
 
@@ -110,6 +99,7 @@ class Backend(ABC):
     cache_states: ClassVar[frozenset[str]] = frozenset({"cold", "warm", "bypass"})
     device_states: ClassVar[frozenset[str]] = frozenset({"as_found"})
     driver: ClassVar[str] = "posix"
+    testbed: ClassVar[str] = ""  # the system of the test bed that it works on; empty: on none
     testbed_options: ClassVar[Mapping[str, str]] = {}  # option -> what a test bed tells for it
     reference: ClassVar[bool] = False  # memory: shown only on request, never ranked
     pace: ClassVar[Pace] = Pace()
@@ -123,14 +113,18 @@ class Backend(ABC):
     def check(cls) -> Usable:
         """Whether it can be used here."""
 
+    @classmethod
+    def uninstalled(cls) -> str:
+        """Why it cannot be used even where a system is up (empty: it can)."""
+        return "" if (usable := cls.check()).ok else usable.reason
+
     def refusal(self) -> str:
         """Why these options cannot work on this machine (empty: they can)."""
         return ""
 
     def unusable(self) -> str:
         """Why it is not available here, now, with these rights and options (empty: it can)."""
-        usable = self.check()
-        return self.refusal() if usable.ok else usable.reason
+        return self.refusal() if (usable := self.check()).ok else usable.reason
 
     def memory(self) -> str:
         """Type of the file system in memory that holds its files (empty: none, or not known)."""
@@ -158,6 +152,11 @@ class Backend(ABC):
     def level_refusal(self, level: Mapping[str, Any]) -> str:
         """Why this level cannot be made here (empty: it can)."""
         del level
+        return ""
+
+    def testbed_refusal(self, level: Mapping[str, Any], attributes: Mapping[str, Any]) -> str:
+        """Why it cannot make a level on a bed with these attributes (empty: it can).  Pure."""
+        del level, attributes
         return ""
 
     def program_refusal(self, level: Mapping[str, Any], program: str) -> str:
@@ -201,6 +200,15 @@ class Backend(ABC):
     @abstractmethod
     def describe(self, access: Access) -> dict[str, Any]:
         """Provenance while attached: mount options, device, model, capacity, kernel..."""
+
+    def deployment(self, described: Mapping[str, Any]) -> Deployment:
+        """What decides whether it is compared fairly; what is not known stays None.
+
+        Pure: from the options and what `describe` told; nothing is asked.  Before anything is
+        attached `described` is the level, often empty, and the options tell the rest.
+        """
+        del described
+        return Deployment()
 
     def space(self, access: Access | None = None) -> Space:
         """What a campaign may fill: of `access` if it is attached, else an estimate."""

@@ -118,7 +118,7 @@ def model(state: State) -> str:
 
 def correlate(state: State) -> str:
     """correlation"""
-    from fsmatrix.analysis.questions.correlation import correlation
+    from fsmatrix.analysis.questions.correlation.correlation import correlation
 
     return f"{len(correlation(state['ds']).table())} rows"
 

@@ -41,7 +41,13 @@ sys.path.append(str(Path(__file__).parent))  # also under -P
 
 from ceph_rivals import DEPTH, OBJECT, SMALL, Cell, OnFiles, OnRados, Rate
 
-from fsmatrix.backends.testbed.ceph import CephTestbed, CephTestbedOptions, down, missing, up
+from fsmatrix.backends.testbed.ceph.testbed import (
+    CephTestbed,
+    CephTestbedOptions,
+    down,
+    missing,
+    up,
+)
 
 TARGET = 1.0
 AGAINST = ("fio", "rados bench", "ceph-fuse")

@@ -45,7 +45,8 @@ from fsmatrix.suite.session import clock
 from fsmatrix.suite.session.client.client import Session
 from fsmatrix.suite.session.stopping import StopFlag
 from fsmatrix.suite.session.survey import members
-from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
+from fsmatrix.suite.workloads.pattern import Pattern
+from fsmatrix.suite.workloads.pattern.options import PatternOptions
 
 RANK_PROGRAM = Path(__file__).with_name("scale_rank.py")
 SESSION_MODULE = ["-m", "fsmatrix.suite.session"]

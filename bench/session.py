@@ -34,7 +34,8 @@ from fsmatrix.suite.run.record_writer import RecordWriter, Summary
 from fsmatrix.suite.run.spec import RunSpec
 from fsmatrix.suite.session.client.client import Session
 from fsmatrix.suite.session.stopping import StopFlag
-from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
+from fsmatrix.suite.workloads.pattern import Pattern
+from fsmatrix.suite.workloads.pattern.options import PatternOptions
 
 MIB = 1 << 20
 SECONDS = 60.0  # bound of a run

@@ -9,7 +9,7 @@ import typer
 
 import fsmatrix
 from fsmatrix.cli import terminal
-from fsmatrix.cli.campaigns import check, collect, jobs, plan, run, submit
+from fsmatrix.cli.campaigns import check, collect, jobs, plan, run, status, submit
 from fsmatrix.cli.questions import claims, compare, history, lessons, questions, studies, study
 from fsmatrix.cli.results import bundle, findings, import_, report, show
 from fsmatrix.cli.testbeds import testbed
@@ -29,15 +29,16 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "check": check.check, "jobs": jobs.jobs, "plan": plan.plan, "run": run.run,
     },
     "Cluster": {
-        "submit": submit.submit, "status": submit.status, "cancel": submit.cancel,
+        "submit": submit.submit, "status": status.status, "cancel": status.cancel,
     },
     "Results": {
         "show": show.show, "findings": findings.findings, "report": report.report,
         "collect": collect.collect, "import": import_.import_, "bundle": bundle.bundle,
     },
     "Questions": {
-        "compare": compare.compare, "lessons": lessons.lessons, "history": history.history,
-        "effects": questions.effects, "scalability": studies.scalability,
+        "compare": compare.compare, "fairness": questions.fairness, "lessons": lessons.lessons,
+        "history": history.history, "effects": questions.effects,
+        "scalability": studies.scalability,
         "bottleneck": studies.bottleneck, "curves": questions.curves,
         "speedup": questions.speedup, "models": studies.models, "predict": questions.predict,
         "correlation": studies.correlation, "variability": studies.variability,

@@ -117,7 +117,7 @@ def say_failures(console: Console, failures: Sequence[tuple[str, str, str]]) -> 
     for (status, reason), runs in ordered[:MOST_REASONS]:
         which = runs[0] if len(runs) == 1 else f"{len(runs)} runs ({runs[0]}, ...)"
         line = f"{status} {which}: {' '.join(reason.split())}"
-        console.print(line, style="red", highlight=False, markup=False, soft_wrap=True)
+        terminal.line(console, line, "red")
     rest = ordered[MOST_REASONS:]
     if rest:
         count = sum(len(runs) for _, runs in rest)

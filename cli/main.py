@@ -143,9 +143,7 @@ def _discard_output() -> None:
 def _refusal(message: str) -> int:
     from fsmatrix.cli import terminal
 
-    terminal.console(stderr=True).print(
-        f"error: {message}", style="red", highlight=False, markup=False, soft_wrap=True
-    )
+    terminal.line(terminal.console(stderr=True), f"error: {message}", "red")
     return BAD_INPUT
 
 

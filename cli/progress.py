@@ -17,6 +17,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from fsmatrix.cli import terminal
 from fsmatrix.suite.run.events import Event
 from fsmatrix.suite.run.forecast import Forecast, spoken
 
@@ -90,9 +91,7 @@ class QuietLog:
         self._forecast(event)
         if is_loud(event) or event.what == "attach":
             more = f"; {left(self._forecast)}" if event.what == "attach" else ""
-            self._console.print(
-                f"{_word(event)}: {event.text}{more}", highlight=False, markup=False, soft_wrap=True
-            )
+            terminal.line(self._console, f"{_word(event)}: {event.text}{more}")
 
 
 class JsonLog(QuietLog):

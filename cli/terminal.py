@@ -34,6 +34,11 @@ def console(stderr: bool = False) -> Terminal:
     return Terminal(stderr=stderr)
 
 
+def line(console: Console, text: str, style: str | None = None) -> None:
+    """One line of plain text, whole however long: its words are neither markup nor highlighted."""
+    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
 def echo(text: str, *, err: bool = False) -> None:
     """One text as it is, on a line of its own: neither wrapped nor styled."""
     print(printable(text), file=sys.stderr if err else sys.stdout)

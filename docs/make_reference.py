@@ -19,7 +19,8 @@ from pydantic.fields import FieldInfo
 from fsmatrix.backends.ceph.levels.leveloptions import LevelOptions, PreparedPool
 from fsmatrix.backends.daos.levels.leveloptions import DaosLevelOptions, DaosPreparedPool
 from fsmatrix.backends.registry import BACKENDS
-from fsmatrix.backends.testbed.options import CephTestbedOptions
+from fsmatrix.backends.testbed.ceph.options import CephTestbedOptions
+from fsmatrix.backends.testbed.daos.options import DaosTestbedOptions
 from fsmatrix.results import units
 from fsmatrix.suite.campaign import campaign, site
 from fsmatrix.suite.registry import WORKLOADS
@@ -58,7 +59,7 @@ SECTIONS |= {
     hyphened(model.__name__): model
     for model in (
         *(LevelOptions, PreparedPool, CephTestbedOptions),
-        *(DaosLevelOptions, DaosPreparedPool),
+        *(DaosLevelOptions, DaosPreparedPool, DaosTestbedOptions),
     )
 }
 VALIDATED = [  # the validator of PositiveSize, "positive size"

@@ -20,7 +20,7 @@ from fsmatrix.backends.local import loop, mounting
 from fsmatrix.backends.player import player
 from fsmatrix.backends.registry import BACKENDS
 from fsmatrix.backends.system import packages
-from fsmatrix.backends.testbed import ceph
+from fsmatrix.backends.testbed.ceph import testbed as ceph
 from fsmatrix.slurm.testbed import testbed as slurm
 from fsmatrix.suite.engines.base import EngineError
 from fsmatrix.suite.launchers import agent

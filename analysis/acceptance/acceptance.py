@@ -16,7 +16,7 @@ from fsmatrix.analysis.acceptance.judged import Acceptance, JudgedCondition
 from fsmatrix.analysis.comparison import compare
 from fsmatrix.analysis.comparison.compared import varying_names
 from fsmatrix.analysis.comparison.lost import WHYS, Lost, cells_of, lost
-from fsmatrix.analysis.comparison.options import ComparisonOptions
+from fsmatrix.analysis.comparison.options import ComparisonOptions, without_blocks
 from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, Levels, Table, table
 from fsmatrix.analysis.stats.testing.tests import Correction
@@ -39,8 +39,7 @@ def acceptance(
     words that cannot be allowed, and for a baseline without a run that counts.
     """
     _check(conditions, allow)
-    if options.correction == "max-t":
-        options = replace(options, correction="holm")
+    options = replace(options, correction=without_blocks(options.correction))
     of = table(ds, metric, (CAMPAIGN,), options.where)
     with_values = {str(of.sides.levels[code]) for code in set(of.sides.codes.tolist())}
     if baseline not in with_values:
@@ -102,8 +101,8 @@ def _judged(
         if condition.changes
     ]
     return [
-        JudgedCondition(one.a, cell, tuple(found[i] for found in each))
-        for i, (one, cell) in enumerate(cells)
+        JudgedCondition(comparison.a, cell, tuple(outcomes[i] for outcomes in each))
+        for i, (comparison, cell) in enumerate(cells)
     ]
 
 

@@ -17,7 +17,7 @@ from fsmatrix.analysis.units import level_text
 # parts of a description that are new with each attachment, or name one place of it
 PASSING = frozenset({
     "free", "inodes_free", "fsid", "mount_point", "mount_source", "mount_command", "mkfs",
-    "image_rewritten", "tested", "pgs", "kb_used",
+    "image_rewritten", "tested", "pgs", "kb_used", "stored", "max_avail", "fill", "usable_bytes",
 })  # fmt: skip
 FIRST = ("version", "kernel", "ceph", "engine", "configuration", "mount_options", "mpi")
 LONG = 80  # characters of a value in a sentence

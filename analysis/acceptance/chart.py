@@ -135,8 +135,8 @@ def _axes(ax: Axes, of: History, *, last: bool, first: bool) -> None:
     ]
     dense = len(of.campaigns) > 5
     ax.set_xticks(range(len(of.campaigns)), labels, fontsize=6.5, rotation=90 if dense else 0)
-    for number, found in enumerate(of.changes):
-        if found:
+    for number, changes in enumerate(of.changes):
+        if changes:
             ax.axvline(number + 0.5, color=GRID, linewidth=1.4, linestyle="--", zorder=0)
     if first:
         ax.set_ylabel(of.unit.label, fontsize=drawing.MEDIUM)
@@ -149,10 +149,10 @@ def _notes(of: History) -> list[str]:
         "what the campaigns say of themselves changed."
     ]
     notes += drawing.weak(point for line in of.lines for point in line.points)
-    for number, found in enumerate(of.changes):
-        if found:
-            shown = "; ".join(change.says for change in found[:MOST_NOTES])
-            more = f"; and {len(found) - MOST_NOTES} more" if len(found) > MOST_NOTES else ""
+    for number, changes in enumerate(of.changes):
+        if changes:
+            shown = "; ".join(change.says for change in changes[:MOST_NOTES])
+            more = f"; and {len(changes) - MOST_NOTES} more" if len(changes) > MOST_NOTES else ""
             notes.append(_plain(f"{of.campaigns[number + 1].name}: {shown}{more}."))
     if of.lost:
         notes.append(f"Crosses: a cell of the campaign before was lost ({len(of.lost)} times).")

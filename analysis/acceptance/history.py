@@ -31,7 +31,7 @@ from fsmatrix.analysis.comparison import compare
 from fsmatrix.analysis.comparison.cells import GUARDED, STATED
 from fsmatrix.analysis.comparison.compared import sortable, varying_names
 from fsmatrix.analysis.comparison.lost import Lost, lost
-from fsmatrix.analysis.comparison.options import VerdictOptions
+from fsmatrix.analysis.comparison.options import VerdictOptions, without_blocks
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, Levels, Table, Where, table
 from fsmatrix.analysis.data import matrices
 from fsmatrix.analysis.data.columns import combined
@@ -66,10 +66,12 @@ def history(
     """The history of a Dataset of several campaigns (comparison: `rows.together`).
 
     `by`: the factor whose levels are lines of one panel.  `order`: by the start of the first
-    run, or as the campaigns stand in `ds`.  ValueError: fewer than two campaigns, unknown names,
-    no run that counts, start times that are missing or cannot be read.
+    run, or as the campaigns stand in `ds`.  Campaigns share no blocks, so Holm stands for max-t.
+    ValueError: fewer than two campaigns, unknown names, no run that counts, start times that are
+    missing or cannot be read.
     """
-    tolerance, alpha, correction = options.tolerance, options.alpha, options.correction
+    tolerance, alpha = options.tolerance, options.alpha
+    correction = without_blocks(options.correction)
     if CAMPAIGN not in ds.variables:
         raise ValueError("a history needs two campaigns or more")
     if order not in get_args(Order):
@@ -143,14 +145,14 @@ def _campaigns(of: Table, order: Order) -> list[Campaign]:
     """Every campaign, also one without a run that counts, in its order."""
     data = rows(of.ds)
     column = of.ds[CAMPAIGN].values.astype(str)
-    found = []
+    campaigns = []
     for name in dict.fromkeys(column.tolist()):
         in_campaign = column == name
         started = (
             data["started"][in_campaign] if "started" in data.columns else np.empty(0, dtype=str)
         )
         times = [_time(text, name) for text in np.unique(started).tolist() if text]
-        found.append(
+        campaigns.append(
             Campaign(
                 name,
                 min(times, default=None),
@@ -159,13 +161,13 @@ def _campaigns(of: Table, order: Order) -> list[Campaign]:
                 of.invalid.get(name, 0),
             )
         )
-    if len(found) < 2:
+    if len(campaigns) < 2:
         raise ValueError("a history needs two campaigns or more")
     if order == "given":
-        return found
-    dated = [(campaign.began, campaign) for campaign in found if campaign.began is not None]
-    if len(dated) < len(found):
-        unknown = ", ".join(campaign.name for campaign in found if campaign.began is None)
+        return campaigns
+    dated = [(campaign.began, campaign) for campaign in campaigns if campaign.began is not None]
+    if len(dated) < len(campaigns):
+        unknown = ", ".join(campaign.name for campaign in campaigns if campaign.began is None)
         raise ValueError(f"no start times in {unknown}: give the order yourself with --as-given")
     return [campaign for _, campaign in sorted(dated, key=lambda pair: pair[0])]
 

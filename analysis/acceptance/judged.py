@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 SHOWN = 12  # cells that are named in a sentence of their own
 LIMIT = "#CC79A7"
+IN_WORDS = {"open": UNDECIDED}  # of states that tables show
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class Acceptance:
             more = "; and others" if len(open_cells) > 3 else ""
             sentences.append(f"Not sure in {len(open_cells)} of {count} cells: {names}{more}.")
         allowed = [lost_cell for lost_cell in self.lost if lost_cell.why in self.allowed]
-        sentences += [f"Allowed: {one.says}." for one in allowed[:SHOWN]]
+        sentences += [f"Allowed: {lost_cell.says}." for lost_cell in allowed[:SHOWN]]
         return sentences
 
     @property
@@ -137,7 +138,7 @@ class Acceptance:
                 "ratio": entry.cell.ratio.ratio,
                 "low": entry.cell.ratio.low,
                 "high": entry.cell.ratio.high,
-                **{str(found.condition): found.state for found in entry.outcomes},
+                **{str(o.condition): IN_WORDS.get(o.state, o.state) for o in entry.outcomes},
                 **{
                     f"p, {outcome.condition}": outcome.p
                     for outcome in entry.outcomes

@@ -166,10 +166,10 @@ class History(Drawn):
         sentences += [
             f"  Lost: {lost_cell.says}." for lost_cell in self.lost if lost_cell.side == name
         ][:NAMED]
-        found = self.changes[new - 1]
-        shown_changes = "; ".join(change.says for change in found[:MOST_CHANGES])
-        more = f"; and {len(found) - MOST_CHANGES} more" if len(found) > MOST_CHANGES else ""
-        if found:
+        changes = self.changes[new - 1]
+        shown_changes = "; ".join(change.says for change in changes[:MOST_CHANGES])
+        more = f"; and {len(changes) - MOST_CHANGES} more" if len(changes) > MOST_CHANGES else ""
+        if changes:
             sentences.append(f"  Changed beside it: {shown_changes}{more}.")
         elif any(step.decided for _, step in own):
             sentences.append("  Nothing that the campaigns record about themselves changed there.")

@@ -27,7 +27,7 @@ from fsmatrix.analysis.comparison.checks import (
 )
 from fsmatrix.analysis.comparison.compared import JudgedPair, judged_cells, varying_names
 from fsmatrix.analysis.comparison.extension import record_of
-from fsmatrix.analysis.comparison.options import ComparisonOptions
+from fsmatrix.analysis.comparison.options import ComparisonOptions, without_blocks
 from fsmatrix.analysis.comparison.parts import parts_of
 from fsmatrix.analysis.comparison.remarks import remarks
 from fsmatrix.analysis.comparison.result import Comparison
@@ -111,10 +111,10 @@ def comparisons(
             f"pairs: name those to compare (--levels {names[0]},{names[1]})"
         )
     matched_cells = [matched(of, a, b, free, options.ignore) for a, b in pairs]
-    groups = [units_of(of, one.matches) for one in matched_cells]
+    groups = [units_of(of, cells.matches) for cells in matched_cells]
     ready = [
-        [_ratio(of, match, blocks, 1 - alpha) for match in one.matches]
-        for one, blocks in zip(matched_cells, groups, strict=True)
+        [_ratio(of, match, blocks, 1 - alpha) for match in cells.matches]
+        for cells, blocks in zip(matched_cells, groups, strict=True)
     ]
     ratios = [r for many in ready for r, *_ in many]
     record = record_of(ds)
@@ -123,32 +123,32 @@ def comparisons(
     differences, together = None, None
     summed: list[questions.Question] = []
     if correction == "max-t" and all(r.design == "paired by block" for r in ratios):
-        differences, last = differences_of(of, [one.matches for one in matched_cells])
+        differences, last = differences_of(of, [cells.matches for cells in matched_cells])
         asked = questions.of_pairs(
-            [(one.matches, parts_of(of, one.matches)) for one in matched_cells]
+            [(cells.matches, parts_of(of, cells.matches)) for cells in matched_cells]
         )
         together, p, means = questions.together(differences, last, asked, record.looks, alpha)
         summed = questions.answers(asked, p, means, tolerance, level, 1 - alpha, rising)
-    elif correction == "max-t":
-        correction = "holm"
+    else:
+        correction = without_blocks(correction)
     judged = iter(
         verdicts(ratios, tolerance, level, correction, rising, together, record.next_level(alpha))
     )
     result: list[Comparison] = []
     first = 0  # column of a pair's differences
-    for (a, b), one, blocks, many in zip(pairs, matched_cells, groups, ready, strict=True):
+    for (a, b), cells, blocks, many in zip(pairs, matched_cells, groups, ready, strict=True):
         own_verdicts = [next(judged) for _ in many]
-        state = checked(of, one.matches)
-        doubts = doubts_of(of, one.matches, [(x, y) for _, x, y in many], state, (a, b))
-        parts = parts_of(of, one.matches)
+        state = checked(of, cells.matches)
+        doubts = doubts_of(of, cells.matches, [(x, y) for _, x, y in many], state, (a, b))
+        parts = parts_of(of, cells.matches)
         for number, (part, places) in enumerate(parts.items()):
-            matches = tuple(one.matches[i] for i in places)
+            matches = tuple(cells.matches[i] for i in places)
             kind = metric_of(ds, metric or part.metric)
             shown = options.unit if kind.name == (metric or "bandwidth") else None
             varying = varying_names([match.levels for match in matches])
             ratios = [many[i][0] for i in places]
             mean, missing = whole_mean(of, matches, blocks, ratios, 1 - alpha)
-            own_matches = replace(one, matches=matches, alone=() if number else one.alone)
+            own_matches = replace(cells, matches=matches, alone=() if number else cells.alone)
             columns = first + np.array(places)
             own = None if differences is None else differences[:, columns]
             near = [None] * len(places) if own is None else pooled(own)

@@ -116,8 +116,8 @@ class ComparedSides:
     @property
     def counts(self) -> dict[str, int]:
         """Kind of verdict -> cells, those of `KINDS` in order."""
-        found = Counter(cell.kind for cell in self.cells)
-        return {kind: found[kind] for kind in KINDS if found[kind]}
+        counts = Counter(cell.kind for cell in self.cells)
+        return {kind: counts[kind] for kind in KINDS if counts[kind]}
 
     def word(self, kind: str) -> str:
         """A kind of verdict in words."""
@@ -133,14 +133,14 @@ class ComparedSides:
         """The verdict on the geometric mean: the first question, or without max-T a test apart."""
         if self.mean is None:
             return "no data"
-        whole = next((one for one in self.questions if not one.named), None)
+        whole = next((question for question in self.questions if not question.named), None)
         if whole is not None:
             return whole.kind
-        one = self.mean.mean
+        mean = self.mean.mean
         return judge(
-            one,
-            one.p,
-            one.p_equal(self.tolerance),
+            mean,
+            mean.p,
+            mean.p_equal(self.tolerance),
             self.tolerance,
             self.level,
             self.metric.more_is_better,

@@ -30,6 +30,11 @@ class VerdictOptions:
             raise ValueError(f"alpha must lie between 0 and 1, such as 0.05, not {self.alpha}")
 
 
+def without_blocks(correction: Correction) -> Correction:
+    """The correction where the two sides share no blocks, as campaigns do: Holm for max-t."""
+    return "holm" if correction == "max-t" else correction
+
+
 @dataclass(frozen=True)
 class ComparisonOptions(VerdictOptions):
     """These, and in what the cells of a pair may differ beyond the two sides.

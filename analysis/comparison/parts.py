@@ -21,14 +21,14 @@ class WorkPart:
 
     def words(self, every: Sequence[WorkPart]) -> str:
         """It in words that tell it from the other parts; "" if there is no other."""
-        said = (
+        words = (
             [" and ".join(dict.fromkeys(self.engines))]
             if len({p.engines for p in every}) > 1
             else []
         )
         if len({p.metric for p in every}) > 1:
-            said.append(KINDS[self.metric])
-        return ", ".join(said)
+            words.append(KINDS[self.metric])
+        return ", ".join(words)
 
 
 def parts_of(of: Table, matches: Sequence[Match]) -> dict[WorkPart, list[int]]:

@@ -18,7 +18,7 @@ import numpy as np
 from fsmatrix.analysis.comparison.cells import Match
 from fsmatrix.analysis.comparison.parts import WorkPart
 from fsmatrix.analysis.data.columns import Codes
-from fsmatrix.analysis.data.study import pattern_of
+from fsmatrix.analysis.data.roles import pattern_of
 from fsmatrix.analysis.stats.estimates.intervals import Ratio, from_logs
 from fsmatrix.analysis.stats.estimates.medians import Floats
 from fsmatrix.analysis.stats.testing import looks
@@ -64,12 +64,12 @@ class Question:
 
 def of_pairs(pairs: Sequence[tuple[Sequence[Match], Mapping[WorkPart, Places]]]) -> list[Asked]:
     """Questions about each part of each pair; columns in the order of pairs and matches."""
-    found, first = [], 0
+    questions, first = [], 0
     for matches, parts in pairs:
         for places in parts.values():
-            found += asked(matches, places, first)
+            questions += asked(matches, places, first)
         first += len(matches)
-    return found
+    return questions
 
 
 def asked(matches: Sequence[Match], places: Places, first: int) -> list[Asked]:

@@ -63,7 +63,7 @@ class Comparison(ComparedSides, Drawn):
         """How many cells have no partner, and the levels that only they have."""
         sentences = []
         for side in dict.fromkeys(side for side, *_ in self.alone):
-            missing = [(levels, why) for one, levels, why in self.alone if one == side]
+            missing = [(levels, why) for alone, levels, why in self.alone if alone == side]
             own = [
                 f"{labelled(name, level)}"
                 for name in missing[0][0]

@@ -172,10 +172,10 @@ def at_levels(factors: Mapping[str, Axis], where: Levels, size: int) -> Mask:
 
 
 def _factor_name(name: str, factors: Mapping[str, Axis]) -> str:
-    found = name if name in factors else ALIASES.get(name, name)
-    if found not in factors:
+    factor = name if name in factors else ALIASES.get(name, name)
+    if factor not in factors:
         raise ValueError(f"no factor {name!r}: there are {', '.join(sorted(factors))}")
-    return found
+    return factor
 
 
 def _at(axis: Axis, level: Level) -> Mask:

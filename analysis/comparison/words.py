@@ -78,14 +78,14 @@ def mean(of: ComparedSides) -> str:
             f"{start} {by}{than} (ratio {brief(of.mean_ratio, 4)}); how sure that is cannot be "
             f"said: {of.mean_missing}."
         )
-    found = of.mean.mean
+    ratio = of.mean.mean
     verdict = {
-        "too few": words.not_proven(found, "all cells together"),
+        "too few": words.not_proven(ratio, "all cells together"),
         "no difference": of.word("no difference"),
     }.get(of.mean_kind, "proven")
-    sentence = f"{start} {words.whole(found, better, than)}; {verdict}."
+    sentence = f"{start} {words.whole(ratio, better, than)}; {verdict}."
     if of.mean.left_out:
-        noun = words.unit(found).removesuffix("s")
+        noun = words.unit(ratio).removesuffix("s")
         sentence += f" Left out: {plural(of.mean.left_out, noun)} without all cells."
     return sentence
 
@@ -135,10 +135,10 @@ def _up_to(span: float) -> str:
     return f" (up to {brief(span, 2)} times)" if span == span else ""
 
 
-def tested(found: Sequence[ComparedSides]) -> str:
+def tested(comparisons: Sequence[ComparedSides]) -> str:
     """How verdicts were found and where their p are, once for comparisons made together."""
-    sides = found[0]
-    if all(cell.kind == "single" for one in found for cell in one.cells):
+    sides = comparisons[0]
+    if all(cell.kind == "single" for comparison in comparisons for cell in comparison.cells):
         return "Nothing was tested: it takes several blocks."
     cells = f"over {plural(sides.family, 'cell')} together " if sides.correction != "none" else ""
     return (

@@ -101,9 +101,9 @@ def emulated(ds: xr.Dataset, data: Rows, columns: Mapping[str, Array]) -> dict[s
             if how == "emulated" and factor in columns
         ]
         if made_up:  # the targets of a million rows are worth a look only then
-            mine = {str(name) for name in targets[index == number].tolist()}
+            concerned = {str(name) for name in targets[index == number].tolist()}
             for factor in made_up:
-                targets_by_fact.setdefault(factor, set()).update(mine)
+                targets_by_fact.setdefault(factor, set()).update(concerned)
     return {
         factor: " (emulated)" if names >= _having(columns, factor) else _of_targets(names)
         for factor, names in targets_by_fact.items()

@@ -120,8 +120,8 @@ def unit_of(ds: xr.Dataset, metric: str, unit: str | None) -> Unit:
         if variable.dims == ("run",) and not is_text(variable)
     ]
     if metric not in numbers:
-        known = ", ".join(name for name in METRICS if name in numbers)
-        raise ValueError(f"no metric {metric!r} in this campaign: it has {known}, ...")
+        metrics = ", ".join(name for name in METRICS if name in numbers)
+        raise ValueError(f"no metric {metric!r} in this campaign: it has {metrics}, ...")
     stored = str(ds[metric].attrs.get("units", "1"))
     quantity = next((quantity for quantity, label in SI.items() if label == stored), None)
     if unit is None or unit == stored:

@@ -106,4 +106,4 @@ def _counted(ds: xr.Dataset, rows: Codes) -> Array:
 def places_of(ds: xr.Dataset, rows: Codes) -> list[slice]:
     """The iterations of each of these rows along `run`, along `iteration`."""
     first, size = (ds[f"iteration_{part}"].values[rows].tolist() for part in ("first", "size"))
-    return [slice(one, one + many) for one, many in zip(first, size, strict=True)]
+    return [slice(start, start + many) for start, many in zip(first, size, strict=True)]

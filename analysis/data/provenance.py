@@ -148,11 +148,11 @@ def flat(value: Any, name: str) -> Facts:
 
 def merged(values: Iterable[Mapping[str, Any]]) -> Facts:
     """Facts of several descriptions; where they differ, the different values."""
-    found: dict[str, dict[str, None]] = {}
+    texts_by_name: dict[str, dict[str, None]] = {}
     for value in values:
         for name, text in flat(value, ""):
-            found.setdefault(name, {})[text] = None
-    return [(name, _several(list(texts))) for name, texts in found.items()]
+            texts_by_name.setdefault(name, {})[text] = None
+    return [(name, _several(list(texts))) for name, texts in texts_by_name.items()]
 
 
 def _several(values: Sequence[str]) -> str:

@@ -214,7 +214,7 @@ def _filled(text: str, row: Cells, description: Description) -> Cell:
     alone = COLUMN.fullmatch(text)
     if alone and alone[1] not in description.codes:
         return row[alone[1]]
-    return COLUMN.sub(lambda found: _word(found[1], row, description), text)
+    return COLUMN.sub(lambda match: _word(match[1], row, description), text)
 
 
 def _word(column: str, row: Cells, description: Description) -> str:

@@ -1,9 +1,7 @@
-"""One value per attachment of every cell, and the roles that factors have in the SSD study.
+"""One value per attachment of every cell of a campaign, for one metric.
 
-The study (Wu et al., "How does SSD Cluster Perform for Distributed File Systems") varies storage
-nodes, SSD interface, access pattern, processes per client and chunk size.  Workloads name
-these differently (`chunk`, `bs`, `transfer_size`): a role is what they are for the analysis.
-Whatever else varies (target, cache state, engine...) is kept apart, never averaged over.
+Whatever varies beside the roles of `roles.py` (target, cache state, engine...) is kept apart,
+never averaged over.
 """
 
 from __future__ import annotations
@@ -23,36 +21,21 @@ from fsmatrix.analysis.data.cluster import Cluster
 from fsmatrix.analysis.data.columns import coded, combined
 from fsmatrix.analysis.data.factors import members
 from fsmatrix.analysis.data.load import Rows, rows
+from fsmatrix.analysis.data.roles import (
+    NUMERIC,
+    ORDER,
+    ROLES,
+    TITLES,
+    Key,
+    by_size,
+    factor_of,
+    level_text,
+    same,
+)
 from fsmatrix.analysis.stats.estimates.intervals import Ratio, ratio
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, Floats, Median, per_group
 from fsmatrix.analysis.stats.estimates.runs import runs
 from fsmatrix.analysis.units import METRICS, Level, Metric, Unit
-
-ROLES: dict[str, tuple[str, ...]] = {
-    "interface": ("interface",),
-    "pattern": ("pattern", "rw", "phase"),
-    "storage_nodes": ("storage_nodes",),
-    "processes": ("processes_per_node", "processes"),
-    "chunk": ("chunk", "chunk_size", "bs", "transfer_size"),
-}
-NUMERIC = ("storage_nodes", "processes", "chunk")
-TITLES = {"processes": "processes per client node", "chunk": "chunk size"}
-# the orders of the paper's figures; what it does not have comes after them
-ORDER: dict[str, tuple[str, ...]] = {
-    "interface": ("SATA", "PCIe"),
-    "pattern": (
-        "rand-read", "randread", "seq-read", "read", "rand-write", "randwrite", "seq-write",
-        "write",
-    ),
-}  # fmt: skip
-# what the paper prints; its Mb are 10**6 bits
-PAPER_UNITS: dict[units.Quantity, Unit] = {
-    "bandwidth": Unit("Mb/s", 1e6 / 8),
-    "rate": Unit("1/s", 1.0),
-    "time": Unit("ms", 1e-3),
-}
-
-Key = tuple[tuple[str, Level], ...]  # (role or factor, level)
 
 
 @dataclass(frozen=True)
@@ -98,25 +81,25 @@ class Study:
 
     def levels(self, name: str, cells: Iterable[Values] | None = None) -> list[Level]:
         """Levels of a role or factor, in the order of the paper, or by size or name."""
-        found = {cell.level(name) for cell in (self.cells if cells is None else cells)}
+        levels = {cell.level(name) for cell in (self.cells if cells is None else cells)}
         order = ORDER.get(name, ())
         return sorted(
-            found - {""}, key=lambda v: (order.index(v) if v in order else len(order), by_size(v))
+            levels - {""}, key=lambda v: (order.index(v) if v in order else len(order), by_size(v))
         )
 
     def series(self, *along: str) -> dict[Key, list[Values]]:
         """Cells with values that differ in `along` only, sorted by it; keys in sorted order."""
         apart = [name for name in self.varying if name not in along]
-        found: dict[Key, list[Values]] = defaultdict(list)
+        lines: dict[Key, list[Values]] = defaultdict(list)
         for cell in self.valued:
             if all(math.isfinite(cell.number(name)) for name in along if name in NUMERIC):
-                found[tuple((name, cell.level(name)) for name in apart)].append(cell)
+                lines[tuple((name, cell.level(name)) for name in apart)].append(cell)
         places = {name: self.levels(name) for name in apart}
         order = sorted(
-            found, key=lambda key: [places[n].index(v) if v != "" else -1 for n, v in key]
+            lines, key=lambda key: [places[n].index(v) if v != "" else -1 for n, v in key]
         )
         return {
-            key: sorted(found[key], key=lambda c: [c.number(n) for n in along if n in NUMERIC])
+            key: sorted(lines[key], key=lambda c: [c.number(n) for n in along if n in NUMERIC])
             for key in order
         }
 
@@ -126,8 +109,8 @@ class Study:
             return f"{level_text(name, level)} process{'' if level == 1 else 'es'}"
         if name == "chunk":
             return level_text(name, level)
-        text = str(level) if name == "interface" else units.labelled(_factor(name), level)
-        return text + self.cluster.emulated.get(_factor(name), "")
+        text = str(level) if name == "interface" else units.labelled(factor_of(name), level)
+        return text + self.cluster.emulated.get(factor_of(name), "")
 
     def describe(self, key: Key) -> str:
         """A key in words; "all" if it holds nothing."""
@@ -135,8 +118,8 @@ class Study:
 
     def title(self, name: str) -> str:
         """A role's name for readers, which says if its levels are emulated."""
-        shown = TITLES.get(name, units.factor_title(_factor(name)))
-        return shown + self.cluster.emulated.get(_factor(name), "")
+        shown = TITLES.get(name, units.factor_title(factor_of(name)))
+        return shown + self.cluster.emulated.get(factor_of(name), "")
 
     def fitting(self, unit: Unit | None = None) -> Unit:
         """`unit`, or the one that fits the medians."""
@@ -218,27 +201,6 @@ def ratio_of(a: Values, b: Values, level: float = LEVEL) -> Ratio:
         for cell in (a, b)
     ]
     return ratio(sides[0], sides[1], level)
-
-
-def level_text(name: str, level: Level) -> str:
-    """A role's level alone: "128 KiB", "16"."""
-    return units.level_text(_factor(name), level)
-
-
-def by_size(level: Level) -> tuple[bool, float, str]:
-    """A key that puts numbers, by their size, before texts."""
-    return (True, 0.0, level) if isinstance(level, str) else (False, float(level), "")
-
-
-def same(level: Level, wanted: Level) -> bool:
-    """Whether a level is the wanted one; a text that reads as a number by its own text ("3.10")."""
-    if isinstance(level, str):
-        return level == (wanted if isinstance(wanted, str) else units.written(wanted))
-    return not isinstance(wanted, str) and float(level) == float(wanted)
-
-
-def _factor(role: str) -> str:
-    return ROLES[role][0] if role in ROLES else role
 
 
 def _nothing(
@@ -323,16 +285,3 @@ def _varying(
 def _follows(levels: Sequence[Level], owner: Sequence[Level]) -> bool:
     """Whether cells of one level of the owner have one level."""
     return len(set(zip(owner, levels, strict=True))) == len(set(owner))
-
-
-def pattern_of(levels: Mapping[str, Level], several: set[str]) -> Key:
-    """Workload, engine and pattern where they vary; the phase where that is not the pattern."""
-    pattern = next((n for n in ROLES["pattern"] if levels.get(n, "") != ""), "")
-    key: list[tuple[str, Level]] = []
-    key += [(name, levels[name]) for name in ("workload", "engine") if name in several]
-    if pattern:
-        key.append((pattern, levels[pattern]))
-    phase = levels.get("phase", "")
-    if phase != "" and pattern != "phase" and str(phase) not in str(levels.get(pattern, "")):
-        key.append(("phase", phase))
-    return tuple(key)

@@ -38,8 +38,8 @@ def why_no_value(ds: xr.Dataset, among: Mask) -> str:
         sentences.append(f"{plural(number(failed), 'run')} failed{_errors(ds, failed)}")
     if invalid.any():
         where = np.flatnonzero(invalid)
-        found = audits_of(ds, where, np.zeros(where.size, dtype=np.int64), ("invalid",))
-        audits = ", ".join(sorted(found.get(0, ())))
+        audits_by_row = audits_of(ds, where, np.zeros(where.size, dtype=np.int64), ("invalid",))
+        audits = ", ".join(sorted(audits_by_row.get(0, ())))
         be = "is" if number(invalid) == 1 else "are"
         why = f" ({audits})" if audits else ""
         sentences.append(f"{plural(number(invalid), 'run')} {be} invalid{why}")

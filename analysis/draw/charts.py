@@ -96,11 +96,11 @@ def _of_group(summary: Summary, group: CellGroup, metric: Metric) -> Iterator[Ch
 def _keys(group: CellGroup, cells: Sequence[Cell], factors: Sequence[str]) -> list[Key]:
     """Different combinations of levels, in the order of the levels."""
     place = {f: {repr(v): i for i, v in enumerate(levels(cells, f))} for f in factors}
-    found = {
+    keys = {
         tuple(place[f][repr(cell.levels[f])] for f in factors): _key(group, cell, factors)
         for cell in cells
     }
-    return [found[order] for order in sorted(found)]
+    return [keys[order] for order in sorted(keys)]
 
 
 def _key(group: CellGroup, cell: Cell, factors: Sequence[str]) -> Key:

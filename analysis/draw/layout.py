@@ -96,9 +96,9 @@ def choose(cells: Sequence[Cell], factors: Iterable[str]) -> Layout:
 
 def levels(cells: Iterable[Cell], factor: str) -> list[Level]:
     """Levels of a factor in the order of the cells' sorting: missing, numbers, texts."""
-    found: dict[str, Level] = {repr(cell.levels[factor]): cell.levels[factor] for cell in cells}
+    by_text: dict[str, Level] = {repr(cell.levels[factor]): cell.levels[factor] for cell in cells}
     return sorted(
-        found.values(),
+        by_text.values(),
         key=lambda v: (1, 0.0, v) if isinstance(v, str) else (0, v if v == v else -np.inf, ""),
     )
 

@@ -80,12 +80,13 @@ def latex(result: Result) -> str:
     style = shown.style.hide(axis="index").format(escape="latex")
     style = style.format_index(escape="latex", axis=1)
     columns = "".join("r" if right else "l" for right in _numeric(frame))
-    made = str(style.to_latex(hrules=True, column_format=columns))
+    tabular = str(style.to_latex(hrules=True, column_format=columns))
     for character, command in LATEX.items():
-        made = made.replace(character, command)
+        tabular = tabular.replace(character, command)
     sentence = " ".join(printable(result.says[0]).split("\n")) if result.says else ""
     return (
-        f"% fsmatrix {fsmatrix.__version__}; needs \\usepackage{{booktabs}}\n% {sentence}\n{made}"
+        f"% fsmatrix {fsmatrix.__version__}; needs \\usepackage{{booktabs}}\n% {sentence}\n"
+        + tabular
     )
 
 

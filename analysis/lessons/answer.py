@@ -23,7 +23,7 @@ def answer(
     """One to five sentences."""
     sentences = [*_choice([lesson for lesson in lessons if lesson.question == "backend"], of)]
     if bound is not None:
-        sentences += _chunks([one for one in lessons if one.question == "chunk"], bound)
+        sentences += _chunks([lesson for lesson in lessons if lesson.question == "chunk"], bound)
     sentences.append(_sure(lessons, of))
     sentences += _doubts(lessons)
     if excluded:
@@ -31,9 +31,9 @@ def answer(
     return " ".join(sentences)
 
 
-def _chunks(mine: Sequence[Lesson], bound: Bound) -> list[str]:
+def _chunks(of_chunk: Sequence[Lesson], bound: Bound) -> list[str]:
     """The chunk sizes that keep a bound, by how many series have each as their answer."""
-    lessons = [one for one in mine if one.sure != "cannot be said"]
+    lessons = [lesson for lesson in of_chunk if lesson.sure != "cannot be said"]
     if not lessons:
         return []
     counts = Counter((lesson.short, lesson.sure) for lesson in lessons).most_common(MOST_SIZES)
@@ -118,7 +118,7 @@ def _patterns(some: Sequence[Lesson]) -> str:
 
 def _sure(lessons: Sequence[Lesson], of: Study) -> str:
     asked = [lesson for lesson in lessons if lesson.sure != "not asked"]
-    counts = Counter(one.sure for one in asked)
+    counts = Counter(lesson.sure for lesson in asked)
     low, high = least_attachments(of.valued)
     each = plural(low, "attachment") if low == high else f"{low} to {high} attachments"
     sentence = f"{counts['decided']} of {plural(len(asked), 'answer')} proven"

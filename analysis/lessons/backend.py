@@ -18,7 +18,7 @@ from fsmatrix.analysis.comparison.compared import Compared
 from fsmatrix.analysis.comparison.options import ComparisonOptions
 from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.comparison.words import ahead
-from fsmatrix.analysis.data.study import ROLES, Key, pattern_of
+from fsmatrix.analysis.data.roles import ROLES, Key, pattern_of
 from fsmatrix.analysis.lessons.overall import overall
 from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, Sure, few, names, plural, times
 from fsmatrix.analysis.stats.estimates.intervals import Ratio
@@ -57,14 +57,14 @@ def backend_lessons(
 ) -> tuple[list[Lesson], list[str]]:
     """(a lesson for each pattern and one for all, why some pairs were not compared).
 
-    `targets`: two or more; `found`, `refused`: as `pairs_compared` gives them.
+    `targets`: two or more; `comparisons`, `refused`: as `pairs_compared` gives them.
     """
     if not comparisons:
         return [
             Lesson("backend", "", (), "cannot be said", why, "cannot be said") for why in refused
         ], []
     groups: dict[Key, list[PairwiseResult]] = defaultdict(list)
-    several = _varying([cell for one in comparisons for cell in one.cells])
+    several = _varying([cell for comparison in comparisons for cell in comparison.cells])
     for comparison in comparisons:
         by_pattern: dict[Key, list[Compared]] = defaultdict(list)
         for cell in comparison.cells:
@@ -103,19 +103,19 @@ def pairs_compared(
     except ValueError as error:
         if len(targets) == 2:
             return [], [str(error)]
-    found: list[Comparison] = []
+    compared: list[Comparison] = []
     refused = []
     pairs = list(itertools.combinations(targets, 2))
     part = replace(options, alpha=options.alpha / len(pairs))
     for a, b in pairs:
         try:
             alone = comparisons(ds, OWN, sides=(a, b), options=part)
-            found += [
+            compared += [
                 replace(comparison, differences=None, questions=()) for comparison in alone
             ]  # not the others' blocks
         except ValueError as error:
             refused.append(f"{a} and {b} cannot be compared: {error}")
-    return found, refused
+    return compared, refused
 
 
 def _varying(cells: Sequence[Compared]) -> set[str]:
@@ -188,9 +188,9 @@ def _span(d: PairwiseResult, name: str, cells: Sequence[Compared]) -> str:
     inside = _varying(d.cells)
     shown = []
     for cell in dict.fromkeys((id(apart[0]), id(apart[-1]))):
-        one = next(c for c in apart if id(c) == cell)
-        where = _named(one, inside)
-        shown.append(f"{times(_factor(d, name, one))} times" + (f" ({where})" if where else ""))
+        at_end = next(c for c in apart if id(c) == cell)
+        where = _named(at_end, inside)
+        shown.append(f"{times(_factor(d, name, at_end))} times" + (f" ({where})" if where else ""))
     return " to ".join(shown)
 
 
@@ -221,8 +221,8 @@ def _no_winner(duels: Sequence[PairwiseResult]) -> str:
             sentences.append(f"{same} {plural(alike, 'cell')}")
             continue
         rest = [cell for cell in d.cells if cell.kind != "no difference"]
-        found = ahead(d.a, d.b, rest, d.whole.metric.more_is_better, against=True)
-        sentences.append(f"{same} {alike} of {len(d.cells)}; {found}" if alike else found)
+        rest_ahead = ahead(d.a, d.b, rest, d.whole.metric.more_is_better, against=True)
+        sentences.append(f"{same} {alike} of {len(d.cells)}; {rest_ahead}" if alike else rest_ahead)
     return "; ".join(sentences)
 
 

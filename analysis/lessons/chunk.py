@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fsmatrix.analysis.data.study import Key, Study, Values, ratio_of
+from fsmatrix.analysis.data.roles import Key
+from fsmatrix.analysis.data.study import Study, Values, ratio_of
 from fsmatrix.analysis.lessons.words import (
     UNDECIDED,
     Bound,
@@ -99,29 +100,29 @@ class _Answer:
 
 def _bounded(s: Setting, cells: Sequence[Values], bound: Bound) -> _Answer:
     latency = [s.latencies.get(id(cell)) for cell in cells]
-    known = [(c, m) for c, m in zip(cells, latency, strict=True) if m and m.kind != "none"]
-    if not known:
+    measured = [(c, m) for c, m in zip(cells, latency, strict=True) if m and m.kind != "none"]
+    if not measured:
         return _Answer(
             (),
             "cannot be said",
             f"no {bound.name} was measured (a percentile q needs 10/(1-q) operations in a run)",
             "cannot be said",
         )
-    met = [c for c, m in known if m.decides and m.high < bound.seconds]
+    met = [c for c, m in measured if m.decides and m.high < bound.seconds]
     open_ = [
         c
-        for c, m in known
+        for c, m in measured
         if not (m.decides and (m.high < bound.seconds or m.low >= bound.seconds))
     ]
-    blank = [c for c in cells if c not in [c for c, _ in known]]
+    blank = [c for c in cells if c not in [c for c, _ in measured]]
     if not met:
-        return _none_met(s, known, open_, blank, bound)
+        return _none_met(s, measured, open_, blank, bound)
     best = max(met, key=lambda c: c.median.median)
     ties, unsure = _ties(s, best, met)
     rivals = [c for c in (*open_, *blank) if c.median.median > best.median.median]
     losers = [
         c
-        for c, _ in known
+        for c, _ in measured
         if c not in met and c not in open_ and c.median.median > best.median.median
     ]
     why = [unsure] if unsure else []

@@ -18,7 +18,8 @@ from fsmatrix.analysis.comparison.advice import extension_of
 from fsmatrix.analysis.comparison.options import TOLERANCE, ComparisonOptions
 from fsmatrix.analysis.data import summary
 from fsmatrix.analysis.data.load import rows
-from fsmatrix.analysis.data.study import ROLES, Study, study
+from fsmatrix.analysis.data.roles import ROLES
+from fsmatrix.analysis.data.study import Study, study
 from fsmatrix.analysis.lessons import figure
 from fsmatrix.analysis.lessons import limits as evidence
 from fsmatrix.analysis.lessons.backend import backend_lessons, only_one, pairs_compared

@@ -189,10 +189,10 @@ def _evidence(ds: xr.Dataset) -> list[str]:
 
 
 def _findings(of: Study) -> list[str]:
-    found = Counter(audit for cell in of.valued for audit in cell.cell.doubts)
-    if not found:
+    cells_by_audit = Counter(audit for cell in of.valued for audit in cell.cell.doubts)
+    if not cells_by_audit:
         return []
-    shown = ", ".join(f"{audit} in {number}" for audit, number in found.most_common())
+    shown = ", ".join(f"{audit} in {number}" for audit, number in cells_by_audit.most_common())
     return [f"of {len(of.valued)} cells audits warn: {shown}"]
 
 

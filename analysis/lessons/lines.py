@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import get_args
 
 from fsmatrix.analysis import units
-from fsmatrix.analysis.data.study import Study, level_text
+from fsmatrix.analysis.data.roles import level_text
+from fsmatrix.analysis.data.study import Study
 from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, Sure, names
 from fsmatrix.analysis.units import Level
 
@@ -44,14 +45,16 @@ def lines(lessons: Sequence[Lesson], of: Study) -> list[str]:
 def _each(lessons: Sequence[Lesson]) -> list[str]:
     """A line for each; doubts that all of them share once, above."""
     every = [
-        d for d in lessons[0].doubts if len(lessons) > 1 and all(d in one.doubts for one in lessons)
+        d
+        for d in lessons[0].doubts
+        if len(lessons) > 1 and all(d in lesson.doubts for lesson in lessons)
     ]
     start = [f"In doubt, all of them: {', '.join(every)}."] if every else []
     own = [
         replace(lesson, doubts=tuple(d for d in lesson.doubts if d not in every))
         for lesson in lessons
     ]
-    return start + [_state(one.sure) + one.says for one in own]
+    return start + [_state(lesson.sure) + lesson.says for lesson in own]
 
 
 def _group(some: Sequence[Lesson], lessons: Sequence[Lesson], of: Study) -> str:
@@ -81,7 +84,8 @@ def _where(some: Sequence[Lesson], lessons: Sequence[Lesson], of: Study) -> str:
     own = _levels(some)
     apart = {name: levels for name, levels in own.items() if levels != every[name]}
     inside = sum(
-        all(level in apart[name] for name, level in one.levels if name in apart) for one in lessons
+        all(level in apart[name] for name, level in lesson.levels if name in apart)
+        for lesson in lessons
     )
     if inside != len(some) or not apart:
         return names([lesson.where for lesson in some])
@@ -89,11 +93,11 @@ def _where(some: Sequence[Lesson], lessons: Sequence[Lesson], of: Study) -> str:
 
 
 def _levels(some: Sequence[Lesson]) -> dict[str, list[Level]]:
-    found: dict[str, dict[Level, None]] = {}
+    by_factor: dict[str, dict[Level, None]] = {}
     for lesson in some:
         for name, level in lesson.levels:
-            found.setdefault(name, {})[level] = None
-    return {name: sorted(levels, key=_order) for name, levels in found.items()}
+            by_factor.setdefault(name, {})[level] = None
+    return {name: sorted(levels, key=_order) for name, levels in by_factor.items()}
 
 
 def _order(level: Level) -> tuple[float, str]:

@@ -73,7 +73,7 @@ def node_lessons(
 ) -> list[Lesson]:
     """One lesson for each series over storage nodes; without a bandwidth how much it grows."""
     try:
-        scalability = scaling.scalability(ds, "bandwidth", where=where, known=of)
+        scalability = scaling.scalability(ds, "bandwidth", where=where, studied=of)
     except ValueError as error:
         return [Lesson("nodes", "", (), "cannot be said", str(error), "cannot be said")]
     if bandwidth is None:

@@ -23,7 +23,9 @@ def overall(comparisons: Sequence[Comparison], targets: Sequence[str]) -> list[L
     return [
         lesson
         for part in parts
-        for lesson in _of_part([one for one in comparisons if one.part == part], targets, part)
+        for lesson in _of_part(
+            [comparison for comparison in comparisons if comparison.part == part], targets, part
+        )
     ]
 
 
@@ -37,9 +39,11 @@ def _of_part(comparisons: Sequence[Comparison], targets: Sequence[str], part: st
         return []
     kinds = _kinds(with_mean)
     losers: dict[str, set[str]] = {name: set() for name in targets}
-    for one, kind in zip(with_mean, kinds, strict=True):
+    for comparison, kind in zip(with_mean, kinds, strict=True):
         if kind in ("faster", "slower"):
-            losers[one.a if kind == "faster" else one.b].add(one.b if kind == "faster" else one.a)
+            losers[comparison.a if kind == "faster" else comparison.b].add(
+                comparison.b if kind == "faster" else comparison.a
+            )
     best = next((name for name in targets if len(losers[name]) == len(targets) - 1), "")
     alike = len(with_mean) == len(comparisons) and all(kind == "no difference" for kind in kinds)
     sure: Sure = "decided" if best or alike else "in part" if any(losers.values()) else "too few"
@@ -53,13 +57,15 @@ def _of_part(comparisons: Sequence[Comparison], targets: Sequence[str], part: st
             _first(best, with_mean)
             if best
             else "; ".join(
-                _sentence(one, kind) for one, kind in zip(with_mean, kinds, strict=True)
+                _sentence(comparison, kind)
+                for comparison, kind in zip(with_mean, kinds, strict=True)
             ),
             sure,
             "",
             (best,) if best else tuple(targets) if alike else (),
             tuple(
-                f"{one.a} against {one.b}: {plural(len(one.cells), 'cell')}" for one in with_mean
+                f"{comparison.a} against {comparison.b}: {plural(len(comparison.cells), 'cell')}"
+                for comparison in with_mean
             ),
         )
     ]
@@ -68,15 +74,22 @@ def _of_part(comparisons: Sequence[Comparison], targets: Sequence[str], part: st
 def _kinds(comparisons: Sequence[Comparison]) -> list[Kind]:
     """Verdicts on the geometric means: those of `compare` where max-T gave them."""
     if all(comparison.questions for comparison in comparisons):
-        return [one.mean_kind for one in comparisons]
-    means = [one.mean.mean for one in comparisons if one.mean]
+        return [comparison.mean_kind for comparison in comparisons]
+    means = [comparison.mean.mean for comparison in comparisons if comparison.mean]
     p = correct([mean.p for mean in means])
-    equal = correct([m.p_equal(one.tolerance) for m, one in zip(means, comparisons, strict=True)])
+    equal = correct(
+        [m.p_equal(comparison.tolerance) for m, comparison in zip(means, comparisons, strict=True)]
+    )
     return [
         judge(
-            mean, float(p[i]), float(equal[i]), one.tolerance, one.level, one.metric.more_is_better
+            mean,
+            float(p[i]),
+            float(equal[i]),
+            comparison.tolerance,
+            comparison.level,
+            comparison.metric.more_is_better,
         )
-        for i, (mean, one) in enumerate(zip(means, comparisons, strict=True))
+        for i, (mean, comparison) in enumerate(zip(means, comparisons, strict=True))
     ]
 
 

@@ -35,7 +35,7 @@ def process_lessons(of: Study, ds: xr.Dataset, where: Mapping[str, Level]) -> li
                 "processes", "", (), "cannot be said", f"{why}: nothing can grow", "cannot be said"
             )
         ]
-    bottleneck = bottlenecks.bottleneck(ds, where=where, known=of)
+    bottleneck = bottlenecks.bottleneck(ds, where=where, bandwidth=of)
     series = bottleneck.study.series("processes")
     lessons = []
     for verdict in bottleneck.verdicts:

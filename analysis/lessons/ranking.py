@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from fsmatrix.analysis.data.study import ROLES, Key, Study, Values, pattern_of
+from fsmatrix.analysis.data.roles import ROLES, Key, pattern_of
+from fsmatrix.analysis.data.study import Study, Values
 from fsmatrix.analysis.lessons.words import (
     UNDECIDED,
     Lesson,

@@ -11,7 +11,8 @@ from typing import Literal
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data.doubts import doubts_of as cell_doubts
 from fsmatrix.analysis.data.matrices import DECIMAL
-from fsmatrix.analysis.data.study import Key, Values
+from fsmatrix.analysis.data.roles import Key
+from fsmatrix.analysis.data.study import Values
 from fsmatrix.analysis.stats import repetitions
 from fsmatrix.analysis.stats.estimates.intervals import Ratio
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Floats, Median

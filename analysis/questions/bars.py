@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from fsmatrix.analysis import units
-from fsmatrix.analysis.data.study import Key, Study, Values, level_text, study
+from fsmatrix.analysis.data.roles import Key, level_text
+from fsmatrix.analysis.data.study import Study, Values, study
 from fsmatrix.analysis.draw.charts import why_absent
 from fsmatrix.analysis.draw.panels import INK
 from fsmatrix.analysis.result import plain
@@ -183,7 +184,7 @@ class Bars:
             p = processes.index(levels["processes"])
             x = chunks.index(levels["chunk"]) + (p - (len(processes) - 1) / 2) * wide
             shown.append((bar, x, drawing.colour(p)))
-        self._drawn(ax, [one for one in shown if not one[0].absent], wide)
+        self._drawn(ax, [placed for placed in shown if not placed[0].absent], wide)
         for bar, x, shade in shown:
             if bar.absent:
                 ax.annotate(
@@ -256,7 +257,7 @@ def bars(
     unit: Unit | None = None,
     where: Mapping[str, Level] | None = None,
 ) -> Bars:
-    """Bars of a campaign; `unit` (study.PAPER_UNITS has the paper's), else one that fits.
+    """Bars of a campaign; `unit` (roles.PAPER_UNITS has the paper's), else one that fits.
 
     `where` keeps some levels only, {"storage_nodes": 2} as in figures 2 to 4; whatever else
     varies gets rows of its own.  ValueError where no run has a value.
@@ -264,11 +265,11 @@ def bars(
     of = study(ds, metric, where)
     others = tuple(name for name in of.varying if name not in PANEL)
     rows = [name for name in ("interface", *others) if name in of.varying]
-    made = tuple(_bar(cell, (*PANEL, *others), metric) for cell in of.cells)
+    drawn = tuple(_bar(cell, (*PANEL, *others), metric) for cell in of.cells)
     places = {name: {v: i for i, v in enumerate(of.levels(name))} for name in rows}
-    keys = {tuple((name, bar.levels[name]) for name in rows) for bar in made}
+    keys = {tuple((name, bar.levels[name]) for name in rows) for bar in drawn}
     order = sorted(keys, key=lambda key: [places[name].get(level, -1) for name, level in key])
-    return Bars(of, made, of.fitting(unit), tuple(order))
+    return Bars(of, drawn, of.fitting(unit), tuple(order))
 
 
 def _bar(cell: Values, names: Sequence[str], metric: str) -> Bar:

@@ -17,7 +17,8 @@ import xarray as xr
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data.doubts import doubts_of
 from fsmatrix.analysis.data.load import rows
-from fsmatrix.analysis.data.study import Key, Study, Values, ratio_of, same, study
+from fsmatrix.analysis.data.roles import Key, same
+from fsmatrix.analysis.data.study import Study, Values, ratio_of, study
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.units import METRICS, Level, brief

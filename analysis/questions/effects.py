@@ -34,13 +34,13 @@ class Influences:
     """Effects of a campaign's factors on one metric."""
 
     study: Study
-    found: split_plot.Effects
+    anova: split_plot.Effects
     left_out: tuple[str, ...]  # factors that were not asked for and are averaged over
 
     @property
     def ordered(self) -> tuple[split_plot.FactorEffect, ...]:
         """The terms, largest share of the variation first."""
-        return tuple(sorted(self.found.effects, key=lambda e: -e.share))
+        return tuple(sorted(self.anova.effects, key=lambda e: -e.share))
 
     @property
     def says(self) -> list[str]:
@@ -50,20 +50,20 @@ class Influences:
             [f"What changes {self.study.metric.title.lower()}, the most first:"] if shown else []
         )
         sentences += [f"  {self._term(e)}." for e in shown]
-        if self.found.effects and not shown:
+        if self.anova.effects and not shown:
             sentences.append(f"{self.study.metric.title}: no factor is shown to change it.")
         quiet = [self.title(e.term) for e in self.ordered if e.p_holm > ALPHA]
         if shown and quiet:
             sentences.append(f"Not shown to change it: {', '.join(quiet)}.")
-        sentences += [f"{self.title(name)}: not known: {why}." for name, why in self.found.missing]
-        for state in self.found.residuals:
+        sentences += [f"{self.title(name)}: not known: {why}." for name, why in self.anova.missing]
+        for state in self.anova.residuals:
             if state.suspicious:
                 sentences.append(
                     f"Residuals {state.stratum} are not as the F test wants them (normal: "
                     f"{p_text(state.normal)}, equal spread: {p_text(state.equal)}): p of "
                     "sign flips of whole attachments or blocks stands beside."
                 )
-        if self.found.effects and all(cell.values.size < 2 for cell in self.study.valued):
+        if self.anova.effects and all(cell.values.size < 2 for cell in self.study.valued):
             sentences.append(
                 "One value per cell: how values scatter is taken from how the factors' "
                 "effects fail to multiply."
@@ -113,7 +113,7 @@ class Influences:
         data: dict[str, Any] = plain(
             {
                 "metric": self.study.metric.name,
-                **self.found.to_dict(),
+                **self.anova.to_dict(),
                 "left_out": self.left_out,
                 "says": self.says,
             }

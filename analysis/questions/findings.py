@@ -100,10 +100,10 @@ class Findings:
         places = [-float(i) for i in range(len(names))]
         severities = list(dict.fromkeys(g.severity for g in self.groups))
         for number, severity in enumerate(severities):
-            mine = [i for i, g in enumerate(self.groups) if g.severity == severity]
+            of_severity = [i for i, g in enumerate(self.groups) if g.severity == severity]
             ax.barh(
-                [places[i] for i in mine],
-                [100 * self.groups[i].runs / self.runs for i in mine],
+                [places[i] for i in of_severity],
+                [100 * self.groups[i].runs / self.runs for i in of_severity],
                 color=drawing.colour(number),
                 label=severity,
             )
@@ -140,9 +140,9 @@ def findings(
     if not kept.any():
         raise ValueError("no run has all of these levels")
     groups = finding_groups(ds, data, kept, factors)
-    known = {group.audit for group in groups}
-    if unknown := [name for name in audits if name not in known]:
-        there = ", ".join(sorted(known)) or "no finding"
+    present = {group.audit for group in groups}
+    if unknown := [name for name in audits if name not in present]:
+        there = ", ".join(sorted(present)) or "no finding"
         raise ValueError(f"no finding of an audit {unknown[0]!r}: there are {there}")
     chosen = tuple(group for group in groups if not audits or group.audit in audits)
     cells = _cells(factors, data)
@@ -177,11 +177,11 @@ def finding_groups(
     group = combined([audit[1], severity[1]], places.size)[1]
     texts = {name: ds[f"finding_{name}"].values for name in ("message", "advice")}
     targets, run_ids = data.factor("target"), data["run_id"]
-    made = []
+    groups = []
     for members_ in members(group):
         where = row[places[members_]]
         concerned = _concerned(where, cells, run_ids, factors, names)
-        made.append(
+        groups.append(
             FindingGroup(
                 audit=str(audit[0][audit[1][members_[0]]]),
                 severity=str(severity[0][severity[1][members_[0]]]),
@@ -192,7 +192,7 @@ def finding_groups(
                 cells=concerned,
             )
         )
-    return sorted(made, key=lambda g: (-RANK.get(g.severity, 0), -g.runs, g.audit))
+    return sorted(groups, key=lambda g: (-RANK.get(g.severity, 0), -g.runs, g.audit))
 
 
 def _cells(factors: Mapping[str, Axis], data: Rows) -> Codes:
@@ -206,9 +206,9 @@ def _cells(factors: Mapping[str, Axis], data: Rows) -> Codes:
         1
     ]
     timed = np.flatnonzero(data["phase"] != "")
-    known, first = np.unique(case[timed], return_index=True)
-    early = np.flatnonzero((data["phase"] == "") & np.isin(case, known))
-    cells[early] = cells[timed[first[np.searchsorted(known, case[early])]]]
+    timed_cases, first = np.unique(case[timed], return_index=True)
+    early = np.flatnonzero((data["phase"] == "") & np.isin(case, timed_cases))
+    cells[early] = cells[timed[first[np.searchsorted(timed_cases, case[early])]]]
     return cells
 
 
@@ -232,7 +232,7 @@ def _concerned(
             for name in names
             if not (name in OF_PHASES and levels[name] == "")
         ]
-        ids = tuple(sorted({str(one) for one in run_ids[where[part]]}))
+        ids = tuple(sorted({str(run_id) for run_id in run_ids[where[part]]}))
         places.append(Concerned(", ".join(named), levels, ids))
     return tuple(sorted(places, key=lambda cell: (-len(cell.run_ids), cell.named)))
 

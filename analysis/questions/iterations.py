@@ -47,9 +47,9 @@ def with_values(ds: xr.Dataset, summary: Summary) -> list[dict[str, Any]]:
 def _values(ds: xr.Dataset, columns: Mapping[str, Array], rows: Codes) -> list[dict[str, Any]]:
     runs = ds["run_id"].values[rows].tolist()
     return [
-        {"run_id": str(run)} | one
+        {"run_id": str(run)} | values
         for run, place in zip(runs, places_of(ds, rows), strict=True)
-        for one in iterations.rows_of({name: column[place] for name, column in columns.items()})
+        for values in iterations.rows_of({name: column[place] for name, column in columns.items()})
     ]
 
 

@@ -17,7 +17,7 @@ from fsmatrix.analysis.comparison.compare import DEFAULTS, compare
 from fsmatrix.analysis.comparison.compared import Compared
 from fsmatrix.analysis.comparison.options import ComparisonOptions
 from fsmatrix.analysis.comparison.result import Comparison
-from fsmatrix.analysis.data.study import Key
+from fsmatrix.analysis.data.roles import Key
 from fsmatrix.analysis.questions.curves import described
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.units import brief

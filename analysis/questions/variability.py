@@ -146,8 +146,10 @@ class Spreads:
         from fsmatrix.analysis.draw import drawing
 
         needed = self.question == "repetitions"
-        known = [c for c in self.cells if (c.repetitions.known if needed else c.variability.runs)]
-        cells = sorted(known, key=lambda c: -self._size(c))[:MOST_ROWS]
+        measured = [
+            c for c in self.cells if (c.repetitions.known if needed else c.variability.runs)
+        ]
+        cells = sorted(measured, key=lambda c: -self._size(c))[:MOST_ROWS]
         left = len(self.cells) - len(cells)
         figure, axes = drawing.frame(
             1,

@@ -47,7 +47,7 @@ def evidence(box: Box, cell: Standing, colours: Mapping[str, str]) -> Evidence:
 
 
 def _pairs(cell: Standing) -> tuple[str, ...]:
-    sentences = [pair_says(one) for one in _oriented(cell)]
+    sentences = [pair_says(oriented) for oriented in _oriented(cell)]
     more = len(sentences) - MOST_PAIRS
     return (
         *sentences[:MOST_PAIRS],
@@ -57,44 +57,44 @@ def _pairs(cell: Standing) -> tuple[str, ...]:
 
 def _oriented(cell: Standing) -> Iterator[tuple[Pair, str]]:
     """Each pair, seen from the target that is ahead; those with the best medians first."""
-    place = {one.cell.target: i for i, one in enumerate(cell.values)}
-    for one in sorted(cell.pairs, key=lambda p: sorted((place[p.a], place[p.b]))):
-        yield one, one.ahead or max((one.a, one.b), key=one.over)
+    place = {values.cell.target: i for i, values in enumerate(cell.values)}
+    for pair in sorted(cell.pairs, key=lambda p: sorted((place[p.a], place[p.b]))):
+        yield pair, pair.ahead or max((pair.a, pair.b), key=pair.over)
 
 
 def pair_says(seen: tuple[Pair, str]) -> str:
     """ "xfs is 25 times as fast as btrfs (95 % sure: 20 to 31), in all 6 blocks: proven"."""
-    one, first = seen
-    ratio, found = one.over(first), one.cell.ratio
-    sentence = f"{first} is {faster(ratio)} {than(ratio)} {one.other(first)}"
-    low, high = one.span(first)
-    if found.kind == "interval":
+    pair, first = seen
+    ratio, interval = pair.over(first), pair.cell.ratio
+    sentence = f"{first} is {faster(ratio)} {than(ratio)} {pair.other(first)}"
+    low, high = pair.span(first)
+    if interval.kind == "interval":
         sentence += f" (95 % sure: {brief(low)} to {brief(high)} times)"
-    wins, blocks = one.blocks(first)
+    wins, blocks = pair.blocks(first)
     if blocks > 1:
         sentence += f", ahead in {'all ' if wins == blocks else f'{wins} of '}{blocks} blocks"
-    if one.state == "equal":
-        return f"{sentence}: no difference larger than {100 * one.cell.verdict.x:.3g} %"
-    if one.state == "unclear" and found.kind != "interval":
+    if pair.state == "equal":
+        return f"{sentence}: no difference larger than {100 * pair.cell.verdict.x:.3g} %"
+    if pair.state == "unclear" and interval.kind != "interval":
         return f"{sentence}: too few blocks to tell"
     return f"{sentence}: " + {"unclear": "may be chance", "likely": "likely, not yet proven"}.get(
-        one.state, one.state
+        pair.state, pair.state
     )
 
 
 def _drawing(cell: Standing, colours: Mapping[str, str]) -> Markup:
     """A row of dots for each target, its median and its interval, on one axis."""
-    every = [float(v) for one in cell.values for v in one.values]
+    every = [float(v) for values in cell.values for v in values.values]
     if not every:
         return Markup("")
     unit = units.fitting(cell.metric.quantity, [value.median.median for value in cell.values])
     scale = _Scale.of(every)
     height = TOP + ROW * len(cell.values) + 20
-    parts = [_row(i, one, scale, unit, colours) for i, one in enumerate(cell.values)]
+    parts = [_row(i, values, scale, unit, colours) for i, values in enumerate(cell.values)]
     parts.append(_axis(scale, unit, TOP + ROW * len(cell.values)))
     words = "; ".join(
-        f"{one.cell.target} {', '.join(units.text(v, unit) for v in one.values)}"
-        for one in cell.values
+        f"{values.cell.target} {', '.join(units.text(v, unit) for v in values.values)}"
+        for values in cell.values
     )
     return Markup(
         '<svg class="dots" viewBox="0 0 {w} {h}" role="img" aria-label="{label}">{parts}</svg>'
@@ -136,27 +136,27 @@ def _row(place: int, cell: Values, scale: _Scale, unit: Unit, colours: Mapping[s
     name = cell.cell.target
     colour = colours.get(name, OTHER)
     short = name if len(name) <= MOST_LETTERS else name[: MOST_LETTERS - 1] + "…"
-    made = [Markup('<text x="0" y="{y}">{name}</text>').format(y=y + 4, name=short)]
-    found = cell.median
-    if math.isfinite(found.low) and math.isfinite(found.high):
-        made.append(
+    shapes = [Markup('<text x="0" y="{y}">{name}</text>').format(y=y + 4, name=short)]
+    median = cell.median
+    if math.isfinite(median.low) and math.isfinite(median.high):
+        shapes.append(
             Markup('<line x1="{a}" x2="{b}" y1="{y}" y2="{y}" class="span" stroke="{c}"/>').format(
-                a=scale.x(found.low), b=scale.x(found.high), y=y, c=colour
+                a=scale.x(median.low), b=scale.x(median.high), y=y, c=colour
             )
         )
     for block, value in zip(cell.blocks, cell.values, strict=True):
         words = f"block {block}: {units.text(float(value), unit)} {unit.label}"
-        made.append(
+        shapes.append(
             Markup(
                 '<circle cx="{x}" cy="{y}" r="3.2" fill="{c}"><title>{t}</title></circle>'
             ).format(x=scale.x(float(value)), y=y, c=colour, t=words)
         )
-    made.append(
+    shapes.append(
         Markup('<line x1="{x}" x2="{x}" y1="{a}" y2="{b}" class="middle"/>').format(
-            x=scale.x(found.median), a=y - 8, b=y + 8
+            x=scale.x(median.median), a=y - 8, b=y + 8
         )
     )
-    return Markup("").join(made)
+    return Markup("").join(shapes)
 
 
 def _axis(scale: _Scale, unit: Unit, y: float) -> Markup:

@@ -78,12 +78,12 @@ class Picture:
     @property
     def states(self) -> list[str]:
         """Those that there are, for the legend."""
-        found = {box.state for box, _ in self.cells}
-        return [state for state in MARKS if state in found]
+        present = {box.state for box, _ in self.cells}
+        return [state for state in MARKS if state in present]
 
 
 def picture(
-    found: Standings,
+    standings: Standings,
     colours: Mapping[str, str],
     columns: int = MOST_COLUMNS,
     called: Mapping[str, str] | None = None,
@@ -92,10 +92,10 @@ def picture(
 
     `colours` of the targets; `called`: what they are called in the cells, if not by their names.
     """
-    draw = _Drawing(found, colours, columns, called or {}, {})
-    bands = [band for part in _parts(found) for band in draw.bands(part)]
+    draw = _Drawing(standings, colours, columns, called or {}, {})
+    bands = [band for part in _parts(standings) for band in draw.bands(part)]
     boxes = draw.boxes
-    return Picture(tuple(bands), tuple(boxes.values()), max(len(found.cells) - len(boxes), 0))
+    return Picture(tuple(bands), tuple(boxes.values()), max(len(standings.cells) - len(boxes), 0))
 
 
 @dataclass(frozen=True)
@@ -128,15 +128,15 @@ def _sorted(cells: Sequence[Cell], standings: Standings) -> list[Cell]:
 
 def _place(levels: Mapping[str, Level], names: Sequence[str]) -> tuple[str, ...]:
     """A key in which missing levels are alike."""
-    found = (levels.get(name, "") for name in names)
-    return tuple(repr(level if level == level else "") for level in found)
+    key = (levels.get(name, "") for name in names)
+    return tuple(repr(level if level == level else "") for level in key)
 
 
 @dataclass(frozen=True)
 class _Drawing:
     """Makes the bands of all parts, and numbers their cells."""
 
-    found: Standings
+    standings: Standings
     colours: Mapping[str, str]
     columns: int
     called: Mapping[str, str]
@@ -150,16 +150,16 @@ class _Drawing:
             key=lambda item: [sortable(item[1].levels[name]) for name in part.columns],
         )
         at = {(_texts(c, part.rows), _texts(c, part.columns)): c for c in part.cells}
-        title = self.found.summary.cluster.title
+        title = self.standings.summary.cluster.title
         for keys in _wrapped([key for key, _ in columns], self.columns):
             lines = [
                 (", ".join(row), tuple(self._box(at.get((row, key))) for key in keys))
                 for row in rows
             ]
-            made = tuple(line for line in lines if any(line[1]))
-            if made:
+            filled = tuple(line for line in lines if any(line[1]))
+            if filled:
                 heads = tuple(tuple(_heads(keys, depth)) for depth in range(len(part.columns)))
-                yield Band(part.conditions, tuple(title(n) for n in part.columns), heads, made)
+                yield Band(part.conditions, tuple(title(n) for n in part.columns), heads, filled)
 
     def _box(self, cell: Standing | None) -> Box | None:
         if cell is None or len(self.boxes) >= MOST_CELLS:
@@ -202,7 +202,7 @@ def _wrapped(keys: Sequence[tuple[str, ...]], most: int) -> Iterator[list[tuple[
 
 def _heads(keys: Sequence[tuple[str, ...]], depth: int) -> Iterator[Head]:
     """Levels of one factor, each over the columns that it holds for."""
-    for key, group in itertools.groupby(keys, key=lambda one: one[: depth + 1]):
+    for key, group in itertools.groupby(keys, key=lambda key: key[: depth + 1]):
         yield Head(key[depth], len(list(group)))
 
 

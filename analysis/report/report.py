@@ -24,6 +24,7 @@ from fsmatrix.analysis.draw.layout import groups
 from fsmatrix.analysis.draw.panels import WIDTH
 from fsmatrix.analysis.lessons.lessons import lessons
 from fsmatrix.analysis.lessons.result import Lessons
+from fsmatrix.analysis.questions.fairness import Fairness, fairness
 from fsmatrix.analysis.questions.findings import finding_groups
 from fsmatrix.analysis.report import failures, pivot, sections
 from fsmatrix.analysis.report.first import first_screen
@@ -93,6 +94,7 @@ def context(
         "absent": provenance.absent(plan),
         "findings": finding_groups(ds, data),
         "compared": _compared(summary),
+        "fairness": _fairness(ds, summary),
         "measured": provenance.measured(ds, data, summary),
         "targets": provenance.targets(ds, data, summary),
         "colours": colours(summary),
@@ -114,6 +116,15 @@ def context(
         "campaign_text": _source(plan),
         "plotly": _plotly,
     }
+
+
+def _fairness(ds: xr.Dataset, summary: Summary) -> Fairness | None:
+    """Facts of the targets side by side; None where nothing is stored, or nothing compared."""
+    compared = [name for name in summary.targets if name not in summary.references]
+    if len(compared) < 2 or summary.many_targets:
+        return None
+    result = fairness(ds, summary=summary)
+    return result if result.stored else None
 
 
 def _lessons(ds: xr.Dataset) -> Lessons | str:

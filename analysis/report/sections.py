@@ -72,25 +72,25 @@ class Section:
 def sections(
     ds: xr.Dataset,
     summary: Summary,
-    found: Lessons | None = None,
+    learned: Lessons | None = None,
     studies: Sequence[StudyFile] = (),
 ) -> tuple[Section, ...]:
     """What this campaign's factors allow.
 
-    `found`: its lessons; `studies`: whose claims are judged.
+    `learned`: its lessons; `studies`: whose claims are judged.
     """
     data, drawn = rows(ds), not summary.many_targets
-    made = [Section("lessons", "Lessons", tuple(_lessons(found)) if found else ())]
-    own = found.compared if found else ()
-    made += [Section("comparison", "Comparison", tuple(_comparison(ds, summary, own)))]
+    all_sections = [Section("lessons", "Lessons", tuple(_lessons(learned)) if learned else ())]
+    own = learned.compared if learned else ()
+    all_sections += [Section("comparison", "Comparison", tuple(_comparison(ds, summary, own)))]
     if len(data) <= MOST_RUNS:
         factors = catalogue.STUDIES | catalogue.outside()
-        made += [
+        all_sections += [
             Section("studies", "Studies of factors", tuple(_of(ds, data, factors, drawn))),
             Section("variation", "Variation", tuple(_of(ds, data, catalogue.VARIATION, drawn))),
             Section("claims", "Claims of studies", tuple(_claims(ds, studies))),
         ]
-    return tuple(section for section in made if section.blocks)
+    return tuple(section for section in all_sections if section.blocks)
 
 
 def _lessons(lessons: Lessons) -> Iterator[Block]:
@@ -135,12 +135,12 @@ def _comparison(ds: xr.Dataset, summary: Summary, own: Sequence[Comparison]) -> 
     for metric in metrics_of(summary):
         step(f"report: {len(pairs)} pairs of targets, {metric}")
         try:
-            made = own if metric == OWN else ()
-            found: Sequence[Comparison] = made or comparisons(ds, metric, sides=targets)
+            at_hand = own if metric == OWN else ()
+            compared: Sequence[Comparison] = at_hand or comparisons(ds, metric, sides=targets)
         except ValueError as error:
             yield Block(_title(metric), (f"Not compared: {error}.",), opened=True)
             continue
-        for comparison in found:
+        for comparison in compared:
             yield _compared(comparison, not drawn)
         drawn = True
 

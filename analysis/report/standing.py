@@ -42,7 +42,7 @@ def standing(standings: Standings, plan: Mapping[str, Any], place: str) -> Itera
     yield Text(f"  {lines.command}", no_wrap=True, overflow="ignore")  # to be pasted
     if drawn.more:
         yield Text(f"{drawn.more} more cells: fsmatrix compare shows them.")
-    yield Text("\n".join(["", *(one.says for one in extremes(standings)), ""]))
+    yield Text("\n".join(["", *(extreme.says for extreme in extremes(standings)), ""]))
 
 
 def _letters(standings: Standings) -> dict[str, str]:

@@ -91,7 +91,7 @@ def _what_for(more: Extension) -> str:
 
 def _need(cell: Standing) -> int:
     """Blocks that should settle a cell, by the pair of it that takes the most; 0 if unknown."""
-    needed = [one.cell.verdict.needed for one in cell.pairs if one.state == cell.state]
+    needed = [pair.cell.verdict.needed for pair in cell.pairs if pair.state == cell.state]
     counts = [n.needed for n in needed if n is not None and n.known and n.needed]
     return max(counts, default=0)
 

@@ -46,7 +46,7 @@ def places(of: Study) -> Places:
         return place.place / place.of
 
     ends = [
-        (name, min(mine, key=share), max(mine, key=share))
-        for name, mine in places_by_target.items()
+        (name, min(shares, key=share), max(shares, key=share))
+        for name, shares in places_by_target.items()
     ]
     return Places(tuple(rankings), tuple(sorted(ends, key=lambda e: (share(e[1]), share(e[2])))))

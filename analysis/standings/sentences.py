@@ -136,12 +136,12 @@ def _tolerance(standings: Standings) -> str:
 def _together(standings: Standings) -> list[str]:
     """Who is proven ahead over all cells together, by how much."""
     lines = []
-    for part in dict.fromkeys(one.part for one in standings.compared):
+    for part in dict.fromkeys(comparison.part for comparison in standings.compared):
         comparisons = [comparison for comparison in standings.compared if comparison.part == part]
         for lesson in overall(comparisons, standings.targets):
             if lesson.sure == "decided" and len(lesson.choice) == 1:
                 best = str(lesson.choice[0])
-                cells = max(len(one.cells) for one in comparisons)
+                cells = max(len(comparison.cells) for comparison in comparisons)
                 lines.append(
                     f"over {_of(cells, cells)}{f' of {part}' * bool(part)} together {best} "
                     f"is {listed(_means(comparisons, best))}, proven"
@@ -254,16 +254,16 @@ def extremes(standings: Standings) -> list[Extremes]:
         best = _end(target, sure[-1:], True) or "nowhere ahead beyond chance"
         worst = _end(target, sure[:1], False) or "nowhere behind beyond chance"
         ranked.append((-_proven(leads), -len(leads), Extremes(target, share, best, worst)))
-    return [one for _, _, one in sorted(ranked, key=lambda key: key[:2])]
+    return [extreme for _, _, extreme in sorted(ranked, key=lambda key: key[:2])]
 
 
 def _end(target: str, pairs: Sequence[tuple[Standing, Pair]], ahead: bool) -> str:
     """ "rand-write, 4 KiB: 25 times as fast as btrfs (proven)"; "" if it is not so."""
-    for cell, one in pairs:
-        if (one.ahead == target) == ahead:
-            ratio = one.over(target)
+    for cell, pair in pairs:
+        if (pair.ahead == target) == ahead:
+            ratio = pair.over(target)
             start = f"{cell.named}: " if cell.named else ""
-            return f"{start}{faster(ratio)} {than(ratio)} {one.other(target)} ({one.state})"
+            return f"{start}{faster(ratio)} {than(ratio)} {pair.other(target)} ({pair.state})"
     return ""
 
 

@@ -112,7 +112,7 @@ def ordered(names: Sequence[str], pairs: Sequence[Pair]) -> Order:
     proven, likely: every leader is so much ahead of everyone behind; equal: no two of them differ;
     unclear: all else, also if somebody is behind a leader, but not behind every one.
     """
-    by_targets = {frozenset((one.a, one.b)): one for one in pairs}
+    by_targets = {frozenset((pair.a, pair.b)): pair for pair in pairs}
     left, groups = list(names), []
     while left:
         behind = {
@@ -125,17 +125,17 @@ def ordered(names: Sequence[str], pairs: Sequence[Pair]) -> Order:
         left = [name for name in left if name not in front]
     if len(groups) < 2:
         alike = len(by_targets) == math.comb(len(names), 2)
-        alike &= all(one.state == "equal" for one in pairs)
+        alike &= all(pair.state == "equal" for pair in pairs)
         return Order("equal" if alike and len(names) > 1 else "unclear", tuple(groups))
-    found = [
-        by_targets.get(frozenset((one, two)))
-        for one in groups[0]
+    against_rest = [
+        by_targets.get(frozenset((leader, two)))
+        for leader in groups[0]
         for two in names
         if two not in groups[0]
     ]
-    if not all(one is not None and one.ahead in groups[0] for one in found):
+    if not all(pair is not None and pair.ahead in groups[0] for pair in against_rest):
         return Order("unclear", tuple(groups))
-    sure = all(one is not None and one.state == "proven" for one in found)
+    sure = all(pair is not None and pair.state == "proven" for pair in against_rest)
     return Order("proven" if sure else "likely", tuple(groups))
 
 

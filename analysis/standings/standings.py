@@ -59,23 +59,18 @@ class Standing:
     @property
     def margin(self) -> float:
         """By how much the leaders are ahead of everybody behind them, at least; NaN without."""
-        found = [
+        margins = [
             pair.over(first)
             for first in self.leaders
             for pair in self.pairs
             if first in (pair.a, pair.b) and pair.other(first) not in self.leaders
         ]
-        return min(found, default=float("nan"))
+        return min(margins, default=float("nan"))
 
     @property
     def blocks(self) -> int:
         """Independent values of the target that has the fewest."""
         return min((value.median.independent for value in self.values), default=0)
-
-    def rival(self, target: str) -> Pair | None:
-        """The pair of a target with the one that does best against it."""
-        pairs = [pair for pair in self.pairs if target in (pair.a, pair.b)]
-        return min(pairs, key=lambda pair: pair.over(target), default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """How sure, who leads, the groups behind, and by how much, as a ratio."""
@@ -129,8 +124,8 @@ def standings(ds: xr.Dataset, summary: Summary, compared: Sequence[Comparison]) 
         groups[_key(values.cell.levels, names)].append(values)
     several = varying_names([dict(zip(names, key, strict=True)) for key in groups])
     cells = tuple(
-        _standing(dict(zip(names, key, strict=True)), several, mine, pairs.get(key, {}))
-        for key, mine in groups.items()
+        _standing(dict(zip(names, key, strict=True)), several, values, pairs.get(key, {}))
+        for key, values in groups.items()
     )
     return Standings(targets, cells, names, tuple(compared), summary)
 
@@ -147,8 +142,8 @@ def _names(summary: Summary, compared: Sequence[Comparison]) -> tuple[str, ...]:
 
 def _key(levels: Mapping[str, Level], names: Iterable[str]) -> Key:
     """Levels that equal themselves: NaN is no key."""
-    found = (levels.get(name, "") for name in names)
-    return tuple(level if level == level else "" for level in found)
+    key = (levels.get(name, "") for name in names)
+    return tuple(level if level == level else "" for level in key)
 
 
 def _valued(ds: xr.Dataset, summary: Summary, targets: Sequence[str]) -> list[Values]:
@@ -168,14 +163,14 @@ def _metric(cell: Cell) -> str:
 def _standing(
     levels: Mapping[str, Level],
     several: Sequence[str],
-    mine: Sequence[Values],
+    every: Sequence[Values],
     compared: Mapping[tuple[str, str], Sequence[Compared]],
 ) -> Standing:
-    values = sorted((one for one in mine if one.values.size), key=lambda v: -v.median.median)
+    values = sorted((cell for cell in every if cell.values.size), key=lambda v: -v.median.median)
     have = list(dict.fromkeys(value.cell.target for value in values))
     pairs = [weakest([pair(a, b, cell) for cell in cells]) for (a, b), cells in compared.items()]
-    lost = [(one.cell.target, _why(one.cell)) for one in mine if one.cell.target not in have]
-    metrics = {_metric(one.cell) for one in (values or mine)}
+    lost = [(cell.cell.target, _why(cell.cell)) for cell in every if cell.cell.target not in have]
+    metrics = {_metric(cell.cell) for cell in (values or every)}
     return Standing(
         levels=levels,
         named=", ".join(level_words(n, levels[n]) for n in several if levels[n] != ""),

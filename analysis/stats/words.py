@@ -101,17 +101,17 @@ def sure(ratio: Ratio) -> str:
     return f"{share} % sure: {brief(ratio.low)} to {brief(ratio.high)}"
 
 
-def whole(found: Ratio, more_is_faster: bool = True, than: str = "") -> str:
+def whole(estimate: Ratio, more_is_faster: bool = True, than: str = "") -> str:
     """By how much, how often, how sure: "7 % faster in 5 of 6 blocks (ratio 1.07, 95 % ...)".
 
     `than`: against what, in words, such as " than xfs".
     """
-    by = lead(found.ratio, more_is_faster)
+    by = lead(estimate.ratio, more_is_faster)
     if by.startswith("equal"):
         than = than.replace(" than ", " as ")
-    ratio = [] if found.ratio >= TIMES else [f"ratio {brief(found.ratio)}"]
-    beside = ", ".join([*ratio, *([text] if (text := sure(found)) else [])])
-    return f"{by}{than}{how_often(found)}" + (f" ({beside})" if beside else "")
+    ratio = [] if estimate.ratio >= TIMES else [f"ratio {brief(estimate.ratio)}"]
+    beside = ", ".join([*ratio, *([text] if (text := sure(estimate)) else [])])
+    return f"{by}{than}{how_often(estimate)}" + (f" ({beside})" if beside else "")
 
 
 def not_proven(ratio: Ratio, what: str) -> str:

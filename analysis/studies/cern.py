@@ -1,6 +1,6 @@
 """The CERN study: two installations cell by cell, IOR over tasks, RNTuple's parameters.
 
-What the report says of its own numbers is in cern_report.py.
+What the report says of its own numbers is data: the claims of the study `cern` (docs/claims.md).
 """
 
 from __future__ import annotations
@@ -188,8 +188,8 @@ def installations(
     remarks = [f"{note}." for note in scope.notes]
     reach = Reach(data, file, claim, metric)
     for side in (of, over):
-        mine = [c for c in data.studies[metric].valued if reach.inside(c) and reach.has(c, side)]
-        doubts = Counter(name for c in mine for name in c.cell.findings)
+        cells = [c for c in data.studies[metric].valued if reach.inside(c) and reach.has(c, side)]
+        doubts = Counter(name for c in cells for name in c.cell.findings)
         words = _name(side)
         remarks += [f"{words}: {name} in {number} cells." for name, number in doubts.items()]
     return Installations(

@@ -15,7 +15,8 @@ import xarray as xr
 from fsmatrix.analysis.comparison.compare import DEFAULTS
 from fsmatrix.analysis.comparison.options import ComparisonOptions
 from fsmatrix.analysis.data.load import rows
-from fsmatrix.analysis.data.study import Key, Values
+from fsmatrix.analysis.data.roles import Key
+from fsmatrix.analysis.data.study import Values
 from fsmatrix.analysis.questions.curves import Curves, cells_of, curves, described, varying
 from fsmatrix.analysis.questions.speedup import Speedup, speedup
 from fsmatrix.analysis.result import plain

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.ceph import deployment
 from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.ceph.cephfs_mounted import CephfsMounted
 from fsmatrix.backends.ceph.mounts import clients
@@ -14,6 +15,7 @@ from fsmatrix.backends.ceph.options import FuseOptions
 from fsmatrix.backends.ceph.places.trees import Tree
 from fsmatrix.backends.local import fuse, mounting
 from fsmatrix.backends.system import packages, tools
+from fsmatrix.results.evidence.deployment import Deployment
 
 
 class CephfsFuse(CephfsMounted):
@@ -40,6 +42,13 @@ class CephfsFuse(CephfsMounted):
         """The client's options, and a name for the mount."""
         options = cast(FuseOptions, self.options)
         return {"client": options.client, "source": f"fsmatrix-{context.tag}"}
+
+    def client_deployment(self) -> Deployment:
+        """The kernel's pages serve reads; writes go to the object cache of ceph-fuse."""
+        options = cast(FuseOptions, self.options)
+        if options.path:
+            return deployment.found()
+        return deployment.client_of(options.client, options.object_size, deployment.PAGES)
 
     @classmethod
     def argv(cls, details: Mapping[str, Any]) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.ceph import deployment
 from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.ceph.cephfs_mounted import CephfsMounted
 from fsmatrix.backends.ceph.mounts import clients
@@ -15,6 +16,7 @@ from fsmatrix.backends.ceph.options import KernelOptions
 from fsmatrix.backends.ceph.places.trees import Tree
 from fsmatrix.backends.local import mounting
 from fsmatrix.backends.system import packages, tools
+from fsmatrix.results.evidence.deployment import Deployment
 
 
 class CephfsKernel(CephfsMounted):
@@ -44,6 +46,13 @@ class CephfsKernel(CephfsMounted):
         """The options of mount(8) for this attachment."""
         del context
         return {"mount_options": cast(KernelOptions, self.options).mount_options}
+
+    def client_deployment(self) -> Deployment:
+        """All that it keeps are pages of the kernel; msgr2 only where the mount asks for it."""
+        options = cast(KernelOptions, self.options)
+        if options.path:
+            return deployment.found(deployment.PAGES)
+        return deployment.kernel_client(options.mount_options, options.object_size)
 
     @classmethod
     def argv(cls, details: Mapping[str, Any]) -> list[str]:

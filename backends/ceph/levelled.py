@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self, cast
 
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, ProvisionContext, Settled, Space
+from fsmatrix.backends.ceph import deployment
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.ceph.levels import levels
@@ -21,6 +22,7 @@ from fsmatrix.backends.ceph.state.health import Watch
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.owned_dirs import PREFIX
 from fsmatrix.backends.pace import Pace
+from fsmatrix.results.evidence.deployment import Deployment
 
 
 class Levelled(Backend):
@@ -40,6 +42,10 @@ class Levelled(Backend):
     @abstractmethod
     def unfit(self, cluster: Cluster, pool: str) -> str:
         """Why a pool cannot be used (empty: it can)."""
+
+    @abstractmethod
+    def client_deployment(self) -> Deployment:
+        """What its way to the cluster decides: caches, durability, the size of objects."""
 
     @property
     def _levels(self) -> Levels | None:
@@ -77,6 +83,15 @@ class Levelled(Backend):
         if options is None or options.pools:
             return {}
         return {"redundancy": options.redundancy, "failure_domain": options.failure_domain}
+
+    def deployment(self, described: Mapping[str, Any]) -> Deployment:
+        """The client's half, then the cluster's; of levels what their options say."""
+        pool = str(described.get("level", {}).get("pool", ""))
+        told = self.client_deployment().completed(deployment.of_cluster(described, pool))
+        options = cast(CephOptions, self.options).levels
+        if options is None or options.pools:
+            return told
+        return told.completed(deployment.of_options(options.redundancy, options.failure_domain))
 
     def provision(self, level: Mapping[str, Any], context: ProvisionContext) -> Access:
         """Make the level, if there is one, and what the runs need in it."""

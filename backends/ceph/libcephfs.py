@@ -21,6 +21,7 @@ from pydantic import Field
 
 from fsmatrix.backends.access import Access, CephfsAccess, expect
 from fsmatrix.backends.base import CacheMethod, Evidence, ProvisionContext, Usable
+from fsmatrix.backends.ceph import deployment
 from fsmatrix.backends.ceph.bindings import capi
 from fsmatrix.backends.ceph.bindings.login import NO_WAIT, root_text
 from fsmatrix.backends.ceph.oncephfs import (
@@ -37,6 +38,7 @@ from fsmatrix.backends.ceph.state import caches
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.owned_dirs import DATA
+from fsmatrix.results.evidence.deployment import Deployment
 
 NONBLOCKING = "ceph_ll_nonblocking_readv_writev"
 
@@ -112,6 +114,10 @@ class Libcephfs(OnCephfs):
             **self.level_facts(access),
             "ceph": ceph_facts(tree.login, tree.filesystem),
         }
+
+    def client_deployment(self) -> Deployment:
+        """Its object cache lives as long as a step's connections."""
+        return deployment.client_of(self._chosen.client, self._chosen.object_size)
 
     # -- node leaders ------------------------------------------------------------------
     @classmethod

@@ -23,6 +23,7 @@ class OnCephfs(Levelled):
     """Base of libcephfs, cephfs-fuse and cephfs-kernel."""
 
     pool_option = "data_pool"
+    testbed: ClassVar[str] = "ceph"
     testbed_options: ClassVar[Mapping[str, str]] = {"conf": "conf", "filesystem": "filesystem"}
 
     @property

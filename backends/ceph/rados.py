@@ -29,6 +29,7 @@ from fsmatrix.backends.ceph.state import caches, facts
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.owned_dirs import PREFIX
+from fsmatrix.results.evidence.deployment import DURABLE, NONE, Deployment
 
 ENTRY = "rados-space"  # kind of journal entry
 
@@ -42,6 +43,7 @@ class Rados(Levelled):
     cache_states = frozenset({"cold", "bypass"})
     driver = "rados"
     pool_option = "pool"
+    testbed: ClassVar[str] = "ceph"
     testbed_options: ClassVar[Mapping[str, str]] = {"conf": "conf", "pool": "pools.rados"}
 
     @property
@@ -133,6 +135,15 @@ class Rados(Levelled):
                 return described | {"ceph": facts.cluster_facts(cluster, [rados.pool])}
         except BackendError as error:
             return described | {"ceph": {"error": str(error)}}
+
+    def client_deployment(self) -> Deployment:
+        """librados keeps nothing, and an object is written when all its OSDs have it."""
+        return Deployment(
+            durability=DURABLE,
+            chunk_size=self._chosen.object_size,
+            data_cache=NONE,
+            metadata_cache=NONE,
+        )
 
     def space(self, access: Access | None = None) -> FreeSpace:
         """What the pool may still take, by `ceph df` and its quota; others may fill it too."""

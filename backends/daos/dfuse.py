@@ -17,12 +17,10 @@ from typing import Any, cast
 
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import ProvisionContext, Space, Usable
-from fsmatrix.backends.daos import trees
+from fsmatrix.backends.daos import deployment, trees
 from fsmatrix.backends.daos.containers import Place
-from fsmatrix.backends.daos.mounts import attributes as dfuseattributes
-from fsmatrix.backends.daos.mounts import interception
-from fsmatrix.backends.daos.mounts import mount as dfusemount
-from fsmatrix.backends.daos.mounts.node import DfuseNode
+from fsmatrix.backends.daos.mounts import attributes, interception, program
+from fsmatrix.backends.daos.mounts.attached import DfuseNode
 from fsmatrix.backends.daos.mounts.options import FACTORS, FOUND, DaosDfuseOptions
 from fsmatrix.backends.daos.state import facts as daos_facts
 from fsmatrix.backends.errors import BackendError, value_or_error
@@ -31,6 +29,7 @@ from fsmatrix.backends.local import fuse, mounting, provenance
 from fsmatrix.backends.local.directory import place_refusal
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system.mounts import mounts
+from fsmatrix.results.evidence.deployment import Deployment
 
 
 class DaosDfuse(DfuseNode):
@@ -47,11 +46,11 @@ class DaosDfuse(DfuseNode):
     @classmethod
     def check(cls) -> Usable:
         """It can be mounted, or one is mounted already."""
-        usable, reason = super().check(), dfusemount.refusal()
+        usable, reason = super().check(), program.refusal()
         if usable.ok and not reason:
             return usable
         reason = reason or usable.reason
-        if any(dfusemount.is_dfuse(mount) for mount in mounts()):
+        if any(program.is_dfuse(mount) for mount in mounts()):
             return Usable(True, f"found mounted only ({reason})")
         return Usable(False, reason=reason)
 
@@ -64,7 +63,7 @@ class DaosDfuse(DfuseNode):
             return str(error)
         if chosen.path:
             return _found_refusal(Path(chosen.path))
-        return dfusemount.refusal() or super().refusal()
+        return program.refusal() or super().refusal()
 
     @property
     def level_factors(self) -> frozenset[str]:
@@ -118,7 +117,7 @@ class DaosDfuse(DfuseNode):
         if not place.own:
             prefix = trees.make(place, chosen.library, context)
         elif given := chosen.cache_attributes:
-            dfuseattributes.set_on(place, given)
+            attributes.set_on(place, given)
         context.state.mkdir(parents=True, exist_ok=True)
         point = mounting.new_point(context.state, context.journal)
         own = {
@@ -135,7 +134,7 @@ class DaosDfuse(DfuseNode):
         """A directory of ours in a mount that stays as it is."""
         parent = Path(self._chosen.path).resolve()
         folder = owned_dirs.make_tree(parent, context.tag, context.journal)
-        mount = dfusemount.found_at(parent)
+        mount = program.found_at(parent)
         details = {
             "tree": str(folder),
             "tag": context.tag,
@@ -183,7 +182,7 @@ class DaosDfuse(DfuseNode):
         details, path = access.details, path_of(access)
         described: dict[str, Any] = {
             "managed": "point" in details,
-            "dfuse": dfusemount.version(),
+            "dfuse": program.version(),
             "caching": details["caching"],
             **interception.facts(details["interception"], access.preloaded),
         }
@@ -192,13 +191,22 @@ class DaosDfuse(DfuseNode):
         else:
             described = provenance.filesystem_facts(path) | described
         if "tree" in details:
-            found = dfusemount.servers_of(details["found"])
+            found = program.servers_of(details["found"])
             described["mount_command"] = next(iter(found.values()), [])
             return described
-        described["mount_command"] = dfusemount.argv(details)
+        described["mount_command"] = program.argv(details)
         place = Place.of(details)
-        described["cache_attributes"] = value_or_error(lambda: dfuseattributes.of(place))
+        described["cache_attributes"] = value_or_error(lambda: attributes.of(place))
         return super().describe(access) | described
+
+    def deployment(self, described: Mapping[str, Any]) -> Deployment:
+        """With what the mount keeps, and the library around it."""
+        chosen = self._chosen
+        caching = described.get("caching", FOUND if chosen.path else chosen.caching)
+        if chosen.cache_attributes or described.get("cache_attributes"):
+            caching = FOUND  # what they come to only dfuse knows
+        kind = described.get("interception", chosen.interception)
+        return deployment.of_mount(super().deployment(described), str(caching), str(kind))
 
     def space(self, access: Access | None = None) -> Space:
         """Free bytes of the pool; of a found mount, what statfs says."""
@@ -223,8 +231,8 @@ def _preload(chosen: DaosDfuseOptions) -> dict[str, str]:
 
 def _found_refusal(path: Path) -> str:
     """Why a directory cannot be made in a path; a mount that hangs is not touched."""
-    mount = dfusemount.found_at(path)
-    if mount is None or not dfusemount.is_dfuse(mount):
+    mount = program.found_at(path)
+    if mount is None or not program.is_dfuse(mount):
         # a link may lead to one: what is no DFUSE answers
         return place_refusal(path) or f"{path} is {mount.fstype if mount else 'nothing'}, not DFUSE"
     trouble = fuse.trouble(path, servers=True)

@@ -7,25 +7,31 @@ import socket
 from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, ProvisionContext, Settled, Space, Usable
-from fsmatrix.backends.daos import containers, together
+from fsmatrix.backends.daos import containers, deployment, engines, together
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.levels import levels as pools
+from fsmatrix.backends.daos.levels.classes import Shape
 from fsmatrix.backends.daos.levels.levels import Levels
 from fsmatrix.backends.daos.options import OPTION_OF, DaosOptions
+from fsmatrix.backends.daos.state import counters, health, settle
 from fsmatrix.backends.daos.state import facts as daos_facts
-from fsmatrix.backends.daos.state import health, settle
+from fsmatrix.backends.daos.tools import agent
 from fsmatrix.backends.daos.tools import client as daos_client
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.owned_dirs import PREFIX
-from fsmatrix.backends.local import provenance
+from fsmatrix.backends.local import routes
+from fsmatrix.results.evidence.deployment import Deployment
 
 
 class OnDaos(Backend):
     """Base of daos-dfs and daos-dfuse.  `details` of their accesses are those of a Place."""
+
+    testbed: ClassVar[str] = "daos"
+    testbed_options: ClassVar[Mapping[str, str]] = {"pool": "pool", "system": "system"}
 
     @abstractmethod
     def _attach(
@@ -40,17 +46,20 @@ class OnDaos(Backend):
     # -- conductor ---------------------------------------------------------------------
     @classmethod
     def check(cls) -> Usable:
-        """The tool is there, an agent answers it, and MPI loads beside its libraries."""
-        if not daos_client.installed():
-            return Usable(False, reason=daos_client.MISSING)
+        """The tool is there, and an agent answers it."""
+        if reason := cls.uninstalled():
+            return Usable(False, reason=reason)
         try:
             version = daos_client.version()
             system = daos_client.Client().system_query().system_name
         except BackendError as error:
             return Usable(False, reason=str(error))
-        if reason := together.clash():
-            return Usable(False, reason=reason)
         return Usable(True, f"{version}, system {system}")
+
+    @classmethod
+    def uninstalled(cls) -> str:
+        """The tool is not there, or DAOS's libraries keep MPI from starting."""
+        return together.clash() if daos_client.installed() else daos_client.MISSING
 
     def refusal(self) -> str:
         """No tool, no such pool or container, or a pool that cannot hold its properties."""
@@ -91,6 +100,15 @@ class OnDaos(Backend):
         except BackendError as error:
             return str(error)
         return options.misfit(daos_facts.shape(pool, system))
+
+    def testbed_refusal(self, level: Mapping[str, Any], attributes: Mapping[str, Any]) -> str:
+        """Too few nodes for a class, or no such class: each has a server with one engine."""
+        nodes = int(attributes["storage_nodes"])
+        try:
+            options = self._chosen.at(level)
+        except BackendError as error:
+            return str(error)
+        return options.misfit(Shape(nodes, nodes, nodes * int(attributes["targets_per_node"])))
 
     def agreement(self) -> str:
         """To what is made in the system."""
@@ -135,6 +153,7 @@ class OnDaos(Backend):
             **more,
             "pool_uuid": pool.uuid,
             "pool_version": pool.version,
+            "engines": pool.total_engines,
             "free": daos_facts.free(pool).bytes,
             "provider": system.fabric_provider,
             "servers": daos_facts.servers(system),
@@ -164,12 +183,20 @@ class OnDaos(Backend):
             "provider": access.details["provider"],
             "servers": len(access.details["servers"]),
             "daos": value_or_error(lambda: {"version": daos_client.version()}),
+            "server": value_or_error(lambda: {"version": client.server_version()}),
+            "agent": str(agent.socket_path()),
             "pool": value_or_error(lambda: daos_facts.pool_facts(client.pool_query(pool))),
             "container": value_or_error(lambda: daos_facts.container_facts(place.query())),
             "properties": value_or_error(
                 lambda: daos_facts.known_properties(client.properties(pool, container))
             ),
         }
+
+    def deployment(self, described: Mapping[str, Any]) -> Deployment:
+        """As the tools tell; before, the level or the options."""
+        options = self._chosen
+        oclass = described.get("object_class") or options.file_oclass or options.oclass
+        return deployment.of_container(described, str(oclass), options.chunk_size)
 
     def space(self, access: Access | None = None) -> Space:
         """Free bytes of the pool, which others may fill too."""
@@ -184,11 +211,19 @@ class OnDaos(Backend):
     # -- node leaders ------------------------------------------------------------------
     @classmethod
     def counters(cls, access: Access) -> dict[str, float]:
-        """Bytes over this kernel's network, where DAOS's are among them."""
+        """Bytes over this kernel's network, where DAOS's are among them; else the engines' own."""
         details = access.details
-        if daos_facts.on_network(details["provider"], tuple(details["servers"])):
-            return provenance.network_counters()
+        addresses = tuple(details["servers"])
+        if daos_facts.on_network(details["provider"], addresses):
+            return routes.counters(details["servers"])
+        if daos_facts.on_loopback(addresses):
+            return counters.counters(details)
         return {}
+
+    @classmethod
+    def workers(cls, access: Access) -> list[int]:
+        """Servers and engines of this system that run on this kernel: they poll."""
+        return engines.here(access.details["servers"])
 
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fsmatrix.backends.daos import containers, trees
 from fsmatrix.backends.daos.levels import levels
-from fsmatrix.backends.daos.mounts import mount as dfusemount
+from fsmatrix.backends.daos.mounts import program
 from fsmatrix.backends.journal.identity import carries
 from fsmatrix.backends.journal.kinds import Kind, Stage
 from fsmatrix.backends.journal.proof import POINT, Facts, Ground, LeftAlone, of_server_thing
@@ -54,7 +54,7 @@ def undo_dfuse_mount(facts: Facts, same_boot: bool) -> str:
         return ""
     path, argv = Path(facts["path"]), facts["argv"]
     mount = mounts.mounted_at(path)
-    if mount is not None and not dfusemount.is_dfuse(mount):
+    if mount is not None and not program.is_dfuse(mount):
         raise LeftAlone(f"{path}: {mount.source} is mounted there, not DFUSE")
     if mount is None and not fuse.processes(argv):
         return ""

@@ -92,8 +92,8 @@ def carries(pid: int, store: str, session: str = "") -> bool:
     return False
 
 
-def carriers(store: str, session: str) -> list[int]:
-    """All processes of this kernel that carry the proof of a session; none that has ended.
+def carriers(store: str, session: str = "") -> list[int]:
+    """All processes of this kernel that carry the proof of a store, or of a session of it.
 
     Kernel threads and the dead have no environment.  One that is being started has none for a
     moment: its parent has.

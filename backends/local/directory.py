@@ -14,7 +14,6 @@ from pydantic import field_validator
 from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import (
-    MEMORY_TYPES,
     Backend,
     BackendOptions,
     CacheMethod,
@@ -27,10 +26,11 @@ from fsmatrix.backends.base import (
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import owned_dirs, tree
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.local import clients, provenance
+from fsmatrix.backends.local import clients, deployment, provenance
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system import devices
-from fsmatrix.backends.system.mounts import Mount, mount_of
+from fsmatrix.backends.system.mounts import MEMORY_TYPES, Mount, mount_of
+from fsmatrix.results.evidence.deployment import Deployment
 
 _BEGIN = re.compile(r"(~|\$HOME|\$\{HOME\}|\$TMPDIR|\$\{TMPDIR\})(/.*)?|/.*", re.DOTALL)
 
@@ -143,6 +143,13 @@ class Directory(Backend):
         facts = provenance.filesystem_facts(path) | {"managed": False}
         client = clients.recognise_at(path, mount)
         return facts | (clients.client_facts(client, path, mount) if client else {})
+
+    def deployment(self, described: Mapping[str, Any]) -> Deployment:
+        """Of a local or a network file system, as it was found."""
+        if not described:
+            return Deployment()
+        found = deployment.of_network if "network_filesystem" in described else deployment.of_local
+        return found(described)
 
     def space(self, access: Access | None = None) -> Space:
         """By statfs and the user's quota."""

@@ -6,7 +6,6 @@ A subclass names its type and its mkfs; everything else is the same for all of t
 from __future__ import annotations
 
 import socket
-import stat
 import uuid
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -31,9 +30,10 @@ from fsmatrix.backends.base import (
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.owned_dirs import DATA
-from fsmatrix.backends.local import images, loop, mounting, provenance
+from fsmatrix.backends.local import deployment, images, loop, mounting, provenance
 from fsmatrix.backends.local.provenance import path_of
-from fsmatrix.backends.system import devices, loopdev, mounts, packages, signature, tools
+from fsmatrix.backends.system import devices, mounts, packages, signature, tools
+from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.process import boot_id
 from fsmatrix.results.units import PositiveSize
 
@@ -173,7 +173,7 @@ class LocalBackend(Backend):
                 "device": device,
                 "image": image,
                 "image_rewritten": rewritten,
-                "direct_io": _is_direct(device),
+                "direct_io": loop.is_direct(device),
                 "point": str(point),
                 "mount_options": self._chosen.mount_options,
                 "owner": self._chosen.owner,
@@ -196,7 +196,7 @@ class LocalBackend(Backend):
         ours = [entry for entry in pending if entry.is_own]
         identity = str(ours[0].facts["uuid"]) if ours else context.journal.identity.new_uuid()
         reason = signature.refusal(device, chosen.serial, our_uuid=identity if ours else "")
-        if not reason and chosen.direct_io == "required" and not _is_direct(device):
+        if not reason and chosen.direct_io == "required" and not loop.is_direct(device):
             reason = f"{device} is a loop device without direct I/O (losetup --direct-io=on)"
         if reason:
             raise BackendError(reason)
@@ -229,6 +229,10 @@ class LocalBackend(Backend):
         facts = provenance.filesystem_facts(path_of(access))
         kept = ("mkfs", "mkfs_version", "image_rewritten", "direct_io")
         return facts | {name: access.details[name] for name in kept} | {"managed": True}
+
+    def deployment(self, described: Mapping[str, Any]) -> Deployment:
+        """On the devices of this machine."""
+        return deployment.of_local(described)
 
     def space(self, access: Access | None = None) -> Space:
         """Of the mounted file system, else an estimate from the image's or device's size."""
@@ -292,9 +296,3 @@ class LocalBackend(Backend):
         if mount is None:
             return [f"nothing is mounted at {access.details['point']}"]
         return [f"{mount.point} has become read-only"] if mount.read_only else []
-
-
-def _is_direct(device: str) -> bool:
-    """A disk, or a loop device that does not go through the page cache below it."""
-    is_loop = stat.S_ISBLK(Path(device).stat().st_mode) and loopdev.backing(device) is not None
-    return not is_loop or loopdev.direct_io(device)

@@ -27,6 +27,12 @@ def loop_refusal() -> str:
     return ""
 
 
+def is_direct(device: str) -> bool:
+    """A disk, or a loop device that does not go through the page cache below it."""
+    is_loop = stat.S_ISBLK(Path(device).stat().st_mode) and loopdev.backing(device) is not None
+    return not is_loop or loopdev.direct_io(device)
+
+
 def _is_loop_control(path: Path) -> bool:
     """Whether it is the kernel's device 10:237 (Linux, Documentation/admin-guide/devices.txt)."""
     facts = path.stat()

@@ -30,7 +30,7 @@ def root_refusal() -> str:
     """Why this process may not mount (empty: it may)."""
     if os.geteuid() != 0:
         return "needs root, to attach, format and mount: run it with sudo"
-    if not rights.has_sys_admin():
+    if not rights.has(rights.Capability.CAP_SYS_ADMIN):
         return f"this root may not mount (no CAP_SYS_ADMIN): {_CONTAINER}"
     if libc.mount_error() is not None:
         return f"this root may not mount (in a user namespace): {_CONTAINER}"

@@ -25,9 +25,10 @@ from fsmatrix.backends.base import (
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import owned_dirs, tree
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.local import mounting, provenance
+from fsmatrix.backends.local import deployment, mounting, provenance
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system.mounts import mount_of
+from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.process import boot_id
 from fsmatrix.results.units import PositiveSize, format_size
 
@@ -126,6 +127,10 @@ class Tmpfs(Backend):
         """Facts of the mount; it is memory."""
         facts = provenance.filesystem_facts(path_of(access))
         return facts | {"managed": "point" in access.details, "memory": True}
+
+    def deployment(self, described: Mapping[str, Any]) -> Deployment:
+        """In memory."""
+        return deployment.of_memory(described)
 
     def space(self, access: Access | None = None) -> Space:
         """Of the mount, else its size."""

@@ -14,6 +14,7 @@ from fsmatrix.backends.system import libc
 
 MOUNTINFO = Path("/proc/self/mountinfo")
 INIT_MOUNTINFO = Path("/proc/1/mountinfo")
+MEMORY_TYPES = ("tmpfs", "ramfs", "devtmpfs")  # file systems without storage
 # f_type of statfs(2), where nothing else tells: statfs(2), linux/magic.h
 TYPES = {
     0xEF53: "ext4",
@@ -71,6 +72,12 @@ def parse_mountinfo(text: str) -> list[Mount]:
             )
         )
     return parsed
+
+
+def option_values(text: str) -> dict[str, str]:
+    """Mount options by name; "" for a switch, the last one of a name given twice."""
+    pairs = (option.partition("=") for option in text.split(",") if option)
+    return {name: value for name, _, value in pairs}
 
 
 def _plain(field: str) -> str:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from pathlib import Path
 
-_CAP_SYS_ADMIN = 21
+
+class Capability(IntEnum):
+    """By their numbers (capabilities(7)); a container's root may lack them."""
+
+    CAP_NET_ADMIN = 12  # links, addresses, queues
+    CAP_SYS_ADMIN = 21  # mounts and namespaces
 
 
-def has_sys_admin() -> bool:
-    """CAP_SYS_ADMIN: mounts and namespaces.  A container's root may lack it."""
+def has(capability: Capability) -> bool:
+    """Whether this process has it."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("CapEff:"):
-            return bool(int(line.split()[1], 16) >> _CAP_SYS_ADMIN & 1)
+            return bool(int(line.split()[1], 16) >> capability & 1)
     return True  # a kernel that does not tell

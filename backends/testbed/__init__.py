@@ -1,4 +1,4 @@
 """Real storage systems started on one machine, for tests and for emulated cluster factors.
 
-`ceph`: a Ceph of distribution packages; see `fsmatrix.backends.testbed.ceph` for how to use it.
+A folder for each system, and beside them what every test bed needs.
 """

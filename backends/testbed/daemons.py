@@ -6,10 +6,10 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from fsmatrix.backends.ceph.bindings.errors import CephError
+from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.testbed import process
 from fsmatrix.backends.testbed.home import Home
@@ -27,25 +27,26 @@ class Launch:
     role: str  # "osd.0"
     argv: tuple[str, ...]
     cgroup: str = ""
-    namespace: str = ""
+    namespace: str = ""  # of the network, by its name
+    host: str = ""  # its own name of this machine, which no one else sees
+    private: str = ""  # what a shell does first, in mount and IPC namespaces of its own
+    environment: Mapping[str, str] = field(default_factory=dict)  # beside the bare one
 
     @property
     def command(self) -> list[str]:
-        """The command line that first enters cgroup and namespace; the pid stays the same."""
+        """The command line that first enters cgroup and namespaces; the pid stays the same."""
         argv = list(self.argv)
+        if self.host:
+            apart = ["--uts", *(["--mount", "--ipc"] if self.private else [])]
+            first = f"{self.private} && " if self.private else ""
+            script = f'{first}hostname "$0" && exec "$@"'
+            argv = ["unshare", *apart, "sh", "-c", script, self.host, *argv]
         if self.namespace:
             argv = ["nsenter", f"--net=/run/netns/{self.namespace}", "--", *argv]
         if self.cgroup:
             script = 'echo $$ > "$0" && exec "$@"'
             argv = ["sh", "-c", script, f"{self.cgroup}/cgroup.procs", *argv]
         return argv
-
-
-def daemon(home: Home, role: str, *options: str, cgroup: str = "", namespace: str = "") -> Launch:
-    """The launch of "mon.a", "mgr.a", "mds.a" or "osd.N"."""
-    kind, _, number = role.partition(".")
-    argv = (f"ceph-{kind}", "-f", "-i", number, "-c", str(home.conf), *options)
-    return Launch(role, argv, cgroup, namespace)
 
 
 def start(home: Home, launch: Launch) -> Entry:
@@ -58,14 +59,15 @@ def start(home: Home, launch: Launch) -> Entry:
         after=process.clock_ticks(),
         launch=vars(launch) | {"argv": list(launch.argv)},
     )
-    seen = process.spawn(argv, home.log(launch.role), home.journal.identity.environment)
+    environment = {**launch.environment, **home.journal.identity.environment}
+    seen = process.spawn(argv, home.log(launch.role), environment)
     return home.journal.confirm(entry, pid=seen.pid, start=seen.start)
 
 
 def finish(home: Home, running: list[Entry], steps: Steps, each: Callable[[Entry], None]) -> None:
     """Wait for programs that end by themselves; `each` is called as they do.
 
-    CephError with its last words if one does not end within START_WITHIN.
+    BackendError with its last words if one does not end within START_WITHIN.
     """
     deadline = time.monotonic() + START_WITHIN
     waiting = list(running)
@@ -77,9 +79,8 @@ def finish(home: Home, running: list[Entry], steps: Steps, each: Callable[[Entry
                 each(entry)
         waiting = still
         if waiting and time.monotonic() >= deadline:
-            raise CephError(
-                f"{waiting[0].facts['role']} did not end", 0, last_words(home, waiting[0])
-            )
+            words = last_words(home, waiting[0])
+            raise BackendError(f"{waiting[0].facts['role']} did not end: {words}")
         if waiting:
             with steps.waiting():
                 time.sleep(POLL)
@@ -96,14 +97,14 @@ def last_words(home: Home, entry: Entry) -> str:
 
 
 def check(home: Home, entries: list[Entry]) -> None:
-    """CephError with its last words if a daemon is gone."""
+    """BackendError with its last words if a daemon is gone."""
     for entry in entries:
         if process.ours(process.proven(entry)) is None:
-            raise CephError(f"{entry.facts['role']} ended", 0, last_words(home, entry))
+            raise BackendError(f"{entry.facts['role']} ended: {last_words(home, entry)}")
 
 
 def wait_for_port(home: Home, entry: Entry, address: str, port: int, steps: Steps) -> None:
-    """Until the daemon accepts connections; CephError if it ends or START_WITHIN passes."""
+    """Until the daemon accepts connections; BackendError if it ends or START_WITHIN passes."""
     deadline = time.monotonic() + START_WITHIN
     while True:
         with socket.socket() as attempt:
@@ -112,23 +113,23 @@ def wait_for_port(home: Home, entry: Entry, address: str, port: int, steps: Step
                 return
         check(home, [entry])
         if time.monotonic() >= deadline:
-            raise CephError(f"{entry.facts['role']} does not listen on {address}:{port}")
+            raise BackendError(f"{entry.facts['role']} does not listen on {address}:{port}")
         with steps.waiting():
             time.sleep(POLL)
 
 
 def entry_of(home: Home, role: str) -> Entry:
-    """The journal's entry of a daemon; CephError if the bed has none of that name."""
+    """The journal's entry of a daemon; BackendError if the bed has none of that name."""
     for entry in home.journal.pending("process"):
         if entry.facts["role"] == role:
             return entry
-    raise CephError(f"{home.folder}: this test bed has no {role}")
+    raise BackendError(f"{home.folder}: this test bed has no {role}")
 
 
 def signal_daemon(home: Home, role: str, number: signal.Signals) -> None:
-    """Send a signal to a daemon; CephError if it does not run."""
+    """Send a signal to a daemon; BackendError if it does not run."""
     if not process.send(process.proven(entry_of(home, role)), number):
-        raise CephError(f"{home.folder}: {role} does not run")
+        raise BackendError(f"{home.folder}: {role} does not run")
 
 
 def _seen(home: Home, role: str) -> process.Seen | None:
@@ -143,7 +144,7 @@ def stop(home: Home, role: str) -> None:
         seen := process.ours(process.proven(entry_of(home, role)))
     ) is not None and seen.state not in "Tt":
         if time.monotonic() >= deadline:
-            raise CephError(f"{home.folder}: {role} does not stop")
+            raise BackendError(f"{home.folder}: {role} does not stop")
         time.sleep(POLL)
 
 
@@ -151,7 +152,7 @@ def kill(home: Home, role: str) -> None:
     """SIGKILL, and wait until it is gone.  Its entry stays: it can be started again."""
     _, stuck = process.end([process.proven(entry_of(home, role))])
     if stuck:
-        raise CephError(f"{role} cannot be killed")
+        raise BackendError(f"{role} cannot be killed")
 
 
 def restart(home: Home, role: str) -> Entry:

@@ -34,32 +34,23 @@ class Kind:
     words: str = "test bed"  # what messages call it
 
 
-CEPH = Kind(
-    "fsmatrix-testbed-ceph",
-    "ceph.conf",
-    ("run", "log", "crash"),
-    ("keyring", "monmap", "osdmap", "upmaps"),
-    ("mon.", "mgr.", "mds.", "osd.", "image."),
-)
-
-
 @dataclass(frozen=True)
 class Home:
     """Names of everything in the bed's directory (absolute, without links)."""
 
     folder: Path
-    kind: Kind = CEPH
+    kind: Kind
     asked: Path | None = field(default=None, compare=False)  # the folder as it was named
 
     @classmethod
-    def at(cls, directory: Path | str, kind: Kind = CEPH) -> Home:
+    def at(cls, directory: Path | str, kind: Kind) -> Home:
         """The home in `directory`, whether it exists or not."""
         asked = Path(directory).absolute()
         return cls(asked.resolve(), kind, asked)
 
     @property
     def conf(self) -> Path:
-        """The configuration file of the system: ceph.conf or slurm.conf."""
+        """The configuration file of the system, such as ceph.conf."""
         return self.folder / self.kind.conf
 
     @property

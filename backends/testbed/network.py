@@ -13,7 +13,6 @@ from pathlib import Path
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.system import tools
-from fsmatrix.backends.testbed.cephconf import MON_PORT
 
 BURST, LIMIT = "1mb", "16mb"  # of the token bucket: enough for one large packet train
 _TRIES = 50
@@ -22,44 +21,45 @@ _LINKS = Path("/sys/class/net")
 
 @dataclass(frozen=True)
 class Network:
-    """Addresses of a bed.  Without limited links every node has the first address."""
+    """Addresses of a bed.  Without namespaces every node has the first address."""
 
-    address: str  # of monitor, manager, MDS
+    address: str  # of this machine: clients, and what is on no node
     nodes: tuple[str, ...]
     namespaces: tuple[str, ...] = ()  # of each node; empty: none
+    bridge: str = ""  # interface of `address`; empty: the loopback one
 
     def namespace(self, node: int) -> str:
         """The namespace of node 1, 2...; "" if it has none."""
         return self.namespaces[node - 1] if self.namespaces else ""
 
 
-def loopback(nodes: int, address: str = "") -> Network:
+def loopback(nodes: int, port: int, address: str = "") -> Network:
     """An address of 127/8 that no other bed listens on, or the one that is given."""
     if address:
-        if not _free(address):
+        if not _free(address, port):
             raise BackendError(
-                f"address {address} port {MON_PORT}: not on this machine, or in use already"
+                f"address {address} port {port}: not on this machine, or in use already"
             )
         return Network(address, (address,) * nodes)
     for _ in range(_TRIES):
         chosen = f"127.{random.randint(64, 127)}.{random.randint(0, 255)}.1"
-        if _free(chosen):
+        if _free(chosen, port):
             return Network(chosen, (chosen,) * nodes)
     raise BackendError("no free loopback address was found for the test bed")
 
 
-def _free(address: str) -> bool:
+def _free(address: str, port: int) -> bool:
     with socket.socket() as attempt:
         attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            attempt.bind((address, MON_PORT))
+            attempt.bind((address, port))
         except OSError:
             return False
     return True
 
 
-def limited(journal: Journal, bed: str, nodes: int, bits_per_second: int) -> Network:
-    """A namespace per node on a bridge, each link limited in both directions.
+def bridged(journal: Journal, bed: str, nodes: int, bits_per_second: int) -> Network:
+    """A namespace per node on a bridge; each link limited in both directions, unless it is 0.
 
     Everything is journalled before it is made.  BackendError with the kernel's or iproute's
     own words if a part of it (namespaces, veth, bridge, tbf) is missing.
@@ -75,14 +75,14 @@ def limited(journal: Journal, bed: str, nodes: int, bits_per_second: int) -> Net
         tools.run(["ip", "link", "set", bridge, "up"])
         for number, (name, own) in enumerate(zip(names, addresses, strict=True), 1):
             _node(journal, name, f"fsm{bed}n{number}", bridge, f"{own}/{subnet.prefixlen}")
-            for command in _shaping(name, f"fsm{bed}n{number}", bits_per_second):
+            for command in _limits(name, f"fsm{bed}n{number}", bits_per_second):
                 tools.run(command)
     except ToolError as error:
         raise BackendError(
             f"the nodes' network cannot be made: {error} (it needs network namespaces, veth, "
-            "bridge and tbf of the kernel, and iproute2; or use network none)"
+            "bridge and tbf of the kernel, and iproute2)"
         ) from error
-    return Network(address, addresses, names)
+    return Network(address, addresses, names, bridge)
 
 
 def _node(journal: Journal, name: str, link: str, bridge: str, address: str) -> None:
@@ -101,7 +101,9 @@ def _link(journal: Journal, name: str, *how: str) -> None:
     tools.run(["ip", "link", "add", name, *how])
 
 
-def _shaping(namespace: str, link: str, bits_per_second: int) -> Iterator[list[str]]:
+def _limits(namespace: str, link: str, bits_per_second: int) -> Iterator[list[str]]:
+    if not bits_per_second:
+        return
     bucket = ["root", "tbf", "rate", f"{bits_per_second}bit", "burst", BURST, "limit", LIMIT]
     yield ["tc", "qdisc", "add", "dev", link, *bucket]
     yield ["tc", "-netns", namespace, "qdisc", "add", "dev", "eth0", *bucket]

@@ -46,10 +46,10 @@ def look(pid: int) -> Seen | None:
     return Seen(pid, start, state, words)
 
 
-def spawn(argv: Sequence[str], log: Path, proof: Mapping[str, str] | None = None) -> Seen:
+def spawn(argv: Sequence[str], log: Path, more: Mapping[str, str] | None = None) -> Seen:
     """Start a program in a session of its own, with a bare environment; output goes to `log`.
 
-    `proof` is what tells in its environment whose it is (identity.py).
+    `more` joins that environment: what tells whose it is (identity.py), and what it needs.
     ToolError if it is missing.  CEPH_ARGS and CEPH_CONF of the caller do not reach it.
     """
     program = tools.find(argv[0])
@@ -60,7 +60,7 @@ def spawn(argv: Sequence[str], log: Path, proof: Mapping[str, str] | None = None
         (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
-    environment = {"PATH": _PATH, "LC_ALL": "C", **(proof or {})}
+    environment = {"PATH": _PATH, "LC_ALL": "C", **(more or {})}
     pid = os.posix_spawn(
         program,
         list(argv),

@@ -1,4 +1,4 @@
-"""How long each step of a bring-up took: waiting for Ceph's programs, and our own time."""
+"""How long each step of a bring-up took: waiting for other programs, and our own time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Step:
-    """One step; seconds.  `waited` is the part in which a program of Ceph or the system worked."""
+    """One step; seconds.  `waited` is the part in which another program worked."""
 
     name: str
     seconds: float

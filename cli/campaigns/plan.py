@@ -94,6 +94,7 @@ def plan(
     for line in proven.says if proven else ():
         out.print(escape(line))
     _order(out, data)
+    _fairness(out, data)
     for warning in (*data["warnings"], *(() if elsewhere else _nodes(built))):
         out.print(f"[yellow]note:[/] {escape(warning)}")
     if explain:
@@ -217,6 +218,19 @@ def _order(out: Console, data: dict[str, Any]) -> None:
     out.print(table)
     if len(data["order"]) > SHOWN_PLOTS:
         out.print(f"... and {len(data['order']) - SHOWN_PLOTS} more (--json has all)")
+
+
+def _fairness(out: Console, data: dict[str, Any]) -> None:
+    """Differences between the targets that are known before anything runs."""
+    facts = data["fairness"]["facts"] if data["fairness"] else []
+    apart = [fact["says"] for fact in facts if fact["judgement"] == "unequal"]
+    if apart:
+        out.print(
+            f"compared fairly? {len(apart)} of {len(facts)} facts are known to differ "
+            "(docs/ceph-vs-daos.md):"
+        )
+    for sentence in apart:
+        out.print(f"  {escape(sentence)}")
 
 
 def _explain(out: Console, data: dict[str, Any]) -> None:

@@ -79,7 +79,7 @@ def run(
     mode: Mode = "json" if as_json else "live" if console.is_terminal and not quiet else "quiet"
     # a part of a campaign repeats nothing that its `submit` has said
     for warning in plan.warnings if mode != "json" and plan.request.blocks is None else ():
-        console.print(f"note: {warning}", highlight=False, markup=False, soft_wrap=True)
+        terminal.line(console, f"note: {warning}")
     with listener(mode, plan.estimate.runs, console, Forecast.of(plan)) as tell:
         place = here()
         summary = execute(plan, out, Options(resume, retry_failed, place.batch), tell)
@@ -177,4 +177,4 @@ def _tell(console: Console, summary: Summary, written: Path | None, out: Path) -
     console.print(f"{', '.join(parts)}; results in {out}", highlight=False, markup=False)
     common.say_failures(console, [(run, "failed", reason) for run, reason in summary.failures])
     if written is not None:
-        console.print(f"report: {written}", markup=False, highlight=False, soft_wrap=True)
+        terminal.line(console, f"report: {written}")

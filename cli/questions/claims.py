@@ -69,7 +69,7 @@ def claims(
         return
     console = terminal.console()
     for line in result.says:
-        console.print(f"{line}\n", highlight=False, markup=False, soft_wrap=True)
+        terminal.line(console, f"{line}\n")
     if claim is not None and result.judged[0].scope.cells:
         _print_cells(result.judged[0])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
 import typer
 from rich.text import Text
@@ -14,9 +14,12 @@ from fsmatrix.cli.questions import acceptance, analyse
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from fsmatrix.analysis.acceptance.judged import Acceptance
     from fsmatrix.analysis.comparison.compared import Compared
     from fsmatrix.analysis.comparison.result import Comparison
+    from fsmatrix.analysis.questions.fairness import Fairness
     from fsmatrix.analysis.stats.estimates.medians import Median
 
 Correction = Literal["max-t", "holm", "benjamini-hochberg", "none"]
@@ -157,12 +160,29 @@ def compare(
         if not chosen and named == ("campaign",):
             chosen = tuple(analyse.labels(every))
         results = comparisons(ds, metric, by=named, sides=chosen, baseline=old, options=options)
+        fair = _fairness(ds, results) if named == ("target",) else None
     if as_json:
-        common.print_json([comparison.to_dict() for comparison in results])
+        common.print_json([_with_fairness(one, fair) for one in results])
     else:
         _print_all(results)
+        analyse.say(fair.short(" ".join(every)) if fair else [])
     if out:
         analyse.drawn(results, out)
+
+
+def _fairness(ds: xr.Dataset, results: Sequence[Comparison]) -> Fairness | None:
+    """Of all targets that were compared."""
+    from fsmatrix.analysis.questions.fairness import fairness
+
+    compared = dict.fromkeys(name for one in results for name in (one.a, one.b))
+    return fairness(ds, tuple(compared)) if compared else None
+
+
+def _with_fairness(comparison: Comparison, fair: Fairness | None) -> dict[str, Any]:
+    """A comparison of targets with what is known of its fairness."""
+    if fair is None:
+        return comparison.to_dict()
+    return comparison.to_dict() | {"fairness": fair.among((comparison.a, comparison.b)).to_dict()}
 
 
 def corrected(name: str) -> Correction:

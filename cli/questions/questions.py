@@ -9,16 +9,44 @@ import typer
 
 from fsmatrix.cli import common, completion
 from fsmatrix.cli.questions import analyse, studies
+from fsmatrix.cli.questions.question import Ask, question
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
 if TYPE_CHECKING:
     import xarray as xr
 
     from fsmatrix.analysis.result import Result
+    from fsmatrix.analysis.units import Level
 
 
-def effects(
+def fairness(
     files: analyse.Files,
+    targets: Annotated[
+        str | None,
+        typer.Option(
+            "--targets",
+            help="Only these: xfs,ext4.  Default: all.",
+            autocompletion=completion.sides,
+        ),
+    ] = None,
+    out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:
+    """Are the targets compared fairly?  What each is built on, side by side.
+
+    Redundancy, durability, caches, transport, media, servers: what is equal, what favours whom and
+    why, and what is not known (docs/ceph-vs-daos.md).
+
+    Example: fsmatrix fairness out --targets ceph,daos
+    """
+    from fsmatrix.analysis.questions.fairness import fairness as analysis
+
+    chosen = tuple(name.strip() for name in targets.split(",")) if targets else ()
+    analyse.answer(files, out, as_json, lambda ds: analysis(ds, chosen))
+
+
+@question
+def effects(
     metric: analyse.MetricName = "bandwidth",
     factor: Annotated[
         list[str] | None,
@@ -31,28 +59,18 @@ def effects(
     order: Annotated[
         int, typer.Option("--order", help="Most factors in one interaction: 1 to 3.")
     ] = 2,
-    where: analyse.Wheres = None,
-    out: analyse.Out = None,
-    as_json: common.Json = False,
-) -> None:
+) -> Ask:
     """Effect of each factor, and interactions between factors (analysis of variance).
 
     Example: fsmatrix effects out --metric iops --out effects.pdf
     """
     from fsmatrix.analysis.questions.effects import effects as analysis
 
-    analyse.answer(
-        files,
-        out,
-        as_json,
-        lambda ds: analysis(
-            ds, metric, factors=factor or (), order=order, where=analyse.levels(where)
-        ),
-    )
+    return lambda ds, where: analysis(ds, metric, factors=factor or (), order=order, where=where)
 
 
+@question
 def curves(
-    files: analyse.Files,
     along: Annotated[
         str,
         typer.Option(
@@ -71,10 +89,7 @@ def curves(
         ),
     ] = None,
     unit: analyse.UnitName = None,
-    where: analyse.Wheres = None,
-    out: analyse.Out = None,
-    as_json: common.Json = False,
-) -> None:
+) -> Ask:
     """A metric over a numeric factor, one line per combination of the other factors.
 
     Example: fsmatrix curves published:flash-tpcc-nilfs2-gc --along warehouses
@@ -82,18 +97,18 @@ def curves(
     """
     from fsmatrix.analysis.questions.curves import curves as analysis
 
-    def ask(ds: xr.Dataset) -> Result:
+    def ask(ds: xr.Dataset, where: dict[str, Level]) -> Result:
         shown = analyse.unit(ds, metric, unit)
         return analysis(
             ds,
             metric,
             [along],
             panel=panel or (),
-            where=analyse.levels(where),
+            where=where,
             unit=(shown.label, shown.divisor) if shown else None,
         )
 
-    analyse.answer(files, out, as_json, ask)
+    return ask
 
 
 def predict(
@@ -137,23 +152,19 @@ def predict(
     analyse.deliver(result, out, as_json)
 
 
-def cpu(
-    files: analyse.Files,
-    where: analyse.Wheres = None,
-    out: analyse.Out = None,
-    as_json: common.Json = False,
-) -> None:
+@question
+def cpu() -> Ask:
     """Where the clients' CPU time goes: user, system, waiting for I/O, idle.
 
     Example: fsmatrix cpu out --where pattern=rand-read --out cpu.pdf
     """
     from fsmatrix.analysis.studies.flash import cpu as analysis
 
-    analyse.answer(files, out, as_json, lambda ds: analysis(ds, analyse.levels(where)))
+    return lambda ds, where: analysis(ds, where)
 
 
+@question
 def speedup(
-    files: analyse.Files,
     of: Annotated[
         str,
         typer.Option(
@@ -179,10 +190,7 @@ def speedup(
         ),
     ] = "memory",
     metric: analyse.MetricName = "bandwidth",
-    where: analyse.Wheres = None,
-    out: analyse.Out = None,
-    as_json: common.Json = False,
-) -> None:
+) -> Ask:
     """Ratio of one level to another, over a third factor: speed-up with less memory.
 
     Example: fsmatrix speedup out --of nilfs2 --over ext2 --along memory --metric iops
@@ -190,29 +198,22 @@ def speedup(
     from fsmatrix.analysis.comparison.options import ComparisonOptions
     from fsmatrix.analysis.questions.speedup import speedup as analysis
 
-    analyse.answer(
-        files,
-        out,
-        as_json,
-        lambda ds: analysis(
-            ds,
-            of,
-            over,
-            metric,
-            along=(along,),
-            by=by,
-            options=ComparisonOptions(where=analyse.levels(where)),
-        ),
+    return lambda ds, where: analysis(
+        ds,
+        of,
+        over,
+        metric,
+        along=(along,),
+        by=by,
+        options=ComparisonOptions(where=where),
     )
 
 
+@question
 def traffic(
     files: analyse.Files,
     unit: analyse.UnitName = None,
-    where: analyse.Wheres = None,
-    out: analyse.Out = None,
-    as_json: common.Json = False,
-) -> None:
+) -> Ask:
     """Network traffic of the clients over time, with a panel for each chunk size.
 
     Example: fsmatrix traffic out --where processes_per_node=16 --out figure10.pdf
@@ -226,29 +227,20 @@ def traffic(
             "must be one results directory: series of "
             "counters are in its run files, not in the campaign file",
         )
-    analyse.answer(
-        files,
-        out,
-        as_json,
-        lambda ds: analysis(
-            ds,
-            Path(files[0]),
-            where=analyse.levels(where),
-            unit=analyse.unit(ds, "bandwidth", unit),
-        ),
+    return lambda ds, where: analysis(
+        ds,
+        Path(files[0]),
+        where=where,
+        unit=analyse.unit(ds, "bandwidth", unit),
     )
 
 
-def adapters(
-    files: analyse.Files,
-    where: analyse.Wheres = None,
-    out: analyse.Out = None,
-    as_json: common.Json = False,
-) -> None:  # fmt: skip
+@question
+def adapters() -> Ask:
     """Operations per second of a device, over the devices sharing a host adapter.
 
     Example: fsmatrix adapters published:ssd-per-hba --out adapters.pdf
     """
     from fsmatrix.analysis.studies.pagecache import adapters as analysis
 
-    analyse.answer(files, out, as_json, lambda ds: analysis(ds, where=analyse.levels(where)))
+    return lambda ds, where: analysis(ds, where=where)

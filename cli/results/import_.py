@@ -108,12 +108,12 @@ def _say(console: Console, outcome: Outcome, out: Path, dry: bool) -> None:
     text = f"{outcome.runs} runs {verb} {out}" + (f" ({kinds})" if kinds else "")
     if outcome.kept:
         text += f"; {outcome.kept} were there before"
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    terminal.line(console, text)
 
 
 def _list(console: Console, title: str, pairs: list[tuple[str, str]], style: str) -> None:
     for file, reason in pairs[:MOST_SHOWN]:
         text = f"{title}: {file}: {reason}"
-        console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+        terminal.line(console, text, style)
     if len(pairs) > MOST_SHOWN:
         console.print(f"{title}: {len(pairs) - MOST_SHOWN} more (--json lists all)", style=style)

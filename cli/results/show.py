@@ -104,6 +104,7 @@ def _where(standings: Standings | None, cell: Cell) -> dict[str, Any]:
 def _first_screen(console: Console, dataset: xr.Dataset, summary: Summary, place: str) -> None:
     """As the report's, or why there is none."""
     from fsmatrix.analysis.data.load import campaign_json
+    from fsmatrix.analysis.questions.fairness import fairness
     from fsmatrix.analysis.report.standing import WIDTH, standing
 
     standings, refused = _standings(dataset, summary)
@@ -113,3 +114,4 @@ def _first_screen(console: Console, dataset: xr.Dataset, summary: Summary, place
         console.width = max(console.width, WIDTH)  # rich prints no wider than its console
         for part in standing(standings, campaign_json(dataset), place):
             console.print(part, width=None if console.is_terminal else WIDTH, crop=False)
+        analyse.say(fairness(dataset, summary=summary).short(place or "FILE"))

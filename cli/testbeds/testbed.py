@@ -17,11 +17,15 @@ from fsmatrix.cli.testbeds.testbed_up import DEFAULTS
 
 NOT_AS_ASKED = 1  # status of `status` (not up) and of `down` (something was left alone)
 # each has up, status and down
-_MODULES = {"ceph": "fsmatrix.backends.testbed.ceph", "slurm": "fsmatrix.slurm.testbed.testbed"}
+_MODULES = {
+    "ceph": "fsmatrix.backends.testbed.ceph.testbed",
+    "daos": "fsmatrix.backends.testbed.daos.testbed",
+    "slurm": "fsmatrix.slurm.testbed.testbed",
+}
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="A real Ceph or Slurm on this machine, with emulated nodes (needs root).",
+    help="A real Ceph, DAOS or Slurm on this machine, with emulated nodes (needs root).",
 )
 app.add_typer(testbed_up.app, name="up")
 
@@ -74,7 +78,7 @@ def down(directory: Directory = None, as_json: common.Json = False) -> None:
         beds.append({"directory": str(place), "done": lines, "left_alone": left_alone(lines)})
         if not as_json:
             for line in lines or [f"{place}: no test bed"]:
-                terminal.console().print(line, highlight=False, markup=False, soft_wrap=True)
+                terminal.line(terminal.console(), line)
     if as_json:
         common.print_json(beds[0] if directory else {"beds": beds})
     if any(bed["left_alone"] for bed in beds):
@@ -108,13 +112,12 @@ def _say_status(console: Console, facts: Mapping[str, Any]) -> None:
     }
     state = words.get(facts["state"], facts["state"])
     system = f" ({facts['system']})" if "system" in facts else ""
-    console.print(
-        f"{facts['directory']}{system}: {state}", highlight=False, markup=False, soft_wrap=True
-    )
+    terminal.line(console, f"{facts['directory']}{system}: {state}")
     table = Table("daemon", "pid", "state", box=None)
     for daemon in facts.get("daemons", []):
         table.add_row(daemon["role"], str(daemon["pid"] or ""), daemon["state"])
     if table.row_count:
         console.print(table)
-    for line in facts.get("health", []):
-        console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
+    warnings = facts.get("facts", {}).get("warnings", [])
+    for line in [*facts.get("health", []), *warnings]:
+        terminal.line(console, line, "yellow")

@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from fsmatrix.backends.testbed.base import BaseTestbed
-    from fsmatrix.backends.testbed.ceph import CephTestbed
+    from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
+    from fsmatrix.backends.testbed.daos.testbed import DaosTestbed
     from fsmatrix.backends.testbed.steps import Step
     from fsmatrix.slurm.testbed.testbed import SlurmTestbed
 
 System = TypeVar("System", bound="BaseTestbed[Any]")
 DEFAULTS = {  # where a bed is if nobody says so
     "ceph": Path("/var/tmp/fsmatrix-testbed"),
+    "daos": Path("/var/tmp/fsmatrix-testbed-daos"),
     "slurm": Path("/var/tmp/fsmatrix-testbed-slurm"),
 }
 Directory = Annotated[
@@ -67,7 +69,7 @@ def ceph(
 
     Example: fsmatrix testbed up ceph --nodes 3 --osds-per-node 2 --interface sata --network 1Gbit
     """
-    from fsmatrix.backends.testbed.ceph import CephTestbed
+    from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
 
     _bring_up(
         CephTestbed,
@@ -85,6 +87,45 @@ def ceph(
         pg_num=pg_num,
         auth=auth,
         address=address,
+    )
+
+
+@app.command("daos")
+def daos(
+    nodes: Annotated[
+        int, typer.Option(help="Storage nodes: a server with one engine each, which polls.")
+    ] = 2,
+    targets_per_node: Annotated[int, typer.Option(help="Targets of each engine.")] = 1,
+    memory: Annotated[
+        str, typer.Option(help="Storage of each engine, a tmpfs that is filled as it is used.")
+    ] = "4GiB",
+    network: Annotated[
+        str, typer.Option(help="Speed of a node's link, such as 1Gbit, or none.")
+    ] = "none",
+    pool: Annotated[str, typer.Option(help="Label of the pool on all nodes.")] = "fsmatrix",
+    pool_percent: Annotated[
+        int, typer.Option(help="Part of the storage that the pool takes; 0: no pool.")
+    ] = 50,
+    directory: Directory = DEFAULTS["daos"],
+    as_json: common.Json = False,
+) -> None:
+    """Bring up a DAOS, where its server is installed, with an agent of its own.
+
+    Example: fsmatrix testbed up daos --nodes 2
+    """
+    from fsmatrix.backends.testbed.daos.testbed import DaosTestbed
+
+    _bring_up(
+        DaosTestbed,
+        directory,
+        as_json,
+        _daos_lines,
+        nodes=nodes,
+        targets_per_node=targets_per_node,
+        memory=memory,
+        network=network,
+        pool=pool,
+        pool_percent=pool_percent,
     )
 
 
@@ -143,7 +184,7 @@ def _bring_up(
         *lines(bed),
         f"take it down:  fsmatrix testbed down --directory {bed.directory}",
     ):
-        terminal.console().print(line, highlight=False, markup=False, soft_wrap=True)
+        terminal.line(terminal.console(), line)
 
 
 def _checked(kind: type[BaseModel], given: dict[str, Any]) -> BaseModel:
@@ -196,6 +237,23 @@ def _ceph_lines(bed: CephTestbed) -> list[str]:
         if "realised" in factor:
             lines.append(f"{name:<14} {factor['level']}, {factor['realised']}: {factor['how']}")
     return lines
+
+
+def _daos_lines(bed: DaosTestbed) -> list[str]:
+    variables = " ".join(f"{name}={value}" for name, value in bed.environment().items())
+    factors = bed.facts["factors"].items()
+    return [
+        *(f"warning        {line}" for line in bed.facts["warnings"]),
+        f"DAOS           {bed.facts['version']}, {bed.options.nodes} nodes, system {bed.system}",
+        f"pool           {bed.pool or 'none'}",
+        *(
+            f"{name:<14} {factor['level']}, {factor['realised']}: {factor['how']}"
+            for name, factor in factors
+            if "realised" in factor
+        ),
+        f"use it:        export {variables}",
+        f"administer it: dmg -o {bed.conf} system query",
+    ]
 
 
 def _slurm_lines(bed: SlurmTestbed) -> list[str]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fsmatrix.results.audits.base import Audit, Remark
+from fsmatrix.results.audits.base import Audit, Remark, data_bytes, in_memory, moved, size
 from fsmatrix.results.record import RunRecord
 
+EMPTIED = frozenset({"dropped", "unused", "none"})  # what caches on servers can be said to be
+UNCACHED = frozenset({"cold", "bypass"})
+AGGREGATED = "server_aggregated_records"
 UNEVEN = 1.10  # placement groups of the fullest OSD over the mean
 
 
@@ -16,11 +19,11 @@ def placement_imbalance(record: RunRecord) -> Iterator[Remark]:
 
     A file system's pool of metadata says so only for runs that move no data.
     """
-    moved = any(int(phase.bytes.sum()) for phase in record.phases)
+    moves_data = any(int(phase.bytes.sum()) for phase in record.phases)
     pools = record.environment.get("target", {}).get("ceph", {}).get("pools", {})
     for pool, place in _places(record):
         facts = pools.get(pool)
-        if moved and isinstance(facts, Mapping) and facts.get("metadata"):
+        if moves_data and isinstance(facts, Mapping) and facts.get("metadata"):
             continue
         ratio = place.get("max_over_mean", 0)
         if ratio > UNEVEN:
@@ -45,6 +48,32 @@ def shared_machine(record: RunRecord) -> Iterator[Remark]:
             yield "warning", "", message, {"pool": pool, "hosts": hosts, "machines": machines}
 
 
+def fits_server_memory(record: RunRecord) -> Iterator[Remark]:
+    """Uncached reads of no more bytes than the servers have memory.
+
+    Silent where the servers' caches were emptied or keep no data, and where the servers' devices
+    tell what they read (`read-served-by-servers`).
+    """
+    memory = record.environment.get("target", {}).get("deployment", {}).get("server_memory")
+    if not isinstance(memory, int) or not memory:
+        return
+    for phase in record.phases:
+        wanted, cache = data_bytes(phase)[0], record.evidence.cache.get(phase.name)
+        if not wanted or wanted > memory or cache is None or in_memory(record, phase):
+            continue
+        told = cache.facts or {}
+        emptied = told.get("server_data_caches", told.get("server_caches")) in EMPTIED
+        if cache.declared not in UNCACHED or emptied:
+            continue
+        if moved(record, phase, "server_device_read_bytes"):
+            continue
+        message = (
+            f"{size(wanted)} were read, and the servers have {size(memory)} of memory: the reads "
+            "may have come from there"
+        )
+        yield "warning", phase.name, message, {"bytes_read": wanted, "server_memory": memory}
+
+
 def parallel_jobs(record: RunRecord) -> Iterator[Remark]:
     """Jobs of one submission were allowed to use the storage system at the same time."""
     variables = record.environment.get("machine", {}).get("variables", {})
@@ -55,6 +84,18 @@ def parallel_jobs(record: RunRecord) -> Iterator[Remark]:
             "once: they may have measured each other"
         )
         yield "warning", "", message, {"parallel_jobs": int(allowed)}
+
+
+def server_aggregation(record: RunRecord) -> Iterator[Remark]:
+    """Servers tidied up while they were measured: space of removed or overwritten data."""
+    for phase in record.phases:
+        count = (moved(record, phase, AGGREGATED) or {}).get(AGGREGATED, 0.0)
+        if count > 0:
+            message = (
+                f"the servers merged or removed {count:.0f} records of the pool meanwhile: they "
+                "reclaimed the space of what was removed or overwritten"
+            )
+            yield "info", phase.name, message, {AGGREGATED: count}
 
 
 def _places(record: RunRecord) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -85,10 +126,24 @@ AUDITS = (
         "declare storage_nodes as emulated: such levels show function, not scaling",
     ),
     Audit(
+        "fits-server-memory",
+        1,
+        "phase",
+        fits_server_memory,
+        "read more than the servers have memory, or empty their caches (drop_server_caches)",
+    ),
+    Audit(
         "parallel-jobs",
         1,
         "run",
         parallel_jobs,
         "submit without --parallel, or give targets that share nothing a `system` of their own",
+    ),
+    Audit(
+        "server-aggregation",
+        1,
+        "phase",
+        server_aggregation,
+        "a longer settle.timeout, or fewer overwrites before; it belongs to steady overwriting",
     ),
 )

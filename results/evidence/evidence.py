@@ -153,15 +153,6 @@ class Interception(Stored):
     summaries: int  # of processes that said so
     calls: Mapping[str, int]  # read, write, open... -> calls of all processes
 
-    def plus(self, other: Interception) -> Interception:
-        """Of two steps together."""
-        names = dict.fromkeys((*self.calls, *other.calls))
-        return Interception(
-            library=self.library,
-            summaries=self.summaries + other.summaries,
-            calls={name: self.calls.get(name, 0) + other.calls.get(name, 0) for name in names},
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence(Stored):

@@ -83,8 +83,7 @@ def _slurmd(home: Home, name: str) -> Entry:
     for folder in ("spool", "tmp"):
         (home.folder / folder / name).mkdir()
     slurmd = ("slurmd", "-D", "-N", name, "-f", str(home.conf))
-    named = ("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', name, *slurmd)
-    return daemons.start(home, Launch(f"slurmd.{name}", named))
+    return daemons.start(home, Launch(f"slurmd.{name}", slurmd, host=name))
 
 
 def _wait_for_nodes(

@@ -31,7 +31,7 @@ from typing import Any
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.system import tools
-from fsmatrix.backends.system.rights import has_sys_admin
+from fsmatrix.backends.system.rights import Capability, has
 from fsmatrix.backends.testbed import daemons, process
 from fsmatrix.backends.testbed.base import BaseTestbed, lacking
 from fsmatrix.backends.testbed.home import Home
@@ -151,7 +151,7 @@ def missing() -> str:
     """Why no Slurm can be brought up here (empty: it can); for skips and refusals."""
     if reason := lacking(_PROGRAMS, "libpmix.so"):
         return reason
-    if not has_sys_admin():
+    if not has(Capability.CAP_SYS_ADMIN):
         return "each node is a namespace of its own, and this container's root may make none"
     return ""
 

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from fsmatrix.results.case import DEFAULT_DEVICE_STATE
 from fsmatrix.results.units import Duration, PositiveDuration, PositiveSize
+from fsmatrix.suite.campaign.deployment import DeploymentSection
 from fsmatrix.suite.campaign.problems import CampaignError, Problem
 from fsmatrix.suite.campaign.section import Count, Name, Section
 from fsmatrix.suite.campaign.slurm_section import SlurmSection
@@ -143,8 +144,8 @@ class Target(Section):
     )
     testbed: dict[str, Any] | None = Field(
         default=None,
-        description="bring a real Ceph up on this machine for it, with these options of "
-        "`fsmatrix testbed up ceph`; storage_nodes and interface are then cluster factors",
+        description="bring a real Ceph or DAOS up on this machine for it, with these options of "
+        "`fsmatrix testbed up`; storage_nodes (of Ceph also interface) is then a cluster factor",
     )
     system: Name | None = Field(
         default=None, description="the cluster behind it; one job at a time each"
@@ -155,6 +156,9 @@ class Target(Section):
     )
     realised: dict[str, Literal["hardware", "emulated"]] = Field(
         default={}, description="how an attribute or a level is made; hardware if absent"
+    )
+    deployment: DeploymentSection = Field(
+        default=DeploymentSection(), description="facts that the storage cannot be asked for"
     )
     limits: TargetLimits = Field(default=TargetLimits(), description="what it cannot exceed")
     reference: bool = Field(

@@ -9,7 +9,6 @@ from typing import Any
 from fsmatrix.backends.base import Backend
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.pace import Pace
-from fsmatrix.backends.testbed.options import CephTestbedOptions
 from fsmatrix.results.registry import UnknownName, did_you_mean
 from fsmatrix.suite.campaign.campaign import Target, WorkloadEntry
 from fsmatrix.suite.campaign.check import validate
@@ -19,7 +18,7 @@ from fsmatrix.suite.campaign.yamlio import KeyPath, flatten
 from fsmatrix.suite.cases.engines import Engines
 from fsmatrix.suite.cases.target import TargetMember as TargetMember
 from fsmatrix.suite.cases.target import levels_of
-from fsmatrix.suite.cases.testbeds import PlannedTestbed, assumed, placeholders
+from fsmatrix.suite.cases.testbeds import SYSTEMS, PlannedTestbed, assumed, placeholders
 from fsmatrix.suite.registry import Lookup, Registries
 from fsmatrix.suite.workloads.base import Workload
 
@@ -153,13 +152,14 @@ def _testbed(
     settings: Settings, backend: type[Backend], target: Target, where: KeyPath
 ) -> tuple[PlannedTestbed | None, list[Problem]]:
     path: KeyPath = (*where, "testbed")
-    if not backend.testbed_options:
+    if not backend.testbed:
         return None, [settings.tree.problem(path, f"{target.backend} has no test bed")]
     clash = sorted((backend.testbed_options.keys() | {"levels"}) & target.options.keys())
     if clash:
         message = f"options.{clash[0]} comes from the test bed: leave it out"
         return None, [settings.tree.problem(path, message)]
-    options, wrong = validate(CephTestbedOptions, target.testbed or {}, settings.tree, path)
+    kind = SYSTEMS[backend.testbed].Options
+    options, wrong = validate(kind, target.testbed or {}, settings.tree, path)
     if options is None:
         return None, wrong
     return PlannedTestbed(options, backend, target.options), wrong

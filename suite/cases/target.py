@@ -12,8 +12,7 @@ from fsmatrix.backends.base import Backend, BackendOptions
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.pace import Pace
 from fsmatrix.suite.campaign.campaign import Target
-from fsmatrix.suite.cases import testbeds
-from fsmatrix.suite.cases.testbeds import FACTORS, PlannedTestbed
+from fsmatrix.suite.cases.testbeds import PlannedTestbed
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class TargetMember:
     def level_factors(self) -> frozenset[str]:
         """Cluster factors that it can realise."""
         own = self.backend(self.options).level_factors
-        return own | (FACTORS.keys() if self.testbed else frozenset())
+        return own | (self.testbed.system.factors.keys() if self.testbed else frozenset())
 
     def cluster_facts(self, level: Mapping[str, Any]) -> dict[str, Any]:
         """Coordinates of the cluster that the backend's options and the bed tell.
@@ -67,8 +66,7 @@ class TargetMember:
         if self.testbed is None:
             backend = self.backend(self.options)
             return backend.unusable() or self._in_memory(backend)
-        usable = self.backend.check()
-        return testbeds.refusal() or ("" if usable.ok else usable.reason)
+        return self.testbed.system.missing() or self.backend.uninstalled()
 
     def pace(self, level: Mapping[str, Any]) -> Pace:
         """What planning guesses of its speed at a level of the cluster factors."""
@@ -101,10 +99,11 @@ class TargetMember:
         if self.testbed is None:
             return self.backend(self.options).level_refusal(level)
         try:
-            self.testbed.at(level)
+            attributes = self.testbed.attributes(level)
         except BackendError as error:
             return str(error)
-        return ""
+        rest = self.testbed.rest(level)
+        return self.backend(self.options).testbed_refusal(rest, attributes)
 
     def agreement(self) -> str:
         """What the user must still agree to before it is used (empty: nothing)."""

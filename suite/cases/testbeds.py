@@ -1,29 +1,25 @@
-"""Targets on a test bed: a real Ceph of this machine, brought up anew for each attachment."""
+"""Targets on a test bed: a real system of this machine, brought up anew for each attachment."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fsmatrix.backends.base import Backend, ProvisionContext
-from fsmatrix.backends.ceph.levels.redundancy import parse_redundancy
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.pace import Pace
-from fsmatrix.backends.testbed.ceph import CephTestbed, down, missing, up
-from fsmatrix.backends.testbed.drives import limits_of
-from fsmatrix.backends.testbed.options import CephTestbedOptions, parse_rate
+from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
+from fsmatrix.backends.testbed.daos.testbed import DaosTestbed
+from fsmatrix.backends.testbed.storage import StorageOptions, StorageTestbed
 from fsmatrix.results.process import Process
 
 FOLDER = "bed"  # and whose it is (`folder`), in a target's state directory
 _OWNER = re.compile(r"(?P<boot>[0-9a-f-]{36})-(?P<pid>\d+)-(?P<start>\d+)", re.ASCII)
-# cluster factor -> option of the bed that makes its levels
-FACTORS: Mapping[str, str] = {"storage_nodes": "nodes", "interface": "interface"}
-PLAYED = (*FACTORS, "network")  # emulated, unless it is "none"
-UP_SECONDS, OSD_SECONDS = 7.0, 1.0  # to bring a bed up and take it down, and for each OSD
+SYSTEMS: Mapping[str, type[StorageTestbed[Any]]] = {"ceph": CephTestbed, "daos": DaosTestbed}
 UNKNOWN = "testbed"  # stands for what only a bed that is up can tell
 # options of a backend on a cluster that is the suite's own, unless the user says otherwise
 OWN_CLUSTER: Mapping[str, Any] = {"drop_server_caches": True}
@@ -33,80 +29,87 @@ OWN_CLUSTER: Mapping[str, Any] = {"drop_server_caches": True}
 class PlannedTestbed:
     """What is needed to put a target on a bed."""
 
-    options: CephTestbedOptions
+    options: StorageOptions
     backend: type[Backend]
     given: Mapping[str, Any]  # options of the target
+    # variables of this process that the bed which is up changed, as they were
+    _before: dict[str, str | None] = field(default_factory=dict, compare=False, repr=False)
 
-    def at(self, level: Mapping[str, Any]) -> CephTestbedOptions:
+    @property
+    def system(self) -> type[StorageTestbed[Any]]:
+        """What is brought up."""
+        return SYSTEMS[self.backend.testbed]
+
+    def at(self, level: Mapping[str, Any]) -> StorageOptions:
         """The bed at a level of the cluster factors; BackendError if there is none such."""
-        named = {FACTORS[name]: value for name, value in level.items()}
-        if isinstance(named.get("interface"), str):
-            named["interface"] = named["interface"].lower()
+        named = {
+            option: value.lower() if isinstance(value := level[factor], str) else value
+            for factor, option in self.system.factors.items()
+            if factor in level
+        }
         try:
-            chosen = CephTestbedOptions.model_validate({**self.options.model_dump(), **named})
+            chosen = type(self.options).model_validate({**self.options.model_dump(), **named})
         except ValueError as error:
             raise BackendError(f"no test bed has {dict(level)}: {error}") from error
         if reason := chosen.refusal():
             raise BackendError(reason)
         return chosen
 
+    def rest(self, level: Mapping[str, Any]) -> dict[str, Any]:
+        """What the backend makes of a level when the bed is up."""
+        return {name: level[name] for name in level.keys() - self.system.factors.keys()}
+
     def attributes(self, level: Mapping[str, Any]) -> dict[str, Any]:
         """Coordinates that the bed's options tell, at a level of the cluster factors.
 
         BackendError if there is no such bed.
         """
-        bed = self.at(level)
-        drives = bed.interface != "none"
-        return {
-            "storage_nodes": bed.nodes,
-            "interface": bed.interface,
-            "osds_per_node": bed.per_node,
-            **({"drive_scale": bed.scale} if drives else {}),
-            "network": bed.network,
-            "redundancy": bed.redundancy,
-            "failure_domain": bed.failure_domain,
-        }
+        return self.system.attributes(self.at(level))
 
     def realised(self, level: Mapping[str, Any]) -> dict[str, str]:
         """Which of the attributes are emulated.  BackendError as `attributes`."""
         attributes = self.attributes(level)
-        return {name: "emulated" for name in PLAYED if attributes[name] != "none"}
+        played = (*self.system.factors, "network")
+        return {name: "emulated" for name in played if attributes[name] != "none"}
 
     def pace(self, level: Mapping[str, Any], pace: Pace) -> Pace:
-        """A backend's pace on the bed at a level: it is brought up for each attachment, and its
-        drives and its network may be slowed down.  BackendError as `attributes`.
+        """What planning guesses at a level of the cluster factors.
+
+        BackendError as `attributes`.
         """
-        bed = self.at(level)
-        rates = [pace.bandwidth]
-        if bed.interface != "none":
-            drive = limits_of(bed)
-            rates.append(min(drive.read_bytes, drive.write_bytes) * bed.osds)
-        if bits := parse_rate(bed.network):
-            rates.append(bits / 8 * bed.nodes)
-        redundancy = parse_redundancy(bed.redundancy)
-        written = redundancy.size / (redundancy.k or 1)  # bytes on OSDs for each of a client's
-        attach = pace.attach + UP_SECONDS + bed.osds * OSD_SECONDS
-        return replace(pace, attach=attach, bandwidth=min(rates) / written)
+        return self.system.pace(self.at(level), pace)
+
+    def device_limit(self, level: Mapping[str, Any]) -> tuple[float, str]:
+        """Bytes/s that its drives cannot exceed, and what says so; 0: no limit.
+
+        BackendError as `attributes`.
+        """
+        return self.system.device_limit(self.at(level))
 
     def up(self, level: Mapping[str, Any], context: ProvisionContext) -> Backend:
-        """Bring the bed up; the backend that works on it.  BackendError if it does not come."""
-        bed = up(self.at(level), folder(context))
+        """Bring the bed up; the backend that works on it.  BackendError if it does not come.
+
+        What clients need in their environment is there until `down`: all of them descend from
+        this process.
+        """
+        bed = self.system.up(self.at(level), folder(context))
+        for name, value in bed.environment().items():
+            self._before[name] = os.environ.get(name)
+            os.environ[name] = value
         options = {**assumed(self.backend), **self.given, **backend_options(self, bed)}
         return self.backend(self.backend.Options.model_validate(options))
 
     def down(self, context: ProvisionContext) -> None:
         """Take it down; harmless if it is not up."""
-        down(folder(context))
+        for name, value in self._before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+        self._before.clear()
+        self.system.down(folder(context))
 
 
-def backend_options(plan: PlannedTestbed, bed: CephTestbed) -> dict[str, Any]:
+def backend_options(plan: PlannedTestbed, bed: StorageTestbed[Any]) -> dict[str, Any]:
     """Options of the backend that the bed knows."""
-    return {
-        option: bed.pools[what.removeprefix("pools.")]
-        if what.startswith("pools.")
-        else getattr(bed, what)
-        for option, what in plan.backend.testbed_options.items()
-    }
+    return {option: bed.offer(what) for option, what in plan.backend.testbed_options.items()}
 
 
 def assumed(backend: type[Backend]) -> dict[str, Any]:
@@ -117,12 +120,9 @@ def assumed(backend: type[Backend]) -> dict[str, Any]:
 
 def placeholders(backend: type[Backend]) -> dict[str, str]:
     """For planning, where no bed is up yet."""
-    return {name: f"/{UNKNOWN}" if name == "conf" else UNKNOWN for name in backend.testbed_options}
-
-
-def refusal() -> str:
-    """Why no bed can be brought up on this machine (empty: it can)."""
-    return missing()
+    paths = SYSTEMS[backend.testbed].paths if backend.testbed else frozenset()
+    asked = backend.testbed_options.items()
+    return {option: f"/{UNKNOWN}" if what in paths else UNKNOWN for option, what in asked}
 
 
 def folder(context: ProvisionContext) -> Path:
@@ -142,4 +142,5 @@ def down_all(state: Path) -> Iterator[str]:
             continue
         conductor = Process(int(owner["pid"]), int(owner["start"]), owner["boot"])
         if not conductor.runs:
-            yield from down(place)
+            for system in SYSTEMS.values():
+                yield from system.down(place)

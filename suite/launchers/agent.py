@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 
-from fsmatrix.backends.system.rights import has_sys_admin
+from fsmatrix.backends.system.rights import Capability, has
 
 ASK_SECONDS = 20
 LEAVING = "setpriv --ambient-caps -all --inh-caps -all"
@@ -51,7 +51,8 @@ def _entering() -> list[str]:
     In a user namespace the user stays who it is (Open MPI's daemons refuse to be root's there),
     with what it takes to set the host name; LEAVING gives that up.
     """
-    namespaces = [] if has_sys_admin() else ["--user", "--map-current-user", "--keep-caps"]
+    may_mount = has(Capability.CAP_SYS_ADMIN)
+    namespaces = [] if may_mount else ["--user", "--map-current-user", "--keep-caps"]
     return ["unshare", *namespaces, "--uts"]
 
 

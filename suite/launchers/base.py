@@ -136,7 +136,7 @@ def find_program(names: Sequence[str], pattern: str) -> tuple[str, str]:
             program = shutil.which(name, path=folder)
             if program is None:
                 continue
-            version = re.search(pattern, _version_text(program))
+            version = re.search(pattern, answer(program, "--version"))
             if version:
                 return program, version.group(1)
     return "", ""
@@ -146,15 +146,16 @@ def why_missing(names: Sequence[str], what: str) -> str:
     """Why `find_program` found none: there is no such program, or what it says instead."""
     for name in names:
         if program := shutil.which(name):
-            printed = " ".join(_version_text(program).split())[:300] or "nothing"
+            printed = " ".join(answer(program, "--version").split())[:300] or "nothing"
             return f"{program} does not answer as {what}, it says: {printed}"
     return f"no {what} on PATH"
 
 
-def _version_text(program: str) -> str:
+def answer(program: str, question: str) -> str:
+    """What a program prints when asked; "" if it cannot be run or takes too long."""
     try:
         done = subprocess.run(
-            [program, "--version"],
+            [program, question],
             capture_output=True,
             text=True,
             timeout=PROBE_SECONDS,

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Mapping, Sequence
 
 from fsmatrix.results.case import Geometry
 from fsmatrix.suite.launchers import library
 from fsmatrix.suite.launchers.base import (
-    PROBE_SECONDS,
     Launcher,
     LauncherError,
     Probe,
+    answer,
     find_program,
     why_missing,
 )
@@ -43,7 +42,8 @@ class Srun(Launcher):
         if not os.environ.get("SLURM_JOB_ID") or not os.environ.get("SLURM_JOB_NODELIST"):
             return Probe(False, program, version, reason=OUTSIDE)
         of_mpi = next(filter(None, (kind.probe().library for kind in (Mpirun, Mpiexec))), "")
-        return Probe(True, program, version, library=of_mpi, offers=_plugins(program))
+        offers = plugins(answer(program, "--mpi=list"))
+        return Probe(True, program, version, library=of_mpi, offers=offers)
 
     def command(self, argv: Sequence[str], geometry: Geometry, env: Mapping[str, str]) -> list[str]:
         if self.emulated:
@@ -112,22 +112,6 @@ def _newest(name: str, offers: Sequence[str]) -> str:
     versions = [offer for offer in offers if re.fullmatch(rf"{name}_v\d+", offer)]
     newest = max(versions, key=lambda offer: int(offer.rpartition("_v")[2]), default="")
     return name if name in offers else newest
-
-
-def _plugins(program: str) -> tuple[str, ...]:
-    """The PMI plugins of this Slurm; () if it does not say."""
-    try:
-        done = subprocess.run(
-            [program, "--mpi=list"],
-            capture_output=True,
-            text=True,
-            timeout=PROBE_SECONDS,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ()
-    return plugins(done.stdout + done.stderr)
 
 
 def plugins(text: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import fsmatrix
 from fsmatrix.results.case import canonical_json
 from fsmatrix.suite.campaign.site import SiteFile
 from fsmatrix.suite.cases.cases import Planned
+from fsmatrix.suite.plan.fairness import fairness_of
 from fsmatrix.suite.plan.matrix import footprint
 from fsmatrix.suite.plan.order import Plot
 from fsmatrix.suite.plan.plan import Plan
@@ -20,6 +21,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
     Its seed, source and request make the same plan again.
     """
     campaign = plan.settings.campaign
+    fair = fairness_of(plan)
     return {
         "plan_version": 1,
         "fsmatrix": fsmatrix.__version__,
@@ -50,6 +52,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "estimate": vars(plan.estimate),
         "comparisons": plan.comparisons,
         "deciding_repetitions": plan.deciding,
+        "fairness": fair.to_dict() if fair else None,
         "warnings": list(plan.warnings),
         "left_out": [vars(left) for left in plan.left_out],
         "settings": [

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fsmatrix.backends.testbed.drives import limits_of
 from fsmatrix.results.evidence.evidence import Limits
 from fsmatrix.suite.campaign.campaign import Target
 from fsmatrix.suite.campaign.site import Site
@@ -30,10 +29,10 @@ def of_target(
     declared: Target = member.target
     if declared.limits.device_bandwidth is not None:
         device, sources[DEVICE] = declared.limits.device_bandwidth, "campaign"
-    elif member.testbed is not None and (bed := member.testbed.at(level)).interface != "none":
-        drive = limits_of(bed)
-        device = max(drive.read_bytes, drive.write_bytes) * bed.osds
-        sources[DEVICE] = f"{bed.osds} emulated drives"
+    elif member.testbed is not None:
+        most, source = member.testbed.device_limit(level)
+        if most:
+            device, sources[DEVICE] = most, source
     if declared.limits.network_bandwidth is not None:
         network, sources[NETWORK] = declared.limits.network_bandwidth, "campaign"
     elif site.fabric.bandwidth is not None and member.testbed is None:

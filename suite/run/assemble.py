@@ -100,7 +100,7 @@ class RunBuilder:
         """
         kept = dict(self.evidence.interception)
         for phase in step.phases or (step.name,):
-            kept[phase] = kept[phase].plus(seen) if phase in kept else seen
+            kept[phase] = _together(kept[phase], seen) if phase in kept else seen
         self.evidence = replace(self.evidence, interception=kept)
 
     def spent(self, what: str, seconds: float) -> None:
@@ -115,6 +115,16 @@ class RunBuilder:
         assert output is not None  # known before the first step
         output = replace(output, written=(output.written or 0) + size)
         self.evidence = replace(self.evidence, output=output)
+
+
+def _together(first: Interception, second: Interception) -> Interception:
+    """Of two steps."""
+    names = dict.fromkeys((*first.calls, *second.calls))
+    return Interception(
+        library=first.library,
+        summaries=first.summaries + second.summaries,
+        calls={name: first.calls.get(name, 0) + second.calls.get(name, 0) for name in names},
+    )
 
 
 @dataclass(frozen=True)

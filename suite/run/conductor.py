@@ -15,12 +15,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fsmatrix.backends.access import Access, PathAccess
-from fsmatrix.backends.base import MEMORY_TYPES, Backend, ProvisionContext
+from fsmatrix.backends.base import Backend, ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.journal.proof import Named
 from fsmatrix.backends.system import workfolder
+from fsmatrix.backends.system.mounts import MEMORY_TYPES
 from fsmatrix.results.case import Geometry
+from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.files import trust
 from fsmatrix.results.files.store import Store, StoreError
 from fsmatrix.suite.cases.testbeds import PlannedTestbed, down_all
@@ -60,6 +62,7 @@ class Attachment:
     testbed: PlannedTestbed | None = (
         None  # the backend then works on a test bed that is brought up first
     )
+    planned: Deployment = field(default_factory=Deployment)  # what was known of it before
 
 
 class Conductor:
@@ -165,8 +168,9 @@ class Conductor:
         """With its test bed up, if it has one: the bed is at the attachment's level."""
         if attachment.testbed is None:
             return attachment
-        backend = attachment.testbed.up(attachment.level, context)
-        return replace(attachment, backend=backend, level={})
+        bed = attachment.testbed
+        backend = bed.up(attachment.level, context)
+        return replace(attachment, backend=backend, level=bed.rest(attachment.level))
 
     def _take_down(self, attachment: Attachment, context: ProvisionContext) -> None:
         if attachment.testbed is not None:
@@ -216,7 +220,9 @@ class Conductor:
             orphaned_sessions.remember(self.journals, session.pids, scratch)
             mount = access.to_json()
             session.call("mount", mount, self.journals, MOUNT_SECONDS)
-            facts = provenance.gather(attachment.backend, access, session, attachment.target)
+            facts = provenance.gather(
+                attachment.backend, access, session, attachment.target, attachment.planned
+            )
             context = SessionContext(
                 session=session,
                 access=access,

@@ -25,6 +25,7 @@ from fsmatrix.suite.campaign.site import quiet
 from fsmatrix.suite.cases.engines import Engines, first_version
 from fsmatrix.suite.plan import limits
 from fsmatrix.suite.plan.as_json import plan_json
+from fsmatrix.suite.plan.fairness import deployment_of
 from fsmatrix.suite.plan.order import Plot
 from fsmatrix.suite.plan.plan import Plan, Request, build_plan
 from fsmatrix.suite.run.batch import Batch
@@ -225,6 +226,7 @@ def attachments(
             room_options={"device_state": plot.key.device_state},
             draw=plan.draw(plot.block),
             testbed=member.testbed,
+            planned=deployment_of(member, plot.level),
         )
 
 

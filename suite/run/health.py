@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Iterable
 
-from fsmatrix.backends.base import Watch
+from fsmatrix.backends.watch import Watch
 
 WATCH_SECONDS = 3.0  # between two looks at the storage's health while a step runs
 FIRST_LOOK, LAST_LOOK = 2.0, 12.0  # seconds at most before and after the step

@@ -14,6 +14,7 @@ import psutil
 import fsmatrix
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend
+from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.suite.session.client.client import Session
 
 # Environment variables that say how a run was started; everything else stays private.
@@ -50,9 +51,15 @@ def machine() -> dict[str, Any]:
     }
 
 
-def gather(backend: Backend, access: Access, session: Session, target: str) -> dict[str, Any]:
-    """The environment of all runs of a session: machine, MPI, launcher, storage."""
+def gather(
+    backend: Backend, access: Access, session: Session, target: str, planned: Deployment
+) -> dict[str, Any]:
+    """The environment of all runs of a session: machine, MPI, launcher, storage.
+
+    `planned`: what was known of the target's deployment before; the storage itself counts first.
+    """
     launcher = session.launcher
+    described = backend.describe(access)
     return {
         "machine": machine(),
         "mpi": session.hello["mpi"],
@@ -66,7 +73,12 @@ def gather(backend: Backend, access: Access, session: Session, target: str) -> d
             "words": list(session.words),
         },
         "nodes": sorted({rank["host"] for rank in session.hello["ranks"]}),
-        "target": {"name": target, "backend": backend.name, **backend.describe(access)},
+        "target": {
+            "name": target,
+            "backend": backend.name,
+            **described,
+            "deployment": backend.deployment(described).completed(planned).document(),
+        },
     }
 
 

@@ -79,36 +79,36 @@ def play(
     player: Player, source: Source, seconds: float, wear_out: float, origin_ns: int, comm: Comm
 ) -> Played:
     """Play a stream; with `seconds` until that time, then worn out to the busiest rank."""
-    played = Played()
+    progress = Played()
     if not seconds:
         while (chunk := source.take()) is not None:
             done = player.play(chunk)
-            played.executed += done
+            progress.executed += done
             if done < len(chunk.ops):
                 break  # the first error ended it
         player.drain()
-        return played
-    rest = _until(player, source, origin_ns + int(seconds * 1e9), None, played)
-    at_stop = played.executed
-    most = int(comm.largest(np.array([played.executed], dtype=np.int64))[0])
-    if wear_out and most > played.executed and rest is not None:
+        return progress
+    rest = _until(player, source, origin_ns + int(seconds * 1e9), None, progress)
+    at_stop = progress.executed
+    most = int(comm.largest(np.array([progress.executed], dtype=np.int64))[0])
+    if wear_out and most > progress.executed and rest is not None:
         limit = time.monotonic_ns() + int(wear_out * 1e9)
-        rest = _until(player, source, limit, most, played, rest)
-    played.facts = {
+        rest = _until(player, source, limit, most, progress, rest)
+    progress.facts = {
         "stonewall_seconds": seconds,
         "operations_at_stonewall": at_stop,
         "worn_out_to": most if wear_out else None,
-        "reached": played.executed,
+        "reached": progress.executed,
     }
     player.stop_at(0)
-    if played.stopped and played.executed:  # else nothing was opened that could be closed
+    if progress.stopped and progress.executed:  # else nothing was opened that could be closed
         # a stream that has nothing more to say was stopped inside its closing chunk
         tail = source.stop() or rest
         while tail is not None:
             player.play(tail)
             tail = source.take()
     player.drain()
-    return played
+    return progress
 
 
 def _until(
@@ -116,29 +116,29 @@ def _until(
     source: Source,
     limit_ns: int,
     most: int | None,
-    played: Played,
+    progress: Played,
     first: Chunk | None = None,
 ) -> Chunk | None:
     """Play until `limit_ns` or, if given, `most` operations; what was left of the chunk."""
     player.stop_at(limit_ns)
     chunk = first if first is not None else source.take()
-    played.stopped = True
+    progress.stopped = True
     while chunk is not None:
-        allowed = len(chunk.ops) if most is None else most - played.executed
+        allowed = len(chunk.ops) if most is None else most - progress.executed
         beyond = chunk.ops[allowed:]
         part = Chunk(chunk.ops[:allowed], chunk.names, chunk.first) if len(beyond) else chunk
         done = player.play(part)
-        played.executed += done
+        progress.executed += done
         if done < len(part.ops):
             if player.result().errors:
-                played.stopped = False  # an error ended it: nothing is closed in order
+                progress.stopped = False  # an error ended it: nothing is closed in order
                 return None
             left = player.left(part)
             return Chunk(np.concatenate([left.ops, beyond]), left.names, left.first)
-        if most is not None and played.executed >= most:
+        if most is not None and progress.executed >= most:
             return Chunk(beyond) if len(beyond) else None
         chunk = source.take()
-    played.stopped = False  # the stream ended by itself, its files are closed
+    progress.stopped = False  # the stream ended by itself, its files are closed
     return None
 
 
@@ -165,7 +165,7 @@ def run_stream(
         origin = start_ns + offset.nanoseconds  # on this kernel's own clock
         player.begin(origin)
         wait_until(origin, 0 if oversubscribed else 200_000)
-        played = play(player, source, spec["seconds"], spec["wear_out"], origin, comm)
+        progress = play(player, source, spec["seconds"], spec["wear_out"], origin, comm)
         comm.patient_barrier()
         result = player.result()
         leave(spec, player, comm)
@@ -173,7 +173,7 @@ def run_stream(
         player.close()
     message, arrays = _reduce(comm, result, source, origin, offset)
     if comm.rank == 0:
-        message |= {"began": began, "facts": played.facts | {"clock": result.clock}}
+        message |= {"began": began, "facts": progress.facts | {"clock": result.clock}}
     return message, arrays
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from fsmatrix.backends.ceph.bindings.librados import Cluster, IoCtx
 from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
-from fsmatrix.backends.testbed.ceph import CephTestbed
+from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
 from tests.backends.playing import chunk
 
 OBJECT = 1 << 16  # bytes

@@ -21,7 +21,7 @@ from fsmatrix.backends.local import fuse
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
 from fsmatrix.backends.system import mounts
-from fsmatrix.backends.testbed.ceph import CephTestbed, CephTestbedOptions, down, up
+from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, CephTestbedOptions, down, up
 from tests import asking
 from tests.backends import daos_agent_double, daos_places
 from tests.backends.ceph_places import DRIVER_NAMES, Place

@@ -97,6 +97,8 @@ def details(**more: Any) -> dict[str, Any]:
         | {
             "pool_version": 1,
             "free": 3324566816,
+            "pool_uuid": "ea80abcd-3ddf-4ba4-9876-192f2f6b7916",
+            "engines": 1,
         }
         | more
     )

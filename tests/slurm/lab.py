@@ -15,7 +15,7 @@ from typing import Any
 
 import h5py
 
-from fsmatrix.cli.campaigns.submit import as_data
+from fsmatrix.cli.campaigns.status import as_data
 from fsmatrix.results.files.store import NAME, Store
 from fsmatrix.slurm.slurm import Slurm
 from fsmatrix.slurm.submission import status as looking

@@ -13,7 +13,7 @@ from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.owned_dirs import PREFIX
 from fsmatrix.backends.system import mounts
-from fsmatrix.backends.testbed.ceph import CephTestbed, status
+from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, status
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import RunRecord
 from tests.suite.running import Running

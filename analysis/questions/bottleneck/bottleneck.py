@@ -25,7 +25,8 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from fsmatrix.analysis.data.study import Key, Study, Values, ratio_of, study
+from fsmatrix.analysis.data.roles import Key
+from fsmatrix.analysis.data.study import Study, Values, ratio_of, study
 from fsmatrix.analysis.questions.bottleneck import chart, usage
 from fsmatrix.analysis.questions.bottleneck.result import (
     AXES,
@@ -54,21 +55,21 @@ def bottleneck(
     threshold: float = STOPPED,
     where: Mapping[str, Level] | None = None,
     unit: Unit | None = None,
-    known: Study | None = None,
+    bandwidth: Study | None = None,
 ) -> Bottleneck:
     """Verdicts from a campaign; `store`: the directory of its run files, for their evidence.
 
     `limits`: "network" and "device" in bytes per second, of all together.  Without a network
     limit the factor `network` ("1Gbit" for each storage node's link) gives one; device shares are
-    those of the given limit, else of busy time, which only excludes.  `known`: the study of
-    bandwidth of `ds` and `where`, if it is there already.  ValueError where no run has a bandwidth,
+    those of the given limit, else of busy time, which only excludes.  `bandwidth`: its study
+    of `ds` and `where`, if it is there already.  ValueError where no run has a bandwidth,
     for other limits, and if neither chunk size nor processes vary.
     """
     if unknown := set(limits or {}) - {"network", "device"}:
         raise ValueError(f"limits are of network and device, not of {', '.join(sorted(unknown))}")
     if not threshold > 0:
         raise ValueError(f"the threshold of growth must be positive, not {threshold}")
-    of = known or study(ds, "bandwidth", where)
+    of = bandwidth or study(ds, "bandwidth", where)
     if not any(axis in of.varying for axis in AXES):
         raise ValueError("neither chunk size nor processes vary: nothing can stop growing")
     usages_by_run = usage.of_campaign(ds)
@@ -133,7 +134,7 @@ def _resources(
             "network", [[u.network_rate / network for u in usages] for usages in of.values()]
         ),
         _device(busy, rated),
-        _resource("client CPU", [[one.cpu_busy for one in usages] for usages in of.values()]),
+        _resource("client CPU", [[usage.cpu_busy for usage in usages] for usages in of.values()]),
     )
 
 
@@ -150,7 +151,7 @@ def _device(busy: Resource, rated: Resource) -> Resource:
 
 def _resource(name: str, values: Iterable[Sequence[float]]) -> Resource:
     possible = [[v for v in runs if v <= IMPOSSIBLE] for runs in values]  # and no NaN
-    share = of_independent([float(np.median(mine)) for mine in possible if mine])
+    share = of_independent([float(np.median(shares)) for shares in possible if shares])
     state: State = "cannot tell"
     if share.kind == "none":
         state = "not measured"

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from fsmatrix.analysis.data.study import Key, Values, level_text
+from fsmatrix.analysis.data.roles import Key, level_text
+from fsmatrix.analysis.data.study import Values
 from fsmatrix.analysis.draw import drawing
 from fsmatrix.analysis.questions.bottleneck.result import AXES, FULL, Bottleneck
 from fsmatrix.analysis.stats.estimates.medians import Median
@@ -37,12 +38,12 @@ def draw(bottleneck: Bottleneck, page: int) -> Figure:
     of, levels = bottleneck.study, _pages(bottleneck)[page]
     axis = along(bottleneck)
     patterns = of.levels("pattern") or [""]
-    known = any(r.share.runs for mine in bottleneck.shares.values() for r in mine)
+    any_share = any(r.share.runs for resources in bottleneck.shares.values() for r in resources)
     notes = [
         "Medians over attachments with their intervals. Ringed: from there on each "
         f"doubling gives less than {bottleneck.threshold:.0%} more."
     ]
-    if known:
+    if any_share:
         notes.append(
             "Below: shares of the limits, at the most processes where these vary; dotted: the "
             "share from which a resource is called full. A device without a given limit: its busy "
@@ -53,7 +54,7 @@ def draw(bottleneck: Bottleneck, page: int) -> Figure:
     weak = drawing.weak(cell.median for cell in of.valued)
     where = of.describe(levels)
     figure, axes = drawing.frame(
-        2 if known else 1,
+        2 if any_share else 1,
         len(patterns),
         notes=[*notes, *weak, *of.remarks],
         height=2.3,
@@ -69,12 +70,12 @@ def draw(bottleneck: Bottleneck, page: int) -> Figure:
             _bandwidth(axes[0][c], bottleneck, key, cells)
         axes[0][c].set_title(of.label("pattern", pattern) if pattern != "" else "", fontsize=8.5)
         axes[0][c].set_ylim(bottom=0)
-        if known and series:
+        if any_share and series:
             most = max(series, key=lambda key: float(dict(key).get("processes", 0)))
             _shares(axes[1][c], bottleneck, series[most])
         axes[-1][c].set_xlabel(of.title(axis), fontsize=8)
     axes[0][0].set_ylabel(bottleneck.unit.label, fontsize=8)
-    if known:
+    if any_share:
         axes[1][0].set_ylabel("share of the limit", fontsize=8)
     drawing.legend(figure, axes)
     return figure

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from fsmatrix.analysis.data.study import Key, Study
+from fsmatrix.analysis.data.roles import Key
+from fsmatrix.analysis.data.study import Study
 from fsmatrix.analysis.result import Drawn, plain
 from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.units import Unit
@@ -139,7 +140,7 @@ class Bottleneck(Drawn):
         for resources in self.shares.values():
             for resource in resources:
                 states.setdefault(resource.name, set()).add(resource.state)
-        missing = [name for name, found in states.items() if found == {"not measured"}]
+        missing = [name for name, of_resource in states.items() if of_resource == {"not measured"}]
         if not missing:
             return []
         return [

@@ -18,7 +18,8 @@ import xarray as xr
 
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data.load import rows
-from fsmatrix.analysis.data.study import Key, Study, Values, level_text, study
+from fsmatrix.analysis.data.roles import Key, level_text
+from fsmatrix.analysis.data.study import Study, Values, study
 from fsmatrix.analysis.questions.bottleneck import usage
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Floats, Median, of_runs
@@ -264,7 +265,7 @@ def series(record: RunRecord, name: str) -> TrafficSeries | None:
     if not near.size or not (steps > 0).all():
         return None
     moved = [np.diff(monitor.series[n], axis=1)[:, near] for n in COUNTERS if n in monitor.series]
-    busier = max(moved, key=lambda one: float(np.nansum(one)))
+    busier = max(moved, key=lambda counter: float(np.nansum(counter)))
     return TrafficSeries(
         record.run_id,
         record.attachment,

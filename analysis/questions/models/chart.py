@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fsmatrix.analysis.data.study import Key, Values, same
+from fsmatrix.analysis.data.roles import Key, same
+from fsmatrix.analysis.data.study import Values
 from fsmatrix.analysis.draw import drawing
-from fsmatrix.analysis.questions.models.fits import Fits, Model, apart, chunk_text
+from fsmatrix.analysis.questions.models.fits import Fits, apart, chunk_text
+from fsmatrix.analysis.questions.models.model import Model
 from fsmatrix.analysis.questions.models.result import Models
 from fsmatrix.analysis.stats.estimates.medians import LEVEL
 
@@ -52,12 +54,12 @@ def draw(result: Models, page: int) -> Figure:
     for r, row in enumerate(rows):
         for c, pattern in enumerate(patterns):
             ax = axes[r][c]
-            mine = [m for m in fits.models if apart(m.key) == row]
-            mine = [m for m in mine if dict(m.key).get("pattern", "") in (pattern, "")]
-            _panel(ax, fits, mine)
+            models = [m for m in fits.models if apart(m.key) == row]
+            models = [m for m in models if dict(m.key).get("pattern", "") in (pattern, "")]
+            _panel(ax, fits, models)
             where = [of.label("pattern", pattern)] if pattern != "" else []
             where += [of.describe(row)] if of.describe(row) != "all" else []
-            lines = [", ".join(where), *(m.form.formula for m in mine)]
+            lines = [", ".join(where), *(m.form.formula for m in models)]
             ax.set_title("\n".join(lines), fontsize=7.5)
             if c == 0:
                 ax.set_ylabel(f"{fits.unit.label}, log scale", fontsize=8)

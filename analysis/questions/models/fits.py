@@ -3,173 +3,27 @@
 As in section 5.2 of the SSD-cluster study one chunk size (1 MiB) is left out and predicted; the
 study does not say which form it fitted.  Here the form is chosen by cross-validation that
 leaves out whole levels: leaving out repetitions of a level would only measure their spread.
-
-Model: the log of a level's mean (over attachments) is log f(chunk) + misfit, misfit of variance
-tau^2, plus the mean of n attachments of variance sigma^2.  The residuals of L levels around
-a form of p parameters estimate s^2 = tau^2 + sigma^2 / n with L - p degrees of freedom; three
-chunk sizes leave one, so s^2 is pooled over the groups that have the same form.  A new mean of k
-attachments lies within the sum of two half-widths, added as squares, each with its own quantile
-of Student's t (square-and-add: Zou and Donner, Statistics in Medicine 27, 2008):
-t s sqrt(1 + h), h the leverage of its chunk size, and t sigma sqrt(1/k + 1/n), which also holds
-where the chunk sizes of a group were measured in the same attachments.  A coefficient lies in the
-same way within t s times its root of the inverse of X'X and t sigma / sqrt(n) times what a common
-factor of all levels makes of it.
-
-t0 is what a process waits for an operation, so that of a bandwidth or a rate is multiplied by the
-operations in flight.  B is that of all processes together, or from a latency that of one.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import xarray as xr
-from scipy import stats
 
-from fsmatrix.analysis.data.study import (
-    PAPER_UNITS,
-    ROLES,
-    Key,
-    Study,
-    Values,
-    level_text,
-    same,
-    study,
-)
+from fsmatrix.analysis.data.roles import PAPER_UNITS, ROLES, Key, level_text, same
+from fsmatrix.analysis.data.study import Study, Values, study
 from fsmatrix.analysis.questions.models.forms import FORMS, FittedCurve, Form, choice, left_out
+from fsmatrix.analysis.questions.models.model import Check, Model
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, Floats
 from fsmatrix.analysis.units import Level, Quantity, Unit
 
-MOST_LOG = 300.0  # of an interval's factor: beyond it there is no interval
 TIE = 1e-9  # relative: constant data agree up to rounding
 MULTIPLY = ("nodes", "threads", "iodepth")  # the operations in flight of a process per node
 FEWEST_LEVELS = 3  # two parameters and one level to test them on
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """What a model expects at one chunk size; SI units.
-
-    NaN where the form gives no value; low and high are NaN with one attachment, which says
-    nothing about another one.
-    """
-
-    key: Key
-    chunk: float  # bytes
-    value: float
-    low: float  # low..high: a mean over `attachments` attachments, with probability `level`
-    high: float
-    level: float
-    attachments: int
-    extrapolated: bool  # outside the chunk sizes that the model was fitted to
-
-
-@dataclass(frozen=True)
-class Check:
-    """A measured cell against its prediction."""
-
-    prediction: Prediction
-    measured: float  # median over attachments
-    outside: bool  # of the prediction interval; False where there is none (`decides`)
-
-    @property
-    def decides(self) -> bool:
-        """Whether there is a prediction interval."""
-        return not math.isnan(self.prediction.low)
-
-    @property
-    def error(self) -> float:
-        """predicted / measured - 1"""
-        return self.prediction.value / self.measured - 1
-
-
-@dataclass(frozen=True)
-class Model:
-    """The chosen form of one group of cells, and how well it fits them."""
-
-    key: Key
-    form: Form
-    curve: FittedCurve = field(repr=False)
-    trained: tuple[Values, ...] = field(repr=False)
-    errors: Mapping[str, float]  # form -> RMS of the log errors at levels left out; inf: no value
-    misfit: float  # s: SD of the logs of levels around the curve; pooled
-    freedom: int  # of s
-    spread: float  # sigma: SD of the logs of attachments; NaN with one each
-    spread_freedom: int
-    in_flight: float  # operations at once that t0 is of; 1 for a latency; NaN: unknown
-    rmse: float  # of attachments' values around the curve they were fitted to, SI
-    r_squared: float  # of the same
-
-    @property
-    def chunks(self) -> Floats:
-        """Chunk sizes of the fit, bytes, ascending."""
-        return np.array([cell.number("chunk") for cell in self.trained])
-
-    def predict(self, chunk: float, attachments: int = 1, level: float = LEVEL) -> Prediction:
-        """The value to expect at a chunk size (bytes); ValueError unless it is positive."""
-        if not chunk > 0:
-            raise ValueError(f"a chunk size must be positive, not {chunk}")
-        middle, reach = self.band(np.array([chunk], dtype=np.float64), attachments, level)
-        value, factor = float(middle[0]), float(reach[0])
-        low, high = float(self.chunks.min()), float(self.chunks.max())
-        return Prediction(
-            self.key,
-            float(chunk),
-            value,
-            value / factor,
-            value * factor,
-            level,
-            attachments,
-            not low <= chunk <= high,
-        )
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        """The form's parameters by name, SI units; t0 is that of one process."""
-        return self._of_one_process(self.curve.parameters)
-
-    def parameter_bounds(self, level: float = LEVEL) -> dict[str, tuple[float, float]]:
-        """(low, high) of each parameter, with probability `level`; NaN with one attachment."""
-        design, theta = self.curve.at(self.chunks)[1], self.curve.coefficients
-        if self.spread_freedom == 0:
-            return dict.fromkeys(self.parameters, (math.nan, math.nan))
-        own = np.sqrt(np.diag(np.linalg.pinv(design.T @ design))) * self.misfit
-        common = np.abs(np.linalg.pinv(design) @ np.ones(len(design))) * self.spread
-        common = common * math.sqrt(self._inverse_size)
-        tail = (1 + level) / 2
-        half = np.hypot(
-            stats.t.ppf(tail, self.freedom) * own, stats.t.ppf(tail, self.spread_freedom) * common
-        )
-        ends = [self._of_one_process(self.curve.named(end)) for end in (theta - half, theta + half)]
-        return {name: (min(a, ends[1][name]), max(a, ends[1][name])) for name, a in ends[0].items()}
-
-    def _of_one_process(self, parameters: Mapping[str, float]) -> dict[str, float]:
-        """With the t0 of one process instead of that of all together."""
-        return {n: v * self.in_flight if n == "t0_s" else v for n, v in parameters.items()}
-
-    @property
-    def _inverse_size(self) -> float:
-        """The mean of 1 / attachments over the levels."""
-        return sum(1 / cell.values.size for cell in self.trained) / len(self.trained)
-
-    def band(self, chunks: Floats, attachments: int, level: float) -> tuple[Floats, Floats]:
-        """(value, factor) at chunk sizes [n]: the interval is value / factor to value * factor.
-
-        NaN factors with one attachment: nothing is known about another one.
-        """
-        value, rows = self.curve.at(chunks)
-        design = self.curve.at(self.chunks)[1]
-        inverse = np.linalg.pinv(design.T @ design)
-        leverage = np.einsum("ij,jk,ik->i", rows, inverse, rows)
-        half = stats.t.ppf((1 + level) / 2, self.freedom) * self.misfit * np.sqrt(1 + leverage)
-        if self.spread_freedom == 0:
-            return value, np.full_like(value, math.nan)
-        own = self.spread * math.sqrt(1 / attachments + self._inverse_size)
-        half = np.hypot(half, stats.t.ppf((1 + level) / 2, self.spread_freedom) * own)
-        return value, np.exp(np.minimum(half, MOST_LOG))
 
 
 @dataclass(frozen=True)
@@ -204,25 +58,25 @@ def fits(
     series = of.series("chunk")
     if not series:
         raise ValueError("no chunk sizes in this campaign: models are over chunk size")
-    made: list[Model] = []
+    models: list[Model] = []
     refused = []
     for key, cells in series.items():
         kept = [cell for cell in cells if not same(cell.number("chunk"), left)]
         result = fit(key, kept, of.metric.quantity, form)
         if isinstance(result, Model):
-            made.append(result)
+            models.append(result)
         else:
             refused.append((key, result))
-    made = pooled(made)
+    models = pooled(models)
     held = [
         (model, cell)
-        for model in made
+        for model in models
         for cell in series[model.key]
         if same(cell.number("chunk"), left)
     ]
     return Fits(
         study=of,
-        models=tuple(made),
+        models=tuple(models),
         refused=tuple(refused),
         hold_out=left,
         checks=check(held),
@@ -235,11 +89,11 @@ def check(pairs: Sequence[tuple[Model, Values]], level: float = LEVEL) -> tuple[
     checks = []
     for model, cell in pairs:
         corrected = 1 - (1 - level) / len(pairs)
-        found = model.predict(cell.number("chunk"), cell.values.size, corrected)
+        predicted = model.predict(cell.number("chunk"), cell.values.size, corrected)
         measured = cell.median.median
         slack = TIE * abs(measured)
-        outside = measured < found.low - slack or measured > found.high + slack
-        checks.append(Check(found, measured, outside))
+        outside = measured < predicted.low - slack or measured > predicted.high + slack
+        checks.append(Check(predicted, measured, outside))
     return tuple(checks)
 
 
@@ -270,9 +124,9 @@ def fit(key: Key, cells: Sequence[Values], moves: Quantity, form: str | None) ->
     if np.any(c <= 0):
         return "a chunk size that is not positive"
     squares = {
-        one: left_out(one, c, y, moves)
-        for one in FORMS
-        if one.parameters < len(cells) and (form is None or one.name == form)
+        candidate: left_out(candidate, c, y, moves)
+        for candidate in FORMS
+        if candidate.parameters < len(cells) and (form is None or candidate.name == form)
     }
     chosen = choice(squares)
     if chosen is None:
@@ -280,7 +134,10 @@ def fit(key: Key, cells: Sequence[Values], moves: Quantity, form: str | None) ->
     curve = chosen.fit(c, y, moves)
     if curve is None or not np.all(np.isfinite(curve.at(c)[0])):
         return f"{chosen.name} cannot be fitted"
-    errors = {one.name: math.sqrt(float(found.mean())) for one, found in squares.items()}
+    errors = {
+        candidate.name: math.sqrt(float(errors_squared.mean()))
+        for candidate, errors_squared in squares.items()
+    }
     in_flight = 1.0 if moves == "time" else _in_flight(cells)
     return _judged(key, chosen, curve, cells, y, errors, in_flight)
 
@@ -299,8 +156,8 @@ def _judged(
     freedom = c.size - form.parameters
     misfit = math.sqrt(float(np.square(np.log(y / fitted)).sum()) / freedom)
     logs = [np.log(cell.values) for cell in cells]
-    counted = sum(one.size - 1 for one in logs)
-    within = sum(float(np.square(one - one.mean()).sum()) for one in logs)
+    counted = sum(of_level.size - 1 for of_level in logs)
+    within = sum(float(np.square(of_level - of_level.mean()).sum()) for of_level in logs)
     values = np.concatenate([cell.values for cell in cells])
     expected = np.repeat(fitted, [cell.values.size for cell in cells])
     lost = float(np.square(values - expected).sum())
@@ -327,11 +184,11 @@ def _in_flight(cells: Sequence[Values]) -> float:
     What is not recorded is 1, but without the number of processes it is unknown (NaN); NaN too
     where it differs between the cells.
     """
-    found = {
+    in_flight = {
         cell.number("processes") * math.prod(_count(cell.level(name)) for name in MULTIPLY)
         for cell in cells
     }
-    return found.pop() if len(found) == 1 else math.nan
+    return in_flight.pop() if len(in_flight) == 1 else math.nan
 
 
 def _count(level: Level) -> float:

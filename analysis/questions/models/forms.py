@@ -95,8 +95,8 @@ def _roof(c: Floats, y: Floats, moves: Moves) -> FittedCurve | None:
         seconds = np.exp(np.where(free, t0, pace + np.log(x)))
         return _of_time(x, seconds, np.stack([free, ~free], axis=1).astype(np.float64), moves)
 
-    def named(found: Floats) -> dict[str, float]:
-        return {"t0_s": float(np.exp(found[0])), "rate_bytes_per_s": float(np.exp(-found[1]))}
+    def named(solution: Floats) -> dict[str, float]:
+        return {"t0_s": float(np.exp(solution[0])), "rate_bytes_per_s": float(np.exp(-solution[1]))}
 
     return FittedCurve(np.array([t0, pace]), at, named)
 
@@ -178,12 +178,12 @@ def choice(squares: Mapping[Form, Floats]) -> Form | None:
     The one-standard-error rule: Hastie, Tibshirani and Friedman, "The Elements of Statistical
     Learning", 2009, section 7.10.  None if no form has a finite error.
     """
-    finite = {form: found for form, found in squares.items() if np.all(np.isfinite(found))}
+    finite = {form: errors for form, errors in squares.items() if np.all(np.isfinite(errors))}
     if not finite:
         return None
-    best = min(finite.values(), key=lambda found: float(found.mean()))
+    best = min(finite.values(), key=lambda errors: float(errors.mean()))
     most = float(best.mean() + best.std(ddof=1) / math.sqrt(best.size))
-    near = [form for form, found in finite.items() if found.mean() <= most]
+    near = [form for form, errors in finite.items() if errors.mean() <= most]
     return min(near, key=lambda form: (form.parameters, float(finite[form].mean())))
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from fsmatrix.analysis.data.study import Study
-from fsmatrix.analysis.questions.models.fits import Prediction, chunk_text
+from fsmatrix.analysis.questions.models.fits import chunk_text
+from fsmatrix.analysis.questions.models.model import Prediction
 from fsmatrix.analysis.questions.models.result import Models
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.units import Level, text
@@ -106,7 +107,7 @@ class Predictions:
         import pandas as pd
 
         unit, scale = self.models.unit.label, self.models.unit.divisor
-        made = []
+        lines = []
         for row in self.rows:
             p = row.prediction
             line: dict[str, Any] = {
@@ -120,8 +121,8 @@ class Predictions:
             if self.compared:
                 sentence = ("yes" if row.outside else "no") if row.decides else ""
                 line |= {f"measured, {unit}": row.measured / scale, "outside": sentence}
-            made.append(line)
-        return pd.DataFrame(made)
+            lines.append(line)
+        return pd.DataFrame(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """SI units."""
@@ -163,21 +164,21 @@ class Predictions:
         )
         ax, scale = axes[0][0], self.models.unit.divisor
         for place, row in enumerate(rows):
-            found, shade = row.prediction, drawing.colour(0)
+            predicted, shade = row.prediction, drawing.colour(0)
             ax.plot(
-                [found.low / scale, found.high / scale],
+                [predicted.low / scale, predicted.high / scale],
                 [place] * 2,
                 color=shade,
                 linewidth=3,
                 alpha=0.4,
             )
             ax.plot(
-                found.value / scale,
+                predicted.value / scale,
                 place,
                 "o",
                 color=shade,
                 markersize=4,
-                markerfacecolor="white" if found.extrapolated else shade,
+                markerfacecolor="white" if predicted.extrapolated else shade,
             )
             ax.plot(
                 row.measured / scale,

@@ -11,17 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from fsmatrix.analysis.data.study import Key, same, study
-from fsmatrix.analysis.questions.models.fits import (
-    Check,
-    Fits,
-    Model,
-    Prediction,
-    check,
-    chunk_text,
-    unfit,
-)
+from fsmatrix.analysis.data.roles import Key, same
+from fsmatrix.analysis.data.study import study
+from fsmatrix.analysis.questions.models.fits import Fits, check, chunk_text, unfit
 from fsmatrix.analysis.questions.models.forms import FORMS
+from fsmatrix.analysis.questions.models.model import Check, Model, Prediction
 from fsmatrix.analysis.result import Drawn, plain
 from fsmatrix.analysis.stats.estimates.medians import LEVEL
 from fsmatrix.analysis.units import Level, Unit, text
@@ -118,9 +112,9 @@ class Models(Drawn):
         if not checks:
             return [f"{name} {self._no_check()}: there is no held-out error."]
         worst = max(checks, key=lambda check: abs(check.error))
-        outside = sum(one.outside for one in checks)
+        outside = sum(check.outside for check in checks)
         judged = sum(check.decides for check in checks)
-        squares = [(one.prediction.value - one.measured) ** 2 for one in checks]
+        squares = [(check.prediction.value - check.measured) ** 2 for check in checks]
         rmse = math.sqrt(sum(squares) / len(squares))
         return [
             f"{name} held out: predictions are {abs(_median_error(checks)):.1%} off in the median "
@@ -155,15 +149,15 @@ class Models(Drawn):
                 "in-sample R2": model.r_squared,
                 "cv error": math.expm1(model.errors[model.form.name]),
             }
-            one = held.get(id(model.key))
-            if one is not None:
+            check = held.get(id(model.key))
+            if check is not None:
                 row |= {
-                    f"held-out measured, {unit}": one.measured / scale,
-                    f"held-out predicted, {unit}": one.prediction.value / scale,
-                    f"low, {unit}": one.prediction.low / scale,
-                    f"high, {unit}": one.prediction.high / scale,
-                    "held-out error": one.error,
-                    "outside": one.outside if one.decides else None,
+                    f"held-out measured, {unit}": check.measured / scale,
+                    f"held-out predicted, {unit}": check.prediction.value / scale,
+                    f"low, {unit}": check.prediction.low / scale,
+                    f"high, {unit}": check.prediction.high / scale,
+                    "held-out error": check.error,
+                    "outside": check.outside if check.decides else None,
                 }
             for name, (low, high) in model.parameter_bounds().items():
                 row |= {name: model.parameters[name], f"{name} low": low, f"{name} high": high}

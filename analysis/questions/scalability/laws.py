@@ -87,8 +87,8 @@ class Laws:
         beyond the nodes that were measured nothing tests them.
         """
         law = self.chosen
-        one = np.array([[law.rate.value], [law.sigma.value], [law.kappa.value]])
-        (value,) = reached(wanted, *one).tolist()
+        parameters = np.array([[law.rate.value], [law.sigma.value], [law.kappa.value]])
+        (value,) = reached(wanted, *parameters).tolist()
         drawn = [reached(wanted, *law.drawn.T) for law in (self.amdahl, self.usl)]
         ends = np.percentile(drawn, [TAIL, 100 - TAIL], axis=1, method="inverted_cdf")
         return Estimate(value, float(ends[0].min()), float(ends[1].max()))
@@ -143,22 +143,22 @@ def fit(nodes: Floats, values: Sequence[Floats], seed: int = 0) -> Laws | str:
             f"{nodes.size} numbers of storage nodes: a law of up to 3 parameters needs at least "
             f"{FEWEST_LEVELS} to be tested on"
         )
-    if any(np.any(one <= 0) for one in values):
+    if any(np.any(throughputs <= 0) for throughputs in values):
         return "throughputs must be positive"
     logs = [np.log(value) for value in values]
     means = np.array([values_of.mean() for values_of in logs])
-    total = sum(one.size for one in logs)
+    total = sum(of_level.size for of_level in logs)
     if total - nodes.size < FEWEST_FREEDOM:
         return f"{total} attachments at {nodes.size} levels: their spread is unknown"
-    residuals = np.concatenate([one - one.mean() for one in logs])
+    residuals = np.concatenate([of_level - of_level.mean() for of_level in logs])
     freedom = total - nodes.size
     tail = (1 + LEVEL) / 2
     residuals *= math.sqrt(total / freedom) * stats.t.ppf(tail, freedom) / stats.norm.ppf(tail)
     rng = np.random.default_rng(seed)
     drawn = np.stack(
         [
-            mean + rng.choice(residuals, (RESAMPLES, one.size)).mean(axis=1)
-            for mean, one in zip(means, logs, strict=True)
+            mean + rng.choice(residuals, (RESAMPLES, of_level.size)).mean(axis=1)
+            for mean, of_level in zip(means, logs, strict=True)
         ],
         axis=1,
     )
@@ -172,7 +172,7 @@ def fit(nodes: Floats, values: Sequence[Floats], seed: int = 0) -> Laws | str:
 def _law(name: str, nodes: Floats, means: Floats, drawn: Floats) -> Law:
     terms = 3 if name == "USL" else 2
     solution = _solve(nodes, means, terms)
-    boot = np.array([_solve(nodes, one, terms) for one in drawn])
+    boot = np.array([_solve(nodes, resampled, terms) for resampled in drawn])
     low, high = np.percentile(boot, [TAIL, 100 - TAIL], axis=0, method="inverted_cdf")
     residual = means - np.log(throughput(nodes, *(float(v) for v in solution[:3])))
     square = float(np.square(residual).mean())

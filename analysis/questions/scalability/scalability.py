@@ -17,7 +17,8 @@ import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis.data.doubts import doubts_of
-from fsmatrix.analysis.data.study import Key, Study, Values, ratio_of, study
+from fsmatrix.analysis.data.roles import Key
+from fsmatrix.analysis.data.study import Study, Values, ratio_of, study
 from fsmatrix.analysis.questions.scalability import headline, laws
 from fsmatrix.analysis.questions.scalability.series import NodePoint, NodeSeries
 from fsmatrix.analysis.result import plain
@@ -223,15 +224,15 @@ def scalability(
     unit: Unit | None = None,
     where: Mapping[str, Level] | None = None,
     seed: int = 0,
-    known: Study | None = None,
+    studied: Study | None = None,
 ) -> Scalability:
     """Lines over storage nodes, one for each combination of whatever else varies.
 
-    `known`: the study of this metric, of `ds` and `where`, if it is there already.
+    `studied`: the study of this metric, of `ds` and `where`, if it is there already.
     ValueError if no run has a value or none a number of storage nodes.  Where the number of
     nodes belongs to the target (each target has its own) it cannot be told from the target.
     """
-    of = known or study(ds, metric, where)
+    of = studied or study(ds, metric, where)
     series = of.series(NODES)
     if not series:
         raise ValueError("no storage nodes in this campaign: it has no factor storage_nodes")

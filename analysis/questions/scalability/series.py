@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fsmatrix.analysis.data.study import Key
+from fsmatrix.analysis.data.roles import Key
 from fsmatrix.analysis.questions.scalability.laws import Laws
 from fsmatrix.analysis.stats.estimates.medians import Median
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data.factors import OF_PHASES
-from fsmatrix.analysis.data.study import by_size
+from fsmatrix.analysis.data.roles import by_size
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Floats
 from fsmatrix.analysis.stats.testing import quantile_regression as regression
 from fsmatrix.analysis.stats.testing.quantile_regression import Contrasts, Slope
@@ -122,16 +122,16 @@ def effects(levels: Sequence[Levels], logs: Floats) -> Effects:
     blocks, cells = regression.complete(finite)
     kept = [levels[int(i)] for i in cells]
     values = logs[np.ix_(blocks, cells)]
-    made, missing = [], []
+    contrasts, missing = [], []
     for name in varying:
-        found = _of_factor(name, varying, kept, values)
-        if isinstance(found, str):
-            missing.append((name, found))
-        made += [] if isinstance(found, str) else found
+        of_factor = _of_factor(name, varying, kept, values)
+        if isinstance(of_factor, str):
+            missing.append((name, of_factor))
+        contrasts += [] if isinstance(of_factor, str) else of_factor
     shown = [(n, why) for n, why in missing if n not in OF_PHASES or "changes with" not in why]
     used = int(finite.any(axis=1).sum())
     return Effects(
-        tuple(made),
+        tuple(contrasts),
         tuple(shown),
         len(values),
         len(kept),
@@ -197,8 +197,8 @@ class _Comparison:
 
     @property
     def levels(self) -> list[Level]:
-        found = {str(c[self.name]): c[self.name] for g in self.groups for c in self._of(g)}
-        return sorted(found.values(), key=by_size)
+        by_text = {str(c[self.name]): c[self.name] for g in self.groups for c in self._of(g)}
+        return sorted(by_text.values(), key=by_size)
 
     @property
     def numeric(self) -> bool:

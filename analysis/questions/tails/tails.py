@@ -158,9 +158,9 @@ class Tails:
             height=0.24 * len(cells) + 1.0,
         )
         ax, scale = axes[0][0], self.unit.divisor
-        for place, one in enumerate(cells):
+        for place, cell in enumerate(cells):
             middle, low, high = (
-                v / scale for v in (one.quantile.median, one.quantile.low, one.quantile.high)
+                v / scale for v in (cell.quantile.median, cell.quantile.low, cell.quantile.high)
             )
             ax.errorbar(
                 [middle],
@@ -170,7 +170,7 @@ class Tails:
                 color=drawing.colour(0),
                 capsize=2,
                 linestyle="",
-                markerfacecolor=drawing.colour(0) if one.quantile.decides else "white",
+                markerfacecolor=drawing.colour(0) if cell.quantile.decides else "white",
             )
         names = [(c.named or "the only cell").replace("$", r"\$") for c in cells]
         ax.set_yticks([-i for i in range(len(cells))], names, fontsize=drawing.SMALL)
@@ -223,7 +223,7 @@ def _cell(
     pooled = np.zeros((int(owners.max()) + 1, histogram.BINS), dtype=np.int64)
     np.add.at(pooled, owners, counts)
     each = [(histogram.percentile(count, q), *ranks.within(count, q)) for count in counts]
-    quantiles = np.array([histogram.percentile(one, q) for one in pooled])
+    quantiles = np.array([histogram.percentile(counts_of_block, q) for counts_of_block in pooled])
     shares = [(low / middle, high / middle) for middle, low, high in each if middle > 0]
     low, high = np.median(shares, axis=0).tolist() if shares else (math.nan, math.nan)
     return Tail(
@@ -249,8 +249,8 @@ def _of_blocks(quantiles: Floats, blocks: Counts, size: int) -> Floats:
     """
     logs = np.full(size, math.nan)
     with np.errstate(divide="ignore"):
-        found, middle = per_group(np.log(quantiles), blocks)
-    logs[found] = middle
+        groups, middle = per_group(np.log(quantiles), blocks)
+    logs[groups] = middle
     return np.where(np.isfinite(logs), logs, math.nan)
 
 

@@ -111,7 +111,9 @@ def two_sample(a: Floats, b: Floats) -> Curve:
     alphas = np.union1d(first.alphas, second.alphas)
     alphas = alphas[alphas >= max(first.alphas[0], second.alphas[0])]
     ends = [
-        np.interp(alphas, one.alphas, end) for one in (first, second) for end in (one.low, one.high)
+        np.interp(alphas, curve.alphas, end)
+        for curve in (first, second)
+        for end in (curve.low, curve.high)
     ]
     down = np.hypot(first.estimate - ends[0], ends[3] - second.estimate)
     up = np.hypot(ends[1] - first.estimate, second.estimate - ends[2])

@@ -226,17 +226,17 @@ def of_cells(
     """
     cell = cells[groups]
     runs = np.bincount(cell[~np.isnan(values)], minlength=size).tolist()
-    found, middle = per_group(values, groups)
-    reduced = _split(middle, cells[found], size)
-    alone = any(one.size == 1 for one in reduced)  # then the interval is over its runs
+    kept, middle = per_group(values, groups)
+    reduced = _split(middle, cells[kept], size)
+    alone = any(means.size == 1 for means in reduced)  # then the interval is over its runs
     every = _split(values, cell, size) if alone else reduced
-    return [_of_attachments(*one, level) for one in zip(reduced, every, runs, strict=True)]
+    return [_of_attachments(*of_cell, level) for of_cell in zip(reduced, every, runs, strict=True)]
 
 
 def _of_attachments(reduced: Floats, every: Floats, runs: int, level: float) -> Median:
-    one = reduced.size == 1
-    result = of_independent(every if one else reduced, level)
-    kind: Kind = "one session" if one else result.kind
+    alone = reduced.size == 1
+    result = of_independent(every if alone else reduced, level)
+    kind: Kind = "one session" if alone else result.kind
     return replace(result, runs=runs, independent=int(reduced.size), kind=kind)
 
 

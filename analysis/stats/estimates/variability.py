@@ -154,8 +154,8 @@ def components(parts: list[Floats]) -> tuple[float, float, float, float]:
     sizes = np.array([part.size for part in parts], dtype=np.float64)
     n, k = sizes.sum(), sizes.size
     if k < 2 or n <= k:
-        one = parts[0].std(ddof=1) if k == 1 and n > 1 else math.nan
-        return math.nan, float(one), math.nan, math.nan
+        within = parts[0].std(ddof=1) if k == 1 and n > 1 else math.nan
+        return math.nan, float(within), math.nan, math.nan
     means = np.array([part.mean() for part in parts])
     grand = float(sizes @ means / n)
     inner = sum(float(np.sum((p - m) ** 2)) for p, m in zip(parts, means, strict=True)) / (n - k)

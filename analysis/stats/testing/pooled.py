@@ -62,8 +62,8 @@ def pooled(differences: Floats, level: float = LEVEL) -> tuple[Pooled | None, ..
     use[use] = ~_unlike(differences[:, use])
     if np.count_nonzero(use) < FEWEST_CELLS:
         return tuple(pools)
-    for place, one in zip(np.flatnonzero(use), _cells(differences[:, use], level), strict=True):
-        pools[place] = one
+    for place, pool in zip(np.flatnonzero(use), _cells(differences[:, use], level), strict=True):
+        pools[place] = pool
     return tuple(pools)
 
 

@@ -12,18 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy import stats
 
 from fsmatrix.analysis.data.doubts import doubts_of
-from fsmatrix.analysis.data.study import Key, Study, Values, ratio_of, same
-from fsmatrix.analysis.questions.correlation import FACTORS, _correlated
+from fsmatrix.analysis.data.roles import Key, same
+from fsmatrix.analysis.data.study import Study, Values, ratio_of
+from fsmatrix.analysis.questions.correlation.coefficient import FACTORS, correlated
 from fsmatrix.analysis.stats.estimates.intervals import Curve, Ratio, from_logs
-from fsmatrix.analysis.stats.estimates.medians import LEVEL, SMALLEST, Floats
+from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Floats
 from fsmatrix.analysis.studies.claims.scope import Data, Reach
 from fsmatrix.analysis.studies.claims.study import Claim, StudyFile
 from fsmatrix.analysis.units import SHORT_TITLES, Level
-
-_GRID = np.logspace(-9, 0, 181)  # alphas at which an interval by Student's t is kept
 
 
 @dataclass(frozen=True)
@@ -260,17 +258,12 @@ def _r(reach: Reach, key: Key, group: list[Values]) -> Iterator[ClaimCell]:
     group = [c for c in group if all(math.isfinite(c.number(name)) for name in FACTORS)]
     if not group:
         return
-    c = _correlated(key, compare.correlation, reach.metric, group, compare.coding)
+    c = correlated(key, compare.correlation, reach.metric, group, compare.coding)
     if c.absent:
         reach.notes[f"{reach.of.describe(key)}: {c.absent}"] = None
         return
     has_interval = math.isfinite(c.pearson_low)
     kind = "interval" if has_interval else "one session" if c.attachments < 2 else "range"
-    curve = (
-        _student(c.pearson_low, c.pearson_high, c.attachments)
-        if has_interval
-        else _nothing(c.pearson)
-    )
     yield ClaimCell(
         _label(reach, key, f"r with {compare.correlation}"),
         reach.metric,
@@ -280,23 +273,9 @@ def _r(reach: Reach, key: Key, group: list[Values]) -> Iterator[ClaimCell]:
         kind,
         (c.attachments,),
         reach.claim.bounds,
-        curve,
+        c.curve,
         doubts=_doubts(reach, group),
     )
-
-
-def _student(low: float, high: float, n: int) -> Curve:
-    """The jackknife interval of z (correlation.py) at all levels."""
-    ends = math.atanh(low), math.atanh(high)
-    centre, reach = (ends[0] + ends[1]) / 2, (ends[1] - ends[0]) / 2
-    error = reach / float(stats.t.ppf((1 + LEVEL) / 2, n - 1))
-    widths = error * np.asarray(stats.t.ppf(1 - _GRID / 2, n - 1))
-    return Curve(centre, _GRID, centre - widths, centre + widths)
-
-
-def _nothing(r: float) -> Curve:
-    empty = np.empty(0)
-    return Curve(math.atanh(min(max(r, -1 + 1e-12), 1 - 1e-12)), empty, empty, empty)
 
 
 def _label(reach: Reach, key: Key, words: str) -> str:

@@ -65,7 +65,9 @@ def judge(data: Data, study: StudyFile, alpha: float = ALPHA) -> Claims:
     parts = zip(
         whole, corrected(sizes, means), corrected(ends), corrected(ways, sides), strict=True
     )
-    judged = tuple(_judged(*one, p, alpha, tested) for one, p in zip(triples, parts, strict=True))
+    judged = tuple(
+        _judged(*triple, p, alpha, tested) for triple, p in zip(triples, parts, strict=True)
+    )
     remarks = next(iter(data.studies.values())).remarks if data.studies else []
     return Claims(study, judged, alpha, tested, tuple(remarks), chart=figure)
 

@@ -33,10 +33,10 @@ def pages(_found: Claims) -> int:
     return 1
 
 
-def draw(found: Claims, _page: int = 0) -> Figure:
+def draw(result: Claims, _page: int = 0) -> Figure:
     """One row per claim; ratios on a log axis, correlations on a linear one below them."""
     parts = [
-        [judged for judged in found.judged if judged.claim.scale == scale]
+        [judged for judged in result.judged if judged.claim.scale == scale]
         for scale in ("ratio", "r")
     ]
     shown = [part for part in parts if part]
@@ -44,7 +44,7 @@ def draw(found: Claims, _page: int = 0) -> Figure:
         "Bars: the claimed range with its slack; open ends run to the frame. Marks: cells; "
         "lines: their 95 % intervals (uncorrected; the verdicts are corrected over the claims). "
         "Hollow: no interval.",
-        *found.remarks,
+        *result.remarks,
     ]
     tall = sum(len(part) for part in shown)
     figure, _ = drawing.frame(
@@ -57,7 +57,7 @@ def draw(found: Claims, _page: int = 0) -> Figure:
     )
     for i, part in enumerate(shown):
         _panel(axes[i, 0], part)
-    _legend(figure, found)
+    _legend(figure, result)
     return figure
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import fsmatrix.results
-from fsmatrix.analysis.data.study import NUMERIC, ROLES
+from fsmatrix.analysis.data.roles import NUMERIC, ROLES
 from fsmatrix.analysis.questions.bottleneck.usage import COLUMNS
 from fsmatrix.analysis.studies.claims.study import Claim, StudyFile
 from fsmatrix.analysis.units import METRICS, Level
@@ -45,8 +45,8 @@ def faults(study: StudyFile) -> Iterator[Fault]:
             yield (*at, "id"), f"the claim {claim.id!r} is there twice", "", ()
         seen.add(claim.id)
         for key in ("metric", "over_metric"):
-            said = claim.metric if key == "metric" else (claim.over_metric,)
-            for wrong in (m for m in said if m and m not in metrics):
+            metrics_named = claim.metric if key == "metric" else (claim.over_metric,)
+            for wrong in (m for m in metrics_named if m and m not in metrics):
                 yield (*at, key), f"no metric {wrong!r}", wrong, metrics
         for place, factor, levels in _named_levels(claim):
             if factor not in factors:

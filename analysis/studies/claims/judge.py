@@ -132,17 +132,17 @@ def on_curve(claim: Claim, value: float) -> float:
 
 def _sides(claim: Claim, cells: Sequence[ClaimCell]) -> list[list[Floats]]:
     """[[above low, below low], [below high, above high]], each [cell]; no end: 0 and 1."""
-    found: list[list[list[float]]] = [[[], []], [[], []]]
+    p_values: list[list[list[float]]] = [[[], []], [[], []]]
     for cell in cells:
         low, high = cell.bounds
         a, b = on_curve(claim, low), on_curve(claim, high)
         # an end at infinity holds for certain, if the cell has an interval at all
         sure = 0.0 if cell.decides else 1.0
-        found[0][0].append(cell.p_above(a) if math.isfinite(a) else sure)
-        found[0][1].append(cell.p_below(a) if math.isfinite(a) else 1.0)
-        found[1][0].append(cell.p_below(b) if math.isfinite(b) else sure)
-        found[1][1].append(cell.p_above(b) if math.isfinite(b) else 1.0)
-    return [[np.array(part) for part in side] for side in found]
+        p_values[0][0].append(cell.p_above(a) if math.isfinite(a) else sure)
+        p_values[0][1].append(cell.p_below(a) if math.isfinite(a) else 1.0)
+        p_values[1][0].append(cell.p_below(b) if math.isfinite(b) else sure)
+        p_values[1][1].append(cell.p_above(b) if math.isfinite(b) else 1.0)
+    return [[np.array(part) for part in side] for side in p_values]
 
 
 def _ends(claim: Claim, cells: Sequence[ClaimCell]) -> list[PValues]:

@@ -10,7 +10,8 @@ import xarray as xr
 
 from fsmatrix.analysis.data import cluster
 from fsmatrix.analysis.data.load import rows
-from fsmatrix.analysis.data.study import ROLES, Key, Study, Values, by_size, level_text, same, study
+from fsmatrix.analysis.data.roles import ROLES, Key, by_size, level_text, same
+from fsmatrix.analysis.data.study import Study, Values, study
 from fsmatrix.analysis.studies.claims.study import Claim, StudyFile
 from fsmatrix.analysis.units import METRICS, Level
 
@@ -24,7 +25,7 @@ class Data:
 
     studies: Mapping[str, Study]
     absent: Mapping[str, str]  # metric -> why it has no values
-    known: dict[tuple[int, str], Level] = field(default_factory=dict, repr=False)  # of a cell
+    levels: dict[tuple[int, str], Level] = field(default_factory=dict, repr=False)  # of a cell
 
 
 def data_of(ds: xr.Dataset, file: StudyFile) -> Data:
@@ -66,9 +67,9 @@ class Reach:
     def level(self, cell: Values, factor: str) -> Level:
         """The study's word for the level of a factor; "" if the run has none."""
         key = id(cell), factor
-        if key not in self.data.known:
-            self.data.known[key] = self._level(cell, factor)
-        return self.data.known[key]
+        if key not in self.data.levels:
+            self.data.levels[key] = self._level(cell, factor)
+        return self.data.levels[key]
 
     def _level(self, cell: Values, factor: str) -> Level:
         for name in self.file.names(factor):
@@ -171,10 +172,10 @@ class Reach:
         names = dict.fromkeys([*self.of.varying, *ROLES])  # a factor may have a role's name
         apart = [name for name in names if not self._roled(name) & own]
         apart = [name for name in apart if not self._follows(cells, name, compared)]
-        found: dict[Key, list[Values]] = defaultdict(list)
+        groups: dict[Key, list[Values]] = defaultdict(list)
         for cell in cells:
-            found[tuple((name, _raw(cell, name)) for name in apart)].append(cell)
-        return found
+            groups[tuple((name, _raw(cell, name)) for name in apart)].append(cell)
+        return groups
 
     def _roled(self, name: str) -> set[str]:
         return {name, *(n for n in ROLES.get(name, ()) if n != "phase")}

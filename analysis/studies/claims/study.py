@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from fsmatrix.analysis.data.study import ROLES
+from fsmatrix.analysis.data.roles import ROLES
 from fsmatrix.analysis.units import Level, is_size
 from fsmatrix.results.units import parse_size
 
@@ -209,8 +209,8 @@ class StudyFile(_Model):
 
     def names(self, factor: str) -> tuple[str, ...]:
         """What campaigns call a factor.  A phase is no pattern: it does not say random."""
-        known = self.factors.get(factor, _NO_FACTOR).names or ROLES.get(factor, (factor,))
-        return known if factor != "pattern" else tuple(n for n in known if n != "phase")
+        names = self.factors.get(factor, _NO_FACTOR).names or ROLES.get(factor, (factor,))
+        return names if factor != "pattern" else tuple(n for n in names if n != "phase")
 
     def canonical(self, factor: str, level: Level) -> Level:
         """The study's word for a level; sizes as bytes."""

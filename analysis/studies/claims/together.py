@@ -28,11 +28,11 @@ def means(cells: Sequence[ClaimCell]) -> dict[Bounds, Ratio]:
 
     Only of two cells or more that have six blocks in common: no interval from fewer.
     """
-    found = {
+    ratios = {
         bounds: from_logs((np.array(list(blocks.values())),))
         for bounds, blocks in _by_bounds(cells).items()
     }
-    return {bounds: one for bounds, one in found.items() if one.decides}
+    return {bounds: ratio for bounds, ratio in ratios.items() if ratio.decides}
 
 
 def refuted(
@@ -56,7 +56,7 @@ def refuted(
     if not columns:
         return [math.nan] * len(claims)
     every = sorted(set().union(*columns))
-    matrix = np.array([[one.get(block, math.nan) for one in columns] for block in every])
+    matrix = np.array([[column.get(block, math.nan) for column in columns] for block in every])
     p = np.where(beyond, signflips.max_t(matrix, alpha).p, 1.0)
     owner = np.array(owners)
     return [
@@ -70,8 +70,8 @@ def _by_bounds(cells: Sequence[ClaimCell]) -> dict[Bounds, Blocks]:
     groups: dict[Bounds, list[ClaimCell]] = defaultdict(list)
     for cell in cells:
         groups[cell.bounds].append(cell)
-    found = {bounds: _mean(mine) for bounds, mine in groups.items() if len(mine) > 1}
-    return {bounds: blocks for bounds, blocks in found.items() if len(blocks) > 1}
+    mean_blocks = {bounds: _mean(members) for bounds, members in groups.items() if len(members) > 1}
+    return {bounds: blocks for bounds, blocks in mean_blocks.items() if len(blocks) > 1}
 
 
 def _mean(cells: Sequence[ClaimCell]) -> Blocks:

@@ -56,11 +56,11 @@ def over_nodes(study: Io500Study) -> Figure:
     ax, names = axes[0][0], shown(study)
     for place, name in [(-1, ""), *enumerate(names)]:
         points = [
-            (one.nodes, one.score.total)
-            for one in study.submissions
-            if one.nodes
-            and one.score.total
-            and (one.family == name if name else one.family not in names)
+            (submission.nodes, submission.score.total)
+            for submission in study.submissions
+            if submission.nodes
+            and submission.score.total
+            and (submission.family == name if name else submission.family not in names)
         ]
         if points:
             ax.scatter(
@@ -74,11 +74,13 @@ def over_nodes(study: Io500Study) -> Figure:
                 label=f"{name or 'others'} ({len(points)})",
             )
     for run_standing in study.standings:
-        mine = next((place.value for place in run_standing.places if place.what == "score"), None)
-        if mine:
+        own_score = next(
+            (place.value for place in run_standing.places if place.what == "score"), None
+        )
+        if own_score:
             ax.scatter(
                 [run_standing.nodes],
-                [mine],
+                [own_score],
                 s=90,
                 marker="*",
                 color="black",
@@ -116,8 +118,9 @@ def hard_against_easy(study: Io500Study) -> Figure:
         for place, name in enumerate(names):
             values = [
                 value
-                for one in study.submissions
-                if one.family == name and (value := hard_over_easy(one, what)) is not None
+                for submission in study.submissions
+                if submission.family == name
+                and (value := hard_over_easy(submission, what)) is not None
             ]
             beside = place + SPREAD * np.cos(2.4 * np.arange(len(values)))
             ax.scatter(values, beside, s=7, alpha=0.7, linewidths=0, color=drawing.colour(place))

@@ -46,7 +46,9 @@ def checks(results: Iterable[Collected]) -> Checks:
     every = list(results)
     scored = [run for run in every if "scores" in run.parsed.facts]
     differ = [
-        ScoreDiffers(run.file, **one) for run in scored for one in run.parsed.facts["scores_differ"]
+        ScoreDiffers(run.file, **difference)
+        for run in scored
+        for difference in run.parsed.facts["scores_differ"]
     ]
     contradicted = [
         PhaseDiffers(run.file, note.phase, note.message)

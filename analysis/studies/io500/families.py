@@ -42,7 +42,7 @@ FAMILIES: dict[str, re.Pattern[str]] = {
 def family(names: Iterable[str]) -> str:
     """The family that the first telling name is of; NOT_TOLD if none tells one."""
     for name in names:
-        for one, words in FAMILIES.items():
+        for named, words in FAMILIES.items():
             if words.search(name):
-                return one
+                return named
     return NOT_TOLD

@@ -78,9 +78,9 @@ def _crossed(
     columns: Sequence[str],
     text: Callable[[ValueRange], str],
 ) -> Grid:
-    found = {row.key: text(row.ranges[MEASURE]) for row in rows}
-    kept = [column for column in columns if any((name, column) in found for name in names)]
-    lines = [(name, *(found.get((name, one), "") for one in kept)) for name in names]
+    texts = {row.key: text(row.ranges[MEASURE]) for row in rows}
+    kept = [column for column in columns if any((name, column) in texts for name in names)]
+    lines = [(name, *(texts.get((name, column), "") for column in kept)) for name in names]
     return Grid(title, ("family", *kept), tuple(lines))
 
 

@@ -80,7 +80,7 @@ def _spearman(a: str, b: str, chosen: Sequence[Submission]) -> tuple[int, float 
     ]
     if len(both) < FEWEST:
         return len(both), None
-    x, y = (np.array([one.values[name] for one in both]) for name in (a, b))
+    x, y = (np.array([submission.values[name] for submission in both]) for name in (a, b))
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return len(both), None
     return len(both), float(stats.spearmanr(x, y).statistic)

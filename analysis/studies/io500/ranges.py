@@ -16,9 +16,9 @@ from fsmatrix.analysis.studies.io500.submissions import CLASSES, NO_CLASS, Submi
 Key = tuple[str, ...]
 # what is described: name -> value of a submission; None where it has none
 SCORES: dict[str, Callable[[Submission], float | None]] = {
-    "score": lambda one: one.score.total,
-    "bandwidth score, GiB/s": lambda one: one.score.bandwidth,
-    "metadata score, kIOPS": lambda one: one.score.rate,
+    "score": lambda submission: submission.score.total,
+    "bandwidth score, GiB/s": lambda submission: submission.score.bandwidth,
+    "metadata score, kIOPS": lambda submission: submission.score.rate,
 }
 # hard over easy; mdtest-easy reads nothing
 HARD_OVER_EASY: dict[str, tuple[str, str]] = {
@@ -80,7 +80,7 @@ def rows(
 def of_ratios() -> dict[str, Callable[[Submission], float | None]]:
     """HARD_OVER_EASY as measures."""
     return {
-        name: lambda one, name=name: hard_over_easy(one, name)  # type: ignore[misc]
+        name: lambda submission, name=name: hard_over_easy(submission, name)  # type: ignore[misc]
         for name in HARD_OVER_EASY
     }
 
@@ -101,9 +101,9 @@ def _row(
     return Row(
         key=key,
         submissions=len(members),
-        systems=len({one.system for one in members}),
+        systems=len({submission.system for submission in members}),
         years=_ends([submission.year for submission in members if submission.year]),
-        nodes=_ends([one.nodes for one in members if one.nodes]),
+        nodes=_ends([submission.nodes for submission in members if submission.nodes]),
         ranges={name: range_of(members, measure) for name, measure in measures.items()},
     )
 

@@ -79,8 +79,8 @@ class Io500Study(Drawn):
                     "systems": row.systems,
                 }
                 | {
-                    f"{name}: {what}": getattr(one, what)
-                    for name, one in row.ranges.items()
+                    f"{name}: {what}": getattr(measured, what)
+                    for name, measured in row.ranges.items()
                     for what in ("median", "low", "high")
                 }
                 for family, year, size, row in rows
@@ -118,5 +118,5 @@ class Io500Study(Drawn):
 def _row(row: Row, names: Sequence[str]) -> dict[str, Any]:
     key: Mapping[str, str] = dict(zip(names, row.key, strict=True))
     facts = {name: value for name, value in vars(row).items() if name not in ("key", "ranges")}
-    described = {JSON_NAMES.get(k, k.replace(" ", "_")): one for k, one in row.ranges.items()}
+    described = {JSON_NAMES.get(k, k.replace(" ", "_")): r for k, r in row.ranges.items()}
     return {**key, **facts, **described}

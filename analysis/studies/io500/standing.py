@@ -125,7 +125,7 @@ def _places(values: Mapping[str, float], peers: Sequence[Submission]) -> list[Ra
             own_score.bandwidth,
             [submission.score.bandwidth for submission in peers],
         ),
-        "metadata score": (own_score.rate, [one.score.rate for one in peers]),
+        "metadata score": (own_score.rate, [peer.score.rate for peer in peers]),
     }
     ranked_places = [
         _place(what, SCORES[what], own, [value for value in others if value is not None])
@@ -135,7 +135,7 @@ def _places(values: Mapping[str, float], peers: Sequence[Submission]) -> list[Ra
     for name in (*PHASES, RANDOM_READ):
         if name in values:
             unit = "GiB/s" if name.startswith("ior") else "kIOPS"
-            others = [one.values[name] for one in peers if name in one.values]
+            others = [peer.values[name] for peer in peers if name in peer.values]
             ranked_places.append(_place(name, unit, values[name], others))
     return ranked_places
 

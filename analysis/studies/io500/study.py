@@ -38,10 +38,12 @@ def io500(collection: Collection, directory: str, ds: xr.Dataset | None = None) 
         left_out=left,
         without=collection.without,
         unread=collection.unread,
-        families=ranges.rows(counted, lambda one: (one.family,), SCORES),
-        years=ranges.rows(counted, lambda one: (one.family, _year(one)), SCORES),
-        sizes=ranges.rows(counted, lambda one: (one.family, one.size), SCORES),
-        ratios=ranges.rows(counted, lambda one: (one.family,), ranges.of_ratios()),
+        families=ranges.rows(counted, lambda submission: (submission.family,), SCORES),
+        years=ranges.rows(
+            counted, lambda submission: (submission.family, _year(submission)), SCORES
+        ),
+        sizes=ranges.rows(counted, lambda submission: (submission.family, submission.size), SCORES),
+        ratios=ranges.rows(counted, lambda submission: (submission.family,), ranges.of_ratios()),
         pairs=phases.pairs(counted),
         standings=standings(ds, counted) if ds is not None else (),
     )

@@ -84,10 +84,10 @@ def submissions(runs: Sequence[Collected]) -> tuple[tuple[Submission, ...], tupl
         counted[run.sha256] = run
         if why := _why_not(run):
             left.append(LeftOut(run.file, why))
-    made = [_submission(run) for run in counted.values() if not _why_not(run)]
+    accepted = [_submission(run) for run in counted.values() if not _why_not(run)]
     return (
-        tuple(sorted(made, key=lambda one: one.name)),
-        tuple(sorted(left, key=lambda one: one.file)),
+        tuple(sorted(accepted, key=lambda submission: submission.name)),
+        tuple(sorted(left, key=lambda left_out: left_out.file)),
     )
 
 

@@ -30,8 +30,8 @@ def counted(
 ) -> str:
     """How many there are of what, and what does not count."""
     systems = len({submission.system for submission in submissions})
-    years = sorted({one.year for one in submissions if one.year})
-    nodes = sorted({one.nodes for one in submissions if one.nodes})
+    years = sorted({submission.year for submission in submissions if submission.year})
+    nodes = sorted({submission.nodes for submission in submissions if submission.nodes})
     when = f", {_span(years)}" if years else ""
     size = f", with {_span(nodes)} client nodes" if nodes else ""
     why = "; ".join(f"{count} {text}" for text, count in reasons(left).most_common())
@@ -112,15 +112,15 @@ def lost(without: Sequence[str], unread: Sequence[tuple[str, str]]) -> Iterator[
 def ratios(rows: Sequence[Row]) -> Iterator[str]:
     """Hard over easy of the families that have enough."""
     for name in HARD_OVER_EASY:
-        told = [
-            f"{row.key[0]} {brief(one.median)} ({brief(one.low or 0)} to {brief(one.high or 0)})"
+        ratios_shown = [
+            f"{row.key[0]} {brief(r.median)} ({brief(r.low or 0)} to {brief(r.high or 0)})"
             for row in rows
-            if (one := row.ranges[name]).median is not None
-            and one.submissions >= ENOUGH
+            if (r := row.ranges[name]).median is not None
+            and r.submissions >= ENOUGH
             and row.key[0] != NOT_TOLD
         ]
-        if told:
-            yield f"Hard over easy, {name}, median (range): {', '.join(told)}."
+        if ratios_shown:
+            yield f"Hard over easy, {name}, median (range): {', '.join(ratios_shown)}."
 
 
 def correlated(pairs: Sequence[PhasePair]) -> Iterator[str]:
@@ -130,20 +130,20 @@ def correlated(pairs: Sequence[PhasePair]) -> Iterator[str]:
     ]
     if not scored:
         return
-    count = max(one.submissions for one in scored)
+    count = max(pair.submissions for pair in scored)
     yield _spread(
         f"Spearman's r of {len(scored)} pairs of phases over {count} submissions",
-        [(one.r or 0.0, one) for one in scored],
+        [(pair.r or 0.0, pair) for pair in scored],
     )
-    tens = [(one.r_ten, one) for one in scored if one.r_ten is not None]
+    tens = [(pair.r_ten, pair) for pair in scored if pair.r_ten is not None]
     if tens:
-        systems = max(one.tens for _, one in tens)
+        systems = max(pair.tens for _, pair in tens)
         what = f"The same with {TEN} client nodes, one submission of each of {systems} systems"
         yield _spread(what, tens)
 
 
 def _spread(what: str, valued_pairs: Sequence[tuple[float, PhasePair]]) -> str:
-    low, high = (pick(valued_pairs, key=lambda one: one[0]) for pick in (min, max))
+    low, high = (pick(valued_pairs, key=lambda pair: pair[0]) for pick in (min, max))
     middle = statistics.median(value for value, _ in valued_pairs)
     return (
         f"{what}: {low[0]:.2f} ({low[1].a} and {low[1].b}) to {high[0]:.2f} ({high[1].a} and "

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fsmatrix.backends.ceph.bindings.librados import CephError, Cluster
-from fsmatrix.backends.ceph.state import placement
+from fsmatrix.backends.ceph.state import hardware, placement
 from fsmatrix.backends.errors import value_or_error
 
+MESSENGER = ("ms_type", "ms_client_mode")  # options of this client that are told
 OSDS_ASKED = 64  # whose configuration is read; further ones are counted only
 POOL_TYPES = {1: "replicated", 3: "erasure"}
 # values that are secrets, or name the daemon, its host and its files rather than how it works
@@ -36,6 +39,7 @@ def cluster_facts(
         "pools": value_or_error(lambda: pool_facts(cluster, set(pools))),
         "osds": value_or_error(lambda: osd_facts(cluster)),
         "configuration": value_or_error(lambda: configuration(cluster)),
+        "messenger": value_or_error(lambda: {name: cluster.option(name) for name in MESSENGER}),
     }
     if filesystem:
         facts["filesystem"] = value_or_error(lambda: filesystem_facts(cluster, filesystem))
@@ -57,6 +61,7 @@ def health_facts(health: Mapping[str, Any]) -> dict[str, Any]:
 def pool_facts(cluster: Cluster, tested: set[str]) -> dict[str, dict[str, Any]]:
     """Of each pool: redundancy, placement groups, rule, flags, quota; `tested` in full."""
     rules = {rule["rule_id"]: rule for rule in cluster.mon("osd crush rule dump")}
+    stats = {pool["name"]: pool["stats"] for pool in cluster.mon("df")["pools"]}
     pools = {}
     for pool in cluster.mon("osd dump")["pools"]:
         name, rule = pool["pool_name"], rules.get(pool["crush_rule"], {})
@@ -79,8 +84,17 @@ def pool_facts(cluster: Cluster, tested: set[str]) -> dict[str, dict[str, Any]]:
         if name in tested:
             facts["crush_steps"] = rule.get("steps", [])
             facts["placement"] = value_or_error(lambda name=name: placement.where(cluster, name))  # type: ignore[misc]
+            facts["hardware"] = value_or_error(lambda facts=facts: _hardware(cluster, facts))  # type: ignore[misc]
+            facts |= {what: stats[name][what] for what in ("stored", "max_avail")}
         pools[name] = facts
     return pools
+
+
+def _hardware(cluster: Cluster, pool: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the OSDs that a pool lies on, as far as that is known."""
+    osds = pool["placement"].get("osds", ())
+    metadata = [entry for entry in cluster.mon("osd metadata") if entry["id"] in osds]
+    return hardware.of_osds(metadata, platform.node(), os.cpu_count())
 
 
 def _profile(cluster: Cluster, profile: str) -> Any:

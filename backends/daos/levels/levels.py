@@ -129,7 +129,7 @@ class Levels:
             raise BackendError(reason)
         prepared = self.options.prepared(level)
         if prepared is not None:
-            return {"pool": prepared.pool, "made": False}
+            return {"pool": prepared.pool, "made": False, "placement": {}}
         label = f"{PREFIX}{context.tag}-{context.target}-{secrets.token_hex(4)}"
         servers = self._drawn(level, context.draw)
         ranks, size = _ranks(servers), self._size(servers)

@@ -1,4 +1,4 @@
-"""DFUSE: how it is mounted and ended on a node, how it caches, and which library goes around it.
+"""DFUSE as the suite mounts it: the program, its options, caches, and libraries around it.
 
-From outside: `interception`, `options`.
+From outside: `attached` (what node leaders do), `options`, `program`, `interception`.
 """

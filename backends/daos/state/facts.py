@@ -67,6 +67,15 @@ def shape(pool: Pool, system: System) -> Shape:
 
 
 @functools.cache
+def on_loopback(addresses: tuple[str, ...]) -> bool:
+    """Whether no other machine can reach any of these addresses (and there are some)."""
+    try:
+        return bool(addresses) and all(ipaddress.ip_address(one).is_loopback for one in addresses)
+    except ValueError:
+        return False
+
+
+@functools.cache
 def on_network(provider: str, addresses: tuple[str, ...]) -> bool:
     """Whether all traffic with the servers passes this kernel's network interfaces.
 

@@ -83,6 +83,13 @@ class System(Answer):
     rank_uris: list[RankUri] | None = None
 
 
+class Version(Answer):
+    """Answer of `daos server-version`."""
+
+    name: str
+    version: str
+
+
 class Property(Answer):
     """One line of `daos container get-prop`."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 from fsmatrix.backends.daos.tools import agent, tool
-from fsmatrix.backends.daos.tools.answers import Container, Pool, Property, System
+from fsmatrix.backends.daos.tools.answers import Container, Pool, Property, System, Version
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.system import tools
 
@@ -55,9 +55,13 @@ class Client:
         """What the agent knows of the system; shows that the agent answers."""
         return self._read(System, "system", "query")
 
+    def server_version(self) -> str:
+        """Release of the servers; BackendError where the tool is too old to tell it."""
+        return self._read(Version, "server-version").version
+
     def pool_query(self, pool: str) -> Pool:
-        """State and space of a pool."""
-        return self._read(Pool, "pool", "query", pool)
+        """State and space of a pool, and which of its engines are out."""
+        return self._read(Pool, "pool", "query", pool, "--show-disabled")
 
     def container_query(self, pool: str, container: str) -> Container | None:
         """A container by label or UUID; None if it, or its pool, does not exist."""

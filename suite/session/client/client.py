@@ -35,10 +35,10 @@ from fsmatrix.suite.session.client.death import (
 )
 from fsmatrix.suite.session.client.launched import OUTPUTS, Launched
 from fsmatrix.suite.session.client.orphaned_sessions import (
-    SCRATCH,
     Scratch,
     end_session,
     remove_program_scratch,
+    session_folder,
 )
 from fsmatrix.suite.session.stopping import Interrupted, StopFlag
 from fsmatrix.suite.session.wire import Arrays, ChannelClosed
@@ -69,7 +69,7 @@ class Session:
     ) -> None:
         """`in_job`: a batch system tells all processes of its job, this one too, to end."""
         self._scratch = scratch
-        self._folder = _folder(scratch)
+        self._folder = session_folder(scratch)
         self.launcher = replace(launcher, scratch=self._folder)
         if scratch is not None:
             memory = str(scratch.folders[1]) if len(scratch.folders) > 1 else ""
@@ -297,11 +297,3 @@ class Session:
 
     def _cure(self, when: str = "") -> str:
         return f"; {when}{self.launcher.cure}" if self.launcher.cure else ""
-
-
-def _folder(scratch: Scratch | None) -> str:
-    """The session's own folder, made."""
-    if scratch is None:
-        return tempfile.mkdtemp(prefix=SCRATCH)
-    scratch.make()
-    return str(scratch.folders[0])

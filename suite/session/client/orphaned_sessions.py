@@ -81,6 +81,14 @@ class Scratch:
         return lines
 
 
+def session_folder(scratch: Scratch | None) -> str:
+    """The session's own folder, made."""
+    if scratch is None:
+        return tempfile.mkdtemp(prefix=SCRATCH)
+    scratch.make()
+    return str(scratch.folders[0])
+
+
 def remember(journals: Path, pids: Iterable[int], scratch: Scratch) -> None:
     """Write down the running session: its processes and its folders."""
     noted = [place for pid in pids if (place := _noted(pid)) is not None]

@@ -77,20 +77,22 @@ class Io500(Workload):
 
     def parse(self, case: Case, outputs: Sequence[Output]) -> Parsed:
         """The phases, the score, and why it is no submission; also of a run that broke off."""
-        played = any(output.phase is not None for output in outputs)
-        runs = self._played(case, outputs) if played else self._programs(case, outputs)
+        built_in = any(output.phase is not None for output in outputs)
+        runs = self._played(case, outputs) if built_in else self._programs(case, outputs)
         walks = [output for output in outputs if output.step == "find"]
         walked = [Parsed(phases=(_find(walks),))] if walks else []
         by_name = {phase.name: phase for run in [*runs, *walked] for phase in run.phases}
         phases = [
-            self._told(case, by_name[item.name], played) for item in PHASES if item.name in by_name
+            self._told(case, by_name[item.name], built_in)
+            for item in PHASES
+            if item.name in by_name
         ]
-        facts = self._score(case, phases, played)
+        facts = self._score(case, phases, built_in)
         reason = "; ".join(facts["why_not"]) or "it is made by the io500 program itself"
         first = runs[0] if runs else Parsed()
         return Parsed(
-            engine=PLAYER if played else PROGRAMS,
-            version="" if played else first.version,
+            engine=PLAYER if built_in else PROGRAMS,
+            version="" if built_in else first.version,
             phases=tuple(phases),
             nodes=first.nodes,
             processes=first.processes,
@@ -146,22 +148,22 @@ class Io500(Workload):
             runs[-1] = replace(runs[-1], notes=(*runs[-1].notes, NO_RANDOM))
         return runs
 
-    def _told(self, case: Case, phase: Phase, played: bool) -> Phase:
+    def _told(self, case: Case, phase: Phase, built_in: bool) -> Phase:
         """The phase with IO500's name for it, and whose data it met."""
         which = BY_NAME[phase.name]
         facts: dict[str, Any] = {"io500_phase": which.io500}
         if which.kind != "find" and not which.writes:
-            facts["shift"] = _shift(case, which, played)
-        if played and which.kind in ("write", "create"):
+            facts["shift"] = _shift(case, which, built_in)
+        if built_in and which.kind in ("write", "create"):
             facts["synced"] = which.kind == "write"
             facts["window"] = "open to close"
         return replace(phase, facts={**phase.facts, **facts})
 
-    def _score(self, case: Case, phases: Sequence[Phase], played: bool) -> dict[str, Any]:
+    def _score(self, case: Case, phases: Sequence[Phase], built_in: bool) -> dict[str, Any]:
         """facts["io500"]: the score (GiB/s, 1000/s), and whether the rules were kept."""
         values = {BY_NAME[phase.name].io500: _value(phase) for phase in phases}
         result = score(values)
-        why_not = self._why_not(phases, values, played)
+        why_not = self._why_not(phases, values, built_in)
         return {
             "bandwidth_score_gib_s": result.bandwidth,
             "rate_score_kiops": result.rate,
@@ -176,11 +178,11 @@ class Io500(Workload):
         }
 
     def _why_not(
-        self, phases: Sequence[Phase], values: Mapping[str, float], played: bool
+        self, phases: Sequence[Phase], values: Mapping[str, float], built_in: bool
     ) -> list[str]:
         """What breaks the rules, as far as it can be seen here."""
         reasons = []
-        if played:
+        if built_in:
             reasons.append("done by the built-in player instead of IOR and mdtest")
         if self.options.stonewall != OFFICIAL_STONEWALL:
             reasons.append(
@@ -235,9 +237,9 @@ def _value(phase: Phase) -> float:
     return metrics.iops(phase) / KILO
 
 
-def _shift(case: Case, which: PhaseOf, played: bool) -> str:
+def _shift(case: Case, which: PhaseOf, built_in: bool) -> str:
     """Whose data or files a phase meets that looks at them or removes them."""
-    if played:
+    if built_in:
         return shift_of(case.geometry)
     nodes = case.geometry.nodes
     if which.random:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
+from fsmatrix.analysis.acceptance.acceptance import acceptance
 from fsmatrix.analysis.acceptance.changes import Change, changes
 from fsmatrix.analysis.acceptance.conditions import Condition, outcomes, parse
 from fsmatrix.analysis.acceptance.history import history
 from fsmatrix.analysis.acceptance.result import History
+from fsmatrix.analysis.comparison.options import VerdictOptions
 from fsmatrix.analysis.comparison.rows import together
 from fsmatrix.analysis.data.load import open_campaign
 from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.stats.estimates.intervals import Ratio, from_logs
+from fsmatrix.analysis.stats.testing.tests import Correction
 from fsmatrix.results.record import RunRecord
 from tests.analysis.upgrades import measured
 
@@ -115,6 +119,30 @@ def test_null_histories_make_few_claims(tmp_path: Path) -> None:
         claims += any(step.decided for step in steps)
     # two families, each at 5 %: all of 3 histories claim with probability 0.001
     assert claims <= 2
+
+
+def test_every_correction_is_taken_as_acceptance_takes_it(tmp_path: Path) -> None:
+    files = [
+        measured(tmp_path / f"{month}.h5", month=month, blocks=7, slower=slower)
+        for month, slower in ((1, None), (2, SLOWER))
+    ]
+    found = {
+        name: over(*files, options=VerdictOptions(correction=name)).to_dict()
+        for name in get_args(Correction)
+    }
+    assert found["max-t"] == found["holm"], "campaigns share no blocks: Holm stands for max-t"
+    assert {name: of["correction"] for name, of in found.items()} == {
+        name: "holm" if name == "max-t" else name for name in get_args(Correction)
+    }
+
+
+def test_tables_say_undecided_where_the_data_say_open(tmp_path: Path) -> None:
+    files = [measured(tmp_path / f"{month}.h5", month=month, blocks=3) for month in (1, 2)]
+    ds = together({file.stem: open_campaign(file) for file in files})
+    result = acceptance(ds, "1", "bandwidth", conditions=(parse("slower > 10 %"),))
+    assert set(result.table()["slower > 10 %"]) == {"undecided"}
+    states = {o["state"] for cell in result.to_dict()["cells"] for o in cell["outcomes"]}
+    assert states == {"open"}
 
 
 def test_a_target_that_is_renamed_goes_on_and_is_a_change(tmp_path: Path) -> None:

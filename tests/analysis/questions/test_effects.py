@@ -42,7 +42,7 @@ def test_null_campaigns_give_false_effects_at_most_at_the_declared_rate() -> Non
     wrong = 0
     for seed in range(60):
         ds = studies.campaign(lambda _: {"bandwidth": 1e8}, LEVELS, attachments=6, seed=seed)
-        wrong += any(e.p_holm <= 0.05 for e in effects(ds, "bandwidth").found.effects)
+        wrong += any(e.p_holm <= 0.05 for e in effects(ds, "bandwidth").anova.effects)
     assert wrong <= 9  # more: a probability of 0.1 % if the rate were 5 %
 
 
@@ -84,7 +84,7 @@ def test_one_level_one_value_constant_and_failed_campaigns() -> None:
     assert any("not known: " in line for line in single.says)
     still = studies.campaign(lambda _: {"bandwidth": 1.0}, LEVELS, between=0.0, within=0.0)
     constant = effects(still, "bandwidth")
-    assert not constant.found.effects
+    assert not constant.anova.effects
     with pytest.raises(ValueError, match="nothing to draw"):
         constant.figure()
     failed = studies.campaign(truth, LEVELS)
@@ -98,7 +98,7 @@ def test_missing_cells_are_not_invented() -> None:
         truth, LEVELS, keep=lambda c: not (c["chunk"] == 4096 and c["storage_nodes"] == 4)
     )
     found = effects(ds, "bandwidth")
-    assert any("cannot be told from other terms" in why for _, why in found.found.missing)
+    assert any("cannot be told from other terms" in why for _, why in found.anova.missing)
 
 
 def test_a_design_that_is_too_large_is_refused() -> None:

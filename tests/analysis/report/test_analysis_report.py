@@ -40,6 +40,10 @@ def page(realistic: Path) -> Path:
     return report.write_report(realistic, realistic.with_name("report.html"))
 
 
+def test_runs_that_tell_nothing_of_their_deployment_have_no_section_of_it(page: Path) -> None:
+    assert "fairly" not in page.read_text()
+
+
 def made(path: Path, **options: Any) -> list[charts.Chart]:
     return charts.charts(summary.summarise(load.open_campaign(path), **options))
 

@@ -3,83 +3,88 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from fsmatrix import analysis
 from fsmatrix.analysis.comparison.compare import compare
 from fsmatrix.analysis.comparison.options import ComparisonOptions
 from fsmatrix.analysis.result import Result
-from fsmatrix.analysis.studies import cern, cern_report
+from fsmatrix.analysis.studies import cern
+from fsmatrix.analysis.studies.claims import files as claims_files
+from fsmatrix.analysis.studies.claims import words
+from fsmatrix.analysis.studies.claims.claims import claims
+from fsmatrix.cli.app import app
 from tests.analysis import study_data as studies
 
-CONTRADICTED = {
-    "ice-wins-4m", "6-of-8-and-both-at-4m", "better-results",
-    "second-trial-zstd-writes", "second-trial-zstd-reads",
-    "reads-deteriorated-table-3", "ior-minimal", "ior-conclusion", "ior-tasks",
-    "ior-transfer-size", "ior-no-cache", "more-workers", "kilobytes",
-}  # fmt: skip
-AGREES = {
-    "6-of-8", "65536", "2-to-3.3", "almost-always", "smaller-difference", "ior-cascade-wins",
-    "sequential-over-random", "second-trial-uncompressed-writes",
-    "second-trial-uncompressed-reads",
-}  # fmt: skip
+TABLES = ("cern-lhcb-rntuple", "cern-ior-dfs-peaks", "cern-cephfs-fio")
+# claim -> (whether the report's own numbers agree with it, the cells in which they do)
+BARE = {
+    "cascade-over-ice-ior": (True, "2 of 2"),
+    "cascade-over-ice-uncompressed-writes": (True, "6 of 8"),
+    "ice-wins-at-4m": (False, "0 of 2"),
+    "cascade-over-ice-all": (True, "23 of 24"),
+    "second-trial-uncompressed-writes": (True, "6 of 8"),
+    "second-trial-zstd-writes": (False, "3 of 8"),
+    "second-trial-uncompressed-reads": (True, "7 of 8"),
+    "second-trial-zstd-reads": (False, "3 of 8"),
+    "more-workers-on-cephfs": (False, "3 of 4"),
+    "sequential-over-random-on-cephfs": (True, "4 of 4"),
+}
+# a row of docs/claims.md -> what its command prints
+SHOWN = {
+    "Ice Lake wins": ("0.827 to 0.968 times in 2 cells", "contradict it"),
+    "Cascade Lake still wins": (
+        "contradict it: as claimed in 3 of 8 cells, not in page size 4 MiB",
+    ),
+    "trial 2 yielded": ("is ahead in 30 of 32 cells", "0.833", "0.873"),
+    "with IOR": ("1.05", "1.15"),
+    "more workers": ("0.743 to 5.87 times", "contradict it: as claimed in 3 of 4 cells"),
+    "the scale of fio": ("0.201", "1.18", "0.538", "0.400", "7.36", "37.8", "1.19", "1.63"),
+}
 
 
-@pytest.fixture(scope="module")
-def found() -> cern_report.Report:
-    return cern_report.report()
-
-
-def test_statements(found: cern_report.Report) -> None:
-    assert isinstance(found, Result)
-    assert {s.id for s in found.of("contradicted")} == CONTRADICTED
-    assert {s.id for s in found.of("agrees")} == AGREES
-    assert {s.id for s in found.of("not in its numbers")} == {"load-on-the-pool", "dfs-over-dfuse"}
-    assert found.says[0].startswith("24 statements")
-    assert len(json.loads(json.dumps(found.to_dict()))["statements"]) == len(found.table()) == 24
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("6-of-8", "6 of 8"),
-        ("ice-wins-4m", "1.033 (OC_SX), 1.209 (RP_XSF)"),
-        (
-            "second-trial-zstd-writes",
-            "contradict it: as claimed in 3 of 8 cells, not in page size "
-            "4 MiB, object class OC_SX (0.935); page size 4 MiB, object class RP_XSF (0.944)",
-        ),
-        ("second-trial-zstd-reads", "contradict it: as claimed in 3 of 8 cells"),
-        (
-            "second-trial-uncompressed-reads",
-            "agree with it: as claimed in 7 of 8 cells, not in "
-            "page size 1 MiB, object class OC_SX (0.897)",
-        ),
-        ("almost-always", "23 of 24; not read/zstd/4194304/RP_XSF"),
-        ("better-results", "2 of 32 cells are worse: write/none/65536/OC_SX 0.83 times"),
-        ("more-workers", "random write fell from 538 to 400 KB/s"),
-        ("2-to-3.3", "2.05 to 3.21 GB/s"),
-        ("ior-minimal", "write 800 MB/s (15%), read 200 MB/s (5%)"),
-        ("ior-tasks", "1, 5, 9, 13, 17, 21"),
-        ("kilobytes", "5 of 8 values are 1 MB/s or more, the largest 37.8"),
-    ],
-)
-def test_how_it_is_shown(found: cern_report.Report, name: str, words: str) -> None:
-    shown = {s.id: s.shown for s in found.statements}
-    assert words in shown[name]
-
-
-def test_figure_of_the_report(found: cern_report.Report) -> None:
-    axes = found.figure().axes
-    assert [ax.get_title() for ax in axes] == [
-        "write, none",
-        "write, zstd",
-        "read, none",
-        "read, zstd",
+def test_the_reports_own_numbers() -> None:
+    """Nothing can be tested on one value per cell; the bare numbers are held against the text."""
+    file = claims_files.load("cern")
+    judged = [
+        claim
+        for table in TABLES
+        for claim in claims(analysis.open(f"published:{table}"), file).judged
+        if claim.scope.cells
     ]
-    assert all(len(ax.get_lines()) == 5 for ax in axes)  # four lines and that of 1
-    assert axes[0].get_lines()[0].get_ydata()[0] == pytest.approx(2.04784 / 2.66905)
+    assert {claim.kind for claim in judged} == {"cannot be tested"}
+    cells = [re.findall(r"in (\d+ of \d+) cells", words.bare(claim)) for claim in judged]
+    assert {
+        claim.claim.id: (claim.apparent, *count) for claim, count in zip(judged, cells, strict=True)
+    } == BARE
+
+
+def commands() -> list[tuple[str, str]]:
+    """(statement, command) of the table of contradictions; several commands stand above it."""
+    page = (Path(__file__).parents[3] / "docs" / "claims.md").read_text()
+    above, below = page.split("### Where the CERN report contradicts itself")
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| (.+) \|$", below, re.MULTILINE)[1:]
+    still = re.findall(r"^fsmatrix (claims cern .*zstd.*)$", above, re.MULTILINE)
+    lines = [(text, still if "above" in shown else [shown.strip("`")]) for text, shown in rows]
+    return [(text, line) for text, several in lines for line in several]
+
+
+@pytest.mark.parametrize(("statement", "command"), commands())
+def test_contradictions_are_shown_by_the_commands_of_the_docs(statement: str, command: str) -> None:
+    ran = CliRunner().invoke(app, shlex.split(command), env={"COLUMNS": "200"})
+    assert ran.exit_code == 0
+    (expected,) = [words for start, words in SHOWN.items() if statement.startswith(start)]
+    assert [words for words in expected if words not in ran.stdout] == []
+
+
+def test_every_contradiction_has_a_command() -> None:
+    named = {start for start in SHOWN for text, _ in commands() if text.startswith(start)}
+    assert named == set(SHOWN)
 
 
 def test_installations_of_the_report() -> None:

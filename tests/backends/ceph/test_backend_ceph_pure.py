@@ -24,7 +24,7 @@ from fsmatrix.backends.ceph.options import (
 from fsmatrix.backends.ceph.rados import Rados
 from fsmatrix.backends.ceph.state import facts, health, network, settle
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.local import mounting
+from fsmatrix.backends.local import mounting, routes
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.mounts import Mount
 
@@ -305,7 +305,7 @@ def test_secrets_are_left_out(option: str, left_out: bool) -> None:
 # -- counters ---------------------------------------------------------------------------------
 def test_bytes_over_the_loopback_interface_are_not_counted() -> None:
     assert network.counters(["127.0.0.1"]) == {}
-    assert network.interfaces(()) == ()
+    assert routes.interfaces(()) == ()
 
 
 def test_bytes_are_counted_on_the_interface_that_is_used(
@@ -318,12 +318,12 @@ def test_bytes_are_counted_on_the_interface_that_is_used(
         for file in ("rx_bytes", "tx_bytes"):
             (tmp_path / name / "statistics" / file).write_text(f"{count}\n")
     monkeypatch.setattr(psutil, "net_if_addrs", lambda: addresses)
-    monkeypatch.setattr(network, "SYS_NET", tmp_path)
+    monkeypatch.setattr(routes, "SYS_NET", tmp_path)
     ways = {"192.0.2.1": "192.0.2.7", "192.0.2.7": "192.0.2.7", "198.51.100.1": ""}
-    monkeypatch.setattr(network, "_source", ways.__getitem__)
-    network.interfaces.cache_clear()
+    monkeypatch.setattr(routes, "_source", ways.__getitem__)
+    routes.interfaces.cache_clear()
     counted = {"network_received_bytes": 100.0, "network_sent_bytes": 100.0}
     assert network.counters(["192.0.2.1"]) == counted
     assert network.counters(["192.0.2.1", "192.0.2.7"]) == {}  # one is this machine's own
     assert network.counters(["198.51.100.1"]) == {}  # no route
-    network.interfaces.cache_clear()
+    routes.interfaces.cache_clear()

@@ -25,7 +25,7 @@ from fsmatrix.backends.ceph.levels import levels, levelstate
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.system import mounts
-from fsmatrix.backends.testbed.ceph import CephTestbed, CephTestbedOptions, down, up
+from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, CephTestbedOptions, down, up
 from fsmatrix.cli.main import command as command_line
 from fsmatrix.results.files.store import Store
 

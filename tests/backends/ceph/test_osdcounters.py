@@ -9,7 +9,7 @@ import pytest
 
 from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.ceph.state import facts, network, osdcounters
-from fsmatrix.backends.testbed.ceph import CephTestbed, CephTestbedOptions, down, up
+from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, CephTestbedOptions, down, up
 
 pytestmark = [pytest.mark.loop, pytest.mark.needs("ceph")]  # OSDs on emulated drives
 MIB = 1 << 20

@@ -21,7 +21,7 @@ from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.daos import trees
 from fsmatrix.backends.daos.dfuse import DaosDfuse
-from fsmatrix.backends.daos.mounts import mount as dfusemount
+from fsmatrix.backends.daos.mounts import program
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import undo_pending
@@ -66,10 +66,10 @@ def client_of(access: Access) -> int:
 def theirs(standin: Standin, point: Path, *flags: str) -> Iterator[Path]:
     """A mount of a container that is not the suite's, made by somebody else."""
     point.mkdir()
-    argv = dfusemount.argv(
+    argv = program.argv(
         {"point": point, "pool": "bench", "container": "posix1", "system": "", "flags": flags}
     )
-    dfusemount.start(argv, point)
+    program.start(argv, point)
     try:
         yield point
     finally:
@@ -112,7 +112,7 @@ def test_how_dfuse_is_called(standin: Standin) -> None:
     options = dfuse(
         caching="disabled", multi_user=True, thread_count=8, eq_count=2, system="s"
     ).options
-    argv = dfusemount.argv({**details, "flags": options.flags})  # type: ignore[attr-defined]
+    argv = program.argv({**details, "flags": options.flags})  # type: ignore[attr-defined]
     assert argv[0].endswith("/standins/dfuse")
     assert argv[1:6] == [
         *("--foreground", "--mountpoint=/m", "--pool=p", "--container=c", "--sys-name=s"),
@@ -137,7 +137,7 @@ def test_what_makes_two_mounts_differ_is_a_coordinate(standin: Standin) -> None:
 
 
 def test_no_dfuse(standin: Standin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dfusemount, "PROGRAM", "no-such-dfuse")
+    monkeypatch.setattr(program, "PROGRAM", "no-such-dfuse")
     assert "no `dfuse` on PATH" in dfuse().refusal()
     usable = DaosDfuse.check()
     assert not usable.ok
@@ -190,7 +190,7 @@ def test_a_level_of_caching(
 ) -> None:
     backend = dfuse()
     with attached(backend, context, {"caching": caching}) as access:
-        words = dfusemount.argv(access.details)
+        words = program.argv(access.details)
         assert [word for word in words if "able" in word] == flags
         assert backend.describe(access)["caching"] == caching
         file = Path(access.path, "file")
@@ -309,6 +309,22 @@ def test_dfuse_that_fails_says_why(standin: Standin, context: ProvisionContext) 
     with pytest.raises(BackendError, match=r"dfuse failed: .*unrecognized arguments: --no-such"):
         backend.mount(wrong, context.journal)
     assert context.journal.pending("dfuse-mount") == []
+    backend.release(access, context)
+
+
+@mounting
+def test_a_pool_that_is_lost_before_the_mount(
+    standin: Standin, context: ProvisionContext, fast: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "MOUNT_DEADLINE", 4.0)
+    backend = dfuse()
+    access = backend.provision({}, context)
+    (standin.folder / "hang").touch()
+    with pytest.raises(BackendError, match=r"it was mounted, and .* does not answer within 2 s"):
+        backend.mount(access, context.journal)
+    assert backend.workers(access) == []
+    assert context.journal.pending("dfuse-mount") == []
+    backend.unmount(access, context.journal)
     backend.release(access, context)
 
 
@@ -436,7 +452,7 @@ def crashed(standin: Standin, tmp_path: Path) -> Iterator[PathAccess]:
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     access = PathAccess.from_json(json.loads(killed.stdout))
     yield access
-    fuse.detach(Path(access.details["point"]), dfusemount.argv(access.details))
+    fuse.detach(Path(access.details["point"]), program.argv(access.details))
 
 
 @mounting
@@ -444,7 +460,7 @@ def crashed(standin: Standin, tmp_path: Path) -> Iterator[PathAccess]:
 def test_a_crash_is_undone(
     standin: Standin, crashed: PathAccess, tmp_path: Path, client: str
 ) -> None:
-    point, argv = crashed.details["point"], dfusemount.argv(crashed.details)
+    point, argv = crashed.details["point"], program.argv(crashed.details)
     (label,) = standin.ours
     if client == "is dead":
         os.kill(client_of(crashed), signal.SIGKILL)
@@ -476,15 +492,15 @@ def test_a_client_of_another_store_is_left_alone(
     standin: Standin, crashed: PathAccess, tmp_path: Path
 ) -> None:
     """It has our very arguments, but not our proof in its environment."""
-    point, argv = Path(crashed.details["point"]), dfusemount.argv(crashed.details)
+    point, argv = Path(crashed.details["point"]), program.argv(crashed.details)
     fuse.detach(point, argv)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FSMATRIX_STORE", "0" * 32)
-        pid = dfusemount.start(argv, point)
+        pid = program.start(argv, point)
     said = undo_pending(tmp_path / "journal")
     assert f"left alone: process {pid} is not of this results directory: not ended" in said
     assert client_of(crashed) == pid
-    assert dfusemount.serves(point)
+    assert program.serves(point)
 
 
 @mounting

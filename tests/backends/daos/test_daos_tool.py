@@ -41,7 +41,9 @@ def test_recorded_answers_are_understood(standin: Standin) -> None:
 
 def test_system_is_passed_on(standin: Standin) -> None:
     Client("other").pool_query("bench")
-    assert standin.calls == [["--json", "--sys-name=other", "pool", "query", "bench"]]
+    assert standin.calls == [
+        ["--json", "--sys-name=other", "pool", "query", "bench", "--show-disabled"]
+    ]
 
 
 def test_missing_tool(

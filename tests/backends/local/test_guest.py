@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from fsmatrix.backends.player.player import engine_name
-from fsmatrix.backends.testbed import ceph
+from fsmatrix.backends.testbed.ceph import testbed as ceph
 from fsmatrix.results.files.store import Store
 
 HERE = Path(__file__).resolve().parents[2] / "guest"
@@ -113,7 +113,10 @@ def told(guest: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]
 
 def bed(stack: ExitStack, before: list[str], folder: Path) -> str:
     """Bring up a small Ceph in the namespace until `stack` ends; path of its ceph.conf."""
-    head = "import sys; from fsmatrix.backends.testbed.ceph import CephTestbedOptions, down, up; "
+    head = (
+        "import sys; "
+        "from fsmatrix.backends.testbed.ceph.testbed import CephTestbedOptions, down, up; "
+    )
     make = (
         "o = CephTestbedOptions(nodes=1, osds_per_node=1, failure_domain='osd', pg_num=8, "
         "address=sys.argv[2]); print(up(o, sys.argv[1]).conf)"

@@ -17,7 +17,7 @@ from fsmatrix.backends.player import content
 from fsmatrix.backends.player.ops import Flag, Kind
 from fsmatrix.backends.player.player import PlayerOptions, open_player
 from fsmatrix.backends.player.result import PlayerResult
-from fsmatrix.backends.testbed.ceph import CephTestbed
+from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
 from tests.backends.ceph_places import OBJECT, SEED, Place
 from tests.backends.playing import chunk, op
 

@@ -25,7 +25,7 @@ import pytest
 
 from fsmatrix.backends.ceph.libcephfs import NONBLOCKING
 from fsmatrix.backends.player.ops import Flag, Kind
-from fsmatrix.backends.testbed.ceph import CephTestbed, CephTestbedOptions, down, up
+from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, CephTestbedOptions, down, up
 
 HERE = Path(__file__).parent
 STANDIN = HERE.parents[1] / "standins" / "cephfs"

@@ -20,7 +20,7 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.testbed import cgroups, process
 from fsmatrix.backends.testbed.base import LEFT
-from fsmatrix.backends.testbed.ceph import (
+from fsmatrix.backends.testbed.ceph.testbed import (
     CephTestbed,
     CephTestbedOptions,
     Limits,
@@ -70,7 +70,7 @@ def traces() -> dict[str, set[str]]:
 
 def of_bed(directory: Path) -> dict[str, set[str]]:
     """The part of `traces` that belongs to one bed (other beds may run on this machine)."""
-    identity = Home.at(directory).read()["id"]
+    identity = Home.at(directory, CephTestbed.kind).read()["id"]
     found = traces()
     return {
         "links": {name for name in found["links"] if name.startswith(f"fsm{identity}")},

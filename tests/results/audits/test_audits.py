@@ -35,6 +35,12 @@ def written_with(synced: bool = True, **moved: float) -> RunRecord:
     return with_evidence(record(made), counters={"write": counters(**moved)} if moved else {})
 
 
+def aggregated(records: float) -> RunRecord:
+    """Engines merged or removed so many while they were read."""
+    moved = counters(server_aggregated_records=records)
+    return with_evidence(record(phase()), counters={"read": moved})
+
+
 def metadata_caches(state: str, made: Phase | None = None) -> RunRecord:
     """A cold run whose inodes were kept or dropped."""
     made = made or phase("stat", latency={"stat": latency(400)})
@@ -110,6 +116,14 @@ def in_jobs(parallel: str) -> RunRecord:
     return record(phase(), environment={"machine": {"variables": variables}})
 
 
+def in_servers(memory: Any, run: RunRecord, **told: str) -> RunRecord:
+    """Of a target whose servers have so much memory; `told`: of their caches."""
+    caches = run.evidence.document()["cache"]
+    told_of = {name: {**state, "facts": told} for name, state in caches.items()}
+    environment = {"target": {"deployment": {"server_memory": memory}}}
+    return replace(with_evidence(run, cache=told_of), environment=environment)
+
+
 def preloaded(name: str = "write", summaries: int = 4, **calls: int) -> RunRecord:
     """A phase of 400 operations of a program that a library was put into."""
     seen = {"library": "ioil", "summaries": summaries, "calls": calls}
@@ -117,6 +131,24 @@ def preloaded(name: str = "write", summaries: int = 4, **calls: int) -> RunRecor
 
 
 TRIALS = {
+    "fits-server-memory": Trial(
+        "warning",
+        [
+            lambda: in_servers(400 * MB, record(phase())),
+            lambda: in_servers(400 * MB, record(phase()), server_caches="unknown"),
+        ],
+        [
+            lambda: in_servers(400 * MB - 1, record(phase())),
+            lambda: in_servers(0, record(phase())),
+            lambda: in_servers("much", record(phase())),
+            lambda: in_servers(400 * MB, record(phase()), server_caches="dropped"),
+            lambda: in_servers(400 * MB, record(phase()), server_data_caches="unused"),
+            lambda: in_servers(400 * MB, read_with(server_device_read_bytes=400 * MB)),
+            lambda: in_servers(400 * MB, declared("warm", "warm", record(phase()))),
+            lambda: in_servers(400 * MB, written_with(network_sent_bytes=400 * MB)),
+            lambda: record(phase()),
+        ],
+    ),
     "interception-missed": Trial(
         "invalid",
         [
@@ -400,6 +432,11 @@ TRIALS = {
         "warning",
         [lambda: with_evidence(record(phase()), health={"read": ["12 PGs are backfilling"]})],
         [lambda: with_evidence(record(phase()), health={"read": []})],
+    ),
+    "server-aggregation": Trial(
+        "info",
+        [lambda: aggregated(12.0)],
+        [lambda: aggregated(0.0), lambda: with_evidence(record(phase()), counters={})],
     ),
     "io-stalled": Trial(
         "warning",

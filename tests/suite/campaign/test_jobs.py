@@ -11,10 +11,13 @@ import pytest
 from fsmatrix.backends.access import DfsAccess, PathAccess
 from fsmatrix.suite.cases.cases import Planned
 from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.plan.fairness import fairness_of
 from fsmatrix.suite.plan.plan import Plan, Request, build_plan
 from fsmatrix.suite.workloads.base import Argv
 
 STUDIES = {
+    "ceph-vs-daos": 110,
+    "cern-daos": 15,
     "cern-dbench": 14,
     "cern-fio": 8,
     "cern-ior-initial": 147,
@@ -55,7 +58,10 @@ def test_no_ready_campaign_is_forgotten_here() -> None:
         for path in resources.files("fsmatrix.jobs").iterdir()
         if path.name.endswith(".yaml")
     }
-    assert here == {*STUDIES, "quickstart", "ceph-quickstart", "smoke", "io500"}
+    assert here == {
+        *STUDIES,
+        *("quickstart", "ceph-quickstart", "ceph-vs-daos-quickstart", "smoke", "io500"),
+    }
 
 
 def test_smoke_waits_little_for_a_busy_machine() -> None:
@@ -117,6 +123,52 @@ def test_cern_revised_is_one_shared_file_over_dfs_bound_to_sockets() -> None:
     (step,) = case.work.steps(case.case, access, Engine("ior", "4.0.0"))
     assert isinstance(step.what, Argv)
     assert step.what.binding == "socket"
+
+
+def test_cern_daos_is_figure_4_by_both_doors() -> None:
+    """-r -w -t 1MB -b NG -i 5 on one shared file, 1 to 16 tasks; DFUSE with and without caches."""
+    made = planned("cern-daos")
+    assert {case.case.geometry.processes for case in made.cases} == {1, 2, 4, 8, 16}
+    by_target = {
+        "dfs": DfsAccess("daos-dfs", "dfs", pool="bench", container="mine"),
+        "dfuse": PathAccess("daos-dfuse", "dfuse", path="/x"),
+    }
+    apis, levels = {"dfs": "DFS", "dfuse": "POSIX"}, set()
+    for case in made.cases:
+        target = case.case.target
+        levels.add((target, case.case.level.get("caching", "")))
+        lines = words(case, by_target[target], Engine("ior", "4.0.0", "ior"))
+        for argv in lines:
+            assert option(argv, "-a") == apis[target]
+            assert (option(argv, "-t"), option(argv, "-b")) == (str(10**6), str(10**9))
+            assert not {"-F", "-C", "-z"} & set(argv)
+        assert sum("-w" in argv for argv in lines) == (1 if target == "dfs" else 5)
+    assert levels == {("dfs", ""), ("dfuse", "disabled"), ("dfuse", "site")}
+
+
+@pytest.mark.parametrize("name", ["ceph-vs-daos", "ceph-vs-daos-quickstart"])
+def test_ceph_and_daos_do_the_same_work_by_both_doors(name: str) -> None:
+    """Each work is that of all four targets: same bytes, same processes, same cache state."""
+    made = planned(name)
+    targets: dict[str, set[str]] = {}
+    for case in made.cases:
+        targets.setdefault(case.case.work_id, set()).add(case.case.target)
+    everybody = {member.name for member in made.members.targets}
+    assert len(everybody) == 4
+    assert set(map(frozenset, targets.values())) == {frozenset(everybody)}
+    drivers = {member.backend.driver for member in made.members.targets}
+    assert drivers == {"cephfs", "dfs", "posix"}
+    caching = {case.case.level["caching"] for case in made.cases if "caching" in case.case.level}
+    assert caching == {"site", "disabled"}
+    fair = fairness_of(made)
+    assert fair is not None
+    equal = {fact.name for fact in fair.of("equal")}
+    assert {"redundancy", "clients"} <= equal | {fact.name for fact in fair.of("unknown")}
+    assert {fact.name for fact in fair.of("unequal")} == {
+        "durability",
+        "data_cache",
+        "metadata_cache",
+    }
 
 
 def test_ssd_cluster_is_table_3_with_the_size_that_was_held_out() -> None:

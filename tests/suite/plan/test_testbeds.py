@@ -13,6 +13,8 @@ import pytest
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local.directory import Directory
+from fsmatrix.backends.testbed.daos.testbed import DaosTestbed
+from fsmatrix.backends.testbed.home import Home
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.process import Process
 from fsmatrix.suite.campaign.problems import CampaignError
@@ -21,6 +23,7 @@ from fsmatrix.suite.cases import testbeds
 from fsmatrix.suite.plan.installation import Installation
 from fsmatrix.suite.plan.plan import Plan, Request, build_plan
 
+AGENT = "DAOS_AGENT_DRPC_DIR"
 MISSING = {"evidence-missing", "read-served-by-cache", "cache-state-not-reached"}
 CAMPAIGN = """
 campaign: beds
@@ -85,6 +88,55 @@ def test_what_a_bed_is_becomes_coordinates_and_no_part_of_the_ids() -> None:
     }
 
 
+def test_a_daos_bed_has_levels_and_attributes_of_its_own() -> None:
+    made = planned(text(backend="daos-dfs", bed="targets_per_node: 2, network: 1Gbit"))
+    seen = {(c.coordinates["storage_nodes"], c.coordinates["targets_per_node"]) for c in made.cases}
+    assert seen == {(1, 2), (2, 2)}
+    emulated = dict.fromkeys(("storage_nodes", "network"), "emulated")
+    assert all(case.realised == emulated for case in made.cases)
+    assert {plot.level["storage_nodes"] for plot in made.plots()} == {1, 2}
+
+
+def test_what_the_backend_makes_of_a_level_stays_for_it() -> None:
+    classes = text(backend="daos-dfs", bed="").replace(
+        "  pattern:", "  object_class: [S1, SX]\n  pattern:"
+    )
+    made = planned(classes)
+    plan = made.target("bed").testbed
+    assert plan is not None
+    levels = [plot.level for plot in made.plots()]
+    assert len(levels) == 4
+    assert {plan.at(level).nodes for level in levels} == {1, 2}
+    assert {str(plan.rest(level)) for level in levels} == {
+        "{'object_class': 'S1'}", "{'object_class': 'SX'}",
+    }  # fmt: skip
+
+
+def test_what_clients_need_to_reach_a_bed_is_there_while_it_is_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planned(text(backend="daos-dfs", bed="")).target("bed").testbed
+    assert plan is not None
+    bed = DaosTestbed(
+        directory="/b", conf="/b/c", options=plan.at({}), facts={}, agent="/b/run", bridge="x",
+        _home=Home.at(tmp_path / "b", DaosTestbed.kind),
+    )  # fmt: skip
+    monkeypatch.setattr(DaosTestbed, "up", lambda *_: bed)
+    monkeypatch.setattr(DaosTestbed, "down", lambda _: [])
+    room = ProvisionContext("bed", tmp_path / "bed", Journal(tmp_path / "j.jsonl"), "0" * 16)
+    for before in (None, "/site"):
+        monkeypatch.delenv(AGENT, raising=False)
+        if before is not None:
+            monkeypatch.setenv(AGENT, before)
+        backend = plan.up({"storage_nodes": 2}, room)
+        told = backend.options.model_dump()
+        assert (told["pool"], told["system"]) == ("fsmatrix", "daos_server")
+        assert os.environ[AGENT] == "/b/run"
+        plan.down(room)
+        plan.down(room)  # harmless
+        assert os.environ.get(AGENT) == before
+
+
 def test_attributes_follow_the_level_of_a_bed() -> None:
     drives = "osds_per_node: study, scale: 0.05, network: 1Gbit, interface: sata"
     made = planned(text(bed=drives).replace("  pattern:", "  interface: [PCIe, SATA]\n  pattern:"))
@@ -126,6 +178,9 @@ def test_cold_on_a_bed_empties_the_servers_caches_unless_told_not_to() -> None:
         (text(bed="colour: red"), "colour"),
         (text(bed="nodes: 0"), "nodes"),
         (text(options="pool: mine"), "options.pool comes from the test bed"),
+        (text(backend="daos-dfs", bed="", options="pool: mine"), "options.pool comes from the"),
+        (text(backend="daos-dfs", bed="interface: sata"), "interface"),
+        (text(backend="daos-dfs", bed="", options="oclass: RP_2G1"), "RP_2G1"),
         (text(backend="tmpfs"), "tmpfs has no test bed"),
         (text(nodes="[many]"), "no test bed has"),
     ],
@@ -140,7 +195,8 @@ def test_beds_of_dead_conductors_are_taken_down_also_if_their_pid_is_used_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     down: list[Path] = []
-    monkeypatch.setattr(testbeds, "down", lambda place: down.append(place) or [])
+    for system in testbeds.SYSTEMS.values():
+        monkeypatch.setattr(system, "down", lambda place: down.append(place) or [])
     room = ProvisionContext("rados", tmp_path / "rados", Journal(tmp_path / "j.jsonl"), "0" * 16)
     own = testbeds.folder(room)
     host, me = os.uname().nodename, Process.of(os.getpid())
@@ -153,7 +209,8 @@ def test_beds_of_dead_conductors_are_taken_down_also_if_their_pid_is_used_again(
     for place in (*dead, *others):
         place.mkdir(parents=True)
     assert list(testbeds.down_all(tmp_path)) == []
-    assert sorted(down) == sorted(dead)
+    assert sorted(set(down)) == sorted(dead)  # whichever system it is
+    assert len(down) == len(dead) * len(testbeds.SYSTEMS)
 
 
 @pytest.mark.root

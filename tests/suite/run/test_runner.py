@@ -38,7 +38,8 @@ from fsmatrix.suite.workloads.base import (
     WorkloadOptions,
 )
 from fsmatrix.suite.workloads.metadata import Metadata, MetadataOptions
-from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
+from fsmatrix.suite.workloads.pattern import Pattern
+from fsmatrix.suite.workloads.pattern.options import PatternOptions
 from tests.suite import probe
 from tests.suite.sessions import runner_like, runner_on, started
 

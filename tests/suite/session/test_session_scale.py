@@ -31,7 +31,8 @@ from fsmatrix.suite.session.client.death import explain_death
 from fsmatrix.suite.session.comm import SoloComm
 from fsmatrix.suite.session.survey import Rank, disagreements, own_facts, plain_name, survey
 from fsmatrix.suite.session.world import FAN, World, from_rows, in_rows
-from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
+from fsmatrix.suite.workloads.pattern import Pattern
+from fsmatrix.suite.workloads.pattern.options import PatternOptions
 from tests.suite.sessions import runner_on, started
 
 CHUNK = 4096

@@ -3,9 +3,6 @@
 A correlation over a designed grid describes the grid: r depends on which levels were chosen
 and how a level is coded as a number.  The study's chunk sizes span three decades, so r with bytes
 and r with their logarithm differ much, with the same measurements; Spearman's r needs no coding.
-A value is one attachment's median of one cell.  Intervals are a jackknife over attachments (of
-Fisher's z, with Student's t), not Fisher's own: cells of one attachment are not independent, and
-the levels of a factor are no sample.
 """
 
 from __future__ import annotations
@@ -13,15 +10,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
-from scipy import stats
 
-from fsmatrix.analysis.data.study import NUMERIC, Key, Study, Values, study
+from fsmatrix.analysis.data.roles import NUMERIC, Key
+from fsmatrix.analysis.data.study import Study, Values, study
+from fsmatrix.analysis.questions.correlation.coefficient import (
+    FACTORS,
+    Coding,
+    Correlation,
+    correlated,
+)
 from fsmatrix.analysis.result import plain
-from fsmatrix.analysis.stats.estimates.medians import LEVEL, SMALLEST, Floats
 from fsmatrix.analysis.units import SHORT_TITLES, Level
 
 if TYPE_CHECKING:
@@ -29,28 +31,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Coding = Literal["raw", "log2"]
 PAPER_METRICS = ("bandwidth", "iops", "latency_mean")
-FACTORS = ("processes", "chunk")
 MOST_ROWS = 8  # of panels in one figure
-SHORT = {"processes": "processes", "chunk": "chunk"}
-
-
-@dataclass(frozen=True)
-class Correlation:
-    """r of one factor and one metric in one panel; NaN with the reason where there is none."""
-
-    panel: Key
-    factor: str
-    metric: str
-    pearson: float
-    pearson_low: float  # jackknife over attachments; NaN with fewer than 6
-    pearson_high: float
-    spearman: float
-    values: int
-    attachments: int
-    cells: int
-    absent: str
 
 
 @dataclass(frozen=True)
@@ -202,7 +184,7 @@ class Correlations:
         ax.set_facecolor("#d9dce0")
         ax.grid(visible=False)
         ax.set_xticks(range(len(self.metrics)), [SHORT_TITLES[m] for m in self.metrics], fontsize=7)
-        ax.set_yticks(range(len(self.factors)), [SHORT.get(f, f) for f in self.factors], fontsize=7)
+        ax.set_yticks(range(len(self.factors)), list(self.factors), fontsize=7)
         return ax.imshow(grid, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
 
 
@@ -236,74 +218,10 @@ def correlation(
     for metric, of in studies.items():
         for key, cells in of.series(*factors).items():
             members = panels.setdefault(key, [])
-            members += [_correlated(key, name, metric, cells, coding) for name in factors]
+            members += [correlated(key, name, metric, cells, coding) for name in factors]
     first = next(iter(studies.values()))
     ordered = tuple(c for panel in panels.values() for c in panel)
     return Correlations(first, tuple(studies), tuple(factors), coding, tuple(panels), ordered)
-
-
-def _correlated(
-    key: Key,
-    factor: str,
-    metric: str,
-    cells: Sequence[Values],
-    coding: Coding,
-) -> Correlation:
-    level = np.array([cell.number(factor) for cell in cells])
-    if factor == "chunk" and coding == "log2":
-        level = np.log2(level)
-    x = np.repeat(level, [cell.values.size for cell in cells])
-    y = np.concatenate([cell.values for cell in cells])
-    names, owner = np.unique(
-        [name for cell in cells for name in cell.attachments], return_inverse=True
-    )
-    absent = ""
-    if np.unique(x).size < 2:
-        absent = f"{SHORT.get(factor, factor)} constant"
-    elif np.ptp(y) <= 1e-12 * np.abs(y).max():
-        absent = "metric constant"
-    elif x.size < 3:
-        absent = "two values"
-    nan = float("nan")
-    pearson, spearman, low, high = nan, nan, nan, nan
-    if not absent:
-        pearson, spearman = _pearson(x, y), float(stats.spearmanr(x, y).statistic)
-        low, high = _jackknifed(x, y, owner, names.size)
-    return Correlation(
-        key,
-        factor,
-        metric,
-        pearson,
-        low,
-        high,
-        spearman,
-        int(x.size),
-        int(names.size),
-        len(cells),
-        absent,
-    )
-
-
-def _pearson(x: Floats, y: Floats) -> float:
-    a, b = x - x.mean(), y - y.mean()
-    scale = math.sqrt(float(a @ a) * float(b @ b))
-    return float(a @ b) / scale if scale > 0 else float("nan")
-
-
-def _jackknifed(
-    x: Floats, y: Floats, owner: np.ndarray[Any, Any], number: int
-) -> tuple[float, float]:
-    """Interval of r: Fisher's z, its error from leaving out one attachment, Student's t."""
-    if number < SMALLEST:
-        return math.nan, math.nan
-    with np.errstate(divide="ignore"):
-        left = np.arctanh([_pearson(x[owner != i], y[owner != i]) for i in range(number)])
-        z = math.atanh(max(min(_pearson(x, y), 1.0 - 1e-15), -1.0 + 1e-15))
-    if not np.all(np.isfinite(left)):
-        return math.nan, math.nan
-    error = math.sqrt((number - 1) / number * float(np.square(left - left.mean()).sum()))
-    reach = float(stats.t.ppf((1 + LEVEL) / 2, number - 1)) * error
-    return math.tanh(z - reach), math.tanh(z + reach)
 
 
 def _grid(cells: Sequence[Values]) -> frozenset[tuple[float, float]]:

@@ -9,8 +9,8 @@ from fsmatrix.backends.ceph.bindings import capi
 from fsmatrix.backends.ceph.bindings.errors import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.state import placement as even
+from fsmatrix.backends.testbed.ceph.options import CephTestbedOptions
 from fsmatrix.backends.testbed.home import Home
-from fsmatrix.backends.testbed.options import CephTestbedOptions
 
 FILESYSTEM = "cephfs"
 METADATA, DATA, CODED, RADOS = "cephfs.meta", "cephfs.data", "cephfs.coded", "rados"

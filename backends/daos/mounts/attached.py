@@ -20,8 +20,7 @@ from typing import Any
 from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import CacheMethod, Evidence, Settled
-from fsmatrix.backends.daos.mounts import interception
-from fsmatrix.backends.daos.mounts import mount as dfusemount
+from fsmatrix.backends.daos.mounts import interception, program
 from fsmatrix.backends.daos.mounts.options import DIRECT_IO_OFF, FOUND
 from fsmatrix.backends.daos.ondaos import OnDaos, require_seen
 from fsmatrix.backends.errors import BackendError, ToolError
@@ -55,12 +54,12 @@ class DfuseNode(OnDaos):
         require_seen(access)  # dfuse says less of why, where the container is not there
         cls._take_down(details)
         mounting.make_point(point, journal)
-        argv = dfusemount.argv(details)
+        argv = program.argv(details)
         os.environ.update(journal.identity.environment)  # a client inherits what proves it ours
         journal.end_all(ENTRY, path=str(point))
         entry = journal.begin(ENTRY, path=str(point), argv=argv)
         try:
-            dfusemount.start(argv, point)
+            program.start(argv, point)
         except ToolError as error:
             journal.end(entry)
             raise BackendError(f"{socket.gethostname()}: {error}") from error
@@ -82,7 +81,7 @@ class DfuseNode(OnDaos):
     def _present(cls, details: Mapping[str, Any]) -> Mount | None:
         """The mount at our point; BackendError if something else is mounted there."""
         mount = mounted_at(details["point"])
-        if mount is not None and not dfusemount.is_dfuse(mount):
+        if mount is not None and not program.is_dfuse(mount):
             raise BackendError(f"{details['point']}: {mount.source} is mounted there, not DFUSE")
         return mount
 
@@ -91,7 +90,7 @@ class DfuseNode(OnDaos):
         point = Path(details["point"])
         cls._present(details)
         try:
-            fuse.detach(point, dfusemount.argv(details), force)
+            fuse.detach(point, program.argv(details), force)
         except OSError as error:
             raise mounting.not_unmounted(point, error) from error
 
@@ -109,7 +108,7 @@ class DfuseNode(OnDaos):
             trouble = fuse.trouble(point, servers=True)
         if "point" in details and fuse.DIED in trouble:
             cls._take_down(details)
-            dfusemount.start(dfusemount.argv(details), point)
+            program.start(program.argv(details), point)
         elif trouble:
             raise BackendError(trouble)
 
@@ -162,7 +161,7 @@ class DfuseNode(OnDaos):
             return Evidence(
                 evidence.state, evidence.method, {**evidence.facts, "not_remounted": str(busy)}
             )
-        dfusemount.start(dfusemount.argv(details), Path(details["point"]))
+        program.start(program.argv(details), Path(details["point"]))
         facts = {
             "client_cache": "dropped by remount",
             "metadata_caches": "dropped",
@@ -184,10 +183,11 @@ class DfuseNode(OnDaos):
 
     @classmethod
     def workers(cls, access: Access) -> list[int]:
-        """The dfuse of the mount."""
+        """The dfuse of the mount, and servers that run here."""
+        servers = super().workers(access)
         if "point" in access.details:
-            return fuse.processes(dfusemount.argv(access.details))
-        return list(dfusemount.servers_of(access.details["found"]))
+            return servers + fuse.processes(program.argv(access.details))
+        return servers + list(program.servers_of(access.details["found"]))
 
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:

@@ -1,6 +1,6 @@
 """A real Ceph on one machine, for tests and for emulated cluster factors (root).
 
-    from fsmatrix.backends.testbed.ceph import CephTestbed, CephTestbedOptions, down, status, up
+    from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, CephTestbedOptions, up...
 
     options = CephTestbedOptions(nodes=2, osds_per_node=1, pg_num=32)  # see options.py
     bed = up(options, "/tmp/x/bed")   # a directory of its own: missing or empty
@@ -29,36 +29,48 @@ import signal
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from fsmatrix.backends.ceph.bindings.errors import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.state.placement import wait_for_stats
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Entry
-from fsmatrix.backends.testbed import bringup, cgroups, daemons, health, pools, teardown
-from fsmatrix.backends.testbed.base import BaseTestbed, lacking
+from fsmatrix.backends.pace import Pace
+from fsmatrix.backends.testbed import cgroups, daemons
+from fsmatrix.backends.testbed.base import lacking
+from fsmatrix.backends.testbed.ceph import bringup, drives, health, pools, teardown
+from fsmatrix.backends.testbed.ceph.options import CephTestbedOptions
+from fsmatrix.backends.testbed.ceph.pools import FILESYSTEM
 from fsmatrix.backends.testbed.cgroups import Limits
-from fsmatrix.backends.testbed.home import CEPH, Home
-from fsmatrix.backends.testbed.options import CephTestbedOptions
-from fsmatrix.backends.testbed.pools import FILESYSTEM
+from fsmatrix.backends.testbed.home import Home, Kind
 from fsmatrix.backends.testbed.steps import Steps
+from fsmatrix.backends.testbed.storage import StorageTestbed
 
 __all__ = ["CephTestbed", "CephTestbedOptions", "Limits", "down", "missing", "status", "up"]
 
+KIND = Kind(
+    "fsmatrix-testbed-ceph",
+    "ceph.conf",
+    ("run", "log", "crash"),
+    ("keyring", "monmap", "osdmap", "upmaps"),
+    ("mon.", "mgr.", "mds.", "osd.", "image."),
+)
 STATUS_WITHIN = 5.0  # seconds for asking a cluster how it is
+_UP_SECONDS, _OSD_SECONDS = 7.0, 1.0  # to bring it up and take it down, and for each OSD
 _PROGRAMS = ("ceph-mon", "ceph-mgr", "ceph-osd", "ceph-mds", "monmaptool", "osdmaptool")
 _MORE = ("ceph", "ceph-fuse", "librados.so.2", "libcephfs.so.2")
 
 
 @dataclass(frozen=True, kw_only=True)
-class CephTestbed(BaseTestbed[CephTestbedOptions]):
+class CephTestbed(StorageTestbed[CephTestbedOptions]):
     """A test bed that is up."""
 
-    kind = CEPH
+    kind = KIND
     Options = CephTestbedOptions
+    factors: ClassVar[Mapping[str, str]] = {"storage_nodes": "nodes", "interface": "interface"}
 
     fsid: str
     pools: dict[str, str]
@@ -68,7 +80,48 @@ class CephTestbed(BaseTestbed[CephTestbedOptions]):
     @classmethod
     def refusal(cls, options: CephTestbedOptions, folder: Path) -> str:  # noqa: ARG003
         """Why there can be no such bed here (empty: there can)."""
-        return options.refusal() or missing()
+        return options.refusal() or cls.missing()
+
+    @classmethod
+    def missing(cls) -> str:
+        """Why no Ceph can be brought up here (empty: it can); for skips and refusals."""
+        return lacking(_PROGRAMS, *_MORE)
+
+    @classmethod
+    def attributes(cls, options: CephTestbedOptions) -> dict[str, Any]:
+        """Nodes, drives, links and redundancy."""
+        return {
+            "storage_nodes": options.nodes,
+            "interface": options.interface,
+            "osds_per_node": options.per_node,
+            **({"drive_scale": options.scale} if options.interface != "none" else {}),
+            "network": options.network,
+            "redundancy": options.redundancy,
+            "failure_domain": options.failure_domain,
+        }
+
+    @classmethod
+    def pace(cls, options: CephTestbedOptions, pace: Pace) -> Pace:
+        """As fast as its emulated drives and links let it, for all copies."""
+        rates = [pace.bandwidth]
+        if options.interface != "none":
+            drive = drives.limits_of(options)
+            rates.append(min(drive.read_bytes, drive.write_bytes) * options.osds)
+        if bits := options.bits_per_second:
+            rates.append(bits / 8 * options.nodes)
+        copies = options.copies
+        written = copies.size / (copies.k or 1)  # bytes on OSDs for each of a client's
+        attach = pace.attach + _UP_SECONDS + options.osds * _OSD_SECONDS
+        return replace(pace, attach=attach, bandwidth=min(rates) / written)
+
+    @classmethod
+    def device_limit(cls, options: CephTestbedOptions) -> tuple[float, str]:
+        """Of the emulated drives, if there are any."""
+        if options.interface == "none":
+            return 0.0, ""
+        drive = drives.limits_of(options)
+        most = max(drive.read_bytes, drive.write_bytes) * options.osds
+        return most, f"{options.osds} emulated drives"
 
     @classmethod
     def chosen(cls) -> dict[str, Any]:
@@ -102,6 +155,11 @@ class CephTestbed(BaseTestbed[CephTestbedOptions]):
         except CephError as error:
             return {"health": [str(error)]}
         return {"health": [f"{code}: {text}" for code, text in raised]}
+
+    def offer(self, what: str) -> Any:
+        """As every bed; "pools.rados" is the name of that pool."""
+        first, _, pool = what.partition(".")
+        return self.pools[pool] if first == "pools" else super().offer(what)
 
     @property
     def keyring(self) -> str:
@@ -168,9 +226,5 @@ class CephTestbed(BaseTestbed[CephTestbedOptions]):
         raise CephError(f"{self.directory}: not clean within {seconds:g} s", 0, reason)
 
 
-def missing() -> str:
-    """Why no Ceph can be brought up here (empty: it can); for skips and refusals."""
-    return lacking(_PROGRAMS, *_MORE)
-
-
 up, down, status = CephTestbed.up, CephTestbed.down, CephTestbed.status
+missing = CephTestbed.missing

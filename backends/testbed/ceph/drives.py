@@ -10,9 +10,9 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import loop
 from fsmatrix.backends.testbed import cgroups
+from fsmatrix.backends.testbed.ceph.options import DRIVES, CephTestbedOptions
 from fsmatrix.backends.testbed.cgroups import Limits
 from fsmatrix.backends.testbed.home import Home
-from fsmatrix.backends.testbed.options import DRIVES, CephTestbedOptions
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from fsmatrix.backends.ceph.levels.redundancy import Redundancy, parse_redundancy, placement_refusal
+from fsmatrix.backends.testbed.storage import StorageOptions
 from fsmatrix.results.units import PositiveSize
 
 GIB = 1 << 30
 SMALLEST_OSD = GIB  # bytes; BlueStore's own needs leave little of less
-BITS = {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
 STUDY_OSDS = {"sata": 6, "pcie": 3}  # per node, in the SSD study
 
 
@@ -38,22 +37,9 @@ DRIVES = {
 }
 
 
-def parse_rate(text: str) -> int:
-    """Bits per second of "1Gbit" or "250Mbit"; 0 for "none"; ValueError otherwise."""
-    if text == "none":
-        return 0
-    match = re.fullmatch(r"([1-9][0-9]*(?:\.[0-9]+)?) ?(kbit|mbit|gbit)", text.strip().lower())
-    if match is None:
-        raise ValueError(f"network {text!r}: write none, 1Gbit, 250Mbit...")
-    return int(float(match[1]) * BITS[match[2]])
-
-
-class CephTestbedOptions(BaseModel):
+class CephTestbedOptions(StorageOptions):
     """A Ceph test bed.  Every storage node is a host bucket of its own."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    nodes: int = Field(default=3, ge=1, le=32, description="storage nodes")
     osds_per_node: Annotated[int, Field(ge=1, le=24)] | Literal["study"] = Field(
         default=1, description="OSDs of each node; study: 6 of sata, 3 of pcie, as in the SSD study"
     )
@@ -65,9 +51,6 @@ class CephTestbedOptions(BaseModel):
         gt=0,
         le=1,
         description="speed of an emulated drive, as a part of the real one's",
-    )
-    network: str = Field(
-        default="none", description="speed of each node's link, such as 1Gbit, or none"
     )
     redundancy: str = Field(default="size=1", description="size=1, size=3 or ec=2+1")
     failure_domain: Literal["osd", "host"] = Field(
@@ -96,12 +79,6 @@ class CephTestbedOptions(BaseModel):
         parse_redundancy(value)
         return value
 
-    @field_validator("network")
-    @classmethod
-    def _known_network(cls, value: str) -> str:
-        parse_rate(value)
-        return value
-
     @field_validator("address")
     @classmethod
     def _known_address(cls, value: str) -> str:
@@ -125,11 +102,6 @@ class CephTestbedOptions(BaseModel):
         return parse_redundancy(self.redundancy)
 
     @property
-    def bits_per_second(self) -> int:
-        """Speed of a node's link; 0: not limited."""
-        return parse_rate(self.network)
-
-    @property
     def placement_groups(self) -> int:
         """pg_num of a data pool: a power of two, so that all groups are of one size."""
         if self.pg_num is not None:
@@ -141,7 +113,7 @@ class CephTestbedOptions(BaseModel):
         return osd // self.per_node + 1
 
     def refusal(self) -> str:
-        """Why this bed cannot be (empty: it can)."""
+        """Why this bed cannot be, on any machine (empty: it can)."""
         if reason := placement_refusal(self.redundancy, self.failure_domain, self.nodes, self.osds):
             return reason
         if self.osds_per_node == "study" and self.interface == "none":

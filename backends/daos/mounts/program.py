@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.local import fuse, mounting
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.mounts import Mount, mounted_at, mounts
@@ -49,13 +50,30 @@ def argv(details: Mapping[str, Any]) -> list[str]:
 
 def start(words: Sequence[str], point: Path) -> int:
     """Start it and wait until it is mounted and answers; returns its pid.  As fuse.start."""
-    return fuse.start(words, point, lambda _pid: serves(point), MOUNT_DEADLINE, _complaint)
+    looks: list[str] = []
+
+    def answers(_pid: int) -> bool:
+        if not _mounted(point):
+            return False
+        looks.append(fuse.trouble(point, servers=True))
+        return not looks[-1]
+
+    try:
+        return fuse.start(words, point, answers, MOUNT_DEADLINE, _complaint)
+    except ToolError as error:
+        if looks:
+            raise ToolError(f"{error}; it was mounted, and {looks[-1]}") from error
+        raise
 
 
 def serves(point: Path) -> bool:
     """Whether DFUSE is mounted there, and its pool answers."""
+    return _mounted(point) and not fuse.trouble(point, servers=True)
+
+
+def _mounted(point: Path) -> bool:
     mount = mounted_at(point)
-    return mount is not None and is_dfuse(mount) and not fuse.trouble(point, servers=True)
+    return mount is not None and is_dfuse(mount)
 
 
 def is_dfuse(mount: Mount) -> bool:

@@ -19,13 +19,14 @@ from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.state.placement import at_once, wait_for_stats
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.system import tools
-from fsmatrix.backends.testbed import cephconf, cgroups, daemons, drives, health, network, pools
-from fsmatrix.backends.testbed.cephconf import Place
+from fsmatrix.backends.testbed import cgroups, daemons, network, sockets
+from fsmatrix.backends.testbed.ceph import conf, drives, health, pools
+from fsmatrix.backends.testbed.ceph.conf import Place
+from fsmatrix.backends.testbed.ceph.drives import Emulated
+from fsmatrix.backends.testbed.ceph.options import DRIVES, CephTestbedOptions
 from fsmatrix.backends.testbed.daemons import Launch
-from fsmatrix.backends.testbed.drives import Emulated
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.backends.testbed.network import Network
-from fsmatrix.backends.testbed.options import DRIVES, CephTestbedOptions
 from fsmatrix.backends.testbed.steps import Steps
 
 CLEAN_WITHIN = 120.0  # seconds; a bound, not a measure
@@ -75,11 +76,11 @@ class Making:
         options, home = self.options, self.home
         with self.steps.waiting():  # ip, tc, losetup: the kernel's time
             if options.bits_per_second:
-                self.network = network.limited(
+                self.network = network.bridged(
                     home.journal, self.bed, options.nodes, options.bits_per_second
                 )
             else:
-                self.network = network.loopback(options.nodes, options.address)
+                self.network = network.loopback(options.nodes, conf.MON_PORT, options.address)
             if options.interface != "none":
                 self.controller = cgroups.controller()
                 self.drives = drives.make(home, options, self.bed, self.controller)
@@ -87,25 +88,19 @@ class Making:
             Place(osd, options.node_of(osd), self.network.nodes[options.node_of(osd) - 1])
             for osd in range(options.osds)
         ]
-        sockets = cephconf.socket_folder(home.folder, self.bed)
-        if not sockets.is_relative_to(home.folder):
-            entry = home.journal.begin("sockets", path=str(sockets))
-            sockets.mkdir(mode=0o700)
-            home.journal.confirm(entry)
+        folder = sockets.make(home, self.bed, "osd.999.asok")
         home.conf.write_text(
-            cephconf.conf_text(
-                home.folder, self.fsid, options, self.network.address, places, sockets
-            )
+            conf.conf_text(home.folder, self.fsid, options, self.network.address, places, folder)
         )
         if options.auth == "cephx":
             keyring = home.folder / "keyring"
             keyring.touch(mode=0o600)
-            keyring.write_text(cephconf.keyring_text(options.osds))
+            keyring.write_text(conf.keyring_text(options.osds))
 
     def _launch(self, osd: int) -> Launch:
         cgroup = str(self.drives[osd].cgroup) if self.drives else ""
         namespace = self.network.namespace(self.options.node_of(osd))
-        return daemons.daemon(self.home, f"osd.{osd}", cgroup=cgroup, namespace=namespace)
+        return _daemon(self.home, f"osd.{osd}", cgroup=cgroup, namespace=namespace)
 
     def _make_stores(self) -> tuple[list[str], list[Entry]]:
         uuids, stores = [], []
@@ -121,8 +116,8 @@ class Making:
         return uuids, stores
 
     def _monitor(self) -> None:
-        home, address, port = self.home, self.network.address, cephconf.MON_PORT
-        addresses = f"[v2:{address}:{port},v1:{address}:{cephconf.MON_PORT_V1}]"
+        home, address, port = self.home, self.network.address, conf.MON_PORT
+        addresses = f"[v2:{address}:{port},v1:{address}:{conf.MON_PORT_V1}]"
         monmap = home.folder / "monmap"
         with self.steps.waiting():
             tools.run(["monmaptool", "--create", "--fsid", self.fsid, "--addv", "a", addresses,
@@ -136,7 +131,7 @@ class Making:
         daemons.finish(home, [mkfs], self.steps, lambda _: None)
         if not (home.folder / "mon.a" / "store.db").exists():
             raise CephError("ceph-mon --mkfs failed", 0, daemons.last_words(home, mkfs))
-        monitor = daemons.start(home, daemons.daemon(home, "mon.a"))
+        monitor = daemons.start(home, _daemon(home, "mon.a"))
         self.running.append(monitor)
         daemons.wait_for_port(home, monitor, address, port, self.steps)
 
@@ -147,8 +142,8 @@ class Making:
                 cluster.mon("config set", who="mgr", name=name, value="false", force=True)
             unused = f"--mgr-disabled-modules={','.join(_unused_modules(cluster))}"
         for launch in (
-            daemons.daemon(self.home, "mgr.a", unused),
-            daemons.daemon(self.home, "mds.a"),
+            _daemon(self.home, "mgr.a", unused),
+            _daemon(self.home, "mds.a"),
         ):
             (self.home.folder / launch.role).mkdir()
             self.running.append(daemons.start(self.home, launch))
@@ -269,6 +264,13 @@ class Making:
                 "bits_per_second": options.bits_per_second,
             }
         return {"storage_nodes": nodes, "interface": interface, "network": link}
+
+
+def _daemon(home: Home, role: str, *options: str, cgroup: str = "", namespace: str = "") -> Launch:
+    """The launch of "mon.a", "mgr.a", "mds.a" or "osd.N"."""
+    kind, _, number = role.partition(".")
+    argv = (f"ceph-{kind}", "-f", "-i", number, "-c", str(home.conf), *options)
+    return Launch(role, argv, cgroup, namespace)
 
 
 def _unused_modules(cluster: Cluster) -> list[str]:

@@ -10,11 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsmatrix.backends.testbed.options import CephTestbedOptions
+from fsmatrix.backends.testbed.ceph.options import CephTestbedOptions
 
 MON_PORT, MON_PORT_V1 = 3300, 6789
-SHORT, SOCKETS = Path("/run"), "fsmatrix-bed-"
-LONGEST_SOCKET = 100  # bytes of a Unix socket's path, with room for Ceph's own suffix
 
 # Seconds and sizes that let a small cluster come up quickly; none of them touches the data path.
 _QUICK = {
@@ -66,12 +64,6 @@ class Place:
     address: str
 
 
-def socket_folder(folder: Path, bed: str) -> Path:
-    """Where the daemons' admin sockets are: the path of a Unix socket must be short."""
-    own = folder / "run"
-    return own if len(f"{own}/osd.999.asok") <= LONGEST_SOCKET else SHORT / f"{SOCKETS}{bed}"
-
-
 def conf_text(
     folder: Path,
     fsid: str,
@@ -80,7 +72,7 @@ def conf_text(
     places: list[Place],
     sockets: Path,
 ) -> str:
-    """ceph.conf.  `address`: of the monitor, manager and MDS; `sockets`: see socket_folder."""
+    """ceph.conf.  `address`: of the monitor, manager and MDS; `sockets`: of daemons' sockets."""
     auth = "none" if options.auth == "none" else "cephx"
     values = {
         "fsid": fsid,

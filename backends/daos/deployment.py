@@ -1,0 +1,144 @@
+"""How DAOS is deployed, from what its tool tells of a system, a pool and a container."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from fsmatrix.backends.daos.levels.classes import parse_class
+from fsmatrix.backends.daos.options import DOMAINS
+from fsmatrix.results.evidence.deployment import (
+    CLIENT,
+    DURABLE,
+    NONE,
+    NVME,
+    RDMA,
+    TCP,
+    WRITE_BACK,
+    Deployment,
+    stored_bytes,
+)
+
+SCM = "SCM (PMem or RAM)"  # the tool does not tell which
+DFUSE = "kernel and dfuse"
+_CACHING = {  # durability of a write, data cache
+    "site": (WRITE_BACK, "page cache"),
+    "write_through": (DURABLE, "page cache"),
+    "disabled": (DURABLE, NONE),
+}
+_RDMA = re.compile(r"verbs|cxi|opx|psm|ucx\+(?:dc|rc|ud|all)")
+_TCP = re.compile(r"tcp|sockets")
+
+
+def of_container(
+    described: Mapping[str, Any], oclass: str = "", chunk: int | None = None
+) -> Deployment:
+    """Of a POSIX container spoken to by libdfs, which keeps nothing in the client.
+
+    `described`: what `describe` told (empty: before it is made); `oclass` and `chunk`: as the
+    options ask for them.  Data go over the fabric as they are: DAOS protects by certificates
+    what its servers are told, not what they store.
+    """
+    told = {name: _answer(described, name) for name in ("pool", "container", "properties")}
+    container, properties = told["container"], told["properties"]
+    redundancy = redundancy_of(
+        _class(container, "file_object_class") or _class(container, "object_class") or oclass,
+        str(properties.get("rd_fac", "")),
+    )
+    checksum = properties.get("cksum")
+    servers = described.get("servers")
+    return Deployment(
+        redundancy=redundancy,
+        failure_domain=_domain(redundancy, str(properties.get("rd_lvl", ""))),
+        durability=DURABLE,
+        checksums=None if checksum is None else checksum_of(str(checksum)),
+        ec_encoder=None if redundancy is None else CLIENT if redundancy.startswith("EC") else NONE,
+        chunk_size=container.get("chunk_size") or chunk,
+        transport=transport_of(str(described.get("provider", ""))),
+        encrypted=False,
+        data_cache=NONE,
+        metadata_cache=NONE,
+        storage_nodes=servers or None,
+        **_space(told["pool"], redundancy),
+    )
+
+
+def of_mount(container: Deployment, caching: str, interception: str) -> Deployment:
+    """Of a container that is mounted by DFUSE; what it has itself is `of_container`.
+
+    `caching`: site (dfuse's own: all caches and write-back), write_through, disabled; of anything
+    else it is not known.  `interception`: what goes around the mount: ioil (reads and writes),
+    pil4dfs (all; it keeps directory entries itself), none.
+    """
+    durability, data_cache = _CACHING.get(caching, (None, None))
+    names: str | None = NONE if caching == "disabled" else DFUSE if data_cache else None
+    if interception in ("ioil", "pil4dfs"):
+        durability, data_cache = DURABLE, NONE
+    return replace(
+        container,
+        durability=durability,
+        data_cache=data_cache,
+        metadata_cache="libpil4dfs" if interception == "pil4dfs" else names,
+    )
+
+
+def redundancy_of(oclass: str, factor: str = "") -> str | None:
+    """ "none", "replica 2" or "EC 2+1" of an object class; None for one that does not tell.
+
+    Without a class a redundancy factor of 0 ("rd_fac0") means none; with another one libdfs
+    chooses by itself between copies and an erasure code.
+    """
+    if not oclass:
+        return NONE if factor == "rd_fac0" else None
+    try:
+        kind = parse_class(oclass)
+    except ValueError:
+        return None
+    if kind.k:
+        return f"EC {kind.k}+{kind.m}"
+    return NONE if kind.copies == 1 else f"replica {kind.copies}"
+
+
+def transport_of(provider: str) -> str | None:
+    """RDMA or TCP of a fabric provider: ofi+verbs;ofi_rxm, ofi+tcp, ucx+dc_x."""
+    return RDMA if _RDMA.search(provider) else TCP if _TCP.search(provider) else None
+
+
+def checksum_of(value: str) -> str:
+    """The property `cksum`: computed by the client, checked by servers and clients."""
+    return NONE if value == "off" else f"{value} end to end"
+
+
+def _answer(described: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """What was told; nothing where the tool gave an error."""
+    value = described.get(name, {})
+    return {} if "error" in value else value
+
+
+def _class(container: Mapping[str, Any], name: str) -> str:
+    value = str(container.get(name, ""))
+    return "" if value == "UNKNOWN" else value
+
+
+def _domain(redundancy: str | None, level: str) -> str | None:
+    """ "rank (1)" as "rank", and "node (2)" as "host", as in the coordinate."""
+    name = level.partition(" ")[0]
+    return NONE if redundancy == NONE else DOMAINS.get(name, name) or None
+
+
+def _space(pool: Mapping[str, Any], redundancy: str | None) -> dict[str, Any]:
+    """Media, usable bytes and used share of the tier that takes bulk data."""
+    tiers = {name: tier for name, tier in pool.get("tiers", {}).items() if tier["total"]}
+    if not tiers:
+        return {}
+    bulk = "nvme" if "nvme" in tiers else "scm"
+    total, free = tiers[bulk]["total"], tiers[bulk]["free"]
+    stored = stored_bytes(redundancy) if redundancy else None
+    return {
+        "media": NVME if bulk == "nvme" else SCM,
+        "metadata_media": SCM,
+        "fill": 1 - free / total,
+        "usable_bytes": int(total / stored) if stored else None,
+    }

@@ -1,0 +1,1 @@
+"""A real Ceph on one machine; `testbed` says how to use it."""

@@ -1,0 +1,173 @@
+"""`fsmatrix status` and `cancel`: the jobs of a submitted campaign."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fsmatrix.cli import common, completion, terminal
+from fsmatrix.suite.campaign.problems import Origin, refuse
+
+if TYPE_CHECKING:
+    from fsmatrix.slurm.submission.status import Status
+    from fsmatrix.slurm.submission.submission import Submission
+
+SOME_LOST = 1
+SHOWN_PARTS = 40
+WORDS = {
+    "done": "green",
+    "running": "cyan",
+    "waiting": "",
+    "unknown": "yellow",
+    "stopped": "red",
+    "not submitted": "yellow",
+}
+
+Directory = Annotated[
+    Path,
+    typer.Argument(
+        help="The results directory of the submitted campaign.", autocompletion=completion.results
+    ),
+]
+
+
+def status(directory: Directory, as_json: common.Json = False) -> None:
+    """Show the jobs and runs of a submitted campaign, and when it should end.
+
+    Status 1: some runs are left without a job to carry them out (submit --resume).
+
+    Example: fsmatrix status out --json
+    """
+    from fsmatrix.slurm.here import load
+    from fsmatrix.slurm.submission.status import status as look
+
+    submission = _submission(directory)
+    state = look(directory, submission, load(submission.scheduler))
+    if as_json:
+        common.print_json(as_data(state))
+    else:
+        _show(terminal.console(), state, directory)
+    raise typer.Exit(SOME_LOST if state.lost else 0)
+
+
+def _submission(directory: Path) -> Submission:
+    from fsmatrix.slurm.submission import submission
+
+    stored = submission.read(directory)
+    if stored is None:
+        raise refuse(Origin(str(directory)), "", "nothing was submitted from here (submit -o)")
+    return stored
+
+
+def as_data(state: Status) -> dict[str, Any]:
+    """A status as `--json` prints it."""
+    return {
+        "runs": {
+            name: getattr(state, name) for name in ("ok", "failed", "running", "waiting", "lost")
+        },
+        "expected_end": state.expected.isoformat(timespec="seconds") if state.expected else None,
+        "scheduler_says": state.scheduler_says,
+        "collect": vars(state.collect) if state.collect else None,
+        "failures": [
+            {"run": run, "status": status, "reason": reason}
+            for run, status, reason in state.failures
+        ],
+        "parts": [
+            {
+                "part": part.part.key,
+                "system": part.part.system,
+                "nodes": part.part.nodes,
+                "state": part.word,
+                "job": vars(part.job) if part.job else None,
+                "runs": len(part.part.runs),
+                "ok": part.ok,
+                "failed": part.failed,
+                "says": part.says,
+            }
+            for part in state.parts
+        ],
+    }
+
+
+def _show(console: Console, state: Status, directory: Path) -> None:
+    say = partial(terminal.line, console)
+    table = Table("part", "system", "nodes", "job", "state", "ok", "failed", "left", "", box=None)
+    urgent = sorted(state.parts, key=lambda part: list(WORDS).index(part.word), reverse=True)
+    shown = state.parts if len(state.parts) <= SHOWN_PARTS else urgent[:SHOWN_PARTS]
+    for part in shown:
+        table.add_row(
+            part.part.key,
+            part.part.system,
+            str(part.part.nodes),
+            part.job.job if part.job else "",
+            f"[{WORDS[part.word] or 'default'}]{part.word}[/]",
+            str(part.ok),
+            str(part.failed),
+            str(part.rest),
+            escape(part.says) if " " not in part.says else "",
+        )
+    console.print(table)
+    for part in shown:
+        if " " in part.says:  # whole, below the table: its columns would cut a sentence
+            say(f"{part.part.key} {part.word}: {part.says}")
+    if len(state.parts) > len(shown):
+        console.print(f"... and {len(state.parts) - len(shown)} more parts (--json has all)")
+    terminal.line(
+        console,
+        f"{state.ok} runs ok, {state.failed} failed, {state.running} running, "
+        f"{state.waiting} waiting",
+    )
+    common.say_failures(console, state.failures)
+    if state.scheduler_says:
+        say(f"the batch system did not answer: {state.scheduler_says}", "yellow")
+    elif state.lost:
+        terminal.line(
+            console,
+            f"{state.lost} runs have no job: fsmatrix submit -o {directory} --resume",
+            "red",
+        )
+    if state.expected is not None:
+        terminal.line(
+            console, f"expected end: not before {state.expected.isoformat(' ', 'minutes')}"
+        )
+    elif not state.lost and not state.scheduler_says:
+        say(_end(state, directory))
+
+
+def _end(state: Status, directory: Path) -> str:
+    if state.collect is not None and state.collect.state != "ended":
+        says = state.collect.never or state.collect.said
+        return f"job {state.collect.job} merges and writes the report: {says}"
+    report = directory / "report.html"
+    return f"report: {report}" if report.exists() else f"to report: fsmatrix report {directory}"
+
+
+def cancel(directory: Directory, as_json: common.Json = False) -> None:
+    """Cancel all jobs of a submitted campaign; stored runs stay for submit --resume.
+
+    Example: fsmatrix cancel out
+    """
+    from fsmatrix.results.files import trust
+    from fsmatrix.results.units import plural
+    from fsmatrix.slurm.here import load
+    from fsmatrix.slurm.submission.submitting import queued_tokens
+
+    trust.require(directory)
+    submission = _submission(directory)
+    scheduler = load(submission.scheduler)
+    ours = {
+        token: job
+        for token, job in queued_tokens(scheduler.jobs_of_user()).items()
+        if token.startswith(submission.token_of(""))
+    }
+    scheduler.cancel(sorted(ours.values()))
+    if as_json:
+        common.print_json({"directory": str(directory), "cancelled": sorted(ours.values())})
+    else:
+        terminal.line(terminal.console(), f"{plural(len(ours), 'job')} cancelled")

@@ -1,0 +1,201 @@
+"""Are several targets compared fairly?  A pure function of what is known of each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fsmatrix.results.audits.fairness.rules import RULES, Rule
+
+Judgement = Literal["equal", "unequal", "unknown", "varied"]
+JUDGEMENTS: tuple[Judgement, ...] = ("unequal", "unknown", "varied", "equal")
+UNKNOWN = "unknown"
+# of one target: fact -> its different values, in order; a fact that is not there is not known
+Facts = Mapping[str, Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One fact of all targets."""
+
+    name: str
+    title: str
+    values: Mapping[str, str]  # target -> text; UNKNOWN
+    judgement: Judgement
+    favours: tuple[str, ...] = ()  # targets; none where it depends, or the values have no order
+    why: str = ""  # of a difference: why it favours them, or on what it depends
+
+    @property
+    def whom(self) -> str:
+        """Whom a difference favours, in words; empty where there is none."""
+        if self.judgement != "unequal":
+            return ""
+        return ", ".join(self.favours) or ("depends" if self.why else "not known")
+
+    @property
+    def says(self) -> str:
+        """It in one sentence."""
+        together: dict[str, list[str]] = {}
+        for target, text in self.values.items():
+            together.setdefault(text, []).append(target)
+        if self.judgement == "equal":
+            return f"{self.title}: {next(iter(together))} on all."
+        values = ", ".join(f"{text} ({', '.join(names)})" for text, names in together.items())
+        if self.judgement == "varied":
+            return f"{self.title}: {values}; the campaign varies it on purpose."
+        if self.judgement == "unknown":
+            return f"{self.title}: {values}."
+        if self.favours:
+            return f"{self.title}: {values}. It favours {' and '.join(self.favours)}: {self.why}."
+        if self.why:
+            return f"{self.title}: {values}. Whom it favours depends: {self.why}."
+        return f"{self.title}: {values}. Whom it favours is not known."
+
+
+@dataclass(frozen=True)
+class Fairness:
+    """The facts of targets that are compared with each other."""
+
+    targets: tuple[str, ...]
+    facts: tuple[Judged, ...]
+    known: Mapping[str, Facts]  # what was judged
+    varied: frozenset[str]
+
+    def among(self, targets: Collection[str]) -> Fairness:
+        """The same of some of these targets; ValueError for fewer than two."""
+        return fairness({n: f for n, f in self.known.items() if n in targets}, self.varied)
+
+    def of(self, judgement: Judgement) -> tuple[Judged, ...]:
+        """Facts judged so."""
+        return tuple(fact for fact in self.facts if fact.judgement == judgement)
+
+    @property
+    def counts(self) -> dict[Judgement, int]:
+        """How many facts are judged so, the gravest first."""
+        return {judgement: len(self.of(judgement)) for judgement in JUDGEMENTS}
+
+    @property
+    def headline(self) -> str:
+        """The counts, in one sentence."""
+        counts = [f"{n} {judgement}" for judgement, n in self.counts.items() if n]
+        return (
+            f"Of {len(self.facts)} facts that decide whether {_listed(self.targets)} are compared "
+            f"fairly: {', '.join(counts)}."
+        )
+
+    @property
+    def says(self) -> list[str]:
+        """The counts, every difference, and what is not known."""
+        sentences = [self.headline, *(fact.says for fact in self.of("unequal"))]
+        if unknown := self.of("unknown"):
+            names = ", ".join(fact.title[0].lower() + fact.title[1:] for fact in unknown)
+            sentences.append(
+                f"Not known of every target: {names}. What you know can be declared "
+                "(targets.NAME.deployment)."
+            )
+        return sentences
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        return {
+            "targets": list(self.targets),
+            "counts": dict(self.counts),
+            "says": self.says,
+            "facts": [
+                {
+                    "fact": fact.name,
+                    "title": fact.title,
+                    "values": {
+                        name: None if text == UNKNOWN else text
+                        for name, text in fact.values.items()
+                    },
+                    "judgement": fact.judgement,
+                    "favours": list(fact.favours),
+                    "why": fact.why,
+                    "says": fact.says,
+                }
+                for fact in self.facts
+            ],
+        }
+
+
+def fairness(targets: Mapping[str, Facts], varied: Collection[str] = ()) -> Fairness:
+    """Every fact of `RULES` over these targets, two or more (ValueError for fewer).
+
+    `varied`: factors that the campaign varies on purpose: a difference that follows one of them
+    is no unfairness (see `_varied`).
+    """
+    if len(targets) < 2:
+        raise ValueError("one target alone is not compared with anything")
+    facts = tuple(_judged(rule, targets, varied) for rule in RULES)
+    return Fairness(tuple(targets), facts, targets, frozenset(varied))
+
+
+def _judged(rule: Rule, targets: Mapping[str, Facts], varied: Collection[str]) -> Judged:
+    known = {
+        name: list(facts[rule.name]) for name, facts in targets.items() if facts.get(rule.name)
+    }
+    texts = {name: _text(rule, known.get(name, ())) for name in targets}
+
+    def made(judgement: Judgement, **more: Any) -> Judged:
+        return Judged(rule.name, rule.title, texts, judgement, **more)
+
+    sides = list(known.values())
+    if {rule.name, *rule.factors} & set(varied) and _varied(rule, sides):
+        return made("varied")
+    if not _same(rule, sides):
+        favours = _favoured(rule, known)
+        explained = rule.order is None or bool(favours)
+        return made("unequal", favours=favours, why=rule.why if explained else "")
+    return made("equal" if len(known) == len(targets) else "unknown")
+
+
+def _varied(rule: Rule, sides: Sequence[list[Any]]) -> bool:
+    """Whether all that differs is what some targets have several values of.
+
+    A target with one value has one of theirs, and all such targets have the same.
+    """
+    several = [value for side in sides if len(side) > 1 for value in side]
+    alone = [side for side in sides if len(side) == 1]
+    return bool(several) and _same(rule, alone) and all(side[0] in several for side in alone)
+
+
+def _same(rule: Rule, sides: Sequence[list[Any]]) -> bool:
+    """Whether all have the same values, as far as the rule's tolerance goes."""
+    if rule.ratio > 1.0 or rule.apart:
+        every = [value for side in sides for value in side]
+        low, high = min(every, default=0), max(every, default=0)
+        return bool(high <= low * rule.ratio or high - low <= rule.apart)
+    return all(set(side) == set(sides[0]) for side in sides[1:])
+
+
+def _favoured(rule: Rule, known: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
+    """Targets that the difference favours; none without an order of all known values."""
+    if rule.order is None:
+        return ()
+    scores = {}
+    for name, values in known.items():
+        ordered = [rule.order(value) for value in values]
+        numbers = [number for number in ordered if number is not None]
+        if len(numbers) < len(ordered):
+            return ()
+        scores[name] = sum(numbers) / len(numbers)
+    best = max(scores.values())
+    if best == min(scores.values()):
+        return ()
+    return tuple(name for name, score in scores.items() if score == best)
+
+
+def _text(rule: Rule, values: Sequence[Any]) -> str:
+    """Values for readers; of a fact with a tolerance the smallest and the largest."""
+    if not values:
+        return UNKNOWN
+    if rule.ratio > 1.0 or rule.apart:
+        ends = dict.fromkeys((rule.shown(min(values)), rule.shown(max(values))))
+        return " to ".join(ends)
+    return " or ".join(dict.fromkeys(rule.shown(value) for value in values))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
