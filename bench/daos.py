@@ -13,6 +13,10 @@ The ratio is the player's rate by that of the rival in the same round.  The riva
 with the higher median: the better of each round would be the luckier one.  The interval of the
 median ratio is the exact one of order statistics (95 %).  Status 1 if it lies below 1 in any cell.
 IOR has one operation in flight, so at depth 16 there is fio alone.
+
+On a machine that has the engines too, clients and engines wait by polling: what shares a processor
+with an engine is many times slower, by chance.  So run this where the engines are not, or under
+taskset on processors that they do not use.
 """
 
 from __future__ import annotations

@@ -270,7 +270,7 @@ int fsm_dfs_lane_open(void *connection, void **made)
     lane->events = calloc(dfs->depth, sizeof *lane->events);
     if (!lane->requests || !lane->events)
         return ENOMEM;
-    if (dfs->depth == 1 && dfs->threads == 1 && !getenv("FSM_TRY_QUEUE"))
+    if (dfs->depth == 1 && dfs->threads == 1)
         return 0;
     const int code = CALLS.daos_eq_create(&lane->queue);
     lane->queued = code == 0;
