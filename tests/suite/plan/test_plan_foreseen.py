@@ -131,6 +131,7 @@ SHOWN_BY_A_RUN = {
     "engine-contradicts-itself": "outputs",
     "declared-invalid": "outputs",
     "reorder-shifts-nothing": "counters",
+    "interception-missed": "outputs",
 }
 
 
