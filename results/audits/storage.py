@@ -19,6 +19,7 @@ from fsmatrix.results.audits.base import (
     transferred,
     window,
 )
+from fsmatrix.results.evidence.deployment import DURABLE
 from fsmatrix.results.evidence.evidence import Limits
 from fsmatrix.results.record import Phase, RunRecord
 
@@ -136,12 +137,19 @@ def memory_reference(record: RunRecord) -> Iterator[Remark]:
 
 
 def write_not_flushed(record: RunRecord) -> Iterator[Remark]:
-    """Writes that the window's end found in memory still, as far as counters tell."""
+    """Writes that the window's end found in memory still, as far as counters tell.
+
+    Where a write that returned is durable there is nothing to flush: only counters can object.
+    """
+    deployment = record.environment.get("target", {}).get("deployment", {})
+    durable = deployment.get("durability") == DURABLE
     for phase in record.phases:
         wanted = data_bytes(phase)[1]
         if not wanted or in_memory(record, phase):
             continue
         counters = transferred(record, phase, "written")
+        if durable and counters is None:
+            continue
         went = sum(counters.values()) if counters else 0.0
         if counters and went >= WRITTEN_SHARE * wanted * incompressible(record):
             continue

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from fsmatrix.results.audits import audit_run, engines, run_audits
+from fsmatrix.results.evidence.deployment import DURABLE, WRITE_BACK
 from fsmatrix.results.files.run.runfile import read_run, write_run
 from fsmatrix.results.record import Latency, Phase, RunRecord
 from tests.results.audit_records import (
@@ -33,6 +34,11 @@ def written_with(synced: bool = True, **moved: float) -> RunRecord:
     if not synced:
         made = replace(made, latency={"write": made.latency["write"]})
     return with_evidence(record(made), counters={"write": counters(**moved)} if moved else {})
+
+
+def durable(run: RunRecord, word: str = DURABLE) -> RunRecord:
+    """On a target of that durability."""
+    return replace(run, environment={"target": {"deployment": {"durability": word}}})
 
 
 def aggregated(records: float) -> RunRecord:
@@ -295,8 +301,11 @@ TRIALS = {
             lambda: written_with(device_written_bytes=100 * MB),
             lambda: written_with(synced=False, device_written_bytes=100 * MB),
             lambda: declared("cold", "cold", written_with(synced=False)),
+            lambda: durable(written_with(synced=False, network_sent_bytes=100 * MB)),
+            lambda: durable(written_with(synced=False), WRITE_BACK),
         ],
         [
+            lambda: durable(declared("cold", "cold", written_with(synced=False))),
             lambda: written_with(device_written_bytes=401 * MB),
             lambda: written_with(synced=False, network_sent_bytes=401 * MB),
             lambda: written_with(),
