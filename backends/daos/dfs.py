@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from fsmatrix.backends.access import Access, DfsAccess, expect
 from fsmatrix.backends.base import CacheMethod, Evidence, ProvisionContext
-from fsmatrix.backends.daos import ondaos, together, trees
+from fsmatrix.backends.daos import libraries, ondaos, together, trees
 from fsmatrix.backends.daos.bindings.folders import Folders
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.options import DaosDfsOptions
@@ -34,7 +34,15 @@ class DaosDfs(ondaos.OnDaos):
 
     def refusal(self) -> str:
         """As of every backend on DAOS; or libdfs does not load beside MPI."""
-        return super().refusal() or together.clash(cast(DaosDfsOptions, self.options).library)
+        try:
+            library = self._library
+        except BackendError as error:
+            return str(error)
+        return super().refusal() or together.clash(library)
+
+    @property
+    def _library(self) -> str:
+        return libraries.folder(cast(DaosDfsOptions, self.options).library)
 
     def engine_refusal(self, engine: str) -> str:
         """fio makes its files where a container that is given has no place of ours."""
@@ -48,7 +56,7 @@ class DaosDfs(ondaos.OnDaos):
     def _attach(
         self, place: Place, details: Mapping[str, Any], context: ProvisionContext
     ) -> DfsAccess:
-        library = cast(DaosDfsOptions, self.options).library
+        library = self._library
         return DfsAccess(
             backend=self.name,
             target=context.target,
@@ -69,7 +77,8 @@ class DaosDfs(ondaos.OnDaos):
 
     def finish(self, context: ProvisionContext) -> None:
         """Remove what a failed provision or release of this process left."""
-        trees.finish(context, cast(DaosDfsOptions, self.options).library)
+        if self._chosen.container:
+            trees.finish(context, self._library)
         super().finish(context)
 
     def describe(self, access: Access) -> dict[str, Any]:
@@ -81,7 +90,10 @@ class DaosDfs(ondaos.OnDaos):
     def mount(cls, access: Access, journal: Journal) -> None:
         """Look whether this node reaches the very container that the conductor chose."""
         del journal
-        ondaos.require_seen(expect(access, DfsAccess))
+        dfs = expect(access, DfsAccess)
+        if reason := libraries.folder_refusal(dfs.library):
+            raise BackendError(reason)
+        ondaos.require_seen(dfs)
 
     @classmethod
     def run_root(cls, access: Access, name: str) -> str:

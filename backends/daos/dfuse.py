@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import ProvisionContext, Space, Usable
-from fsmatrix.backends.daos import deployment, trees
+from fsmatrix.backends.daos import deployment, libraries, trees
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.mounts import attributes, interception, program
 from fsmatrix.backends.daos.mounts.attached import DfuseNode
@@ -115,7 +115,7 @@ class DaosDfuse(DfuseNode):
         chosen = self._chosen
         prefix = f"/{owned_dirs.DATA}"
         if not place.own:
-            prefix = trees.make(place, chosen.library, context)
+            prefix = trees.make(place, libraries.folder(chosen.library), context)
         elif given := chosen.cache_attributes:
             attributes.set_on(place, given)
         context.state.mkdir(parents=True, exist_ok=True)
@@ -168,12 +168,13 @@ class DaosDfuse(DfuseNode):
         mounting.remove_point(Path(details["point"]), context.journal)
         place = Place.of(details)
         if not place.own:
-            trees.remove(place, self._chosen.library, details["prefix"], context)
+            trees.remove(place, libraries.folder(self._chosen.library), details["prefix"], context)
         return super().release(access, context)
 
     def finish(self, context: ProvisionContext) -> None:
         """Remove what a failed provision or release of this process left."""
-        trees.finish(context, self._chosen.library)
+        if self._chosen.container:
+            trees.finish(context, libraries.folder(self._chosen.library))
         super().finish(context)
 
     # -- facts -------------------------------------------------------------------------

@@ -75,7 +75,8 @@ class DaosOptions(BackendOptions):
     library: str = Field(
         "",
         pattern=r"^$|^/[^\n]*$",
-        description="folder of libdaos.so.2 and libdfs.so, where the loader does not find them",
+        description="folder of libdaos.so.2 and libdfs.so, which root or you own and nobody else "
+        "can change; default: where the loader finds them, else beside the tool daos",
     )
     levels: DaosLevelOptions | None = Field(
         None, description="how levels of storage_nodes are made"

@@ -7,14 +7,13 @@ the sums of its calls are the proof that is kept, and a run without any is inval
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from fsmatrix.backends.errors import BackendError, ToolError
-from fsmatrix.backends.journal.trusted import distrust_file
-from fsmatrix.backends.system import elf, tools
+from fsmatrix.backends.daos import libraries
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.system import elf
 from fsmatrix.results.evidence.evidence import Interception
 
 NONE = "none"
@@ -22,8 +21,6 @@ LIBRARIES = {"ioil": "libioil.so", "pil4dfs": "libpil4dfs.so"}
 # D_IL_REPORT with which each prints its sums, and nothing for each call
 _REPORT = {"ioil": "0", "pil4dfs": "1"}
 _PRELOADED = re.compile(r"/[^\s:$\0]*")  # blanks and colons part the names in LD_PRELOAD
-_CACHE = re.compile(r"=> (/.*)$", re.MULTILINE)
-_SYSTEM = ("/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib")
 _IOIL = re.compile(r"\[libioil\] Performed (\d+) reads and (\d+) writes from \d+ files")
 _PIL4DFS = re.compile(r"libpil4dfs intercepting summary for ops on DFS:")
 _PIL4DFS_SUM = re.compile(r"^\[(\w+) *\] +(\d+)$", re.MULTILINE)
@@ -53,17 +50,9 @@ def find(kind: str, given: str = "", program: str = "dfuse") -> str:
 
 
 def _places(name: str, program: str) -> Iterator[Path]:
-    given = os.environ.get("LD_LIBRARY_PATH", "")
-    yield from (Path(folder, name) for folder in given.split(":") if folder.startswith("/"))
-    if (found := tools.find(program)) is not None:
-        prefix = Path(found).resolve().parent.parent
-        yield from (prefix / folder / name for folder in ("lib64", "lib"))
-    try:
-        cache = _CACHE.findall(tools.run(["ldconfig", "-p"], check=False).stdout)
-    except ToolError:
-        cache = []
-    yield from (Path(path) for path in cache if Path(path).name == name)
-    yield from (Path(folder, name) for folder in _SYSTEM)
+    yield from libraries.in_path(name)
+    yield from libraries.beside(program, name)
+    yield from libraries.of_loader(name)
 
 
 def distrust(library: str) -> str:
@@ -73,12 +62,7 @@ def distrust(library: str) -> str:
     """
     if not _PRELOADED.fullmatch(library):
         return f"{library!r} is no absolute path without blanks, colons and $"
-    try:
-        if reason := distrust_file(Path(library)):
-            return reason
-    except OSError as error:
-        return f"{library}: {error.strerror}"
-    return "" if elf.is_shared_library(Path(library)) else f"{library} is no shared library"
+    return libraries.distrust(Path(library))
 
 
 def environment(kind: str, library: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fsmatrix.backends.daos import libraries
 from fsmatrix.backends.daos.mounts import interception
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import elf
@@ -42,11 +43,11 @@ libpil4dfs intercepting summary for ops on DFS:
 def library(tmp_path: Path) -> Path:
     """A shared library that is no DAOS's."""
     made = tmp_path / "libioil.so"
-    shutil.copy(next(Path(path) for path in libraries()), made)
+    shutil.copy(next(Path(path) for path in loaded()), made)
     return made
 
 
-def libraries() -> list[str]:
+def loaded() -> list[str]:
     """Shared libraries that this very process has loaded."""
     lines = Path("/proc/self/maps").read_text().splitlines()
     paths = {line.split()[-1] for line in lines if ".so" in line}
@@ -101,7 +102,7 @@ def test_a_library_of_somebody_else(library: Path) -> None:
 def test_where_it_is_looked_for(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(interception, "_SYSTEM", ())
+    monkeypatch.setattr(libraries, "_SYSTEM", ())
     monkeypatch.setenv("LD_LIBRARY_PATH", f"relative::/no-such:{tmp_path}")
     assert interception.find("ioil") == str(library)
     monkeypatch.delenv("LD_LIBRARY_PATH")
