@@ -36,7 +36,7 @@ def beside(program: str, name: str) -> Iterator[Path]:
 def of_loader(name: str) -> Iterator[Path]:
     """Where the loader looks without being told to."""
     try:
-        cache = _CACHE.findall(tools.run(["ldconfig", "-p"], check=False).stdout)
+        cache = _CACHE.findall(tools.run(["ldconfig", "-p"], deadline=10.0, check=False).stdout)
     except ToolError:
         cache = []
     yield from (Path(path) for path in cache if Path(path).name == name)
