@@ -9,7 +9,7 @@ OUT ?= demo-out
 RUN ?=
 API ?= api-reference
 # Tests that measure nothing run side by side; those of the real parts one after the other.
-ARITHMETIC := tests/analysis tests/results tests/house
+ARITHMETIC := tests/analysis tests/results tests/traces tests/house
 # Jobs of a batch system mostly wait, and so does what installs a bare Debian: side by side, each
 # module with a Slurm or a Debian of its own.
 WAITING := tests/slurm tests/situations

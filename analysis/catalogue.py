@@ -75,8 +75,8 @@ STUDIES: dict[str, Analysis] = {
         "Devices that share a host adapter", "studies.pagecache:adapters", factors=pagecache.DEVICES
     ),
     "replay": Analysis(
-        "Replayed operations over threads", "studies.pagecache:replay", factors=("trace",),
-        metric="iops", command="curves --metric iops --panel trace --along threads",
+        "Replayed operations over threads", "studies.pagecache:replay", factors=pagecache.TRACES,
+        metric="iops", command="curves --metric iops --along threads",
     ),
     "cpu": Analysis("Where CPU time goes", "studies.flash:cpu", metric="cpu_user"),
 }  # fmt: skip

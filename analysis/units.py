@@ -49,15 +49,17 @@ OWN = ""  # as a metric's name: each phase's own
 
 
 def own_metric(engine: str, phase: str) -> str:
-    """What a phase is judged by: operations per second of metadata, bandwidth of data.
+    """What a phase is judged by: operations per second of metadata and replays, else bandwidth.
 
     Also of small random data: at one size of operation both have the same ratios, and a curve
     over sizes needs one metric.
     """
     metadata = engine in METADATA_ENGINES or phase in METADATA or "mdtest-" in phase
+    metadata |= phase == "replay"  # of all kinds of operations
     return "iops" if metadata else "bandwidth"
 
 
+FACTOR_TITLES = {"ssds_per_hba": "SSDs per HBA"}
 SHORT_TITLES = {
     "bandwidth": "bandwidth",
     "iops": "IOPS",
@@ -149,8 +151,14 @@ def size(count: float) -> str:
     for divisor, label in reversed(units):
         if count >= divisor and float(count / divisor).is_integer() and count < 10_000 * divisor:
             return f"{int(count / divisor)} {label}"
-    divisor, label = next((u for u in reversed(units) if count >= u[0]), units[0])
-    return f"{number(count / divisor)} {label}"
+    return rounded_size(count)
+
+
+def rounded_size(count: float) -> str:
+    """Bytes in the largest binary unit that they reach, three digits: 3.44 MiB, not 3524 KiB."""
+    power = max((p for p in range(5) if count >= 1024**p), default=0)
+    value, label = count / 1024**power, ("B", "KiB", "MiB", "GiB", "TiB")[power]
+    return f"{int(value) if float(value).is_integer() else number(value)} {label}"
 
 
 def is_size(factor: str) -> bool:
@@ -164,8 +172,8 @@ def is_size(factor: str) -> bool:
 
 
 def factor_title(factor: str) -> str:
-    """A factor's name for readers: blanks for underscores."""
-    return factor.replace("_", " ")
+    """A factor's name for readers: blanks for underscores, and what is no English word as such."""
+    return FACTOR_TITLES.get(factor, factor.replace("_", " "))
 
 
 def level_text(factor: str, level: Level) -> str:

@@ -23,6 +23,11 @@ class Access:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def folders(self) -> tuple[str, ...]:
+        """Directories of this machine that are worked in, absolute."""
+        return ()
+
+    @property
     def preloaded(self) -> str:
         """Path of a library that is put into programs that work on it; empty: none is.
 
@@ -54,6 +59,28 @@ class PathAccess(Access):
     word: ClassVar[str] = "path"
     path: str = ""  # absolute; the player's root, everything is written below it
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The one."""
+        return (self.path,)
+
+
+@dataclass(frozen=True)
+class PathsAccess(Access):
+    """A directory of the suite's on each of several devices: each rank works in one of them."""
+
+    type: ClassVar[str] = "paths"
+    word: ClassVar[str] = "paths"
+    paths: tuple[str, ...] = ()  # absolute; rank i works below number i modulo their number
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "paths", tuple(self.paths))  # JSON has lists only
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """All of them."""
+        return self.paths
+
 
 @dataclass(frozen=True)
 class DeviceAccess(Access):
@@ -75,6 +102,18 @@ class DfsAccess(Access):
     system: str = ""  # DAOS server group; empty: the agent's own
     prefix: str = "/"  # directory in the container that the suite made for itself
     library: str = ""  # folder of libdaos and libdfs; empty: the loader finds them
+
+
+@dataclass(frozen=True)
+class DaosAccess(Access):
+    """Containers of DAOS without a file system, for programs that bring a layout of their own."""
+
+    type: ClassVar[str] = "daos"
+    word: ClassVar[str] = "DAOS"
+    pool: str = ""  # label or UUID
+    container: str = ""  # label; a run's containers are called `<container>.<run>...`
+    system: str = ""  # DAOS server group; empty: the agent's own
+    oclass: str = ""  # object class that programs give to their objects; empty: their own choice
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ another process on another machine than the conductor that made the access.
 
 from __future__ import annotations
 
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from pydantic import BaseModel, ConfigDict
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.errors import BackendError as BackendError
 from fsmatrix.backends.journal.journal import Journal
+from fsmatrix.backends.journal.owned_dirs import PREFIX
 from fsmatrix.backends.pace import Pace
 from fsmatrix.backends.system.removal import remove_tree
 from fsmatrix.backends.watch import Watch
@@ -88,6 +90,10 @@ class ProvisionContext:
     options: Mapping[str, Any] = field(default_factory=dict)
     draw: str = ""  # what a random choice of this block is made of: seed and block
     progress: Callable[[str], None] = _quiet  # told what takes long
+
+    def new_name(self) -> str:
+        """For what is made on servers: of this attachment, and random, so that it proves itself."""
+        return f"{PREFIX}{self.tag}-{self.target}-{secrets.token_hex(4)}"
 
 
 class Backend(ABC):
@@ -163,6 +169,16 @@ class Backend(ABC):
         """Why a program (its path; empty: the player) cannot work on it (empty: it can)."""
         del level, program
         return ""
+
+    def places(self, level: Mapping[str, Any]) -> int:
+        """How many `run_roots` there are at a level that can be made.  Pure."""
+        del level
+        return 1
+
+    def realised(self, level: Mapping[str, Any]) -> dict[str, str]:
+        """Factor -> emulated, for what it makes of this machine alone.  Pure."""
+        del level
+        return {}
 
     def agreement(self) -> str:
         """What the user must still agree to before anything is made (empty: nothing)."""
@@ -259,6 +275,11 @@ class Backend(ABC):
     def run_root(cls, access: Access, name: str) -> str:
         """Where the run of that name works, as the player's driver is told it.  Pure."""
         return str(Path(access.path) / name) if isinstance(access, PathAccess) else ""
+
+    @classmethod
+    def run_roots(cls, access: Access, name: str) -> tuple[str, ...]:
+        """As `run_root`, where not all ranks work in one: rank i in number i modulo theirs."""
+        return (cls.run_root(access, name),)
 
     @classmethod
     def environment(cls, access: Access) -> dict[str, str]:

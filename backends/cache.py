@@ -134,6 +134,7 @@ def cold(root: Path, names: Sequence[str], method: CacheMethod = "auto") -> Evid
         used = "drop_caches"
         drop_caches(root)
         after = _tally(files)
+        drop_caches(root)  # the look has brought names and inodes back
     reached = _gone(after) or (used == "drop_caches" and after.resident is None)
     facts = _facts(before, after, files.links)
     facts["metadata_caches"] = "dropped" if used == "drop_caches" else "kept"

@@ -12,6 +12,8 @@ BUILTIN: dict[str, str] = {
     "cephfs-kernel": "fsmatrix.backends.ceph.cephfs_kernel:CephfsKernel",
     "daos-dfs": "fsmatrix.backends.daos.dfs:DaosDfs",
     "daos-dfuse": "fsmatrix.backends.daos.dfuse:DaosDfuse",
+    "daos-objects": "fsmatrix.backends.daos.objects:DaosObjects",
+    "devices": "fsmatrix.backends.local.devices.backend:Devices",
     "directory": "fsmatrix.backends.local.directory:Directory",
     "ext2": "fsmatrix.backends.local.ext2:Ext2",
     "ext4": "fsmatrix.backends.local.ext4:Ext4",

@@ -112,7 +112,7 @@ def ask(session: Session, function: str, params: Mapping[str, Any]) -> list[Any]
         "to": members(session.hello["ranks"], session.geometry),
         "kind": "function",
         "what": {"function": f"__main__:{function}", "params": dict(params)},
-        "root": "/",
+        "roots": ["/"],
         "access": {},
         "nodes": session.geometry.nodes,
         "threads": 1,

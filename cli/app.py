@@ -13,6 +13,7 @@ from fsmatrix.cli.campaigns import check, collect, jobs, plan, run, status, subm
 from fsmatrix.cli.questions import claims, compare, history, lessons, questions, studies, study
 from fsmatrix.cli.results import bundle, findings, import_, report, show
 from fsmatrix.cli.testbeds import testbed
+from fsmatrix.cli.traces import trace
 from fsmatrix.cli.waiting import waiting
 
 app = typer.Typer(
@@ -57,6 +58,7 @@ for _panel, _commands in COMMANDS.items():
     for _name, _command in _commands.items():
         app.command(_name, rich_help_panel=_panel)(_command)
 app.add_typer(study.app, name="study", rich_help_panel="Studies")
+app.add_typer(trace.app, name="trace", rich_help_panel="Plan and run")
 app.add_typer(testbed.app, name="testbed", rich_help_panel="Cluster")
 
 

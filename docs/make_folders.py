@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = Path(__file__).with_name("architecture.md")
-PACKAGES = ("results", "backends", "suite", "analysis", "slurm", "cli")
+PACKAGES = ("results", "backends", "traces", "suite", "analysis", "slurm", "cli")
 BLOCK = re.compile(r"(<!-- generated: folders -->\n).*?(?=<!-- end -->)", re.DOTALL)
 Graph = Mapping[str, set[str]]
 

@@ -21,6 +21,7 @@ WORKLOADS: Registry[Workload] = Registry(
         "fio": "fsmatrix.suite.workloads.fio:Fio",
         "dbench": "fsmatrix.suite.workloads.dbench:Dbench",
         "io500": "fsmatrix.suite.workloads.io500:Io500",
+        "replay": "fsmatrix.suite.workloads.replay:Replay",
     },
     "workload",
 )

@@ -16,7 +16,9 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from fsmatrix.backends.local import loop, mounting
+from fsmatrix.backends.errors import ToolError
+from fsmatrix.backends.local import loop
+from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.player import player
 from fsmatrix.backends.registry import BACKENDS
 from fsmatrix.backends.system import packages
@@ -25,6 +27,7 @@ from fsmatrix.slurm.testbed import testbed as slurm
 from fsmatrix.suite.engines.base import EngineError
 from fsmatrix.suite.launchers import agent
 from fsmatrix.suite.registry import ENGINES, LAUNCHERS
+from fsmatrix.traces.capture import program
 
 OPEN_MPI_4 = Path("/usr/bin/mpirun.openmpi")
 COMPILER = packages.install("cc")
@@ -80,6 +83,15 @@ def bare_debian() -> str:
     return loops() or packages.missing("debootstrap")
 
 
+def strace() -> str:
+    """Tracing the calls of programs."""
+    try:
+        program.options()
+    except ToolError as error:
+        return str(error)
+    return ""
+
+
 QUESTIONS: Mapping[str, Callable[[], str]] = {
     "mounts": mounting.root_refusal,
     "loops": loops,
@@ -92,6 +104,7 @@ QUESTIONS: Mapping[str, Callable[[], str]] = {
     "compiler": compiler,
     "extensions": extensions,
     "open mpi 4": open_mpi_4,
+    "strace": strace,
 }
 
 

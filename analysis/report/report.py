@@ -26,6 +26,7 @@ from fsmatrix.analysis.lessons.lessons import lessons
 from fsmatrix.analysis.lessons.result import Lessons
 from fsmatrix.analysis.questions.fairness import Fairness, fairness
 from fsmatrix.analysis.questions.findings import finding_groups
+from fsmatrix.analysis.questions.replays import replays
 from fsmatrix.analysis.report import failures, pivot, sections
 from fsmatrix.analysis.report.first import first_screen
 from fsmatrix.analysis.steps import step
@@ -94,6 +95,7 @@ def context(
         "absent": provenance.absent(plan),
         "findings": finding_groups(ds, data),
         "compared": _compared(summary),
+        "replays": replays(ds),
         "fairness": _fairness(ds, summary),
         "measured": provenance.measured(ds, data, summary),
         "targets": provenance.targets(ds, data, summary),

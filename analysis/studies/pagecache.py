@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis.data.load import rows
@@ -12,6 +13,7 @@ from fsmatrix.analysis.questions.curves import Curves, curves, described
 from fsmatrix.analysis.units import brief
 
 DEVICES = ("devices_per_adapter", "ssds_per_hba", "devices")
+TRACES = ("trace", "generator")  # what is replayed
 THREADS = ("threads", "processes_per_node", "processes")
 PER_DEVICE = "iops_per_device"
 
@@ -54,6 +56,8 @@ def _with_sums(curves: Curves) -> Curves:
 
 
 def replay(ds: xr.Dataset, metric: str = "iops", **options: Any) -> Curves:
-    """Replay rates over threads, a panel per replayed workload (trace), a line per target."""
-    named = "trace" if "trace" in rows(ds).factors else "workload"
+    """Replay rates over threads, a panel per trace or published workload, a line per target."""
+    data = rows(ds)
+    several = [n for n in TRACES if n in data.factors and np.unique(data.factor(n)).size > 1]
+    named = several[0] if several else "trace" if "trace" in data.factors else "workload"
     return curves(ds, metric, THREADS, panel=(named,), title="Replayed operations", **options)

@@ -7,16 +7,14 @@ unless its object cache is off.  OSDs and MDSs: see caches.
 
 from __future__ import annotations
 
-import os
 import socket
-import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 from fsmatrix.backends import cache as page_cache
-from fsmatrix.backends.access import Access, PathAccess
+from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import CacheMethod, Evidence, Settled
 from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.ceph.mounts import clients
@@ -26,19 +24,20 @@ from fsmatrix.backends.ceph.places.trees import Tree
 from fsmatrix.backends.ceph.state import caches
 from fsmatrix.backends.ceph.state.health import Watch
 from fsmatrix.backends.errors import BackendError, ToolError
-from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.local import fuse, mounting, provenance
+from fsmatrix.backends.local import provenance
+from fsmatrix.backends.local.mounts import fuse
+from fsmatrix.backends.local.mounts.client_mount import ClientMount, require_marker
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system.mounts import Mount, mount_of, mounted_at
 
-ENTRY = "cephfs-mount"  # kind of journal entry
+FILE_SYSTEM = "file system"
 
 
-class Attached(OnCephfs):
+class Attached(ClientMount, OnCephfs):
     """The node-side half of cephfs-fuse and cephfs-kernel."""
 
-    access_type = PathAccess
+    entry = "cephfs-mount"
     fstype: ClassVar[str]  # of a mount that the suite makes
 
     # -- what a subclass says ------------------------------------------------------------
@@ -46,21 +45,6 @@ class Attached(OnCephfs):
     @abstractmethod
     def mount_refusal(cls) -> str:
         """Why this kernel cannot mount it (empty: it can)."""
-
-    @classmethod
-    @abstractmethod
-    def argv(cls, details: Mapping[str, Any]) -> list[str]:
-        """The command that mounts it."""
-
-    @classmethod
-    @abstractmethod
-    def attach(cls, argv: Sequence[str], point: Path) -> None:
-        """Mount by that command; ToolError if that fails, with nothing left."""
-
-    @classmethod
-    @abstractmethod
-    def client_of(cls, argv: Sequence[str]) -> Sequence[str]:
-        """Arguments of the process that serves the mount; empty: the kernel does."""
 
     @classmethod
     @abstractmethod
@@ -73,90 +57,36 @@ class Attached(OnCephfs):
         """Mount the directory; one whose client has died is taken down first."""
         details = access.details
         if "tree" in details:
-            return _require_marker(Path(details["tree"]), details)
-        point = Path(details["point"])
-        if cls._present(details) and not fuse.trouble(point):
+            return require_marker(Path(details["tree"]), details, FILE_SYSTEM)
+        if cls.answers(details):
             return None
-        cls._take_down(details)
-        mounting.make_point(point, journal)
-        argv = cls.argv(details)
-        os.environ.update(journal.identity.environment)  # a client inherits what proves it ours
-        journal.end_all(ENTRY, path=str(point))
-        entry = journal.begin(ENTRY, argv=argv, **cls._identity(details))
         try:
-            cls.attach(argv, point)
+            cls.begin(details, journal)
         except ToolError as error:
-            journal.end(entry)
             require_seen(Tree.of(details), details["host"])  # says more, where that is the reason
             raise BackendError(f"{socket.gethostname()}: {error}") from error
-        return _require_marker(point, details)
+        return require_marker(Path(details["point"]), details, FILE_SYSTEM)
 
     @classmethod
-    def unmount(cls, access: Access, journal: Journal) -> None:
-        """Unmount, and see the client end."""
-        if "tree" in access.details:
-            return
-        point = Path(access.details["point"])
-        cls._take_down(access.details)
-        journal.end_all(ENTRY, path=str(point))
-        mounting.remove_made_point(point, journal)
-
-    @classmethod
-    def _identity(cls, details: Mapping[str, Any]) -> dict[str, str]:
-        """What a mount of ours is known by; for clients.is_ours and the journal."""
+    def identity(cls, details: Mapping[str, Any]) -> dict[str, str]:
+        """What a mount of ours is known by; for clients.is_ours too."""
         own, source = Tree.of(details), str(details.get("source", ""))
-        identity = {"fstype": cls.fstype, "source": source, "root": own.path}
         return {
-            "path": str(details["point"]),
+            **super().identity(details),
             "filesystem": own.filesystem,
-            **identity,
+            **{"fstype": cls.fstype, "source": source, "root": own.path},
             **own.login.facts,
         }
 
     @classmethod
-    def _present(cls, details: Mapping[str, Any]) -> Mount | None:
-        """The mount at our point; BackendError if something else is mounted there."""
-        mount = mounted_at(details["point"])
-        if mount is not None and not clients.is_ours(mount, cls._identity(details)):
-            raise BackendError(f"{details['point']}: {mount.source} is mounted there, not ours")
-        return mount
+    def is_ours(cls, mount: Mount, details: Mapping[str, Any]) -> bool:
+        """By type, source and root."""
+        return clients.is_ours(mount, cls.identity(details))
 
     @classmethod
-    def _take_down(cls, details: Mapping[str, Any], force: bool = True) -> None:
-        point = Path(details["point"])
-        cls._present(details)
-        try:
-            in_order = fuse.detach(point, cls.client_of(cls.argv(details)), force)
-        except OSError as error:
-            raise mounting.not_unmounted(point, error) from error
-        if not in_order:
-            farewell(cls._identity(details))
-
-    @classmethod
-    def _revive(cls, access: Access) -> None:
-        """Mount again what has died since; the journal's entry of the first time still holds."""
-        details = access.details
-        if "tree" in details:
-            return
-        point = Path(details["point"])
-        trouble = fuse.trouble(point) if cls._present(details) else fuse.DIED
-        if fuse.DIED in trouble:
-            cls._take_down(details)
-            cls.attach(cls.argv(details), point)
-        elif trouble:
-            raise BackendError(trouble)
-
-    @classmethod
-    def make_run(cls, access: Access, name: str, programs: bool = False) -> None:
-        """As usual; a client that died in an earlier run is started anew first."""
-        cls._revive(access)
-        super().make_run(access, name, programs)
-
-    @classmethod
-    def remove_run(cls, access: Access, name: str) -> None:
-        """As usual; a client that died in the run is started anew first."""
-        cls._revive(access)
-        super().remove_run(access, name)
+    def unclean(cls, details: Mapping[str, Any]) -> None:
+        """Its session is ended at the MDSs."""
+        farewell(cls.identity(details))
 
     @classmethod
     def cache(
@@ -166,30 +96,17 @@ class Attached(OnCephfs):
         root = Path(path_of(access))
         if state != "cold":
             return page_cache.bring(root, files, state)
-        if "tree" not in access.details and method == "auto":
-            return cls._remounted(access, files)
-        return cls._dropped(access, files, method)
+        if "tree" not in access.details and method != "fadvise":
+            return cls.remounted(access, files)
+        return cls.dropped(access, files, method)
 
     @classmethod
-    def _remounted(cls, access: Access, files: Sequence[str]) -> Evidence:
-        details, began = access.details, time.monotonic()
-        try:
-            cls._take_down(details, force=False)
-        except BackendError as busy:
-            evidence = cls._dropped(access, files, "auto")
-            client_facts = {**evidence.facts, "not_remounted": str(busy)}
-            return Evidence(evidence.state, evidence.method, client_facts)
-        servers = cls._servers(details)
-        cls.attach(cls.argv(details), Path(details["point"]))
-        client_facts = {
-            "client_cache": "dropped by remount",
-            "metadata_caches": "dropped",
-            "seconds": time.monotonic() - began,
-        }
-        return Evidence("cold", "remount", {**client_facts, **servers})
+    def while_unmounted(cls, details: Mapping[str, Any]) -> dict[str, Any]:
+        """The servers' caches, as the options say."""
+        return cls._servers(details)
 
     @classmethod
-    def _dropped(cls, access: Access, files: Sequence[str], method: CacheMethod) -> Evidence:
+    def dropped(cls, access: Access, files: Sequence[str], method: CacheMethod) -> Evidence:
         """The kernel's pages only; state unknown where the client may keep more."""
         evidence = page_cache.cold(Path(path_of(access)), files, method)
         kept = cls.keeps_data(access.details)
@@ -248,11 +165,3 @@ class Attached(OnCephfs):
     def health_watch(cls, access: Access) -> Watch | None:
         """What the conductor asks while a step runs; None if the cluster cannot be reached."""
         return super().health_watch(access) if access.details["fsid"] else None
-
-
-def _require_marker(folder: Path, details: Mapping[str, Any]) -> None:
-    if tree.read_marker(folder) != details["tag"]:
-        raise BackendError(
-            f"{folder}: the directory made on host {details['host']} is not seen on "
-            f"{socket.gethostname()}: is the same file system mounted there?"
-        )

@@ -13,7 +13,7 @@ from fsmatrix.backends.ceph.cephfs_mounted import CephfsMounted
 from fsmatrix.backends.ceph.mounts import clients
 from fsmatrix.backends.ceph.options import FuseOptions
 from fsmatrix.backends.ceph.places.trees import Tree
-from fsmatrix.backends.local import fuse, mounting
+from fsmatrix.backends.local.mounts import fuse, mounting
 from fsmatrix.backends.system import packages, tools
 from fsmatrix.results.evidence.deployment import Deployment
 
@@ -62,11 +62,6 @@ class CephfsFuse(CephfsMounted):
     def attach(cls, argv: Sequence[str], point: Path) -> None:
         """Start it, and wait until it is mounted."""
         clients.start_fuse(argv, point)
-
-    @classmethod
-    def client_of(cls, argv: Sequence[str]) -> Sequence[str]:
-        """The ceph-fuse that the command starts."""
-        return argv
 
     @classmethod
     def keeps_data(cls, details: Mapping[str, Any]) -> bool:

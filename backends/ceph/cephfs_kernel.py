@@ -14,7 +14,7 @@ from fsmatrix.backends.ceph.cephfs_mounted import CephfsMounted
 from fsmatrix.backends.ceph.mounts import clients
 from fsmatrix.backends.ceph.options import KernelOptions
 from fsmatrix.backends.ceph.places.trees import Tree
-from fsmatrix.backends.local import mounting
+from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.system import packages, tools
 from fsmatrix.results.evidence.deployment import Deployment
 

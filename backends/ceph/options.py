@@ -11,7 +11,7 @@ from fsmatrix.backends.allowed import NUMBER, SIZE, one_of, plain
 from fsmatrix.backends.base import BackendOptions
 from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.ceph.levels.leveloptions import LevelOptions
-from fsmatrix.backends.local.mounting import check_mount_options, mount_keys
+from fsmatrix.backends.local.mounts.mounting import check_mount_options, mount_keys
 from fsmatrix.results.units import PositiveSize
 
 LAYOUT = "ceph.dir.layout"

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import socket
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
@@ -28,7 +27,6 @@ from fsmatrix.backends.ceph.places.spaces import Space
 from fsmatrix.backends.ceph.state import caches, facts
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.journal.owned_dirs import PREFIX
 from fsmatrix.results.evidence.deployment import DURABLE, NONE, Deployment
 
 ENTRY = "rados-space"  # kind of journal entry
@@ -77,7 +75,7 @@ class Rados(Levelled):
             if reason:
                 raise BackendError(reason)
             fsid, addresses = cluster.fsid, facts.addresses(cluster)
-        prefix = f"{PREFIX}{context.tag}-{context.target}-{secrets.token_hex(4)}"
+        prefix = context.new_name()
         space = Space(login, options.pool, prefix, context.tag)
         place = f"{options.pool}/{prefix}"
         entry = context.journal.begin(ENTRY, target=context.target, path=place, **space.facts)

@@ -1,13 +1,14 @@
-"""POSIX containers: the suite's own, journalled, made and destroyed; or one that is given.
+"""Containers: the suite's own, journalled, made and destroyed; or one that is given.
 
 An own container is called `fsmatrix-<tag>-<target>-<8 random digits>`: several shards of a
 campaign may use one pool, and the label alone proves whose it is, also when a crash left the
-journal without the UUID.  Nothing else in the pool is touched.
+journal without the UUID.  Where it holds no files, each run gets containers of its own that are
+called `<label>.<run>...`: they go with it, whoever made them.  Nothing else in the pool is touched.
 """
 
 from __future__ import annotations
 
-import secrets
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -20,6 +21,8 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.owned_dirs import PREFIX
 
 ENTRY = "daos-container"  # kind of journal entry
+POSIX = "POSIX"  # layout of a container that holds files
+_OWN = re.compile(rf"{PREFIX}[A-Za-z0-9:._-]+-[0-9a-f]{{8}}")
 
 
 @dataclass(frozen=True)
@@ -67,24 +70,31 @@ def given(client: Client, pool: str, label: str) -> Place:
     container = client.container_query(pool, label)
     if container is None:
         raise BackendError(f"container {label} is not in pool {pool}: it is not made by itself")
-    _require_posix(container, label)
+    _require(container, label, POSIX)
     return Place(client, pool, label, container.container_uuid, own=False)
 
 
-def make(client: Client, pool: str, creation: Sequence[str], context: ProvisionContext) -> Place:
+def make(
+    client: Client,
+    pool: str,
+    creation: Sequence[str],
+    context: ProvisionContext,
+    layout: str = POSIX,
+) -> Place:
     """Make a container and look whether it is there; `creation` as of DaosOptions.
 
     After a failure its journal entry stays, since the servers may have made it all the same:
     `finish`, or the next --resume, takes it down.
     """
-    label = f"{PREFIX}{context.tag}-{context.target}-{secrets.token_hex(4)}"
+    label = context.new_name()
     taken = f"container {label} of pool {pool} exists and is not the suite's: left alone"
     if client.container_query(pool, label) is not None:
         raise BackendError(taken)
-    facts = {"pool": pool, "label": label, "path": f"{pool}/{label}", **client.details}
+    facts = {"pool": pool, "label": label, "path": f"{pool}/{label}", "layout": layout}
+    facts |= client.details
     entry = context.journal.begin(ENTRY, target=context.target, **facts)
     try:
-        container = client.create(pool, label, *creation)
+        container = client.create(pool, label, *creation, layout=layout)
     except tool.DaosError as error:
         if error.status != tool.EXIST:
             raise
@@ -94,13 +104,13 @@ def make(client: Client, pool: str, creation: Sequence[str], context: ProvisionC
     existing = client.container_query(pool, label)
     if existing is None or existing.container_uuid != container.container_uuid:
         raise BackendError(f"container {label} of pool {pool} was made, but is not there")
-    _require_posix(existing, label)
+    _require(existing, label, layout)
     return Place(client, pool, label, container.container_uuid)
 
 
-def _require_posix(container: Container, label: str) -> None:
-    if container.container_type != "POSIX":
-        raise BackendError(f"container {label} is of type {container.container_type}, not POSIX")
+def _require(container: Container, label: str, layout: str) -> None:
+    if container.container_type != layout:
+        raise BackendError(f"container {label} is of type {container.container_type}, not {layout}")
 
 
 def release(place: Place, context: ProvisionContext) -> None:
@@ -124,29 +134,52 @@ def destroy(client: Client, pool: str, label: str, uuid: str = "") -> bool:
     False if there is none.  BackendError, with nothing done, if another one is called so.
     What a killed program still holds open is closed by force.
     """
-    container = client.container_query(pool, label)
+    # the list also tells of one whose data an engine took with it, which no query opens
+    container = next((each for each in client.containers(pool) if each.label == label), None)
     if container is None:
         return False
-    if uuid and container.container_uuid != uuid:
+    if uuid and container.uuid != uuid:
         raise BackendError(
-            f"container {label} of pool {pool} is another one ({container.container_uuid}) than "
+            f"container {label} of pool {pool} is another one ({container.uuid}) than "
             f"the suite's ({uuid}): not destroyed"
         )
-    words = ("container", "destroy", pool, container.container_uuid)
+    words = ("container", "destroy", pool, container.uuid)
     try:
         client.ask(*words)
     except tool.DaosError as error:
+        if error.status == tool.NONEXIST:
+            return False  # another node did it meanwhile
         if error.status != tool.BUSY:
             raise
         client.ask(*words, "--force")
     return True
 
 
+def of_run(label: str, run: str) -> str:
+    """Label of a run's own container beside the suite's own container `label`."""
+    return f"{label}.{run}"
+
+
+def destroy_of_run(client: Client, pool: str, label: str, run: str = "") -> None:
+    """Destroy what a run (empty: any run) made beside the suite's own container `label`.
+
+    BackendError, with nothing done, if the suite gives no such label.
+    """
+    if not _OWN.fullmatch(label):
+        raise BackendError(f"{label!r} is no container of the suite's: nothing destroyed")
+    own = of_run(label, run)
+    for each in client.containers(pool):
+        if each.label == own or each.label.startswith(f"{own}." if run else own):
+            destroy(client, pool, each.label, each.uuid)
+
+
 def destroy_recorded(facts: Mapping[str, Any]) -> bool:
-    """As `destroy`, of the container that a journal entry tells of."""
+    """As `destroy`, of the container of a journal entry, and of what runs made beside it."""
     pool, label, system = (str(facts[name]) for name in ("pool", "label", "system"))
     for name in (pool, label, system):
         if name and not tool.is_name(name):
             raise BackendError(f"{name!r} is no name that DAOS gives: nothing destroyed")
     client = Client(system, tool.recorded_deadline(facts))
+    if facts.get("layout", POSIX) != POSIX:
+        destroy_of_run(client, pool, label)
     return destroy(client, pool, label, str(facts.get("uuid", "")))

@@ -14,6 +14,8 @@ from fsmatrix.results.evidence.deployment import (
     DURABLE,
     NONE,
     NVME,
+    PMEM,
+    RAM,
     RDMA,
     TCP,
     WRITE_BACK,
@@ -21,7 +23,7 @@ from fsmatrix.results.evidence.deployment import (
     stored_bytes,
 )
 
-SCM = "SCM (PMem or RAM)"  # the tool does not tell which
+SCM = f"{PMEM} or {RAM}"  # the tool does not tell which; engines that run here can be looked at
 DFUSE = "kernel and dfuse"
 _CACHING = {  # durability of a write, data cache
     "site": (WRITE_BACK, "page cache"),
@@ -61,7 +63,7 @@ def of_container(
         data_cache=NONE,
         metadata_cache=NONE,
         storage_nodes=servers or None,
-        **_space(told["pool"], redundancy),
+        **_space(told["pool"], redundancy, str(described.get("scm") or SCM)),
     )
 
 
@@ -128,8 +130,12 @@ def _domain(redundancy: str | None, level: str) -> str | None:
     return NONE if redundancy == NONE else DOMAINS.get(name, name) or None
 
 
-def _space(pool: Mapping[str, Any], redundancy: str | None) -> dict[str, Any]:
-    """Media, usable bytes and used share of the tier that takes bulk data."""
+def _space(pool: Mapping[str, Any], redundancy: str | None, scm: str) -> dict[str, Any]:
+    """Media, usable bytes and used share of the tier that takes bulk data.
+
+    `scm`: what the engines have as storage class memory.  Beside NVMe, memory may hold a copy of
+    what is on it only.
+    """
     tiers = {name: tier for name, tier in pool.get("tiers", {}).items() if tier["total"]}
     if not tiers:
         return {}
@@ -137,8 +143,8 @@ def _space(pool: Mapping[str, Any], redundancy: str | None) -> dict[str, Any]:
     total, free = tiers[bulk]["total"], tiers[bulk]["free"]
     stored = stored_bytes(redundancy) if redundancy else None
     return {
-        "media": NVME if bulk == "nvme" else SCM,
-        "metadata_media": SCM,
+        "media": NVME if bulk == "nvme" else scm,
+        "metadata_media": SCM if bulk == "nvme" else scm,
         "fill": 1 - free / total,
         "usable_bytes": int(total / stored) if stored else None,
     }

@@ -1,8 +1,6 @@
 """DAOS by libdfs: a POSIX container, for the player and for programs that speak DFS.
 
-Cache states.  libdfs keeps no data in the client: each read goes to the servers.  So `cold` and
-`bypass` (nothing in the client's memory can serve a read) both hold without doing anything, and
-`warm` does not exist.  The servers' caches are not emptied; the evidence says so.
+Cache states.  libdfs keeps no data in the client: see `ondaos.NOTHING_CACHED`.
 
 Counters.  Over TCP the bytes pass this kernel's network interfaces and are counted there.
 RDMA (verbs, cxi) and engines on this very machine pass them by: there are no counters then.
@@ -10,11 +8,11 @@ RDMA (verbs, cxi) and engines on this very machine pass them by: there are no co
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
 
 from fsmatrix.backends.access import Access, DfsAccess, expect
-from fsmatrix.backends.base import CacheMethod, Evidence, ProvisionContext
+from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.daos import libraries, ondaos, together, trees
 from fsmatrix.backends.daos.bindings.folders import Folders
 from fsmatrix.backends.daos.containers import Place
@@ -29,7 +27,7 @@ class DaosDfs(ondaos.OnDaos):
     name = "daos-dfs"
     Options = DaosDfsOptions
     access_type = DfsAccess
-    cache_states = frozenset({"cold", "bypass"})
+    cache_states = ondaos.NOTHING_CACHED
     driver = "dfs"
 
     def refusal(self) -> str:
@@ -117,16 +115,6 @@ class DaosDfs(ondaos.OnDaos):
         """Remove it with all in it."""
         dfs = expect(access, DfsAccess)
         _folders(dfs).remove(_run_path(dfs, name))
-
-    @classmethod
-    def cache(
-        cls, access: Access, state: str, files: Sequence[str], *, method: CacheMethod = "auto"
-    ) -> Evidence:
-        """Nothing is to be done: see the module."""
-        del access, files, method
-        if state not in cls.cache_states:
-            raise BackendError(f"libdfs has no data cache in the client: no cache state {state!r}")
-        return Evidence(state, "none", {"client_cache": "none", "server_caches": "unknown"})
 
 
 def _folders(dfs: DfsAccess) -> Folders:

@@ -25,8 +25,9 @@ from fsmatrix.backends.daos.mounts.options import FACTORS, FOUND, DaosDfuseOptio
 from fsmatrix.backends.daos.state import facts as daos_facts
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal import owned_dirs
-from fsmatrix.backends.local import fuse, mounting, provenance
+from fsmatrix.backends.local import provenance
 from fsmatrix.backends.local.directory import place_refusal
+from fsmatrix.backends.local.mounts import fuse, mounting
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system.mounts import mounts
 from fsmatrix.results.evidence.deployment import Deployment

@@ -5,19 +5,27 @@ from __future__ import annotations
 import os
 import socket
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, cast
 
 from fsmatrix.backends.access import Access
-from fsmatrix.backends.base import Backend, ProvisionContext, Settled, Space, Usable
-from fsmatrix.backends.daos import containers, deployment, engines, together
+from fsmatrix.backends.base import (
+    Backend,
+    CacheMethod,
+    Evidence,
+    ProvisionContext,
+    Settled,
+    Space,
+    Usable,
+)
+from fsmatrix.backends.daos import containers, deployment, together
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.levels import levels as pools
 from fsmatrix.backends.daos.levels.classes import Shape
 from fsmatrix.backends.daos.levels.levels import Levels
 from fsmatrix.backends.daos.options import OPTION_OF, DaosOptions
-from fsmatrix.backends.daos.state import counters, health, settle
+from fsmatrix.backends.daos.state import counters, engines, health, settle
 from fsmatrix.backends.daos.state import facts as daos_facts
 from fsmatrix.backends.daos.tools import agent
 from fsmatrix.backends.daos.tools import client as daos_client
@@ -26,10 +34,16 @@ from fsmatrix.backends.journal.owned_dirs import PREFIX
 from fsmatrix.backends.local import provenance
 from fsmatrix.results.evidence.deployment import Deployment
 
+# Cache states of libdaos and libdfs, which keep no data in the client: each read goes to the
+# servers.  So both hold without doing anything, and `warm` does not exist.  The servers' caches are
+# not emptied; the evidence says so.
+NOTHING_CACHED = frozenset({"cold", "bypass"})
+
 
 class OnDaos(Backend):
-    """Base of daos-dfs and daos-dfuse.  `details` of their accesses are those of a Place."""
+    """Base of the backends on DAOS.  `details` of their accesses are those of a Place."""
 
+    layout: ClassVar[str] = containers.POSIX  # of the suite's own containers
     testbed: ClassVar[str] = "daos"
     testbed_options: ClassVar[Mapping[str, str]] = {"pool": "pool", "system": "system"}
 
@@ -141,13 +155,13 @@ class OnDaos(Backend):
         self, label: str, options: DaosOptions, context: ProvisionContext, more: Mapping[str, Any]
     ) -> Access:
         client = options.client
-        pool, system = client.pool_query(label), client.system_query()
+        pool, system = settle.returned(client, label, context.progress), client.system_query()
         if options.container:
             place = containers.given(client, label, options.container)
         else:
             if reason := options.misfit(daos_facts.shape(pool, system)):
                 raise BackendError(reason)
-            place = containers.make(client, label, options.creation, context)
+            place = containers.make(client, label, options.creation, context, self.layout)
         details = {
             **place.details,
             **more,
@@ -182,6 +196,7 @@ class OnDaos(Backend):
             "kernel": os.uname().release,
             "provider": access.details["provider"],
             "servers": len(access.details["servers"]),
+            "scm": engines.medium(access.details["servers"]),
             "daos": value_or_error(lambda: {"version": daos_client.version()}),
             "server": value_or_error(lambda: {"version": client.server_version()}),
             "agent": str(agent.socket_path()),
@@ -214,11 +229,20 @@ class OnDaos(Backend):
         """Bytes over this kernel's network, where DAOS's are among them; else the engines' own."""
         details = access.details
         addresses = tuple(details["servers"])
-        if daos_facts.on_network(details["provider"], addresses):
-            return provenance.counters_to(details["servers"])
-        if daos_facts.on_loopback(addresses):
+        if provenance.on_loopback(addresses):
             return counters.counters(details)
-        return {}
+        over_tcp = daos_facts.over_tcp(details["provider"])
+        return provenance.counters_to(addresses) if over_tcp else {}
+
+    @classmethod
+    def cache(
+        cls, access: Access, state: str, files: Sequence[str], *, method: CacheMethod = "auto"
+    ) -> Evidence:
+        """Nothing is to be done: see NOTHING_CACHED."""
+        del access, files, method
+        if state not in cls.cache_states:
+            raise BackendError(f"there is no data cache in the client: no cache state {state!r}")
+        return Evidence(state, "none", {"client_cache": "none", "server_caches": "unknown"})
 
     @classmethod
     def workers(cls, access: Access) -> list[int]:

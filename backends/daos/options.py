@@ -33,6 +33,7 @@ _WORDS = {
     "chunk_size": "chunk-size",
 }
 # name of an option -> property of a container
+_OF_FILES = ("container", "dir_oclass", "file_oclass", "chunk_size", "library")
 _PROPERTIES = {"rd_fac": "rd_fac", "rd_lvl": "rd_lvl", "checksum": "cksum"}
 
 
@@ -158,14 +159,34 @@ class DaosOptions(BackendOptions):
     def creation(self) -> list[str]:
         """Arguments of `daos container create`."""
         given = {word: getattr(self, name) for name, word in _WORDS.items()}
+        return [f"--{word}={value}" for word, value in given.items() if value] + self.properties
+
+    @property
+    def properties(self) -> list[str]:
+        """Those of them that a container of any layout takes."""
         properties = [
             f"{word}:{value}"
             for name, word in _PROPERTIES.items()
             if (value := getattr(self, name)) not in (None, "")
         ]
-        words = [f"--{word}={value}" for word, value in given.items() if value]
-        return words + ([f"--properties={','.join(properties)}"] if properties else [])
+        return [f"--properties={','.join(properties)}"] if properties else []
 
 
 class DaosDfsOptions(DaosOptions):
     """Options of a DAOS pool whose container is spoken to by libdfs."""
+
+
+class DaosObjectsOptions(DaosOptions):
+    """Options of a DAOS pool in which programs get containers without a file system."""
+
+    @model_validator(mode="after")
+    def _without_files(self) -> DaosObjectsOptions:
+        beside = [name for name in _OF_FILES if name in self.model_fields_set]
+        if beside:
+            raise ValueError(f"{', '.join(beside)}: of containers with files (daos-dfs)")
+        return self
+
+    @property
+    def creation(self) -> list[str]:
+        """Such a container has no object class: programs choose those of their objects."""
+        return self.properties

@@ -11,7 +11,7 @@ from fsmatrix.backends.journal.identity import carries
 from fsmatrix.backends.journal.kinds import Kind, Stage
 from fsmatrix.backends.journal.proof import POINT, Facts, Ground, LeftAlone, of_server_thing
 from fsmatrix.backends.journal.rollback import not_unmounted
-from fsmatrix.backends.local import fuse
+from fsmatrix.backends.local.mounts import fuse
 from fsmatrix.backends.system import mounts
 
 

@@ -6,7 +6,6 @@ Called `/fsmatrix-<tag>-<target>-<8 random digits>`: the name alone proves whose
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,7 +23,7 @@ _NAME = re.compile(rf"{PREFIX}[A-Za-z0-9_-]+-[0-9a-f]{{8}}")
 
 def make(place: Place, library: str, context: ProvisionContext) -> str:
     """Make one; its path in the container.  After a failure its journal entry stays."""
-    name = f"{PREFIX}{context.tag}-{context.target}-{secrets.token_hex(4)}"
+    name = context.new_name()
     path = f"{place.pool}/{place.container}/{name}"
     facts = {"name": name, "path": path, **place.details}
     context.journal.begin(ENTRY, target=context.target, **facts)

@@ -9,9 +9,9 @@ from pathlib import Path
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import Journal
+from fsmatrix.backends.journal.proof import PREFIX as PREFIX
 
 DATA = "data"  # the folder in a tree that a run works in
-PREFIX = "fsmatrix-"
 
 
 def new_folder(

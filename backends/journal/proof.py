@@ -87,17 +87,21 @@ def of_mount(facts: Facts, ground: Ground) -> None:
     ours = (
         bool(_TMPFS.fullmatch(source))
         if mount.fstype == "tmpfs"
-        else _our_loop(source, ground) or ground.device(source)
+        else our_loop(source, ground) or ground.device(source)
     )
     if not ours:
         raise LeftAlone(f"{path}: nothing proves that {source} is ours: not unmounted")
 
 
-def _our_loop(device: str, ground: Ground) -> bool:
+def our_loop(device: str, ground: Ground) -> bool:
+    """Whether an image of ours is behind this loop device, or a part of such a one."""
     if not _LOOP.fullmatch(device):
         return False
     behind = loopdev.backing(device)
-    return behind is not None and ground.image(_file_of(behind))
+    if behind is None:
+        return False
+    file = _file_of(behind)
+    return ground.image(file) or our_loop(str(file), ground)
 
 
 def _file_of(behind: loopdev.Backing) -> Path:
@@ -105,11 +109,15 @@ def _file_of(behind: loopdev.Backing) -> Path:
 
 
 def of_loop(facts: Facts, ground: Ground) -> None:
-    """The kernel says that an image of ours is behind it."""
+    """The kernel says that an image of ours is behind it, or another loop device of ours."""
     image = Path(str(facts["image"]))
-    if not ground.image(image):
+    attached = loopdev.attached_to(int(facts["inode"]), int(facts["filesystem"]))
+    part = bool(_LOOP.fullmatch(str(image)))
+    if part and not attached:
+        return
+    if not (our_loop(str(image), ground) if part else ground.image(image)):
         raise LeftAlone(f"{image} is no image of this results directory: not detached")
-    for behind in loopdev.attached_to(int(facts["inode"]), int(facts["filesystem"])):
+    for behind in attached:
         if _file_of(behind) != image:
             raise LeftAlone(f"{behind.device} has {behind.file} behind it: not detached")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fsmatrix.backends.allowed import NUMBER, SWITCH, Words, one_of, plain
 from fsmatrix.backends.local.ext2 import Ext2, Ext2Options
-from fsmatrix.backends.local.mounting import mount_keys
+from fsmatrix.backends.local.mounts.mounting import mount_keys
 
 
 class Ext4Options(Ext2Options):

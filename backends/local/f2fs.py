@@ -16,7 +16,7 @@ from fsmatrix.backends.allowed import (
     plain,
 )
 from fsmatrix.backends.local.local import LocalBackend, LocalOptions
-from fsmatrix.backends.local.mounting import mount_keys
+from fsmatrix.backends.local.mounts.mounting import mount_keys
 
 _EXTENSIONS = Form("extensions of names: mp3,gif", r"[A-Za-z0-9]{1,8}(,[A-Za-z0-9]{1,8}){0,63}")
 _FEATURES = (

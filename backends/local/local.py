@@ -30,7 +30,8 @@ from fsmatrix.backends.base import (
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.owned_dirs import DATA
-from fsmatrix.backends.local import deployment, images, loop, mounting, provenance
+from fsmatrix.backends.local import deployment, images, loop, provenance
+from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system import devices, mounts, packages, signature, tools
 from fsmatrix.results.evidence.deployment import Deployment

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import stat
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError, ToolError
@@ -46,13 +47,30 @@ def attach(image: Entry, journal: Journal, direct_io: str) -> tuple[str, bool]:
     has larger sectors than 512 bytes, the loop device gets the same.
     """
     facts = image.facts
-    entry = journal.begin(
-        "loop", image=facts["path"], inode=facts["inode"], filesystem=facts["filesystem"]
-    )
+    place = {name: facts[name] for name in ("inode", "filesystem")}
+    device = _attached(journal, str(facts["path"]), place, direct_io == "required")
+    return device, loopdev.direct_io(device)
+
+
+def attach_part(device: str, offset: int, size: int, journal: Journal) -> str:
+    """Attach a part (bytes) of another loop device as one of its own, with direct I/O.
+
+    BackendError if the kernel refuses that.
+    """
+    status = Path(device).stat()
+    place = {"inode": status.st_ino, "filesystem": status.st_dev}
+    part = ("--offset", str(offset), "--sizelimit", str(size))
+    return _attached(journal, device, place, True, part)
+
+
+def _attached(
+    journal: Journal, file: str, place: Mapping[str, int], direct: bool, part: Sequence[str] = ()
+) -> str:
+    entry = journal.begin("loop", image=file, **place)
     for sector in ("512", "4096"):
         argv = ["losetup", "--find", "--show", "--direct-io=on", "--sector-size", sector]
         try:
-            device = tools.run([*argv, facts["path"]], deadline=30.0).stdout.strip()
+            device = tools.run([*argv, *part, file], deadline=30.0).stdout.strip()
         except ToolError:
             undo_loop(entry.facts, True)
             journal.end(entry)
@@ -63,16 +81,15 @@ def attach(image: Entry, journal: Journal, direct_io: str) -> tuple[str, bool]:
         if sector == "512":
             _detach(entry)
             entry = journal.confirm(entry, device=None)
-    direct = loopdev.direct_io(device)
-    if not direct and direct_io == "required":
+    if direct and not loopdev.direct_io(device):
         _detach(entry)
         journal.end(entry)
         raise BackendError(
-            f"{facts['path']}: the kernel refuses direct I/O on this image's file system, so "
+            f"{file}: the kernel refuses direct I/O on this image's file system, so "
             "reads could come from the page cache below the device; put `image` on another "
             "file system, or set `direct_io: preferred` (then cache state bypass is refused)"
         )
-    return device, direct
+    return device
 
 
 def forbid_discard(device: str) -> None:

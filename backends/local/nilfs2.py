@@ -10,8 +10,8 @@ from fsmatrix.backends.access import PathAccess
 from fsmatrix.backends.allowed import NUMBER, PERCENT, Words, features, label, one_of
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import ToolError
-from fsmatrix.backends.local import mounting
 from fsmatrix.backends.local.local import LocalBackend, LocalOptions
+from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.system import tools
 
 NO_CLEANER = "nogc"  # read by mount.nilfs2; the kernel does not see it

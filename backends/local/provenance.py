@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import ipaddress
 import os
 import socket
 import time
@@ -119,14 +120,24 @@ def interfaces(addresses: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
+@functools.cache
+def on_loopback(addresses: tuple[str, ...]) -> bool:
+    """Whether no other machine can reach any of these addresses (and there are some)."""
+    try:
+        return bool(addresses) and all(ipaddress.ip_address(own).is_loopback for own in addresses)
+    except ValueError:
+        return False
+
+
 def _source(address: str) -> str:
     """The local address from which this kernel would speak to it; "" if there is no route."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
+        ipaddress.ip_address(address)  # a name is not looked up
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect((address, PORT))
             return str(probe.getsockname()[0]).partition("%")[0]
-    except OSError:
+    except (OSError, ValueError):
         return ""
 
 

@@ -25,7 +25,8 @@ from fsmatrix.backends.base import (
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import owned_dirs, tree
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.local import deployment, mounting, provenance
+from fsmatrix.backends.local import deployment, provenance
+from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system.mounts import mount_of
 from fsmatrix.results.evidence.deployment import Deployment

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+INTERFACE: int
+
 class Player:
     def __new__(
         cls,
@@ -17,6 +19,8 @@ class Player:
         max_op_bytes: int,
         count_metadata: bool,
         stop_on_error: bool,
+        pauses: bool,
+        read_ahead: bool,
         tsc: bool,
         openat2: bool,
     ) -> Player: ...

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fsmatrix.backends.player.ops import MAX_OP_BYTES, OP, Chunk
+from fsmatrix.backends.player.ops import MAX_OP_BYTES, OP, OUTCOME, Chunk
 from fsmatrix.backends.player.result import NOTHING, PlayerResult
 
 ENGINE_C = "player-c"
@@ -32,6 +32,10 @@ class PlayerOptions:
     fill_ratio: float = 0.0  # share of zeros in the content, 0 to 1
     count_metadata: bool = False
     stop_on_error: bool = True
+    # an operation's time is a pause, ns after the end of its thread's previous operation (of the
+    # first: after the origin), and latencies count from the call; needs a depth of 1
+    pauses: bool = False
+    read_ahead: bool = True  # posix: else the kernel reads nothing ahead (POSIX_FADV_RANDOM)
 
     def __post_init__(self) -> None:
         for name, value, low, high in (
@@ -43,6 +47,8 @@ class PlayerOptions:
         ):
             if not low <= value <= high:
                 raise ValueError(f"{name} must lie between {low} and {high}, not {value}")
+        if self.pauses and self.depth > 1:
+            raise ValueError(f"with pauses the depth must be 1, not {self.depth}")
 
 
 class Player(Protocol):
@@ -52,7 +58,8 @@ class Player(Protocol):
         """Execute a chunk; the number of operations executed, failed ones among them.
 
         With a depth above 1 those count that have begun; up to `depth` of each thread may be
-        in flight afterwards, and only a later play() or drain() tells what came of them.
+        in flight afterwards, and only a later play() or drain() tells what came of them.  With
+        outcomes none is: they are all there when it returns.
 
         Fewer than the chunk has if the deadline passed or an error stopped it.  After an
         error that stopped it, a player executes nothing more.  ValueError, before anything
@@ -63,7 +70,7 @@ class Player(Protocol):
         """What the last play() did not execute of `chunk`, in order, without names.
 
         With several threads this need not be the chunk's end.  What is in flight counts as
-        executed.
+        executed.  A queue stays a queue; outcomes are not asked for.
         """
 
     def drain(self) -> None:
@@ -93,19 +100,23 @@ class Player(Protocol):
 
 
 def checked_ops(chunk: Chunk) -> npt.NDArray[Any]:
-    """The chunk's operations, contiguous and aligned.  ValueError if they are none."""
-    ops = chunk.ops
+    """The chunk's operations, contiguous and aligned.  ValueError if they are none.
+
+    Its outcomes and its batch are checked too.
+    """
+    ops, outcomes = chunk.ops, chunk.outcomes
     if not isinstance(ops, np.ndarray) or ops.dtype != OP or ops.ndim != 1:
         raise ValueError("the operations of a chunk must be a one-dimensional array of dtype OP")
+    if outcomes is not None and not (
+        isinstance(outcomes, np.ndarray)
+        and outcomes.dtype == OUTCOME
+        and outcomes.shape == ops.shape
+        and all(outcomes.flags[name] for name in ("C_CONTIGUOUS", "ALIGNED", "WRITEABLE"))
+    ):
+        raise ValueError(
+            f"the outcomes of a chunk of {len(ops)} operations must be a contiguous, writeable "
+            f"array of as many of dtype OUTCOME"
+        )
+    if not 0 <= chunk.batch <= MAX_SLOTS:
+        raise ValueError(f"batch must lie between 0 and {MAX_SLOTS}, not {chunk.batch}")
     return np.require(ops, requirements=["C", "A"])
-
-
-def left_of(chunk: Chunk, played: tuple[int, ...]) -> Chunk:
-    """The operations of `chunk` beyond the first `played[t]` of each thread t."""
-    if len(played) == 1:
-        return Chunk(chunk.ops[played[0] :])
-    thread = chunk.ops["stream"] % len(played)
-    keep = np.zeros(len(chunk.ops), dtype=bool)
-    for index, done in enumerate(played):
-        keep[np.flatnonzero(thread == index)[done:]] = True
-    return Chunk(chunk.ops[keep])

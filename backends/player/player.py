@@ -24,7 +24,6 @@ from fsmatrix.backends.player.base import (
     Player,
     PlayerOptions,
     checked_ops,
-    left_of,
 )
 from fsmatrix.backends.player.ops import Chunk
 from fsmatrix.backends.player.result import (
@@ -38,9 +37,22 @@ from fsmatrix.backends.player.result import (
 )
 from fsmatrix.results.histogram import BINS
 
+INTERFACE = 2  # of the extension, as native/module.c has it
+
+
+def usable_extension(extension: Any) -> Any:
+    """The extension, or None if it was built from sources of another version.
+
+    In a clone whose files have changed since, the old one is still there.
+    """
+    return extension if getattr(extension, "INTERFACE", 1) == INTERFACE else None
+
+
 _native: Any
 try:
-    from fsmatrix.backends.player import _player as _native
+    from fsmatrix.backends.player import _player
+
+    _native = usable_extension(_player)
 except ImportError:  # built without a compiler
     _native = None
 
@@ -66,7 +78,10 @@ def engine_name(implementation: Implementation = "auto") -> str:
     if implementation not in ("auto", "c", "python"):
         raise ValueError(f"implementation must be auto, c or python, not {implementation!r}")
     if implementation == "c" and _native is None:
-        raise ValueError("the C player is not built (no compiler when fsmatrix was installed)")
+        raise ValueError(
+            "the C player is not built, or for another version: install a C compiler and "
+            "install fsmatrix again"
+        )
     return ENGINE_PYTHON if implementation == "python" or _native is None else ENGINE_C
 
 
@@ -144,17 +159,32 @@ class NativePlayer:
             options.max_op_bytes,
             options.count_metadata,
             options.stop_on_error,
+            options.pauses,
+            options.read_ahead,
             use_tsc,
             openat2,
         )
 
     def play(self, chunk: Chunk) -> int:
         """See `Player`."""
-        return int(self._player.play(checked_ops(chunk), chunk.names, chunk.first))
+        ops = checked_ops(chunk)
+        return int(self._player.play(ops, chunk.names, chunk.first, chunk.outcomes, chunk.batch))
 
     def left(self, chunk: Chunk) -> Chunk:
         """See `Player`."""
-        return left_of(chunk, self._player.played())
+        rests, taken = self._player.rests()
+        if len(rests) == 1:
+            return Chunk(chunk.ops[rests[0][0] :], batch=chunk.batch)
+        keep = np.zeros(len(chunk.ops), dtype=bool)
+        if chunk.batch:
+            keep[taken:] = True
+            for first, end in rests:
+                keep[first:end] = True
+        else:
+            thread = chunk.ops["stream"] % len(rests)
+            for index, (first, end) in enumerate(rests):
+                keep[first:end] |= thread[first:end] == index
+        return Chunk(chunk.ops[keep], batch=chunk.batch)
 
     def drain(self) -> None:
         """See `Player`."""

@@ -104,7 +104,7 @@ def total(numbers: Iterable[str]) -> DeviceStat | None:
 
 
 def device_facts(number: str) -> dict[str, Any]:
-    """Provenance of a device: name, model, capacity (bytes), rotational, scheduler, ...
+    """Provenance of a device: name, path in sysfs, model, capacity (bytes), scheduler, ...
 
     A partition is described with its disk's queue; device mapper and RAID name their parts;
     a loop device names its image's file system and whether it is attached with direct I/O.
@@ -113,6 +113,7 @@ def device_facts(number: str) -> dict[str, Any]:
     disk = folder if (folder / "queue").is_dir() else folder.parent
     facts: dict[str, Any] = {
         "name": folder.name,
+        "sysfs": str(folder),  # names the buses and the adapter that it is on
         "capacity": int(_read(folder / "size") or 0) * SECTOR,
         "model": _read(disk / "device/model"),
         "vendor": _read(disk / "device/vendor"),

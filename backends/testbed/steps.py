@@ -61,3 +61,21 @@ class Steps:
             self._depth -= 1
             if self._depth == 0:
                 self._waited += time.monotonic() - began
+
+    def until(
+        self, done: Callable[[], bool], seconds: float, check: Callable[[], None], pause: float
+    ) -> bool:
+        """Wait until `done`, at most so long; whether it was reached.
+
+        After each look in vain `check` raises what makes waiting hopeless.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            with self.waiting():
+                if done():
+                    return True
+            check()
+            if time.monotonic() >= deadline:
+                return False
+            with self.waiting():
+                time.sleep(pause)

@@ -82,7 +82,7 @@ def _engines() -> Iterator[Item]:
         player.ENGINE_C,
         fast,
         f"version {player.VERSION}",
-        "not built: install a C compiler and install fsmatrix again",
+        "not built for this version: install a C compiler and install fsmatrix again",
     )
     yield Item("engine", player.ENGINE_PYTHON, True, f"version {player.VERSION}; slower")
     yield from _external_engines()

@@ -25,6 +25,7 @@ BUILTIN: dict[str, str] = {
     "cluster": "fsmatrix.results.audits.cluster:AUDITS",
     "engines": "fsmatrix.results.audits.engines:AUDITS",
     "interception": "fsmatrix.results.audits.interception:AUDITS",
+    "replay": "fsmatrix.results.audits.replay:AUDITS",
 }
 # values are tuples of Audit
 AUDITS: Registry[Any] = Registry("fsmatrix.audits", BUILTIN, "audit")

@@ -6,10 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fsmatrix.results.audits.base import Audit, Remark, data_bytes, in_memory, moved, size
+from fsmatrix.results.metrics import window
 from fsmatrix.results.record import RunRecord
 
 EMPTIED = frozenset({"dropped", "unused", "none"})  # what caches on servers can be said to be
 UNCACHED = frozenset({"cold", "bypass"})
+THROTTLE_TOLERANCE = 1.05
+THROTTLE_SLICE = 0.2  # seconds: blk-throttle lets a slice (0.1 s) pass at once, at either end
 AGGREGATED = "server_aggregated_records"
 UNEVEN = 1.10  # placement groups of the fullest OSD over the mean
 
@@ -74,6 +77,35 @@ def fits_server_memory(record: RunRecord) -> Iterator[Remark]:
         yield "warning", phase.name, message, {"bytes_read": wanted, "server_memory": memory}
 
 
+def faster_than_emulated(record: RunRecord) -> Iterator[Remark]:
+    """More operations per second than throttled devices and their adapter let through.
+
+    Then the limits were not those of the ranks.  Of phases with O_DIRECT, where each operation is
+    one of a device, or more.
+    """
+    target = record.environment.get("target", {})
+    emulated, numbers = target.get("emulated"), target.get("device_numbers")
+    if not isinstance(emulated, Mapping) or not numbers:
+        return
+    for phase in record.phases:
+        cache, seconds = record.evidence.cache.get(phase.name), window(phase)
+        if cache is None or cache.declared != "bypass" or seconds <= 0:
+            continue
+        for kind in ("read", "write"):
+            done = int(phase.latency[kind].counts.sum()) if kind in phase.latency else 0
+            name = f"{kind}_operations"
+            limit = min(
+                emulated["adapter_limits"][name], len(numbers) * emulated["device_limits"][name]
+            )
+            if done <= THROTTLE_TOLERANCE * limit * (seconds + THROTTLE_SLICE):
+                continue
+            message = (
+                f"{done / seconds:.0f} {kind}s per second, and {limit} are what the emulated "
+                "devices let through: the limits were not in force for these processes"
+            )
+            yield "invalid", phase.name, message, {"operations": done, "limit_per_second": limit}
+
+
 def parallel_jobs(record: RunRecord) -> Iterator[Remark]:
     """Jobs of one submission were allowed to use the storage system at the same time."""
     variables = record.environment.get("machine", {}).get("variables", {})
@@ -131,6 +163,13 @@ AUDITS = (
         "phase",
         fits_server_memory,
         "read more than the servers have memory, or empty their caches (drop_server_caches)",
+    ),
+    Audit(
+        "faster-than-emulated",
+        1,
+        "phase",
+        faster_than_emulated,
+        "start all ranks in one cgroup, as mpirun does; a batch system may give each its own",
     ),
     Audit(
         "parallel-jobs",

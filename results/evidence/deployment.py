@@ -49,7 +49,7 @@ class Deployment(Stored):
     metadata_cache: str | None = None  # what keeps names and attributes in a client
     storage_nodes: int | None = None  # that hold data
     devices_per_node: float | None = None
-    media: str | None = None  # that data ends on: MEDIA, several joined by " + "
+    media: str | None = None  # that data ends on: MEDIA, several joined by " + "; "A or B"
     metadata_media: str | None = None  # that metadata ends on
     fill: float | None = None  # share that is used, when attached
     usable_bytes: int | None = None  # that users can fill, redundancy deducted
@@ -63,8 +63,18 @@ class Deployment(Stored):
         return {name: value for name, value in values.items() if _possible(value)}
 
     def completed(self, other: Deployment) -> Deployment:
-        """With the facts of `other` where this one knows none."""
-        return replace(self, **{**other.facts, **self.facts})
+        """With the facts of `other` where this one knows none, or only which it may be."""
+        own = {
+            name: value
+            for name, value in self.facts.items()
+            if not _one_of(other.facts.get(name), value)
+        }
+        return replace(self, **{**other.facts, **own})
+
+
+def _one_of(value: Any, several: Any) -> bool:
+    """Whether a text is one of those of another: "RAM" of "PMem or RAM"."""
+    return isinstance(several, str) and value in several.split(" or ")
 
 
 def _possible(value: Any) -> bool:

@@ -105,7 +105,7 @@ class _Work:
 
     work: Workload
     differing: Mapping[str, Any]  # options that are not the default
-    options: Mapping[str, Any]  # all of them
+    options: Mapping[str, Any]  # all of them, as they are shown
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class _Expansion:
         return _Work(
             entry.workload(options),
             options.model_dump(mode="json", exclude_defaults=True),
-            options.model_dump(mode="json"),
+            options.model_dump(mode="json") | options.labels(),
         )
 
     def _blame(

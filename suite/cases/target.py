@@ -47,11 +47,16 @@ class TargetMember:
         return {**self.target.attributes, **self.cluster_facts(level)}
 
     def realised(self, level: Mapping[str, Any]) -> dict[str, str]:
-        """Coordinate -> hardware or emulated, as declared; on a bed the cluster is emulated.
+        """Coordinate -> hardware or emulated, as declared, or as the bed or the backend makes it.
 
         BackendError as `cluster_facts`.
         """
-        return {**self.target.realised, **(self.testbed.realised(level) if self.testbed else {})}
+        told = (
+            self.testbed.realised(level)
+            if self.testbed
+            else self.backend(self.options).realised(level)
+        )
+        return {**self.target.realised, **told}
 
     @property
     def reference(self) -> bool:

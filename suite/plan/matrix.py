@@ -24,8 +24,9 @@ from fsmatrix.suite.workloads.base import Footprint
 # type of access -> (what a workload speaks, what a target gives, the way out)
 WORDS: Mapping[str, tuple[str, str, str]] = {
     "path": ("paths", "a path", "use a target that gives what it speaks"),
+    "paths": ("several devices", "several devices", "use a target with one file system"),
     "dfs": ("DFS containers", "a DFS container", "use its DFUSE mount"),
-    "daos": ("DAOS pools", "a DAOS pool", "use its DFUSE mount"),
+    "daos": ("DAOS containers", "DAOS containers without files", "use daos-dfs or daos-dfuse"),
     "rados": ("RADOS pools", "a RADOS pool", "use a CephFS mount of the same cluster"),
     "cephfs": ("libcephfs roots", "a libcephfs root", "use the cephfs-kernel or cephfs-fuse mount"),
     "device": ("block devices", "a block device", "use a file system on it"),
@@ -118,6 +119,13 @@ class Judge:
             self.levels[key] = target.level_refusal(planned.case.level)
         if self.levels[key]:
             yield f"target {target.name}: {self.levels[key]}"
+            return
+        places = target.backend(target.options).places(planned.case.level)
+        if (processes := planned.case.geometry.processes) % places:
+            yield (
+                f"target {target.name}: {places} devices cannot have the same number of "
+                f"{processes} processes each: exclude it, or take a multiple"
+            )
 
     def _player(self, target: TargetMember) -> Iterator[str]:
         """A driver that only the C player has, where it is not built."""

@@ -133,8 +133,13 @@ class RunContext:
 
     spec: RunSpec
     deadline: float  # seconds on the monotonic clock
-    root: str = ""  # its own place, as drivers and programs know it, when that is made
+    roots: tuple[str, ...] = ("",)  # its own places, as drivers and programs know them, when made
     builder: RunBuilder = field(default_factory=RunBuilder)
+
+    @property
+    def root(self) -> str:
+        """The place of a run that has one."""
+        return self.roots[0]
 
     def left(self) -> float:
         """Seconds until the deadline, at least a little."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fsmatrix.backends.access import Access, PathAccess
+from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
@@ -179,9 +179,9 @@ class Conductor:
 
     def _check_allowed(self, access: Access) -> None:
         """The place that was really chosen, links followed, may be used on this site."""
-        reason = self.settings.refused(access.path) if isinstance(access, PathAccess) else ""
-        if reason:
-            raise BackendError(reason)
+        for folder in access.folders:
+            if reason := self.settings.refused(folder):
+                raise BackendError(reason)
 
     def _context(self, attachment: Attachment) -> ProvisionContext:
         state = self.store.directory / "state" / attachment.target

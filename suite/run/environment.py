@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fsmatrix.backends.access import Access, PathAccess
+from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend
 from fsmatrix.backends.registry import BACKENDS
 from fsmatrix.results.case import Geometry
@@ -26,7 +26,7 @@ from fsmatrix.results.evidence.evidence import (
 from fsmatrix.results.evidence.stored import Stored, StoredError, read
 from fsmatrix.suite.plan.limits import with_links
 from fsmatrix.suite.run.assemble import RunContext
-from fsmatrix.suite.run.health import LAST_LOOK, WATCH_SECONDS, HealthWatch, united
+from fsmatrix.suite.run.health import LAST_LOOK, WATCH_SECONDS, HealthWatch, asked_once, united
 from fsmatrix.suite.run.outputs import RunFailed
 from fsmatrix.suite.run.spec import RunSpec, Settings
 from fsmatrix.suite.session.client.client import Session
@@ -79,9 +79,11 @@ class RunEnvironment:
         everybody = self.session.hello["ranks"]
         ranks = [everybody[i] for i in members(everybody, geometry)]
         world = world_of(geometry, ranks)
-        on_target = False
-        if isinstance(self.access, PathAccess):
-            on_target = self.settings.out.stat().st_dev == Path(self.access.path).stat().st_dev
+        try:
+            lies = {Path(folder).stat().st_dev for folder in self.access.folders}
+        except OSError as error:
+            raise RunFailed(f"{error.filename}: {error.strerror}") from error
+        on_target = self.settings.out.stat().st_dev in lies
         builder.evidence = replace(
             builder.evidence,
             world=world,
@@ -102,14 +104,23 @@ class RunEnvironment:
             "its hosts, and the nodes and tasks per node of the allocation"
         )
 
-    def make_run(self, spec: RunSpec) -> str:
-        """The run's own place, on every kernel; its root as drivers and programs know it."""
+    def make_run(self, spec: RunSpec) -> tuple[str, ...]:
+        """The run's own place, on every kernel; its roots as drivers and programs know them.
+
+        RunFailed if its processes cannot be the same number in each.
+        """
+        roots = self.backend.run_roots(self.access, spec.name)
+        processes = spec.case.geometry.processes
+        if processes % len(roots):
+            raise RunFailed(
+                f"{len(roots)} devices cannot have the same number of {processes} processes each"
+            )
         access = self.access.to_json()
         programs = spec.engine.name != "player"
         self.session.call(
             "make_run", access, self.journal, REST_SECONDS * 4, name=spec.name, programs=programs
         )
-        return self.backend.run_root(self.access, spec.name)
+        return roots
 
     def remove_run(self, spec: RunSpec) -> None:
         """Remove the run's own place."""
@@ -126,6 +137,12 @@ class RunEnvironment:
         )
         sentences = [sentence for answer in answers for sentence in answer["value"]]
         self._unwell(run, step, sentences)
+
+    def health_without_session(self) -> list[str]:
+        """What the storage says is wrong with it, asked by the conductor: its session is gone."""
+        if self.session.stop.at_once:
+            return []
+        return asked_once(lambda: self.backend.health(self.access), HEALTH_SECONDS)
 
     @staticmethod
     def _unwell(run: RunContext, step: Step, sentences: Iterable[str]) -> None:

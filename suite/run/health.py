@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.watch import Watch
 
 WATCH_SECONDS = 3.0  # between two looks at the storage's health while a step runs
@@ -60,6 +61,24 @@ class HealthWatch:
             late = f"the storage's health is not known: no answer within {patience:g} s"
             return [*self._sentences, late]
         return self._sentences
+
+
+def asked_once(look: Callable[[], list[str]], patience: float) -> list[str]:
+    """One look, in a thread that is left behind if it has no answer within `patience` seconds."""
+    sentences: list[str] = []
+
+    def ask() -> None:
+        try:
+            sentences.extend(look())
+        except (BackendError, OSError) as error:
+            sentences.append(str(error))
+
+    thread = threading.Thread(target=ask, name="health", daemon=True)
+    thread.start()
+    thread.join(patience)
+    if thread.is_alive():
+        return [f"the storage's health is not known: no answer within {patience:g} s"]
+    return sentences
 
 
 def united(sentences: Iterable[str]) -> list[str]:

@@ -68,7 +68,8 @@ class Runner:
         except SessionError as problem:
             broken = problem
             status = "timeout" if isinstance(problem, DeadlinePassed) else "failed"
-            error, failure = str(problem) + _storage_troubles(builder), problem.facts
+            troubles = self.environment.health_without_session()
+            error, failure = str(problem) + _storage_troubles(builder, troubles), problem.facts
         if status != "ok" and builder.phases:  # the session's own ones before the failure
             parsed = spec.workload.parse(spec.case, builder.outputs)
         elif parsed.failure:
@@ -114,7 +115,7 @@ class Runner:
     def _steps(self, run: RunContext) -> None:
         spec, builder = run.spec, run.builder
         self.environment.world(run)
-        run = replace(run, root=self.environment.make_run(spec))
+        run = replace(run, roots=self.environment.make_run(spec))
         try:
             for step in spec.workload.steps(spec.case, self.access, spec.engine):
                 if step.role == "timed":
@@ -159,7 +160,9 @@ class Runner:
         reply = self._command(run, step, "stream", what)
         phase = assemble.stream_phase(step.name, reply.message, reply.arrays)
         for failure in reply.message["failures"]:
-            raise RunFailed(assemble.failure_text(failure, reply.message["ranks"]), **failure)
+            root = run.roots[failure["rank"] % len(run.roots)]
+            text = assemble.failure_text(failure, reply.message["ranks"])
+            raise RunFailed(f"{text}, in {root}" if len(run.roots) > 1 else text, **failure)
         return [Output(step.name, "", 0, phase=phase)] if step.role == "timed" else []
 
     def _command(self, run: RunContext, step: Step, kind: str, what: Mapping[str, Any]) -> Reply:
@@ -170,7 +173,7 @@ class Runner:
             "to": addressed(self.session.hello["ranks"], step.where, geometry),
             "kind": kind,
             "what": what,
-            "root": run.root,
+            "roots": list(run.roots),
             "access": self.access.to_json(),
             "nodes": geometry.nodes,
             "threads": geometry.threads,
@@ -198,7 +201,7 @@ class Runner:
 
     def _program(self, run: RunContext, step: Step, what: Argv) -> list[Output]:
         if not isinstance(self.access, PathAccess):
-            run = replace(run, root="")
+            run = replace(run, roots=("",))
 
         def filled(text: str) -> str:
             return text.replace("{path}", run.root).replace("{run}", run.spec.name)
@@ -267,8 +270,8 @@ class Runner:
         return given
 
 
-def _storage_troubles(builder: RunBuilder) -> str:
-    """What was wrong with the storage, for the reason of a run whose session did not answer."""
-    sentences = [text for of_step in builder.evidence.health.values() for text in of_step]
+def _storage_troubles(builder: RunBuilder, now: Sequence[str]) -> str:
+    """What is wrong with the storage, for the reason of a run whose session did not answer."""
+    sentences = [*now, *(text for of_step in builder.evidence.health.values() for text in of_step)]
     shown = "; ".join(dict.fromkeys(sentences[:3]))
     return f"; the storage said: {shown}" if shown else ""

@@ -25,6 +25,9 @@ def open_together(spec: Mapping[str, Any], root: str, threads: int, comm: Comm) 
         max_op_bytes=spec["max_op_bytes"],
         fill_ratio=spec["fill_ratio"],
         count_metadata=spec["metadata"],
+        stop_on_error=spec["stop_on_error"],
+        pauses=spec["pauses"],
+        read_ahead=spec["read_ahead"],
     )
 
     def opened(text: str) -> Player:

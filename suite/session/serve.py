@@ -94,6 +94,8 @@ class Server:
         """One step of a run, on the ranks of its geometry."""
         comm = self.world.comm.part(command["to"])
         place = self._place(command, comm)
+        roots = command["roots"]
+        command = {**command, "root": roots[place.rank % len(roots)]}
         self._set_affinity(command)
         offset = self._offset(comm, command)
         sampler = self._sampler(command)

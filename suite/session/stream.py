@@ -2,40 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from fsmatrix.backends.player.ops import Chunk, Chunks, Place
-from fsmatrix.backends.player.player import (
-    Player,
-    PlayerResult,
-    wait_until,
-)
-from fsmatrix.backends.player.result import Latencies, fold, no_latencies
+from fsmatrix.backends.player.ops import Chunk, Chunks, CountingChunks, Place, Tallies
+from fsmatrix.backends.player.player import Player, wait_until
 from fsmatrix.suite.session.clock import Offset
 from fsmatrix.suite.session.comm import Comm
 from fsmatrix.suite.session.connecting import leave, open_together
+from fsmatrix.suite.session.reduction import put_together, reduced
+from fsmatrix.suite.session.turns import taking_turns
 from fsmatrix.suite.session.wire import Arrays
 
 LEAD_NS = 2_000_000  # between the agreement on a start and the start, plus a bit per rank
 LEAD_PER_RANK_NS = 50_000
-RANK_FIELDS = ("start", "end", "io_start", "io_end", "overhead")
-RANK_COUNTS = ("bytes", "operations", "errors")
 
 
 @dataclass
 class Source:
-    """Chunks of a generator; keeps the time that making them took."""
+    """Chunks of a generator; keeps the time that making them took, and what it counted.
 
-    generator: Chunks
+    That time counts between operations only: not before the first, nor for what follows the last.
+
+    `wear_out`: what is left of a chunk may be played later, so that it cannot have outcomes.
+    """
+
+    generator: Chunks | CountingChunks
+    wear_out: bool = False
     spent_ns: int = 0
+    tallies: Tallies | None = None  # when it has ended
     _next: Chunk | None = None
     _over: bool = False
+    _began: bool = False  # a chunk with operations was taken
 
     def peek(self) -> None:
         """Make the first chunk before the clock runs."""
@@ -43,13 +47,13 @@ class Source:
 
     def take(self) -> Chunk | None:
         """The next chunk; None at the end."""
-        if self._next is not None:
-            chunk, self._next = self._next, None
-            return chunk
         begin = time.monotonic_ns()
-        chunk2 = self._pull(None)
-        self.spent_ns += time.monotonic_ns() - begin
-        return chunk2
+        chunk, self._next = self._next or self._pull(None), None
+        if chunk is not None:
+            if self._began:
+                self.spent_ns += time.monotonic_ns() - begin
+            self._began = self._began or len(chunk.ops) > 0
+        return chunk
 
     def stop(self) -> Chunk | None:
         """Tell the generator that its time is over; its first closing chunk."""
@@ -60,26 +64,41 @@ class Source:
         if self._over:
             return None
         try:
-            return self.generator.send(stop) if stop else next(self.generator)
-        except StopIteration:
+            chunk = self.generator.send(stop) if stop else next(self.generator)
+        except StopIteration as end:
             self._over = True
+            self.tallies = end.value
             return None
+        if self.wear_out and chunk.outcomes is not None:
+            raise ValueError("a chunk with outcomes cannot be played under a wear-out")
+        return chunk
 
 
 @dataclass
 class Played:
     """What a rank did besides what its player counted."""
 
+    stop_on_error: bool
     executed: int = 0
     stopped: bool = False  # the time was over before the data was
     facts: dict[str, Any] = field(default_factory=dict)
 
 
 def play(
-    player: Player, source: Source, seconds: float, wear_out: float, origin_ns: int, comm: Comm
+    player: Player,
+    source: Source,
+    seconds: float,
+    wear_out: float,
+    origin_ns: int,
+    comm: Comm,
+    *,
+    stop_on_error: bool = True,
 ) -> Played:
-    """Play a stream; with `seconds` until that time, then worn out to the busiest rank."""
-    progress = Played()
+    """Play a stream; with `seconds` until that time, then worn out to the busiest rank.
+
+    `stop_on_error`: the player's.
+    """
+    progress = Played(stop_on_error)
     if not seconds:
         while (chunk := source.take()) is not None:
             done = player.play(chunk)
@@ -126,17 +145,19 @@ def _until(
     while chunk is not None:
         allowed = len(chunk.ops) if most is None else most - progress.executed
         beyond = chunk.ops[allowed:]
-        part = Chunk(chunk.ops[:allowed], chunk.names, chunk.first) if len(beyond) else chunk
+        part = replace(chunk, ops=chunk.ops[:allowed]) if len(beyond) else chunk
         done = player.play(part)
         progress.executed += done
         if done < len(part.ops):
-            if player.result().errors:
+            if progress.stop_on_error and player.result().errors:
                 progress.stopped = False  # an error ended it: nothing is closed in order
                 return None
+            if part.outcomes is not None:
+                return None  # its generator sees there what is left
             left = player.left(part)
-            return Chunk(np.concatenate([left.ops, beyond]), left.names, left.first)
+            return replace(left, ops=np.concatenate([left.ops, beyond]))
         if most is not None and progress.executed >= most:
-            return Chunk(beyond) if len(beyond) else None
+            return Chunk(beyond, batch=chunk.batch) if len(beyond) else None
         chunk = source.take()
     progress.stopped = False  # the stream ended by itself, its files are closed
     return None
@@ -156,24 +177,42 @@ def run_stream(
     the answer are seconds after the agreed start on the common clock.
     """
     module, function = str(spec["generator"]).split(":")
-    generator = getattr(importlib.import_module(module), function)(spec["params"], place)
-    source = Source(generator)
-    source.peek()
-    player = open_together(spec, root, place.threads, comm)
-    try:
-        start_ns, began = _agree(comm)
-        origin = start_ns + offset.nanoseconds  # on this kernel's own clock
-        player.begin(origin)
-        wait_until(origin, 0 if oversubscribed else 200_000)
-        progress = play(player, source, spec["seconds"], spec["wear_out"], origin, comm)
-        comm.patient_barrier()
-        result = player.result()
-        leave(spec, player, comm)
-    finally:
-        player.close()
-    message, arrays = _reduce(comm, result, source, origin, offset)
+    with contextlib.ExitStack() as shared:
+        if spec["shared_queue"]:
+            place = replace(place, turn=shared.enter_context(taking_turns(place.node, comm)))
+        generator = getattr(importlib.import_module(module), function)(spec["params"], place)
+        source = Source(generator, spec["wear_out"] > 0)
+        source.peek()
+        player = open_together(spec, root, place.threads, comm)
+        try:
+            start_ns, began = _agree(comm)
+            origin = start_ns + offset.nanoseconds  # on this kernel's own clock
+            player.begin(origin)
+            wait_until(origin, 0 if oversubscribed else 200_000)
+            progress = play(
+                player,
+                source,
+                spec["seconds"],
+                spec["wear_out"],
+                origin,
+                comm,
+                stop_on_error=spec["stop_on_error"],
+            )
+            comm.patient_barrier()
+            result = player.result()
+            leave(spec, player, comm)
+        finally:
+            player.close()
+    message, arrays = reduced(comm, result, source.spent_ns, origin, offset)
+    tallies = put_together(source.tallies, comm)
     if comm.rank == 0:
-        message |= {"began": began, "facts": progress.facts | {"clock": result.clock}}
+        facts = progress.facts | {"clock": result.clock}
+        if tallies:
+            facts["tallies"] = tallies
+        if not spec["stop_on_error"]:  # they are counted, and the run goes on
+            facts["first_errors"] = message.pop("failures")
+            message["failures"] = []
+        message |= {"began": began, "facts": facts}
     return message, arrays
 
 
@@ -184,88 +223,3 @@ def _agree(comm: Comm) -> tuple[int, float]:
     now = time.monotonic_ns()
     start, began = comm.bcast([now + lead, (time.time_ns() + lead) / 1e9])
     return int(start), float(began)
-
-
-def _reduce(
-    comm: Comm,
-    result: PlayerResult,
-    source: Source,
-    origin: int,
-    offset: Offset,
-) -> tuple[dict[str, Any], Arrays]:
-    """Everything that the ranks measured, merged: sums by one reduce, times gathered."""
-    arrays = _histograms(comm, result)
-    width, series = _series(comm, result)
-    arrays |= series
-    seconds = [
-        (stamp - origin) / 1e9 if stamp else float("nan")
-        for stamp in (result.first_ns, result.last_ns, result.io_first_ns, result.io_last_ns)
-    ]
-    seconds.append((result.overhead_ns + source.spent_ns) / 1e9)
-    own = {
-        "seconds": seconds,
-        "counts": [result.bytes, result.operations, result.errors],
-        "errno": dict(result.errors_by_errno),
-        "first_error": result.first_error,
-        "uncertainty": offset.uncertainty / 1e9,
-    }
-    gathered = comm.gather(own)
-    if gathered is None:
-        return {}, {}
-    table = np.array([entry["seconds"] for entry in gathered], dtype=np.float64)
-    counts = np.array([entry["counts"] for entry in gathered], dtype=np.int64)
-    arrays |= {name: table[:, i] for i, name in enumerate(RANK_FIELDS)}
-    arrays |= {name: counts[:, i] for i, name in enumerate(RANK_COUNTS)}
-    errno: dict[str, int] = {}
-    for entry in gathered:
-        for name, count in entry["errno"].items():
-            errno[name] = errno.get(name, 0) + count
-    failures = [
-        {"rank": rank, **entry["first_error"]}
-        for rank, entry in enumerate(gathered)
-        if entry["first_error"]
-    ]
-    message = {
-        "interval": width,
-        "errors_by_errno": errno,
-        "failures": failures[:16],
-        "clock_uncertainty": max(entry["uncertainty"] for entry in gathered),
-    }
-    return message, arrays
-
-
-def _histograms(comm: Comm, result: PlayerResult) -> Arrays:
-    """Rows are kinds; if any rank was paced, the service times follow in as many rows."""
-    paced = int(comm.largest(np.array([result.service is not None], dtype=np.int64))[0])
-    parts = [Latencies(result.counts, result.total_ns, result.min_ns, result.max_ns)]
-    if paced:
-        parts.append(result.service or no_latencies())
-    counts = np.concatenate([part.counts for part in parts])
-    packed = np.concatenate([counts.ravel(), *(part.total_ns for part in parts)])
-    summed = comm.sum(packed)
-    largest = comm.largest(
-        np.concatenate([*(-part.min_ns for part in parts), *(part.max_ns for part in parts)])
-    )
-    kinds = len(counts)
-    return {
-        "counts": summed[: counts.size].reshape(counts.shape),
-        "total": summed[counts.size :] / 1e9,
-        "minimum": -largest[:kinds] / 1e9,
-        "maximum": largest[kinds:] / 1e9,
-    }
-
-
-def _series(comm: Comm, result: PlayerResult) -> tuple[float, Arrays]:
-    """Series of all ranks on the widest interval among them; widths are 10 ms x 2**n."""
-    lengths = np.array([result.interval_ns, 0], dtype=np.int64)
-    width = int(comm.largest(lengths)[0])
-    folded = [
-        fold(series, (width // result.interval_ns).bit_length() - 1)
-        for series in (result.interval_bytes, result.interval_operations)
-    ]
-    longest = int(comm.largest(np.array([len(folded[0])], dtype=np.int64))[0])
-    padded = np.zeros((2, longest), dtype=np.int64)
-    for row, series in enumerate(folded):
-        padded[row, : len(series)] = series
-    total = comm.sum(padded)
-    return width / 1e9, {"interval_bytes": total[0], "interval_operations": total[1]}

@@ -24,6 +24,10 @@ class WorkloadOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    def labels(self) -> dict[str, str]:
+        """Levels to show in results, of options that a case knows by a digest only."""
+        return {}
+
 
 @dataclass(frozen=True)
 class Argv:
@@ -49,7 +53,8 @@ class Stream:
     The function is a Python generator of chunks.  Under fixed time the session tells it that
     the time is over (`stop = yield chunk` gives True): it then ends its data operations and
     yields what closes the files (fsync, close).  `slots` and `max_op_bytes` bound the slot
-    numbers and the size of one read or write in its chunks.
+    numbers and the size of one read or write in its chunks.  What it returns (ops.Tallies) is
+    put together over the ranks and stored in the phase's facts as "tallies" (session/reduction.py).
     """
 
     generator: str
@@ -63,6 +68,10 @@ class Stream:
     generation: int = 0  # which overwrite generation is written or expected
     depth: int = 1  # reads and writes in flight per thread
     metadata: bool = False  # count every operation, not only reads and writes
+    stop_on_error: bool = True  # else failed operations are counted, and do not fail the run
+    pauses: bool = False  # times of operations are pauses (PlayerOptions.pauses)
+    read_ahead: bool = True  # paths: else the kernel reads nothing ahead in the files
+    shared_queue: bool = False  # the generator gets Place.turn
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.ceph.mounts import clients
 from fsmatrix.backends.ceph.state import osdcounters
-from fsmatrix.backends.local import fuse
+from fsmatrix.backends.local.mounts import fuse
 from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
 
 NAMES = ("rados", "libcephfs", "cephfs-fuse", "cephfs-kernel")

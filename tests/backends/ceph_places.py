@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from fsmatrix.backends.ceph.bindings.librados import Cluster, IoCtx
-from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
 from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
-from tests.backends.playing import chunk
+from tests.backends.playing import SEED as SEED
+from tests.backends.playing import PlayerPlace
 
 OBJECT = 1 << 16  # bytes
 DRIVER_NAMES = ("rados", "cephfs")
-SEED = 7
 
 
 def lines(**values: object) -> str:
@@ -21,7 +19,7 @@ def lines(**values: object) -> str:
 
 
 @dataclass(frozen=True)
-class Place:
+class Place(PlayerPlace):
     """A driver and an empty root of its own on the bed."""
 
     driver: str
@@ -37,21 +35,6 @@ class Place:
         else:
             base |= {"filesystem": self.bed.filesystem, "path": f"/{self.name}"}
         return lines(**(base | more))
-
-    def opened(self, *, root: str = "", **more: Any) -> Player:
-        given: dict[str, Any] = {"slots": 8, "max_op_bytes": 1 << 20, "seed": SEED}
-        given |= {"stop_on_error": False} | more
-        return open_player(self.driver, root or self.root(), PlayerOptions(**given), "c")
-
-    def played(self, *ops: tuple[Any, ...], names: tuple[bytes, ...] = (), **more: Any) -> Any:
-        """The result of a player that plays this and is closed."""
-        one = self.opened(**more)
-        try:
-            one.play(chunk(*ops, names=names))
-            one.drain()
-            return one.result()
-        finally:
-            one.close()
 
     def objects(self, cluster: Cluster) -> IoCtx:
         """What is below: the objects of the namespace, or those of all files' data."""

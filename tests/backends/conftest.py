@@ -14,10 +14,11 @@ import pytest
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.ceph.bindings import login
 from fsmatrix.backends.ceph.places import trees
-from fsmatrix.backends.daos import containers, engines
+from fsmatrix.backends.daos import containers
+from fsmatrix.backends.daos.state import engines
 from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.local import fuse
+from fsmatrix.backends.local.mounts import fuse
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
 from fsmatrix.backends.system import mounts
@@ -130,7 +131,7 @@ def standin(
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{TESTS / 'standins'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("STANDIN_DAOS", str(folder))
-    monkeypatch.setattr(engines, "here", lambda _: [])  # it has none, whatever else runs here
+    monkeypatch.setattr(engines, "_found", lambda _: [])  # it has none, whatever else runs here
     with daos_agent_double.running(agent_folder):
         yield Standin(folder)
 

@@ -20,13 +20,12 @@ from typing import Any
 
 from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.player.ops import Kind
-from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
-from tests.backends.playing import chunk, op
+from tests.backends.playing import SEED as SEED
+from tests.backends.playing import PlayerPlace, op
 
 DOUBLE = Path(__file__).parent / "daos" / "double"
 REAL_POOL = os.environ.get("FSMATRIX_DAOS_POOL", "")
 REAL_LIBRARY = os.environ.get("FSMATRIX_DAOS_LIBRARY", "")
-SEED = 7
 _fresh = itertools.count()
 
 
@@ -76,9 +75,10 @@ def made(label: str) -> Storage:
 
 
 @dataclass(frozen=True)
-class Place:
+class Place(PlayerPlace):
     """An empty directory of its own."""
 
+    driver = "dfs"
     storage: Storage
     name: str
 
@@ -96,22 +96,6 @@ class Place:
         base: dict[str, object] = {"pool": storage.pool, "container": storage.container}
         base |= {"library": storage.library, "path": f"/{self.name}"} | more
         return "".join(f"{key}={value}\n" for key, value in base.items() if value != "")
-
-    def opened(self, *, root: str = "", **more: Any) -> Player:
-        """A player of this process."""
-        given: dict[str, Any] = {"slots": 8, "max_op_bytes": 1 << 20, "seed": SEED}
-        given |= {"stop_on_error": False} | more
-        return open_player("dfs", root or self.root(), PlayerOptions(**given), "c")
-
-    def played(self, *ops: tuple[Any, ...], names: tuple[bytes, ...] = (), **more: Any) -> Any:
-        """The result of a player that plays this and is closed."""
-        one = self.opened(**more)
-        try:
-            one.play(chunk(*ops, names=names))
-            one.drain()
-            return one.result()
-        finally:
-            one.close()
 
 
 def elsewhere(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, get_args
 
 import numpy as np
 
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
-from fsmatrix.backends.player.player import Implementation, Player
+from fsmatrix.backends.player.player import Implementation, Player, PlayerOptions, open_player
 from fsmatrix.backends.player.result import PlayerResult
 
 IMPLEMENTATIONS = [name for name in get_args(Implementation) if name != "auto"]
 Open = Callable[..., Player]
+SEED = 7
 
 
 def op(kind: Kind, file: int = 0, offset: int = 0, size: int = 0, **more: int) -> tuple[Any, ...]:
@@ -32,6 +34,46 @@ def op(kind: Kind, file: int = 0, offset: int = 0, size: int = 0, **more: int) -
 def chunk(*ops: tuple[Any, ...], names: tuple[bytes, ...] = (), first: int = 0) -> Chunk:
     """A chunk of such tuples."""
     return Chunk(np.array(list(ops), dtype=OP), names, first)
+
+
+class PlayerPlace(ABC):
+    """An empty root of its own for a driver of the C player."""
+
+    driver: str
+
+    @abstractmethod
+    def root(self) -> str:
+        """What the driver gets."""
+
+    def opened(self, *, root: str = "", **more: Any) -> Player:
+        """A player of this process."""
+        given: dict[str, Any] = {"slots": 8, "max_op_bytes": 1 << 20, "seed": SEED}
+        given |= {"stop_on_error": False} | more
+        return open_player(self.driver, root or self.root(), PlayerOptions(**given), "c")
+
+    def played(self, *ops: tuple[Any, ...], names: tuple[bytes, ...] = (), **more: Any) -> Any:
+        """The result of a player that plays this and is closed."""
+        player = self.opened(**more)
+        try:
+            player.play(chunk(*ops, names=names))
+            player.drain()
+            return player.result()
+        finally:
+            player.close()
+
+    def wait_in_closing(self, depth: int, threads: int) -> None:
+        """Pieces that cross borders of objects, and a close right after the last is sent."""
+        pieces = [(i * 50_001, 50_001) for i in range(100)]
+        player = self.opened(depth=depth, threads=threads)
+        player.play(chunk(op(Kind.CREATE), names=(b"f",)))
+        writes = (
+            op(Kind.WRITE, 0, at, size, stream=i % threads) for i, (at, size) in enumerate(pieces)
+        )
+        player.play(chunk(*writes))
+        player.close()
+        back = (op(Kind.READ, 0, at, size, flags=Flag.VERIFY) for at, size in pieces)
+        result = self.played(op(Kind.OPEN), *back, names=(b"f",), depth=depth)
+        assert (result.errors, result.bytes) == (0, 100 * 50_001)
 
 
 # -- what must be the same on every storage system ---------------------------------------------

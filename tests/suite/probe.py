@@ -1,17 +1,24 @@
-"""A Python step that tells where a rank is: the smallest one.  Ranks import it by PYTHONPATH."""
+"""A Python step that tells where a rank is: the smallest one; and a stream that ranks share.
+
+Ranks import it by PYTHONPATH.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends.player.ops import Place
+import numpy as np
+
+from fsmatrix.backends.player.ops import OP, OUTCOME, Chunk, CountingChunks, Kind, Place
 
 ROOT = str(Path(__file__).resolve().parents[2])  # what PYTHONPATH must be
 WHERE = f"{__name__}:where"
+QUEUE = f"{__name__}:queue"
 
 
 def where(params: Mapping[str, Any], place: Place, root: str) -> dict[str, Any]:
@@ -26,3 +33,26 @@ def where(params: Mapping[str, Any], place: Place, root: str) -> dict[str, Any]:
         "params": dict(params),
         "resident": pages * os.sysconf("SC_PAGE_SIZE"),
     }
+
+
+def queue(params: Mapping[str, Any], place: Place) -> CountingChunks:
+    """Blocks of mkdir, each taken by one rank of the node; `missing` of them below no directory."""
+    assert place.turn is not None
+    size, blocks = int(params["size"]), int(params["blocks"])
+    played = failed = longest = 0
+    starts = np.zeros(blocks, dtype=np.int64)
+    while (block := place.turn()) < blocks:
+        ops = np.zeros(size, dtype=OP)
+        ops["kind"], ops["file"] = Kind.MKDIR, np.arange(size)
+        outcomes = np.zeros(size, dtype=OUTCOME)
+        missing = int(params["missing"])
+        names = [
+            b"%sn%d-%d-%d" % (b"no/" if i < missing else b"", place.node, block, i)
+            for i in range(size)
+        ]
+        yield Chunk(ops, names, outcomes=outcomes, batch=3)
+        played += int((outcomes["start"] > 0).sum())
+        failed += int((outcomes["result"] == -errno.ENOENT).sum())
+        longest = max(longest, int(outcomes["duration"].max()))
+        starts[block] += 1
+    return {"played": played, "failed": failed, "blocks": starts, "duration_max": longest}

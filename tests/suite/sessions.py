@@ -13,6 +13,7 @@ import pytest
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.results.case import Geometry
 from fsmatrix.suite.launchers.mpirun import Mpirun
+from fsmatrix.suite.registry import LAUNCHERS
 from fsmatrix.suite.run.environment import SessionContext
 from fsmatrix.suite.run.runner import Runner
 from fsmatrix.suite.run.spec import Settings
@@ -64,3 +65,15 @@ def runner_like(runner: Runner, **settings: Any) -> Runner:
     """The same with other settings."""
     changed = replace(runner.context, settings=replace(runner.settings, **settings))
     return Runner(changed, runner.quiet, runner.written)
+
+
+@contextmanager
+def local() -> Iterator[Session]:
+    """A session of one process, without MPI."""
+    kind = LAUNCHERS.load("local")
+    session = Session(kind(kind.probe()), Geometry(), StopFlag())
+    try:
+        session.start()
+        yield session
+    finally:
+        session.close()

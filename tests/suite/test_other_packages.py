@@ -20,6 +20,7 @@ import pytest
 from fsmatrix.analysis.data.load import open_campaign
 from fsmatrix.analysis.data.summary import summarise
 from fsmatrix.results.files.store import Store
+from fsmatrix.traces.reader import opened
 from tests.suite import acme
 from tests.suite.running import DEADLINE, FSMATRIX
 
@@ -118,6 +119,16 @@ def measured(out: Path) -> float:
     said = html.unescape((out / "report.html").read_text())
     assert f"The slowest cell has {speed:.4g} MiB/s: scratch." in said
     return speed
+
+
+def test_a_trace_format(site: Path) -> None:
+    (site / "reads.txt").write_text("5 /d/a 0 100\n7 /d/a 4096 4096\n", encoding="ascii")
+    text = fsmatrix(site, "trace", "import", "reads.txt", "-o", "reads.h5")
+    assert "3 operations of acme-reads in reads.h5" in text
+    with opened(site / "reads.h5") as trace:
+        (block,) = trace.blocks()
+        assert block["time"].tolist() == [0, 0, 2000]
+        assert trace.files.size[list(trace.files.names()).index(b"d/a")] == 8192
 
 
 def test_backend_workload_engine_launcher_and_analysis(site: Path) -> None:

@@ -7,7 +7,6 @@ pool for each level; then nothing is made, and it is checked on how many hosts t
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,7 +24,6 @@ from fsmatrix.backends.ceph.state import facts, placement
 from fsmatrix.backends.ceph.state.settle import settle
 from fsmatrix.backends.drawing import drawn
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal.owned_dirs import PREFIX
 
 ENTRY = "ceph-level"  # kind of journal entry
 PURGE_SECONDS = 30.0
@@ -157,7 +155,7 @@ class Levels:
             if prepared is not None:
                 lies = placement.where(cluster, prepared.pool)
                 return {"pool": prepared.pool, "made": False, "placement": lies}
-            name = f"{PREFIX}{context.tag}-{context.target}-{secrets.token_hex(4)}"
+            name = context.new_name()
             level_made = self._level(cluster, level, context.draw, name, context.tag)
             levelstate.require_absent(cluster, name)
             recorded = {**_facts_of(level_made), **self.login.facts}

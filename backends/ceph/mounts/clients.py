@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fsmatrix.backends.ceph.bindings.login import NO_WAIT, TIMEOUT, Login
-from fsmatrix.backends.local import fuse
+from fsmatrix.backends.local.mounts import fuse
 from fsmatrix.backends.system import mounts, tools
 
 FUSE = "fuse.ceph-fuse"

@@ -6,8 +6,6 @@ counted too, of an interface and by the OSDs.
 
 from __future__ import annotations
 
-import functools
-import ipaddress
 from collections.abc import Sequence
 
 from fsmatrix.backends.ceph.bindings.login import Login
@@ -23,12 +21,6 @@ def counters(addresses: Sequence[str], login: Login | None = None) -> dict[str, 
     totals = provenance.counters_to(addresses)
     if login is None:
         return totals
-    return totals | osdcounters.counters(login, not totals and on_loopback(tuple(addresses)))
-
-
-@functools.cache
-def on_loopback(addresses: tuple[str, ...]) -> bool:
-    """Whether no other machine can reach any of these addresses (and there are some)."""
-    return bool(addresses) and all(
-        ipaddress.ip_address(address).is_loopback for address in addresses
+    return totals | osdcounters.counters(
+        login, not totals and provenance.on_loopback(tuple(addresses))
     )

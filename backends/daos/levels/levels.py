@@ -7,7 +7,6 @@ prepared pool for each level; then nothing is made.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -130,7 +129,7 @@ class Levels:
         prepared = self.options.prepared(level)
         if prepared is not None:
             return {"pool": prepared.pool, "made": False, "placement": {}}
-        label = f"{PREFIX}{context.tag}-{context.target}-{secrets.token_hex(4)}"
+        label = context.new_name()
         servers = self._drawn(level, context.draw)
         ranks, size = _ranks(servers), self._size(servers)
         facts: dict[str, Any] = {"name": label, "path": label, "control": self.options.control}

@@ -10,7 +10,6 @@ servers' caches are not emptied; the evidence says so.
 
 from __future__ import annotations
 
-import os
 import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,28 +17,47 @@ from pathlib import Path
 from typing import Any
 
 from fsmatrix.backends import cache as page_cache
-from fsmatrix.backends.access import Access, PathAccess
+from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import CacheMethod, Evidence, Settled
 from fsmatrix.backends.daos.mounts import interception, program
 from fsmatrix.backends.daos.mounts.options import DIRECT_IO_OFF, FOUND
 from fsmatrix.backends.daos.ondaos import OnDaos, require_seen
 from fsmatrix.backends.errors import BackendError, ToolError
-from fsmatrix.backends.journal import owned_dirs, tree
+from fsmatrix.backends.journal import owned_dirs
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.local import fuse, mounting, provenance
+from fsmatrix.backends.local import provenance
+from fsmatrix.backends.local.mounts import fuse
+from fsmatrix.backends.local.mounts.client_mount import ClientMount, require_marker
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system.mounts import Mount, mounted_at
 from fsmatrix.backends.system.removal import remove_tree
 from fsmatrix.results.evidence.evidence import Interception
 
-ENTRY = "dfuse-mount"  # kind of journal entry
 MEMORY = 20.0  # seconds: names and attributes are remembered for up to 5 s, and servers are slow
 
 
-class DfuseNode(OnDaos):
+class DfuseNode(ClientMount, OnDaos):
     """The node-side half of daos-dfuse."""
 
-    access_type = PathAccess
+    entry = "dfuse-mount"
+    expected = "DFUSE"
+    asks_servers = True
+
+    @classmethod
+    def argv(cls, details: Mapping[str, Any]) -> list[str]:
+        """As of `program`."""
+        return program.argv(details)
+
+    @classmethod
+    def attach(cls, argv: Sequence[str], point: Path) -> None:
+        """As of `program`."""
+        program.start(argv, point)
+
+    @classmethod
+    def is_ours(cls, mount: Mount, details: Mapping[str, Any]) -> bool:
+        """All DFUSE mounts have the same type and source."""
+        del details
+        return program.is_dfuse(mount)
 
     @classmethod
     def mount(cls, access: Access, journal: Journal) -> None:
@@ -48,80 +66,28 @@ class DfuseNode(OnDaos):
         _require_library(access)
         if "tree" in details:
             return _require_tree(details)
-        point = Path(details["point"])
-        if cls._present(details) and not fuse.trouble(point, servers=True):
+        if cls.answers(details):
             return None
         require_seen(access)  # dfuse says less of why, where the container is not there
-        cls._take_down(details)
-        mounting.make_point(point, journal)
-        argv = program.argv(details)
-        os.environ.update(journal.identity.environment)  # a client inherits what proves it ours
-        journal.end_all(ENTRY, path=str(point))
-        entry = journal.begin(ENTRY, path=str(point), argv=argv)
         try:
-            program.start(argv, point)
+            cls.begin(details, journal)
         except ToolError as error:
-            journal.end(entry)
             raise BackendError(f"{socket.gethostname()}: {error}") from error
         if details["own"]:
-            (point / owned_dirs.DATA).mkdir(exist_ok=True)
+            (Path(details["point"]) / owned_dirs.DATA).mkdir(exist_ok=True)
         return None
 
     @classmethod
-    def unmount(cls, access: Access, journal: Journal) -> None:
-        """Unmount, and see the client end."""
-        if "tree" in access.details:
-            return
-        point = Path(access.details["point"])
-        cls._take_down(access.details)
-        journal.end_all(ENTRY, path=str(point))
-        mounting.remove_made_point(point, journal)
-
-    @classmethod
-    def _present(cls, details: Mapping[str, Any]) -> Mount | None:
-        """The mount at our point; BackendError if something else is mounted there."""
-        mount = mounted_at(details["point"])
-        if mount is not None and not program.is_dfuse(mount):
-            raise BackendError(f"{details['point']}: {mount.source} is mounted there, not DFUSE")
-        return mount
-
-    @classmethod
-    def _take_down(cls, details: Mapping[str, Any], force: bool = True) -> None:
-        point = Path(details["point"])
-        cls._present(details)
-        try:
-            fuse.detach(point, program.argv(details), force)
-        except OSError as error:
-            raise mounting.not_unmounted(point, error) from error
-
-    @classmethod
-    def _answering(cls, access: Access) -> None:
-        """See the mount answer; one whose client has died is mounted again.
-
-        The journal's entry of the first time still holds.  BackendError if it hangs.
-        """
-        details = access.details
-        point = Path(details["tree"] if "tree" in details else details["point"])
-        if "point" in details and cls._present(details) is None:
-            trouble = fuse.DIED
-        else:
-            trouble = fuse.trouble(point, servers=True)
-        if "point" in details and fuse.DIED in trouble:
-            cls._take_down(details)
-            program.start(program.argv(details), point)
-        elif trouble:
+    def revive(cls, access: Access) -> None:
+        """As usual; a mount that is found must answer too."""
+        if "tree" in access.details and (trouble := cls.trouble(Path(access.details["tree"]))):
             raise BackendError(trouble)
-
-    @classmethod
-    def make_run(cls, access: Access, name: str, programs: bool = False) -> None:
-        """As usual; a client that died in an earlier run is started anew first."""
-        cls._answering(access)
-        super().make_run(access, name, programs)
+        super().revive(access)
 
     @classmethod
     def remove_run(cls, access: Access, name: str) -> None:
-        """As usual; a client that died in the run is started anew first."""
-        cls._answering(access)
+        """As usual, for as long as names that are gone are remembered."""
+        cls.revive(access)
         remove_tree(Path(path_of(access)) / name, MEMORY)
 
     # -- caches ------------------------------------------------------------------------
@@ -130,7 +96,7 @@ class DfuseNode(OnDaos):
         cls, access: Access, state: str, files: Sequence[str], *, method: CacheMethod = "auto"
     ) -> Evidence:
         """Make a cache state: see the module."""
-        cls._answering(access)
+        cls.revive(access)
         evidence = cls._made(access, state, files, method)
         facts = {"caching": access.details["caching"], **evidence.facts, "server_caches": "unknown"}
         reached = evidence.state if not _pointless(access.details, state) else "unknown"
@@ -145,29 +111,16 @@ class DfuseNode(OnDaos):
                 raise BackendError(f"unknown cache state {state!r}")
             nothing = {"client_cache": "none", "metadata_caches": "none"}
             return Evidence(state, "none", nothing)
-        if state == "cold" and "point" in access.details and method == "auto":
-            return cls._remounted(access, files)
+        if state == "cold" and "point" in access.details and method != "fadvise":
+            return cls.remounted(access, files)
         evidence = page_cache.bring(Path(path_of(access)), files, state, method)
         beside = {"client_cache": "none beside the kernel's"}
         return Evidence(evidence.state, evidence.method, {**evidence.facts, **beside})
 
     @classmethod
-    def _remounted(cls, access: Access, files: Sequence[str]) -> Evidence:
-        details, began = access.details, time.monotonic()
-        try:
-            cls._take_down(details, force=False)
-        except BackendError as busy:
-            evidence = page_cache.cold(Path(path_of(access)), files)
-            return Evidence(
-                evidence.state, evidence.method, {**evidence.facts, "not_remounted": str(busy)}
-            )
-        program.start(program.argv(details), Path(details["point"]))
-        facts = {
-            "client_cache": "dropped by remount",
-            "metadata_caches": "dropped",
-            "seconds": time.monotonic() - began,
-        }
-        return Evidence("cold", "remount", facts)
+    def dropped(cls, access: Access, files: Sequence[str], method: CacheMethod) -> Evidence:
+        """The kernel's pages."""
+        return page_cache.cold(Path(path_of(access)), files, method)
 
     # -- what it does ------------------------------------------------------------------
     @classmethod
@@ -194,7 +147,7 @@ class DfuseNode(OnDaos):
         """Write back; then wait as every backend on DAOS does."""
         began = time.monotonic()
         try:
-            cls._answering(access)
+            cls.revive(access)
         except BackendError as error:
             return Settled(False, time.monotonic() - began, {"waiting_for": str(error)})
         client = provenance.settle(path_of(access), timeout - (time.monotonic() - began))
@@ -229,11 +182,7 @@ def _require_tree(details: Mapping[str, Any]) -> None:
     folder = Path(details["tree"])
     if trouble := fuse.trouble(folder, servers=True):
         raise BackendError(f"{socket.gethostname()}: {trouble}")
-    if tree.read_marker(folder) != details["tag"]:
-        raise BackendError(
-            f"{folder}: the directory made on host {details['host']} is not seen on "
-            f"{socket.gethostname()}: is the same container mounted there?"
-        )
+    require_marker(folder, details, "container")
 
 
 def _pointless(details: Mapping[str, Any], state: str) -> bool:

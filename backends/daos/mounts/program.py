@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fsmatrix.backends.errors import ToolError
-from fsmatrix.backends.local import fuse, mounting
+from fsmatrix.backends.local.mounts import fuse, mounting
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.mounts import Mount, mounted_at, mounts
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import ipaddress
 import re
 from collections.abc import Mapping
 from typing import Any
-
-import psutil
 
 from fsmatrix.backends.base import Space
 from fsmatrix.backends.daos.levels.classes import Shape
@@ -66,31 +62,6 @@ def shape(pool: Pool, system: System) -> Shape:
     return Shape(min(known, pool.total_engines), pool.total_engines, pool.total_targets)
 
 
-@functools.cache
-def on_loopback(addresses: tuple[str, ...]) -> bool:
-    """Whether no other machine can reach any of these addresses (and there are some)."""
-    try:
-        return bool(addresses) and all(ipaddress.ip_address(one).is_loopback for one in addresses)
-    except ValueError:
-        return False
-
-
-@functools.cache
-def on_network(provider: str, addresses: tuple[str, ...]) -> bool:
-    """Whether all traffic with the servers passes this kernel's network interfaces.
-
-    True for TCP to other machines.  RDMA (verbs, cxi) passes them by, and traffic with an
-    engine on this machine goes over the loopback one, which is not counted.
-    """
-    if not addresses or not re.search(r"\btcp|\bsockets", provider):
-        return False
-    local = {item.address for items in psutil.net_if_addrs().values() for item in items}
-    return not any(_is_local(address, local) for address in addresses)
-
-
-def _is_local(address: str, local: set[str]) -> bool:
-    """Whether it is this machine's; True if it cannot be told."""
-    try:
-        return ipaddress.ip_address(address).is_loopback or address in local
-    except ValueError:
-        return True
+def over_tcp(provider: str) -> bool:
+    """Whether clients use this kernel's network, which RDMA (verbs, cxi) passes by."""
+    return re.search(r"\btcp|\bsockets", provider) is not None

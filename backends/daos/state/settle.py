@@ -2,23 +2,51 @@
 
 Quiet: no rebuild, and free space that grows no more.  The space of what was removed or overwritten
 comes back when the engines aggregate, half a minute late: where less than half of what was
-free at attachment is left, the next run may need it, and the wait is so long.
+free at attachment is left, the next run may need it, and the wait is so long.  What an attachment
+leaves comes back in the next one: before anything is attached the wait is for that.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fsmatrix.backends.base import Settled
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.state import facts, health
+from fsmatrix.backends.daos.tools.answers import Pool
+from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.errors import BackendError
 
 PAUSE = 0.5  # seconds between two looks
 LATE = 40.0  # seconds without growth after which no more space is expected: 35 were seen
+LONGEST = 120.0  # seconds before an attachment, however it grows
 SCARCE = 0.5  # share of what was free at attachment
+_most: dict[str, int] = {}  # UUID of a pool -> bytes free in it, the most that this process saw
+
+
+def returned(client: Client, label: str, progress: Callable[[str], None]) -> Pool:
+    """A pool, once the space of what this process destroyed in it has come back, or no more does.
+
+    BackendError as of `Client.pool_query`.
+    """
+    pool, began = client.pool_query(label), time.monotonic()
+    free, grown = facts.free(pool).bytes, began
+    most = _most[pool.uuid] = max(_most.get(pool.uuid, 0), free or 0)
+    if is_scarce(free, most):
+        progress(
+            f"pool {label}: waiting for space that comes back, {free} of {most} bytes are free"
+        )
+    while is_scarce(free, most) and (now := time.monotonic()) - began < LONGEST:
+        if now - grown >= LATE:
+            break
+        time.sleep(PAUSE)
+        pool, before = client.pool_query(label), free
+        free = facts.free(pool).bytes
+        if before is not None and free is not None and free > before:
+            grown = time.monotonic()
+    return pool
 
 
 def settle(details: Mapping[str, Any], timeout: float) -> Settled:

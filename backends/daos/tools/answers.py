@@ -67,6 +67,13 @@ class Container(Answer):
     chunk_size: NonNegativeInt = 0  # bytes; 0: the tool does not say
 
 
+class Listed(Answer):
+    """One container of `daos container list`; one may have no label."""
+
+    uuid: str = Field(min_length=1)
+    label: str = ""
+
+
 class RankUri(Answer):
     """Where an engine listens: ofi+tcp://10.0.0.1:31416."""
 

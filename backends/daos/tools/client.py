@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 from fsmatrix.backends.daos.tools import agent, tool
-from fsmatrix.backends.daos.tools.answers import Container, Pool, Property, System, Version
+from fsmatrix.backends.daos.tools.answers import Container, Listed, Pool, Property, System, Version
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.system import tools
 
@@ -77,9 +77,18 @@ class Client:
         lines = self._read(list[Property], "container", "get-prop", pool, container)
         return {item.name: item.value for item in lines}
 
-    def create(self, pool: str, label: str, *options: str) -> Container:
-        """Make a POSIX container; `options` are arguments of `daos container create`."""
-        words = ("container", "create", pool, label, "--type=POSIX", *options)
+    def containers(self, pool: str) -> list[Listed]:
+        """All containers of a pool; none of a pool that does not exist."""
+        try:
+            return self._read(list[Listed] | None, "container", "list", pool) or []  # type: ignore[arg-type]
+        except tool.DaosError as error:
+            if error.status == tool.NONEXIST:
+                return []
+            raise
+
+    def create(self, pool: str, label: str, *options: str, layout: str = "POSIX") -> Container:
+        """Make a container; `options` are arguments of `daos container create`."""
+        words = ("container", "create", pool, label, f"--type={layout}", *options)
         return self._read(Container, *words)
 
     def _argv(self, words: tuple[str, ...]) -> list[str]:

@@ -1,8 +1,8 @@
 /* The loop with a queue: one lane keeps up to `depth` reads and writes in flight.
  *
  * fsm_driver.h says what is held back for what.  A flight stays from one chunk to the next, so
- * that the queue does not run dry between them; fsm_flights_drain ends all.  What completed is
- * counted when it is reaped, at the time of its completion.
+ * that the queue does not run dry between them, unless outcomes are asked for; fsm_flights_drain
+ * ends all.  What completed is counted when it is reaped, at the time of its completion.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -18,7 +18,9 @@
 /* One operation that is over. */
 struct ended {
     const struct fsm_op *op;
+    struct fsm_outcome *outcome; /* NULL: nobody asks */
     uint64_t index, start, end, intended; /* ticks */
+    uint64_t start_ns; /* by the clock that its intended time was waited for with */
     struct fsm_status status;
     unsigned char *buffer;
 };
@@ -75,9 +77,12 @@ static void count(struct fsm_lane *lane, struct ended *ended)
             ended->status = (struct fsm_status){0, FSM_EVERIFY};
         lane->overhead += fsm_duration(&lane->clock, fsm_ticks(player->tsc) - before);
     }
+    if (ended->outcome)
+        fsm_note_outcome(player, ended->outcome, ended->start_ns,
+                         fsm_duration(&lane->clock, ended->end - ended->start), ended->status);
     if (ended->end >= lane->interval_end)
         fsm_lane_interval(lane, ended->end);
-    const uint64_t start_ns = fsm_ns(&lane->clock, ended->start);
+    const uint64_t start_ns = ended->start_ns;
     const uint64_t end_ns = fsm_ns(&lane->clock, ended->end);
     const uint64_t since = end_ns > player->origin_ns ? end_ns - player->origin_ns : 0;
     uint64_t interval = since / lane->width; /* completions are not reaped in order of time */
@@ -119,9 +124,11 @@ static void reap(struct fsm_lane *lane, int wait)
     for (int i = 0; i < n; i++) {
         const struct fsm_completion *completion = &lane->completions[i];
         struct fsm_flight *flight = &lane->flights[completion->tag];
-        struct ended ended = {&flight->op, flight->index, flight->start,
-                              completion->ticks ? completion->ticks : now, flight->intended,
-                              completion->status, flight->buffer};
+        struct ended ended = {
+            .op = &flight->op, .outcome = flight->outcome, .index = flight->index,
+            .start = flight->start, .end = completion->ticks ? completion->ticks : now,
+            .intended = flight->intended, .start_ns = flight->start_ns,
+            .status = completion->status, .buffer = flight->buffer};
         flight->busy = false;
         lane->in_flight--;
         count(lane, &ended);
@@ -190,21 +197,22 @@ static bool paced(struct fsm_lane *lane, const struct fsm_op *op, uint64_t *inte
     *intended = 0;
     if (!op->time)
         return true;
-    *intended = fsm_ticks_at(&lane->clock, lane->player->origin_ns + op->time);
+    *intended = fsm_due(lane, lane->player->origin_ns, op->time);
     if (*intended >= lane->deadline)
         return false;
     fsm_pace(lane, *intended);
     return true;
 }
 
-static bool issue(struct fsm_lane *lane, struct fsm_flight *flight, const struct fsm_op *op,
-                 uint64_t index)
+static bool issue(struct fsm_lane *lane, struct fsm_flight *flight, const struct fsm_op *op)
 {
     struct fsm_player *player = lane->player;
+    const size_t at = (size_t)(op - player->chunk.ops);
     struct fsm_file *file = &player->files[op->file];
     const uint64_t before = fsm_ticks(player->tsc);
     flight->op = *op;
-    flight->index = index;
+    flight->index = player->before + at;
+    flight->outcome = player->chunk.outcomes ? &player->chunk.outcomes[at] : NULL;
     flight->key = file->key;
     void *buffer = prepare_data(lane, flight);
     lane->overhead += fsm_duration(&lane->clock, fsm_ticks(player->tsc) - before);
@@ -217,9 +225,13 @@ static bool issue(struct fsm_lane *lane, struct fsm_flight *flight, const struct
     if (!error)
         error = player->driver->submit(lane->state, &flight->op, file, buffer,
                                        (uint64_t)(flight - lane->flights));
+    flight->start_ns = fsm_ns(&lane->clock, flight->start); /* only this lane reaps */
     if (error) {
-        struct ended ended = {&flight->op, index, flight->start, fsm_ticks(player->tsc),
-                              flight->intended, {0, error}, flight->buffer};
+        struct ended ended = {
+            .op = &flight->op, .outcome = flight->outcome, .index = flight->index,
+            .start = flight->start, .end = fsm_ticks(player->tsc),
+            .intended = flight->intended, .start_ns = flight->start_ns,
+            .status = {0, error}, .buffer = flight->buffer};
         flight->busy = false;
         lane->in_flight--;
         count(lane, &ended);
@@ -228,12 +240,14 @@ static bool issue(struct fsm_lane *lane, struct fsm_flight *flight, const struct
 }
 
 /* An operation that is no read or write. */
-static bool execute(struct fsm_lane *lane, const struct fsm_op *op, uint64_t index)
+static bool execute(struct fsm_lane *lane, const struct fsm_op *op)
 {
     struct fsm_player *player = lane->player;
+    const size_t at = (size_t)(op - player->chunk.ops);
     const struct fsm_driver *driver = player->driver;
     struct fsm_file *file = &player->files[op->file], *file2 = &player->files[op->file2];
-    struct ended ended = {.op = op, .index = index};
+    struct ended ended = {.op = op, .index = player->before + at};
+    ended.outcome = player->chunk.outcomes ? &player->chunk.outcomes[at] : NULL;
     int refused = fsm_refusal(op, file, file2);
     if (!refused && driver->prepare && FSM_BIT(op->kind) & driver->prepare_kinds) {
         const uint64_t before = fsm_ticks(player->tsc);
@@ -248,6 +262,7 @@ static bool execute(struct fsm_lane *lane, const struct fsm_op *op, uint64_t ind
     if (!refused)
         ended.status = driver->execute(lane->state, op, file, file2, lane->buffer);
     ended.end = fsm_ticks(player->tsc);
+    ended.start_ns = fsm_ns(&lane->clock, ended.start);
     if (op->kind == FSM_EVICT)
         lane->overhead += fsm_duration(&lane->clock, ended.end - ended.start);
     if (lane->in_flight)
@@ -259,22 +274,28 @@ static bool execute(struct fsm_lane *lane, const struct fsm_op *op, uint64_t ind
 void fsm_flights_run(struct fsm_lane *lane)
 {
     struct fsm_player *player = lane->player;
-    const struct fsm_op *op = player->ops, *const beyond = op + player->count;
+    const struct fsm_op *const ops = player->chunk.ops;
+    const bool queue = fsm_is_queue(player);
+    const struct fsm_op *op = ops, *beyond = queue ? ops : ops + player->chunk.count;
     if (player->draining) {
         fsm_flights_drain(lane);
         return;
     }
-    for (; op < beyond; op++) {
-        if (op->stream % player->threads != lane->index)
+    for (;; op++) {
+        if (op == beyond && !(queue && fsm_take(player, &op, &beyond)))
+            break;
+        if (!queue && op->stream % player->threads != lane->index)
             continue;
         struct fsm_flight *flight = ready(lane, op);
         if (fsm_ticks(player->tsc) >= lane->deadline ||
             __atomic_load_n(&player->stop, __ATOMIC_RELAXED))
             break;
-        const uint64_t index = player->before + (uint64_t)(op - player->ops);
-        if (!(FSM_BIT(op->kind) & DATA_KINDS ? issue(lane, flight, op, index)
-                                             : execute(lane, op, index)))
+        if (!(FSM_BIT(op->kind) & DATA_KINDS ? issue(lane, flight, op) : execute(lane, op)))
             break;
         lane->played++;
     }
+    lane->rest = (size_t)(op - ops);
+    lane->rest_end = (size_t)(beyond - ops);
+    if (player->chunk.outcomes)
+        fsm_flights_drain(lane); /* who asks for outcomes gets them all */
 }

@@ -57,6 +57,7 @@ static inline uint64_t fsm_ns(const struct fsm_clock *clock, uint64_t ticks)
     return clock->ns + (uint64_t)(int64_t)(((__int128)delta * (__int128)clock->rate) >> 32);
 }
 
+/* Rounded up, so that fsm_ns of it is not earlier than `ns`. */
 static inline uint64_t fsm_ticks_at(const struct fsm_clock *clock, uint64_t ns)
 {
     __int128 delta = (__int128)ns - (__int128)clock->ns;
@@ -64,7 +65,8 @@ static inline uint64_t fsm_ticks_at(const struct fsm_clock *clock, uint64_t ns)
         return FSM_NEVER;
     if (delta < -(__int128)clock->ns)
         return 0;
-    __int128 ticks = (__int128)clock->ticks + (delta << 32) / (__int128)clock->rate;
+    const __int128 rate = clock->rate, up = delta > 0 ? rate - 1 : 0;
+    const __int128 ticks = (__int128)clock->ticks + (delta * ((__int128)1 << 32) + up) / rate;
     return ticks < 0 ? 0 : (uint64_t)ticks;
 }
 

@@ -64,9 +64,10 @@ struct fsm_config {
     const char *root; /* where the driver works: a directory, or lines key=value */
     uint32_t slots, threads, depth;
     uint32_t max_op_bytes;
-    uint32_t options; /* FSM_NO_OPENAT2, FSM_TSC */
+    uint32_t options; /* FSM_NO_OPENAT2, FSM_TSC, FSM_NO_READ_AHEAD */
 };
 #define FSM_NO_OPENAT2 1u /* posix: behave as on a kernel before 5.6 (for tests) */
+#define FSM_NO_READ_AHEAD 4u /* posix: the kernel reads nothing ahead in files opened */
 #define FSM_TSC 2u        /* ticks are fsm_ticks(true), else fsm_ticks(false) */
 
 struct fsm_status {

@@ -37,6 +37,37 @@ int64_t fsm_verify(struct fsm_lane *lane, const struct fsm_op *op, const unsigne
 /* Wait for the intended time (ticks); the time then. */
 uint64_t fsm_pace(struct fsm_lane *lane, uint64_t intended);
 
+/* Ticks before which an operation with a time must not begin. */
+INLINE uint64_t fsm_due(const struct fsm_lane *lane, uint64_t after_ns, uint64_t time)
+{
+    return fsm_ticks_at(&lane->clock, after_ns + time);
+}
+
+/* The next batch of the queue: false if none is left. */
+INLINE bool fsm_take(struct fsm_player *player, const struct fsm_op **op,
+                     const struct fsm_op **beyond)
+{
+    const struct fsm_chunk *chunk = &player->chunk;
+    if (__atomic_load_n(&player->taken, __ATOMIC_RELAXED) >= chunk->count)
+        return false;
+    const size_t first = __atomic_fetch_add(&player->taken, chunk->batch, __ATOMIC_RELAXED);
+    if (first >= chunk->count)
+        return false;
+    const size_t left = chunk->count - first;
+    *op = chunk->ops + first;
+    *beyond = *op + (chunk->batch < left ? chunk->batch : left);
+    return true;
+}
+
+INLINE void fsm_note_outcome(const struct fsm_player *player, struct fsm_outcome *outcome,
+                             uint64_t start_ns, uint64_t duration, struct fsm_status status)
+{
+    const bool counts = !status.error || status.error == FSM_ESHORT;
+    outcome->start = start_ns > player->origin_ns ? start_ns - player->origin_ns : 1;
+    outcome->duration = duration;
+    outcome->result = counts ? status.bytes : -status.error;
+}
+
 INLINE void fsm_record(struct fsm_latency *latency, uint64_t ns)
 {
     unsigned shift = 57u - (unsigned)__builtin_clzll(ns | 64);

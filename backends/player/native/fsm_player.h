@@ -21,6 +21,21 @@ struct fsm_latency { /* of one kind */
     uint64_t total, least, most; /* ns */
 };
 
+struct fsm_outcome { /* backends/player/ops.py: OUTCOME */
+    uint64_t start;    /* ns after the origin, at least 1; 0: not executed */
+    uint64_t duration; /* ns */
+    int64_t result;    /* bytes; below 0: an error; FSM_UNKNOWN: not executed */
+};
+_Static_assert(sizeof(struct fsm_outcome) == 24, "laid out as OUTCOME in backends/player/ops.py");
+#define FSM_UNKNOWN INT64_MIN
+
+struct fsm_chunk {
+    const struct fsm_op *ops;
+    struct fsm_outcome *outcomes; /* NULL: nobody asks */
+    size_t count, batch;          /* batch above 0: a queue that the lanes share */
+    bool paced;                   /* some operation has a time */
+};
+
 struct fsm_first_error {
     uint64_t ns; /* when; 0: none */
     uint64_t index, offset;
@@ -32,9 +47,11 @@ struct fsm_first_error {
 
 struct fsm_flight { /* one operation in flight */
     struct fsm_op op;
+    struct fsm_outcome *outcome; /* NULL: nobody asks */
     uint64_t index;           /* in the whole stream */
     uint64_t key;             /* of the file's content: tells files apart by name */
     uint64_t start, intended; /* ticks; intended 0: none */
+    uint64_t start_ns;
     unsigned char *buffer;
     bool busy, touched; /* touched: the buffer's pages are there */
 };
@@ -52,6 +69,7 @@ struct fsm_lane {
     uint64_t interval, intervals_used, interval_end, width; /* index, count, ticks, ns */
     uint64_t first_ns, last_ns, io_first_ns, io_last_ns;    /* 0: none yet */
     uint64_t executed, played, overhead, error_count;       /* overhead in ns */
+    size_t rest, rest_end; /* of the chunk: where it stopped in what it had taken */
     uint64_t errors[FSM_ERRORS];
     struct fsm_first_error first_error;
     struct fsm_flight *flights;             /* [depth]; NULL: depth 1 */
@@ -73,13 +91,13 @@ struct fsm_player {
     uint64_t seed, origin_ns, deadline_ns;
     uint64_t before; /* operations in earlier chunks */
     uint32_t slots, threads, depth, max_op_bytes;
-    bool tsc, count_metadata, stop_on_error;
+    bool tsc, count_metadata, stop_on_error, pauses;
     int stop; /* an error ended the play */
-    /* the chunk that is being played */
-    const struct fsm_op *ops;
-    size_t count;
-    bool paced;    /* some operation has a time */
+    struct fsm_chunk chunk; /* that is being played */
     bool draining; /* no chunk: wait for what is in flight */
+    char apart[64]; /* the lanes of a queue fight for this line only */
+    size_t taken;   /* operations of the queue, may go beyond its end */
+    char apart_too[64];
     /* hand-over to the threads of lanes 1.. */
     pthread_mutex_t mutex;
     pthread_cond_t begin, done;
@@ -95,8 +113,12 @@ int fsm_player_open(struct fsm_player *player, const struct fsm_config *config,
                     const unsigned char *pool, size_t period);
 void fsm_player_close(struct fsm_player *player);
 int fsm_player_want_service(struct fsm_player *player); /* 0 or ENOMEM */
-uint64_t fsm_player_play(struct fsm_player *player, const struct fsm_op *ops, size_t count,
-                         bool paced);
+uint64_t fsm_player_play(struct fsm_player *player, const struct fsm_chunk *chunk);
+/* Whether the lanes share the chunk as a queue; one lane takes it whole. */
+static inline bool fsm_is_queue(const struct fsm_player *player)
+{
+    return player->chunk.batch && player->threads > 1;
+}
 /* Wait for everything that is in flight. */
 void fsm_player_drain(struct fsm_player *player);
 /* A name for a slot that is not open: 0 or ENOMEM. */

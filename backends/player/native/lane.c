@@ -1,9 +1,10 @@
-/* The hot loop: one lane plays its operations of a chunk, one after the other.
+/* The hot loop: one lane plays its operations of a chunk, one after the other: all of them, those
+ * of its streams, or batches of a queue.
  *
  * One clock read is the end of one operation and the start of the next; where something else
  * was done between them (filling, verifying, looking at directories, waiting for an intended
  * time) the clock is read again after it.  Nothing is allocated.  The loop is written once
- * and compiled for each combination of clock, pace and number of threads.
+ * and compiled for each combination of clock, extras (times, outcomes) and division among lanes.
  */
 #define _GNU_SOURCE
 #include <string.h>
@@ -13,6 +14,8 @@
 
 #define PACE_SPIN 50000ull    /* ns before an intended time that are spent watching the clock */
 #define ANCHOR_AGE 100000000ull /* ns after which an anchor is renewed within a chunk */
+
+enum division { ALONE, BY_STREAM, QUEUE };
 
 static void set_deadline(struct fsm_lane *lane)
 {
@@ -108,23 +111,36 @@ COLD uint64_t fsm_pace(struct fsm_lane *lane, uint64_t intended)
     return now;
 }
 
-INLINE void run(struct fsm_lane *lane, const bool tsc, const bool paced, const bool many)
+/* When the lane's previous operation ended, ns; `last` in this chunk, ticks, 0: none. */
+INLINE uint64_t previous_end(const struct fsm_lane *lane, uint64_t last)
+{
+    if (last)
+        return fsm_ns(&lane->clock, last);
+    return lane->last_ns ? lane->last_ns : lane->player->origin_ns;
+}
+
+INLINE void run(struct fsm_lane *lane, const bool tsc, const bool extras,
+                const enum division division)
 {
     struct fsm_player *player = lane->player;
     const struct fsm_driver *driver = player->driver;
-    const struct fsm_op *op = player->ops, *const beyond = op + player->count;
+    const struct fsm_op *const ops = player->chunk.ops;
+    const struct fsm_op *op = ops, *beyond = division == QUEUE ? ops : ops + player->chunk.count;
+    struct fsm_outcome *const outcomes = extras ? player->chunk.outcomes : NULL;
     const uint32_t counted = player->count_metadata ? FSM_ALL_KINDS : DATA_KINDS;
     const uint32_t prepared = driver->prepare ? driver->prepare_kinds : 0;
     struct fsm_file *const files = player->files;
     uint64_t now = fsm_ticks(tsc), first = 0, last = 0, io_first = 0, io_last = 0;
     uint64_t executed = 0, overhead = 0;
 
-    for (; op < beyond; op++) {
-        if (many && op->stream % player->threads != lane->index)
+    for (;; op++) {
+        if (UNLIKELY(op == beyond) && !(division == QUEUE && fsm_take(player, &op, &beyond)))
+            break;
+        if (division == BY_STREAM && op->stream % player->threads != lane->index)
             continue;
         if (UNLIKELY(now >= lane->deadline))
             break;
-        if (many && UNLIKELY(__atomic_load_n(&player->stop, __ATOMIC_RELAXED)))
+        if (division != ALONE && UNLIKELY(__atomic_load_n(&player->stop, __ATOMIC_RELAXED)))
             break;
         struct fsm_file *file = &files[op->file], *file2 = &files[op->file2];
         const uint32_t bit = FSM_BIT(op->kind);
@@ -145,11 +161,14 @@ INLINE void run(struct fsm_lane *lane, const bool tsc, const bool paced, const b
                 overhead += now - start;
             }
         }
-        if (paced && op->time) {
-            intended = fsm_ticks_at(&lane->clock, player->origin_ns + op->time);
-            if (intended >= lane->deadline)
+        if (extras && op->time) {
+            const uint64_t due = player->pauses ? fsm_due(lane, previous_end(lane, last), op->time)
+                                                : fsm_due(lane, player->origin_ns, op->time);
+            if (due >= lane->deadline)
                 break;
-            now = fsm_pace(lane, intended);
+            now = fsm_pace(lane, due);
+            if (!player->pauses)
+                intended = due;
         }
         start = now;
         struct fsm_status status = {0, refused};
@@ -172,6 +191,9 @@ INLINE void run(struct fsm_lane *lane, const bool tsc, const bool paced, const b
             now = fsm_ticks(tsc);
             overhead += now - end;
         }
+        if (extras && outcomes) /* before the clock's anchor may change */
+            fsm_note_outcome(player, &outcomes[op - ops], fsm_ns(&lane->clock, start),
+                             fsm_duration(&lane->clock, end - start), status);
         if (UNLIKELY(end >= lane->interval_end))
             fsm_lane_interval(lane, end);
         if (bit & DATA_KINDS) {
@@ -181,20 +203,24 @@ INLINE void run(struct fsm_lane *lane, const bool tsc, const bool paced, const b
         }
         if (UNLIKELY(status.error)) {
             const struct fsm_failure failure = {
-                op, player->before + (uint64_t)(op - player->ops), end, status.error, wrong,
+                op, player->before + (uint64_t)(op - ops), end, status.error, wrong,
                 expected, lane->buffer};
             fsm_note_error(lane, &failure);
-            if (player->stop_on_error)
+            if (player->stop_on_error) {
+                op++;
                 break;
+            }
             continue;
         }
         lane->operations[lane->interval] += (bit & counted) != 0;
-        const uint64_t from = paced && intended && intended < start ? intended : start;
+        const uint64_t from = extras && intended && intended < start ? intended : start;
         fsm_record(&lane->latency[op->kind], fsm_duration(&lane->clock, end - from));
-        if (paced && intended)
+        if (extras && intended)
             fsm_record(&lane->service[op->kind], fsm_duration(&lane->clock, end - start));
     }
     lane->played = executed;
+    lane->rest = (size_t)(op - ops);
+    lane->rest_end = (size_t)(beyond - ops);
     lane->executed += executed;
     lane->overhead += fsm_duration(&lane->clock, overhead);
     if (first && !lane->first_ns)
@@ -207,25 +233,31 @@ INLINE void run(struct fsm_lane *lane, const bool tsc, const bool paced, const b
         lane->io_last_ns = fsm_ns(&lane->clock, io_last);
 }
 
-#define VARIANT(name, tsc, paced, many)                                                       \
+#define VARIANT(name, tsc, extras, division)                                                  \
     __attribute__((noinline)) static void name(struct fsm_lane *lane)                         \
     {                                                                                         \
-        run(lane, tsc, paced, many);                                                          \
+        run(lane, tsc, extras, division);                                                     \
     }
-VARIANT(run_mono, false, false, false)
-VARIANT(run_mono_many, false, false, true)
-VARIANT(run_mono_paced, false, true, false)
-VARIANT(run_mono_paced_many, false, true, true)
-VARIANT(run_tsc, true, false, false)
-VARIANT(run_tsc_many, true, false, true)
-VARIANT(run_tsc_paced, true, true, false)
-VARIANT(run_tsc_paced_many, true, true, true)
+VARIANT(mono_alone, false, false, ALONE)
+VARIANT(mono_by_stream, false, false, BY_STREAM)
+VARIANT(mono_queue, false, false, QUEUE)
+VARIANT(mono_extras_alone, false, true, ALONE)
+VARIANT(mono_extras_by_stream, false, true, BY_STREAM)
+VARIANT(mono_extras_queue, false, true, QUEUE)
+VARIANT(tsc_alone, true, false, ALONE)
+VARIANT(tsc_by_stream, true, false, BY_STREAM)
+VARIANT(tsc_queue, true, false, QUEUE)
+VARIANT(tsc_extras_alone, true, true, ALONE)
+VARIANT(tsc_extras_by_stream, true, true, BY_STREAM)
+VARIANT(tsc_extras_queue, true, true, QUEUE)
 
 void fsm_lane_run(struct fsm_lane *lane)
 {
-    static void (*const variants[8])(struct fsm_lane *) = {
-        run_mono, run_mono_many, run_mono_paced, run_mono_paced_many,
-        run_tsc,  run_tsc_many,  run_tsc_paced,  run_tsc_paced_many,
+    static void (*const variants[2][2][3])(struct fsm_lane *) = {
+        {{mono_alone, mono_by_stream, mono_queue},
+         {mono_extras_alone, mono_extras_by_stream, mono_extras_queue}},
+        {{tsc_alone, tsc_by_stream, tsc_queue},
+         {tsc_extras_alone, tsc_extras_by_stream, tsc_extras_queue}},
     };
     const struct fsm_player *player = lane->player;
     fsm_clock_anchor(&lane->clock, &fsm_base_clock);
@@ -235,5 +267,9 @@ void fsm_lane_run(struct fsm_lane *lane)
         fsm_flights_run(lane);
         return;
     }
-    variants[player->tsc * 4 + player->paced * 2 + (player->threads > 1)](lane);
+    const bool extras = player->chunk.paced || player->chunk.outcomes;
+    const enum division division = fsm_is_queue(player)  ? QUEUE
+                                   : player->threads > 1 ? BY_STREAM
+                                                         : ALONE;
+    variants[player->tsc][extras][division](lane);
 }

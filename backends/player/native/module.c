@@ -6,6 +6,9 @@
 #include "fsm_content.h"
 #include "fsm_player.h"
 
+/* player.py takes no other: raised whenever what _player.pyi says changes. */
+#define FSM_INTERFACE 2
+
 struct fsm_clock fsm_base_clock;
 
 typedef struct {
@@ -66,16 +69,17 @@ static void set_open_error(const struct fsm_driver *driver, int error, PyObject 
 static PyObject *player_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *words[] = {"driver", "root", "pool", "slots", "threads", "depth", "seed",
-                            "origin_ns", "max_op_bytes", "count_metadata", "stop_on_error", "tsc",
-                            "openat2", NULL};
+                            "origin_ns", "max_op_bytes", "count_metadata", "stop_on_error",
+                            "pauses", "read_ahead", "tsc", "openat2", NULL};
     PyObject *driver, *root;
     Py_buffer pool;
     unsigned long long seed, origin;
     unsigned int slots, threads, depth, most;
-    int metadata, stop, tsc, openat2;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&y*IIIKKIpppp", words, &driver,
+    int metadata, stop, pauses, read_ahead, tsc, openat2;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&y*IIIKKIpppppp", words, &driver,
                                      PyUnicode_FSConverter, &root, &pool, &slots, &threads,
-                                     &depth, &seed, &origin, &most, &metadata, &stop, &tsc, &openat2))
+                                     &depth, &seed, &origin, &most, &metadata, &stop, &pauses,
+                                     &read_ahead, &tsc, &openat2))
         return NULL;
     Player *self = NULL;
     const struct fsm_driver *found = find_driver(driver);
@@ -99,10 +103,10 @@ static PyObject *player_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->open = true;
     self->player = (struct fsm_player){
         .driver = found, .seed = seed, .origin_ns = origin, .count_metadata = metadata,
-        .stop_on_error = stop, .tsc = tsc && FSM_HAVE_TSC};
+        .stop_on_error = stop, .pauses = pauses, .tsc = tsc && FSM_HAVE_TSC};
     const struct fsm_config config = {
         PyBytes_AS_STRING(root), slots, threads, depth, most,
-        (openat2 ? 0 : FSM_NO_OPENAT2) | (self->player.tsc ? FSM_TSC : 0)};
+        (openat2 ? 0 : FSM_NO_OPENAT2) | (read_ahead ? 0 : FSM_NO_READ_AHEAD) | (self->player.tsc ? FSM_TSC : 0)};
     int error;
     Py_BEGIN_ALLOW_THREADS
     fsm_wait_until(fsm_base_clock.ns + FSM_SHORTEST_BASE, 0);
@@ -204,34 +208,53 @@ static bool set_names(struct fsm_player *player, PyObject *names, unsigned long 
     return true;
 }
 
+/* The memory that outcomes go to, as many as there are operations; None: nobody asks. */
+static bool get_outcomes(PyObject *asked, Py_buffer *memory, struct fsm_chunk *chunk)
+{
+    if (asked == Py_None)
+        return true;
+    if (PyObject_GetBuffer(asked, memory, PyBUF_WRITABLE))
+        return false;
+    if ((size_t)memory->len != chunk->count * sizeof *chunk->outcomes ||
+        (uintptr_t)memory->buf % 8)
+        return PyErr_Format(PyExc_ValueError, "outcomes must be an aligned, contiguous array of "
+                            "OUTCOME, one for each operation"), false;
+    chunk->outcomes = memory->buf;
+    return true;
+}
+
 static PyObject *player_play(Player *self, PyObject *args)
 {
     struct fsm_player *player = &self->player;
-    Py_buffer ops;
-    PyObject *given, *names = NULL, *answer = NULL;
-    unsigned long long first;
-    bool paced;
-    if (!usable(self) || !PyArg_ParseTuple(args, "y*OK", &ops, &given, &first))
+    Py_buffer ops, outcomes = {.buf = NULL};
+    PyObject *given, *asked, *names = NULL, *answer = NULL;
+    unsigned long long first, batch;
+    if (!usable(self) || !PyArg_ParseTuple(args, "y*OKOK", &ops, &given, &first, &asked, &batch))
         return NULL;
-    const size_t count = (size_t)ops.len / sizeof(struct fsm_op);
-    if (ops.len % (Py_ssize_t)sizeof(struct fsm_op) || (uintptr_t)ops.buf % 8)
+    struct fsm_chunk chunk = {.ops = ops.buf, .count = (size_t)ops.len / sizeof *chunk.ops,
+                              .batch = (size_t)batch};
+    if (chunk.batch > chunk.count)
+        chunk.batch = chunk.count; /* so that a counter of batches cannot overflow */
+    if (ops.len % (Py_ssize_t)sizeof *chunk.ops || (uintptr_t)ops.buf % 8)
         PyErr_SetString(PyExc_ValueError, "ops must be an aligned, contiguous array of OP");
-    else if (check_ops(player, ops.buf, count, &paced) &&
+    else if (get_outcomes(asked, &outcomes, &chunk) &&
+             check_ops(player, chunk.ops, chunk.count, &chunk.paced) &&
              (names = PySequence_Fast(given, "names must be a sequence of bytes")) &&
              check_names(player, names, first) && set_names(player, names, first)) {
         uint64_t executed;
-        if (paced && fsm_player_want_service(player)) {
+        if (chunk.paced && !player->pauses && fsm_player_want_service(player)) {
             PyErr_NoMemory();
         } else {
             self->busy = true;
             Py_BEGIN_ALLOW_THREADS
-            executed = fsm_player_play(player, ops.buf, count, paced);
+            executed = fsm_player_play(player, &chunk);
             Py_END_ALLOW_THREADS
             self->busy = false;
             answer = PyLong_FromUnsignedLongLong(executed);
         }
     }
     Py_XDECREF(names);
+    PyBuffer_Release(&outcomes);
     PyBuffer_Release(&ops);
     return answer;
 }
@@ -288,21 +311,23 @@ static PyObject *player_begin(Player *self, PyObject *arg)
     Py_RETURN_NONE;
 }
 
-/* Operations that each lane executed of the last chunk. */
-static PyObject *player_played(Player *self, PyObject *unused)
+/* What each lane did not execute of what it had taken of the last chunk; and what was taken. */
+static PyObject *player_rests(Player *self, PyObject *unused)
 {
     (void)unused;
     if (!usable(self))
         return NULL;
-    PyObject *played = PyTuple_New(self->player.threads);
-    for (uint32_t i = 0; played && i < self->player.threads; i++) {
-        PyObject *count = PyLong_FromUnsignedLongLong(self->player.lanes[i].played);
-        if (count)
-            PyTuple_SET_ITEM(played, i, count);
-        else
-            Py_CLEAR(played);
+    const struct fsm_player *player = &self->player;
+    PyObject *rests = PyList_New(0);
+    for (uint32_t i = 0; rests && i < player->threads; i++) {
+        const struct fsm_lane *lane = &player->lanes[i];
+        PyObject *rest = Py_BuildValue("KK", (unsigned long long)lane->rest,
+                                       (unsigned long long)lane->rest_end);
+        if (!rest || PyList_Append(rests, rest))
+            Py_CLEAR(rests);
+        Py_XDECREF(rest);
     }
-    return played;
+    return rests ? Py_BuildValue("NK", rests, (unsigned long long)player->taken) : NULL;
 }
 
 static PyObject *player_lanes(Player *self, PyObject *unused)
@@ -330,12 +355,14 @@ static PyObject *player_close(Player *self, PyObject *unused)
 }
 
 static PyMethodDef player_methods[] = {
-    {"play", (PyCFunction)player_play, METH_VARARGS, "play(ops, names, first) -> executed"},
+    {"play", (PyCFunction)player_play, METH_VARARGS,
+     "play(ops, names, first, outcomes or None, batch) -> executed"},
     {"drain", (PyCFunction)player_drain, METH_NOARGS, "wait for all that is in flight"},
     {"share", (PyCFunction)player_share, METH_NOARGS, "lines by which others join; empty: none"},
     {"stop_at", (PyCFunction)player_stop_at, METH_O, "stop_at(monotonic_ns); 0 = never"},
     {"begin", (PyCFunction)player_begin, METH_O, "begin(origin_ns), before the first play"},
-    {"played", (PyCFunction)player_played, METH_NOARGS, "executed of the last chunk, by lane"},
+    {"rests", (PyCFunction)player_rests, METH_NOARGS,
+     "of the last chunk: [(first, end) not executed, by lane], taken of a queue"},
     {"lanes", (PyCFunction)player_lanes, METH_NOARGS, "facts of each lane, as dicts"},
     {"close", (PyCFunction)player_close, METH_NOARGS, "close all handles, end all threads"},
     {NULL, NULL, 0, NULL},
@@ -393,7 +420,8 @@ PyMODINIT_FUNC PyInit__player(void)
     if (PyType_Ready(&player_type) < 0)
         return NULL;
     PyObject *module = PyModule_Create(&module_definition);
-    if (module && PyModule_AddObjectRef(module, "Player", (PyObject *)&player_type) < 0)
+    if (module && (PyModule_AddObjectRef(module, "Player", (PyObject *)&player_type) < 0 ||
+                   PyModule_AddIntConstant(module, "INTERFACE", FSM_INTERFACE) < 0))
         Py_CLEAR(module);
     return module;
 }

@@ -193,23 +193,27 @@ static void turn(struct fsm_player *player)
     pthread_mutex_unlock(&player->mutex);
 }
 
-uint64_t fsm_player_play(struct fsm_player *player, const struct fsm_op *ops, size_t count,
-                         bool paced)
+uint64_t fsm_player_play(struct fsm_player *player, const struct fsm_chunk *chunk)
 {
     uint64_t executed = 0;
-    for (uint32_t i = 0; i < player->threads; i++)
-        player->lanes[i].played = 0;
+    player->chunk = *chunk;
+    player->taken = 0;
+    for (uint32_t i = 0; i < player->threads; i++) {
+        struct fsm_lane *lane = &player->lanes[i];
+        lane->played = lane->rest = 0;
+        lane->rest_end = chunk->count;
+    }
+    for (size_t i = 0; chunk->outcomes && i < chunk->count; i++)
+        chunk->outcomes[i] = (struct fsm_outcome){0, 0, FSM_UNKNOWN};
     if (!__atomic_load_n(&player->stop, __ATOMIC_RELAXED)) {
         if (!player->origin_ns)
             player->origin_ns = fsm_monotonic();
-        player->ops = ops;
-        player->count = count;
-        player->paced = paced;
         turn(player);
         for (uint32_t i = 0; i < player->threads; i++)
             executed += player->lanes[i].played;
     }
-    player->before += count;
+    player->before += chunk->count;
+    player->chunk.outcomes = NULL; /* it is the caller's */
     return executed;
 }
 

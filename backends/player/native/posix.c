@@ -35,13 +35,13 @@ struct open_how_ { /* linux/openat2.h, which old headers lack */
 
 struct posix {
     int root; /* O_PATH */
-    bool openat2, tsc;
+    bool openat2, tsc, read_ahead;
     uint32_t depth;
 };
 
 struct lane {
     int root;
-    bool openat2;
+    bool openat2, read_ahead;
     struct fsm_workers *workers; /* posix-threads */
     struct fsm_parents parents;
     char entries[32768];
@@ -86,6 +86,7 @@ static int posix_connect(const struct fsm_config *config, void **connection)
     if (probe >= 0)
         close(probe);
     posix->tsc = config->options & FSM_TSC;
+    posix->read_ahead = !(config->options & FSM_NO_READ_AHEAD);
     posix->depth = config->depth;
     *connection = posix;
     return 0;
@@ -106,6 +107,7 @@ static int posix_lane_open(void *connection, void **made)
         return ENOMEM;
     lane->root = posix->root;
     lane->openat2 = posix->openat2;
+    lane->read_ahead = posix->read_ahead;
     *made = lane;
     return 0;
 }
@@ -236,6 +238,8 @@ static struct fsm_status posix_execute(void *state, const struct fsm_op *op,
         result = open_name(lane, file->name, open_flags(op), 0644);
         if (result >= 0)
             file->handle = result;
+        if (result >= 0 && !lane->read_ahead)
+            posix_fadvise(result, 0, 0, POSIX_FADV_RANDOM); /* a wish; where none is, none is done */
         break;
     case FSM_READDIR:
         return read_directory(lane, file->name);

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from errno import EBADF, EBUSY, EINVAL
 from typing import Any
 
@@ -14,6 +14,7 @@ from fsmatrix.backends.player import content
 from fsmatrix.backends.player.ops import DATA_KINDS, Flag, Kind
 from fsmatrix.backends.player.python.posix import Calls, File
 from fsmatrix.backends.player.result import (
+    ESHORT,
     EVERIFY,
     FIRST_WIDTH,
     INTERVALS,
@@ -35,9 +36,11 @@ HANDLE_KINDS = DATA | {int(Kind.FSYNC), int(Kind.CLOSE), int(Kind.TRUNCATE), EVI
 OPEN_KINDS = frozenset({int(Kind.OPEN), int(Kind.CREATE)})
 SPIN_NS = 50_000
 NEVER = (1 << 63) - 1
+_FIELDS = ["kind", "flags", "file", "file2", "offset", "size", "time"]
 
-# one executed operation: kind, intended or 0, start, end, bytes, completed
-Row = tuple[int, int, int, int, int, int]
+# one executed operation: kind, intended or 0, start, end, bytes, error, place in the chunk
+Row = tuple[int, int, int, int, int, int, int]
+Outcomes = npt.NDArray[Any] | None  # dtype OUTCOME
 
 
 class PythonLane:
@@ -52,6 +55,7 @@ class PythonLane:
         *,
         count_metadata: bool,
         stop_on_error: bool,
+        pauses: bool,
     ) -> None:
         self._calls = calls
         self._files = files
@@ -59,6 +63,8 @@ class PythonLane:
         self._buffer, self._buffer_view = buffer, memoryview(buffer.data)
         self._counted = np.array([count_metadata or Kind(k) in DATA_KINDS for k in range(KINDS)])
         self._stop_on_error = stop_on_error
+        self._pauses = pauses
+        self._end = 0  # when the last operation ended
         self._latency = no_latencies()
         self._service: Latencies | None = None
         self._width = FIRST_WIDTH
@@ -72,33 +78,51 @@ class PythonLane:
         self.errors: dict[int, int] = {}
         self.played = 0
 
-    def begin(self, origin: int, deadline: int, before: int, lanes: Sequence[PythonLane]) -> None:
+    def begin(
+        self, origin: int, deadline: int, before: int, lanes: Sequence[PythonLane], paced: bool
+    ) -> None:
         """Get ready for a chunk."""
+        if paced and not self._pauses and self._service is None:
+            self._service = no_latencies()
         self._origin = origin
+        self._end = self._end or origin
         self._deadline = deadline or NEVER
         self._before = before
         self._all = lanes
         self.played = 0
 
-    def run(self, indices: Sequence[int], ops: npt.NDArray[Any]) -> None:
-        """Play `ops`, which stand at `indices` in the chunk."""
+    def run(
+        self, parts: Iterable[Sequence[int]], ops: npt.NDArray[Any], outcomes: Outcomes
+    ) -> list[int]:
+        """Play those of `ops` that stand at the places `parts`, one part after the other.
+
+        The places that are left of the part in which it stopped.
+        """
         rows: list[Row] = []
-        fields = ops[["kind", "flags", "file", "file2", "offset", "size", "time"]].tolist()
+        left: list[int] = []
         now = time.monotonic_ns()
-        for index, op in zip(indices, fields, strict=True):
+        for part in parts:
+            before = len(rows)
+            now = self._play(part, ops[part][_FIELDS].tolist(), now, rows)
+            if left := list(part[len(rows) - before :]):
+                break
+        self.played = len(rows)
+        self._executed += len(rows)
+        if rows:
+            self._count(np.array(rows, dtype=np.int64), outcomes)
+        return left
+
+    def _play(self, places: Sequence[int], ops: list[Any], now: int, rows: list[Row]) -> int:
+        """Play operations as far as time and errors allow, append their rows; the time then."""
+        for place, op in zip(places, ops, strict=True):
             if now >= self._deadline or (self._stop_on_error and self._stopped()):
                 break
-            played = self._one(index, op, now)
+            played = self._one(place, op, now)
             if played is None:
                 break
             row, now = played
             rows.append(row)
-        self.played = len(rows)
-        self._executed += len(rows)
-        if rows:
-            self._count(np.array(rows, dtype=np.int64))
-        if ops["time"].any() and self._service is None:
-            self._service = no_latencies()
+        return now
 
     def _stopped(self) -> bool:
         return any(lane.errors for lane in self._all)
@@ -122,14 +146,15 @@ class PythonLane:
             start = time.monotonic_ns()
             self._overhead += start - now
         if intended:
-            intended += self._origin
+            intended += self._end if self._pauses else self._origin
             if intended >= self._deadline:
                 return None
             start = _pace(intended)
+            intended = 0 if self._pauses else intended
         done = 0
         if not error:
             done, error = self._calls.execute(kind, flags, file, file2, offset, view)
-        end = now = time.monotonic_ns()
+        end = now = self._end = time.monotonic_ns()
         if kind == EVICT:
             self._overhead += end - start
         wrong = -1
@@ -141,7 +166,7 @@ class PythonLane:
             self._overhead += now - end
         if error:
             self._note(index, kind, file, offset, error, end, wrong)
-        return (kind, intended, start, end, done, not error), now
+        return (kind, intended, start, end, done, error, index), now
 
     def _verify(self, key: int, offset: int, size: int) -> int:
         """Position of the first wrong byte in the buffer, -1 if all are right."""
@@ -171,10 +196,14 @@ class PythonLane:
             name=file.name,
         )
 
-    def _count(self, rows: Integers) -> None:
-        """Rows of operations to histograms, series and moments."""
-        kind, intended, start, end, done, good = rows.T
-        ok = good != 0
+    def _count(self, rows: Integers, outcomes: Outcomes) -> None:
+        """Rows of operations to histograms, series, moments and outcomes."""
+        kind, intended, start, end, done, error, place = rows.T
+        ok = error == 0
+        if outcomes is not None:
+            outcomes["start"][place] = np.maximum(start - self._origin, 1)
+            outcomes["duration"][place] = end - start
+            outcomes["result"][place] = np.where(ok | (error == ESHORT), done, -error)
         paced = ok & (intended > 0)
         since = np.where((intended > 0) & (intended < start), intended, start)
         _add(self._latency, kind[ok], (end - since)[ok])

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import mmap
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -21,10 +22,9 @@ from fsmatrix.backends.player.base import (
     VERSION,
     PlayerOptions,
     checked_ops,
-    left_of,
 )
-from fsmatrix.backends.player.ops import Chunk, Kind
-from fsmatrix.backends.player.python.lane import PythonLane
+from fsmatrix.backends.player.ops import UNKNOWN, Chunk, Kind
+from fsmatrix.backends.player.python.lane import Outcomes, PythonLane
 from fsmatrix.backends.player.python.posix import Calls, File, NullCalls, PosixCalls
 from fsmatrix.backends.player.result import PlayerResult, merge
 
@@ -43,11 +43,13 @@ class PythonPlayer:
             raise ValueError(f"depth must be 1 for the Python player, not {options.depth}")
         pool = content.make_pool(options.seed, options.fill_ratio)
         self._options = options
-        self._calls: Calls = PosixCalls(root) if driver == "posix" else NullCalls()
+        posix = driver == "posix"
+        self._calls: Calls = PosixCalls(root, options.read_ahead) if posix else NullCalls()
         self._files: dict[int, File] = {}
         self._origin = options.origin_ns
         self._deadline = 0
         self._before = 0
+        self._left: list[int] = []  # places in the last chunk
         self._open = True
         self._pool = ThreadPoolExecutor(options.threads) if options.threads > 1 else None
         self._lanes = [
@@ -58,6 +60,7 @@ class PythonPlayer:
                 _mapped(np.zeros(options.max_op_bytes + 1, dtype=np.uint8)),
                 count_metadata=options.count_metadata,
                 stop_on_error=options.stop_on_error,
+                pauses=options.pauses,
             )
             for _ in range(options.threads)
         ]
@@ -73,29 +76,41 @@ class PythonPlayer:
         for slot in np.union1d(ops["file"], ops["file2"]).tolist():
             self._files.setdefault(slot, File(b"", 0))
         self._origin = self._origin or time.monotonic_ns()
+        if chunk.outcomes is not None:
+            chunk.outcomes[:] = (0, 0, UNKNOWN)
+        paced = bool(ops["time"].any())
         for lane in self._lanes:
-            lane.begin(self._origin, self._deadline, self._before, self._lanes)
-        if not (self._options.stop_on_error and any(lane.errors for lane in self._lanes)):
-            self._run(ops)
+            lane.begin(self._origin, self._deadline, self._before, self._lanes, paced)
+        if self._options.stop_on_error and any(lane.errors for lane in self._lanes):
+            self._left = list(range(len(ops)))
+        else:
+            self._left = self._run(ops, chunk.outcomes, chunk.batch)
         self._before += len(ops)
         return sum(lane.played for lane in self._lanes)
 
-    def _run(self, ops: npt.NDArray[Any]) -> None:
+    def _run(self, ops: npt.NDArray[Any], outcomes: Outcomes, batch: int) -> list[int]:
+        """Play with all lanes; the places of what was not executed."""
+        places = range(len(ops))
+        queues: list[deque[Sequence[int]]]  # of each lane
         if self._pool is None:
-            self._lanes[0].run(range(len(ops)), ops)
-            return
-        thread = ops["stream"] % len(self._lanes)
-        parts = [np.flatnonzero(thread == index) for index in range(len(self._lanes))]
+            return self._lanes[0].run([places], ops, outcomes)
+        if batch:
+            batches = (places[at : at + batch] for at in places[::batch])
+            queues = [deque(batches)] * len(self._lanes)
+        else:
+            thread = ops["stream"] % len(self._lanes)
+            own = (np.flatnonzero(thread == index).tolist() for index in range(len(self._lanes)))
+            queues = [deque([row]) for row in own]
         running = [
-            self._pool.submit(lane.run, part.tolist(), ops[part])
-            for lane, part in zip(self._lanes, parts, strict=True)
+            self._pool.submit(lane.run, _taken(queue), ops, outcomes)
+            for lane, queue in zip(self._lanes, queues, strict=True)
         ]
-        for future in running:
-            future.result()
+        left = [place for future in running for place in future.result()]
+        return sorted(left + [place for row in queues[0] for place in row])
 
     def left(self, chunk: Chunk) -> Chunk:
         """See `Player`."""
-        return left_of(chunk, tuple(lane.played for lane in self._lanes))
+        return Chunk(chunk.ops[np.array(self._left, dtype=np.intp)], batch=chunk.batch)
 
     def drain(self) -> None:
         """See `Player`."""
@@ -168,6 +183,16 @@ class PythonPlayer:
                 raise ValueError(f"a name of {len(name)} bytes; {MAX_NAME} are allowed")
             if slot in self._files and self._files[slot].handle >= 0:
                 raise ValueError(f"slot {slot} cannot be named {name!r}: it is open")
+
+
+def _taken(queue: deque[Sequence[int]]) -> Iterator[Sequence[int]]:
+    """What is in the queue, until nothing is left; a deque's popleft is safe among threads."""
+    while True:
+        try:
+            batch = queue.popleft()
+        except IndexError:
+            return
+        yield batch
 
 
 _NO_BYTES = memoryview(b"")

@@ -78,7 +78,8 @@ class NullCalls:
 class PosixCalls:
     """System calls below `root`.  As native/posix.c on a kernel without openat2."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, read_ahead: bool = True) -> None:
+        self._read_ahead = read_ahead
         self._root = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._known: set[bytes] = set()
 
@@ -129,6 +130,8 @@ class PosixCalls:
         root = self._root
         if kind in (Kind.OPEN, Kind.CREATE):
             file.handle = os.open(file.name, _open_flags(kind, flags), 0o644, dir_fd=root)
+            if not self._read_ahead:
+                os.posix_fadvise(file.handle, 0, 0, os.POSIX_FADV_RANDOM)
         elif kind == Kind.CLOSE:
             handle, file.handle = file.handle, -1
             os.close(handle)

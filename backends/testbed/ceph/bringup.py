@@ -18,8 +18,9 @@ from fsmatrix.backends.ceph.bindings.errors import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.state.placement import at_once, wait_for_stats
 from fsmatrix.backends.journal.journal import Entry
+from fsmatrix.backends.local.devices import cgroups
 from fsmatrix.backends.system import tools
-from fsmatrix.backends.testbed import cgroups, daemons, network, sockets
+from fsmatrix.backends.testbed import daemons, network, sockets
 from fsmatrix.backends.testbed.ceph import conf, drives, health, pools
 from fsmatrix.backends.testbed.ceph.conf import Place
 from fsmatrix.backends.testbed.ceph.drives import Emulated
@@ -203,18 +204,13 @@ class Making:
         self._until("health is OK", lambda: not health.checks(cluster), cluster)
 
     def _until(self, what: str, done: Callable[[], bool], cluster: Cluster) -> None:
-        deadline = time.monotonic() + CLEAN_WITHIN
-        while True:
-            with self.steps.waiting():
-                if done():
-                    return
+        def check() -> None:
             daemons.check(self.home, self.running)
-            if time.monotonic() >= deadline:
-                raise CephError(
-                    f"within {CLEAN_WITHIN:g} s not reached: {what}", 0, health.summary(cluster)
-                )
-            with self.steps.waiting():
-                time.sleep(_POLL)
+
+        if not self.steps.until(done, CLEAN_WITHIN, check, _POLL):
+            raise CephError(
+                f"within {CLEAN_WITHIN:g} s not reached: {what}", 0, health.summary(cluster)
+            )
 
     def _facts(self, cluster: Cluster, moved: int) -> dict[str, Any]:
         options = self.options

@@ -9,9 +9,9 @@ from pathlib import Path
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import loop
-from fsmatrix.backends.testbed import cgroups
+from fsmatrix.backends.local.devices import cgroups
+from fsmatrix.backends.local.devices.cgroups import Limits
 from fsmatrix.backends.testbed.ceph.options import DRIVES, CephTestbedOptions
-from fsmatrix.backends.testbed.cgroups import Limits
 from fsmatrix.backends.testbed.home import Home
 
 

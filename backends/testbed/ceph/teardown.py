@@ -8,7 +8,8 @@ from pathlib import Path
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import proof, rollback
 from fsmatrix.backends.journal.journal import Entry
-from fsmatrix.backends.testbed import cgroups, process, undo
+from fsmatrix.backends.local.devices import cgroups
+from fsmatrix.backends.testbed import process, undo
 from fsmatrix.backends.testbed.home import Home
 
 

@@ -38,13 +38,14 @@ from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.state.placement import wait_for_stats
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Entry
+from fsmatrix.backends.local.devices import cgroups
+from fsmatrix.backends.local.devices.cgroups import Limits
 from fsmatrix.backends.pace import Pace
-from fsmatrix.backends.testbed import cgroups, daemons
+from fsmatrix.backends.testbed import daemons
 from fsmatrix.backends.testbed.base import lacking
 from fsmatrix.backends.testbed.ceph import bringup, drives, health, pools, teardown
 from fsmatrix.backends.testbed.ceph.options import CephTestbedOptions
 from fsmatrix.backends.testbed.ceph.pools import FILESYSTEM
-from fsmatrix.backends.testbed.cgroups import Limits
 from fsmatrix.backends.testbed.home import Home, Kind
 from fsmatrix.backends.testbed.steps import Steps
 from fsmatrix.backends.testbed.storage import StorageTestbed

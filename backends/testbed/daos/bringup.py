@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,17 +150,12 @@ class Making:
         return folder
 
     def _until(self, what: str, done: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + UP_WITHIN
-        while True:
-            with self.steps.waiting():
-                if done():
-                    return
+        def check() -> None:
             daemons.check(self.home, self.servers)
-            if time.monotonic() >= deadline:
-                words = " | ".join(nodes.last_words(self.home, entry) for entry in self.servers)
-                raise BackendError(f"within {UP_WITHIN:g} s not reached: {what}: {words}")
-            with self.steps.waiting():
-                time.sleep(_POLL)
+
+        if not self.steps.until(done, UP_WITHIN, check, _POLL):
+            words = " | ".join(nodes.last_words(self.home, entry) for entry in self.servers)
+            raise BackendError(f"within {UP_WITHIN:g} s not reached: {what}: {words}")
 
     def _pool(self, ranks: list[int]) -> dict[str, Any]:
         options = self.options

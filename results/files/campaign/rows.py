@@ -10,6 +10,7 @@ import numpy as np
 
 from fsmatrix.results import histogram, iterations, metrics
 from fsmatrix.results.case import Case
+from fsmatrix.results.evidence.replay import replayed
 from fsmatrix.results.files.campaign import usage
 from fsmatrix.results.files.hdf5.schema import to_json
 from fsmatrix.results.record import SEVERITIES, Finding, Integers, Phase, RunRecord
@@ -86,12 +87,18 @@ def rows_of(record: RunRecord) -> list[Row]:
                     "phase": name,
                     "worst_finding": worst(findings),
                     "latency_of": "+".join(kinds),
+                    "replay": _replay(phase),
                 },
                 phase=phase,
                 findings=findings,
             )
         )
     return rows
+
+
+def _replay(phase: Phase | None) -> str:
+    seen = replayed(phase.facts) if phase else None
+    return to_json(seen.document()) if seen else ""
 
 
 def levels_of(record: RunRecord) -> dict[str, Any]:

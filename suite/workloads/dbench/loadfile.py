@@ -1,9 +1,7 @@
 """dbench's loadfiles: what they are known by, and what one client does with one.
 
 A loadfile is known by the SHA-256 of its bytes, never by its path: two files with the same
-content are the same work.  One line is one operation:
-`WriteX HANDLE OFFSET SIZE RETURNED STATUS`, `NTCreateX "NAME" OPTIONS DISPOSITION HANDLE
-STATUS`, `Unlink "NAME" ATTRIBUTES STATUS`, `Rename "OLD" "NEW" STATUS` (dbench's child.c).
+content are the same work.  One line is one operation (traces/importing/loadfile.py).
 """
 
 from __future__ import annotations
@@ -16,11 +14,9 @@ from pathlib import Path
 
 from fsmatrix.results.files import safefile
 from fsmatrix.results.files.errors import ResultError
+from fsmatrix.suite.workloads.content import ContentFile, stored_digest
+from fsmatrix.traces.importing.loadfile import DIRECTORY, TRUNCATING, directive, integer
 
-OK = frozenset({"NT_STATUS_OK", "0x00000000", "0x0", "SUCCESS"})
-TRUNCATING = frozenset({4, 5})  # dispositions FILE_OVERWRITE and FILE_OVERWRITE_IF
-DIRECTORY = 1  # create option FILE_DIRECTORY_FILE
-PREFIX = "sha256:"
 LIMIT = 256 << 20  # bytes; dbench's own has 25 MB
 OUTSIDE = re.compile(r"""(?:^|[\s"\\/])(\.\.)(?:[\s"\\/]|$)""", re.MULTILINE)
 
@@ -35,16 +31,10 @@ class Survey:
 
 
 @dataclass(frozen=True)
-class Loadfile:
+class Loadfile(ContentFile):
     """A loadfile by its content; `path` and `survey` are known where it can be read."""
 
-    sha256: str
-    path: str = field(default="", compare=False)
     survey: Survey | None = field(default=None, compare=False)
-
-    def __str__(self) -> str:
-        """What stands in cases and results."""
-        return f"{PREFIX}{self.sha256}"
 
 
 def loadfile(value: object) -> Loadfile:
@@ -53,10 +43,7 @@ def loadfile(value: object) -> Loadfile:
         return value
     if not isinstance(value, str):
         raise ValueError(f"a loadfile is the path of a file, not {value!r}")
-    if value.startswith(PREFIX):
-        digest = value.removeprefix(PREFIX)
-        if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
-            raise ValueError(f"{value!r} is no SHA-256 of a loadfile")
+    if digest := stored_digest(value, "loadfile"):
         return Loadfile(digest)
     path = Path(value)
     if not path.is_absolute():
@@ -93,41 +80,32 @@ def survey_of(text: str) -> Survey | None:
     sizes: dict[str, int] = {}  # of the files that there are
     directories: set[str] = set()
     written = total = space = files = 0
-    for line in text.split("\n"):
-        words = line.split()
-        if words and words[0][:1].isdigit():  # version 4: a time before the operation
-            words = words[1:]
-        if len(words) < 3 or words[-1] not in OK:
+    for each in map(directive, text.split("\n")):
+        if each is None or not each.ok or not each.parameters:
             continue
-        quoted = line.split('"')
-        name = quoted[1].lower() if len(quoted) > 2 else words[1].lower()
-        if words[0] == "Mkdir" or (words[0] == "NTCreateX" and _number(words[-4]) & DIRECTORY):
+        verb, parameters = each.verb, each.parameters
+        name = parameters[0].lower()
+        if verb == "Mkdir" or (
+            verb == "NTCreateX" and len(parameters) > 3 and integer(parameters[1]) & DIRECTORY
+        ):
             directories.add(name)
-        elif words[0] == "NTCreateX":
-            names[words[-2]] = name
-            if _number(words[-3]) in TRUNCATING:
+        elif verb == "NTCreateX" and len(parameters) > 3:
+            names[parameters[3]] = name
+            if integer(parameters[2]) in TRUNCATING:
                 total -= sizes.pop(name, 0)
             sizes.setdefault(name, 0)
-        elif words[0] == "WriteX" and words[1] in names and len(words) > 4:
-            written += _number(words[3])
-            end = _number(words[2]) + _number(words[3])
-            target = names[words[1]]
+        elif verb == "WriteX" and parameters[0] in names and len(parameters) > 2:
+            written += integer(parameters[2])
+            end = integer(parameters[1]) + integer(parameters[2])
+            target = names[parameters[0]]
             total += max(end - sizes.get(target, 0), 0)
             sizes[target] = max(end, sizes.get(target, 0))
-        elif words[0] == "Unlink":
+        elif verb == "Unlink":
             total -= sizes.pop(name, 0)
-        elif words[0] == "Rename" and len(quoted) > 4 and name in sizes:
-            moved = sizes.pop(name)
-            total -= sizes.pop(quoted[3].lower(), 0)
-            sizes[quoted[3].lower()] = moved
+        elif verb == "Rename" and len(parameters) > 1 and name in sizes:
+            moved, new = sizes.pop(name), parameters[1].lower()
+            total -= sizes.pop(new, 0)
+            sizes[new] = moved
         space = max(space, total)
         files = max(files, len(sizes) + len(directories))
     return Survey(written, space, files) if files else None
-
-
-def _number(word: str) -> int:
-    """As strtol reads it, 0 for what is no number."""
-    try:
-        return int(word, 0)
-    except ValueError:
-        return 0

@@ -33,7 +33,7 @@ class Pattern(Workload):
 
     name: ClassVar[str] = "pattern"
     Options: ClassVar[type[WorkloadOptions]] = PatternOptions
-    accesses: ClassVar[frozenset[str]] = frozenset({"path", "rados", "cephfs", "dfs"})
+    accesses: ClassVar[frozenset[str]] = frozenset({"path", "paths", "rados", "cephfs", "dfs"})
     options: PatternOptions
 
     def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:  # noqa: ARG002
@@ -76,6 +76,15 @@ class Pattern(Workload):
             if text := problem(case):
                 return text
         return self.options.misaligned() if case.cache == "bypass" else ""
+
+    def misfit(self, case: Case, access: str) -> str:
+        """On several devices each process works in a file of its own."""
+        del case
+        if access != "paths":
+            return ""
+        if self.options.layout != "file-per-process" or self.options.shift_reads != "none":
+            return "on several devices each process works in a file of its own on one of them"
+        return ""
 
     def footprint(self, case: Case) -> Footprint:
         """Exact for fixed work; under fixed time `written` counts one pass over the data."""

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from fsmatrix.backends.player.mixing import Integers, drawn, mix, permuted, salt
 from fsmatrix.backends.player.ops import OP, Chunk, Chunks, Flag, Kind, Place
-from fsmatrix.suite.workloads.streams.mixing import Integers, drawn, mix, permuted, salt
 
 CHUNK_OPS = 1 << 15
 SHARED = "data"

@@ -24,7 +24,8 @@ from fsmatrix.backends.ceph.options import (
 from fsmatrix.backends.ceph.rados import Rados
 from fsmatrix.backends.ceph.state import facts, health, network, settle
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.local import mounting, provenance
+from fsmatrix.backends.local import provenance
+from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.mounts import Mount
 

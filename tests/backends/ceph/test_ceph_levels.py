@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import re
+import secrets
 import shlex
 import shutil
 import subprocess
@@ -21,7 +22,7 @@ import pytest
 from fsmatrix.backends import registry
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.ceph.bindings.librados import CephError, Cluster
-from fsmatrix.backends.ceph.levels import levels, levelstate
+from fsmatrix.backends.ceph.levels import levelstate
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.system import mounts
@@ -361,7 +362,7 @@ def test_what_a_crash_left_is_removed(
 def test_a_foreign_root_or_pool_is_never_touched(
     bed: CephTestbed, context: ProvisionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(levels.secrets, "token_hex", lambda number: "0" * 2 * number)
+    monkeypatch.setattr(secrets, "token_hex", lambda number: "0" * 2 * number)
     name = "fsmatrix-tag1-a-00000000"
     used = backend("rados", bed)
     with bed.cluster() as cluster:

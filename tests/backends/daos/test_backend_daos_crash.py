@@ -37,8 +37,8 @@ def counted(self, text):
     if len(lines) == line:
         die()
 
-def made(*words):
-    create(*words)
+def made(*words, **named):
+    create(*words, **named)
     die()
 
 module.Journal._append = counted

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from fsmatrix.backends.daos import together
+from tests.backends.daos.test_interception import loaded
 
 MPI = """
 import ctypes, os, types
@@ -59,3 +61,23 @@ def test_what_is_not_there_at_all_is_no_clash(folder: Path) -> None:
     together._clash.cache_clear()
     mpi(folder, 'raise ImportError("no MPI at all")')
     assert together.clash(str(folder)) == ""
+
+
+def test_mpi_that_is_silently_another(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """mpi4py goes on to the next libmpi where its own does not load; one of the path is meant."""
+    own, other = folder / "venv/lib/libmpi.so.40", folder / "usr/lib/libmpi.so.40"
+    for library in (own, other):
+        library.parent.mkdir(parents=True)
+        shutil.copy(loaded()[0], library)
+    mpi(
+        folder,
+        'own = "/opt/daos/lib64" not in os.environ.get("LD_LIBRARY_PATH", "")',
+        f"ctypes.CDLL({str(own)!r} if own else {str(other)!r})",
+    )
+    assert together.clash() == ""
+    monkeypatch.setenv(together.PATH, "/opt/daos/lib64")
+    reason = together.clash()
+    assert f"mpi4py takes {other} without a word, since {own} does not load" in reason
+    assert "Unset LD_LIBRARY_PATH" in reason
+    monkeypatch.setenv(together.PATH, f"/opt/daos/lib64:{other.parent}")
+    assert together.clash() == ""

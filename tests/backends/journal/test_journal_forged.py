@@ -26,7 +26,8 @@ from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.journal.kinds import KINDS, Kind, Stage
 from fsmatrix.backends.journal.marker import marker_of
 from fsmatrix.backends.journal.proof import Facts, Ground, LeftAlone, Named
-from fsmatrix.backends.local import loop, mounting
+from fsmatrix.backends.local import loop
+from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.system import loopdev, mounts, signature
 
 TAG = "0123456789abcdef"

@@ -21,8 +21,8 @@ from fsmatrix.backends.cache import WARM_SHARE
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.journal.proof import Named
-from fsmatrix.backends.local import mounting
 from fsmatrix.backends.local.local import LocalBackend
+from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.system import loopdev, mounts, packages, signature
 
 MIB = 1 << 20

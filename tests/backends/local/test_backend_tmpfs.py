@@ -12,8 +12,8 @@ from fsmatrix.backends import registry
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.local import mounting
 from fsmatrix.backends.local import tmpfs as module
+from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.local.tmpfs import Tmpfs
 from fsmatrix.backends.system import mounts
 

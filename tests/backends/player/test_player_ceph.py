@@ -216,13 +216,4 @@ def test_exactly_depth_operations_are_in_flight(
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("depth", [2, 64])
 def test_closing_waits_for_what_is_in_flight(place: Place, depth: int, threads: int) -> None:
-    """Pieces that cross the objects' borders, and a close right after the last is sent."""
-    pieces = [(i * 50_001, 50_001) for i in range(100)]
-    one = place.opened(depth=depth, threads=threads)
-    one.play(chunk(op(Kind.CREATE), names=(b"f",)))
-    one.play(chunk(*(op(Kind.WRITE, 0, at, size, stream=i % threads)
-                     for i, (at, size) in enumerate(pieces))))  # fmt: skip
-    one.close()
-    back = (op(Kind.READ, 0, at, size, flags=Flag.VERIFY) for at, size in pieces)
-    result = place.played(op(Kind.OPEN), *back, names=(b"f",), depth=depth)
-    assert (result.errors, result.bytes) == (0, 100 * 50_001)
+    place.wait_in_closing(depth, threads)

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsmatrix.backends.player import content
-from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
+from fsmatrix.backends.player.ops import OP, OUTCOME, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
 from fsmatrix.backends.player.result import PlayerResult
 from tests.backends.playing import chunk, op
@@ -68,17 +68,24 @@ def facts(result: PlayerResult) -> dict[str, Any]:
 
 
 def played(driver: str, depth: int, stream: list[list[Any]]) -> tuple[Any, ...]:
-    """Executed of each chunk, facts of the result, the files afterwards."""
+    """Executed of each chunk, outcomes, facts of the result, the files afterwards.
+
+    Every other chunk asks for outcomes: their flights end with it.
+    """
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         player = opened(
             root, depth, driver, slots=SLOTS, max_op_bytes=MOST, stop_on_error=False, seed=5
         )
+        outcomes = [None if i % 2 else np.zeros(len(ops), OUTCOME) for i, ops in enumerate(stream)]
         try:
             executed = [
-                player.play(Chunk(np.array(ops, dtype=OP), () if i else NAMES))
+                player.play(
+                    Chunk(np.array(ops, dtype=OP), () if i else NAMES, outcomes=outcomes[i])
+                )
                 for i, ops in enumerate(stream)
             ]
+            became = [None if each is None else each["result"].tolist() for each in outcomes]
             player.drain()
             found = facts(player.result())
         finally:
@@ -87,7 +94,7 @@ def played(driver: str, depth: int, stream: list[list[Any]]) -> tuple[Any, ...]:
             str(path.relative_to(root)): path.read_bytes() if path.is_file() else None
             for path in root.rglob("*")
         }
-        return executed, found, files
+        return executed, became, found, files
 
 
 @settings(max_examples=80)

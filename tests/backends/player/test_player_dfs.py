@@ -99,15 +99,7 @@ def test_every_kind_is_offered(dfs: Place) -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("depth", [1, 2, 64])
 def test_closing_waits_for_what_is_in_flight(dfs: Place, depth: int, threads: int) -> None:
-    pieces = [(i * 50_001, 50_001) for i in range(100)]
-    one = dfs.opened(depth=depth, threads=threads)
-    one.play(chunk(op(Kind.CREATE), names=(b"f",)))
-    one.play(chunk(*(op(Kind.WRITE, 0, at, size, stream=i % threads)
-                     for i, (at, size) in enumerate(pieces))))  # fmt: skip
-    one.close()
-    back = (op(Kind.READ, 0, at, size, flags=Flag.VERIFY) for at, size in pieces)
-    result = dfs.played(op(Kind.OPEN), *back, names=(b"f",), depth=depth)
-    assert (result.errors, result.bytes) == (0, 100 * 50_001)
+    dfs.wait_in_closing(depth, threads)
 
 
 def test_threads_share_directories(dfs: Place) -> None:

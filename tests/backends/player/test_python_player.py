@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fsmatrix.backends.player import content, player
 from fsmatrix.backends.player.drivers import DRIVERS
-from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
+from fsmatrix.backends.player.ops import OP, OUTCOME, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import NativePlayer, PlayerOptions, open_player
 from fsmatrix.backends.player.python.player import PythonPlayer
 from fsmatrix.backends.player.result import PlayerResult
@@ -79,20 +79,22 @@ def facts(result: PlayerResult) -> dict[str, Any]:
 
 
 def played(make: Any, stream: list[list[Any]], **more: Any) -> tuple[Any, ...]:
-    """Executed of each chunk, facts of the result, the tree afterwards."""
+    """Executed of each chunk, outcomes, facts of the result, the tree afterwards."""
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         prepare(root)
         one = make(root, **more)
+        outcomes = [np.zeros(len(ops), dtype=OUTCOME) for ops in stream]
         try:
             executed = [
-                one.play(Chunk(np.array(ops, dtype=OP), () if i else NAMES))
+                one.play(Chunk(np.array(ops, dtype=OP), () if i else NAMES, outcomes=outcomes[i]))
                 for i, ops in enumerate(stream)
             ]
             found = facts(one.result())
         finally:
             one.close()
-        return executed, found, tree(root)
+        became = [(each["result"].tolist(), (each["start"] > 0).tolist()) for each in outcomes]
+        return executed, became, found, tree(root)
 
 
 def native(root: Path, **more: Any) -> NativePlayer:

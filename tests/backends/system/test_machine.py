@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends.local import images, mounting
+from fsmatrix.backends.local import images
+from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.local.tmpfs import Tmpfs
 from fsmatrix.backends.registry import BACKENDS
 from fsmatrix.backends.system import mounts, packages, tools
@@ -92,7 +93,7 @@ def test_the_list_of_packages_is_read_alike_by_the_script(tmp_path: Path) -> Non
 
 @pytest.mark.root
 def test_a_root_that_may_not_mount_is_known_without_a_mount() -> None:
-    code = "from fsmatrix.backends.local.mounting import root_refusal as r; print(r())"
+    code = "from fsmatrix.backends.local.mounts.mounting import root_refusal as r; print(r())"
     ask = [sys.executable, "-P", "-c", code]
 
     def told(*before: str) -> str:

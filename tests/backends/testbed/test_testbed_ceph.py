@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 
 from fsmatrix.backends.ceph.bindings.librados import CephError, Cluster
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.local.devices import cgroups
 from fsmatrix.backends.system import tools
-from fsmatrix.backends.testbed import cgroups, process
+from fsmatrix.backends.testbed import process
 from fsmatrix.backends.testbed.base import LEFT
 from fsmatrix.backends.testbed.ceph.testbed import (
     CephTestbed,

@@ -17,7 +17,7 @@ import pytest
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 
-from fsmatrix.backends.daos import engines
+from fsmatrix.backends.daos.state import engines
 from fsmatrix.backends.daos.tools.answers import Member
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import identity

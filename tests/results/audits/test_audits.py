@@ -12,6 +12,7 @@ import pytest
 
 from fsmatrix.results.audits import audit_run, engines, run_audits
 from fsmatrix.results.evidence.deployment import DURABLE, WRITE_BACK
+from fsmatrix.results.evidence.replay import CapturedKind, IssueError, PlayedKind
 from fsmatrix.results.files.run.runfile import read_run, write_run
 from fsmatrix.results.record import Latency, Phase, RunRecord
 from tests.results.audit_records import (
@@ -52,6 +53,48 @@ def metadata_caches(state: str, made: Phase | None = None) -> RunRecord:
     made = made or phase("stat", latency={"stat": latency(400)})
     cache = {"declared": "cold", "state": "cold", "facts": {"metadata_caches": state}}
     return with_evidence(record(made), cache={made.name: cache})
+
+
+def replay(agreed: int = 100, played: int = 100, late: float = 0.0, **changes: Any) -> RunRecord:
+    """A replay of 100 reads; `late`: seconds, the 99th percentile of its issue errors."""
+    kind = PlayedKind(
+        captured=CapturedKind(operations=100, bytes=100, failed=0, p50=1e-3, p99=None),
+        played=played,
+        agreed=agreed,
+        failed_as_captured=0,
+        failed_otherwise=played - agreed,
+        succeeded_otherwise=0,
+        other_bytes=0,
+        short=0,
+        bytes=agreed,
+        skipped={"no such kind": 100 - played} if played < 100 else {},
+    )
+    issue = IssueError(
+        operations=played, mean=late / 2, p50=late / 2, p99=late, longest=late, within_100us=0.5
+    )
+    facts = {
+        "trace": "t.h5",
+        "source": "strace",
+        "anonymised": False,
+        "mode": "timed" if late else "closed",
+        "time_scale": 1.0 if late else 0.0,
+        "fill": "filled",
+        "clients": 1,
+        "operations": 100,
+        "played": played,
+        "agreed": agreed,
+        "fidelity": agreed / 100,
+        "declared_fidelity": 0.99,
+        "kinds": {"read": kind.document()},
+        "classes": {},
+        "errors_as_captured": {},
+        "errors_otherwise": {"ENOENT": played - agreed} if played > agreed else {},
+        "left_out": {},
+        "issue_error": issue.document() if late else None,
+        **dict.fromkeys(("barriers", "threads", "sharing", "added", "added_failed"), 0),
+        **dict.fromkeys(("widened", "buffered"), 0),
+    }
+    return record(phase("replay", facts={"replay": facts | changes}))
 
 
 def world(**changes: Any) -> RunRecord:
@@ -116,6 +159,17 @@ def placed(
     return record(done, environment={"target": target, **known})
 
 
+def on_emulated(adapter: float, devices: int = 4, cache: str = "bypass") -> RunRecord:
+    """A second of 400 reads on devices of 100 reads per second; see `phase`."""
+    made = declared(cache, cache, record(phase(seconds=0.5)))
+    limits = {
+        "adapter_limits": {"read_operations": adapter, "write_operations": 1},
+        "device_limits": {"read_operations": 100, "write_operations": 1},
+    }
+    target = {"emulated": limits, "device_numbers": list(range(devices))}
+    return replace(made, environment={"target": target})
+
+
 def in_jobs(parallel: str) -> RunRecord:
     """A run of a submission that allows so many jobs at once."""
     variables = {"FSMATRIX_PARALLEL_JOBS": parallel}
@@ -170,6 +224,25 @@ TRIALS = {
             lambda: preloaded("create", open=400),
             lambda: record(phase("write")),
         ],
+    ),
+    "replay-fidelity": Trial(
+        "warning",
+        [lambda: replay(98), lambda: replay(98, 98), lambda: replay(99, declared_fidelity=1.0)],
+        [
+            lambda: replay(),
+            lambda: replay(99, 99),
+            lambda: replay(98, declared_fidelity=0.5),
+            lambda: record(phase("replay", facts={"replay": {"agreed": 0}})),
+            lambda: record(phase()),
+        ],
+    ),
+    "replay-late": Trial(
+        "warning", [lambda: replay(late=1.1e-3)], [lambda: replay(late=0.9e-3), replay]
+    ),
+    "replay-holes": Trial(
+        "warning",
+        [lambda: replay(fill="sparse")],
+        [replay, lambda: replay(fill="sparse", kinds={})],
     ),
     "interception-partly": Trial(
         "warning",
@@ -228,6 +301,15 @@ TRIALS = {
             lambda: placed(machines=["x"], realised="emulated"),
             lambda: placed(hosts=["a"], machines=["x"]),
             lambda: placed(machines=[]),
+        ],
+    ),
+    "faster-than-emulated": Trial(
+        "invalid",
+        [lambda: on_emulated(400), lambda: on_emulated(1e6, devices=3)],
+        [
+            lambda: on_emulated(1e6, devices=8),
+            lambda: on_emulated(400, cache="cold"),
+            lambda: record(phase()),
         ],
     ),
     "parallel-jobs": Trial(
@@ -553,6 +635,22 @@ def test_audits_are_pure_functions_of_what_is_stored(tmp_path: Path) -> None:
         path = tmp_path / "run.h5"
         write_run(path, trial.fires[0]())
         assert audit_run(read_run(path)) == audit_run(trial.fires[0]())
+
+
+def test_a_replay_that_played_nothing_is_invalid_and_says_why() -> None:
+    (finding,) = [f for f in audit_run(replay(0, 0)) if f.audit == "replay-fidelity"]
+    assert finding.severity == "invalid"
+    reason = "none of 100 chosen operations was played: 100 x read skipped (no such kind)"
+    assert finding.message == reason
+
+
+def test_errors_of_a_replay_are_its_fidelitys() -> None:
+    failed = replay(98)
+    (made,) = failed.phases
+    errors = replace(made, errors=made.errors + 1, errors_by_errno={"ENOENT": 4})
+    assert "errors-ignored" not in {f.audit for f in audit_run(replace(failed, phases=(errors,)))}
+    plain = replace(errors, facts={})
+    assert "errors-ignored" in {f.audit for f in audit_run(replace(failed, phases=(plain,)))}
 
 
 def test_every_audit_is_documented() -> None:

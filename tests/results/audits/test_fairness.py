@@ -209,3 +209,12 @@ def test_impossible_numbers_are_not_known(value: float) -> None:
 def test_what_is_known_first_counts() -> None:
     first, second = Deployment(transport="TCP"), Deployment(transport="RDMA", media="SSD")
     assert first.completed(second).facts == {"transport": "TCP", "media": "SSD"}
+
+
+@pytest.mark.parametrize(
+    ("declared", "comes_to"), [("RAM", "RAM"), ("PMem", "PMem"), ("SSD", "PMem or RAM")]
+)
+def test_what_is_declared_says_which_of_several_it_is(declared: str, comes_to: str) -> None:
+    seen = Deployment(media="PMem or RAM", metadata_media="PMem or RAM")
+    told = seen.completed(Deployment(media=declared)).facts
+    assert told == {"media": comes_to, "metadata_media": "PMem or RAM"}

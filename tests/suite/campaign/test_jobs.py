@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
 from importlib import resources
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from fsmatrix.backends.access import DfsAccess, PathAccess
+from fsmatrix.results import published
 from fsmatrix.suite.cases.cases import Planned
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.plan.fairness import fairness_of
@@ -22,6 +24,9 @@ STUDIES = {
     "cern-fio": 8,
     "cern-ior-initial": 147,
     "cern-ior-revised": 24,
+    "page-cache": 72,
+    "ssd-adapters": 8,
+    "ssd-adapters-emulated": 8,
     "ssd-cluster": 240,
     "ssd-cluster-emulated": 240,
     "ssd-cluster-full": 384,
@@ -61,6 +66,7 @@ def test_no_ready_campaign_is_forgotten_here() -> None:
     assert here == {
         *STUDIES,
         *("quickstart", "ceph-quickstart", "ceph-vs-daos-quickstart", "smoke", "io500"),
+        "replay-example",
     }
 
 
@@ -190,6 +196,25 @@ def test_ssd_cluster_is_table_3_with_the_size_that_was_held_out() -> None:
     for case in made.cases:
         assert case.work is not None
         assert case.work.footprint(case.case).space == 32 * GIB
+
+
+@pytest.mark.parametrize("name", ["ssd-adapters", "ssd-adapters-emulated"])
+def test_each_ssd_of_an_adapter_has_a_process(name: str) -> None:
+    made = planned(name)
+    for case in made.cases:
+        assert case.case.geometry.processes == case.coordinates["ssds_per_hba"]
+        emulation = {"ssds_per_hba": "emulated"} if name.endswith("emulated") else {}
+        assert case.realised == emulation
+
+
+def test_emulated_adapter_is_the_published_one_at_a_hundredth() -> None:
+    data = csv.DictReader((resources.files(published) / "ssd-per-hba.csv").read_text().splitlines())
+    options = planned("ssd-adapters-emulated").target("ssds").options.emulated
+    alone, eight = data
+    for kind in ("read", "write"):
+        column = f"{kind}_iops_per_ssd"
+        assert getattr(options.device_iops, kind) == int(alone[column]) / 100
+        assert getattr(options.adapter_iops, kind) == 8 * int(eight[column]) / 100
 
 
 def test_emulated_ssd_cluster_is_the_same_table_on_test_beds() -> None:

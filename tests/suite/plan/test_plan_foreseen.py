@@ -123,6 +123,7 @@ SHOWN_BY_A_RUN = {
     "read-served-by-cache": "counters",
     "faster-than-device": "rates",
     "faster-than-network": "rates",
+    "faster-than-emulated": "rates",
     "clock-uncertainty": "clocks",
     "fewer-ranks": "the launcher",
     "errors-ignored": "operations",
@@ -132,6 +133,7 @@ SHOWN_BY_A_RUN = {
     "declared-invalid": "outputs",
     "reorder-shifts-nothing": "counters",
     "interception-missed": "outputs",
+    "replay-fidelity": "operations",
 }
 
 

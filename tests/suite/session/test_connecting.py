@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
 from fsmatrix.backends.player.drivers import DRIVERS
+from fsmatrix.backends.player.player import PlayerOptions
 from fsmatrix.suite.session import connecting
+from fsmatrix.suite.session.comm import SoloComm
+from fsmatrix.suite.workloads.base import Stream
+from tests.suite.thread_ranks import in_ranks
 
 SPEC = {
     "driver": "dfs", "slots": 1, "depth": 1, "seed": 0, "max_op_bytes": 4096, "fill_ratio": 0.0,
-    "metadata": False, "implementation": "c",
+    "metadata": False, "stop_on_error": True, "pauses": False, "read_ahead": True,
+    "implementation": "c",
 }  # fmt: skip
 RANKS = 3
-
-
-class Threads:
-    """What a Comm does of this, for ranks that are threads."""
-
-    def __init__(self, rank: int, barrier: threading.Barrier, said: dict[str, Any]) -> None:
-        self.rank, self.size = rank, barrier.parties
-        self._barrier, self._said = barrier, said
-
-    def bcast(self, value: Any) -> Any:
-        if self.rank == 0:
-            self._said["value"] = value
-        self._barrier.wait(60)
-        return self._said["value"]
-
-    def patient_barrier(self) -> None:
-        self._barrier.wait(60)
 
 
 class Recorded:
@@ -49,24 +36,6 @@ class Recorded:
         self.log.append(f"close {self.root}")
 
 
-def in_ranks(work: Callable[[Any], None]) -> list[str]:
-    """What was raised, by rank order of coming."""
-    barrier, said, raised = threading.Barrier(RANKS), dict[str, Any](), list[str]()
-
-    def run(rank: int) -> None:
-        try:
-            work(Threads(rank, barrier, said))
-        except OSError as error:
-            raised.append(str(error))
-
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(RANKS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return raised
-
-
 def test_one_connects_the_others_join_and_it_leaves_last(monkeypatch: pytest.MonkeyPatch) -> None:
     log: list[str] = []
     monkeypatch.setattr(connecting, "open_player", lambda _d, root, *_: Recorded(root, log))
@@ -77,11 +46,25 @@ def test_one_connects_the_others_join_and_it_leaves_last(monkeypatch: pytest.Mon
         if comm.rank == 0:
             player.close()
 
-    assert in_ranks(work) == []
+    assert in_ranks(RANKS, work)[1] == []
     assert log[0] == "open pool=a"
     assert log.count("open pool=a\nhandles=cafe") == RANKS - 1
     assert log[-1] == "close pool=a"
     assert log.count("close pool=a\nhandles=cafe") == RANKS - 1
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_how_the_player_plays_is_the_stream_s(value: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[PlayerOptions] = []
+    monkeypatch.setattr(
+        connecting, "open_player", lambda _d, _r, options, _i: given.append(options)
+    )
+    stream = Stream("module:function", {}, stop_on_error=value, pauses=not value)
+    spec = SPEC | asdict(stream) | {"driver": "null"}
+    connecting.open_together(spec, "", 3, SoloComm())
+    assert [(each.stop_on_error, each.pauses, each.threads) for each in given] == [
+        (value, not value, 3)
+    ]
 
 
 def test_why_nobody_could_connect_is_told_by_every_rank(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +76,7 @@ def test_why_nobody_could_connect_is_told_by_every_rank(monkeypatch: pytest.Monk
     def work(comm: Any) -> None:
         connecting.open_together(SPEC, "", 1, comm)
 
-    raised = in_ranks(work)
+    _, raised = in_ranks(RANKS, work)
     assert len(raised) == RANKS
     assert all("pool a: it does not exist" in text for text in raised)
 
@@ -110,5 +93,5 @@ def test_with_other_drivers_each_connects_by_itself(
         player = connecting.open_together(spec, "root", 1, comm)
         connecting.leave(spec, player, comm)
 
-    assert in_ranks(work) == []
+    assert in_ranks(RANKS, work)[1] == []
     assert log == ["open root"] * RANKS

@@ -32,16 +32,21 @@ def salt(text: str) -> int:
     return mix(*text.encode())
 
 
-def drawn(index: Integers, n: int, key: int) -> Integers:
-    """Independent draws from 0..n-1, with replacement; one for each index (SplitMix64)."""
-    state = np.atleast_1d(index).astype(np.uint64)  # arrays wrap around, scalars warn
-    state *= np.uint64(0x9E3779B97F4A7C15)
+def scrambled(value: npt.NDArray[np.uint64], key: int) -> npt.NDArray[np.uint64]:
+    """64 bits for each value, all different for different values (SplitMix64)."""
+    state = value * np.uint64(0x9E3779B97F4A7C15)  # arrays wrap around, scalars warn
     state += np.uint64(key & _MASK)
     state ^= state >> np.uint64(30)
     state *= np.uint64(0xBF58476D1CE4E5B9)
     state ^= state >> np.uint64(27)
     state *= np.uint64(0x94D049BB133111EB)
     state ^= state >> np.uint64(31)
+    return state
+
+
+def drawn(index: Integers, n: int, key: int) -> Integers:
+    """Independent draws from 0..n-1, with replacement; one for each index."""
+    state = scrambled(np.atleast_1d(index).astype(np.uint64), key)
     if n <= 1 << 32:  # multiply and shift: no division
         state = (state >> np.uint64(32)) * np.uint64(n) >> np.uint64(32)
     else:

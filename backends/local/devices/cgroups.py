@@ -9,6 +9,7 @@ from pathlib import Path
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import mounts
 
+PROC_SELF = Path("/proc/self/cgroup")
 _V1 = {
     "read_bytes": "blkio.throttle.read_bps_device",
     "write_bytes": "blkio.throttle.write_bps_device",
@@ -65,6 +66,22 @@ def controller() -> Controller:
     )
 
 
+def own(cgroup: Controller) -> Path:
+    """The cgroup of this process; BackendError if nothing can be limited in it."""
+    named = "blkio" if cgroup.version == 1 else ""
+    for line in PROC_SELF.read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if named in controllers.split(","):
+            folder = cgroup.root / path.lstrip("/")
+            if (folder / "io.max").exists() or (folder / _V1["read_bytes"]).exists():
+                return folder
+            raise BackendError(
+                f"the cgroup {folder} of this process cannot limit block devices: start it in one "
+                "that can (systemd-run --scope -p IOAccounting=yes ...)"
+            )
+    raise BackendError(f"{PROC_SELF} names no cgroup of this process that limits block devices")
+
+
 def make(cgroup: Controller, name: str) -> Path:
     """A new cgroup of that name; BackendError if it exists or may not be made."""
     folder = cgroup.root / name
@@ -93,6 +110,29 @@ def limit(folder: Path, device: str, limits: Limits) -> None:
         if error.errno in (errno.ENODEV, errno.ENXIO) and not any(values.values()):
             return  # the device is gone: nothing is limited
         raise BackendError(f"{folder}: {device} cannot be limited: {error.strerror}") from error
+
+
+def limits_of(folder: Path, device: str) -> Limits:
+    """What the cgroup is limited to on `device` ("major:minor")."""
+    if (folder / "io.max").exists():
+        words = _line_of(folder / "io.max", device)
+        texts = dict(word.split("=") for word in words)
+        return Limits(**{name: _number(texts.get(key, "max")) for name, key in _V2.items()})
+    found = {name: _line_of(folder / file, device) for name, file in _V1.items()}
+    return Limits(**{name: int(words[0]) if words else 0 for name, words in found.items()})
+
+
+def _line_of(file: Path, device: str) -> list[str]:
+    """The words behind the device's number; [] if the file has no line for it."""
+    for line in file.read_text().splitlines():
+        number, *words = line.split()
+        if number == device:
+            return words
+    return []
+
+
+def _number(text: str) -> int:
+    return 0 if text == "max" else int(text)
 
 
 def remove(folder: Path) -> str:

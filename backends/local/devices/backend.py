@@ -1,0 +1,273 @@
+"""The backend `devices`: a directory on each of several devices, worked in side by side.
+
+Its factor `ssds_per_hba` says how many of them take part.  Rank i of a run works on device i
+modulo their number, so that each device has as many processes of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from fsmatrix.backends import cache as page_cache
+from fsmatrix.backends.access import Access, PathsAccess, expect
+from fsmatrix.backends.base import (
+    Backend,
+    CacheMethod,
+    Evidence,
+    ProvisionContext,
+    Settled,
+    Space,
+    Usable,
+)
+from fsmatrix.backends.drawing import drawn
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal.journal import Journal
+from fsmatrix.backends.local import deployment, images, provenance
+from fsmatrix.backends.local.devices import directories, emulated
+from fsmatrix.backends.local.devices.emulated import Adapter
+from fsmatrix.backends.local.devices.options import DevicesOptions
+from fsmatrix.backends.system import devices
+from fsmatrix.backends.system.removal import remove_tree
+from fsmatrix.results.evidence.deployment import NONE, Deployment
+
+FACTOR = "ssds_per_hba"
+
+
+class Devices(Backend):
+    """Directories of the user's, or emulated devices; see the module."""
+
+    name = "devices"
+    Options = DevicesOptions
+    access_type = PathsAccess
+    level_factors = frozenset({FACTOR})
+
+    @property
+    def _chosen(self) -> DevicesOptions:
+        return cast(DevicesOptions, self.options)
+
+    # -- conductor ---------------------------------------------------------------------
+    @classmethod
+    def check(cls) -> Usable:
+        """Always usable; paths and rights are looked at by `refusal`."""
+        return Usable(True, f"kernel {os.uname().release}")
+
+    def refusal(self) -> str:
+        """A directory that cannot be used, two on one device, or nothing to emulate them by."""
+        if self._chosen.emulated:
+            return emulated.refusal(self._chosen.emulated)
+        return directories.refusal(self._chosen)
+
+    def memory(self) -> str:
+        """Of the first directory on tmpfs."""
+        return "" if self._chosen.emulated else directories.memory(self._chosen)
+
+    def keeps(self) -> int:
+        """The image of emulated devices."""
+        chosen = self._chosen.emulated
+        return chosen.count * chosen.size if chosen else 0
+
+    def state_refusal(self, folder: Path, size: int) -> str:
+        """No room for the image there, or no direct I/O."""
+        return images.folder_refusal(folder, size, direct=True) if self.keeps() else ""
+
+    def level_refusal(self, level: Mapping[str, Any]) -> str:
+        """More devices than there are."""
+        count, number = self._chosen.count, level.get(FACTOR, self._chosen.count)
+        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+            return f"{FACTOR}: {number!r} is no number of devices"
+        if number > count:
+            return f"{FACTOR}: {number} devices are asked for, and there are {count}"
+        return ""
+
+    def places(self, level: Mapping[str, Any]) -> int:
+        """The devices that take part."""
+        return int(level.get(FACTOR, self._chosen.count))
+
+    def realised(self, level: Mapping[str, Any]) -> dict[str, str]:
+        """Emulated, if the devices are."""
+        del level
+        return {FACTOR: "emulated"} if self._chosen.emulated else {}
+
+    def provision(self, level: Mapping[str, Any], context: ProvisionContext) -> PathsAccess:
+        """Draw the devices of the level, and make a place on each."""
+        if reason := self.level_refusal(level) or self.refusal():
+            raise BackendError(reason)
+        width = len(str(self._chosen.count))
+        names = [f"{number:0{width}}" for number in range(self._chosen.count)]
+        numbers = [int(name) for name in drawn(names, self.places(level), context.draw)]
+        if self._chosen.emulated:
+            details = emulated.make(self._chosen.emulated, numbers, context)
+            paths = tuple(part.path for part in Adapter.of(details).parts)
+        else:
+            details = directories.make(self._chosen, numbers, context)
+            paths = directories.paths(details)
+        return PathsAccess(self.name, context.target, details | {"numbers": numbers}, paths)
+
+    def release(self, access: Access, context: ProvisionContext) -> None:
+        """Unmount and detach emulated devices, or remove our directories."""
+        if "emulated" in access.details:
+            emulated.release(Adapter.of(access.details), context.journal)
+        else:
+            directories.release(access.details, context.journal)
+
+    def finish(self, context: ProvisionContext) -> None:
+        """Remove the image."""
+        for entry in context.journal.pending("image", target=context.target):
+            if entry.is_own:
+                images.remove_image(entry, context.journal)
+
+    def describe(self, access: Access) -> dict[str, Any]:
+        """Facts of the first file system, sums over all, and each device with its limits."""
+        paths = _paths(access)
+        each = [provenance.filesystem_facts(path) for path in paths]
+        facts = each[0] | {
+            "devices": [device for own in each for device in own["devices"]],
+            "mount_points": [own["mount_point"] for own in each],
+            "device_numbers": list(access.details["numbers"]),
+            "managed": "emulated" in access.details,
+        }
+        for name in ("capacity", "free", "inodes", "inodes_free"):
+            values = [own[name] for own in each]
+            facts[name] = None if None in values else sum(values)
+        if "emulated" in access.details:
+            adapter = Adapter.of(access.details)
+            facts["emulated"] = {
+                "adapter_limits": dict(adapter.adapter_limits),
+                "device_limits": dict(adapter.device_limits),
+            }
+        return facts
+
+    def deployment(self, described: Mapping[str, Any]) -> Deployment:
+        """On devices of this machine, with nothing between them."""
+        own = Deployment(redundancy=NONE, failure_domain=NONE)
+        attached = "devices" in described  # before: the level alone
+        return own.completed(deployment.of_local(described if attached else {}))
+
+    def space(self, access: Access | None = None) -> Space:
+        """So often the fullest device as there are devices: each takes the same."""
+        if access is not None:
+            return directories.together({path: provenance.space(path) for path in _paths(access)})
+        if self._chosen.emulated:
+            every = self._chosen.count * emulated.usable_bytes(self._chosen.emulated)
+            return Space(every, None, "estimate from the image")
+        return directories.space(self._chosen)
+
+    # -- node leaders --------------------------------------------------------------------
+    @classmethod
+    def mount(cls, access: Access, journal: Journal) -> None:
+        """Mount and throttle emulated devices; look whether directories are the conductor's."""
+        if "emulated" in access.details:
+            emulated.mount(Adapter.of(access.details), access.target, journal)
+        else:
+            directories.look(access.details)
+
+    @classmethod
+    def unmount(cls, access: Access, journal: Journal) -> None:
+        """Lift the limits of emulated devices and unmount them."""
+        if "emulated" in access.details:
+            emulated.unmount(Adapter.of(access.details), journal)
+
+    @classmethod
+    def run_roots(cls, access: Access, name: str) -> tuple[str, ...]:
+        """One on each device."""
+        return tuple(str(Path(path) / name) for path in _paths(access))
+
+    @classmethod
+    def make_run(cls, access: Access, name: str, programs: bool = False) -> None:
+        """On each device; BackendError that names those that have gone."""
+        del programs
+        cls._refuse_trouble(access)
+        for root in cls.run_roots(access, name):
+            Path(root).mkdir(exist_ok=True)
+
+    @classmethod
+    def remove_run(cls, access: Access, name: str) -> None:
+        """On each device that is there; BackendError that names those that have gone."""
+        for path, trouble in zip(_paths(access), _troubles(access), strict=True):
+            if not trouble:
+                remove_tree(Path(path) / name)
+        cls._refuse_trouble(access)
+
+    @staticmethod
+    def _refuse_trouble(access: Access) -> None:
+        if trouble := [text for text in _troubles(access) if text]:
+            raise BackendError("; ".join(trouble))
+
+    @classmethod
+    def cache(
+        cls, access: Access, state: str, files: Sequence[str], *, method: CacheMethod = "auto"
+    ) -> Evidence:
+        """Each file on the device that has it; BackendError for one that none has."""
+        evidence: list[Evidence] = []
+        left = set(files)
+        for path in _paths(access):
+            here = [name for name in files if os.path.lexists(Path(path) / name)]
+            left -= set(here)
+            if here:
+                evidence.append(page_cache.bring(Path(path), here, state, method))
+        if left:
+            raise BackendError(f"cache: {sorted(left)[0]} is on none of the devices")
+        return _together(evidence)
+
+    @classmethod
+    def counters(cls, access: Access) -> dict[str, float]:
+        """Of all devices together, and the bytes of each by its number in the target."""
+        paths, counters = _paths(access), dict[str, float]()
+        numbers = [devices.devices_below(path) for path in paths]
+        counters |= provenance.device_counters({n for several in numbers for n in several})
+        for number, below in zip(access.details["numbers"], numbers, strict=True):
+            if (stat := devices.total(below)) is not None:
+                counters[f"device_{number}_read_bytes"] = stat.read_bytes
+                counters[f"device_{number}_written_bytes"] = stat.written_bytes
+        if "emulated" in access.details:
+            adapter = devices.number_of(Adapter.of(access.details).device)
+            own = provenance.device_counters([adapter])
+            counters |= {name: own[name] for name in own if name.startswith("backing_")}
+        return counters
+
+    @classmethod
+    def settle(cls, access: Access, timeout: float) -> Settled:
+        """Write back all, and wait until every one is quiet."""
+        began = time.monotonic()
+        settled = Settled(True, 0.0)
+        for path in _paths(access):
+            left = max(0.0, timeout - (time.monotonic() - began))
+            settled = provenance.settle(path, left)
+            if not settled.reached:
+                break
+        return replace(settled, seconds=time.monotonic() - began)
+
+    @classmethod
+    def health(cls, access: Access) -> list[str]:
+        """Devices that have gone or become read-only."""
+        return [text for text in _troubles(access) if text]
+
+
+def _paths(access: Access) -> tuple[str, ...]:
+    return expect(access, PathsAccess).paths
+
+
+def _troubles(access: Access) -> list[str]:
+    """For each device why it cannot be worked on (empty: it can)."""
+    if "emulated" in access.details:
+        return [emulated.trouble(part) for part in Adapter.of(access.details).parts]
+    return directories.troubles(access.details)
+
+
+def _together(evidence: Sequence[Evidence]) -> Evidence:
+    """The state that all reached, and sums of what was counted."""
+    states = {own.state for own in evidence}
+    facts: dict[str, Any] = {}
+    for own in evidence:
+        for name, value in own.facts.items():
+            before = facts.get(name)
+            both = isinstance(value, int | float) and not isinstance(value, bool)
+            adds = both and isinstance(before, int | float) and not isinstance(before, bool)
+            facts[name] = before + value if adds else value
+    state = states.pop() if len(states) == 1 else "unknown"
+    return Evidence(state, evidence[0].method, facts)

@@ -1,0 +1,183 @@
+"""Emulated devices on an emulated host adapter: parts of one throttled loop device.
+
+Each device is a loop device on a part of another one, which is on an image file.  What is done on
+any part goes through that one, so that a limit on it is shared by all, as that of an adapter is;
+a limit on each part is that of the device itself.  Both are the kernel's (cgroup blkio.throttle
+or io.max), of the cgroup that the ranks are in.
+"""
+
+from __future__ import annotations
+
+import socket
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal.journal import Journal
+from fsmatrix.backends.journal.owned_dirs import DATA
+from fsmatrix.backends.local import images, loop
+from fsmatrix.backends.local.devices import limits
+from fsmatrix.backends.local.devices.attempts import attempt
+from fsmatrix.backends.local.devices.cgroups import Limits
+from fsmatrix.backends.local.devices.options import EmulatedOptions, Rates
+from fsmatrix.backends.local.ext4 import Ext4
+from fsmatrix.backends.local.local import MKFS_DEADLINE, OWN_NEEDS, USABLE_SHARE, LocalBackend
+from fsmatrix.backends.local.mounts import mounting
+from fsmatrix.backends.local.xfs import Xfs
+from fsmatrix.backends.system import mounts, tools
+from fsmatrix.results.process import boot_id
+
+FILE_SYSTEMS: Mapping[str, type[LocalBackend]] = {"xfs": Xfs, "ext4": Ext4}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One emulated device."""
+
+    number: int  # among all of the target, from 0
+    device: str  # /dev/loopN
+    point: str  # where it is mounted
+
+    @property
+    def path(self) -> str:
+        """Where runs work on it."""
+        return str(Path(self.point) / DATA)
+
+    @property
+    def title(self) -> str:
+        """For messages."""
+        return f"device {self.number} ({self.device}, {self.point})"
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """What was made for an attachment; JSON-able by `asdict`."""
+
+    device: str  # /dev/loopN that all parts are of
+    image: str
+    filesystem: str
+    adapter_limits: Mapping[str, int]
+    device_limits: Mapping[str, int]
+    parts: tuple[Part, ...]
+    boot_id: str
+    host: str
+
+    @classmethod
+    def of(cls, details: Mapping[str, Any]) -> Self:
+        """From the details of an access."""
+        data = dict(details["emulated"])
+        return cls(**{**data, "parts": tuple(Part(**part) for part in data["parts"])})
+
+
+def refusal(options: EmulatedOptions) -> str:
+    """Why they cannot be made here (empty: they can)."""
+    usable = FILE_SYSTEMS[options.filesystem].check()
+    return limits.refusal() if usable.ok else usable.reason
+
+
+def usable_bytes(options: EmulatedOptions) -> int:
+    """What one device may take, as far as it is known before."""
+    return max(0, int(options.size * USABLE_SHARE) - OWN_NEEDS)
+
+
+def make(
+    options: EmulatedOptions, numbers: Sequence[int], context: ProvisionContext
+) -> dict[str, Any]:
+    """Attach the image and these parts of it, and format them; details of an access."""
+    context.state.mkdir(parents=True, exist_ok=True)
+    image = images.image_for(context, options.count * options.size)
+    adapter, _ = loop.attach(image, context.journal, "required")
+    parts: list[Part] = []
+    try:
+        loop.forbid_discard(adapter)
+        for number in numbers:
+            parts.append(_part(options, adapter, number, context))
+        loop.rewrite_unwritten(str(image.facts["path"]), adapter)
+    except BaseException:
+        _detach(adapter, str(image.facts["path"]), parts, context.journal)
+        raise
+    made = Adapter(
+        device=adapter,
+        image=str(image.facts["path"]),
+        filesystem=options.filesystem,
+        adapter_limits=vars(_limits(options.adapter_iops)),
+        device_limits=vars(_limits(options.device_iops)),
+        parts=tuple(parts),
+        boot_id=boot_id(),
+        host=socket.gethostname(),
+    )
+    return {"emulated": asdict(made)}
+
+
+def _part(options: EmulatedOptions, adapter: str, number: int, context: ProvisionContext) -> Part:
+    system = FILE_SYSTEMS[options.filesystem]
+    device = loop.attach_part(adapter, number * options.size, options.size, context.journal)
+    try:
+        loop.forbid_discard(device)
+        tools.run(system.mkfs(device, str(uuid.uuid4()), ()), deadline=MKFS_DEADLINE)
+        point = mounting.new_point(context.state, context.journal)
+    except BaseException:
+        loop.detach(device, context.journal, adapter)
+        raise
+    return Part(number, device, str(point))
+
+
+def _limits(rates: Rates) -> Limits:
+    return Limits(read_operations=rates.read, write_operations=rates.write)
+
+
+def mount(adapter: Adapter, target: str, journal: Journal) -> None:
+    """Mount all parts, then throttle them and the adapter."""
+    if adapter.boot_id != boot_id():
+        raise BackendError(
+            f"devices of target {target} were attached on host {adapter.host}: loop devices "
+            f"cannot be reached from {socket.gethostname()}"
+        )
+    for part in adapter.parts:
+        mounting.mount_at(journal, adapter.filesystem, part.device, Path(part.point), "")
+    for part in adapter.parts:
+        limits.impose(part.device, Limits(**adapter.device_limits), journal)
+    limits.impose(adapter.device, Limits(**adapter.adapter_limits), journal)
+
+
+def unmount(adapter: Adapter, journal: Journal) -> None:
+    """Lift the limits, then unmount; harmless where that is done.
+
+    BackendError with what stays: a device in use, or another limit than ours.
+    """
+    limited = (adapter.device, *(part.device for part in adapter.parts))
+    attempt(
+        [
+            *(partial(limits.lift, device, journal) for device in limited),
+            *(
+                partial(mounting.unmount_at, journal, part.device, Path(part.point))
+                for part in adapter.parts
+            ),
+        ]
+    )
+
+
+def release(adapter: Adapter, journal: Journal) -> None:
+    """Take down what `make` made; the image stays until the campaign ends."""
+    unmount(adapter, journal)
+    _detach(adapter.device, adapter.image, adapter.parts, journal)
+
+
+def _detach(device: str, image: str, parts: Sequence[Part], journal: Journal) -> None:
+    for part in reversed(parts):
+        mounting.remove_point(Path(part.point), journal)
+        loop.detach(part.device, journal, device)
+    loop.detach(device, journal, image)
+
+
+def trouble(part: Part) -> str:
+    """Why a part cannot be worked on (empty: it can)."""
+    mount = mounts.mounted_at(part.point)
+    if mount is None:
+        return f"{part.title} is not mounted"
+    return f"{part.title} has become read-only" if mount.read_only else ""

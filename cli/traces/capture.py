@@ -1,0 +1,115 @@
+"""`fsmatrix trace capture` and `rank`: programs run under strace, and what they did is kept."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fsmatrix.cli import common, terminal
+from fsmatrix.suite.campaign.problems import Origin, refuse
+
+Command = Annotated[list[str], typer.Argument(help="The command and its words, after --.")]
+Roots = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--root", help="Only files below this directory (repeatable; else below this one)."
+    ),
+]
+
+
+def capture(
+    command: Command,
+    out: Annotated[Path, typer.Option("-o", "--out", help="The trace to write.")],
+    roots: Roots = None,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            help="Machine-readable output; what the command prints goes to standard error.",
+        ),
+    ] = False,
+) -> None:
+    """Run a command and write down what it does to its files.
+
+    Its output, its input and its exit status are passed through; status 2 and a message that
+    begins with "error:" if nothing was captured.  strace makes the command slower.
+
+    Example: fsmatrix trace capture -o git.h5 --root . -- git clone /srv/repository copy
+    """
+    from fsmatrix.traces.capture import program
+
+    folder = out.absolute().parent
+    if not folder.is_dir():
+        raise refuse(Origin(f"-o {out}"), "", f"{folder} is not a directory")
+    if out.is_dir() or not os.access(folder, os.W_OK):
+        raise refuse(Origin(f"-o {out}"), "", "is a directory, or lies in one that is read-only")
+    status = program.capture(command, checked(roots), out, to_stderr=as_json)
+    facts = summary(out)
+    if as_json:
+        common.print_json({"status": status, **facts})
+    else:
+        _say(facts)
+    raise typer.Exit(status)
+
+
+def rank(
+    command: Command,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Directory for the texts of strace.")],
+    roots: Roots = None,
+) -> None:
+    """Run one rank of an MPI program under strace; all become one trace.
+
+    The text of each rank is written into the directory, which all nodes see; then
+    fsmatrix trace import texts/*.strace -o t.h5 makes the trace.
+
+    Example: mpirun -n 4 fsmatrix trace rank -o texts -- ./program
+    """
+    from fsmatrix.traces.capture import ranks
+
+    if not out.is_dir():
+        raise refuse(Origin(f"-o {out}"), "", f"{out} is not a directory: make it before")
+    raise typer.Exit(ranks.run(command, checked(roots), out))
+
+
+def checked(roots: list[Path] | None) -> list[Path]:
+    """The roots, absolute; without any the working directory."""
+    for root in roots or []:
+        if not root.is_dir():
+            raise refuse(Origin(f"--root {root}"), "", "is not a directory")
+    return [root.absolute() for root in roots or [Path.cwd()]]
+
+
+def summary(path: Path) -> dict[str, Any]:
+    """What is in a trace, and what is not: operations by kind, files, threads."""
+    import numpy as np
+
+    from fsmatrix.backends.player.ops import Kind
+    from fsmatrix.traces.reader import opened
+
+    with opened(path) as trace:
+        counts = np.zeros(len(Kind), dtype=np.int64)
+        for block in trace.blocks(("kind",)):
+            counts += np.bincount(block["kind"], minlength=len(Kind))
+        return {
+            "file": str(path),
+            "operations": trace.operations,
+            "kinds": {kind.name.lower(): int(counts[kind]) for kind in Kind if counts[kind]},
+            "files": len(trace.files),
+            "threads": len(trace.threads),
+            "unseen": dict(trace.header.unseen),
+            "facts": dict(trace.header.facts),
+        }
+
+
+def _say(facts: dict[str, Any]) -> None:
+    """On standard error: standard output is the command's."""
+    console = terminal.console(stderr=True)
+    text = f"{facts['file']}: {facts['operations']} operations on {facts['files']} files"
+    terminal.line(console, f"{text} by {facts['threads']} threads")
+    for title, counts in (("kinds", facts["kinds"]), ("not in the trace", facts["unseen"])):
+        ordered = sorted(counts.items(), key=lambda pair: -pair[1])
+        listed = ", ".join(f"{count} x {what}" for what, count in ordered)
+        terminal.line(console, f"{title}: {listed or 'none'}")

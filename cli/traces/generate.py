@@ -1,0 +1,48 @@
+"""`fsmatrix trace generate`: a published workload as a trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fsmatrix.cli import terminal
+from fsmatrix.cli.traces import progress
+from fsmatrix.suite.campaign.problems import Origin, refuse
+
+
+def generate(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="uniform-random, ycsb-zipfian, neo4j-dijkstra or synapse-labelling.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Trace to write.")],
+    scale: Annotated[
+        float,
+        typer.Option("--scale", help="Operations and pages, as a share of the published ones."),
+    ] = 1.0,
+    seed: Annotated[int, typer.Option("--seed", help="Another one gives another trace.")] = 0,
+) -> None:
+    """Write one of the four published workloads as a trace.
+
+    Replays need no file of it: they make it themselves, block by block.
+
+    Example: fsmatrix trace generate ycsb-zipfian --scale 0.01 -o ycsb.h5
+    """
+    from fsmatrix.traces.copying import copy
+    from fsmatrix.traces.generators import page_cache
+
+    try:
+        trace = page_cache.generate(name, scale, seed)
+    except ValueError as error:
+        raise refuse(Origin(f"trace generate {name}"), "", str(error)) from error
+    if not out.absolute().parent.is_dir():
+        raise refuse(Origin(f"-o {out}"), "", f"{out.absolute().parent} is not a directory")
+    with progress.bar("writing", trace.operations) as tell:
+        copy(trace, out, tell)
+    pages = int(trace.files.size.sum()) // 4096
+    terminal.echo(f"{out}: {trace.operations} operations on {pages} pages of 4 KiB")

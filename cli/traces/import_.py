@@ -1,0 +1,68 @@
+"""`fsmatrix trace import`: traces that other tools have taken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fsmatrix.cli import common, terminal
+from fsmatrix.cli.waiting import waiting
+from fsmatrix.suite.campaign.problems import Origin, refuse
+
+
+def import_(
+    inputs: Annotated[list[Path], typer.Argument(help="Files of one format.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Trace to write.")],
+    format_: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="strace, fio-iolog, dbench, darshan, blkparse, ...; else by content.",
+        ),
+    ] = "",
+    roots: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--root", help="Only files below this directory; names begin there (repeatable)."
+        ),
+    ] = None,
+    as_json: common.Json = False,
+) -> None:
+    """Import what other tools have recorded: strace, fio, dbench, Darshan, blkparse.
+
+    Paths are taken below "/", or below --root, which texts of strace need.  Several files are
+    threads of one trace that begin together.  Status 2: nothing was written.
+
+    Example: fsmatrix trace import job1.iolog job2.iolog -o fio.h5
+    """
+    from fsmatrix.traces.importing.importing import import_traces
+    from fsmatrix.traces.importing.names import Names
+
+    if not out.absolute().parent.is_dir():
+        raise refuse(Origin(f"-o {out}"), "", f"{out.absolute().parent} is not a directory")
+    absolute = [root.absolute() for root in roots or ()]
+    try:
+        Names(absolute)
+    except ValueError as error:
+        raise refuse(Origin("--root"), "", str(error)) from error
+    with waiting("trace import: reading"):
+        done = import_traces(inputs, out, format_, absolute)
+    if as_json:
+        common.print_json(
+            {
+                "file": str(out),
+                "format": done.format,
+                "operations": done.operations,
+                "timed": done.header.timed,
+                "unseen": dict(done.header.unseen),
+                "facts": dict(done.header.facts),
+            }
+        )
+        return
+    console = terminal.console()
+    times = "" if done.header.timed else ", without times: only their order is known"
+    terminal.line(console, f"{done.operations} operations of {done.format} in {out}{times}")
+    for what, count in sorted(done.header.unseen.items()):
+        terminal.line(console, f"not in the trace: {count} x {what}", "yellow")

@@ -1,0 +1,37 @@
+"""`fsmatrix trace info`: what a trace is like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fsmatrix.cli import common
+from fsmatrix.cli.questions import analyse
+from fsmatrix.cli.traces import progress
+
+
+def info(
+    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="A trace.")],
+    out: analyse.Out = None,
+    as_json: common.Json = False,
+) -> None:
+    """What a trace is like: operations, sizes, files, pages, reuse, order, rates.
+
+    A miss ratio is that of a cache that drops the page not used for the longest time.
+
+    Example: fsmatrix trace info git.h5 -o git.png
+    """
+    from fsmatrix.analysis.draw.tables import text
+    from fsmatrix.analysis.traces.shown import TraceShown
+    from fsmatrix.traces.reader import opened
+    from fsmatrix.traces.statistics.survey import survey
+
+    analyse.picture(out)
+    with opened(trace) as operations, progress.bar("reading", operations.operations) as tell:
+        result = TraceShown(trace.name, survey(operations, tell))
+    analyse.deliver(result, out, as_json)
+    if not as_json:
+        frame = text(result.classes())
+        analyse.grid([str(name) for name in frame.columns], frame.to_numpy().tolist())

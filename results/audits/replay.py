@@ -1,0 +1,116 @@
+"""Audits of replays: was what was played what had been captured, and when it should be?
+
+They read `facts["replay"]` of a phase, which the workload `replay` writes (docs/traces.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fsmatrix.results.audits.base import Audit, Remark
+from fsmatrix.results.evidence.replay import Replayed, replayed
+from fsmatrix.results.record import Phase, RunRecord
+
+LATE = 1e-3  # seconds
+OTHERWISE = {
+    "failed_otherwise": "failed otherwise",
+    "succeeded_otherwise": "succeeded that had failed",
+    "other_bytes": "moved other bytes",
+}
+MOST_REASONS = 4
+
+
+def _replays(record: RunRecord) -> Iterator[tuple[Phase, Replayed]]:
+    for phase in record.phases:
+        if (seen := replayed(phase.facts)) is not None:
+            yield phase, seen
+
+
+def fidelity(record: RunRecord) -> Iterator[Remark]:
+    """Fewer operations than declared were played and had the captured outcome."""
+    for phase, seen in _replays(record):
+        facts = {
+            "operations": seen.operations,
+            "played": seen.played,
+            "agreed": seen.agreed,
+            "fidelity": seen.fidelity,
+            "declared": seen.declared_fidelity,
+            "errors": dict(seen.errors_otherwise),
+        }
+        if not seen.played:
+            message = f"none of {seen.operations} chosen operations was played{_why(seen)}"
+            yield "invalid", phase.name, message, facts
+        elif seen.fidelity < seen.declared_fidelity:
+            message = (
+                f"{100 * seen.fidelity:.4g} % of {seen.operations} operations had the captured "
+                f"outcome ({seen.agreed}; played were {seen.played}); declared are at least "
+                f"{100 * seen.declared_fidelity:.4g} %{_why(seen)}"
+            )
+            yield "warning", phase.name, message, facts
+
+
+def _why(seen: Replayed) -> str:
+    """The largest reasons, with their figures."""
+    reasons: dict[str, int] = {}
+    for name, kind in seen.kinds.items():
+        for reason, count in kind.skipped.items():
+            reasons[f"{count} x {name} skipped ({reason})"] = count
+        for field, words in OTHERWISE.items():
+            count = getattr(kind, field)
+            reasons |= {f"{count} x {name} {words}": count} if count else {}
+    largest = sorted(reasons, key=lambda text: -reasons[text])[:MOST_REASONS]
+    errors = ", ".join(f"{count} x {name}" for name, count in seen.errors_otherwise.items())
+    parts = [*largest, f"errors: {errors}"] if errors else largest
+    return f": {'; '.join(parts)}" if parts else ""
+
+
+def late(record: RunRecord) -> Iterator[Remark]:
+    """A timed replay issued operations later than it should have."""
+    for phase, seen in _replays(record):
+        error = seen.issue_error
+        if error is None:
+            continue
+        high = error.longest if error.p99 is None else error.p99
+        if high > LATE:
+            message = (
+                f"one in a hundred of {error.operations} operations was issued {1e3 * high:.3g} ms "
+                f"or more after its time (mean {1e3 * error.mean:.3g} ms, at most "
+                f"{1e3 * error.longest:.3g} ms)"
+            )
+            yield "warning", phase.name, message, error.document()
+
+
+def holes(record: RunRecord) -> Iterator[Remark]:
+    """Files were made sparse and read: a hole is read from no device."""
+    for phase, seen in _replays(record):
+        came = seen.kinds["read"].bytes if "read" in seen.kinds else 0
+        if seen.fill == "sparse" and came:
+            message = f"{came} bytes were read from files that were made sparse"
+            yield "warning", phase.name, message, {"read": came}
+
+
+AUDITS = (
+    Audit(
+        "replay-fidelity",
+        1,
+        "phase",
+        fidelity,
+        "see the replay's table of kinds for what was skipped or went otherwise; take another "
+        "target, choose the kinds that matter (`kinds`), or declare the fidelity that you accept",
+    ),
+    Audit(
+        "replay-late",
+        1,
+        "phase",
+        late,
+        "the system, or the threads of a client, did not keep up: latencies count from the "
+        "intended times; use more threads, or a larger time_scale",
+    ),
+    Audit(
+        "replay-holes",
+        1,
+        "phase",
+        holes,
+        "use fill: filled where the speed of reads matters",
+    ),
+)

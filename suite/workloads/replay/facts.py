@@ -1,0 +1,153 @@
+"""What a replay's phase tells beside its rates, from the tallies of its ranks and the trace."""
+
+from __future__ import annotations
+
+import errno
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from fsmatrix.results import histogram
+from fsmatrix.results.evidence.replay import (
+    Amount,
+    CapturedKind,
+    FileClass,
+    IssueError,
+    PlayedKind,
+    Replayed,
+)
+from fsmatrix.suite.workloads.replay.options import ReplayOptions
+from fsmatrix.suite.workloads.streams.replay.converting import Skipped
+from fsmatrix.suite.workloads.streams.replay.outcomes import ERRNOS, kinds
+from fsmatrix.suite.workloads.streams.replay.survey import Integers, Survey
+
+SOON_NS = 100_000  # an issue that is later than that is late
+BY_KIND = (
+    "played",
+    "agreed",
+    "failed_as_captured",
+    "failed_otherwise",
+    "succeeded_otherwise",
+    "other_bytes",
+    "short",
+    "bytes",
+)
+SINGLE = ("added", "added_failed", "widened", "buffered", "barriers", "threads", "sharing")
+REASONS = {
+    Skipped.MODE: "the mode plays reads and writes only",
+    Skipped.DRIVER: "the driver has no such operation",
+    Skipped.SIZE: "larger, or further behind in its file, than the player does",
+    Skipped.NAME: "a path that is too long for the target",
+}
+
+
+def facts_of(
+    tallies: Mapping[str, Any], survey: Survey, clients: int, options: ReplayOptions
+) -> Replayed:
+    """`tallies`: as the session stores them.  `clients`: how often the trace was played at once.
+
+    Fidelity: operations that were played and had the captured outcome, of those chosen (in mode
+    queue: of the reads and writes among them).
+    """
+    counts: dict[str, Any] = {
+        name: histogram.dense(value) if isinstance(value, Mapping) else value
+        for name, value in tallies.items()
+    }
+    counts["skipped"] = counts["skipped"].reshape(len(Skipped), -1)
+    counts["errno"] = counts["errno"].reshape(-1, ERRNOS)
+    chosen = survey.captured.operations * clients
+    expected = int(chosen.sum() - counts["skipped"][Skipped.MODE].sum())
+    agreed = int(counts["agreed"].sum())
+    header = options.trace.header if options.trace else None
+    return Replayed(
+        trace=options.trace.path.rpartition("/")[2] if options.trace else str(options.generator),
+        source=header.source if header else "generator",
+        anonymised=header is not None and header.anonymised,
+        mode=options.mode,
+        time_scale=options.scale_of_times,
+        fill=options.fill,
+        clients=clients,
+        operations=expected,
+        played=int(counts["played"].sum()),
+        agreed=agreed,
+        fidelity=agreed / expected if expected else 0.0,
+        declared_fidelity=options.fidelity,
+        kinds={
+            name: _kind(i, counts, survey, clients) for i, name in enumerate(kinds()) if chosen[i]
+        },
+        classes=_classes(counts, survey, clients),
+        errors_as_captured=_errors(counts["errno"][0]),
+        errors_otherwise=_errors(counts["errno"][1]),
+        left_out={name: n for name, n in zip(kinds(), survey.left_out.tolist(), strict=True) if n},
+        issue_error=_issue_error(counts) if counts["issue_error"].any() else None,
+        **_numbers({name: counts[name] for name in SINGLE}),
+    )
+
+
+def _kind(i: int, counts: Mapping[str, Any], survey: Survey, clients: int) -> PlayedKind:
+    captured = survey.captured
+    return PlayedKind(
+        captured=CapturedKind(
+            operations=int(captured.operations[i]) * clients,
+            bytes=int(captured.bytes[i]) * clients,
+            failed=int(captured.failed[i]) * clients,
+            **_percentiles(captured.latency[i]),
+        ),
+        skipped={
+            REASONS[reason]: int(counts["skipped"][reason][i])
+            for reason in Skipped
+            if counts["skipped"][reason][i]
+        },
+        **_numbers({name: counts[name][i] for name in BY_KIND}),
+    )
+
+
+def _numbers(counts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: int(value) for name, value in counts.items()}
+
+
+def _percentiles(latency: Integers) -> dict[str, Any]:
+    """Median and 99th percentile in seconds; None where too few were counted."""
+    seen = {f"p{100 * q:g}": histogram.percentile(latency, q) for q in (0.5, 0.99)}
+    return {name: value if math.isfinite(value) else None for name, value in seen.items()}
+
+
+def _classes(counts: Mapping[str, Any], survey: Survey, clients: int) -> dict[str, FileClass]:
+    """By name, the one with the most operations first; seconds are sums of latencies."""
+    return {
+        name: FileClass(
+            captured=Amount(
+                operations=int(survey.class_operations[i]) * clients,
+                bytes=int(survey.class_bytes[i]) * clients,
+                seconds=float(survey.class_ns[i]) * clients / 1e9,
+            ),
+            played=Amount(
+                operations=int(counts["class_operations"][i]),
+                bytes=int(counts["class_bytes"][i]),
+                seconds=float(counts["class_ns"][i]) / 1e9,
+            ),
+        )
+        for i, name in enumerate(survey.classes)
+        if survey.class_operations[i]
+    }
+
+
+def _errors(numbers: Integers) -> dict[str, int]:
+    return {
+        errno.errorcode.get(number, "other"): int(numbers[number])
+        for number in range(ERRNOS)
+        if numbers[number]
+    }
+
+
+def _issue_error(counts: Mapping[str, Any]) -> IssueError:
+    late = counts["issue_error"]
+    total = int(late.sum())
+    soon = late[: int(histogram.bin_of([SOON_NS])[0])]
+    return IssueError(
+        operations=total,
+        mean=counts["issue_error_ns"] / total / 1e9,
+        longest=counts["issue_error_ns_max"] / 1e9,
+        within_100us=float(soon.sum() / total),
+        **_percentiles(late),
+    )

@@ -1,0 +1,165 @@
+"""From operations of a trace to operations of the player, and why some cannot be played."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fsmatrix.backends.player.ops import OP, Flag, Kind
+from fsmatrix.suite.workloads.streams.replay.survey import KINDS, Integers, Mask
+from fsmatrix.suite.workloads.streams.replay.work import (
+    ALIGNMENT,
+    LARGEST,
+    ON_HANDLES,
+    OPENING,
+    Work,
+    is_data,
+)
+from fsmatrix.traces.model import FLAGS, Columns
+
+MOST_OFFSET = (1 << 63) - 1 - (1 << 31)  # that a player takes
+MOST_TIME = 1 << 60
+NOTHING_CAPTURED = -1  # source of an operation that was added
+
+
+class Skipped(enum.IntEnum):
+    """Why an operation is not played."""
+
+    MODE = 0  # a queue has reads and writes only
+    DRIVER = 1  # it has no operation of that kind
+    SIZE = 2  # larger, or further behind, than the player does
+    NAME = 3  # a path that no file system takes
+
+
+@dataclass(frozen=True)
+class Played:
+    """Operations to be played; `source` is the place of each in the block, or -1 if added."""
+
+    ops: npt.NDArray[np.void]  # dtype OP
+    source: Integers
+    before: Integers  # bytes that were added in front of each (widened)
+    buffered: int  # operations that go through the second handle
+    widened: int
+
+
+def skipped(block: Columns, work: Work, nameable: Mask, slots: npt.NDArray[np.uint32]) -> Integers:
+    """Why each operation is skipped, -1 if it is not."""
+    kind = block["kind"]
+    reason = np.full(len(kind), -1, np.int64)
+    named = nameable[slots[block["slot"]]]
+    named &= (kind != Kind.RENAME) | nameable[slots[block["slot2"]]]
+    reason[~named] = Skipped.NAME
+    data = is_data(kind)
+    large = data & (block["size"] > LARGEST)
+    far = (data | (kind == Kind.TRUNCATE)) & (block["offset"] > MOST_OFFSET)
+    reason[large | far] = Skipped.SIZE
+    reason[~np.isin(kind, work.able)] = Skipped.DRIVER
+    if work.mode == "queue":
+        reason[~data] = Skipped.MODE
+    return reason
+
+
+def converted(block: Columns, work: Work, slot: npt.NDArray[np.uint32], lane: Integers) -> Played:
+    """Operations of the player; `slot`: the player's, of each operation."""
+    kind = block["kind"]
+    ops = np.zeros(len(kind), dtype=OP)
+    ops["kind"], ops["file"], ops["stream"] = kind, slot, lane
+    ops["file2"] = np.where(kind == Kind.RENAME, block["slot2"], 0)
+    data = is_data(kind)
+    ops["offset"] = np.where(data | (kind == Kind.TRUNCATE), block["offset"], 0)
+    ops["size"] = np.where(data, block["size"], 0)
+    ops["flags"] = _flags(kind, block["flags"], work)
+    source = np.arange(len(kind), dtype=np.int64)
+    before = np.zeros(len(kind), np.int64)
+    if not work.direct:
+        return Played(ops, source, before, 0, 0)
+    askew = data & ((ops["offset"] % ALIGNMENT != 0) | (ops["size"] % ALIGNMENT != 0))
+    if work.widened:
+        begin = ops["offset"][askew] // ALIGNMENT * ALIGNMENT
+        end = ops["offset"][askew] + ops["size"][askew]
+        before[askew] = (ops["offset"][askew] - begin).astype(np.int64)
+        ops["offset"][askew] = begin
+        ops["size"][askew] = -(-end.astype(np.int64) // ALIGNMENT) * ALIGNMENT - begin.astype(
+            np.int64
+        )
+        return Played(ops, source, before, 0, int(askew.sum()))
+    ops["file"][askew] += work.slots
+    return _twinned(ops, source, before, work, int(askew.sum()))
+
+
+def _flags(
+    kind: npt.NDArray[np.uint8], flags: npt.NDArray[np.uint8], work: Work
+) -> npt.NDArray[np.uint8]:
+    """Those that a kind has; O_DIRECT as the replay has it."""
+    opens = np.isin(kind, OPENING)
+    taken = np.where(opens, flags & (FLAGS & ~Flag.VERIFY), 0)
+    taken |= np.where(kind == Kind.FSYNC, flags & Flag.DATA_ONLY, 0)
+    if work.direct is not None:
+        taken &= ~np.uint8(Flag.DIRECT)
+    if work.direct:
+        taken |= np.where(opens, np.uint8(Flag.DIRECT), np.uint8(0))
+    return taken.astype(np.uint8)
+
+
+def _twinned(
+    ops: npt.NDArray[np.void], source: Integers, before: Integers, work: Work, buffered: int
+) -> Played:
+    """Each open and close followed by that of a handle without O_DIRECT."""
+    handles = np.isin(ops["kind"], (*OPENING, int(Kind.CLOSE)))
+    count = np.where(handles, 2, 1)
+    place = np.repeat(np.arange(len(ops)), count)
+    second = np.zeros(len(place), np.bool_)
+    second[1:] = place[1:] == place[:-1]
+    more = ops[place]
+    opens = second & np.isin(more["kind"], OPENING)
+    more["kind"][opens] = Kind.OPEN
+    more["flags"][opens] &= ~np.uint8(Flag.DIRECT | Flag.TRUNCATE | Flag.EXCLUSIVE)
+    more["file"][second] += work.slots
+    return Played(
+        more, np.where(second, NOTHING_CAPTURED, source[place]), before[place], buffered, 0
+    )
+
+
+def times(block: Columns, work: Work, begin_ns: int, lead_ns: int) -> npt.NDArray[np.uint64]:
+    """Issue times of a timed replay, ns after the start of the phase, never 0."""
+    after = (block["time"] - np.uint64(begin_ns)).astype(np.float64) * work.time_scale
+    limited: npt.NDArray[np.uint64] = np.minimum(after + lead_ns, MOST_TIME).astype(np.uint64)
+    return limited
+
+
+class Pauses:
+    """Think times: from the end of an operation to the next one of its lane, as captured."""
+
+    def __init__(self, work: Work, lanes: int, begin_ns: int) -> None:
+        self._scale = work.time_scale
+        self._end = np.full(lanes, begin_ns, np.int64)  # of the last operation of each lane
+
+    def of(self, block: Columns, lane: Integers) -> npt.NDArray[np.uint64]:
+        """ns before each operation."""
+        order = np.argsort(lane, kind="stable")
+        begin = block["time"].astype(np.int64)[order]
+        end = begin + np.maximum(block["latency"][order], 0)
+        own = lane[order]
+        before = np.empty_like(begin)
+        before[1:] = end[:-1]
+        first = np.ones(len(own), np.bool_)
+        first[1:] = own[1:] != own[:-1]
+        before[first] = self._end[own[first]]
+        last = np.ones(len(own), np.bool_)
+        last[:-1] = first[1:]
+        self._end[own[last]] = end[last]
+        pause = np.empty(len(own), np.float64)
+        pause[order] = np.maximum(begin - before, 0) * self._scale
+        limited: npt.NDArray[np.uint64] = np.minimum(pause, MOST_TIME).astype(np.uint64)
+        return limited
+
+
+def needs_handle(kind: npt.NDArray[np.uint8]) -> Mask:
+    """Operations on an open file."""
+    table = np.zeros(KINDS, np.bool_)
+    table[list(ON_HANDLES)] = True
+    found: Mask = table[kind]
+    return found

@@ -1,0 +1,93 @@
+"""What every rank is told of a replay, and the trace that it opens."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fsmatrix.backends.player.ops import MAX_OP_BYTES, Kind, Place
+from fsmatrix.traces.model import Operations
+
+NAME_MAX = 255  # bytes of one part of a path
+PATH_MAX = 4095
+ALIGNMENT = 4096  # of O_DIRECT; safe on every device
+PIECE = 1 << 20  # bytes of one write that fills a file of the tree
+LARGEST = MAX_OP_BYTES - 2 * ALIGNMENT  # of one operation, so that it can still be widened
+ON_HANDLES = (int(Kind.READ), int(Kind.WRITE), int(Kind.FSYNC), int(Kind.CLOSE), int(Kind.TRUNCATE))
+OPENING = (int(Kind.OPEN), int(Kind.CREATE))
+
+
+@dataclass(frozen=True)
+class Work:
+    """The params of the streams; JSON-able."""
+
+    trace: str = ""  # path of a trace file
+    sha256: str = ""  # of that file
+    generator: str = ""  # instead of a trace file
+    scale: float = 1.0  # of the generator
+    seed: int = 0  # of the generator
+    mode: str = "closed"
+    time_scale: float = 0.0  # timed: of the issue times; closed: of the pauses, 0 = none
+    window: tuple[float, float] = (0.0, 0.0)  # seconds of the trace; an end of 0: to its end
+    files: tuple[str, ...] = ()  # patterns of paths; none: all files
+    kinds: tuple[int, ...] = ()  # none: all
+    private: bool = False  # each rank has a tree of its own and plays all of the trace
+    direct: bool | None = None  # None: as captured
+    widened: bool = True  # what is not aligned for O_DIRECT is; otherwise it is buffered
+    filled: bool = False  # files of the tree are written; otherwise only made as long
+    able: tuple[int, ...] = tuple(range(len(Kind)))  # kinds that the driver can do
+    slots: int = 1  # of the trace
+
+    def prefix(self, place: Place) -> bytes:
+        """What stands before every path of the trace in this rank."""
+        return b"client%08d/" % place.rank if self.private else b""
+
+    @property
+    def twins(self) -> bool:
+        """Whether a slot may have a second handle, without O_DIRECT."""
+        return bool(self.direct) and not self.widened
+
+
+def is_data(kind: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Which operations are reads or writes; np.isin takes ten times as long."""
+    data: npt.NDArray[np.bool_] = (kind == int(Kind.READ)) | (kind == int(Kind.WRITE))
+    return data
+
+
+def work_of(params: Mapping[str, Any]) -> Work:
+    """From the params of a Stream, which went through JSON."""
+    lists = {name: tuple(params[name]) for name in ("window", "files", "kinds", "able")}
+    return Work(**{**params, **lists})
+
+
+@contextmanager
+def opened_trace(work: Work) -> Iterator[Operations]:
+    """The trace, or what makes its operations."""
+    if work.generator:
+        from fsmatrix.traces.generators.page_cache import generate
+
+        yield generate(work.generator, work.scale, work.seed)
+        return
+    from fsmatrix.traces.reader import opened
+
+    with opened(work.trace) as trace:
+        yield trace
+
+
+def digest(params: Mapping[str, Any], place: Place, root: str) -> dict[str, Any]:
+    """A Function step on each node: its trace file is the one of the plan, or ValueError."""
+    del root
+    with open(params["trace"], "rb") as file:  # noqa: PTH123 - as it is named
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    if sha256 != params["sha256"]:
+        raise ValueError(
+            f"the trace {params['trace']} on node {place.node} is not the one of the plan: its "
+            f"SHA-256 is {sha256}, not {params['sha256']}"
+        )
+    return {"sha256": sha256}

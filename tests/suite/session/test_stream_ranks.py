@@ -1,0 +1,105 @@
+"""A real session whose ranks share a queue: each block once, tallies over all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fsmatrix.results.case import Geometry
+from fsmatrix.results.histogram import dense
+from fsmatrix.suite.run.assemble import stream_phase
+from fsmatrix.suite.session.client.client import Session
+from fsmatrix.suite.session.survey import members
+from fsmatrix.suite.workloads.base import Stream
+from tests.suite import probe
+from tests.suite.sessions import local, started
+
+BLOCKS, SIZE = 40, 25
+EMULATED = {"hosts": ("one", "two"), "emulated": True}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ranks_import_the_probe() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", probe.ROOT)
+        yield
+
+
+def streamed(session: Session, geometry: Geometry, root: Path, missing: int, stop: bool) -> Any:
+    """The answer to a stream step of the probe's."""
+    params = {"size": SIZE, "blocks": BLOCKS, "missing": missing}
+    stream = Stream(
+        probe.QUEUE, params, slots=SIZE, metadata=True, stop_on_error=stop, shared_queue=True
+    )
+    command = {
+        "do": "step",
+        "to": members(session.hello["ranks"], geometry),
+        "kind": "stream",
+        "what": asdict(stream) | {"seed": 1, "driver": "posix", "implementation": "auto"},
+        "roots": [str(root)],
+        "access": {},
+        "nodes": geometry.nodes,
+        "threads": geometry.threads,
+        "seed": 1,
+        "affinity": "none",
+        "sample": False,
+        "oversubscribed": True,
+        "timeout": 300.0,
+    }
+    return session.request(command, 300)
+
+
+def check(session: Session, geometry: Geometry, root: Path) -> None:
+    """Two steps: one without errors, one whose errors are counted."""
+    for missing in (0, 4):
+        place = root / str(missing)
+        place.mkdir()
+        reply = streamed(session, geometry, place, missing, stop=not missing)
+        every = {
+            f"n{node}-{block}-{i}"
+            for node in range(geometry.nodes)
+            for block in range(BLOCKS)
+            for i in range(missing, SIZE)
+        }
+        assert {path.name for path in place.iterdir()} == every
+        phase = stream_phase("play", reply.message, reply.arrays)
+        blocks = geometry.nodes * BLOCKS
+        tallies = phase.facts["tallies"]
+        assert (tallies["played"], tallies["failed"]) == (blocks * SIZE, blocks * missing)
+        assert dense(tallies["blocks"]).tolist() == [geometry.nodes] * BLOCKS
+        assert tallies["duration_max"] > 0
+        assert phase.operations.sum() == blocks * (SIZE - missing)
+        assert phase.errors.sum() == blocks * missing
+        assert reply.message["failures"] == []  # which would fail the run
+        errors = phase.facts.get("first_errors")
+        assert errors is None if not missing else {"ENOENT"} == {each["errno"] for each in errors}
+
+
+def test_one_process(tmp_path: Path) -> None:
+    with local() as session:
+        check(session, Geometry(1, 1, 3), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("geometry", "fields"),
+    [
+        (Geometry(1, 2), {}),
+        (Geometry(1, 3, 2), {}),
+        (Geometry(1, 4), {}),
+        pytest.param(Geometry(2, 2), EMULATED, marks=pytest.mark.needs("emulated nodes")),
+    ],
+)
+def test_ranks_of_mpi(geometry: Geometry, fields: dict[str, Any], tmp_path: Path) -> None:
+    with started(geometry, **fields) as session:
+        check(session, geometry, tmp_path)
+
+
+def test_an_error_that_ends_the_stream_fails_the_run(tmp_path: Path) -> None:
+    with local() as session:
+        reply = streamed(session, Geometry(), tmp_path, missing=1, stop=True)
+    assert [failure["errno"] for failure in reply.message["failures"]] == ["ENOENT"]
+    assert "tallies" not in reply.message["facts"]

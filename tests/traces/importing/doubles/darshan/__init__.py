@@ -1,0 +1,1 @@
+"""A double of the package darshan: what traces/importing/dxt.py asks of it, from a JSON file."""

@@ -1,0 +1,1 @@
+"""Where the double has what the real package has."""

@@ -1,0 +1,259 @@
+"""What files a program met: their names over time, how long they are, how long they were at first.
+
+A size at the start comes from a look before the start (`sizes`), or else from the program's own
+calls: what stat gave before anything was changed, or the highest byte that was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from fsmatrix.traces.model import ABSENT
+from fsmatrix.traces.writer import Handles, TraceWriter
+
+DIRECTORY = -2  # in `sizes`
+LOOSE = -3  # in `sizes`: a link to a directory or what could not be looked into
+Sizes = Mapping[bytes, int]  # name -> bytes, DIRECTORY, LOOSE; what is not in it was not there
+
+
+@dataclass(slots=True)
+class Start:
+    """What stood under a name before the program."""
+
+    present: bool | None = None  # None: nothing tells
+    size: int = 0  # at least
+    directory: bool = False
+    certain: bool = False  # nothing more is to be learned
+    looked: bool = False  # that comes from a look before the start
+    met: bool = False  # a node stood for it
+
+
+@dataclass(slots=True)
+class Node:
+    """A file or directory, whatever its name is now."""
+
+    name: bytes | None
+    size: int = 0  # at least
+    exact: bool = True
+    origin: Start | None = None  # of what was there at the start and is still as it was
+    directory: bool = False
+    regular: bool = False
+    made: bool = False  # perhaps by the program: it was opened with O_CREAT
+    written: int = 0  # bytes up to which the program wrote
+
+
+@dataclass
+class Files:
+    """The names below the roots."""
+
+    writer: TraceWriter
+    sizes: Sizes | None = None
+    nodes: dict[bytes, Node] = field(default_factory=dict)  # by the name of now
+
+    def __post_init__(self) -> None:
+        self._handles = Handles(self.writer)
+        self._rows: dict[bytes, int] = {}
+        self._starts: dict[int, Start] = {}  # row ->
+        self._moved: dict[bytes, bytes] = {}  # directory -> its name before
+        self._closing: dict[int, list[tuple[int, int]]] = {}  # row -> (time, slot)
+        looked = (self.sizes or {}).items()
+        self._loose = {name for name, size in looked if size == LOOSE}  # nothing below is certain
+
+    # -- rows and slots --------------------------------------------------------------------
+    def row(self, name: bytes) -> int:
+        """Row of a name in the trace."""
+        row = self._rows.get(name)
+        if row is None:
+            row = self._rows[name] = self.writer.file(name)
+            self._starts[row] = self._start(name)
+        return row
+
+    def slot(self, name: bytes) -> int:
+        """A slot for what works on a name."""
+        return self._handles.of_name(self.row(name))
+
+    def opened(self, row: int, time: int) -> int:
+        """The slot of a handle that was opened at `time`."""
+        if row in self._closing:
+            left = []
+            for closed, slot in self._closing[row]:
+                if closed < time:
+                    self._handles.closed(row, slot)
+                else:
+                    left.append((closed, slot))
+            self._closing[row] = left
+            if not left:
+                del self._closing[row]
+        return self._handles.opened(row)
+
+    def closed(self, row: int, slot: int, time: int) -> None:
+        """A handle was closed at `time`: what is opened after that may have its slot."""
+        self._closing.setdefault(row, []).append((time, slot))
+
+    # -- nodes -----------------------------------------------------------------------------
+    def node(self, name: bytes) -> Node:
+        """What stands under a name now."""
+        node = self.nodes.get(name)
+        if node is None:
+            node = self.nodes[name] = self._first(name)
+        return node
+
+    def _first(self, name: bytes) -> Node:
+        start = self._starts[self.row(self._before(name))]
+        if start.met:
+            return Node(name)  # there was something, and it went
+        start.met = True
+        there = start.present is not False
+        exact = start.certain or not there
+        return Node(name, start.size, exact, start if there else None, start.directory)
+
+    def _start(self, name: bytes) -> Start:
+        if name in self.nodes or self._before(name) != name:
+            return Start(False)  # it came there by a rename
+        parent = self.nodes.get(name.rpartition(b"/")[0])
+        if parent is not None and parent.directory and parent.origin is None:
+            return Start(False)  # the program made the directory
+        if self.sizes is None or (self._loose and any(map(self._loose.__contains__, _above(name)))):
+            return Start()
+        size = self.sizes.get(name, ABSENT)
+        there, folder = size != ABSENT, size == DIRECTORY
+        return Start(there, max(size, 0), folder, certain=True, looked=True)
+
+    def _before(self, name: bytes) -> bytes:
+        """The name at the start of what lies in a directory that was renamed since."""
+        if not self._moved:
+            return name
+        end = len(name)
+        while (end := name.rfind(b"/", 0, end)) > 0:
+            if (old := self._moved.get(name[:end])) is not None:
+                return old + name[end:]
+        return name
+
+    # -- what happens to them --------------------------------------------------------------
+    def present(self, node: Node, size: int | None = None, mode: bytes = b"") -> None:
+        """A call shows that it is there; `size`, `mode`: as stat gave them."""
+        node.directory |= mode == b"S_IFDIR"
+        node.regular |= mode == b"S_IFREG"
+        start = node.origin
+        if start is not None and not start.certain and not node.made:
+            start.present = True
+            start.directory |= node.directory
+        if size is not None and node.regular:
+            self.ends(node, size)
+
+    def ends(self, node: Node, size: int) -> None:
+        """A call shows how long it is now."""
+        start = node.origin
+        untouched = node.written == 0 and not node.made
+        if start is not None and not start.certain and (size > node.written or untouched):
+            start.present, start.size, start.certain = True, size, True
+        node.size, node.exact, node.regular = size, True, True
+
+    def absent(self, name: bytes) -> None:
+        """A call shows that nothing stands there."""
+        node = self.node(name)
+        if node.origin is not None and not node.made:
+            if node.origin.present is None:
+                node.origin.present = False
+            self.nodes[name] = Node(name)
+
+    def made(self, name: bytes, directory: bool = False) -> Node:
+        """A file or directory was made where none was."""
+        self.absent(name)
+        self._starts[self.row(name)].directory |= directory
+        node = self.nodes[name] = Node(name, directory=directory, regular=not directory)
+        return node
+
+    def appeared(self, name: bytes) -> None:
+        """It came by a call that no trace has: for the trace it was there before."""
+        parent = self.nodes.get(name.rpartition(b"/")[0])
+        self._loose.add(name)
+        if parent is not None and parent.directory and parent.origin is None:
+            self.nodes[name] = Node(name, exact=False)  # where nothing can have been before
+            return
+        start = self._starts[self.row(name)] = Start(met=True)
+        self.nodes[name] = Node(name, exact=False, origin=start)
+
+    def linked(self, name: bytes, size: int) -> None:
+        """A link was made, of a file of at least this length; or a special file."""
+        node = self.made(name)
+        node.size, node.exact = size, False
+        self._loose.add(name)
+
+    def resized(self, node: Node, size: int) -> None:
+        """It has this length now."""
+        node.origin = None
+        node.size, node.exact, node.regular = size, True, True
+
+    def written(self, node: Node, end: int) -> None:
+        """Bytes up to `end` were written."""
+        node.regular = True
+        node.written = max(node.written, end)
+        node.size = max(node.size, end)
+
+    def read(self, node: Node, end: int, short: bool) -> None:
+        """Bytes up to `end` were read; `short`: fewer than were asked for."""
+        if end > node.size:  # a short read before was short for another reason than the end
+            node.size, start = end, node.origin
+            if start is not None and not start.looked:
+                start.present, start.size = True, end
+        if short and not node.exact:
+            self.ends(node, end)
+
+    def removed(self, name: bytes, directory: bool = False) -> None:
+        """Its name is gone; who has it open still has it."""
+        node = self.node(name)
+        self.present(node, mode=b"S_IFDIR" if directory else b"")
+        node.name = None
+        self.nodes[name] = Node(name)
+
+    def renamed(self, old: bytes, new: bytes) -> None:
+        """It has another name now; what had that is gone."""
+        node = self.node(old)
+        self.present(node)
+        self.absent(new)
+        if (gone := self.nodes.get(new)) is not None:
+            gone.name = None
+        del self.nodes[old]
+        if not node.regular:
+            self._rename_below(old, new)
+        self.nodes[old], self.nodes[new] = Node(old), node
+        node.name = new
+        self.row(new)
+
+    def exchanged(self, one: bytes, other: bytes) -> None:
+        """Two names have changed their files; what lies below directories is not followed."""
+        nodes = self.node(one), self.node(other)
+        self.nodes[other], self.nodes[one] = nodes
+        nodes[0].name, nodes[1].name = other, one
+
+    def _rename_below(self, old: bytes, new: bytes) -> None:
+        prefix = old + b"/"
+        for name in [name for name in self.nodes if name.startswith(prefix)]:
+            moved = self.nodes.pop(name)
+            moved.name = new + name[len(old) :]
+            self.nodes[moved.name] = moved
+        for place, before in [*self._moved.items()]:
+            if place == old or place.startswith(prefix):
+                self._moved[new + place[len(old) :]] = before
+                del self._moved[place]
+        self._moved.setdefault(new, self._before(old))
+
+    def finish(self) -> None:
+        """Write down what was there at the start."""
+        for name in self._rows:
+            for folder in _above(name.rpartition(b"/")[0]):
+                if folder in self._rows:
+                    self._starts[self._rows[folder]].directory = True
+        for row, start in self._starts.items():
+            there = start.present or (start.present is None and start.size > 0)
+            size = start.size if there and not start.directory else 0
+            self.writer.was(row, size if there else ABSENT, start.directory)
+
+
+def _above(name: bytes) -> Iterator[bytes]:
+    """The name, and the directories that it lies in."""
+    while name:
+        yield name
+        name = name.rpartition(b"/")[0]

@@ -1,0 +1,205 @@
+"""Calls that work on names: stat, make, remove, rename."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fsmatrix.backends.player.ops import Flag, Kind
+from fsmatrix.traces.capture.arguments import AT_FDCWD, at, descriptor, facts, name, offset, split
+from fsmatrix.traces.capture.processes import Task
+from fsmatrix.traces.capture.system import System, failed, learn
+from fsmatrix.traces.capture.text import Call
+from fsmatrix.traces.capture.transfers import Handler
+from fsmatrix.traces.model import NOT_CAPTURED
+
+
+# -- stat and its kin --------------------------------------------------------------------------
+def _stat(where: int | None, path: int) -> Handler:
+    """By name: `where`, `path` say which arguments (None: there is no directory)."""
+
+    def handler(system: System, task: Task, call: Call) -> None:
+        parts = split(call.arguments)
+        number = AT_FDCWD if where is None else descriptor(at(parts, where))
+        text = name(at(parts, path))
+        if text == b"" and where is not None and b"AT_EMPTY_PATH" in call.arguments:
+            _of_handle(system, task, call, number)
+            return
+        if text is None and where is not None and at(parts, path) == b"NULL":
+            _of_handle(system, task, call, number)
+            return
+        if (place := system.name(system.path(task, number, text))) is not None:
+            _examined(system, task, call, place)
+
+    return handler
+
+
+def _fstat(system: System, task: Task, call: Call) -> None:
+    _of_handle(system, task, call, descriptor(at(split(call.arguments), 0)))
+
+
+def _of_handle(system: System, task: Task, call: Call, number: int) -> None:
+    """A stat of an open file: in the trace it is one of its name."""
+    file = system.handle(task, number)
+    if file is None or file.node is None:
+        return
+    if file.node.name is None:
+        system.unseen["fstat of a file without a name"] += 1
+        if not failed(call):
+            system.files.present(file.node, *facts(call.arguments))
+        return
+    _examined(system, task, call, file.node.name)
+
+
+def _examined(system: System, task: Task, call: Call, place: bytes) -> None:
+    system.add(task, call, Kind.STAT, system.files.slot(place))
+    if failed(call):
+        learn(system, place, call)
+    else:
+        system.files.present(system.files.node(place), *facts(call.arguments))
+
+
+def _getdents(system: System, task: Task, call: Call) -> None:
+    """One listing is one operation: that of its first call."""
+    file = system.handle(task, descriptor(at(split(call.arguments), 0)))
+    if file is None or file.node is None:
+        return
+    if file.listed and not failed(call):
+        system.facts["further_calls_of_listings"] += 1
+        return
+    result = None if failed(call) else 0
+    system.add(task, call, Kind.READDIR, file.slot, result=result)
+    file.listed = True
+    system.files.present(file.node, mode=b"S_IFDIR")
+
+
+# -- names that come and go --------------------------------------------------------------------
+def _at_name(
+    where: int | None, path: int, do: Callable[[System, Task, Call, bytes], None]
+) -> Handler:
+    def handler(system: System, task: Task, call: Call) -> None:
+        parts = split(call.arguments)
+        number = AT_FDCWD if where is None else descriptor(at(parts, where))
+        place = system.name(system.path(task, number, name(at(parts, path))))
+        if place is not None:
+            do(system, task, call, place)
+
+    return handler
+
+
+def _mkdir(system: System, task: Task, call: Call, place: bytes) -> None:
+    system.add(task, call, Kind.MKDIR, system.files.slot(place))
+    if call.error == "EEXIST":
+        system.files.present(system.files.node(place), mode=b"S_IFDIR")
+    elif failed(call):
+        learn(system, place, call)
+    else:
+        system.files.made(place, directory=True)
+
+
+def _remove(system: System, task: Task, call: Call, place: bytes) -> None:
+    folder = call.name == "rmdir" or b"AT_REMOVEDIR" in call.arguments
+    kind = Kind.RMDIR if folder else Kind.UNLINK
+    system.add(task, call, kind, system.files.slot(place))
+    if failed(call):
+        learn(system, place, call)
+    else:
+        system.files.removed(place, directory=folder)
+
+
+def _truncate(system: System, task: Task, call: Call, place: bytes) -> None:
+    """By name: opened, truncated, closed; only the truncation has the latency."""
+    size = offset(at(split(call.arguments), 1))
+    if size < 0:
+        system.unseen["a truncation to a negative size"] += 1
+        return
+    files = system.files
+    row = files.row(place)
+    slot = files.opened(row, call.time)
+    bits = int(Flag.WRITE_ONLY)
+    system.facts["truncate_by_name"] += 1
+    system.add(task, call, Kind.OPEN, slot, flags=bits, latency=NOT_CAPTURED)
+    if failed(call):
+        learn(system, place, call)
+    else:
+        system.add(task, call, Kind.TRUNCATE, slot, offset=size)
+        system.add(task, call, Kind.CLOSE, slot, latency=NOT_CAPTURED)
+        node = files.node(place)
+        files.present(node)
+        files.resized(node, size)
+    files.closed(row, slot, call.time)
+
+
+def _rename(first: tuple[int | None, int], second: tuple[int | None, int]) -> Handler:
+    def handler(system: System, task: Task, call: Call) -> None:
+        parts = split(call.arguments)
+        paths = []
+        for where, index in (first, second):
+            number = AT_FDCWD if where is None else descriptor(at(parts, where))
+            paths.append(system.path(task, number, name(at(parts, index))))
+        places = [system.roots.name(path) if path is not None else None for path in paths]
+        how = parts[4] if len(parts) > 4 else b"0"
+        if not places[0] or not places[1]:
+            _across(system, call, paths, places)
+        elif b"EXCHANGE" in how or (b"NOREPLACE" in how and failed(call)):
+            system.unseen[f"{call.name} with flags"] += 1
+            if not failed(call):
+                system.files.exchanged(places[0], places[1])
+        else:
+            _renamed(system, task, call, places[0], places[1])
+
+    return handler
+
+
+def _renamed(system: System, task: Task, call: Call, old: bytes, new: bytes) -> None:
+    slots = system.files.slot(old), system.files.slot(new)
+    system.add(task, call, Kind.RENAME, slots[0], slot2=slots[1])
+    if failed(call):
+        if call.error == "ENOENT":
+            system.files.absent(old)
+    elif old != new:
+        system.files.renamed(old, new)
+
+
+def _across(
+    system: System, call: Call, paths: list[bytes | None], places: list[bytes | None]
+) -> None:
+    """Into the roots or out of them: no trace has that."""
+    if not any(places):
+        if None not in paths:
+            system.unseen["outside the root"] += 1
+        return
+    system.unseen["a rename over the border of the roots"] += 1
+    if failed(call):
+        return
+    if places[0]:
+        system.files.removed(places[0])
+    if places[1]:
+        system.files.appeared(places[1])
+
+
+HANDLERS: dict[str, Handler] = {
+    "stat": _stat(None, 0),
+    "stat64": _stat(None, 0),
+    "lstat": _stat(None, 0),
+    "lstat64": _stat(None, 0),
+    "access": _stat(None, 0),
+    "newfstatat": _stat(0, 1),
+    "fstatat64": _stat(0, 1),
+    "statx": _stat(0, 1),
+    "faccessat": _stat(0, 1),
+    "faccessat2": _stat(0, 1),
+    "fstat": _fstat,
+    "fstat64": _fstat,
+    "getdents": _getdents,
+    "getdents64": _getdents,
+    "mkdir": _at_name(None, 0, _mkdir),
+    "mkdirat": _at_name(0, 1, _mkdir),
+    "rmdir": _at_name(None, 0, _remove),
+    "unlink": _at_name(None, 0, _remove),
+    "unlinkat": _at_name(0, 1, _remove),
+    "truncate": _at_name(None, 0, _truncate),
+    "truncate64": _at_name(None, 0, _truncate),
+    "rename": _rename((None, 0), (None, 1)),
+    "renameat": _rename((0, 1), (2, 3)),
+    "renameat2": _rename((0, 1), (2, 3)),
+}

@@ -1,0 +1,111 @@
+"""Runs a command under strace, whose text becomes a trace."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from fsmatrix.backends.errors import ToolError
+from fsmatrix.backends.system import packages, tools
+from fsmatrix.backends.system.workfolder import work_folder
+from fsmatrix.traces.capture import snapshot, strace
+from fsmatrix.traces.roots import Roots
+from fsmatrix.traces.writer import writing
+
+STRACE = "strace"
+_NANOSECONDS = ("--absolute-timestamps=format:unix,precision:ns", "--syscall-times=ns")  # 5.6
+_MICROSECONDS = ("-ttt", "-T")
+_FILTER = "--seccomp-bpf"  # 5.3: only the calls that are asked for stop the program
+_VECTORS = "readv,writev,preadv,pwritev,preadv2,pwritev2"
+_SIGNALLED = 128  # and the signal's number: what shells give
+
+
+@functools.cache
+def options() -> tuple[str, ...]:
+    """The words for the strace of this machine.  ToolError: there is none, or it may not trace."""
+    if reason := packages.missing(STRACE):
+        raise ToolError(reason)
+    calls = "trace=" + ",".join(f"?{name}" for name in strace.NAMES)
+    # -s 0: no data is written down; paths are whole nevertheless
+    common = ("-f", "-q", "-s", "0", "-e", calls, "-e", "signal=none", "-e", f"abbrev=!{_VECTORS}")
+    complaint = ""
+    for more in ((_FILTER, *_NANOSECONDS), _NANOSECONDS, _MICROSECONDS):
+        words = (*common, *more)
+        ran = tools.run([STRACE, *words, "-o", os.devnull, "true"], check=False)
+        if ran.returncode == 0 and not ran.stderr:
+            return words
+        complaint = ran.complaint
+    raise ToolError(
+        f"strace cannot trace here: {complaint}; ptrace must be allowed (containers: the "
+        "capability SYS_PTRACE; else kernel.yama.ptrace_scope below 3)"
+    )
+
+
+def capture(
+    command: Sequence[str], roots: Sequence[Path], out: Path, to_stderr: bool = False
+) -> int:
+    """Run a command and write the trace of what it did below `roots` to `out`; its status.
+
+    The text of strace, about 100 bytes for each call, stands in TMPDIR meanwhile.
+    ToolError if the command cannot be run, OSError if `out` or the text cannot be written.
+    """
+    options()  # before anything takes time
+    try:
+        sizes = snapshot.sizes(Roots([os.fsencode(root) for root in roots]))
+    except ValueError as error:
+        raise ToolError(f"roots: {error}") from error
+    folder = Path.cwd()
+    with work_folder() as work:
+        text = work / "text"
+        status = run(command, text, to_stderr)
+        with writing(out) as writer:
+            writer.finish(
+                strace.read(
+                    [text],
+                    writer,
+                    roots,
+                    folder=folder,
+                    sizes=sizes,
+                    command=command,
+                    lenient=True,  # the program cannot be run again; what is lost is counted
+                )
+            )
+    return status
+
+
+def run(command: Sequence[str], text: Path, to_stderr: bool = False) -> int:
+    """Run a command under strace, which writes to `text`; the command's exit status.
+
+    Its standard streams are ours; `to_stderr`: its standard output is our standard error.
+    A command that a signal ends has 128 + the number of the signal.  Ctrl-C is the command's.
+    ToolError if it cannot be started.
+    """
+    program = tools.find(STRACE)
+    if program is None or not options():
+        raise ToolError(packages.lacking(STRACE))
+    if not command or shutil.which(command[0]) is None:
+        raise ToolError(f"{command[0] if command else 'the command'}: no such program")
+    sys.stdout.flush()
+    argv = [program, *options(), "-o", str(text), "--", *command]
+    with _deaf(), subprocess.Popen(argv, stdout=sys.stderr if to_stderr else None) as process:
+        status = process.wait()
+    if not text.exists() or text.stat().st_size == 0:
+        raise ToolError(f"{command[0]} was not started: strace wrote nothing")
+    return status if status >= 0 else _SIGNALLED - status
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Ctrl-C reaches the command, which has the same terminal; we wait for its end."""
+    before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

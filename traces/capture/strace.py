@@ -1,0 +1,264 @@
+"""Texts of strace become a trace: of one program, or of the ranks of an MPI program."""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fsmatrix.traces.capture import descriptors, naming, opening, transfers, unseen
+from fsmatrix.traces.capture.files import Files, Sizes
+from fsmatrix.traces.capture.system import System
+from fsmatrix.traces.capture.text import Call, Event, Malformed, Text, What
+from fsmatrix.traces.capture.transfers import Handler
+from fsmatrix.traces.model import Header, TraceError
+from fsmatrix.traces.roots import Roots
+from fsmatrix.traces.writer import TraceWriter
+
+SOURCE = "strace"
+HANDLERS: Mapping[str, Handler] = {
+    **transfers.HANDLERS,
+    **opening.HANDLERS,
+    **naming.HANDLERS,
+    **descriptors.HANDLERS,
+}
+NAMES = tuple(dict.fromkeys((*HANDLERS, *unseen.NAMES)))  # of the calls that a capture looks at
+OPERATIONS = frozenset((*transfers.HANDLERS, *opening.HANDLERS, *naming.HANDLERS, "close"))
+ON_HANDLES = frozenset(transfers.HANDLERS) | {"close", "fstat", "fstat64", "getdents64"}
+MOST_HELD = 1 << 20  # events of processes whose maker is not known yet
+MOST_RANK = 1 << 24
+
+
+def read(
+    paths: Sequence[Path],
+    writer: TraceWriter,
+    roots: Sequence[Path | str] = (),
+    *,
+    folder: Path | str | None = None,
+    sizes: Sizes | None = None,
+    command: Sequence[str] = (),
+    lenient: bool = False,
+) -> Header:
+    """Read texts of strace into a trace; the header to finish it with.
+
+    `paths`: one text (strace -f -o), those of strace -ff (their names end in process ids), or one
+    for each rank.  `roots`: directories whose files are in the trace, absolute.  `folder`: the
+    working directory at the start.  Both are not needed for texts that `fsmatrix trace rank` has
+    written; without `folder` it is the first root.  `sizes`: what was there at the start.
+    `lenient`: malformed lines, but for a header, are counted in `unseen` and are no error.
+
+    TraceError names the file and the line; OSError as the system gives it.
+    """
+    texts = [_text(path, index, lenient) for index, path in enumerate(paths)]
+    folders = [_folder(text, folder) for text in texts]
+    places = _roots(texts, roots)
+    if not places.paths:
+        raise TraceError(texts[0].path, "give the root: the directory whose files are traced")
+    files = Files(writer, sizes)
+    system = System(writer, files, places, [each or places.paths[0] for each in folders])
+    system.ranks = {text.space: _rank(text) for text in texts}
+    reading = Reading(system)
+    for text, event in _merged(texts):
+        try:
+            reading.event(event)
+        except Malformed as error:
+            if not lenient:
+                raise TraceError(text.path, f"line {event[2].line}: {error}") from error
+            text.malformed += 1
+    reading.finish()
+    command = command or tuple(str(word) for word in texts[0].header.get("command", ()))
+    return _header(system, texts, tuple(command), sizes is not None)
+
+
+class Reading:
+    """Gives events to the system, in the order in which processes were made.
+
+    A child may be seen before the call that made it has returned: its events wait for that.
+    """
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._forking: set[int] = set()  # tasks in a fork, vfork or clone
+        self._held: dict[int, list[Event]] = {}
+        self._count = 0  # of held events
+
+    def event(self, event: Event) -> None:
+        """The next event of the texts.  Malformed for what cannot be."""
+        task = event[2].task
+        if task in self._held or (self._forking and task not in self._system.tasks):
+            self._hold(task, event)
+            return
+        self._do(event)
+
+    def finish(self) -> None:
+        """No more events."""
+        self._release()
+        self._system.order.finish()
+        self._system.files.finish()
+
+    def _hold(self, task: int, event: Event) -> None:
+        self._held.setdefault(task, []).append(event)
+        self._system.unfinished.setdefault(task, event[0])
+        self._count += 1
+        if self._count > MOST_HELD:
+            self._release()
+
+    def _release(self, task: int | None = None) -> None:
+        """The events of a process, or all, now in the order of each process."""
+        for held in [task] if task is not None else [*self._held]:
+            self._system.unfinished.pop(held, None)
+            events = self._held.pop(held, [])
+            self._count -= len(events)
+            for event in events:
+                self._do(event)
+
+    def _do(self, event: Event) -> None:
+        _, what, call = event
+        system = self._system
+        if what == What.EXIT:
+            system.gone(call.task, call.time)
+            self._forking.discard(call.task)
+        elif what == What.SUPERSEDED:
+            self._forking.discard(call.task)
+            system.superseded(call.task, call.result or 0, call.time)
+        elif what == What.BEGUN:
+            self._begun(call)
+        else:
+            try:
+                done(system, call)
+            finally:
+                system.unfinished.pop(call.task, None)
+                if call.name in descriptors.FORKS:
+                    self._forked(call)
+
+    def _begun(self, call: Call) -> None:
+        system = self._system
+        task = system.task(call.task)
+        descriptors.begun(system, task, call)
+        if call.name in descriptors.FORKS:
+            self._forking.add(call.task)
+        if call.name in OPERATIONS and not _elsewhere(system, call):
+            system.unfinished[call.task] = call.time
+
+    def _forked(self, call: Call) -> None:
+        self._forking.discard(call.task)
+        if call.result is not None and call.result > 0:
+            child = (call.task >> 40 << 40) | (call.result & 0x7FFFFFFF)
+            if child in self._held:
+                self._release(child)
+        if not self._forking:
+            self._release()
+
+
+def _elsewhere(system: System, call: Call) -> bool:
+    """Whether an unfinished call works on no file of the trace: it may last for hours."""
+    if call.name not in ON_HANDLES:
+        return False
+    number = call.arguments.partition(b",")[0].partition(b"<")[0].strip()
+    table = system.task(call.task).table.files
+    file = table.get(int(number)) if number.isdigit() and len(number) < 10 else None
+    return file is None or file.slot < 0
+
+
+def done(system: System, call: Call) -> None:
+    """A call has ended, or its process has in it."""
+    name = call.name
+    handler = HANDLERS.get(name)
+    touching = name in unseen.TOUCHING or name in unseen.ALWAYS
+    if handler is None and not touching:
+        return
+    task = system.task(call.task)
+    if call.error.startswith("ERESTART"):
+        system.unseen["interrupted and begun again"] += 1
+        return
+    try:
+        if touching:
+            unseen.count(system, task, call)
+        if handler is not None:
+            handler(system, task, call)
+    except Malformed:
+        if call.result is not None:
+            raise
+        system.unseen["cut off by the end of its process"] += 1  # in the middle of its arguments
+
+
+# -- what the texts are ------------------------------------------------------------------------
+def _text(path: Path, index: int, lenient: bool) -> Text:
+    text = Text(path, index, lenient)
+    try:
+        text.read_header()
+    except Malformed as error:
+        raise TraceError(path, f"line 1: {error}") from error
+    return text
+
+
+def _folder(text: Text, given: Path | str | None) -> bytes | None:
+    folder = given if given is not None else text.header.get("folder")
+    if folder is None:
+        return None
+    path = os.fsencode(folder) if isinstance(folder, str | Path) else b""
+    if not path.startswith(b"/") or b"\0" in path:
+        raise TraceError(text.path, f"its working directory is {folder!r}: no absolute path")
+    return path.rstrip(b"/")
+
+
+def _roots(texts: Sequence[Text], given: Sequence[Path | str]) -> Roots:
+    header = texts[0].header.get("roots", [])
+    roots = given or (header if isinstance(header, list) else [])
+    paths = [os.fsencode(root) if isinstance(root, str | Path) else b"" for root in roots]
+    for path, root in zip(paths, roots, strict=True):
+        if not path.startswith(b"/") or b"\0" in path:
+            raise TraceError(texts[0].path, f"its root is {root!r}: no absolute path")
+    try:
+        return Roots(paths)
+    except ValueError as error:
+        raise TraceError(texts[0].path, f"roots: {error}") from error
+
+
+def _rank(text: Text) -> int:
+    rank: Any = text.header.get("rank", text.space)
+    if not isinstance(rank, int) or not 0 <= rank < MOST_RANK:
+        raise TraceError(text.path, f"line 1: a rank of {rank!r}")
+    return rank
+
+
+def _merged(texts: Sequence[Text]) -> Iterator[tuple[Text, Event]]:
+    """Events of all texts, by their times."""
+
+    def events(text: Text) -> Iterator[tuple[Text, Event]]:
+        try:
+            for event in text.events():
+                if len(texts) > 1 and not text.timed:
+                    raise Malformed("without times several texts cannot be brought in order")
+                yield text, event
+        except Malformed as error:
+            raise TraceError(text.path, f"line {text.line}: {error}") from error
+
+    if len(texts) == 1:
+        return events(texts[0])
+    return heapq.merge(*map(events, texts), key=lambda pair: pair[1][0])
+
+
+def _header(
+    system: System, texts: Sequence[Text], command: tuple[str, ...], looked: bool
+) -> Header:
+    counts = system.unseen
+    counts["a line that is malformed"] += sum(text.malformed for text in texts)
+    counts["a call that began before the trace"] += sum(text.begun_before for text in texts)
+    facts: dict[str, Any] = {
+        "roots": [os.fsdecode(root or b"/") for root in system.roots.paths],
+        "sizes_from": "a look before the start" if looked else "the calls themselves",
+        "lines": sum(text.line for text in texts),
+        "texts": len(texts),
+        "issue_times_moved": system.order.moved,
+        **{name: count for name, count in sorted(system.facts.items()) if count},
+    }
+    return Header(
+        source=SOURCE,
+        command=command,
+        timed=bool(texts[0].timed),
+        unseen={what: count for what, count in sorted(counts.items()) if count},
+        facts=facts,
+    )

@@ -1,0 +1,251 @@
+"""The traced program's view of its system: what a call means depends on all calls before it."""
+
+from __future__ import annotations
+
+import errno
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from fsmatrix.backends.player.ops import Kind
+from fsmatrix.traces.capture.arguments import AT_FDCWD
+from fsmatrix.traces.capture.files import Files
+from fsmatrix.traces.capture.order import Order
+from fsmatrix.traces.capture.processes import Folder, OpenFile, Table, Task
+from fsmatrix.traces.capture.text import Call, Malformed
+from fsmatrix.traces.model import (
+    MOST_BYTES,
+    MOST_OFFSET,
+    NOT_CAPTURED,
+    UNKNOWN,
+    Thread,
+    name_problem,
+)
+from fsmatrix.traces.roots import Roots, normal
+from fsmatrix.traces.writer import TraceWriter
+
+OUTSIDE = "outside the root"
+ROOT_ITSELF = "the root itself"
+NO_FILE = "a descriptor that was not opened in the trace"
+NO_NAME = "a path that strace could not read"
+NO_FOLDER = "a path relative to a directory that is not known"
+LONG_NAME = "a path that is too long"
+MASK = (1 << 40) - 1  # of a task: its id; above: whose ids these are
+
+
+class System:
+    """Processes, files and what is made of their calls."""
+
+    def __init__(
+        self, writer: TraceWriter, files: Files, roots: Roots, folders: Sequence[bytes | None]
+    ) -> None:
+        """`folders`: the working directory at the start, by number of the id space."""
+        self.files, self.roots = files, roots
+        self.unseen: Counter[str] = Counter()
+        self.facts: Counter[str] = Counter()
+        self.order = Order(writer)
+        self.unfinished: dict[int, int] = {}  # task -> issue time
+        self.tasks: dict[int, Task] = {}
+        self.ranks: Mapping[int, int] = {}  # id space -> rank
+        self._writer = writer
+        self._folders = folders
+        self._count = 0
+
+    # -- processes -------------------------------------------------------------------------
+    def task(self, task: int) -> Task:
+        """A thread; one that nobody made is a new process."""
+        if task not in self.tasks:
+            folder = Folder(self._folders[task >> 40])
+            self._new(task, task, Table(), folder)
+        return self.tasks[task]
+
+    def _new(self, task: int, process: int, table: Table, folder: Folder) -> None:
+        rank = self.ranks.get(task >> 40, 0)
+        row = self._writer.thread(Thread(process & MASK, task & MASK, rank))
+        self.tasks[task] = Task(task, process, row, table, folder)
+
+    def forked(self, parent: Task, child: int, flags: bytes, time: int) -> None:
+        """fork, vfork, clone or clone3 gave a child."""
+        if child in self.tasks:
+            self.gone(child, time)  # its end was not written down
+        table = parent.table
+        if b"CLONE_FILES" in flags:
+            table.users += 1
+        else:
+            table = table.copy()
+        folder = parent.folder if b"CLONE_FS" in flags else Folder(parent.folder.path)
+        process = parent.process if b"CLONE_THREAD" in flags else child
+        self._new(child, process, table, folder)
+
+    def superseded(self, task: int, by: int, time: int) -> None:
+        """`by`, another thread of the process, executes a program and goes on as `task`."""
+        if by not in self.tasks or by == task:
+            return
+        self.gone(task, time)
+        goes_on = self.tasks.pop(by)
+        self._new(task, goes_on.process, goes_on.table, goes_on.folder)
+        if by in self.unfinished:
+            self.unfinished[task] = self.unfinished.pop(by)
+
+    def executed(self, task: Task, call: Call) -> None:
+        """execve: a table of its own, without what is closed then."""
+        if task.table.users > 1:
+            task.table.users -= 1
+            task.table = task.table.copy()
+        for number in sorted(task.table.cloexec):
+            self.close(task, number, call, implied=True)
+
+    def gone(self, task: int, time: int) -> None:
+        """A thread ended."""
+        was = self.tasks.pop(task, None)
+        self.unfinished.pop(task, None)
+        if was is None:
+            return
+        was.table.users -= 1
+        if was.table.users == 0:
+            for number in sorted(was.table.files):
+                self.close(was, number, Call(task, time=time), implied=True)
+
+    # -- descriptors -----------------------------------------------------------------------
+    def file(self, task: Task, number: int) -> OpenFile | None:
+        """What a descriptor stands for; None is counted."""
+        file = task.table.files.get(number)
+        if file is None:
+            self.unseen[NO_FILE] += 1
+        return file
+
+    def handle(self, task: Task, number: int) -> OpenFile | None:
+        """An open file that the trace has a handle of; others are counted."""
+        file = self.file(task, number)
+        if file is None or file.slot >= 0:
+            return file
+        self.unseen[
+            ROOT_ITSELF if file.path and self.roots.name(file.path) == b"" else OUTSIDE
+        ] += 1
+        return None
+
+    def place(
+        self, task: Task, number: int, file: OpenFile, call: Call, cloexec: bool = False
+    ) -> None:
+        """A descriptor stands for a file now; what it stood for before is closed."""
+        if not 0 <= number < 1 << 31:
+            raise Malformed(f"a descriptor of {number}")
+        file.users += 1
+        if number in task.table.files:
+            self.close(task, number, call, implied=True)
+        task.table.files[number] = file
+        if cloexec:
+            task.table.cloexec.add(number)
+
+    def take(self, task: Task, number: int) -> OpenFile | None:
+        """A descriptor ends; what it stood for."""
+        task.table.cloexec.discard(number)
+        return task.table.files.pop(number, None)
+
+    def close(self, task: Task, number: int, call: Call, implied: bool = False) -> None:
+        """A descriptor ends."""
+        file = self.take(task, number)
+        if file is not None:
+            self.closed(task, file, call, implied)
+
+    def closed(self, task: Task, file: OpenFile, call: Call, implied: bool = False) -> None:
+        """A descriptor of an open file has ended; with the last one its handle does."""
+        file.users -= 1
+        if file.slot < 0:
+            return
+        if file.users > 0:
+            self.facts["closes_of_copies"] += not implied
+            return
+        if implied:
+            self.facts["closed_without_a_call"] += 1
+            call = Call(call.task, time=call.time)
+        self.add(task, call, Kind.CLOSE, file.slot)
+        self.files.closed(file.row, file.slot, call.time)
+        file.slot = -1
+
+    # -- names -----------------------------------------------------------------------------
+    def path(self, task: Task, number: int, path: bytes | None) -> bytes | None:
+        """The normal path that a call names; None is counted."""
+        if path is None:
+            self.unseen[NO_NAME] += 1
+            return None
+        if path.startswith(b"/"):
+            return normal(b"", path)
+        if number == AT_FDCWD:
+            base = task.folder.path
+        else:
+            file = task.table.files.get(number)
+            base = file.path if file is not None else None
+        if base is None:
+            self.unseen[NO_FOLDER] += 1
+            return None
+        return normal(base, path)
+
+    def name(self, path: bytes | None) -> bytes | None:
+        """The name in the trace of a normal path; what has none is counted."""
+        if path is None:
+            return None
+        name = self.roots.name(path)
+        if name is None:
+            self.unseen[OUTSIDE] += 1
+        elif name == b"":
+            self.unseen[ROOT_ITSELF] += 1
+        elif name_problem(name):
+            self.unseen[LONG_NAME] += 1
+        else:
+            return name
+        return None
+
+    # -- operations ------------------------------------------------------------------------
+    def add(
+        self,
+        task: Task,
+        call: Call,
+        kind: Kind,
+        slot: int,
+        *,
+        flags: int = 0,
+        slot2: int = 0,
+        offset: int = 0,
+        size: int = 0,
+        result: int | None = None,
+        latency: int | None = None,
+    ) -> None:
+        """One operation; without `result`, `latency` those of the call."""
+        size = min(size, MOST_BYTES)
+        if offset < 0 or offset + size >= MOST_OFFSET:
+            raise Malformed(f"{size} bytes at {offset}: no byte lies at 2^63 or beyond")
+        if result is None:
+            result = outcome(call)
+        if latency is None:
+            latency = call.latency if call.result is not None else NOT_CAPTURED
+        self._count += 1
+        self.order.add(
+            (
+                call.time, self._count, int(kind), flags, slot, slot2, task.row, offset, size,
+                latency, result,
+            ),
+            self.unfinished,
+        )  # fmt: skip
+
+
+def failed(call: Call) -> bool:
+    """Whether it is not known to have succeeded."""
+    return call.result is None or bool(call.error) or call.result < 0
+
+
+def outcome(call: Call) -> int:
+    """0, -errno, or UNKNOWN."""
+    if call.result is None:
+        return UNKNOWN
+    if call.error:
+        return -int(getattr(errno, call.error, 0)) or UNKNOWN
+    return 0 if call.result >= 0 else UNKNOWN
+
+
+def learn(system: System, place: bytes, call: Call) -> None:
+    """What an error says of a name."""
+    if call.error == "ENOENT":
+        system.files.absent(place)
+    elif call.error in ("EEXIST", "EISDIR", "ENOTEMPTY"):
+        mode = b"S_IFDIR" if call.error != "EEXIST" else b""
+        system.files.present(system.files.node(place), mode=mode)

@@ -1,0 +1,226 @@
+"""Calls that move bytes, and those that say where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from fsmatrix.backends.player.ops import Flag, Kind
+from fsmatrix.traces.capture.arguments import at, descriptor, first_of, number, split, vector
+from fsmatrix.traces.capture.arguments import offset as offset_of
+from fsmatrix.traces.capture.processes import OpenFile, Task
+from fsmatrix.traces.capture.system import System, failed, outcome
+from fsmatrix.traces.capture.text import Call, Malformed
+from fsmatrix.traces.model import MOST_OFFSET, NOT_CAPTURED
+
+MOST_ONCE = 0x7FFFF000  # bytes; Linux moves no more in one call
+AT_END = 1 << 17  # bytes of a read that stands for a copy that met the end at once
+Handler = Callable[[System, Task, Call], None]
+_PLAIN = re.compile(
+    rb'(\d{1,10})(?:<[^<>]*>)?, (?:"(?:[^"\\]++|\\.)*+"(?:\.\.\.)?|0x[0-9a-f]+|NULL), (\d{1,20})'
+    rb"(?:, (-?\d{1,20}))?",
+    re.DOTALL,
+)
+
+
+def _plain(kind: Kind, placed: bool) -> Handler:
+    """read, write, pread64, pwrite64."""
+
+    def handler(system: System, task: Task, call: Call) -> None:
+        match = _PLAIN.fullmatch(call.arguments)
+        if match is not None:
+            where, size, position = match.groups()
+        else:
+            parts = split(call.arguments)
+            where, size, position = at(parts, 0), at(parts, 2), parts[3] if len(parts) > 3 else None
+        file = system.handle(task, descriptor(where))
+        if placed and position is None:
+            raise Malformed(f"{call.name} without an offset")
+        if file is not None:
+            begin = offset_of(position) if placed and position is not None else None
+            _move(system, task, call, kind, file, number(size), begin)
+
+    return handler
+
+
+def _vectored(kind: Kind, placed: bool, flagged: bool) -> Handler:
+    """readv, writev, preadv, pwritev, and those with flags."""
+
+    def handler(system: System, task: Task, call: Call) -> None:
+        parts = split(call.arguments)
+        file = system.handle(task, descriptor(at(parts, 0)))
+        if file is None:
+            return
+        size = vector(at(parts, 1))
+        if not failed(call) and call.result is not None and call.result > size:
+            size = call.result  # strace wrote down the beginning of the vector only
+        begin = offset_of(at(parts, 3)) if placed else None
+        if flagged and begin == -1:
+            begin = None  # at the offset of the open file
+        if flagged and b"RWF_APPEND" in at(parts, 4) and file.node is not None:
+            begin = file.node.size
+        _move(system, task, call, kind, file, size, begin)
+
+    return handler
+
+
+def _move(
+    system: System,
+    task: Task,
+    call: Call,
+    kind: Kind,
+    file: OpenFile,
+    size: int,
+    begin: int | None,
+    alone: bool = True,
+) -> None:
+    """One read or write.  `begin` None: at the offset of the open file, which moves on.
+
+    `alone` False: the call did another operation too, so its latency is that of neither.
+    """
+    node = file.node
+    moves = begin is None
+    if begin is None:
+        begin = file.offset
+    if file.append and kind == Kind.WRITE and node is not None:
+        begin = node.size
+        system.facts["appends_where_the_size_is_a_guess"] += not node.exact
+    if begin < 0 and failed(call):
+        system.unseen["at a negative offset"] += 1
+        return
+    done = 0 if failed(call) or call.result is None else call.result
+    size = min(size, MOST_ONCE)
+    if done > size:
+        raise Malformed(f"{call.name} gave {done} of {size} bytes")
+    result = done if not failed(call) else outcome(call)
+    latency = None if alone else NOT_CAPTURED
+    slot = file.slot
+    system.add(task, call, kind, slot, offset=begin, size=size, result=result, latency=latency)
+    if moves:
+        file.offset = begin + done
+    if node is None or failed(call):
+        return
+    if kind == Kind.WRITE:
+        system.files.written(node, begin + done)
+    else:
+        system.files.read(node, begin + done, 0 < done < size)
+
+
+def _copy(
+    system: System,
+    task: Task,
+    call: Call,
+    ends: tuple[tuple[int, bytes | None], tuple[int, bytes | None]],
+    count: bytes,
+) -> None:
+    """From one descriptor to another: a read, and a write of what was moved."""
+    files = [system.handle(task, where) for where, _ in ends]
+    size = min(number(count), MOST_ONCE)
+    if failed(call):  # for a reason that neither a read nor a write has
+        system.unseen[call.name] += files != [None, None]
+        return
+    size = call.result or min(size, AT_END)  # asked for "as much as there is"
+    kinds = [Kind.READ, Kind.WRITE] if call.result else [Kind.READ]
+    for file, (_, position), kind in zip(files, ends, kinds, strict=False):
+        if file is not None:
+            begin = None if position is None else offset_of(position)
+            _move(system, task, call, kind, file, size, begin, alone=None in files)
+
+
+def _sendfile(system: System, task: Task, call: Call) -> None:
+    parts = split(call.arguments)
+    target, source = descriptor(at(parts, 0)), descriptor(at(parts, 1))
+    _copy(system, task, call, ((source, first_of(at(parts, 2))), (target, None)), at(parts, 3))
+
+
+def _copy_file_range(system: System, task: Task, call: Call) -> None:
+    parts = split(call.arguments)
+    source = descriptor(at(parts, 0)), first_of(at(parts, 1))
+    target = descriptor(at(parts, 2)), first_of(at(parts, 3))
+    _copy(system, task, call, (source, target), at(parts, 4))
+
+
+def _lseek(system: System, task: Task, call: Call) -> None:
+    parts = split(call.arguments)
+    file = task.table.files.get(descriptor(at(parts, 0)))
+    if file is None or failed(call) or call.result is None:
+        return
+    if call.result >= MOST_OFFSET:
+        raise Malformed(f"an offset of {call.result}: 2^63 or more")
+    file.offset = call.result
+    file.listed &= file.offset != 0
+    if file.node is not None and at(parts, 2) == b"SEEK_END" and not file.node.directory:
+        system.files.ends(file.node, max(0, call.result - number(parts[1])))
+
+
+def _llseek(_: System, task: Task, call: Call) -> None:
+    """lseek of programs of 32 bits: the new offset is an argument."""
+    parts = split(call.arguments)
+    file = task.table.files.get(descriptor(at(parts, 0)))
+    text = first_of(at(parts, 2))
+    if file is not None and text is not None and not failed(call):
+        file.offset = offset_of(text)
+        file.listed &= file.offset != 0
+
+
+def _fsync(system: System, task: Task, call: Call) -> None:
+    file = system.handle(task, descriptor(at(split(call.arguments), 0)))
+    if file is not None:
+        flags = Flag.DATA_ONLY if call.name == "fdatasync" else 0
+        system.add(task, call, Kind.FSYNC, file.slot, flags=int(flags))
+
+
+def _ftruncate(system: System, task: Task, call: Call) -> None:
+    parts = split(call.arguments)
+    file = system.handle(task, descriptor(at(parts, 0)))
+    if file is not None:
+        _resize(system, task, call, file, offset_of(at(parts, 1)))
+
+
+def _resize(system: System, task: Task, call: Call, file: OpenFile, size: int) -> None:
+    if size < 0:
+        system.unseen["a truncation to a negative size"] += 1
+        return
+    system.add(task, call, Kind.TRUNCATE, file.slot, offset=size)
+    if file.node is not None and not failed(call):
+        system.files.resized(file.node, size)
+
+
+def _fallocate(system: System, task: Task, call: Call) -> None:
+    """What makes a file longer is a truncation to its new size; else it is not seen."""
+    parts = split(call.arguments)
+    file = system.handle(task, descriptor(at(parts, 0)))
+    if file is None or file.node is None:
+        return
+    end = offset_of(at(parts, 2)) + number(at(parts, 3))
+    if failed(call) or at(parts, 1) != b"0" or end <= file.node.size:
+        system.unseen["fallocate"] += 1
+        return
+    if end >= MOST_OFFSET:
+        raise Malformed(f"an end of {end}: 2^63 or more")
+    system.facts["fallocate_as_truncate"] += 1
+    _resize(system, task, call, file, end)
+
+
+HANDLERS: dict[str, Handler] = {
+    "read": _plain(Kind.READ, False),
+    "write": _plain(Kind.WRITE, False),
+    "pread64": _plain(Kind.READ, True),
+    "pwrite64": _plain(Kind.WRITE, True),
+    "readv": _vectored(Kind.READ, False, False),
+    "writev": _vectored(Kind.WRITE, False, False),
+    "preadv": _vectored(Kind.READ, True, False),
+    "pwritev": _vectored(Kind.WRITE, True, False),
+    "preadv2": _vectored(Kind.READ, True, True),
+    "pwritev2": _vectored(Kind.WRITE, True, True),
+    "sendfile": _sendfile,
+    "sendfile64": _sendfile,
+    "copy_file_range": _copy_file_range,
+    "lseek": _lseek,
+    "_llseek": _llseek,
+    "fsync": _fsync,
+    "fdatasync": _fsync,
+    "ftruncate": _ftruncate,
+    "ftruncate64": _ftruncate,
+    "fallocate": _fallocate,
+}

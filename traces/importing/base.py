@@ -1,0 +1,121 @@
+"""What the importers share: an importer, the lines of a text, and words that become numbers."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from fsmatrix.results.files import safefile
+from fsmatrix.traces.model import MOST_BYTES, MOST_OFFSET, Header, TraceError
+from fsmatrix.traces.writer import TraceWriter
+
+MOST_LINE = 1 << 16  # bytes; a path has 4095
+MOST_DIGITS = 20  # of a number: 2^64 has as many
+MOST_UNSEEN = 100  # kinds of what is not in a trace
+BUFFER = 1 << 20  # bytes read at once
+
+
+class Malformed(Exception):
+    """A line is not what its format allows; the text says why.  `Lines.wrong` adds where."""
+
+
+class Unseen(dict[str, int]):
+    """What was seen but is not in the trace -> how often; a text cannot make it long."""
+
+    def add(self, what: str) -> None:
+        """Once more."""
+        key = what if what in self or len(self) < MOST_UNSEEN else "of other kinds"
+        self[key] = self.get(key, 0) + 1
+
+
+class Importer(ABC):
+    """One format.  Registered by name; one object for one import."""
+
+    @staticmethod
+    @abstractmethod
+    def recognises(head: bytes) -> bool:
+        """Whether a file that begins with these bytes (some 64 KiB) is of this format."""
+
+    @abstractmethod
+    def read(self, inputs: Sequence[Path], writer: TraceWriter, roots: Sequence[Path]) -> Header:
+        """All operations of the inputs; the header to finish the trace with.
+
+        `roots`: only files below them, whose names begin there; empty: all files, below "/".
+        Several inputs are threads of one trace that begin together.  TraceError names the file
+        and, of a text, the line; OSError as the system gives it.
+        """
+
+
+class Lines:
+    """The lines of a text, one at a time, without their ends; `number` of the last one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.number = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        """TraceError for a line of more than 64 KiB; OSError as the system gives it."""
+        handle = safefile.descriptor(self.path, follow=True)
+        with os.fdopen(handle, "rb", buffering=BUFFER) as file:
+            while line := file.readline(MOST_LINE):
+                self.number += 1
+                if len(line) == MOST_LINE and not line.endswith(b"\n"):
+                    raise self.wrong(f"longer than {MOST_LINE} bytes")
+                yield line.rstrip(b"\r\n")
+
+    def wrong(self, reason: object) -> TraceError:
+        """The error for the last line."""
+        return TraceError(self.path, f"line {self.number}: {reason}")
+
+
+def single(inputs: Sequence[Path], why: str) -> Path:
+    """The only input; TraceError if there are several."""
+    if len(inputs) > 1:
+        raise TraceError(inputs[1], f"one at a time: {why}")
+    return inputs[0]
+
+
+def head(path: Path, length: int = MOST_LINE) -> bytes:
+    """The first bytes of a file.  ResultError, OSError."""
+    handle = safefile.descriptor(path, follow=True)
+    try:
+        return os.read(handle, length)
+    finally:
+        os.close(handle)
+
+
+def number(word: bytes, what: str) -> int:
+    """A word of digits; Malformed for anything else.
+
+    What is 2^63 or more is neither an offset nor a size nor a time.
+    """
+    if not word.isdigit() or len(word) > MOST_DIGITS:
+        raise Malformed(f"{what} {shown(word)} is no whole number from 0 to 2^63 - 1")
+    value = int(word)
+    if value >= MOST_OFFSET:
+        raise Malformed(f"{what} {value} is 2^63 or more")
+    return value
+
+
+def instant(word: bytes, unit: int) -> int:
+    """A time of so many units of ns, in ns; Malformed for 2^63 ns or more."""
+    time = number(word, "the time") * unit
+    if time >= MOST_OFFSET:
+        raise Malformed(f"the time {shown(word)} is not below 2^63 ns")
+    return time
+
+
+def extent(offset: int, size: int) -> None:
+    """Malformed for bytes that no operation can move."""
+    if size > MOST_BYTES:
+        raise Malformed(f"{size} bytes in one operation; {MOST_BYTES} are allowed")
+    if offset + size >= MOST_OFFSET:
+        raise Malformed(f"the end {offset + size} of the operation is 2^63 or more")
+
+
+def shown(word: bytes) -> str:
+    """A word of a text for a message."""
+    text = word.decode("utf-8", "backslashreplace")
+    return repr(text if len(text) <= 40 else text[:37] + "...")

@@ -1,0 +1,199 @@
+"""blktrace's events as blkparse prints them: one file for each device, named by its numbers.
+
+An operation's issue is D (given to the driver), or Q (queued) in a text that has no D, as those
+of devices made of other devices; its end is C (completed).  A sector has 512 bytes whatever the
+device's own have.  The text has no opens: each device is opened before its first operation and
+closed after the last, which the header's facts say.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fsmatrix.backends.player.ops import Kind
+from fsmatrix.traces.importing.base import Importer, Lines, Malformed, Unseen, extent, single
+from fsmatrix.traces.importing.blktext import ISSUES, Event, events, is_event
+from fsmatrix.traces.importing.files import Files, Handle
+from fsmatrix.traces.model import NOT_CAPTURED, UNKNOWN, Header, Thread, TraceError
+from fsmatrix.traces.writer import TraceWriter
+
+SECTOR = 512  # bytes
+MOST_HELD = 1 << 16  # operations that wait for the end of one before them
+MOST_THREADS = 1 << 22  # as many processes as Linux has
+MOST_DEVICES = 1 << 12
+
+
+@dataclass(slots=True)
+class Held:
+    """An operation that is begun, or that waits for one before it."""
+
+    event: Event
+    kind: Kind
+    left: int  # sectors that are not completed
+    next: int  # the first of them
+    latency: int = NOT_CAPTURED
+    result: int = UNKNOWN
+    done: bool = False
+    again: bool = False  # requeued: it will be issued again
+
+
+class Blkparse(Importer):
+    """One text of blkparse, which may be of several devices."""
+
+    @staticmethod
+    def recognises(head: bytes) -> bool:
+        return is_event(head.partition(b"\n")[0])
+
+    def read(self, inputs: Sequence[Path], writer: TraceWriter, roots: Sequence[Path]) -> Header:
+        path = single(inputs, "blkparse itself merges devices")
+        if roots:
+            raise TraceError(path, "events of devices have no paths: no root can be given")
+        issue = _issue(path)
+        text, reading = Lines(path), _Reading(writer)
+        for event in events(text, issue, reading.unseen):
+            try:
+                reading.do(event)
+            except Malformed as error:
+                raise text.wrong(error) from error
+        reading.end()
+        return Header(
+            source="blktrace",
+            unseen=dict(reading.unseen),
+            facts={
+                "issue": issue.decode(),
+                "opened_by_import": len(reading.handles),
+                "not_completed": reading.not_completed,
+            },
+        )
+
+
+def _issue(path: Path) -> bytes:
+    """The action that an operation begins with in this text."""
+    driver, queued = ISSUES
+    given = events(Lines(path), driver, Unseen())
+    return driver if any(event.action == driver for event in given) else queued
+
+
+class _Reading:
+    """Puts begins and ends together; operations are written in the order of their begins."""
+
+    def __init__(self, writer: TraceWriter) -> None:
+        self.unseen = Unseen()
+        self.handles: dict[bytes, Handle] = {}  # device ->
+        self.not_completed = 0
+        self._writer, self._files = writer, Files(writer)
+        self._held: deque[Held] = deque()
+        self._begun: dict[tuple[bytes, Kind, int], Held] = {}  # (device, kind, next sector)
+        self._processes: dict[int, int] = {}  # -> thread of the trace
+        self._begin = 0
+        self._last = 0
+
+    def do(self, event: Event) -> None:
+        """One event.  Malformed for what cannot be."""
+        issued = event.action in ISSUES
+        kind = self._kind(event, issued)
+        if kind is None:
+            return
+        if issued:
+            self._issued(event, kind)
+        elif (held := self._begun.pop((event.device, kind, event.sector), None)) is not None:
+            self._ended(event, held)
+        elif event.action == b"C":
+            self.unseen.add("completed without a begin")
+        while self._held and (self._held[0].done or len(self._held) > MOST_HELD):
+            self._write(self._held.popleft())
+
+    def end(self) -> None:
+        """No more events: what has no end stays without; the devices are closed."""
+        while self._held:
+            self._write(self._held.popleft())
+        for handle in self.handles.values():
+            self._writer.add(Kind.CLOSE, handle.slot, self._last)
+        self._files.end()
+
+    def _kind(self, event: Event, count: bool) -> Kind | None:
+        """What an event is of; None for what no trace has, which is counted."""
+        rwbs = event.rwbs
+        flush, what = rwbs[:1] == b"F", rwbs.removeprefix(b"F")[:1]
+        if flush and not event.sectors:
+            return Kind.FSYNC
+        if what in (b"R", b"W") and event.sectors:
+            if count and flush:
+                self.unseen.add("flush before a write")
+            if count and b"F" in rwbs[1:]:
+                self.unseen.add("forced unit access")
+            return Kind.READ if what == b"R" else Kind.WRITE
+        if count:
+            self.unseen.add("discard" if what == b"D" else "neither read nor write")
+        return None
+
+    def _issued(self, event: Event, kind: Kind) -> None:
+        extent(event.sector * SECTOR, event.sectors * SECTOR)
+        if event.device not in self.handles and len(self.handles) >= MOST_DEVICES:
+            raise Malformed(f"more than {MOST_DEVICES} devices")
+        if event.process not in self._processes and len(self._processes) >= MOST_THREADS:
+            raise Malformed(f"more than {MOST_THREADS} processes")
+        held = Held(event, kind, event.sectors, event.sector)
+        key = (event.device, kind, event.sector)
+        if (before := self._begun.get(key)) is not None:
+            before.done = True  # its end cannot be told from the new one's
+        self._begun[key] = held
+        self._held.append(held)
+
+    def _ended(self, event: Event, held: Held) -> None:
+        """A completion, perhaps of a part, or a requeue."""
+        held.left -= event.sectors
+        held.next += event.sectors
+        if event.action == b"R":
+            held.again = held.done = True
+        elif event.error or held.left <= 0:
+            size = held.event.sectors * SECTOR
+            held.result = -event.error if event.error else size
+            held.latency = event.time - held.event.time
+            held.done = True
+        else:
+            self._begun[(event.device, held.kind, held.next)] = held
+
+    def _write(self, held: Held) -> None:
+        """The next operation of the trace."""
+        event, kind = held.event, held.kind
+        key = (event.device, kind, held.next)
+        if self._begun.get(key) is held:
+            del self._begun[key]
+        if held.again:
+            return
+        self.not_completed += int(held.result == UNKNOWN)
+        thread = self._processes.get(event.process)
+        if thread is None:
+            thread = self._writer.thread(Thread(process=event.process, thread=event.process))
+            self._processes[event.process] = thread
+        handle = self._open(event, thread)
+        offset, size = event.sector * SECTOR, event.sectors * SECTOR
+        if kind == Kind.READ:
+            handle.node.read(offset + size)
+        elif kind == Kind.WRITE:
+            handle.node.written(offset + size)
+        self._last = event.time - self._begin
+        self._writer.add(
+            kind,
+            handle.slot,
+            self._last,
+            thread=thread,
+            offset=offset if size else 0,
+            size=size,
+            latency=held.latency,
+            result=held.result,
+        )
+
+    def _open(self, event: Event, thread: int) -> Handle:
+        """The open device."""
+        if (handle := self.handles.get(event.device)) is None:
+            if not self.handles:
+                self._begin = event.time
+            self._files.use(event.device)
+            handle = self.handles[event.device] = self._files.opened(event.device)
+            self._writer.add(Kind.OPEN, handle.slot, event.time - self._begin, thread=thread)
+        return handle

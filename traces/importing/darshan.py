@@ -1,0 +1,184 @@
+"""Darshan's logs with DXT: each read and write of each rank, with its begin and end.
+
+Counters, which are what Darshan stores without DXT, hold no single operation.  DXT stores what was
+moved, so sizes asked for are not known where less came; and it stores no opens: each rank opens a
+file before its first operation on it and closes it after its last, which the header's facts say.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fsmatrix.backends.player.ops import Kind
+from fsmatrix.traces.importing.base import Importer, Malformed, Unseen, extent, head, single
+from fsmatrix.traces.importing.dxt import MODULES, SEGMENT
+from fsmatrix.traces.importing.files import Files, Handle
+from fsmatrix.traces.importing.names import Names
+from fsmatrix.traces.model import MOST_OFFSET, Header, Thread, TraceError
+from fsmatrix.traces.writer import TraceWriter
+
+READER = "fsmatrix.traces.importing.dxt"
+MAGIC = 6567223  # of a log of Darshan 3, after 8 bytes with its version
+VERSION = re.compile(rb"\d\.\d\d\0{4}")
+MISSING = "reading Darshan logs needs the package darshan: pip install 'fsmatrix[darshan]'"
+NO_ROOM = "operations that DXT's buffers had no room for; nothing tells how many"
+MOST_RANK = 1 << 24
+SECOND = 1e9  # ns
+
+
+@dataclass(frozen=True)
+class Dxt:
+    """What a log says of single operations."""
+
+    modules: Mapping[str, bool]  # what the log has -> whether Darshan dropped some of it
+    used: str
+    records: Sequence[tuple[str, int]]  # path, rank
+    segments: npt.NDArray[Any]  # dtype SEGMENT, in the order of their starts
+
+
+class Darshan(Importer):
+    """One log with DXT: a thread for each rank."""
+
+    @staticmethod
+    def recognises(head: bytes) -> bool:
+        number = head[8:16]
+        return VERSION.match(head) is not None and MAGIC in (
+            int.from_bytes(number, "little"),
+            int.from_bytes(number, "big"),
+        )
+
+    def read(self, inputs: Sequence[Path], writer: TraceWriter, roots: Sequence[Path]) -> Header:
+        path = single(inputs, "the times of two jobs have nothing in common")
+        log = _read(path)
+        work = _Work(writer, Names(roots), log)
+        for row, segment in enumerate(log.segments.tolist()):
+            record, write, offset, length, start, end = segment
+            try:
+                work.do(record, Kind.WRITE if write else Kind.READ, offset, length, start, end)
+            except Malformed as error:
+                name, rank = log.records[record]
+                place = f"operation {row} by start (rank {rank}, file {name[:80]!r})"
+                raise TraceError(path, f"{place}: {error}") from error
+        work.end()
+        if log.modules[log.used]:
+            work.unseen.add(NO_ROOM)
+        return Header(
+            source="darshan",
+            unseen=dict(work.unseen),
+            facts={
+                "module": log.used,
+                "modules": sorted(log.modules),
+                "partial": log.modules[log.used],
+                "opened_by_import": work.opens,
+            },
+        )
+
+
+class _Work:
+    """The operations as a trace."""
+
+    def __init__(self, writer: TraceWriter, names: Names, log: Dxt) -> None:
+        self.unseen = Unseen()
+        self.opens = 0
+        self._writer, self._names, self._log = writer, names, log
+        self._files = Files(writer)
+        self._open: dict[int, Handle | None] = {}  # record -> its handle; None: outside
+        self._left = Counter(log.segments["record"].tolist())  # operations of each record
+        self._begin: int | None = None
+        self._last = 0
+
+    def do(
+        self, record: int, kind: Kind, offset: int, length: int, start: float, end: float
+    ) -> None:
+        """One operation.  Malformed for what cannot be."""
+        if offset < 0 or length < 0:
+            raise Malformed(f"{length} bytes at {offset}")
+        extent(offset, length)
+        if not 0 <= start <= end < MOST_OFFSET / SECOND:
+            raise Malformed(f"it begins at {start} s and ends at {end} s")
+        time = round(start * SECOND)
+        if self._begin is None:
+            self._begin = time
+        self._last = time - self._begin
+        name, rank = self._log.records[record]
+        thread = self._writer.thread(Thread(process=rank, rank=rank))
+        if record not in self._open:
+            self._open[record] = self._opened(name, thread)
+        handle = self._open[record]
+        if handle is None:
+            self.unseen.add("outside the root")
+            return
+        (handle.node.read if kind == Kind.READ else handle.node.written)(offset + length)
+        self._writer.add(
+            kind,
+            handle.slot,
+            self._last,
+            thread=thread,
+            offset=offset,
+            size=length,
+            latency=round((end - start) * SECOND),
+            result=length,
+        )
+        self._left[record] -= 1
+        if not self._left[record]:
+            self._files.closed(handle)
+            self._writer.add(Kind.CLOSE, handle.slot, self._last, thread=thread)
+
+    def end(self) -> None:
+        """No more operations."""
+        self._files.end()
+
+    def _opened(self, path: str, thread: int) -> Handle | None:
+        name = self._names.name(path.encode("utf-8", "surrogateescape"))
+        if name is None:
+            return None
+        if self._files.use(name).directory:
+            raise Malformed("it is a directory")
+        handle = self._files.opened(name)
+        self.opens += 1
+        self._writer.add(Kind.OPEN, handle.slot, self._last, thread=thread)
+        return handle
+
+
+def _read(path: Path) -> Dxt:
+    """The segments of a log.  TraceError, OSError."""
+    head(path, 1)  # an error of the system says more than the library does
+    if importlib.util.find_spec("darshan") is None:
+        raise TraceError(path, MISSING)
+    command = [sys.executable, "-P", "-m", READER, str(path.absolute())]
+    done = subprocess.run(command, capture_output=True, check=False)
+    if done.returncode:
+        complaint = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        end = f"status {done.returncode}" if done.returncode > 0 else f"signal {-done.returncode}"
+        reason = complaint[-1][:200] if complaint else f"it ended with {end}"
+        raise TraceError(path, f"Darshan's library cannot read it: {reason}")
+    first, _, data = done.stdout.partition(b"\n")
+    try:
+        header = json.loads(first)
+        records = [(str(name), int(rank)) for name, rank in header["records"]]
+        modules = {str(name): bool(partial) for name, partial in header["modules"].items()}
+        used = str(header["used"])
+        segments = np.frombuffer(data, dtype=SEGMENT)
+    except (ValueError, KeyError, TypeError) as error:
+        raise TraceError(path, f"Darshan's library gave no segments: {error}") from error
+    if not used:
+        raise TraceError(
+            path,
+            f"has no DXT ({' or '.join(MODULES)}), so no single operations: run the program with "
+            f"DXT_ENABLE_IO_TRACE=1 (it has {', '.join(sorted(modules)) or 'nothing'})",
+        )
+    if any(not 0 <= rank < MOST_RANK for _, rank in records):
+        raise TraceError(path, f"has a rank that is not from 0 to {MOST_RANK - 1}")
+    return Dxt(modules, used, records, segments[np.argsort(segments["start"], kind="stable")])

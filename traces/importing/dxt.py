@@ -1,0 +1,68 @@
+"""The segments of a Darshan log, read by Darshan's own library in a process of its own.
+
+`python -m fsmatrix.traces.importing.dxt LOG` prints a line of JSON and then the segments as they
+are in memory (dtype SEGMENT).  The library is C and believes its input: a log that kills it
+kills only that process.  This module runs where nothing but numpy and `darshan` is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import numpy as np
+
+MODULES = ("DXT_POSIX", "DXT_MPIIO")
+SEGMENT = np.dtype(
+    [
+        ("record", "<u4"),  # row of the records
+        ("write", "<u4"),
+        ("offset", "<i8"),  # bytes
+        ("length", "<i8"),  # bytes that were moved
+        ("start", "<f8"),  # seconds after the job's start
+        ("end", "<f8"),
+    ]
+)
+
+
+def dump(path: str) -> None:
+    """Print the segments of DXT_POSIX, or of DXT_MPIIO if the log has no others."""
+    from darshan.backend import cffi_backend as darshan
+
+    log = darshan.log_open(path)
+    if not log["handle"]:
+        sys.exit("Darshan's library cannot open it")
+    modules = darshan.log_get_modules(log)
+    used = next((name for name in MODULES if name in modules), "")
+    records: list[tuple[str, int]] = []  # name of the file, rank
+    parts = []
+    names = darshan.log_get_name_records(log) if used else {}
+    while used and (record := darshan.log_get_dxt_record(log, used)) is not None:
+        parts.append(_segments(record, len(records)))
+        records.append((names.get(record["id"], f"darshan-{record['id']}"), record["rank"]))
+    header = {
+        "modules": {name: bool(info.get("partial_flag")) for name, info in modules.items()},
+        "used": used,
+        "records": records,
+    }
+    sys.stdout.buffer.write(json.dumps(header).encode() + b"\n")
+    for part in parts:
+        sys.stdout.buffer.write(part.tobytes())
+    sys.stdout.flush()
+
+
+def _segments(record: Any, row: int) -> Any:
+    both = [(0, each) for each in record["read_segments"]]
+    both += [(1, each) for each in record["write_segments"]]
+    return np.array(
+        [
+            (row, write, each["offset"], each["length"], each["start_time"], each["end_time"])
+            for write, each in both
+        ],
+        dtype=SEGMENT,
+    )
+
+
+if __name__ == "__main__":
+    dump(sys.argv[1])

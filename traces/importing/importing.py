@@ -1,0 +1,64 @@
+"""Files of other tools in, a trace out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fsmatrix.traces.importing.base import head
+from fsmatrix.traces.importing.registry import IMPORTERS
+from fsmatrix.traces.model import Header, TraceError
+from fsmatrix.traces.writer import writing
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an import has written."""
+
+    format: str
+    operations: int
+    header: Header
+
+
+def import_traces(
+    inputs: Sequence[Path], out: Path, format: str = "", roots: Sequence[Path] = ()
+) -> Imported:
+    """One trace of all inputs, at `out`.  Without `format` they are recognised by content.
+
+    TraceError (or ResultError) names the file and line, UnknownName the formats that there are;
+    OSError as the system gives it.  Nothing is written then.
+    """
+    for path in inputs:
+        if out.exists() and path.samefile(out):
+            raise TraceError(out, "is one of the inputs: give another name for the trace")
+    name = format or _recognised(inputs)
+    importer = IMPORTERS.load(name)()
+    with writing(out) as writer:
+        header = importer.read(inputs, writer, roots)
+        writer.finish(header)
+        if not writer.operations:
+            raise TraceError(inputs[0], _nothing(header))
+        return Imported(name, writer.operations, header)
+
+
+def _recognised(inputs: Sequence[Path]) -> str:
+    """The one format of all inputs."""
+    importers = {name: IMPORTERS.load(name) for name in IMPORTERS.names()}
+    common = ""
+    for path in inputs:
+        begin = head(path)
+        name = next((name for name, each in importers.items() if each.recognises(begin)), "")
+        if not name:
+            formats = ", ".join(importers)
+            raise TraceError(path, f"is no trace of a known format; --format names one: {formats}")
+        if common and name != common:
+            raise TraceError(path, f"is of the format {name}; {inputs[0]} is of {common}")
+        common = name
+    return common
+
+
+def _nothing(header: Header) -> str:
+    """Why a trace would be empty."""
+    unseen = ", ".join(f"{count} {what}" for what, count in header.unseen.items())
+    return "no operation of it can be in a trace" + (f" ({unseen})" if unseen else "")

@@ -1,0 +1,158 @@
+"""What a trace holds: operations as columns, and the files, slots and threads that they name.
+
+A file is a path below the traced directory.  A slot is one open handle of a file at a time: a
+file that is open twice at once has two slots, so that an operation needs no other name for the
+handle it works on.  What works on a name (stat, unlink, ...) names any slot of that file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fsmatrix.backends.player import ops
+from fsmatrix.backends.player.ops import Flag, Kind
+from fsmatrix.results.files.errors import ResultError
+from fsmatrix.traces.files import Files
+
+FORMAT = "fsmatrix trace"
+VERSION = 1
+PAGE = 4096  # bytes; what is said of pages is said of these
+BLOCK = 1 << 16  # operations that are made, written or read at once
+MOST_NAME = 4095  # bytes of a path, PATH_MAX without its end
+MOST_BYTES = (1 << 31) - 1  # of one operation; Linux moves no more at once
+MOST_OFFSET = 1 << 63  # no byte of a file lies there or beyond
+ABSENT = -1  # size of a file that was not there at the start
+NOT_CAPTURED = -1  # latency
+UNKNOWN = ops.UNKNOWN  # result
+FLAGS = int(sum(Flag))  # all that there are
+
+# Operations: column -> type.  They stand in the order of their issue times.
+COLUMNS: Mapping[str, np.dtype[Any]] = {
+    "kind": np.dtype("u1"),  # ops.Kind
+    "flags": np.dtype("u1"),  # ops.Flag
+    "slot": np.dtype("<u4"),
+    "slot2": np.dtype("<u4"),  # rename: of the new name
+    "thread": np.dtype("<u4"),  # row of the threads
+    "offset": np.dtype("<u8"),  # bytes; truncate: the new size
+    "size": np.dtype("<u4"),  # bytes that a read or write asks for
+    "time": np.dtype("<u8"),  # of the issue, ns after the first operation
+    "latency": np.dtype("<i8"),  # ns, or NOT_CAPTURED
+    "result": np.dtype("<i8"),  # bytes moved (0 for other kinds), -errno, or UNKNOWN
+}
+Columns = Mapping[str, npt.NDArray[Any]]  # all of one length
+
+
+class TraceError(ResultError):
+    """A trace cannot be used: which file, and why."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """Where a trace comes from, and what it does not tell."""
+
+    source: str  # of what kind: strace, fio-iolog, dbench, darshan, blktrace, generator
+    command: tuple[str, ...] = ()  # that was traced; or what generated it
+    timed: bool = (
+        True  # issue times are those of the program; else only their order means something
+    )
+    anonymised: bool = False  # names of files are not the real ones
+    # what was seen but is not in the trace -> how often ("mmap", "outside the root", ...)
+    unseen: Mapping[str, int] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)  # of the source; JSON
+
+
+@dataclass(frozen=True)
+class Thread:
+    """Who did an operation: process and thread ids as captured, and the MPI rank."""
+
+    process: int = 0
+    thread: int = 0
+    rank: int = 0
+
+
+class Operations(Protocol):
+    """Operations and what they name, block by block: a trace file (reader) or a generator."""
+
+    @property
+    def header(self) -> Header:
+        """Where they come from."""
+
+    @property
+    def files(self) -> Files:
+        """Paths and sizes at the start."""
+
+    @property
+    def slots(self) -> npt.NDArray[np.uint32]:
+        """File of each slot."""
+
+    @property
+    def threads(self) -> npt.NDArray[np.uint64]:
+        """[thread, (process, id, rank)]."""
+
+    @property
+    def operations(self) -> int:
+        """How many there are."""
+
+    def blocks(
+        self,
+        columns: Sequence[str] = tuple(COLUMNS),
+        first: int = 0,
+        stop: int | None = None,
+        block: int = BLOCK,
+    ) -> Iterator[Columns]:
+        """Operations first, first + 1, ... stop - 1, checked, `block` of them at a time."""
+
+
+def name_problem(name: bytes) -> str:
+    """Why `name` cannot be the path of a file below the traced directory (empty: it can).
+
+    What is allowed leads nowhere else: relative, without empty, "." and ".." parts.
+    """
+    if not name or len(name) > MOST_NAME:
+        return f"a path of {len(name)} bytes; 1 to {MOST_NAME} are allowed"
+    if b"\0" in name:
+        return f"the path {shown(name)} has a NUL byte"
+    if any(part in (b"", b".", b"..") for part in name.split(b"/")):
+        return f"the path {shown(name)} is absolute, or has an empty part, '.' or '..'"
+    return ""
+
+
+def shown(name: bytes) -> str:
+    """A path for a message, in quotes: what is not UTF-8 as \\x.. and at most 80 characters."""
+    text = name.decode("utf-8", "backslashreplace")
+    return repr(text if len(text) <= 80 else text[:77] + "...")
+
+
+def problem(columns: Columns, slots: int, threads: int, after: int = 0) -> tuple[int, str] | None:
+    """The first operation that no trace may have, and what is wrong with it.
+
+    `columns` may be some of COLUMNS.  `after`: the issue time before them, ns.
+    """
+    for name, limit, what in (
+        ("kind", len(Kind), "an unknown kind"),
+        ("slot", slots, "a slot that is not in the table"),
+        ("slot2", slots, "a second slot that is not in the table"),
+        ("thread", threads, "a thread that is not in the table"),
+        ("size", MOST_BYTES + 1, f"more than {MOST_BYTES} bytes"),
+        ("offset", MOST_OFFSET, "an offset of 2^63 or more"),
+    ):
+        if name in columns and len(wrong := np.flatnonzero(columns[name] >= limit)):
+            return int(wrong[0]), what
+    if {"offset", "size"} <= columns.keys():
+        ends = columns["offset"] + columns["size"]
+        if len(wrong := np.flatnonzero(ends >= MOST_OFFSET)):
+            return int(wrong[0]), "an end of 2^63 or more"
+    if "time" in columns and len(columns["time"]):
+        times = columns["time"]
+        if times[0] < after:
+            return 0, "an issue time before that of the operation before it"
+        if len(wrong := np.flatnonzero(times[1:] < times[:-1])):
+            return int(wrong[0]) + 1, "an issue time before that of the operation before it"
+        if times[-1] >= MOST_OFFSET:
+            return len(times) - 1, "an issue time of 2^63 ns or more"
+    return None

@@ -1,0 +1,244 @@
+"""Writes a trace: operations go to disk in blocks, the tables of files and threads at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from fsmatrix.backends.player.ops import Kind
+from fsmatrix.results.files import asides
+from fsmatrix.results.files.hdf5 import hdf
+from fsmatrix.results.files.hdf5.fault_tolerant_file import FaultTolerantFile
+from fsmatrix.traces.model import (
+    ABSENT,
+    BLOCK,
+    COLUMNS,
+    FORMAT,
+    NOT_CAPTURED,
+    UNKNOWN,
+    VERSION,
+    Columns,
+    Header,
+    Thread,
+    TraceError,
+    name_problem,
+    problem,
+)
+
+CACHE = 1 << 20  # bytes of chunks that HDF5 keeps for each column
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[TraceWriter]:
+    """A trace that appears at `path` when the block ends, whole and durable.
+
+    The block calls `finish`.  If it raises, nothing appears.  OSError as the system gives it.
+    """
+    with asides.replacing(path) as aside, closing(FaultTolerantFile(aside)) as sink:
+        with h5py.File(sink, "w", libver=hdf.LIBVER, rdcc_nbytes=CACHE) as file:
+            writer = TraceWriter(path, file, sink)
+            yield writer
+            if not writer.finished:
+                raise ValueError("a trace ends with its header: call finish()")
+        sink.sync()
+    asides.sync_directory(path.parent)
+
+
+class TraceWriter:
+    """Takes files, threads and operations; memory holds the tables and one block.
+
+    TraceError for an operation or a name that no trace may have; OSError of a full device.
+    """
+
+    def __init__(self, path: Path, file: h5py.File, sink: FaultTolerantFile) -> None:
+        self.finished = False
+        self.operations = 0
+        self._path, self._file, self._sink = path, file, sink
+        self._files: dict[bytes, int] = {}
+        self._sizes: list[int] = []
+        self._directories: list[bool] = []
+        self._slots: list[int] = []  # file of each
+        self._threads: dict[Thread, int] = {}
+        self._rows: dict[str, list[int]] = {name: [] for name in COLUMNS}
+        self._waiting = 0
+        self._last = 0
+        self._data = {
+            name: file.create_dataset(
+                f"operations/{name}",
+                shape=(0,),
+                maxshape=(None,),
+                dtype=dtype,
+                chunks=(BLOCK,),
+                compression=1,
+                shuffle=True,
+            )
+            for name, dtype in COLUMNS.items()
+        }
+
+    # -- tables ----------------------------------------------------------------------------
+    def file(self, name: bytes, size: int = ABSENT, directory: bool = False) -> int:
+        """Row of the file at this path, made if it is new with what it was at the start.
+
+        `size`: bytes at the start of the trace, ABSENT if it was not there then.
+        """
+        row = self._files.get(name)
+        if row is not None:
+            return row
+        if reason := name_problem(name):
+            raise TraceError(self._path, reason)
+        row = self._files[name] = len(self._files)
+        self._sizes.append(size)
+        self._directories.append(directory)
+        return row
+
+    def was(self, row: int, size: int, directory: bool = False) -> None:
+        """What a file was at the start, where that is learned later."""
+        self._sizes[row], self._directories[row] = size, directory
+
+    def slot(self, row: int) -> int:
+        """A new slot of a file."""
+        self._slots.append(row)
+        return len(self._slots) - 1
+
+    def thread(self, thread: Thread) -> int:
+        """Row of a thread, made if it is new."""
+        return self._threads.setdefault(thread, len(self._threads))
+
+    # -- operations ------------------------------------------------------------------------
+    def add(
+        self,
+        kind: Kind,
+        slot: int,
+        time: int,
+        *,
+        thread: int = 0,
+        flags: int = 0,
+        slot2: int = 0,
+        offset: int = 0,
+        size: int = 0,
+        latency: int = NOT_CAPTURED,
+        result: int = UNKNOWN,
+    ) -> None:
+        """One operation; see COLUMNS for units.  Times never decrease."""
+        rows = self._rows
+        rows["kind"].append(kind)
+        rows["flags"].append(flags)
+        rows["slot"].append(slot)
+        rows["slot2"].append(slot2)
+        rows["thread"].append(thread)
+        rows["offset"].append(offset)
+        rows["size"].append(size)
+        rows["time"].append(time)
+        rows["latency"].append(latency)
+        rows["result"].append(result)
+        self._waiting += 1
+        if self._waiting == BLOCK:
+            self._flush()
+
+    def append(self, columns: Columns) -> None:
+        """Many operations: every column of COLUMNS, of one length."""
+        self._flush()
+        self._write(columns)
+
+    def finish(self, header: Header) -> None:
+        """Write what waits, the tables and the header."""
+        self._flush()
+        self._tables()
+        attributes = self._file.attrs
+        attributes["format"] = FORMAT
+        attributes["version"] = VERSION
+        attributes["source"] = header.source
+        attributes["timed"] = int(header.timed)
+        attributes["anonymised"] = int(header.anonymised)
+        for name, value in (
+            ("command", header.command),
+            ("unseen", header.unseen),
+            ("facts", header.facts),
+        ):
+            attributes[name] = json.dumps(value)
+        self._sink.check()
+        self.finished = True
+
+    # -- parts -----------------------------------------------------------------------------
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        try:
+            columns = {
+                name: np.array(self._rows[name], dtype=dtype) for name, dtype in COLUMNS.items()
+            }
+        except OverflowError as error:
+            reason = f"one of the operations from {self.operations} on has {error}"
+            raise TraceError(self._path, reason) from error
+        for values in self._rows.values():
+            values.clear()
+        self._waiting = 0
+        self._write(columns)
+
+    def _write(self, columns: Columns) -> None:
+        count = len(columns["kind"])
+        if not count:
+            return
+        wrong = problem(columns, len(self._slots), max(len(self._threads), 1), self._last)
+        if wrong is not None:
+            raise TraceError(self._path, f"operation {self.operations + wrong[0]} has {wrong[1]}")
+        self._last = int(columns["time"][-1])
+        for name, data in self._data.items():
+            data.resize((self.operations + count,))
+            data[self.operations :] = columns[name]
+        self.operations += count
+        self._sink.check()
+
+    def _tables(self) -> None:
+        names = list(self._files)
+        ends = np.cumsum([len(name) for name in names], dtype=np.uint64)
+        self._table("files/names", np.frombuffer(b"".join(names), dtype=np.uint8))
+        self._table("files/ends", ends)
+        self._table("files/size", np.array(self._sizes, dtype=np.int64))
+        self._table("files/directory", np.array(self._directories, dtype=np.uint8))
+        self._table("slots/file", np.array(self._slots, dtype=np.uint32))
+        threads = list(self._threads) or [Thread()]
+        for column in ("process", "thread", "rank"):
+            values = np.array([getattr(thread, column) for thread in threads], dtype=np.uint64)
+            self._table(f"threads/{column}", values)
+
+    def _table(self, name: str, values: Any) -> None:
+        self._file.create_dataset(
+            name, data=values, chunks=(BLOCK,), maxshape=(None,), compression=1, shuffle=True
+        )
+
+
+class Handles:
+    """Which slot an open handle gets: one of the file's that is not open, or a new one."""
+
+    def __init__(self, writer: TraceWriter) -> None:
+        self._writer = writer
+        self._slots: dict[int, list[int]] = {}  # file -> its slots
+        self._free: dict[int, list[int]] = {}  # file -> those that are not open
+
+    def of_name(self, row: int) -> int:
+        """A slot of a file, for what works on its name."""
+        if row not in self._slots:
+            slot = self._writer.slot(row)
+            self._slots[row], self._free[row] = [slot], [slot]
+        return self._slots[row][0]
+
+    def opened(self, row: int) -> int:
+        """The slot of a new handle."""
+        self.of_name(row)
+        if self._free[row]:
+            return self._free[row].pop()
+        slot = self._writer.slot(row)
+        self._slots[row].append(slot)
+        return slot
+
+    def closed(self, row: int, slot: int) -> None:
+        """The handle is gone; its slot may be opened again."""
+        self._free[row].append(slot)
