@@ -141,12 +141,14 @@ def problem(columns: Columns, slots: int, threads: int, after: int = 0) -> tuple
         ("size", MOST_BYTES + 1, f"more than {MOST_BYTES} bytes"),
         ("offset", MOST_OFFSET, "an offset of 2^63 or more"),
     ):
-        if name in columns and len(wrong := np.flatnonzero(columns[name] >= limit)):
-            return int(wrong[0]), what
+        if name in columns and columns[name].max(initial=0) >= limit:  # a pass without a copy
+            return int(np.argmax(columns[name] >= limit)), what
     if {"offset", "size"} <= columns.keys():
-        ends = columns["offset"] + columns["size"]
-        if len(wrong := np.flatnonzero(ends >= MOST_OFFSET)):
-            return int(wrong[0]), "an end of 2^63 or more"
+        offset, size = columns["offset"], columns["size"]
+        if int(offset.max(initial=0)) + int(size.max(initial=0)) >= MOST_OFFSET:
+            wrong = np.flatnonzero(offset + size >= MOST_OFFSET)
+            if len(wrong):
+                return int(wrong[0]), "an end of 2^63 or more"
     if "time" in columns and len(columns["time"]):
         times = columns["time"]
         if times[0] < after:

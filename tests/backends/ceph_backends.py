@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -94,13 +93,6 @@ def user(bed: CephTestbed, folder: Path, name: str, **capabilities: str) -> dict
     keyring = folder / f"{name}.keyring"
     keyring.write_text(f"[client.{name}]\n\tkey = {made['key']}\n")
     return {"user": name, "keyring": str(keyring)}
-
-
-def until(reached: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def read(path: Path) -> bytes:

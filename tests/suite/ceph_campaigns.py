@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, status
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import RunRecord
 from tests.suite.running import Running
+from tests.waiting import until
 
 SINGLE = "single"  # a pool of one copy
 WRITTEN = 16  # objects in a pool that a run is writing to; it has one or two from the start
@@ -144,14 +143,6 @@ def processes_of(folder: Path) -> list[tuple[int, str]]:
         if mine:
             found.append((int(entry.name), words))
     return found
-
-
-def until(reached: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait; an AssertionError after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while not reached():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.1)
 
 
 def audits(record: RunRecord) -> set[str]:

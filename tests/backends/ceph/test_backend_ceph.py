@@ -29,10 +29,10 @@ from tests.backends.ceph_backends import (
     fuse_of,
     names_in,
     objects,
-    until,
     user,
     whole_filesystem,
 )
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.root,

@@ -30,9 +30,9 @@ from tests.backends.ceph_backends import (
     names_in,
     objects,
     read,
-    until,
     whole_filesystem,
 )
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.root,

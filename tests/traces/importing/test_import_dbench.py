@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 import shutil
+import signal
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -16,6 +18,7 @@ from fsmatrix.traces.importing.importing import import_traces
 from fsmatrix.traces.model import ABSENT, TraceError
 from fsmatrix.traces.reader import opened
 from tests.traces.importing.imported import imported
+from tests.waiting import until
 
 CLIENT_TXT = Path("/usr/share/dbench/client.txt")
 OK = "NT_STATUS_OK"
@@ -194,6 +197,7 @@ def test_dbenchs_own_loadfile_is_imported_line_by_line(tmp_path: Path) -> None:
     assert kinds[Kind.OPEN] + kinds[Kind.CREATE] + kinds[Kind.CLOSE] < opens + closes + 1
 
 
+REWOUND = " lseek("  # to the begin of the loadfile: a pass has ended
 CALLS = {
     "mkdir": Kind.MKDIR,
     "rename": Kind.RENAME,
@@ -210,23 +214,34 @@ CALLS = {
 def test_a_trace_has_the_calls_that_dbench_makes(tmp_path: Path) -> None:
     """The first pass of dbench under strace; directories that it only opens are left out."""
     (tmp_path / "load").write_text(LOAD, encoding="ascii")
-    words = ["strace", "-f", "-o", str(tmp_path / "calls"), "dbench", "-t", "1"]
+    calls = tmp_path / "calls"
+    words = ["strace", "-f", "-o", str(calls), "dbench", "-t", "600"]
     words += ["-c", str(tmp_path / "load"), "-D", str(tmp_path), "1"]
-    subprocess.run(words, capture_output=True, timeout=200, check=False)
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, start_new_session=True) as dbench:
+        try:
+            until(lambda: calls.exists() and REWOUND in _after_setup(calls.read_text("ascii")))
+        finally:
+            os.killpg(dbench.pid, signal.SIGKILL)
     rows = imported(tmp_path, LOAD).rows
-    assert _calls((tmp_path / "calls").read_text(encoding="ascii")) == [
+    assert _calls(calls.read_text(encoding="ascii")) == [
         (Kind.OPEN if row.kind == Kind.CREATE else row.kind, row.result)
         for row in rows
         if row.kind in {*CALLS.values(), Kind.CREATE}
     ]
 
 
+def _after_setup(text: str) -> str:
+    """What strace wrote from the first call of the loadfile on; empty before it."""
+    before, mkdir, after = text.partition(" mkdir(")
+    return before[before.rfind("\n") + 1 :] + mkdir + after if mkdir else ""
+
+
 def _calls(text: str) -> list[tuple[Kind, int]]:
     """Kind and result of the calls of the first pass; an open's result is 0 or -errno."""
     calls: list[tuple[Kind, int]] = []
     pattern = re.compile(rf"\d* +({'|'.join(CALLS)})\(.*= (-?\d+)(?: (E\w+))?")
-    for line in text[text.index(" mkdir(") :].splitlines():
-        if " lseek(" in line:  # to the begin of the loadfile
+    for line in _after_setup(text).splitlines():
+        if REWOUND in line:
             break
         match = pattern.match(line)
         if match and "O_DIRECTORY" not in line:

@@ -43,7 +43,7 @@ from fsmatrix.traces.model import BLOCK, Columns, Operations
 NAMES = 1 << 14  # slots that are named at once
 TURN = 1 << 13  # operations of a block that ranks of a node take in turns
 BATCH = 16  # operations that a thread takes at once from a queue
-IN_QUEUE = ("kind", "flags", "slot", "slot2", "offset", "size", "result")  # columns it needs
+IN_QUEUE = ("kind", "slot", "offset", "size", "result")  # columns it needs
 LEAD_NS = 50_000_000  # before the first issue time, for names and open files
 LEAD_PER_SLOT_NS = 10_000
 Pieces = Generator[Chunk, bool | None, None]
@@ -131,7 +131,7 @@ class _Rank:
     def _part(self, block: Columns, mine: Mask) -> Columns:
         """What this rank plays of a block; what is skipped is counted."""
         mask = mine & selected(self.trace, self.work, self.survey.chosen, block)
-        part = {name: values[mask] for name, values in block.items()}
+        part = block if mask.all() else {name: values[mask] for name, values in block.items()}
         reason = skipped(part, self.work, self.possible, self.trace.slots)
         out = reason >= 0
         if out.any():

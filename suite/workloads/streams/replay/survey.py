@@ -143,8 +143,10 @@ def parents(name: bytes) -> Iterator[bytes]:
 
 def selected(trace: Operations, work: Work, chosen: Mask, block: Columns) -> Mask:
     """Which operations of a block are to be played; what opens files comes with their use."""
-    file = trace.slots[block["slot"]]
-    wanted = chosen[file]
+    if chosen.all():
+        wanted = np.ones(len(block["kind"]), np.bool_)
+    else:
+        wanted = chosen[trace.slots[block["slot"]]]
     if work.kinds:
         kinds = set(work.kinds)
         if work.mode != "queue" and kinds & set(ON_HANDLES):

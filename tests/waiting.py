@@ -1,0 +1,14 @@
+"""Waiting in tests: for a state, never for a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+def until(reached: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Wait; an AssertionError after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < deadline, "it did not come to that"
+        time.sleep(0.1)
