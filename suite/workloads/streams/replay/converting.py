@@ -71,26 +71,29 @@ def skipped(block: Columns, work: Work, nameable: Mask, slots: npt.NDArray[np.ui
     return reason
 
 
-def converted(block: Columns, work: Work, slot: npt.NDArray[np.uint32], lane: Integers) -> Played:
-    """Operations of the player; `slot`: the player's, of each operation.
+def converted(
+    block: Columns, work: Work, slot: npt.NDArray[np.uint32], lane: Integers | int = 0
+) -> Played:
+    """Operations of the player; `slot`, `lane`: the player's, of each operation.
 
     `block`: of a queue, which has reads and writes only, without "slot2" and "flags".
     """
     kind = block["kind"]
     ops = np.zeros(len(kind), dtype=OP)
-    ops["kind"], ops["file"], ops["stream"] = kind, slot, lane
+    ops["kind"], ops["file"] = kind, slot
     data = is_data(kind)
-    if work.mode == "queue":
+    if work.mode == "queue":  # whichever lane is free takes them
         ops["offset"], ops["size"] = block["offset"], block["size"]
     else:
+        ops["stream"] = lane
         ops["file2"] = np.where(kind == Kind.RENAME, block["slot2"], 0)
         ops["offset"] = np.where(data | (kind == Kind.TRUNCATE), block["offset"], 0)
         ops["size"] = np.where(data, block["size"], 0)
         ops["flags"] = _flags(kind, block["flags"], work)
     source = np.arange(len(kind), dtype=np.int64)
-    before = np.zeros(len(kind), np.int64)
     if not work.direct:
-        return Played(ops, source, before, 0, 0)
+        return Played(ops, source, np.broadcast_to(np.int64(0), len(kind)), 0, 0)
+    before = np.zeros(len(kind), np.int64)
     askew = data & ((ops["offset"] % ALIGNMENT != 0) | (ops["size"] % ALIGNMENT != 0))
     if work.widened:
         begin = ops["offset"][askew] // ALIGNMENT * ALIGNMENT

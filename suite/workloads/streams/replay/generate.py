@@ -208,7 +208,7 @@ class _Rank:
         for block in self._blocks():
             part = self._part(block, np.ones(len(block["kind"]), np.bool_))
             file = trace.slots[part["slot"]]
-            played = converted(part, work, file, np.zeros(len(file), np.int64))
+            played = converted(part, work, file)
             yield from self._pieces(part, played, [], BATCH)
         closes = opens.copy()
         closes["kind"], closes["flags"] = Kind.CLOSE, 0
