@@ -12,6 +12,7 @@ from fsmatrix.results.evidence.replay import Replayed, replayed
 from fsmatrix.results.record import Phase, RunRecord
 
 LATE = 1e-3  # seconds
+MORE = 1.1  # bytes moved / bytes asked for: beyond it the bandwidth is another quantity
 OTHERWISE = {
     "failed_otherwise": "failed otherwise",
     "succeeded_otherwise": "succeeded that had failed",
@@ -89,6 +90,21 @@ def holes(record: RunRecord) -> Iterator[Remark]:
             yield "warning", phase.name, message, {"read": came}
 
 
+def widened(record: RunRecord) -> Iterator[Remark]:
+    """Operations moved whole blocks for O_DIRECT, which the bandwidth counts."""
+    for phase, seen in _replays(record):
+        wanted = sum(kind.bytes for kind in seen.kinds.values())
+        moved = int(phase.bytes.sum())
+        if seen.widened and moved > MORE * wanted:
+            message = (
+                f"{seen.widened} of {seen.played} operations were widened to the blocks of "
+                f"O_DIRECT: {moved} bytes were moved for {wanted} that the trace asks for, and the "
+                "bandwidth counts those moved"
+            )
+            facts = {"widened": seen.widened, "moved": moved, "wanted": wanted}
+            yield "warning", phase.name, message, facts
+
+
 AUDITS = (
     Audit(
         "replay-fidelity",
@@ -112,5 +128,12 @@ AUDITS = (
         "phase",
         holes,
         "use fill: filled where the speed of reads matters",
+    ),
+    Audit(
+        "replay-widened",
+        1,
+        "phase",
+        widened,
+        "compare operations per second with buffered runs, or take `unaligned: buffered`",
     ),
 )

@@ -244,6 +244,11 @@ TRIALS = {
         [lambda: replay(fill="sparse")],
         [replay, lambda: replay(fill="sparse", kinds={})],
     ),
+    "replay-widened": Trial(
+        "warning",
+        [lambda: replay(widened=1)],  # a phase of this module moves far more than 100 bytes
+        [replay, lambda: replay(10**6 * 400, widened=1)],
+    ),
     "interception-partly": Trial(
         "warning",
         [lambda: preloaded(write=359), lambda: preloaded("read", read=1)],
