@@ -209,7 +209,7 @@ def _after_crash(server: Server) -> OltpError:
 
 
 def _with_full_disk(error: OltpError, server: Server) -> OltpError:
-    """The same error; with the server's reason if that is a full disk, which clients may not see."""
+    """The same error, with the server's reason if that is a full disk: clients may not see it."""
     if FULL in str(error) or FULL not in server.log:
         return error
     return OltpError(f"{error}; {told(server.log)}")

@@ -106,10 +106,9 @@ def _write(pipe: Path, pieces: Iterator[bytes], reader: subprocess.Popen[bytes])
                 return False
             time.sleep(LOOK)
     os.set_blocking(handle, True)
-    with open(handle, "wb", buffering=0) as stream, contextlib.suppress(BrokenPipeError):
+    with os.fdopen(handle, "wb", buffering=0) as stream, contextlib.suppress(BrokenPipeError):
         for piece in pieces:
             view = memoryview(piece)
             while view:
                 view = view[stream.write(view) :]
-        return True
-    return True  # the server ended its COPY: psql says why
+    return True  # also if the server ended its COPY: psql says why

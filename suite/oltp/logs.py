@@ -97,7 +97,9 @@ class Counted:
         texts = columns["time"][inside]
         kept = {name: values[inside] for name, values in columns.items()}
         good = np.char.isdigit(texts.astype(str)) if texts.size else np.zeros(0, bool)
-        for word, count in zip(*np.unique(texts[~good].astype(str), return_counts=True), strict=True):
+        for word, count in zip(
+            *np.unique(texts[~good].astype(str), return_counts=True), strict=True
+        ):
             self._failed(str(word), int(count))
         ended = ended[inside][good]
         kept = {name: values[good] for name, values in kept.items()}
@@ -124,14 +126,18 @@ class Counted:
 
 
 def count(
-    paths: Sequence[Path], names: tuple[str, ...], users: int, window: tuple[float, float], lag: bool
+    paths: Sequence[Path],
+    names: tuple[str, ...],
+    users: int,
+    window: tuple[float, float],
+    lag: bool,
 ) -> Counted:
     """All logs of one run; `lag`: it had a rate.  ValueError for a line that is none."""
     import pandas as pd  # it reads millions of lines a second
 
     columns = ["client", "number", "time", "script", "seconds", "microseconds"]
     columns += (["lag"] if lag else []) + ["retries"]
-    types = {name: "int64" for name in columns} | {"time": "str"}
+    types = dict.fromkeys(columns, "int64") | {"time": "str"}
     counted = Counted(names, users, window)
     for path in paths:
         if not path.stat().st_size:

@@ -21,7 +21,9 @@ DISTRICTS = 10
 CUSTOMERS = 3_000  # of a district; orders too
 DELIVERED = 2_100  # of a district's orders
 CHUNK = 10_000  # rows that are made at once
-LETTERS = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-+", np.uint8)
+LETTERS = np.frombuffer(
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-+", np.uint8
+)
 SYLLABLES = ("BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING")
 WHEN = b"2026-01-01 00:00:00"
 DELTAS = tuple(d for d in range(65, 120) if d not in (96, 112))  # clause 2.1.6.1
@@ -248,7 +250,7 @@ class Rows:
         numbers = np.arange(1, CUSTOMERS + 1)
         for w, d in self._places():
             rng = self._rng(8, w, d)
-            carriers = tuple(b"%d" % n for n in range(1, 11)) + (rb"\N",)
+            carriers = (*(b"%d" % n for n in range(1, 11)), rb"\N")
             carrier = np.where(numbers > DELIVERED, 10, rng.integers(0, 10, CUSTOMERS))
             text = Text(CUSTOMERS, rng).number(numbers, 4).number(d, 2).number(w, 6)
             text.number(rng.permutation(numbers), 4).constant(WHEN).texts(carrier, carriers)
