@@ -17,12 +17,14 @@ FACT = "observed"
 COLUMNS = {
     "transaction_rate": ("s-1", "transactions of all types per second"),
     "new_order_rate": ("s-1", "new orders per second that were kept; x 60: NOPM, no tpmC"),
+    "device_iops": ("s-1", "requests to the target's devices per second"),
     "read_iops": ("s-1", "read requests to the device per second"),
     "write_iops": ("s-1", "write requests to the device per second"),
-    "read_latency_mean": ("s", "mean time of a read request, queue included"),
-    "write_latency_mean": ("s", "mean time of a write request, queue included"),
+    "device_latency": ("s", "mean time of a request to the device, queue included"),
+    "read_latency": ("s", "the same of reads"),
+    "write_latency": ("s", "the same of writes"),
 }
-ALLOWED = frozenset({*COLUMNS, *usage.COLUMNS, "latency_mean"})
+ALLOWED = frozenset({*COLUMNS, *usage.COLUMNS})
 
 
 def of_phase(phase: Phase) -> dict[str, float]:

@@ -34,11 +34,10 @@ from fsmatrix.suite.workloads.base import (
 )
 from fsmatrix.suite.workloads.tpcc.options import TpccOptions
 from fsmatrix.suite.workloads.tpcc.reading import (
-    DEVICE,
     OBSERVED,
     TRANSACTIONS,
     answer,
-    steady,
+    observed,
     transactions,
 )
 
@@ -91,8 +90,7 @@ class Tpcc(Workload):
             collect=(RESULT,),
         )
         timed = role == "timed"
-        phases = (TRANSACTIONS, DEVICE) if timed else ()
-        return Step(name, "node", role, what, reads=timed, files=(DATA,) * timed, phases=phases)
+        return Step(name, "node", role, what, reads=timed, files=(DATA,) * timed)
 
     def parse(self, case: Case, outputs: Sequence[Output]) -> Parsed:
         """The phase `transactions`; a violated condition is a failure, with its numbers."""
@@ -134,14 +132,12 @@ class Tpcc(Workload):
         )
 
     def with_samples(self, case: Case, parsed: Parsed, monitor: Monitor | None) -> Parsed:
-        """CPU shares of the middle two thirds, and the phase `device` of the same time."""
+        """CPU shares and requests of devices, of the middle two thirds of the measured time."""
         del case
         phases = []
         for phase in parsed.phases:
-            cpu, device = steady(phase, monitor)
-            observed = {**phase.facts[OBSERVED], **cpu}
-            phases.append(replace(phase, facts={**phase.facts, OBSERVED: observed}))
-            phases += [device] if device is not None else []
+            seen = {**phase.facts[OBSERVED], **observed(phase, monitor)}
+            phases.append(replace(phase, facts={**phase.facts, OBSERVED: seen}))
         return replace(parsed, phases=tuple(phases))
 
     def explain(self, output: Output) -> str:

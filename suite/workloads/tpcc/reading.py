@@ -15,7 +15,7 @@ from fsmatrix.suite.oltp.clients import CANCELLED, NEW_ORDER
 from fsmatrix.suite.oltp.task import RESULT
 from fsmatrix.suite.workloads.base import Output
 
-TRANSACTIONS, DEVICE = "transactions", "device"
+TRANSACTIONS = "transactions"
 SHARE = 2 / 3  # of the measured time, its middle: where devices and CPUs are looked at
 OBSERVED = "observed"  # the fact that campaign files take as columns (campaign/observed.py)
 CPU_TIMES = ("busy", "idle", "iowait", "steal")
@@ -91,14 +91,14 @@ def _latency(value: Mapping[str, Any]) -> Latency:
     )
 
 
-def steady(phase: Phase, monitor: Monitor | None) -> tuple[dict[str, float], Phase | None]:
-    """CPU shares of the middle of the measured time, and the phase `device` of the same time.
+def observed(phase: Phase, monitor: Monitor | None) -> dict[str, float]:
+    """CPU shares and the devices' requests in the middle of the measured time.
 
     From the samplers' series of the one client: what counted between two samples is shared out
-    evenly.  Empty and None where nobody counted.
+    evenly.  Without what nobody counted.
     """
     if monitor is None or not monitor.hosts:
-        return {}, None
+        return {}
     begin, end = phase.facts["local_window"]
     cut = (end - begin) * (1 - SHARE) / 2
     first, last = begin + cut, end - cut
@@ -106,48 +106,43 @@ def steady(phase: Phase, monitor: Monitor | None) -> tuple[dict[str, float], Pha
         name: _between(monitor.time, series[0], first, last)
         for name, series in monitor.series.items()
     }
-    times = {name: went.get(f"cpu_{name}", np.nan) for name in CPU_TIMES}
-    whole = sum(times.values())
-    cpu: dict[str, float] = {}
-    if np.isfinite(whole) and whole > 0:
-        user = went.get("cpu_user", np.nan) / whole
-        busy = times["busy"] / whole
-        cpu = {
-            "cpu_busy": busy,
-            "cpu_user": user,
-            "cpu_system": max(busy - user, 0.0),
-            "cpu_iowait": times["iowait"] / whole,
-            "cpu_idle": times["idle"] / whole,
-        }
+    return _cpu(went) | _requests(went, last - first)
+
+
+def _cpu(went: Mapping[str, float]) -> dict[str, float]:
+    whole = sum(went.get(f"cpu_{name}", np.nan) for name in CPU_TIMES)
+    if not (np.isfinite(whole) and whole > 0):
+        return {}
+    busy, user = went["cpu_busy"] / whole, went.get("cpu_user", np.nan) / whole
+    return {
+        "cpu_busy": busy,
+        "cpu_user": user,
+        "cpu_system": max(busy - user, 0.0),
+        "cpu_iowait": went["cpu_iowait"] / whole,
+        "cpu_idle": went["cpu_idle"] / whole,
+    }
+
+
+def _requests(went: Mapping[str, float], seconds: float) -> dict[str, float]:
     if not all(np.isfinite(went.get(name, np.nan)) for name in REQUESTS):
-        return cpu, None
-    return cpu, _device(phase, went, first, last)
-
-
-def _device(phase: Phase, went: Mapping[str, float], first: float, last: float) -> Phase:
-    seconds = last - first
+        return {}
     reads, writes = went["device_reads"], went["device_writes"]
-    waited = went["device_read_seconds"] + went["device_write_seconds"]
     moved = went["device_read_bytes"] + went["device_written_bytes"]
-    observed = {"read_iops": reads / seconds, "write_iops": writes / seconds}
-    if reads + writes > 0:
-        observed["latency_mean"] = waited / (reads + writes)
-    if reads > 0:
-        observed["read_latency_mean"] = went["device_read_seconds"] / reads
-    if writes > 0:
-        observed["write_latency_mean"] = went["device_write_seconds"] / writes
-    whole = phase.facts["local_window"][0]
-    return Phase(
-        DEVICE,
-        start=np.zeros(1),
-        end=np.array([seconds]),
-        bytes=np.array([round(moved)], dtype=np.int64),
-        operations=np.array([round(reads + writes)], dtype=np.int64),
-        errors=np.zeros(1, np.int64),
-        began=phase.began + (first - whole),
-        clock_uncertainty=phase.clock_uncertainty,
-        facts={"synced": True, "of": "requests of the target's devices", OBSERVED: observed},
-    )
+    times = {
+        "device_latency": (
+            went["device_read_seconds"] + went["device_write_seconds"],
+            reads + writes,
+        ),
+        "read_latency": (went["device_read_seconds"], reads),
+        "write_latency": (went["device_write_seconds"], writes),
+    }
+    return {
+        "device_iops": (reads + writes) / seconds,
+        "read_iops": reads / seconds,
+        "write_iops": writes / seconds,
+        "device_rate": moved / seconds,
+        **{name: waited / count for name, (waited, count) in times.items() if count > 0},
+    }
 
 
 def _between(time: Floats, values: Floats, first: float, last: float) -> float:
