@@ -104,7 +104,7 @@ class TpccOptions(WorkloadOptions):
         default=10, description="of a transaction that others' keep from being done"
     )
     settings: Annotated[dict[str, str], BeforeValidator(_settings)] = Field(
-        default_factory=dict, description="of PostgreSQL, of those in SECURITY.md, in its words"
+        default={}, description="of PostgreSQL, of those in SECURITY.md, in its words"
     )
 
     @field_validator("runtime", "warm_up")
