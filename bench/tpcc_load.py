@@ -4,9 +4,9 @@
 
 A server is made once, with the workload's settings.  In each round, in random order: the suite's
 loader, which makes the rows while the server reads them from pipes; and COPY of the very same
-rows from files that were made before and lie in the page cache.  Both make the tables, fill them and
-make their keys in one transaction (COPY ... WITH (FREEZE)), and end with a checkpoint.  Printed:
-the median ratio of a round and its interval.  Must be at most 1.5.
+rows from files that were made before and lie in the page cache.  Both make the tables, fill them
+and make their keys in one transaction (COPY ... WITH (FREEZE)), and end with a checkpoint.
+Printed: the median ratio of a round and its interval.  Must be at most 1.5.
 """
 
 from __future__ import annotations
