@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from fsmatrix.analysis.stats.estimates.medians import of_independent
+from fsmatrix.backends.system import libc
 from fsmatrix.suite.engines.postgresql import KIND
 from fsmatrix.suite.oltp import account as accounts
 from fsmatrix.suite.oltp import loading
@@ -85,6 +86,8 @@ def main() -> int:
             ratios = measured(server, rows, files, asked.rounds)
         finally:
             server.kill()
+            if Path(target) not in server.data.parents:  # bound, where only we see it
+                libc.umount(str(server.data))
     middle = of_independent(np.array(ratios))
     print(f"ratio {middle.median:.3f} [{middle.low:.3f}, {middle.high:.3f}], bound {BOUND}")
     return int(middle.median > BOUND)

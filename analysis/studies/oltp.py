@@ -123,7 +123,12 @@ class Oltp:
         notes += drawing.weak(cell.tpm for cell in shown)
         notes += [f"{left_out} more combinations are in the table."] * (left_out > 0)
         figure, axes = drawing.frame(
-            1, 2, title="Transactions", notes=notes, width=3.9, height=1.4 + 0.28 * len(shown)
+            1,
+            2,
+            title="Transactions: TPC-C derived, not audited",
+            notes=notes,
+            width=3.9,
+            height=1.4 + 0.28 * len(shown),
         )
         _rates(axes[0][0], shown)
         _latencies(axes[0][1], shown)

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
+from operator import itemgetter
 from pathlib import Path
+from typing import TypeVar, cast
 
 from fsmatrix.suite.oltp import account as accounts
 from fsmatrix.suite.oltp.account import Account
@@ -23,6 +28,8 @@ from fsmatrix.suite.oltp.server import DATABASE, Server
 
 PIPE = "rows"
 LOOK = 0.001
+AHEAD = 8  # pieces that are made before the server wants them
+T = TypeVar("T")
 
 
 def script(name: str) -> str:
@@ -74,9 +81,11 @@ def copy(server: Server, rows: Rows, keys: bool = True) -> None:
         process.stdin.write(text.encode())
         process.stdin.close()
         process.stdin = None
-        for name, pieces in tables.items():
-            if not _write(pipes[name], pieces(), process):
-                break
+        each = ((name, piece) for name, pieces in tables.items() for piece in pieces())
+        with contextlib.closing(ahead(each)) as made:
+            for name, of_table in itertools.groupby(made, key=itemgetter(0)):
+                if not _write(pipes[name], (piece for _, piece in of_table), process):
+                    break
         _, error = process.communicate()
     finally:
         if process.poll() is None:
@@ -86,6 +95,16 @@ def copy(server: Server, rows: Rows, keys: bool = True) -> None:
             pipe.unlink(missing_ok=True)
     if process.returncode:
         raise OltpError(f"loading failed: {told(error.decode(errors='replace'))}")
+
+
+def ahead(pieces: Iterator[T]) -> Generator[T, None, None]:
+    """The same; a thread makes the next ones while the server takes one."""
+    end = object()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = deque(pool.submit(next, pieces, end) for _ in range(AHEAD))
+        while (piece := waiting.popleft().result()) is not end:
+            waiting.append(pool.submit(next, pieces, end))
+            yield cast("T", piece)
 
 
 def _make_pipe(path: Path, account: Account) -> None:
