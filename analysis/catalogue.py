@@ -71,6 +71,10 @@ STUDIES: dict[str, Analysis] = {
         "Transactions over users", "studies.flash:throughput", factors=flash.USERS,
         metric="transaction_rate", command="curves --metric transaction_rate --along warehouses",
     ),
+    "oltp": Analysis(
+        "Transactions by type: TPC-C derived, not audited", "studies.oltp:oltp",
+        metric="new_order_rate", command="curves --metric transaction_rate --along warehouses",
+    ),
     "adapters": Analysis(
         "Devices that share a host adapter", "studies.pagecache:adapters", factors=pagecache.DEVICES
     ),

@@ -39,6 +39,14 @@ METRICS: dict[str, Metric] = {
         Metric("latency_p99_9", "Latency, 99.9th percentile", "time", False),
     )
 }
+
+
+def more_is_better(metric: str) -> bool:
+    """Of any metric, also one of a workload's own: all but times."""
+    known = METRICS.get(metric)
+    return known.more_is_better if known else not metric.endswith("_latency")
+
+
 # phases that work on names and inodes, also where files get some bytes (mdtest -w, elbencho)
 METADATA = frozenset({
     "tree", "mkdir", "create", "stat", "open-read", "rename", "remove", "rmdir", "find",

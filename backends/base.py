@@ -258,7 +258,8 @@ class Backend(ABC):
     def counters(cls, access: Access) -> dict[str, float]:
         """Monotonic counters; a counter that does not exist here is absent.
 
-        device_{read,written}_bytes, device_busy_seconds; of the disk below a loop device
+        device_{read,written}_bytes, device_busy_seconds, device_{reads,writes} (requests) and
+        device_{read,write}_seconds (of all requests together); of the disk below a loop device
         backing_{read,written}_bytes; of a network file system network_{received,sent}_bytes.
         """
 

@@ -22,6 +22,7 @@ WORKLOADS: Registry[Workload] = Registry(
         "dbench": "fsmatrix.suite.workloads.dbench:Dbench",
         "io500": "fsmatrix.suite.workloads.io500:Io500",
         "replay": "fsmatrix.suite.workloads.replay:Replay",
+        "tpcc": "fsmatrix.suite.workloads.tpcc:Tpcc",
     },
     "workload",
 )
@@ -34,6 +35,7 @@ ENGINES: Registry[Any] = Registry(
         "fio": "fsmatrix.suite.engines.fio:KIND",
         "dbench": "fsmatrix.suite.engines.dbench:KIND",
         "ior+mdtest": "fsmatrix.suite.engines.ior_mdtest:KIND",
+        "postgresql": "fsmatrix.suite.engines.postgresql:KIND",
     },
     "engine",
 )

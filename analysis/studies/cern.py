@@ -54,7 +54,7 @@ class Installations:
     @property
     def better(self) -> tuple[int, int]:
         """Cells in which the bare number of the first, of the second is better."""
-        up = METRICS[self.metric].more_is_better if self.metric in METRICS else True
+        up = units.more_is_better(self.metric)
         return wins([cell.value for cell in self.cells], up)
 
     @property
@@ -101,7 +101,7 @@ class Installations:
         )
 
     def _first(self, cell: ClaimCell) -> bool:
-        up = METRICS[self.metric].more_is_better if self.metric in METRICS else True
+        up = units.more_is_better(self.metric)
         return (cell.value > 1) == up
 
     def to_dict(self) -> dict[str, Any]:
@@ -183,7 +183,7 @@ def installations(
     scope = scope_of(data, file, claim)
     if not scope.cells:
         raise ValueError(f"nothing to compare: {scope.absent}")
-    up = METRICS[metric].more_is_better if metric in METRICS else True
+    up = units.more_is_better(metric)
     judged = verdicts([from_logs(cell.parts) for cell in scope.cells], x, more_is_faster=up)
     remarks = [f"{note}." for note in scope.notes]
     reach = Reach(data, file, claim, metric)

@@ -32,7 +32,7 @@ USERS = ("virtual_users", "warehouses", "users", "clients")
 TPM = ("tpm", 1 / 60)
 CPU = ("cpu_user", "cpu_system", "cpu_iowait", "cpu_idle")  # shares of one
 MEMORY = ("memory", "memory_bytes")
-METRICS = ("transaction_rate", "iops", "read_iops", "write_iops", "latency_mean")
+METRICS = ("transaction_rate", "device_iops", "read_iops", "write_iops", "device_latency")
 MOST_ROWS = 40  # of the figure of CPU time
 WHOLE = 0.02  # how far the four shares may be from one
 
@@ -42,15 +42,15 @@ def throughput(ds: xr.Dataset, **options: Any) -> Curves:
     return curves(ds, "transaction_rate", USERS, title="Transactions", unit=TPM, **options)
 
 
-def requests(ds: xr.Dataset, metric: str = "iops", **options: Any) -> Curves:
-    """I/O requests per second (iops, read_iops, write_iops) over users or warehouses."""
+def requests(ds: xr.Dataset, metric: str = "device_iops", **options: Any) -> Curves:
+    """I/O requests per second (device_iops, read_iops, write_iops) over users or warehouses."""
     return curves(ds, metric, USERS, title=metric.replace("_", " "), unit=("1/s", 1.0), **options)
 
 
 def service_time(ds: xr.Dataset, **options: Any) -> Curves:
     """Mean time of an I/O request, in the queue and at the device, over users or warehouses."""
     return curves(
-        ds, "latency_mean", USERS, title="I/O response time", unit=("ms", 1e-3), **options
+        ds, "device_latency", USERS, title="I/O response time", unit=("ms", 1e-3), **options
     )
 
 

@@ -67,6 +67,10 @@ def device_counters(numbers: Iterable[str]) -> dict[str, float]:
         counters["device_read_bytes"] = top.read_bytes
         counters["device_written_bytes"] = top.written_bytes
         counters["device_busy_seconds"] = top.busy_seconds
+        counters["device_reads"] = top.reads
+        counters["device_writes"] = top.writes
+        counters["device_read_seconds"] = top.read_seconds
+        counters["device_write_seconds"] = top.write_seconds
     below = devices.total(devices.backing_below(numbers))
     if below:
         counters["backing_read_bytes"] = below.read_bytes

@@ -26,6 +26,10 @@ class DeviceStat:
     written_bytes: int
     in_flight: int
     busy_seconds: float
+    reads: int = 0  # requests that have ended
+    writes: int = 0
+    read_seconds: float = 0.0  # sum over requests, in the queue and at the device
+    write_seconds: float = 0.0
 
 
 def parse_stat(text: str) -> DeviceStat:
@@ -36,6 +40,10 @@ def parse_stat(text: str) -> DeviceStat:
         written_bytes=fields[6] * SECTOR,
         in_flight=fields[8],
         busy_seconds=fields[9] / 1e3,
+        reads=fields[0],
+        writes=fields[4],
+        read_seconds=fields[3] / 1e3,
+        write_seconds=fields[7] / 1e3,
     )
 
 
@@ -100,6 +108,10 @@ def total(numbers: Iterable[str]) -> DeviceStat | None:
         written_bytes=sum(stat.written_bytes for stat in stats),
         in_flight=sum(stat.in_flight for stat in stats),
         busy_seconds=max(stat.busy_seconds for stat in stats),
+        reads=sum(stat.reads for stat in stats),
+        writes=sum(stat.writes for stat in stats),
+        read_seconds=sum(stat.read_seconds for stat in stats),
+        write_seconds=sum(stat.write_seconds for stat in stats),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -11,6 +12,10 @@ from pathlib import Path
 _UMOUNT_NOFOLLOW = 8
 _SYS_FSOPEN = 430  # on every architecture; Linux 5.2
 _FSOPEN_CLOEXEC = 1
+NEW_MOUNTS = 0x00020000  # linux/sched.h
+NEW_IPC = 0x08000000
+_MS_NOSUID, _MS_NODEV, _MS_REMOUNT, _MS_BIND = 0x2, 0x4, 0x20, 0x1000  # linux/mount.h
+_MS_REC, _MS_PRIVATE = 0x4000, 0x40000
 
 
 @cache
@@ -57,3 +62,23 @@ def mount_error() -> OSError | None:
         return None
     number = ctypes.get_errno()
     return OSError(number, os.strerror(number)) if number == errno.EPERM else None
+
+
+def unshare(flags: int) -> None:
+    """Leave namespaces for new ones; nothing where the kernel does not let us."""
+    with contextlib.suppress(PermissionError):
+        _check(libc().unshare(flags), "unshare")
+
+
+def private_mounts() -> None:
+    """A mount namespace of this process's own, in which nothing reaches others; OSError if not."""
+    _check(libc().unshare(NEW_MOUNTS), "unshare")
+    _check(libc().mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None), "/")
+
+
+def bind(path: Path, point: Path) -> None:
+    """`path` at `point` too, without devices and set-user-ID programs."""
+    names = os.fsencode(path), os.fsencode(point)
+    _check(libc().mount(*names, None, _MS_BIND, None), str(point))
+    flags = _MS_REMOUNT | _MS_BIND | _MS_NOSUID | _MS_NODEV
+    _check(libc().mount(None, names[1], None, flags, None), str(point))

@@ -74,6 +74,8 @@ class Runner:
             parsed = spec.workload.parse(spec.case, builder.outputs)
         elif parsed.failure:
             status, error = "failed", parsed.failure
+        monitor = assemble.monitor(builder.kernels)
+        parsed = spec.workload.with_samples(spec.case, parsed, monitor)
         record = spec.record(
             started,
             session=self.context.session_id,
@@ -85,7 +87,7 @@ class Runner:
             duration=time.monotonic() - begin,
             ranks=builder.ranks,
             phases=parsed.phases,
-            monitor=assemble.monitor(builder.kernels),
+            monitor=monitor,
             evidence=builder.evidence,
             texts=builder.texts,
         )
@@ -204,7 +206,8 @@ class Runner:
             run = replace(run, roots=("",))
 
         def filled(text: str) -> str:
-            return text.replace("{path}", run.root).replace("{run}", run.spec.name)
+            text = text.replace("{path}", run.root).replace("{run}", run.spec.name)
+            return text.replace("{seed}", str(run.spec.seed))
 
         given = self.environment.backend.environment(self.access)
         before = ("env", *(f"{name}={value}" for name, value in given.items())) if given else ()

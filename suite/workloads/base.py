@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from fsmatrix.backends.access import Access
 from fsmatrix.results.case import Case
 from fsmatrix.results.formats.base import Parsed
-from fsmatrix.results.record import Phase
+from fsmatrix.results.record import Monitor, Phase
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.session.survey import Where
 
@@ -35,8 +35,9 @@ class Argv:
 
     `{path}`: the run's own directory on the target; `{run}`: the run's name, for the names that
     it uses where it has no directory (DFS, RADOS); `{node}`: index of the client node, from
-    0; `{scratch}`: an empty directory on the node's own disk, removed afterwards; it holds
-    `files` when the program starts, and what matches `collect` is a part of its output.
+    0; `{seed}`: the run's own seed, drawn from the campaign's; `{scratch}`: an empty directory
+    on the node's own disk, removed afterwards; it holds `files` when the program starts, and
+    what matches `collect` is a part of its output.
     """
 
     argv: tuple[str, ...]
@@ -143,6 +144,11 @@ class Workload(ABC):
         """
         del case
         return Parsed(phases=tuple(o.phase for o in outputs if o.phase is not None))
+
+    def with_samples(self, case: Case, parsed: Parsed, monitor: Monitor | None) -> Parsed:
+        """The run with what the samplers saw while its steps ran; by default as it is.  Pure."""
+        del case, monitor
+        return parsed
 
     def refusal(self, case: Case) -> str:
         """Why this case cannot be run (empty: it can)."""

@@ -42,6 +42,7 @@ from fsmatrix.traces.importing.importing import import_traces
 from fsmatrix.traces.importing.registry import IMPORTERS
 from tests.results import audit_records, hostile
 
+ONE_SERVER = {"tpcc"}  # workloads of one program on one node
 NEEDED = {
     "replay": {"generator": "ycsb-zipfian", "scale": 1e-4, "mode": "queue"},
     "fio": {"size": "1MiB"},
@@ -97,7 +98,8 @@ def test_workload(name: str) -> None:
     assert refuses_unknown_options(kind.Options)
     assert "path" in kind.accesses
     workload = kind(kind.Options.model_validate(NEEDED.get(name, {})))
-    case = Case("t", name, cache="warm", geometry=Geometry(2, 3))
+    geometry = Geometry(1, 1) if name in ONE_SERVER else Geometry(2, 3)
+    case = Case("t", name, cache="warm", geometry=geometry)
     assert workload.refusal(case) == ""
     engine = Engine(kind.engines[0], "9.9", "/opt/program")
     made = [workload.steps(case, PathAccess("directory", "/t"), engine) for _ in range(2)]

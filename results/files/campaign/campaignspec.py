@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from fsmatrix.results import iterations
+from fsmatrix.results.files.campaign import observed
 from fsmatrix.results.files.campaign.usage import COLUMNS
 from fsmatrix.results.files.hdf5.hdf import TEXT
 
+_RATES = COLUMNS | observed.COLUMNS | iterations.OWN_VARIABLES
 # name -> (type, unit, meaning): variables [run]
 NUMBERS: dict[str, tuple[str, str, str]] = {
     "repetition": ("i8", "1", "repetition of the case"),
@@ -35,7 +37,7 @@ NUMBERS: dict[str, tuple[str, str, str]] = {
     "workers": ("i8", "1", "workers that the phase has data of"),
     "clock_uncertainty": ("f8", "s", "largest uncertainty of a worker's clock offset"),
     "interval_width": ("f8", "s", "width of one interval of the series; 0 = no series"),
-    **{name: ("f8", *rest) for name, rest in (COLUMNS | iterations.OWN_VARIABLES).items()},
+    **{name: ("f8", *rest) for name, rest in _RATES.items()},
 }
 TEXTS: dict[str, str] = {
     "phase": "name of the phase",

@@ -11,7 +11,7 @@ import numpy as np
 from fsmatrix.results import histogram, iterations, metrics
 from fsmatrix.results.case import Case
 from fsmatrix.results.evidence.replay import replayed
-from fsmatrix.results.files.campaign import usage
+from fsmatrix.results.files.campaign import observed, usage
 from fsmatrix.results.files.hdf5.schema import to_json
 from fsmatrix.results.record import SEVERITIES, Finding, Integers, Phase, RunRecord
 
@@ -159,6 +159,7 @@ def _numbers(record: RunRecord, phase: Phase, kinds: Sequence[str]) -> dict[str,
         "interval_width": phase.interval,
         **{iterations.OWN + name: value for name, value in phase.summary.items()},
         **used(record, phase),
+        **observed.of_phase(phase),
         **_latencies(phase, kinds),
     }
 

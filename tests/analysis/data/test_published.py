@@ -95,8 +95,8 @@ def test_numbers_are_those_of_the_papers() -> None:
     greedy = "protection=1,segments=2,interval=5"
     tpcc = "flash-tpcc-nilfs2-gc"
     assert value(tpcc, "transaction_rate", "1/min", gc=greedy) == pytest.approx(9933)
-    assert value(tpcc, "iops", gc="none") == 2198
-    assert value(tpcc, "latency_mean", "ms", gc=greedy) == pytest.approx(1.82)
+    assert value(tpcc, "device_iops", gc="none") == 2198
+    assert value(tpcc, "device_latency", "ms", gc=greedy) == pytest.approx(1.82)
 
 
 def test_trials_are_apart_and_the_same_work() -> None:

@@ -1,0 +1,229 @@
+"""One step of the workload `tpcc` on a client node: `python -m fsmatrix.suite.oltp FOLDER`.
+
+FOLDER, the step's scratch folder, holds the task; the answer is written into it.  Each step starts
+the server on the run's data directory and ends it: what is left of a step is files.  Status 1 and
+a sentence on stderr if it fails.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fsmatrix.suite.oltp import account as accounts
+from fsmatrix.suite.oltp import clients, consistency, loading, logs
+from fsmatrix.suite.oltp.clients import Users
+from fsmatrix.suite.oltp.problems import OltpError, is_full, told
+from fsmatrix.suite.oltp.rows import Rows
+from fsmatrix.suite.oltp.server import Programs, Server, of_directory
+from fsmatrix.suite.oltp.task import DATA, RESULT, TASK, Task
+
+RUN, BOUND = "s", "data"  # folders in the scratch folder: the socket's, and for a bound directory
+
+
+def main(folder: Path) -> int:
+    """Do the task of a folder."""
+    signal.signal(signal.SIGTERM, _stopped)
+    for name in [name for name in os.environ if name.startswith("PG")]:
+        del os.environ[name]  # PGOPTIONS, PGSERVICE...: of somebody's other server
+    task = Task.read(folder / TASK)
+    try:
+        answer = ACTIONS[task.do](task, server_of(task, folder))
+    except OltpError as error:
+        print(f"tpcc: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"tpcc: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 1
+    (folder / RESULT).write_text(json.dumps(answer), encoding="utf-8")
+    return 0
+
+
+def _stopped(number: int, _frame: object) -> None:
+    signal.signal(number, signal.SIG_IGN)  # once is enough
+    raise SystemExit(128 + number)
+
+
+def server_of(task: Task, folder: Path) -> Server:
+    """The server on the run's data directory, not yet started."""
+    account = accounts.choose()
+    accounts.set_apart()
+    folder.chmod(0o711)
+    run, bound = folder / RUN, folder / BOUND
+    for made, mode in ((run, 0o700), (bound, 0o700)):
+        made.mkdir()
+        accounts.own(made, account, mode)
+    bar = accounts.barrier(run, account)
+    if bar is not None:
+        raise OltpError(
+            f"{bar} keeps the user {account.name}, who runs PostgreSQL, from its socket's folder: "
+            "set TMPDIR to a folder that others may enter, such as /tmp"
+        )
+    data = Path(task.path) / DATA
+    if task.do == "load":
+        if data.exists():
+            raise OltpError(f"{data} is there already: a database is made in a new directory only")
+        data.mkdir(0o700)
+        accounts.own(data, account, 0o700)
+    if pids := of_directory(data):
+        raise OltpError(f"{data} is in use by another server, pid {pids[0]}")
+    reached = accounts.reachable(data, bound, account)
+    return Server(Programs(Path(task.programs)), reached, run, account, task.settings)
+
+
+def load(task: Task, server: Server) -> dict[str, Any]:
+    """Make the database."""
+    began = time.monotonic()
+    server.make()
+    made = time.monotonic()
+    try:
+        server.start()
+        seconds = loading.load(server, Rows(task.warehouses, int(task.seed)))
+        size = server.sql("SELECT pg_database_size(current_database());")[0][0]
+        server.stop()
+    except OltpError as error:
+        raise _with_full_disk(error, server) from error
+    finally:
+        server.kill()
+    return {
+        "account": server.account.name,
+        "database_bytes": int(size),
+        "seconds": {"initdb": made - began, **seconds, "all": time.monotonic() - began},
+    }
+
+
+def check(task: Task, server: Server) -> dict[str, Any]:
+    """Ask whether the consistency conditions hold."""
+    del task
+    try:
+        started = server.start()
+        found = consistency.violations(server)
+        server.stop()
+    finally:
+        server.kill()
+    return {
+        "start_seconds": started,
+        "violations": found,
+        "says": consistency.sentence(found),
+    }
+
+
+def run(task: Task, server: Server) -> dict[str, Any]:
+    """Let the users work; what they did after the warm-up."""
+    users = Users(
+        task.users,
+        task.warehouses,
+        task.warm_up + task.seconds,
+        int(task.seed) % (1 << 31),
+        task.max_tries,
+        task.rate,
+    )
+    try:
+        server.start()
+        users.write_scripts(server)
+        before = _facts(server)
+        began = time.time()
+        code, said = _work(users, server)
+        print(said)
+        if not server.alive:
+            raise _after_crash(server)
+        if code:
+            raise _with_full_disk(clients.problem(code, said), server)
+        after = _facts(server)
+        server.stop()
+    finally:
+        server.kill()
+    window = (began + task.warm_up, began + task.warm_up + task.seconds)
+    names = tuple(clients.SCRIPTS)
+    counted = logs.count(clients.logs(server.run), names, task.users, window, bool(task.rate))
+    return {
+        "began": began,
+        "window": window,
+        "account": server.account.name,
+        "settings": _settings(after),
+        "wal_bytes": int(after["wal"]) - int(before["wal"]),
+        "database_bytes": [int(before["size"]), int(after["size"])],
+        **counted.document(),
+    }
+
+
+def _work(users: Users, server: Server) -> tuple[int, str]:
+    """pgbench to its end: its status and what it said."""
+    process = users.start(server)
+    try:
+        said, _ = process.communicate()
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    return process.returncode, said
+
+
+_FACTS = """
+    SELECT 'wal', pg_current_wal_lsn() - '0/0';
+    SELECT 'size', pg_database_size(current_database());
+    SELECT 'setting ' || name, current_setting(name) FROM pg_settings
+    WHERE source NOT IN ('default', 'client') OR name IN ('block_size', 'wal_block_size',
+        'server_version', 'shared_buffers', 'fsync', 'full_page_writes', 'synchronous_commit',
+        'wal_sync_method', 'data_checksums', 'max_wal_size', 'checkpoint_timeout',
+        'default_transaction_isolation');
+"""
+_PLACES = ("directory", "directories", "file")  # settings that name paths of this run
+
+
+def _facts(server: Server) -> dict[str, str]:
+    return {row[0]: row[1] if len(row) > 1 else "" for row in server.sql(_FACTS)}
+
+
+def _settings(facts: dict[str, str]) -> dict[str, str]:
+    named = {
+        name.removeprefix("setting "): value
+        for name, value in facts.items()
+        if name.startswith("setting ")
+    }
+    return {name: value for name, value in named.items() if not name.endswith(_PLACES)}
+
+
+def _after_crash(server: Server) -> OltpError:
+    """What a server left that somebody killed: does it recover, and is the data consistent?"""
+    how = server.died()
+    full = f" ({told(server.log)})" if is_full(server.log) else ""
+    if left := server.wait_for_its_processes():
+        return OltpError(f"{how}{full}; its processes {left} did not end: they hang")
+    try:
+        seconds = server.start()
+        found = consistency.violations(server)
+        server.stop()
+    except OltpError as error:
+        server.forget()
+        return OltpError(f"{how}{full}; it does not recover: {error}")
+    state = consistency.sentence(found) or "the consistency conditions hold"
+    return OltpError(f"{how}{full}; started again it recovered in {seconds:.1f} s, and {state}")
+
+
+def _with_full_disk(error: OltpError, server: Server) -> OltpError:
+    """The same error, with the server's reason if that is a full disk: clients may not see it."""
+    if is_full(str(error)) or not is_full(server.log):
+        return error
+    return OltpError(f"{error}; {told(server.log)}")
+
+
+ACTIONS: dict[str, Callable[[Task, Server], dict[str, Any]]] = {
+    "load": load,
+    "run": run,
+    "check": check,
+}
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(Path(sys.argv[1])))
+    except subprocess.SubprocessError as error:
+        sys.exit(f"tpcc: {error}")

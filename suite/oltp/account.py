@@ -1,0 +1,133 @@
+"""As whom a database server runs, and how that user comes to its files.
+
+PostgreSQL refuses to run as root.  Root therefore starts it as the system account `postgres`, or
+as `nobody` where there is none: never as a person's account, whose uid is 1000 or more.  Others
+start it as themselves.  No right of a folder that is not the suite's own is changed for that:
+where a folder above the data keeps the account out, the data directory is bound to a folder of
+ours in a mount namespace that ends with its last process.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fsmatrix.backends.system import libc
+from fsmatrix.suite.oltp.problems import OltpError
+
+NAMES = ("postgres", "nobody")
+FIRST_PERSON = 1000  # uid, as login.defs(5) has it everywhere
+NOBODY = 65534
+
+
+@dataclass(frozen=True)
+class Account:
+    """A user of this machine."""
+
+    name: str
+    uid: int
+    gid: int
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this process runs as it."""
+        return self.uid == os.geteuid()
+
+    def words(self, signal: str) -> list[str]:
+        """Words before an argv: run as this user, and get `signal` when the starter dies."""
+        setpriv = shutil.which("setpriv")
+        if setpriv is None:
+            raise OltpError("setpriv is missing: install util-linux")
+        become = [
+            *(f"--reuid={self.uid}", f"--regid={self.gid}", "--clear-groups"),
+            *("--inh-caps=-all", "--no-new-privs"),
+        ]
+        return [setpriv, *([] if self.is_own else become), f"--pdeathsig={signal}", "--"]
+
+
+def choose() -> Account:
+    """Who runs the server; OltpError if root finds no account for it."""
+    if os.geteuid() != 0:
+        entry = pwd.getpwuid(os.geteuid())
+        return Account(entry.pw_name, entry.pw_uid, entry.pw_gid)
+    for name in NAMES:
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        if 0 < entry.pw_uid < FIRST_PERSON or entry.pw_uid == NOBODY:
+            return Account(entry.pw_name, entry.pw_uid, entry.pw_gid)
+    raise OltpError(
+        "PostgreSQL does not run as root, and there is no system account postgres or nobody: "
+        "install the package postgresql, which makes one, or run as an ordinary user"
+    )
+
+
+def barrier(path: Path, account: Account) -> Path | None:
+    """The first folder on the way down to `path` that keeps the account out; None: it gets there.
+
+    The kernel is asked, as that user: access lists and network file systems have their say.
+    """
+    for folder in (*reversed(path.parents), path):
+        if not _may_enter(folder, account):
+            return folder
+    return None
+
+
+def _may_enter(folder: Path, account: Account) -> bool:
+    if account.is_own:
+        return os.access(folder, os.X_OK)
+    argv = [*account.words("KILL"), "test", "-x", str(folder)]
+    return subprocess.run(argv, capture_output=True, check=False).returncode == 0
+
+
+def own(path: Path, account: Account, mode: int) -> None:
+    """Give what the suite has just made to the account; OltpError if the file system refuses."""
+    try:
+        path.chmod(mode)
+        if not account.is_own:
+            os.chown(path, account.uid, account.gid)
+    except OSError as error:
+        raise OltpError(
+            f"{path} cannot be given to the user {account.name}, who runs PostgreSQL "
+            f"({error.strerror}): a server's data must be its user's; run fsmatrix as an ordinary "
+            "user who may write there"
+        ) from error
+
+
+def set_apart() -> None:
+    """Root: System V shared memory of our own, which ends with the last process that uses it."""
+    if os.geteuid() == 0:
+        libc.unshare(libc.NEW_IPC)
+
+
+def reachable(path: Path, below: Path, account: Account) -> Path:
+    """A path by which the account reaches `path`: itself, or `below` bound to it for us alone.
+
+    `below`: an empty folder of ours that the account reaches.  OltpError if neither can be.
+    """
+    bar = barrier(path, account)
+    if bar is None:
+        return path
+    try:
+        if os.geteuid() != 0:
+            raise PermissionError
+        libc.private_mounts()
+        libc.bind(path, below)
+    except OSError as error:
+        raise OltpError(
+            f"{bar} keeps the user {account.name}, who runs PostgreSQL, from {path}, and this "
+            "process may not make a mount namespace: choose a target that others may enter "
+            "(mode 0711), or run as root outside a container"
+        ) from error
+    return below
+
+
+def started(argv: Sequence[str], account: Account, signal: str) -> list[str]:
+    """`argv`, run as the account."""
+    return [*account.words(signal), *argv]

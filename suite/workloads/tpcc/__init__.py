@@ -1,0 +1,192 @@
+"""The workload `tpcc`: transactions like those of TPC-C on a PostgreSQL of the run's own.
+
+Derived from TPC-C and not audited: users neither key nor think, and the numbers are transactions
+per second of all types and new orders per second, never tpmC.  Three steps, each of which starts
+the server on the run's directory and ends it (suite/oltp): the database is made, the users work,
+and the standard's consistency conditions are asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from fsmatrix.backends.access import Access
+from fsmatrix.results.case import Case
+from fsmatrix.results.formats.base import Note, Parsed, ParseError
+from fsmatrix.results.record import Monitor
+from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.oltp import account
+from fsmatrix.suite.oltp.problems import OltpError
+from fsmatrix.suite.oltp.task import DATA, RESULT, TASK, Task
+from fsmatrix.suite.workloads.base import (
+    Argv,
+    Footprint,
+    Output,
+    Role,
+    Step,
+    Workload,
+    WorkloadOptions,
+)
+from fsmatrix.suite.workloads.tpcc.options import TpccOptions
+from fsmatrix.suite.workloads.tpcc.reading import (
+    OBSERVED,
+    TRANSACTIONS,
+    answer,
+    observed,
+    transactions,
+)
+
+LOAD, CHECK = "load", "consistency"
+NOT_AUDITED = "TPC-C derived, not audited: no keying or think times, no tpmC"
+# Of a new database, and what a transaction adds: measured with PostgreSQL 15, log included.
+WAREHOUSE, BASE, WAL = 130 << 20, 64 << 20, 1 << 30
+GROWTH = 2 << 10  # bytes of a transaction
+FASTEST = 500  # transactions per second of a user, for estimates of space
+FILES = 1200
+
+
+class Tpcc(Workload):
+    """Five transactions in the standard's mix, by pgbench."""
+
+    name: ClassVar[str] = "tpcc"
+    Options: ClassVar[type[WorkloadOptions]] = TpccOptions
+    accesses: ClassVar[frozenset[str]] = frozenset({"path"})
+    engines: ClassVar[tuple[str, ...]] = ("postgresql",)
+    cold_metadata: ClassVar[bool] = True
+    options: TpccOptions
+
+    def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:
+        """Make the database, let the users work, ask for the conditions."""
+        del case, access
+        return [
+            self._step(LOAD, "setup", "load", engine),
+            self._step(TRANSACTIONS, "timed", "run", engine),
+            self._step(CHECK, "check", "check", engine),
+        ]
+
+    def _step(self, name: str, role: Role, do: str, engine: Engine) -> Step:
+        options = self.options
+        task = Task(
+            do=do,
+            programs=str(Path(engine.program).parent),
+            path="{path}",
+            seed="{seed}",
+            warehouses=options.warehouses,
+            users=options.users,
+            settings=options.server_settings(),
+            warm_up=int(options.warm_up),
+            seconds=int(options.runtime),
+            rate=options.rate or 0.0,
+            max_tries=options.max_tries,
+        )
+        what = Argv(
+            (sys.executable, "-P", "-m", "fsmatrix.suite.oltp", "{scratch}"),
+            files={TASK: task.text()},
+            collect=(RESULT,),
+        )
+        timed = role == "timed"
+        return Step(name, "node", role, what, reads=timed, files=(DATA,) * timed)
+
+    def parse(self, case: Case, outputs: Sequence[Output]) -> Parsed:
+        """The phase `transactions`; a violated condition is a failure, with its numbers."""
+        del case
+        by_step = {output.step: output for output in outputs}
+        if TRANSACTIONS not in by_step:
+            return Parsed(engine=self.engines[0])
+        told = answer(by_step[TRANSACTIONS])
+        try:
+            phase = transactions(told, by_step[TRANSACTIONS], self.options.rate or 0.0)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ParseError(
+                TRANSACTIONS, 0, f"{RESULT} is not of this version: {error}"
+            ) from error
+        loaded = answer(by_step[LOAD]) if LOAD in by_step else {}
+        checked = answer(by_step[CHECK]) if CHECK in by_step else {}
+        failure = str(checked.get("says", ""))
+        if not failure and not phase.operations.any():
+            failure = "no transaction ended within the measured time"
+        settings = told.get("settings", {})
+        facts: dict[str, Any] = {
+            "block_size": int(settings.get("block_size", 0)),
+            "settings": settings,
+            "account": told.get("account"),
+            "load": loaded,
+            "consistency": checked,
+            "database_bytes": told.get("database_bytes"),
+        }
+        block = f"PostgreSQL's block has {facts['block_size']} bytes, fixed when it was built"
+        return Parsed(
+            engine=self.engines[0],
+            version=str(settings.get("server_version", "")).partition(" ")[0],
+            phases=(phase,),
+            nodes=1,
+            processes=self.options.users,
+            failure=failure,
+            notes=(Note("tpc-derived", NOT_AUDITED), Note("block-size", block)),
+            facts=facts,
+        )
+
+    def with_samples(self, case: Case, parsed: Parsed, monitor: Monitor | None) -> Parsed:
+        """CPU shares and requests of devices, of the middle two thirds of the measured time."""
+        del case
+        phases = []
+        for phase in parsed.phases:
+            seen = {**phase.facts[OBSERVED], **observed(phase, monitor)}
+            phases.append(replace(phase, facts={**phase.facts, OBSERVED: seen}))
+        return replace(parsed, phases=tuple(phases))
+
+    def explain(self, output: Output) -> str:
+        """The sentence that the step wrote."""
+        lines = [line for line in output.stderr.splitlines() if line.startswith("tpcc: ")]
+        return lines[-1].removeprefix("tpcc: ") if lines else ""
+
+    def refusal(self, case: Case) -> str:
+        """Why this case cannot be run (empty: it can)."""
+        geometry = case.geometry
+        if geometry.nodes > 1 or geometry.processes_per_node > 1 or geometry.threads > 1:
+            return (
+                "tpcc has one database server, on one client node: its load grows with warehouses "
+                "and virtual_users, not with nodes, processes_per_node or threads"
+            )
+        if case.cache == "bypass":
+            return "PostgreSQL reads and writes through the page cache: say cache: cold or warm"
+        return ""
+
+    def unsupported(self, case: Case, access: str, engine: Engine) -> str:
+        """Why this cannot be run here (empty: it can)."""
+        del case, engine
+        if access not in self.accesses:
+            return f"PostgreSQL works on paths, not on {access}"
+        if os.geteuid() == 0:
+            try:
+                account.choose().words("KILL")
+            except OltpError as error:
+                return str(error)
+        return ""
+
+    def footprint(self, case: Case) -> Footprint:
+        """An estimate: the new database and what transactions add at a good speed."""
+        del case
+        options = self.options
+        seconds = options.runtime + options.warm_up
+        fastest = min(options.rate or float("inf"), FASTEST * options.users, 5000.0)
+        grown = int(seconds * fastest * GROWTH)
+        new = BASE + WAREHOUSE * options.warehouses
+        log = min(WAL, _bytes(options.settings.get("max_wal_size", "1GB")))
+        return Footprint(
+            space=new + grown + log,
+            written=2 * new + 3 * grown,
+            files=FILES,
+            seconds=seconds,
+            read=new,
+        )
+
+
+def _bytes(text: str) -> int:
+    """A size in PostgreSQL's units."""
+    return int(text[:-2]) * {"kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}[text[-2:]]

@@ -1,0 +1,155 @@
+"""What the steps of a `tpcc` run told, as phases."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fsmatrix.results import histogram
+from fsmatrix.results.formats.base import ParseError
+from fsmatrix.results.record import Floats, Latency, Monitor, Phase
+from fsmatrix.suite.oltp.clients import CANCELLED, NEW_ORDER
+from fsmatrix.suite.oltp.task import RESULT
+from fsmatrix.suite.workloads.base import Output
+
+TRANSACTIONS = "transactions"
+SHARE = 2 / 3  # of the measured time, its middle: where devices and CPUs are looked at
+OBSERVED = "observed"  # the fact that campaign files take as columns (campaign/observed.py)
+CPU_TIMES = ("busy", "idle", "iowait", "steal")
+REQUESTS = (
+    *("device_reads", "device_writes", "device_read_seconds", "device_write_seconds"),
+    *("device_read_bytes", "device_written_bytes"),
+)
+
+
+def answer(output: Output) -> dict[str, Any]:
+    """The JSON that a step wrote; ParseError if it wrote none."""
+    text = output.files.get(RESULT, "")
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ParseError(f"{output.step} on {output.host}", 0, f"no {RESULT}: {error}") from error
+    if not isinstance(found, dict):
+        raise ParseError(f"{output.step} on {output.host}", 0, f"{RESULT} is no mapping")
+    return found
+
+
+def transactions(told: Mapping[str, Any], output: Output, rate: float) -> Phase:
+    """The phase `transactions`: one worker for each user."""
+    begin, end = told["window"]
+    seconds = end - begin
+    done = np.array(told["of_users"], dtype=np.int64)
+    failed = sum(told["failures"].values()) + told["skipped"]
+    errors = np.zeros(done.size, np.int64)
+    errors[0] = failed
+    kinds = dict(told["latency"])
+    latency = {name: _latency(value) for name, value in kinds.items()}
+    latency |= {f"{n}/service": _latency(v) for n, v in told["service"].items()}
+    counts = {name: int(value["count"]) for name, value in kinds.items()}
+    return Phase(
+        TRANSACTIONS,
+        start=np.zeros(done.size),
+        end=np.full(done.size, seconds),
+        bytes=np.zeros(done.size, np.int64),
+        operations=done,
+        errors=errors,
+        latency=latency,
+        interval=1.0,
+        interval_operations=np.array(told["each_second"], dtype=np.int64),
+        began=begin + output.clock_correction,
+        clock_uncertainty=output.clock_uncertainty,
+        facts={
+            "synced": True,
+            "window_seconds": seconds,
+            "transactions": counts,
+            "failures": told["failures"],
+            "skipped": told["skipped"],
+            "retries": told["retries"],
+            "retried": told["retried"],
+            "rolled_back": counts.get(CANCELLED, 0),
+            "outside_window": told["outside"],
+            "rate": rate,
+            "wal_bytes": told["wal_bytes"],
+            "local_window": [begin, end],
+            OBSERVED: {
+                "transaction_rate": float(done.sum()) / seconds,
+                "new_order_rate": counts.get(NEW_ORDER, 0) / seconds,
+            },
+        },
+    )
+
+
+def _latency(value: Mapping[str, Any]) -> Latency:
+    return Latency(
+        counts=histogram.dense(value["histogram"]),
+        total=float(value["total"]),
+        minimum=float(value["minimum"]),
+        maximum=float(value["maximum"]),
+    )
+
+
+def observed(phase: Phase, monitor: Monitor | None) -> dict[str, float]:
+    """CPU shares and the devices' requests in the middle of the measured time.
+
+    From the samplers' series of the one client: what counted between two samples is shared out
+    evenly.  Without what nobody counted.
+    """
+    if monitor is None or not monitor.hosts:
+        return {}
+    begin, end = phase.facts["local_window"]
+    cut = (end - begin) * (1 - SHARE) / 2
+    first, last = begin + cut, end - cut
+    went = {
+        name: _between(monitor.time, series[0], first, last)
+        for name, series in monitor.series.items()
+    }
+    return _cpu(went) | _requests(went, last - first)
+
+
+def _cpu(went: Mapping[str, float]) -> dict[str, float]:
+    whole = sum(went.get(f"cpu_{name}", np.nan) for name in CPU_TIMES)
+    if not (np.isfinite(whole) and whole > 0):
+        return {}
+    busy, user = went["cpu_busy"] / whole, went.get("cpu_user", np.nan) / whole
+    return {
+        "cpu_busy": busy,
+        "cpu_user": user,
+        "cpu_system": max(busy - user, 0.0),
+        "cpu_iowait": went["cpu_iowait"] / whole,
+        "cpu_idle": went["cpu_idle"] / whole,
+    }
+
+
+def _requests(went: Mapping[str, float], seconds: float) -> dict[str, float]:
+    if not all(np.isfinite(went.get(name, np.nan)) for name in REQUESTS):
+        return {}
+    reads, writes = went["device_reads"], went["device_writes"]
+    moved = went["device_read_bytes"] + went["device_written_bytes"]
+    times = {
+        "device_latency": (
+            went["device_read_seconds"] + went["device_write_seconds"],
+            reads + writes,
+        ),
+        "read_latency": (went["device_read_seconds"], reads),
+        "write_latency": (went["device_write_seconds"], writes),
+    }
+    return {
+        "device_iops": (reads + writes) / seconds,
+        "read_iops": reads / seconds,
+        "write_iops": writes / seconds,
+        "device_rate": moved / seconds,
+        **{name: waited / count for name, (waited, count) in times.items() if count > 0},
+    }
+
+
+def _between(time: Floats, values: Floats, first: float, last: float) -> float:
+    """How far a counter went between two moments; NaN if it was not looked at then."""
+    known = np.isfinite(time) & np.isfinite(values)
+    times, looks = time[known], values[known]
+    if times.size < 2 or first < times[0] or last > times[-1]:
+        return float("nan")
+    ends = np.interp([first, last], times, looks)
+    return float(ends[1] - ends[0])
