@@ -136,9 +136,11 @@ def test_rados() -> None:
 
 
 def test_device_and_dfs() -> None:
-    device = DeviceAccess("raw", "t", device="/dev/disk/by-id/a:b")
+    device = DeviceAccess("raw", "t", device="/dev/sdz", path="/dev/a:b")
     layout, timed = workload(rw="read").steps(case_of(processes_per_node=2), device, OLD)
-    assert words(timed)["filename"] == "/dev/disk/by-id/a\\:b"
+    assert words(timed)["filename"] == "/dev/a\\:b/{run}/data"
+    assert words(timed)["direct"] == words(layout)["direct"] == "1"
+    assert words(timed)["allow_file_create"] == words(layout)["allow_file_create"] == "0"
     assert words(timed)["offset_increment"] == str(MIB)
     assert words(layout)["rw"] == "write"
     dfs = DfsAccess("daos-dfs", "t", pool="p", container="c", prefix="/fsm/1")
