@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from fsmatrix.backends.system.mounts import Mount, parse_mountinfo
 
 PROC = Path("/proc")
 SWAPS = Path("/proc/swaps")
+LOOPS = Path("/sys/block")
 
 
 def of(disk: Disk, device: str) -> str:
@@ -33,6 +35,7 @@ def of(disk: Disk, device: str) -> str:
                 *_mounted(names),
                 *_swaps(names),
                 *_built_on(names),
+                *_loops(names),
                 *_claimed(disk, parts),
             )
         ),
@@ -75,6 +78,16 @@ def _built_on(names: dict[str, str]) -> Iterator[str]:
     for number, name in names.items():
         if above := holders(number):
             yield f"{', '.join(above)} is built on {name}"
+
+
+def _loops(names: dict[str, str]) -> Iterator[str]:
+    """Loop devices on it: the kernel claims nothing for them, and lists no holder."""
+    for file in sorted(LOOPS.glob("loop*/loop/backing_file")):
+        with suppress(FileNotFoundError):
+            facts = Path(os.fsdecode(file.read_bytes()).rstrip("\n")).stat()
+            text = f"{os.major(facts.st_rdev)}:{os.minor(facts.st_rdev)}"
+            if stat.S_ISBLK(facts.st_mode) and text in names:
+                yield f"{file.parts[-3]} is built on {names[text]}"
 
 
 def _claimed(disk: Disk, parts: dict[str, str]) -> Iterator[str]:
