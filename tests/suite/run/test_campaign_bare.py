@@ -194,3 +194,27 @@ def test_a_second_campaign_and_resume(tmp_path: Path) -> None:
     store = Store.open(out)
     records = [store.read(run) for run in store.ids()]
     assert [record.status for record in records].count("ok") == 4
+
+
+@limited
+def test_an_emulated_device(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = fsmatrix(
+        *("run", "flash-device", "-o", out, "--quiet", "--only", "target=ssd"),
+        *("--set", "targets.ssd.options={emulated: {size: 16MiB, iops: {read: 300, write: 200}}}"),
+        *("--set", "workloads.raw.options.bytes_per_process=8MiB", "--set", "repetitions=1"),
+        *("--set", "workloads.raw.options.seconds=1s"),
+        *("--set", "factors.pattern=[rand-read, seq-write]"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "DESTROYS" not in done.stderr  # it is the suite's own
+    assert not any(map(os.path.lexists, trees(out)))
+    assert not list(out.glob("state/*/*"))
+    store = Store.open(out)
+    for record in [store.read(run) for run in store.ids()]:
+        (phase,) = record.phases
+        limit = {"read": 300, "write": 200}[phase.name]
+        seconds = float(np.max(phase.end) - np.min(phase.start))
+        assert 0 < phase.operations.sum() <= limit * (seconds + 0.3)
+        assert record.environment["realised"] == {"device_class": "emulated"}
+        assert record.coordinates["device_class"] == "emulated"

@@ -37,6 +37,7 @@ from fsmatrix.results.evidence.deployment import DURABLE, NONE, WRITE_BACK, Depl
 from fsmatrix.results.process import boot_id
 from fsmatrix.results.units import format_size
 
+CLASS = "device_class"  # attribute of targets
 NODES = Path("/dev")  # device nodes work here; elsewhere a mount may be nodev
 
 
@@ -74,6 +75,15 @@ class Device(Backend):
                 return claims.refusal(handle, self._chosen.destroy)
         except BackendError as error:
             return str(error)
+
+    def attributes(self) -> dict[str, Any]:
+        """Its class, if that is emulated; of a real one the campaign may tell it."""
+        return {CLASS: "emulated"} if self._chosen.emulated else {}
+
+    def realised(self, level: Mapping[str, Any]) -> dict[str, str]:
+        """Emulated, if it is."""
+        del level
+        return {CLASS: "emulated"} if self._chosen.emulated else {}
 
     def overwrites(self, space: int) -> str:
         """The device, and how much of it is lost."""
@@ -175,7 +185,9 @@ class Device(Backend):
             "managed": "emulated" in bare.details,
         }
         if "emulated" in bare.details:
-            facts["emulated"] = {"device_limits": bare.details["emulated"]["limits"]}
+            rates = bare.details["emulated"]["limits"]
+            facts["emulated"] = {"device_limits": rates, "adapter_limits": rates}
+            facts["device_numbers"] = [0]
         return facts
 
     def deployment(self, described: Mapping[str, Any]) -> Deployment:
@@ -202,8 +214,11 @@ class Device(Backend):
             return Space(int(access.details["disk"]["size"]), None, "size of the device")
         if self._chosen.emulated:
             return Space(self._chosen.emulated.size, None, "size of the image")
-        with claims.opened(self._chosen.device) as handle:
-            return Space(claims.disk(handle).size, None, "size of the device")
+        try:
+            with claims.opened(self._chosen.device) as handle:
+                return Space(claims.disk(handle).size, None, "size of the device")
+        except BackendError as error:  # `refusal` says so of a target that takes part
+            return Space(None, None, str(error))
 
     # -- node leaders --------------------------------------------------------------------
     @classmethod
