@@ -93,6 +93,11 @@ class DeviceAccess(Access):
     path: str = ""  # folder of the runs' folders; everything is written by the nodes in them
     direct: bool = True  # runs use O_DIRECT, whatever the cache state
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The device itself: a site may forbid it."""
+        return (self.device,)
+
 
 @dataclass(frozen=True)
 class DfsAccess(Access):
