@@ -192,21 +192,20 @@ class Device(Backend):
 
     def deployment(self, described: Mapping[str, Any]) -> Deployment:
         """A device of this machine without a file system; its own cache decides on durability."""
-        if not described:
-            return Deployment(redundancy=NONE, failure_domain=NONE, metadata_cache=NONE)
-        cache = described["devices"][0].get("write_cache")
-        durability = {"write back": WRITE_BACK, "write through": DURABLE}.get(str(cache))
-        if not described["direct"]:
-            durability = WRITE_BACK
+        direct = not self._chosen.buffered
         own = Deployment(
             redundancy=NONE,
             failure_domain=NONE,
             metadata_cache=NONE,
-            durability=durability,
-            data_cache=NONE if described["direct"] else deployment.PAGES,
+            data_cache=NONE if direct else deployment.PAGES,
         )
+        if not described:
+            return own.completed(deployment.of_local({}))
+        cache = str(described["devices"][0].get("write_cache"))
+        durability = {"write back": WRITE_BACK, "write through": DURABLE}.get(cache)
+        seen = Deployment(durability=durability if direct else WRITE_BACK)
         bare = {**described, "filesystem": NONE, "mount_options": "", "super_options": ""}
-        return own.completed(deployment.of_local(bare))
+        return own.completed(seen).completed(deployment.of_local(bare))
 
     def space(self, access: Access | None = None) -> Space:
         """The size of the device: what is on it does not count."""
