@@ -84,11 +84,19 @@ class PathsAccess(Access):
 
 @dataclass(frozen=True)
 class DeviceAccess(Access):
-    """A block device without a file system."""
+    """A block device without a file system: each process works in a range of its own."""
 
     type: ClassVar[str] = "device"
     word: ClassVar[str] = "device"
-    device: str = ""
+    NODE: ClassVar[str] = "data"  # name of the device's node in a run's folder
+    device: str = ""  # as the campaign names it; for messages
+    path: str = ""  # folder of the runs' folders; everything is written by the nodes in them
+    direct: bool = True  # runs use O_DIRECT, whatever the cache state
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The device itself: a site may forbid it."""
+        return (self.device,)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 Where each method runs:
   conductor, once per attachment ..... provision, release, describe
-  node leader, once per kernel ....... mount, unmount, cache, counters, settle, health, seen
+  node leader, once per kernel ....... mount, unmount, guard, cache, counters, settle, health, seen
   every rank ......................... the driver's connect (in the player)
 
 Node-side methods are class methods of an `Access` alone: the leader that calls them is
@@ -184,6 +184,14 @@ class Backend(ABC):
         """What the user must still agree to before anything is made (empty: nothing)."""
         return ""
 
+    def overwrites(self, space: int) -> str:
+        """What is lost when runs need `space` bytes, in words (empty: nothing that is not ours).
+
+        Asked of what can be used here.
+        """
+        del space
+        return ""
+
     def commands(self, level: Mapping[str, Any], draw: str) -> list[str]:
         """What `provision` and `release` would tell a cluster to make and remove a level."""
         del level, draw
@@ -306,6 +314,11 @@ class Backend(ABC):
         del programs
         if isinstance(access, PathAccess):
             (Path(access.path) / name).mkdir(exist_ok=True)
+
+    @classmethod
+    def guard(cls, access: Access) -> None:
+        """The last look before each step; BackendError if nothing may be written there now."""
+        del access
 
     @classmethod
     def remove_run(cls, access: Access, name: str) -> None:

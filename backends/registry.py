@@ -13,6 +13,7 @@ BUILTIN: dict[str, str] = {
     "daos-dfs": "fsmatrix.backends.daos.dfs:DaosDfs",
     "daos-dfuse": "fsmatrix.backends.daos.dfuse:DaosDfuse",
     "daos-objects": "fsmatrix.backends.daos.objects:DaosObjects",
+    "device": "fsmatrix.backends.local.devices.bare.backend:Device",
     "devices": "fsmatrix.backends.local.devices.backend:Devices",
     "directory": "fsmatrix.backends.local.directory:Directory",
     "ext2": "fsmatrix.backends.local.ext2:Ext2",

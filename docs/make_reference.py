@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 
 from fsmatrix.backends.ceph.levels.leveloptions import LevelOptions, PreparedPool
 from fsmatrix.backends.daos.levels.leveloptions import DaosLevelOptions, DaosPreparedPool
+from fsmatrix.backends.local.devices.bare.options import EmulatedDevice
 from fsmatrix.backends.local.devices.options import EmulatedOptions, Rates
 from fsmatrix.backends.registry import BACKENDS
 from fsmatrix.backends.testbed.ceph.options import CephTestbedOptions
@@ -60,7 +61,7 @@ SECTIONS |= {
     hyphened(model.__name__): model
     for model in (
         *(LevelOptions, PreparedPool, CephTestbedOptions),
-        *(EmulatedOptions, Rates),
+        *(EmulatedOptions, Rates, EmulatedDevice),
         *(DaosLevelOptions, DaosPreparedPool, DaosTestbedOptions),
     )
 }

@@ -161,12 +161,19 @@ def settle(path: Path | str, timeout: float) -> Settled:
     no request in flight, and no byte moved at the devices between two looks.  At most about
     `timeout` seconds, also if the file system hangs.
     """
-    began = time.monotonic()
     numbers = devices.devices_below(path)
+    return settle_devices(numbers, lambda: libc.syncfs(path), timeout)
+
+
+def settle_devices(
+    numbers: tuple[str, ...], write_back: Callable[[], None], timeout: float
+) -> Settled:
+    """As `settle`, of devices by their numbers; `write_back` writes what this kernel keeps."""
+    began = time.monotonic()
     below = devices.backing_below(numbers)
     limit = max(DIRTY_FLOOR, int(DIRTY_SHARE * _meminfo("MemTotal")))
     last = _look(numbers, below)
-    if not _bounded(lambda: libc.syncfs(path), timeout):
+    if not _bounded(write_back, timeout):
         return Settled(False, time.monotonic() - began, {"waiting_for": "write-back (syncfs)"})
     pause = FIRST_LOOK
     synced_all = False

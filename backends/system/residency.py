@@ -38,6 +38,12 @@ def resident(descriptor: int) -> int | None:
     return None if pages is None else pages * mmap.PAGESIZE
 
 
+def resident_of_device(descriptor: int) -> int | None:
+    """Bytes of an open block device in the page cache; None if not knowable (Linux before 6.5)."""
+    pages = _by_cachestat(descriptor)
+    return None if pages is None else pages * mmap.PAGESIZE
+
+
 def method() -> str:
     """Name of the system call that `resident` uses here."""
     return "cachestat" if _has_cachestat() else "mincore"

@@ -114,6 +114,10 @@ class TargetMember:
         """What the user must still agree to before it is used (empty: nothing)."""
         return "" if self.testbed else self.backend(self.options).agreement()
 
+    def overwrites(self, space: int) -> str:
+        """What is lost when its runs need `space` bytes (empty: nothing that is not ours)."""
+        return "" if self.testbed else self.backend(self.options).overwrites(space)
+
 
 def levels_of(
     member: TargetMember, factors: Mapping[str, Sequence[Any]]

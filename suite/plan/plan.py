@@ -191,6 +191,7 @@ def build_plan(
             *map(str, choice.left_out),
             *warnings(settings, len(judged.impossible), tests),
             *(f"{', '.join(names)}: {text}" for text, names in agreements.items()),
+            *(_overwritten(active, cost.space) if here else ()),
         ),
         left_out=choice.left_out,
         agreements=agreements,
@@ -272,6 +273,13 @@ def _seed(settings: Settings, request: Request) -> int:
 
 def _room(active: Members) -> dict[str, Space]:
     return {target.name: room(target) for target in active.targets}
+
+
+def _overwritten(active: Members, space: Mapping[str, int]) -> Iterator[str]:
+    """What is lost by running this; `space`: bytes that targets need, of those that take part."""
+    for target in active.targets:
+        if target.name in space and (text := target.overwrites(space[target.name])):
+            yield f"target {target.name} {text}"
 
 
 def _agreements(active: Members) -> dict[str, list[str]]:

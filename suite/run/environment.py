@@ -128,6 +128,12 @@ class RunEnvironment:
         seconds = self.settings.time_per_run + REST_SECONDS
         self.session.call("remove_run", access, self.journal, seconds, name=spec.name)
 
+    def guard(self) -> None:
+        """The backend's last look before a step, on every kernel; NodeError if it objects."""
+        if self.backend.guard.__func__ is Backend.guard.__func__:  # type: ignore[attr-defined]
+            return  # nothing to be looked at
+        self.session.call("guard", self.access.to_json(), self.journal, HEALTH_SECONDS)
+
     def look_at_health(self, run: RunContext, step: Step) -> None:
         """What the storage says is wrong with it, asked by one leader."""
         if self.backend.health.__func__ is Backend.health.__func__:  # type: ignore[attr-defined]

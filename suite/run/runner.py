@@ -123,6 +123,7 @@ class Runner:
                 if step.role == "timed":
                     self.environment.settle(run, step)
                     self.environment.look_at_health(run, step)
+                self.environment.guard()
                 if step.reads:
                     self.environment.cache(run, step)
                 if step.role == "timed":

@@ -44,7 +44,9 @@ def call(
         return getattr(backend, function)(
             where, Journal(Path(journal) / f"{platform.node()}.jsonl")
         )
-    if function in ("cache", "settle", "counters", "health", "make_run", "remove_run"):
+    if function in (
+        "cache", "settle", "counters", "health", "guard", "make_run", "remove_run",
+    ):  # fmt: skip
         answer = getattr(backend, function)(where, **arguments)
         return dataclasses.asdict(answer) if dataclasses.is_dataclass(answer) else answer  # type: ignore[arg-type]
     raise ValueError(f"no node-side method {function!r}")

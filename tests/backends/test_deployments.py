@@ -113,6 +113,7 @@ def test_a_real_directory(tmp_path: Path, context: ProvisionContext) -> None:
 
 NEEDED = {
     "directory": {"path": "/x"}, "devices": {"paths": ["/x"]}, "rados": {"pool": "p"},
+    "device": {"device": "/dev/sdz", "destroy": "S"},
     **{key: {"pool": "p"} for key in ("daos-dfs", "daos-dfuse", "daos-objects")},
 }  # fmt: skip
 

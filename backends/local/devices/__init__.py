@@ -1,4 +1,4 @@
-"""Several devices of one host adapter as one target, of which a level takes so many.
+"""Block devices as targets: several of one host adapter side by side, or a bare one (`bare/`).
 
 From outside: the backend by the registry, its kind of journal entry, and `cgroups`.
 """

@@ -145,7 +145,12 @@ class Fio(Workload):
         return ""
 
     def misfit(self, case: Case, access: str) -> str:
-        """What the audit `rados-phantom` always finds, and sizes that RADOS does not take."""
+        """What the audit `rados-phantom` always finds, and sizes that RADOS does not take.
+
+        On a bare device: jobs that would not keep to a range of their own, and unaligned ones.
+        """
+        if access == "device":
+            return self._ranges(case) or self._alignment(case, always=True)
         if self.options.job or engine_of(self.options, access) != "rados":
             return ""
         return self._objects(case) or self._sizes(case, "rados")
@@ -193,9 +198,16 @@ class Fio(Workload):
             f"(rados-phantom); on RADOS give {FEWEST_OBJECTS} or more, or leave nrfiles out"
         )
 
-    def _alignment(self, case: Case) -> str:
+    def _ranges(self, case: Case) -> str:
+        """Jobs divide a device by their number on one node, and begin where their range does."""
+        if case.geometry.nodes > 1:
+            return "fio's jobs of several nodes would work in the same ranges of the device"
+        words = [word for word in self.options.extra_arguments if word.startswith("--offset")]
+        return f"extra argument {words[0]!r}: on a device each job has its range" if words else ""
+
+    def _alignment(self, case: Case, *, always: bool = False) -> str:
         options = self.options
-        direct = options.direct or case.cache == "bypass"
+        direct = options.direct or case.cache == "bypass" or always
         given = {section.options.get("direct", "1") for section in options.jobs}
         if case.cache == "bypass" and given - {"1"}:
             return (

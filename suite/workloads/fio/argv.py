@@ -138,7 +138,9 @@ def _argv(
 def _place(options: FioOptions, access: Access) -> dict[str, str]:
     """Options of fio that say where its files, objects or devices are."""
     if isinstance(access, DeviceAccess):
-        return {"filename": access.device.replace(":", "\\:")}
+        # no regular file is ever made where the node should be
+        place = {"filename": f"{access.path}/{{run}}/{access.NODE}".replace(":", "\\:")}
+        return place | {"allow_file_create": "0", "direct": "1" if access.direct else ""}
     if isinstance(access, RadosAccess):
         place = {"pool": access.pool, "clientname": access.user, "conf": access.conf}
         if engine_of(options, access.type) == "rbd":

@@ -17,7 +17,7 @@ from dataclasses import asdict, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from fsmatrix.backends.access import Access
+from fsmatrix.backends.access import Access, DeviceAccess
 from fsmatrix.results.case import Case
 from fsmatrix.results.units import format_size
 from fsmatrix.suite.engines.base import Engine
@@ -33,23 +33,25 @@ class Pattern(Workload):
 
     name: ClassVar[str] = "pattern"
     Options: ClassVar[type[WorkloadOptions]] = PatternOptions
-    accesses: ClassVar[frozenset[str]] = frozenset({"path", "paths", "rados", "cephfs", "dfs"})
+    accesses: ClassVar[frozenset[str]] = frozenset(
+        {"path", "paths", "device", "rados", "cephfs", "dfs"}
+    )
     options: PatternOptions
 
-    def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:  # noqa: ARG002
+    def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:
         """Setup if files must be there, the timed step, and a check that reads writes back."""
+        del engine
         options = self.options
-        task = self._task(case)
+        task = _placed(self._task(case), access)
         files = (
-            tuple(name_of(options.layout, rank) for rank in range(case.geometry.processes))
-            if options.layout == "file-per-process"
-            else (name_of(options.layout, 0),)
+            tuple(name_of(task.layout, rank) for rank in range(case.geometry.processes))
+            if task.layout == "file-per-process"
+            else (name_of(task.layout, 0),)
         )
         steps = []
         if options.into_files:
-            steps.append(
-                Step("write-prepare", "rank", "setup", self._stream(self._prepare(case), 0))
-            )
+            prepare = _placed(self._prepare(case), access)
+            steps.append(Step("write-prepare", "rank", "setup", self._stream(prepare, 0)))
         timed = self._stream(task, self._generation)
         if options.fixed == "time":
             timed = replace(timed, seconds=options.seconds, wear_out=options.wear_out)
@@ -78,8 +80,10 @@ class Pattern(Workload):
         return self.options.misaligned() if case.cache == "bypass" else ""
 
     def misfit(self, case: Case, access: str) -> str:
-        """On several devices each process works in a file of its own."""
+        """On several devices each process works in a file of its own; a bare one is direct."""
         del case
+        if access == "device":
+            return self.options.misaligned()
         if access != "paths":
             return ""
         if self.options.layout != "file-per-process" or self.options.shift_reads != "none":
@@ -231,6 +235,19 @@ class Pattern(Workload):
                 "random: permutation"
             )
         return ""
+
+
+def _placed(task: Task, access: Access) -> Task:
+    """On a bare device there is nothing to create, and the files of ranks are its segments."""
+    if not isinstance(access, DeviceAccess):
+        return task
+    own = task.layout == "file-per-process"
+    return replace(
+        task,
+        layout="shared-segmented" if own else task.layout,
+        direct=task.direct or access.direct,
+        create=False,
+    )
 
 
 def _plain(task: Task) -> dict[str, Any]:

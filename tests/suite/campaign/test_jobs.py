@@ -11,6 +11,7 @@ import pytest
 
 from fsmatrix.backends.access import DfsAccess, PathAccess
 from fsmatrix.results import published
+from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.cases.cases import Planned
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.plan.fairness import fairness_of
@@ -24,6 +25,7 @@ STUDIES = {
     "cern-fio": 8,
     "cern-ior-initial": 147,
     "cern-ior-revised": 24,
+    "flash-device": 8,
     "page-cache": 72,
     "ssd-adapters": 8,
     "ssd-adapters-emulated": 8,
@@ -55,6 +57,27 @@ def test_every_study_can_be_planned_anywhere(name: str) -> None:
     made = planned(name)
     assert len(made.cases) == STUDIES[name]
     assert made.settings.campaign.campaign == name
+
+
+def test_flash_device_is_the_table_of_the_study() -> None:
+    """Its cells are the published ones, and its devices are nobody's: it runs nowhere as it is."""
+    cells = {
+        (reading["device"], f"{short}-{reading['operation']}", int(reading["block_bytes"]))
+        for reading in csv.DictReader(
+            resources.files("fsmatrix.results.published")
+            .joinpath("flash-raw-device-response.csv")
+            .read_text()
+            .splitlines()
+        )
+        for short in [{"sequential": "seq", "random": "rand"}[reading["access"]]]
+    }
+    made = planned("flash-device")
+    assert cells == {
+        (case.case.target, case.coordinates["pattern"], case.coordinates["chunk"])
+        for case in made.cases
+    }
+    with pytest.raises(CampaignError, match=r"YOUR-HARD-DISK cannot be opened|needs root"):
+        build_plan("flash-device", here=True)
 
 
 def test_no_ready_campaign_is_forgotten_here() -> None:

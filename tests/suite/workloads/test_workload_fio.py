@@ -136,11 +136,19 @@ def test_rados() -> None:
 
 
 def test_device_and_dfs() -> None:
-    device = DeviceAccess("raw", "t", device="/dev/disk/by-id/a:b")
+    device = DeviceAccess("raw", "t", device="/dev/sdz", path="/dev/a:b")
     layout, timed = workload(rw="read").steps(case_of(processes_per_node=2), device, OLD)
-    assert words(timed)["filename"] == "/dev/disk/by-id/a\\:b"
+    assert words(timed)["filename"] == "/dev/a\\:b/{run}/data"
+    assert words(timed)["direct"] == words(layout)["direct"] == "1"
+    assert words(timed)["allow_file_create"] == words(layout)["allow_file_create"] == "0"
     assert words(timed)["offset_increment"] == str(MIB)
     assert words(layout)["rw"] == "write"
+    nodes, one = case_of(nodes=2), case_of()
+    assert "jobs of several nodes" in workload(rw="read").misfit(nodes, "device")
+    moved = workload(rw="read", extra_arguments=("--offset=1g",))
+    assert "each job has its range" in moved.misfit(one, "device")
+    assert "O_DIRECT needs" in workload(rw="read", bs=1000, size=10000).misfit(one, "device")
+    assert workload(rw="read").misfit(one, "device") == ""
     dfs = DfsAccess("daos-dfs", "t", pool="p", container="c", prefix="/fsm/1")
     given = words(workload(rw="write").steps(case_of(), dfs, OLD)[-1])
     assert (given["ioengine"], given["pool"], given["cont"]) == ("dfs", "p", "c")

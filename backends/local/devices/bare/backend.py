@@ -1,0 +1,314 @@
+"""The backend `device`: a bare block device, whose content is destroyed.
+
+Runs work on a node of the device, `data`, in a folder of the suite's own below /dev; it is made by
+the number of the device that the node leader has claimed, so that no name leads elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, cast
+
+from fsmatrix.backends.access import Access, DeviceAccess, expect
+from fsmatrix.backends.base import (
+    Backend,
+    CacheMethod,
+    Evidence,
+    ProvisionContext,
+    Settled,
+    Space,
+    Usable,
+)
+from fsmatrix.backends.cache import RESIDUE
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal import owned_dirs
+from fsmatrix.backends.journal.journal import Journal
+from fsmatrix.backends.local import deployment, images, provenance
+from fsmatrix.backends.local.devices.bare import claims, emulated, held
+from fsmatrix.backends.local.devices.bare.options import DeviceOptions
+from fsmatrix.backends.local.mounts import mounting
+from fsmatrix.backends.system import devices, packages, residency
+from fsmatrix.backends.system.removal import remove_tree
+from fsmatrix.results.evidence.deployment import DURABLE, NONE, WRITE_BACK, Deployment
+from fsmatrix.results.process import boot_id
+from fsmatrix.results.units import format_size
+
+CLASS = "device_class"  # attribute of targets
+NODES = Path("/dev")  # device nodes work here; elsewhere a mount may be nodev
+
+
+class Device(Backend):
+    """See the module."""
+
+    name = "device"
+    Options = DeviceOptions
+    access_type = DeviceAccess
+    cache_states = frozenset({"cold", "bypass"})  # a warm one would measure the page cache alone
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self._lock: int | None = None  # from provision to release
+
+    @property
+    def _chosen(self) -> DeviceOptions:
+        return cast(DeviceOptions, self.options)
+
+    # -- conductor ---------------------------------------------------------------------
+    @classmethod
+    def check(cls) -> Usable:
+        """Root, and the program that knows signatures."""
+        reason = mounting.root_refusal() or packages.missing("wipefs")
+        return Usable(not reason, f"kernel {os.uname().release}" if not reason else "", reason)
+
+    def refusal(self) -> str:
+        """Why the device may not be overwritten."""
+        if mounting.root_refusal():
+            return ""
+        if self._chosen.emulated:
+            return emulated.refusal()
+        try:
+            with claims.opened(self._chosen.device) as handle:
+                return claims.refusal(handle, self._chosen.destroy)
+        except BackendError as error:
+            return str(error)
+
+    def attributes(self) -> dict[str, Any]:
+        """Its class, if that is emulated; of a real one the campaign may tell it."""
+        return {CLASS: "emulated"} if self._chosen.emulated else {}
+
+    def realised(self, level: Mapping[str, Any]) -> dict[str, str]:
+        """Emulated, if it is."""
+        del level
+        return {CLASS: "emulated"} if self._chosen.emulated else {}
+
+    def overwrites(self, space: int) -> str:
+        """The device, and how much of it is lost."""
+        if self._chosen.emulated:
+            return ""
+        with claims.opened(self._chosen.device) as handle:
+            disk = claims.disk(handle)
+        facts = devices.device_facts(disk.number)
+        words = [facts.get("model", ""), f"serial number {disk.serial}" if disk.serial else ""]
+        told = ", ".join(word for word in words if word) or "no serial number"
+        return (
+            f"DESTROYS what is on {self._chosen.device} ({disk.name}, {told}, "
+            f"{format_size(disk.size, 1)}): its first {format_size(space, 1)} are overwritten"
+        )
+
+    def keeps(self) -> int:
+        """The image of an emulated device."""
+        return self._chosen.emulated.size if self._chosen.emulated else 0
+
+    def state_refusal(self, folder: Path, size: int) -> str:
+        """No room for the image there, or no direct I/O."""
+        return images.folder_refusal(folder, size, direct=True) if self.keeps() else ""
+
+    def provision(self, level: Mapping[str, Any], context: ProvisionContext) -> DeviceAccess:
+        """Look at the device, lock it, and make the folder of its nodes; nothing is written."""
+        self.refuse_level(level)
+        chosen, made = self._chosen, {}
+        device, destroy = chosen.device, chosen.destroy
+        if chosen.emulated:
+            made = emulated.make(chosen.emulated, context)
+            device, destroy = made["device"], claims.NO_SIGNATURE
+        try:
+            with claims.opened(device) as handle:
+                self._lock = claims.lock(handle)
+                if reason := claims.refusal(handle, destroy):
+                    raise BackendError(reason)
+                disk = claims.disk(handle)
+            folder = owned_dirs.make_tree(NODES, context.tag, context.journal)
+        except BaseException:
+            self._let_go(made, context.journal)
+            raise
+        details = {
+            "destroy": destroy,
+            "disk": asdict(disk),
+            "tree": str(folder),
+            "tag": context.tag,
+            "boot_id": boot_id(),
+            "host": socket.gethostname(),
+        } | ({"emulated": made} if made else {})
+        path = str(folder / owned_dirs.DATA)
+        return DeviceAccess(
+            self.name, context.target, details, device, path, direct=not chosen.buffered
+        )
+
+    def release(self, access: Access, context: ProvisionContext) -> None:
+        """Remove the nodes, look at what the device carries now, and unlock it."""
+        bare, made = _bare(access), access.details.get("emulated", {})
+        try:
+            held.give_back(bare)
+            owned_dirs.release_tree(
+                Path(bare.details["tree"]), bare.details["tag"], context.journal
+            )
+            if not made:
+                with claims.opened(bare.device) as handle:
+                    reason = claims.signature_refusal(handle.path, bare.device)
+                if reason:
+                    raise BackendError(f"after the runs, {reason}")
+        finally:
+            self._let_go(made, context.journal)
+
+    def _let_go(self, made: Mapping[str, Any], journal: Journal) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+        if made:
+            emulated.release(made, journal)
+
+    def finish(self, context: ProvisionContext) -> None:
+        """Remove the image of an emulated device."""
+        for entry in context.journal.pending("image", target=context.target):
+            if entry.is_own:
+                images.remove_image(entry, context.journal)
+
+    def describe(self, access: Access) -> dict[str, Any]:
+        """Facts of the device, what was agreed to, and how runs divide it."""
+        bare = _bare(access)
+        disk = bare.details["disk"]
+        facts = {
+            "devices": [devices.device_facts(disk["number"])],
+            "device": bare.device,
+            "serial": disk["serial"],
+            "capacity": disk["size"],
+            "free": disk["size"],
+            "destroy": bare.details["destroy"],
+            "direct": bare.direct,
+            "division": "each process has a range of its own, in the order of ranks, from byte 0",
+            "overwritten": "from byte 0 up to the sum of all ranges of the largest run",
+            "kernel": os.uname().release,
+            "managed": "emulated" in bare.details,
+        }
+        if "emulated" in bare.details:
+            rates = bare.details["emulated"]["limits"]
+            facts["emulated"] = {"device_limits": rates, "adapter_limits": rates}
+            facts["device_numbers"] = [0]
+        return facts
+
+    def deployment(self, described: Mapping[str, Any]) -> Deployment:
+        """A device of this machine without a file system; its own cache decides on durability."""
+        direct = not self._chosen.buffered
+        own = Deployment(
+            redundancy=NONE,
+            failure_domain=NONE,
+            metadata_cache=NONE,
+            data_cache=NONE if direct else deployment.PAGES,
+        )
+        if not described:
+            return own.completed(deployment.of_local({}))
+        cache = str(described["devices"][0].get("write_cache"))
+        durability = {"write back": WRITE_BACK, "write through": DURABLE}.get(cache)
+        seen = Deployment(durability=durability if direct else WRITE_BACK)
+        bare = {**described, "filesystem": NONE, "mount_options": "", "super_options": ""}
+        return own.completed(seen).completed(deployment.of_local(bare))
+
+    def space(self, access: Access | None = None) -> Space:
+        """The size of the device: what is on it does not count."""
+        if access is not None:
+            return Space(int(access.details["disk"]["size"]), None, "size of the device")
+        if self._chosen.emulated:
+            return Space(self._chosen.emulated.size, None, "size of the image")
+        try:
+            with claims.opened(self._chosen.device) as handle:
+                return Space(claims.disk(handle).size, None, "size of the device")
+        except BackendError as error:  # `refusal` says so of a target that takes part
+            return Space(None, None, str(error))
+
+    # -- node leaders --------------------------------------------------------------------
+    @classmethod
+    def mount(cls, access: Access, journal: Journal) -> None:
+        """Look at the device again and claim it, until `unmount`."""
+        bare = _bare(access)
+        if bare.details["boot_id"] != boot_id():
+            raise BackendError(
+                f"{bare.device} of target {access.target} was looked at on host "
+                f"{bare.details['host']}: a device cannot be used from {socket.gethostname()}"
+            )
+        held.take(bare)
+        if made := bare.details.get("emulated"):
+            emulated.throttle(made, journal)
+
+    @classmethod
+    def unmount(cls, access: Access, journal: Journal) -> None:
+        """End the claim; harmless if there is none."""
+        held.give_back(_bare(access))
+        if made := access.details.get("emulated"):
+            emulated.lift(made, journal)
+
+    @classmethod
+    def guard(cls, access: Access) -> None:
+        """The device is still that one, still claimed, and carries nothing."""
+        held.look(_bare(access))
+
+    @classmethod
+    def run_root(cls, access: Access, name: str) -> str:
+        """The folder of the run's node."""
+        return str(Path(_bare(access).path) / name)
+
+    @classmethod
+    def make_run(cls, access: Access, name: str, programs: bool = False) -> None:
+        """A folder with the device's node."""
+        del programs
+        held.make_node(_bare(access), Path(cls.run_root(access, name)))
+
+    @classmethod
+    def remove_run(cls, access: Access, name: str) -> None:
+        """Remove the node; the device is not touched."""
+        remove_tree(Path(cls.run_root(access, name)))
+
+    @classmethod
+    def cache(
+        cls, access: Access, state: str, files: Sequence[str], *, method: CacheMethod = "auto"
+    ) -> Evidence:
+        """Write back and drop what the page cache has of the device."""
+        del files, method
+        bare = _bare(access)
+        if state not in cls.cache_states:
+            raise BackendError(f"{cls.name} cannot reach cache state {state!r}")
+        descriptor = held.of(bare).descriptor
+        before = residency.resident_of_device(descriptor)
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        after = residency.resident_of_device(descriptor)
+        size = int(bare.details["disk"]["size"])
+        gone = after is not None and after <= RESIDUE * size
+        facts = {
+            "bytes": size,
+            "resident_before": before,
+            "resident_after": after,
+            "resident_by": residency.method(),
+            "o_direct": bare.direct,
+        }
+        reached = gone or bare.direct
+        how = "O_DIRECT" if state == "bypass" else "fadvise"
+        return Evidence(state if reached else "unknown", how, facts)
+
+    @classmethod
+    def counters(cls, access: Access) -> dict[str, float]:
+        """Of the device, and of the disk below its image."""
+        return provenance.device_counters([access.details["disk"]["number"]])
+
+    @classmethod
+    def settle(cls, access: Access, timeout: float) -> Settled:
+        """Write back the page cache of the device and wait until it is quiet."""
+        descriptor = held.of(_bare(access)).descriptor
+        number = str(access.details["disk"]["number"])
+        return provenance.settle_devices((number,), lambda: os.fsync(descriptor), timeout)
+
+    @classmethod
+    def health(cls, access: Access) -> list[str]:
+        """It has gone, or has become another one or read-only."""
+        try:
+            held.recognise(_bare(access))
+        except BackendError as error:
+            return [str(error)]
+        return []
+
+
+def _bare(access: Access) -> DeviceAccess:
+    return expect(access, DeviceAccess)
