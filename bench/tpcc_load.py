@@ -77,7 +77,7 @@ def main() -> int:
         server.make()
         server.start()
         try:
-            files = server.run
+            files = server.files
             for name, pieces in rows.tables().items():
                 (files / name).write_bytes(b"".join(pieces()))
                 accounts.own(files / name, server.account, 0o600)

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fsmatrix.results.files.errors import ResultError
 from fsmatrix.suite.oltp import account as accounts
 from fsmatrix.suite.oltp import clients, consistency, loading, logs
 from fsmatrix.suite.oltp.clients import Users
@@ -25,7 +26,8 @@ from fsmatrix.suite.oltp.rows import Rows
 from fsmatrix.suite.oltp.server import Programs, Server, of_directory
 from fsmatrix.suite.oltp.task import DATA, RESULT, TASK, Task
 
-RUN, BOUND = "s", "data"  # folders in the scratch folder: the socket's, and for a bound directory
+# Folders in the scratch folder: the account's, for the socket; for a bound directory; and ours.
+RUN, BOUND, FILES = "s", "data", "files"
 
 
 def main(folder: Path) -> int:
@@ -36,7 +38,7 @@ def main(folder: Path) -> int:
     task = Task.read(folder / TASK)
     try:
         answer = ACTIONS[task.do](task, server_of(task, folder))
-    except OltpError as error:
+    except (OltpError, ResultError) as error:
         print(f"tpcc: {error}", file=sys.stderr)
         return 1
     except OSError as error:
@@ -60,6 +62,9 @@ def server_of(task: Task, folder: Path) -> Server:
     for made, mode in ((run, 0o700), (bound, 0o700)):
         made.mkdir()
         accounts.own(made, account, mode)
+    files = folder / FILES
+    files.mkdir()
+    files.chmod(0o711)
     bar = accounts.barrier(run, account)
     if bar is not None:
         raise OltpError(
@@ -75,7 +80,7 @@ def server_of(task: Task, folder: Path) -> Server:
     if pids := of_directory(data):
         raise OltpError(f"{data} is in use by another server, pid {pids[0]}")
     reached = accounts.reachable(data, bound, account)
-    return Server(Programs(Path(task.programs)), reached, run, account, task.settings)
+    return Server(Programs(Path(task.programs)), reached, run, files, account, task.settings)
 
 
 def load(task: Task, server: Server) -> dict[str, Any]:

@@ -87,7 +87,11 @@ def _may_enter(folder: Path, account: Account) -> bool:
 
 
 def own(path: Path, account: Account, mode: int) -> None:
-    """Give what the suite has just made to the account; OltpError if the file system refuses."""
+    """Give what the suite has just made in a folder of its own to the account.
+
+    Never in a folder of the account's, where the name may be a link by now.  OltpError if the file
+    system refuses.
+    """
     try:
         path.chmod(mode)
         if not account.is_own:

@@ -43,7 +43,7 @@ class Users:
     rate: float = 0.0  # transactions per second of all users; 0: as fast as they can
 
     def argv(self, server: Server) -> list[str]:
-        """pgbench's command line; its scripts and logs are in the server's folder."""
+        """pgbench's command line; it writes its logs into the account's folder."""
         jobs = min(self.users, len(os.sched_getaffinity(0)))
         words = [
             *(server.programs.path("pgbench"), "-n", "-l", f"--log-prefix={server.run / LOG}"),
@@ -55,13 +55,13 @@ class Users:
         if self.rate:
             words.append(f"--rate={self.rate!r}")
         for name, (weight, _) in SCRIPTS.items():
-            words += ["-f", f"{server.run / name}.sql@{weight}"]
+            words += ["-f", f"{server.files / name}.sql@{weight}"]
         return [*words, "tpcc"]
 
     def write_scripts(self, server: Server) -> None:
         """The transactions' scripts."""
         for name, (_, statement) in SCRIPTS.items():
-            path = server.run / f"{name}.sql"
+            path = server.files / f"{name}.sql"
             path.write_text(f"{BEFORE}{statement}\n")
             accounts.own(path, server.account, 0o600)
 

@@ -1,6 +1,6 @@
 """Filling a new database: tables, rows by COPY from a pipe while they are made, keys, functions.
 
-The server reads a named pipe in its own folder (COPY FROM a file), so that no row passes a client.
+The server reads named pipes in a folder of ours (COPY FROM a file), so that no row passes a client.
 Everything that the tables begin with is one transaction, as PostgreSQL's manual advises for COPY.
 """
 
@@ -64,7 +64,7 @@ def constants(values: Constants) -> str:
 def copy(server: Server, rows: Rows, keys: bool = True) -> None:
     """Tables and rows, and their keys, in one transaction; OltpError with the server's words."""
     tables = rows.tables()
-    pipes = {name: server.run / f"{PIPE}-{name}" for name in tables}
+    pipes = {name: server.files / f"{PIPE}-{name}" for name in tables}
     copies = "".join(f"COPY {name} FROM '{pipe}' WITH (FREEZE);\n" for name, pipe in pipes.items())
     text = f"BEGIN;\n{script('schema.sql')}{copies}{script('keys.sql') if keys else ''}COMMIT;\n"
     for pipe in pipes.values():

@@ -8,6 +8,7 @@ transaction was due, so latency less lag is the time of service.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.results import histogram
+from fsmatrix.results.files import safefile
 
 CHUNK = 1 << 20  # lines read at once
 FAILURES = ("serialization", "deadlock", "failed", "other")
@@ -132,7 +134,10 @@ def count(
     window: tuple[float, float],
     lag: bool,
 ) -> Counted:
-    """All logs of one run; `lag`: it had a rate.  ValueError for a line that is none."""
+    """All logs of one run; `lag`: it had a rate.  ValueError for a line that is none.
+
+    ResultError for what is no regular file.
+    """
     import pandas as pd  # it reads millions of lines a second
 
     columns = ["client", "number", "time", "script", "seconds", "microseconds"]
@@ -140,11 +145,13 @@ def count(
     types = dict.fromkeys(columns, "int64") | {"time": "str"}
     counted = Counted(names, users, window)
     for path in paths:
-        if not path.stat().st_size:
-            continue
-        reader = pd.read_csv(
-            path, sep=" ", header=None, names=columns, dtype=types, chunksize=CHUNK, engine="c"
-        )
-        for part in reader:
-            counted.add({name: part[name].to_numpy() for name in columns})
+        # the account owns their folder: a link or a FIFO there is refused
+        with os.fdopen(safefile.descriptor(path), "rb") as log:
+            if not os.fstat(log.fileno()).st_size:
+                continue
+            reader = pd.read_csv(
+                log, sep=" ", header=None, names=columns, dtype=types, chunksize=CHUNK, engine="c"
+            )
+            for part in reader:
+                counted.add({name: part[name].to_numpy() for name in columns})
     return counted

@@ -19,6 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fsmatrix.results.files import safefile
+from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.process import Process
 from fsmatrix.suite.oltp import account as accounts
 from fsmatrix.suite.oltp.account import Account
@@ -29,6 +31,7 @@ LOG = "server.log"
 START_SECONDS = 300.0  # recovery included
 STOP_SECONDS = 600.0  # the checkpoint of a shutdown
 LOOK = 0.02
+NOTE_LONGEST = 1 << 16  # bytes of postmaster.pid
 SOCKET_LONGEST = 107  # bytes of sockaddr_un.sun_path
 SOCKET = ".s.PGSQL.5432"
 # Never to be set by others: what keeps the server to itself, and what makes its numbers honest.
@@ -63,7 +66,8 @@ class Server:
 
     programs: Programs
     data: Path  # as the account reaches it
-    run: Path  # the socket's folder: the account's own
+    run: Path  # the account's own folder, of its socket and its clients' logs
+    files: Path  # a folder of ours that the account may enter: nobody else puts links there
     account: Account
     settings: Mapping[str, str] = field(default_factory=dict)
     _process: subprocess.Popen[bytes] | None = None
@@ -103,7 +107,7 @@ class Server:
         options = {**self.settings, **ALWAYS, "unix_socket_directories": str(self.run)}
         words = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
         argv = [self.programs.path("postgres"), "-D", str(self.data), *words]
-        with (self.run / LOG).open("ab") as log:
+        with (self.files / LOG).open("ab") as log:
             self._process = subprocess.Popen(
                 accounts.started(argv, self.account, "QUIT"),
                 cwd=self.run,
@@ -126,10 +130,17 @@ class Server:
     def _is_ready(self) -> bool:
         """By the last line of its own note, which names its pid."""
         assert self._process is not None
-        with contextlib.suppress(OSError):
-            lines = (self.data / "postmaster.pid").read_text().splitlines()
+        with contextlib.suppress(OSError, ResultError, ValueError):
+            lines = self._note()
             return len(lines) >= 8 and lines[7].strip() == "ready" and lines[0] == str(self.pid)
         return False
+
+    def _note(self) -> list[str]:
+        """Lines of postmaster.pid; the account owns its folder, so nothing there is believed."""
+        path = self.data / "postmaster.pid"
+        handle = safefile.descriptor(path)
+        with os.fdopen(handle, "rb"):
+            return safefile.contents(handle, path, NOTE_LONGEST).decode("ascii").splitlines()
 
     @property
     def pid(self) -> int:
@@ -144,7 +155,7 @@ class Server:
     @property
     def log(self) -> str:
         """What it said since its folder was made."""
-        path = self.run / LOG
+        path = self.files / LOG
         return path.read_text(errors="replace") if path.exists() else ""
 
     def stop(self) -> None:
@@ -194,8 +205,8 @@ class Server:
         The note in our data directory names it, it was made by the pid that stands there, by
         our account, and nobody uses it.
         """
-        with contextlib.suppress(OSError, IndexError, ValueError):
-            lines = (self.data / "postmaster.pid").read_text().splitlines()
+        with contextlib.suppress(OSError, ResultError, IndexError, ValueError):
+            lines = self._note()
             if not of_directory(self.data) and lines[0] != str(self.pid):
                 remove_memory(int(lines[6].split()[1]), int(lines[0]), self.account.uid)
 
