@@ -21,8 +21,8 @@ DISTRICTS = 10
 CUSTOMERS = 3_000  # of a district; orders too
 DELIVERED = 2_100  # of a district's orders
 CHUNK = 10_000  # rows that are made at once
-LETTERS = np.frombuffer(
-    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-+", np.uint8
+LETTERS = bytes.maketrans(  # each byte -> a letter or digit; 64 of them, all as likely
+    bytes(range(256)), b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-+" * 4
 )
 SYLLABLES = ("BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING")
 WHEN = b"2026-01-01 00:00:00"
@@ -90,8 +90,8 @@ class Text:
         `original` [row]: where the word ORIGINAL stands somewhere in it.
         """
         width = most or least
-        raw = np.frombuffer(self.rng.bytes(self.size * width), np.uint8)
-        values = LETTERS[raw & 63].reshape(self.size, width)
+        raw = bytearray(self.rng.bytes(self.size * width).translate(LETTERS))
+        values = np.frombuffer(raw, np.uint8).reshape(self.size, width)
         lengths = self.rng.integers(least, width + 1, self.size) if most else None
         if original is not None:
             word = np.frombuffer(b"ORIGINAL", np.uint8)
