@@ -35,7 +35,8 @@ FIELDS: dict[str, str] = {
     ),
     **dict.fromkeys(("partition", "qos", "slurm_job_partition", "slurm_job_qos"), "partition"),
     **dict.fromkeys(
-        ("serial", "serial_number", "serialnumber", "disk_serial", "wwid", "wwn", "nguid", "eui"),
+        ("serial", "serial_number", "serialnumber", "disk_serial", "wwid", "wwn", "nguid", "eui",
+         "destroy"),  # of the backend device
         "serial",
     ),
     **dict.fromkeys(
@@ -49,7 +50,7 @@ SOURCES = ("mount_source", "source", "device")  # "server:/export" names a host
 # names that are the same everywhere and tell nothing
 COMMON = frozenset(
     {"localhost", "localhost.localdomain", "localdomain", "root", "nobody", "admin", "default",
-     "none", "unknown", "auto", "true", "false", ""}
+     "none", "no-signature", "unknown", "auto", "true", "false", ""}
 )  # fmt: skip
 
 # words of this project and of the field: a host or user of such a name is replaced in sentences

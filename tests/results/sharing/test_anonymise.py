@@ -279,12 +279,22 @@ def test_settings_tell_what_they_hold():
     learner = Learner()
     plan = {
         "settings": [{"key": "targets.a.options.serial", "value": "S4EV", "origin": "/x/c.yaml:3"}],
-        "request": {"sets": ["targets.a.options.serial=S4EW"]},
+        "request": {
+            "sets": [
+                "targets.a.options.serial=S4EW",
+                "targets.b.options.destroy=S4EX",
+                "targets.c.options.destroy=no-signature",
+            ]
+        },
     }
     learner.document(plan)
     told = Anonymiser(learner).document([plan, "disks S4EV and S4EW"])
     assert told[0]["settings"][0]["value"] == "serial-1"
-    assert told[0]["request"]["sets"] == ["targets.a.options.serial=serial-2"]
+    assert told[0]["request"]["sets"] == [
+        "targets.a.options.serial=serial-2",
+        "targets.b.options.destroy=serial-3",
+        "targets.c.options.destroy=no-signature",
+    ]
     assert told[1] == "disks serial-1 and serial-2"
 
 
