@@ -22,6 +22,7 @@ WORKLOADS: Registry[Workload] = Registry(
         "dbench": "fsmatrix.suite.workloads.dbench:Dbench",
         "io500": "fsmatrix.suite.workloads.io500:Io500",
         "replay": "fsmatrix.suite.workloads.replay:Replay",
+        "rntuple": "fsmatrix.suite.workloads.rntuple:Rntuple",
     },
     "workload",
 )
@@ -34,6 +35,8 @@ ENGINES: Registry[Any] = Registry(
         "fio": "fsmatrix.suite.engines.fio:KIND",
         "dbench": "fsmatrix.suite.engines.dbench:KIND",
         "ior+mdtest": "fsmatrix.suite.engines.ior_mdtest:KIND",
+        "root": "fsmatrix.suite.engines.root:KIND",
+        "uproot": "fsmatrix.suite.engines.uproot:KIND",
     },
     "engine",
 )
