@@ -24,7 +24,7 @@ def checked(engine: Any, source: str, tree: str) -> int:
     if missing := [name for name in ALL if name not in types]:
         reasons.append(f"no column {', '.join(missing)}")
     other = [
-        f"{name} is {types[name]}, not {'double' if kind == 'f8' else 'int'}"
+        f"{name} is of type {types[name]}, not {'double' if kind == 'f8' else 'int'}"
         for name, kind in ALL.items()
         if name in types and types[name] not in (REALS if kind == "f8" else WHOLES)
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import warnings
 from collections.abc import Sequence
@@ -44,6 +45,11 @@ def load(threads: int, on_daos: bool) -> None:
     ROOT.gEnv.SetValue("Root.Stacktrace", "no")  # takes a debugger half a minute
     if threads > 1:
         ROOT.EnableImplicitMT(threads)
+    _compile(on_daos)
+
+
+@functools.cache
+def _compile(on_daos: bool) -> None:
     text = LOOP.read_text(encoding="utf-8")
     if not ROOT.gInterpreter.Declare(("#define WITH_DAOS\n" if on_daos else "") + text):
         raise Refused(f"ROOT {version()} cannot compile {LOOP}: 6.36 or newer is needed")
@@ -88,9 +94,10 @@ def described(source: str, tree: str) -> tuple[int, dict[str, str]]:
     """Events and types of all columns of a TTree or RNTuple; Refused if it is none."""
     if not Path(source).is_file():
         raise Refused(f"{source}: {os.strerror(2)}")
-    file = ROOT.TFile.Open(source)
-    if not file or file.IsZombie():
-        raise Refused(f"{source} is no file of ROOT")
+    try:
+        file = ROOT.TFile.Open(source)
+    except OSError as error:
+        raise Refused(f"{source} is no file of ROOT") from error
     names = sorted({str(key.GetName()) for key in file.GetListOfKeys()})
     file.Close()
     if tree not in names:
