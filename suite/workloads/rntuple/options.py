@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,6 +18,7 @@ from fsmatrix.suite.workloads.streams.lhcb.events import EVENTS
 
 CLUSTER = 52_428_800  # bytes, as in the study
 LEAST_PAGE, MOST_PAGE = 1 << 10, 1 << 30
+WILD = re.compile(r"[*?\[\]{}#]")
 MOST_EVENTS = 1 << 40
 
 
@@ -29,6 +31,10 @@ def _source(value: object) -> ContentFile | None:
         return ContentFile(digest)
     if not Path(value).is_absolute():
         raise ValueError(f"{value!r} must be an absolute path, the same on all client nodes")
+    if WILD.search(value):
+        raise ValueError(
+            f"{value!r}: ROOT would take {WILD.pattern} for wildcards; link or move it"
+        )
     try:
         state = Path(value).stat()
         return ContentFile(_digest(value, state.st_mtime_ns, state.st_size), value)

@@ -191,6 +191,7 @@ def test_a_program_that_gives_up_is_a_failed_run_with_its_reason(tmp_path: Path)
     ("options", "said"),
     [
         ("source: /no/such/file.root", r"c.yaml:6: .*source.*cannot be read: No such file"),
+        ("source: '/tmp/*.root'", r"wildcards"),
         ("source: relative.root", r"must be an absolute path"),
         ("source: {notes}", r"c.yaml:6: .*source.*is no file of ROOT"),
         ("source: {own}, tree: 'a b'", r"c.yaml:6: .*tree"),

@@ -40,6 +40,7 @@ def columns(
 
     Cuts drop NaN without a word, and two programs may do so in different places.
     """
+    checked(engine, source, tree)  # types of other columns are never handed to an interpreter
     found = engine.values(source, tree, list(ALL), first, last)
     made = {
         name: np.ascontiguousarray(found[name].astype(kind, copy=False))
