@@ -14,6 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fsmatrix.analysis.catalogue import STUDIES, possible
+from fsmatrix.analysis.data.load import open_campaign, rows
+from fsmatrix.analysis.studies.lhcb import lhcb
 from fsmatrix.backends.access import DaosAccess
 from fsmatrix.cli import main as cli
 from fsmatrix.results.audits import audit_run
@@ -106,6 +109,33 @@ def test_the_histogram_is_one_on_two_file_systems(tmp_path: Path) -> None:
     for target in ("xfs", "ext4"):
         assert stored[target, "zstd"] < 0.8 * stored[target, "none"]
     _other_data_make_a_run_invalid(records[0])
+    _the_campaign_tells_of_one_histogram(tmp_path / "out")
+
+
+def _the_campaign_tells_of_one_histogram(out: Path) -> None:
+    ds = open_campaign(out)
+    shown = lhcb(ds)
+    (one,) = shown.found
+    assert (one.runs, one.engine, set(one.targets)) == (4, "uproot", {"xfs", "ext4"})
+    assert "the histogram is the same in all 4 runs (uproot on" in shown.says[0]
+    table = shown.table()
+    assert len(table) == 8
+    ratio = {
+        (row["compression"], row["phase"]): row["uncompressed / stored"]
+        for _, row in table.iterrows()
+    }
+    assert ratio["none", "write"] == pytest.approx(1, abs=0.01)
+    assert ratio["zstd", "read"] > 1.2
+    figure = shown.figure()
+    (panel,) = figure.axes
+    (drawn,) = panel.patches
+    assert drawn.get_data().values.sum() == sum(one.selection.counts)  # type: ignore[attr-defined]
+    counts = list(one.selection.counts)
+    counts[0], counts[1] = counts[0] + 2, counts[1] + 1
+    other = replace(one, engine="root", runs=1, selection=replace(one.selection, counts=counts))
+    both = replace(shown, found=(one, other))
+    assert "root finds at least" in both.says[1]
+    assert possible(rows(ds), {"lhcb": STUDIES["lhcb"]})
 
 
 def _other_data_make_a_run_invalid(record: RunRecord) -> None:

@@ -14,17 +14,18 @@
 #include <memory>
 #include <string>
 #include <vector>
+// Not `inline`: such functions are compiled where they are called first, and not optimised.
 #pragma cling optimize(3)
 
 namespace fsmatrix_lhcb {
 
-inline double now() {
+double now() {
   using namespace std::chrono;
   return duration<double>(system_clock::now().time_since_epoch()).count();
 }
 
 // bytes that this process has read by system calls
-inline long long read_so_far() {
+long long read_so_far() {
   std::ifstream io("/proc/self/io");
   std::string name;
   long long value = 0;
@@ -33,7 +34,7 @@ inline long long read_so_far() {
   return 0;
 }
 
-inline std::unique_ptr<ROOT::RNTupleWriteOptions> options(
+std::unique_ptr<ROOT::RNTupleWriteOptions> options(
     int compression, std::size_t page, std::size_t cluster, const std::string& object_class) {
 #ifdef WITH_DAOS
   auto daos = std::make_unique<ROOT::RNTupleWriteOptionsDaos>();
@@ -53,7 +54,7 @@ inline std::unique_ptr<ROOT::RNTupleWriteOptions> options(
 }
 
 // `kinds`: f (double) or i (std::int32_t) for each column; times: began, opened, moved, ended
-inline long long write(const std::string& place, const std::string& ntuple,
+long long write(const std::string& place, const std::string& ntuple,
                        const std::vector<std::string>& names, const std::string& kinds,
                        const unsigned long* columns, long long events, int compression,
                        std::size_t page, std::size_t cluster, const std::string& object_class,
@@ -100,7 +101,7 @@ inline long long write(const std::string& place, const std::string& ntuple,
 }
 
 // found: events, and those left by each cut; below and above the histogram; counts: its bins
-inline long long read(const std::string& place, const std::string& ntuple, long* found,
+long long read(const std::string& place, const std::string& ntuple, long* found,
                       long* counts, double* times) {
 #pragma STDC FP_CONTRACT OFF
   constexpr double kaon = 493.677, low = 5050., high = 5500.;
@@ -132,7 +133,7 @@ inline long long read(const std::string& place, const std::string& ntuple, long*
   auto h3_y = reader->GetView<double>("H3_PY");
   auto h3_z = reader->GetView<double>("H3_PZ");
   times[1] = now();
-  for (auto i : reader->GetEntryRange()) {
+  for (auto i : *reader) {
     ++found[0];
     if (h1_muon(i) || h2_muon(i) || h3_muon(i)) continue;
     ++found[1];
