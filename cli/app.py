@@ -47,7 +47,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "Studies": {
         "claims": claims.claims, "bars": studies.bars, "traffic": questions.traffic,
-        "cpu": questions.cpu, "adapters": questions.adapters,
+        "cpu": questions.cpu, "adapters": questions.adapters, "lhcb": questions.lhcb,
     },
 }  # fmt: skip
 # they read whole campaigns and have no progress of their own, as import has

@@ -23,6 +23,7 @@ WORKLOADS: Registry[Workload] = Registry(
         "io500": "fsmatrix.suite.workloads.io500:Io500",
         "replay": "fsmatrix.suite.workloads.replay:Replay",
         "tpcc": "fsmatrix.suite.workloads.tpcc:Tpcc",
+        "rntuple": "fsmatrix.suite.workloads.rntuple:Rntuple",
     },
     "workload",
 )
@@ -36,6 +37,8 @@ ENGINES: Registry[Any] = Registry(
         "dbench": "fsmatrix.suite.engines.dbench:KIND",
         "ior+mdtest": "fsmatrix.suite.engines.ior_mdtest:KIND",
         "postgresql": "fsmatrix.suite.engines.postgresql:KIND",
+        "root": "fsmatrix.suite.engines.root:KIND",
+        "uproot": "fsmatrix.suite.engines.uproot:KIND",
     },
     "engine",
 )

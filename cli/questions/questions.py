@@ -236,6 +236,17 @@ def traffic(
 
 
 @question
+def lhcb() -> Ask:
+    """The histogram of the LHCb analysis, whether all runs have it, and rates with compression.
+
+    Example: fsmatrix lhcb out --out mass.pdf
+    """
+    from fsmatrix.analysis.studies.lhcb import lhcb as analysis
+
+    return lambda ds, where: analysis(ds, where)
+
+
+@question
 def adapters() -> Ask:
     """Operations per second of a device, over the devices sharing a host adapter.
 

@@ -26,6 +26,7 @@ BUILTIN: dict[str, str] = {
     "engines": "fsmatrix.results.audits.engines:AUDITS",
     "interception": "fsmatrix.results.audits.interception:AUDITS",
     "replay": "fsmatrix.results.audits.replay:AUDITS",
+    "lhcb": "fsmatrix.results.audits.lhcb:AUDITS",
 }
 # values are tuples of Audit
 AUDITS: Registry[Any] = Registry("fsmatrix.audits", BUILTIN, "audit")

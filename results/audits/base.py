@@ -27,6 +27,7 @@ REACHED_SHARE = 0.9
 # of the bytes read: measured are up to 1.06 (xfs, ext4, btrfs: metadata, read-ahead at the ends)
 FOREIGN_SHARE = 1.25
 FOREIGN_FLOOR = 4 << 20  # bytes
+STORED = "stored_bytes"  # fact of a phase: bytes that went to or came from storage, compressed
 
 
 @dataclass(frozen=True)
@@ -101,9 +102,9 @@ def data_bytes(phase: Phase) -> tuple[float, float]:
     """Bytes read and bytes written by a data phase; (0, 0) for a phase of another kind.
 
     A mixture's bytes are divided as its completed operations are; without knowing these,
-    (0, 0) as well.
+    (0, 0) as well.  Of data that a program compressed, what it stored counts.
     """
-    total = float(phase.bytes.sum())
+    total = float(phase.facts.get(STORED, phase.bytes.sum()))
     kind = phase.name.partition("-")[0]
     if kind == "read":
         return total, 0.0

@@ -174,7 +174,10 @@ def _copy(tree: Tree, path: KeyPath, value: Any, result: Tree) -> Any:
 
 
 def apply_sets(tree: Tree, sets: Sequence[str]) -> Tree:
-    """`key.path=value` settings, in order; each replaces what stands at its path."""
+    """`key.path=value` settings, in order; each replaces what stands at its path.
+
+    A word that is no key of a campaign names an option of workloads, where they give it.
+    """
     for text in sets:
         source = f"--set {text}" if len(text) <= 80 else f"--set {text[:77]}..."
         key, equals, value = text.partition("=")
@@ -185,8 +188,24 @@ def apply_sets(tree: Tree, sets: Sequence[str]) -> Tree:
         parsed = parse_value(value, source)
         if parts == ["launcher"] and isinstance(parsed.data, str):
             parts = ["launcher", "name"]
-        tree = _replaced(tree, parts, parsed, source)
+        for place in _options(tree, parts) or [parts]:
+            tree = _replaced(tree, place, parsed, source)
     return tree
+
+
+def _options(tree: Tree, parts: Sequence[str]) -> list[list[str]]:
+    """Where the campaign gives the workload option that a single word names; else nowhere."""
+    if len(parts) != 1 or parts[0] in Campaign.model_fields or not isinstance(tree.data, dict):
+        return []
+    workloads = tree.data.get("workloads")
+    entries = workloads if isinstance(workloads, dict) else {}
+    return [
+        ["workloads", name, "options", parts[0]]
+        for name, entry in entries.items()
+        if isinstance(entry, dict)
+        and isinstance(entry.get("options"), dict)
+        and parts[0] in entry["options"]
+    ]
 
 
 def _replaced(tree: Tree, parts: Sequence[str], value: Tree, source: str) -> Tree:

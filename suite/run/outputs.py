@@ -49,10 +49,15 @@ def _output(step: Step, answer: Mapping[str, Any]) -> Output:
 
 
 def texts_of(outputs: Sequence[Output], index: int) -> dict[str, str]:
-    """What programs printed and wrote, by a name: index of the step, its name, host, which."""
+    """What programs printed and wrote, by a name: index of the step, its name, host, which.
+
+    The rank is told too where a host has several.
+    """
     texts = {}
+    several = len({output.host for output in outputs}) < len(outputs)
     for output in outputs:
         where = f"{index:02d}-{output.step}" + (f"/{output.host}" if output.host else "")
+        where += f"-{output.rank}" if several else ""
         for name, text in {
             "stdout": output.stdout,
             "stderr": output.stderr,

@@ -222,13 +222,15 @@ class Server:
         comm: Comm,
         offset: Offset,
     ) -> Reply:
-        """A program, by every rank that was addressed (node leaders), started together."""
+        """A program, by every rank that was addressed, started together."""
         what = command["what"]
         os.sched_setaffinity(0, self.allowed)
-        argv = [word.replace("{node}", str(place.node)) for word in what["argv"]]
-        files = {
-            name: text.replace("{node}", str(place.node)) for name, text in what["files"].items()
-        }
+
+        def filled(text: str) -> str:
+            return text.replace("{node}", str(place.node)).replace("{rank}", str(place.rank))
+
+        argv = [filled(word) for word in what["argv"]]
+        files = {name: filled(text) for name, text in what["files"].items()}
         done = programs.run(
             argv,
             command["root"] or "/",

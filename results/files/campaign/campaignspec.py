@@ -55,6 +55,7 @@ TEXTS: dict[str, str] = {
     "error": "why the run failed",
     "started": "UTC, ISO 8601",
     "latency_of": "kinds of operation that the latency columns pool",
+    "lhcb": "what the LHCb analysis found (evidence/lhcb.py), JSON; else empty",
     "replay": "what became of a trace's operations (evidence/replay.py), JSON; else empty",
 }
 # dimension -> variable -> (type, unit, meaning)

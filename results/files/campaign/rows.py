@@ -10,6 +10,7 @@ import numpy as np
 
 from fsmatrix.results import histogram, iterations, metrics
 from fsmatrix.results.case import Case
+from fsmatrix.results.evidence.lhcb import analysed
 from fsmatrix.results.evidence.replay import replayed
 from fsmatrix.results.files.campaign import observed, usage
 from fsmatrix.results.files.hdf5.schema import to_json
@@ -88,6 +89,7 @@ def rows_of(record: RunRecord) -> list[Row]:
                     "worst_finding": worst(findings),
                     "latency_of": "+".join(kinds),
                     "replay": _replay(phase),
+                    "lhcb": _lhcb(phase),
                 },
                 phase=phase,
                 findings=findings,
@@ -98,6 +100,11 @@ def rows_of(record: RunRecord) -> list[Row]:
 
 def _replay(phase: Phase | None) -> str:
     seen = replayed(phase.facts) if phase else None
+    return to_json(seen.document()) if seen else ""
+
+
+def _lhcb(phase: Phase | None) -> str:
+    seen = analysed(phase.facts) if phase else None
     return to_json(seen.document()) if seen else ""
 
 

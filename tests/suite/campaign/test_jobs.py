@@ -24,6 +24,7 @@ STUDIES = {
     "cern-dbench": 14,
     "cern-fio": 8,
     "cern-ior-initial": 147,
+    "cern-lhcb": 48,
     "cern-ior-revised": 24,
     "flash-device": 8,
     "page-cache": 72,

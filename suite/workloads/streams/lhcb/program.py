@@ -1,0 +1,122 @@
+"""One process of the LHCb analysis: `main ENGINE probe|describe|write|read ...`, a line of JSON.
+
+It is started by the path of a Python that has the engine, which need not be fsmatrix's own
+(`command` in suite/workloads/rntuple/argv.py).  What it cannot do it says in its answer.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import json
+import os
+import platform
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fsmatrix.suite.workloads.streams.lhcb import events as generator
+from fsmatrix.suite.workloads.streams.lhcb import source
+from fsmatrix.suite.workloads.streams.lhcb.columns import Columns, share
+from fsmatrix.suite.workloads.streams.lhcb.request import FAILED, MARK, Answer, Refused, Request
+from fsmatrix.suite.workloads.streams.lhcb.selection import Selected, select
+
+ENGINES = ("root", "uproot")
+DAOS = "daos://"
+MESSAGE = 800  # characters of an error's text
+
+
+def main(words: list[str]) -> int:
+    """Exit status: 0, or FAILED with the reason in the answer."""
+    name, action, *rest = words
+    try:
+        engine = _engine(name)
+        print(_DO[action](engine, *rest), flush=True)
+    except Exception as error:  # noqa: BLE001  (the answer tells of it)
+        print(MARK + json.dumps({"error": _reason(error)}), flush=True)
+        return FAILED
+    return 0
+
+
+def _engine(name: str) -> Any:
+    if name not in ENGINES:
+        raise Refused(f"no engine {name!r}; there are: {', '.join(ENGINES)}")
+    return importlib.import_module(f"fsmatrix.suite.workloads.streams.lhcb.with_{name}")
+
+
+def _reason(error: Exception) -> str:
+    """Of the engine's exceptions the first line says what, the others where in its source."""
+    if isinstance(error, Refused):
+        return str(error)
+    if isinstance(error, OSError) and error.errno:
+        code = errno.errorcode.get(error.errno, str(error.errno))
+        return f"{code}: {os.strerror(error.errno)} ({error.filename or 'writing or reading'})"
+    text = " ".join(str(error).split())[:MESSAGE]
+    if os.strerror(errno.ENOSPC) in text:
+        return f"ENOSPC: {text}"
+    return f"{type(error).__name__}: {text}"
+
+
+def probe(engine: Any) -> str:
+    """Versions, and what the build can do."""
+    told = {"version": engine.version(), "features": engine.features()}
+    return MARK + json.dumps(told | {"python": platform.python_version(), "numpy": np.__version__})
+
+
+def describe(engine: Any, path: str, tree: str) -> str:
+    """How many events a user's file has, if it has the columns."""
+    return MARK + json.dumps({"events": source.checked(engine, path, tree)})
+
+
+def write(engine: Any, text: str, place: str, part: str) -> str:
+    """Make or read this part's events, write them, and say what the analysis must find in them."""
+    request, on_daos = Request.of(text), place.startswith(DAOS)
+    columns = _columns(engine, request, int(part))
+    wanted = select(columns)
+    engine.load(request.threads, on_daos)
+    times, stored = engine.write(request, place, int(part), columns)
+    if not on_daos:
+        synced = _synced(place) if request.fsync else times.ended
+        times, stored = replace(times, ended=max(synced, times.ended)), Path(place).stat().st_size
+    return _answer(engine, times, stored, wanted)
+
+
+def read(engine: Any, text: str, place: str, part: str) -> str:
+    """The analysis of this part."""
+    request = Request.of(text)
+    engine.load(request.threads, place.startswith(DAOS))
+    times, stored, found = engine.read(request, place, int(part))
+    return _answer(engine, times, stored, found)
+
+
+def _columns(engine: Any, request: Request, part: int) -> Columns:
+    first, last = share(request.events, part, request.parts)
+    if request.source:
+        return source.columns(engine, request.source, request.tree, first, last)
+    return generator.events(request.seed, first, last)
+
+
+def _synced(path: str) -> float:
+    """When what was written had reached the storage."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    return time.time()
+
+
+def _answer(engine: Any, times: Any, stored: int, found: Selected) -> str:
+    return Answer(
+        engine.NAME, engine.version(), times, found.events, stored, found.document()
+    ).text()
+
+
+_DO: dict[str, Any] = {"probe": probe, "describe": describe, "write": write, "read": read}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
