@@ -8,13 +8,13 @@
 #include <errno.h>
 #include <time.h>
 
-#include "fsm_clock.h"
 #include "fsm_dfs.h"
 
 #define CALLS fsm_dfs_calls
 #define MOST_DEPTH 1024u
 #define FOR_EVER -1     /* DAOS_EQ_WAIT */
-#define SPIN 50000ull   /* ns that a completion is looked for before it is waited for asleep */
+#define SLICE 999       /* us: what is less than 1 ms libdaos waits by polling, as its own calls do */
+#define SLICES 20       /* of polling before a completion is waited for asleep */
 #define MOST_POLLS 100  /* of a queue that fails, 10 ms apart */
 
 static bool allowed(const struct dfs_file *file, const struct fsm_op *op)
@@ -90,11 +90,9 @@ static int give_up(struct dfs_lane *lane, struct fsm_completion *completions, in
 static int poll_queue(struct dfs_lane *lane, int most, int wait)
 {
     const struct timespec pause = {.tv_nsec = 10000000};
-    const uint64_t begin = wait ? fsm_monotonic() : 0;
-    int n;
-    do
-        n = CALLS.daos_eq_poll(lane->queue, 1, 0, (unsigned)most, lane->events);
-    while (wait && !n && fsm_monotonic() - begin < SPIN);
+    int n = CALLS.daos_eq_poll(lane->queue, 1, wait ? SLICE : 0, (unsigned)most, lane->events);
+    for (int i = 1; wait && !n && i < SLICES; i++)
+        n = CALLS.daos_eq_poll(lane->queue, 1, SLICE, (unsigned)most, lane->events);
     if (wait && !n)
         n = CALLS.daos_eq_poll(lane->queue, 1, FOR_EVER, (unsigned)most, lane->events);
     for (int i = 0; n < 0 && i < MOST_POLLS; i++) {
