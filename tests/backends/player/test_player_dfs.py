@@ -41,6 +41,26 @@ def test_the_same_stream_gives_the_same_as_on_posix(dfs: Place, depth: int, tmp_
     assert (again.errors, again.bytes) == (0, 377_778)
 
 
+def test_what_a_buffer_holds_is_of_no_other_operation(dfs: Place) -> None:
+    """Writes whose bytes lie alike in the pool of content share a copy: all but their stamps."""
+    rng, names = np.random.default_rng(1), (b"f", b"g")
+    writes: list[Any] = []
+    reads: list[Any] = []
+    for number in range(120):
+        file = number % 2
+        offset = (number // 2) * 4 * content.POOL + int(rng.choice([0, 3, content.BLOCK - 5]))
+        size = int(rng.integers(1, 4 * content.POOL - content.BLOCK))
+        writes.append(op(Kind.WRITE, file, offset, size))
+        reads.append(op(Kind.READ, file, offset, size, flags=Flag.VERIFY))
+        if number % 7 == 6:
+            writes += reads[-7:]  # buffers hold something else now
+    made = dfs.played(op(Kind.CREATE), op(Kind.CREATE, 1), *writes, names=names, depth=4)
+    assert made.errors == 0
+    opened = [op(Kind.OPEN), op(Kind.OPEN, 1)]
+    again = dfs.played(*opened, *reads, names=names, depth=1)
+    assert (again.errors, again.bytes) == (0, sum(each[6] for each in reads))
+
+
 @pytest.mark.parametrize("depth", [1, 4])
 def test_metadata_is_that_of_posix(dfs: Place, depth: int, tmp_path: Path) -> None:
     ops, names = metadata_stream()
