@@ -17,9 +17,12 @@
 #define SLICES 20       /* of polling before a completion is waited for asleep */
 #define MOST_POLLS 100  /* of a queue that fails, 10 ms apart */
 
-static bool allowed(const struct dfs_file *file, const struct fsm_op *op)
+/* As read and write say it; 0: it may be done. */
+static int refusal(const struct dfs_file *file, const struct fsm_op *op)
 {
-    return op->kind == FSM_READ ? file->readable : file->writable;
+    if (op->kind == FSM_READ && file->is_folder)
+        return EISDIR;
+    return (op->kind == FSM_READ ? file->readable : file->writable) ? 0 : EBADF;
 }
 
 /* Send it, to be waited for (event NULL) or reaped; 0 or an errno. */
@@ -55,9 +58,10 @@ static int dfs_submit(void *state, const struct fsm_op *op, struct fsm_file *fil
     struct dfs_request *request = &lane->requests[tag];
     if (lane->lost)
         return lane->lost;
-    if (!allowed(open, op))
-        return EBADF;
-    int error = fsm_dfs_errno(CALLS.daos_event_init(&request->event, lane->queue, NULL));
+    int error = refusal(open, op);
+    if (error)
+        return error;
+    error = fsm_dfs_errno(CALLS.daos_event_init(&request->event, lane->queue, NULL));
     if (error)
         return error;
     request->tag = tag;
@@ -142,8 +146,9 @@ static struct fsm_status dfs_execute(void *state, const struct fsm_op *op, struc
     if (op->kind != FSM_READ && op->kind != FSM_WRITE)
         return (struct fsm_status){0, fsm_dfs_name(lane, op, file, file2)};
     const struct dfs_file *open = &lane->dfs->files[file->handle];
-    if (!allowed(open, op))
-        return (struct fsm_status){0, EBADF};
+    const int refused = refusal(open, op);
+    if (refused)
+        return (struct fsm_status){0, refused};
     if (lane->queued)
         return by_queue(lane, op, file, buffer);
     struct dfs_request request;

@@ -69,6 +69,26 @@ def test_metadata_is_that_of_posix(dfs: Place, depth: int, tmp_path: Path) -> No
     assert facts(dfs.played(*ops, names=names, depth=depth)) == facts(wanted)
 
 
+def test_a_directory_is_opened_for_reading_only(dfs: Place, tmp_path: Path) -> None:
+    """Programs open directories to list or fsync them (git, databases)."""
+    names, looking = (b"d", b"d/f", b"."), int(Flag.READ_ONLY)
+    ops = (
+        op(Kind.MKDIR, 0), op(Kind.OPEN, 0), op(Kind.OPEN, 0, flags=int(Flag.WRITE_ONLY)),
+        op(Kind.OPEN, 0, flags=looking), op(Kind.FSYNC, 0), op(Kind.READ, 0, 0, 10),
+        op(Kind.WRITE, 0, 0, 10), op(Kind.TRUNCATE, 0, 5), op(Kind.CREATE, 1), op(Kind.CLOSE, 1),
+        op(Kind.RMDIR, 0), op(Kind.READDIR, 0), op(Kind.CLOSE, 0), op(Kind.READ, 0, 0, 10),
+        op(Kind.OPEN, 2, flags=looking), op(Kind.FSYNC, 2), op(Kind.CLOSE, 2),
+        op(Kind.OPEN, 0, flags=looking), op(Kind.UNLINK, 1), op(Kind.RMDIR, 0), op(Kind.FSYNC, 0),
+        op(Kind.CLOSE, 0), op(Kind.STAT, 0), op(Kind.OPEN, 0, flags=looking),
+    )  # fmt: skip
+    (tmp_path / "posix").mkdir()
+    wanted = on_posix(tmp_path / "posix", ops, names)
+    for depth in (1, 4):
+        assert facts(Place.fresh(dfs.storage).played(*ops, names=names, depth=depth)) == facts(
+            wanted
+        )
+
+
 def test_directories_are_not_mistaken_for_others(dfs: Place, tmp_path: Path) -> None:
     """Handles of directories are kept: what moves, goes and comes again must be looked up anew."""
     names = (b"a", b"a/b", b"a/b/f", b"c", b"c/b/f", b"a//./b/g", b"a/b/g", b"f")
