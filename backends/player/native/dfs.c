@@ -8,18 +8,21 @@
 #include <errno.h>
 #include <time.h>
 
-#include "fsm_clock.h"
 #include "fsm_dfs.h"
 
 #define CALLS fsm_dfs_calls
 #define MOST_DEPTH 1024u
 #define FOR_EVER -1     /* DAOS_EQ_WAIT */
-#define SPIN 50000ull   /* ns that a completion is looked for before it is waited for asleep */
+#define SLICE 999       /* us: what is less than 1 ms libdaos waits by polling, as its own calls do */
+#define SLICES 20       /* of polling before a completion is waited for asleep */
 #define MOST_POLLS 100  /* of a queue that fails, 10 ms apart */
 
-static bool allowed(const struct dfs_file *file, const struct fsm_op *op)
+/* As read and write say it; 0: it may be done. */
+static int refusal(const struct dfs_file *file, const struct fsm_op *op)
 {
-    return op->kind == FSM_READ ? file->readable : file->writable;
+    if (op->kind == FSM_READ && file->is_folder)
+        return EISDIR;
+    return (op->kind == FSM_READ ? file->readable : file->writable) ? 0 : EBADF;
 }
 
 /* Send it, to be waited for (event NULL) or reaped; 0 or an errno. */
@@ -55,9 +58,10 @@ static int dfs_submit(void *state, const struct fsm_op *op, struct fsm_file *fil
     struct dfs_request *request = &lane->requests[tag];
     if (lane->lost)
         return lane->lost;
-    if (!allowed(open, op))
-        return EBADF;
-    int error = fsm_dfs_errno(CALLS.daos_event_init(&request->event, lane->queue, NULL));
+    int error = refusal(open, op);
+    if (error)
+        return error;
+    error = fsm_dfs_errno(CALLS.daos_event_init(&request->event, lane->queue, NULL));
     if (error)
         return error;
     request->tag = tag;
@@ -90,11 +94,9 @@ static int give_up(struct dfs_lane *lane, struct fsm_completion *completions, in
 static int poll_queue(struct dfs_lane *lane, int most, int wait)
 {
     const struct timespec pause = {.tv_nsec = 10000000};
-    const uint64_t begin = wait ? fsm_monotonic() : 0;
-    int n;
-    do
-        n = CALLS.daos_eq_poll(lane->queue, 1, 0, (unsigned)most, lane->events);
-    while (wait && !n && fsm_monotonic() - begin < SPIN);
+    int n = CALLS.daos_eq_poll(lane->queue, 1, wait ? SLICE : 0, (unsigned)most, lane->events);
+    for (int i = 1; wait && !n && i < SLICES; i++)
+        n = CALLS.daos_eq_poll(lane->queue, 1, SLICE, (unsigned)most, lane->events);
     if (wait && !n)
         n = CALLS.daos_eq_poll(lane->queue, 1, FOR_EVER, (unsigned)most, lane->events);
     for (int i = 0; n < 0 && i < MOST_POLLS; i++) {
@@ -144,8 +146,9 @@ static struct fsm_status dfs_execute(void *state, const struct fsm_op *op, struc
     if (op->kind != FSM_READ && op->kind != FSM_WRITE)
         return (struct fsm_status){0, fsm_dfs_name(lane, op, file, file2)};
     const struct dfs_file *open = &lane->dfs->files[file->handle];
-    if (!allowed(open, op))
-        return (struct fsm_status){0, EBADF};
+    const int refused = refusal(open, op);
+    if (refused)
+        return (struct fsm_status){0, refused};
     if (lane->queued)
         return by_queue(lane, op, file, buffer);
     struct dfs_request request;

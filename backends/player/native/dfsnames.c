@@ -71,20 +71,46 @@ static int why_no_file(struct dfs *dfs, const struct entry *entry)
     return S_ISDIR(facts.st_mode) ? EISDIR : S_ISLNK(facts.st_mode) ? ELOOP : EINVAL;
 }
 
+/* A directory opened for reading, as programs do that fsync or list it: its kept handle. */
+static int open_folder(struct dfs *dfs, const struct fsm_op *op, struct fsm_file *file)
+{
+    struct dfs_file *made = &dfs->files[op->file];
+    int error = fsm_dfs_folder_get(dfs, file->name, strlen(file->name), &made->folder);
+    if (error)
+        return error;
+    made->is_folder = made->readable = true;
+    made->writable = false;
+    remember(dfs, op->file, file, DFS_FOLDER);
+    file->handle = op->file;
+    return 0;
+}
+
+static int close_handle(struct dfs *dfs, const struct dfs_file *open)
+{
+    if (!open->is_folder)
+        return fsm_dfs_errno(CALLS.dfs_release(open->object));
+    fsm_dfs_folder_put(dfs, open->folder);
+    return 0;
+}
+
 static int open_file(struct dfs *dfs, const struct fsm_op *op, struct fsm_file *file,
                      const struct entry *entry)
 {
     struct dfs_file *made = &dfs->files[op->file];
+    const bool looking = op->kind == FSM_OPEN && op->flags & FSM_READ_ONLY;
     void *object;
     if (!*entry->name)
-        return EISDIR;
+        return looking ? open_folder(dfs, op, file) : EISDIR;
     int error = CALLS.dfs_open(dfs->mount, entry->parent, entry->name, FILE_MODE, open_flags(op),
                                dfs->oclass, dfs->chunk_size, NULL, &object);
-    if (error == EINVAL)
-        return why_no_file(dfs, entry);
+    if (error == EINVAL) {
+        error = why_no_file(dfs, entry);
+        return looking && error == EISDIR ? open_folder(dfs, op, file) : error;
+    }
     if (error)
         return fsm_dfs_errno(error);
     made->object = object;
+    made->is_folder = false;
     made->readable = !(op->flags & FSM_WRITE_ONLY);
     made->writable = op->flags & FSM_WRITE_ONLY || !(op->flags & FSM_READ_ONLY);
     remember(dfs, op->file, file, DFS_FILE);
@@ -183,7 +209,7 @@ static int on_handle(struct dfs *dfs, const struct fsm_op *op, struct fsm_file *
         return fsm_dfs_errno(CALLS.dfs_punch(dfs->mount, open->object, op->offset, DFS_WHOLE));
     case FSM_CLOSE:
         file->handle = -1;
-        return fsm_dfs_errno(CALLS.dfs_release(open->object));
+        return close_handle(dfs, open);
     default: /* FSM_FSYNC, FSM_EVICT: what was written is durable, and nothing is kept here */
         return 0;
     }

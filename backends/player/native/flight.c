@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "fsm_content.h"
 #include "fsm_lane.h"
 
 #define TOUCH_AT_ONCE (256u << 20) /* bytes of all buffers; beyond that each when first used */
@@ -181,14 +180,14 @@ static void *prepare_data(struct fsm_lane *lane, struct fsm_flight *flight)
     const bool writing = op->kind == FSM_WRITE;
     if (!flight->touched && !(writing && player->driver->copies_writes))
         touch(lane, flight);
-    if (!writing)
+    if (!writing) {
+        flight->held.size = 0;
         return flight->buffer;
-    unsigned char *content = fsm_content(lane->pool, player->period, flight->key, op->offset,
-                                         op->size);
+    }
     if (player->driver->copies_writes)
-        return content;
-    unsigned char *data = flight->buffer + op->offset % FSM_BLOCK; /* for O_DIRECT */
-    return memcpy(data, content, op->size);
+        return fsm_content(lane->pool, player->period, flight->key, op->offset, op->size);
+    return fsm_content_in(flight->buffer, &flight->held, lane->pool, player->period, flight->key,
+                          op->offset, op->size);
 }
 
 /* Wait for the operation's time: false if the deadline comes first. */

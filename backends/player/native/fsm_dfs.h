@@ -132,7 +132,8 @@ enum dfs_type { DFS_UNKNOWN, DFS_FILE, DFS_FOLDER };
 
 struct dfs_file { /* of one slot */
     void *object; /* while it is open */
-    bool readable, writable;
+    struct dfs_folder *folder; /* the same of a directory; NULL: the top itself */
+    bool readable, writable, is_folder;
     enum dfs_type type; /* of what this player made or opened under the name ... */
     uint64_t key;       /* ... that has this key */
 };

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "fsm_clock.h"
+#include "fsm_content.h"
 #include "fsm_driver.h"
 
 #define FSM_BINS 1856 /* results/histogram.py */
@@ -53,6 +54,7 @@ struct fsm_flight { /* one operation in flight */
     uint64_t start, intended; /* ticks; intended 0: none */
     uint64_t start_ns;
     unsigned char *buffer;
+    struct fsm_held held; /* what the buffer holds */
     bool busy, touched; /* touched: the buffer's pages are there */
 };
 

@@ -41,12 +41,52 @@ def test_the_same_stream_gives_the_same_as_on_posix(dfs: Place, depth: int, tmp_
     assert (again.errors, again.bytes) == (0, 377_778)
 
 
+def test_what_a_buffer_holds_is_of_no_other_operation(dfs: Place) -> None:
+    """Writes whose bytes lie alike in the pool of content share a copy: all but their stamps."""
+    rng, names = np.random.default_rng(1), (b"f", b"g")
+    writes: list[Any] = []
+    reads: list[Any] = []
+    for number in range(120):
+        file = number % 2
+        offset = (number // 2) * 4 * content.POOL + int(rng.choice([0, 3, content.BLOCK - 5]))
+        size = int(rng.integers(1, 4 * content.POOL - content.BLOCK))
+        writes.append(op(Kind.WRITE, file, offset, size))
+        reads.append(op(Kind.READ, file, offset, size, flags=Flag.VERIFY))
+        if number % 7 == 6:
+            writes += reads[-7:]  # buffers hold something else now
+    made = dfs.played(op(Kind.CREATE), op(Kind.CREATE, 1), *writes, names=names, depth=4)
+    assert made.errors == 0
+    opened = [op(Kind.OPEN), op(Kind.OPEN, 1)]
+    again = dfs.played(*opened, *reads, names=names, depth=1)
+    assert (again.errors, again.bytes) == (0, sum(each[6] for each in reads))
+
+
 @pytest.mark.parametrize("depth", [1, 4])
 def test_metadata_is_that_of_posix(dfs: Place, depth: int, tmp_path: Path) -> None:
     ops, names = metadata_stream()
     (tmp_path / "posix").mkdir()
     wanted = on_posix(tmp_path / "posix", ops, names)
     assert facts(dfs.played(*ops, names=names, depth=depth)) == facts(wanted)
+
+
+def test_a_directory_is_opened_for_reading_only(dfs: Place, tmp_path: Path) -> None:
+    """Programs open directories to list or fsync them (git, databases)."""
+    names, looking = (b"d", b"d/f", b"."), int(Flag.READ_ONLY)
+    ops = (
+        op(Kind.MKDIR, 0), op(Kind.OPEN, 0), op(Kind.OPEN, 0, flags=int(Flag.WRITE_ONLY)),
+        op(Kind.OPEN, 0, flags=looking), op(Kind.FSYNC, 0), op(Kind.READ, 0, 0, 10),
+        op(Kind.WRITE, 0, 0, 10), op(Kind.TRUNCATE, 0, 5), op(Kind.CREATE, 1), op(Kind.CLOSE, 1),
+        op(Kind.RMDIR, 0), op(Kind.READDIR, 0), op(Kind.CLOSE, 0), op(Kind.READ, 0, 0, 10),
+        op(Kind.OPEN, 2, flags=looking), op(Kind.FSYNC, 2), op(Kind.CLOSE, 2),
+        op(Kind.OPEN, 0, flags=looking), op(Kind.UNLINK, 1), op(Kind.RMDIR, 0), op(Kind.FSYNC, 0),
+        op(Kind.CLOSE, 0), op(Kind.STAT, 0), op(Kind.OPEN, 0, flags=looking),
+    )  # fmt: skip
+    (tmp_path / "posix").mkdir()
+    wanted = on_posix(tmp_path / "posix", ops, names)
+    for depth in (1, 4):
+        assert facts(Place.fresh(dfs.storage).played(*ops, names=names, depth=depth)) == facts(
+            wanted
+        )
 
 
 def test_directories_are_not_mistaken_for_others(dfs: Place, tmp_path: Path) -> None:
