@@ -30,13 +30,14 @@ class Selection(Stored):
     counts: tuple[int, ...]  # [bin]
 
     def differing(self, other: Selection) -> int:
-        """Events of this one that the other has not in the same place, at least."""
+        """Events that the two have not in the same place, at least."""
         mine, theirs = self.document(), other.document()
         cuts: int = max(abs(mine[name] - theirs[name]) for name in CUTS)
         if len(self.counts) != len(other.counts):
             return max(self.no_pions, cuts)
-        pairs = zip(self.counts, other.counts, strict=True)
-        return max(sum(max(own - others, 0) for own, others in pairs), cuts)
+        apart = [own - others for own, others in zip(self.counts, other.counts, strict=True)]
+        more, fewer = sum(max(n, 0) for n in apart), sum(max(-n, 0) for n in apart)
+        return max(more, fewer, cuts)
 
 
 @dataclass(frozen=True, kw_only=True)
