@@ -24,7 +24,7 @@ STUDIES = {
     "cern-dbench": 14,
     "cern-fio": 8,
     "cern-ior-initial": 147,
-    "cern-lhcb": 48,
+    "cern-lhcb": 32,
     "cern-ior-revised": 24,
     "flash-device": 8,
     "page-cache": 72,
@@ -90,7 +90,7 @@ def test_no_ready_campaign_is_forgotten_here() -> None:
     assert here == {
         *STUDIES,
         *("quickstart", "ceph-quickstart", "ceph-vs-daos-quickstart", "smoke", "io500"),
-        "replay-example",
+        *("replay-example", "flash-oltp", "oltp-quickstart"),
     }
 
 

@@ -134,6 +134,7 @@ SHOWN_BY_A_RUN = {
     "reorder-shifts-nothing": "counters",
     "interception-missed": "outputs",
     "replay-fidelity": "operations",
+    "lhcb-histogram": "operations",
 }
 
 
