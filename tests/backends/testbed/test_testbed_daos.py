@@ -42,6 +42,16 @@ repetitions: 1
 order: {{attachments: 1}}
 limits: {{time_per_run: 120s}}
 """
+KILLED = """
+campaign: killed
+targets:
+  daos: {{backend: daos-dfs, options: {{pool: {pool}, library: "{library}", deadline: 20s}}}}
+workloads:
+  io: {{workload: pattern, options: {{pattern: seq-write, bytes_per_process: 1GiB, chunk: 1MiB}}}}
+repetitions: 1
+order: {{attachments: 1}}
+limits: {{time_per_run: {limit}s}}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -169,3 +179,34 @@ def test_a_campaign_brings_its_beds_up_and_takes_them_down(daos: None, tmp_path:
     assert not list(out.glob("state/*/bed-*/**/*"))
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
     assert str(out) not in listed.stdout
+
+
+def test_an_engine_killed_while_a_timed_write_goes(daos: None, tmp_path: Path) -> None:
+    """The run ends within its limit and says why; nothing waits for the pool for ever."""
+    limit, bed = 40, testbed.up(ASKED, tmp_path / "bed")
+    try:
+        library = os.environ.get("FSMATRIX_DAOS_LIBRARY", "")
+        text = KILLED.format(pool=bed.pool, library=library, limit=limit)
+        (tmp_path / "killed.yaml").write_text(text)
+        out, bridge = tmp_path / "out", Path(f"/sys/class/net/{bed.bridge}/statistics")
+        words = [sys.executable, "-P", "-m", "fsmatrix.cli.main", "run", "--quiet", "--no-report"]
+        campaign = subprocess.Popen(
+            [*words, str(tmp_path / "killed.yaml"), "-o", str(out)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, **bed.environment()},
+        )  # fmt: skip
+        deadline, sent = time.monotonic() + PATIENCE, bridge / "tx_bytes"
+        while int(sent.read_text()) < 64 << 20:  # of 1 GiB: the write is under way
+            assert campaign.poll() is None, campaign.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        bed.kill_engine(2)
+        output = campaign.communicate(timeout=PATIENCE)
+        assert campaign.returncode == 1, output
+        (record,) = map(Store.open(out).read, Store.open(out).ids())
+        assert record.status == "timeout"
+        assert "no answer within limits.time_per_run" in record.error
+        assert "the storage said:" in record.error
+    finally:
+        lines = testbed.down(tmp_path / "bed")
+    assert left_alone(lines) == []
