@@ -12,6 +12,7 @@ import pytest
 
 from fsmatrix.results.audits import audit_run, engines, run_audits
 from fsmatrix.results.evidence.deployment import DURABLE, WRITE_BACK
+from fsmatrix.results.evidence.lhcb import Analysed, Selection
 from fsmatrix.results.evidence.replay import CapturedKind, IssueError, PlayedKind
 from fsmatrix.results.files.run.runfile import read_run, write_run
 from fsmatrix.results.record import Latency, Phase, RunRecord
@@ -53,6 +54,27 @@ def metadata_caches(state: str, made: Phase | None = None) -> RunRecord:
     made = made or phase("stat", latency={"stat": latency(400)})
     cache = {"declared": "cold", "state": "cold", "facts": {"metadata_caches": state}}
     return with_evidence(record(made), cache={made.name: cache})
+
+
+def hadrons(events: int = 10, counts: tuple[int, ...] = (1, 2), **changes: Any) -> RunRecord:
+    """The LHCb analysis of 10 events of which 3 pass the cuts."""
+    cuts = {"no_muon": 9, "kaons": 4, "no_pions": 3, "below": 0, "above": 0}
+    found = Selection(events=events, counts=counts, **cuts)  # type: ignore[arg-type]
+    wanted = Selection(events=10, counts=(1, 2), **cuts)  # type: ignore[arg-type]
+    seen = Analysed(
+        data="seed 18",
+        found=found,
+        wanted=wanted,
+        uncompressed=1320,
+        stored=1000,
+        initialisation=0.1,
+        loop=1.0,
+        closing=0.0,
+        start=1.0,
+        files=1,
+    )
+    read = phase("read")
+    return record(replace(read, facts={**read.facts, "lhcb": replace(seen, **changes).document()}))
 
 
 def replay(agreed: int = 100, played: int = 100, late: float = 0.0, **changes: Any) -> RunRecord:
@@ -248,6 +270,11 @@ TRIALS = {
         "warning",
         [lambda: replay(widened=1)],  # a phase of this module moves far more than 100 bytes
         [replay, lambda: replay(10**6 * 400, widened=1)],
+    ),
+    "lhcb-histogram": Trial(
+        "invalid",
+        [lambda: hadrons(counts=(2, 1)), lambda: hadrons(counts=(1, 2, 0)), lambda: hadrons(9)],
+        [hadrons, lambda: hadrons(wanted=None), replay],
     ),
     "interception-partly": Trial(
         "warning",
