@@ -55,6 +55,12 @@ NOTES: Mapping[str, tuple[str, Severity, str]] = {
         "the program prints another number of items than it worked on: the rate here is that of "
         "the items that were there",
     ),
+    "tpc-derived": (
+        "tpc-derived",
+        "info",
+        "compare it with runs of this workload only, never with audited results",
+    ),
+    "block-size": ("block-size", "info", "another size needs a PostgreSQL that was built with it"),
     "sync-ignored": ("sync-ignored", "warning", "mdtest's -y syncs only what -w writes"),
     "empty-read": (
         "empty-read",
