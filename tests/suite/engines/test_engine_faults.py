@@ -40,7 +40,7 @@ def session() -> Iterator[Session]:
         yield session
 
 
-def runner_in(session: Session, place: Path, out: Path, limit: float = 60.0) -> Runner:
+def runner_in(session: Session, place: Path, out: Path, limit: float = 200.0) -> Runner:
     return runner_on(session, place, out, Settings(limit, 2.0, out=out))
 
 
