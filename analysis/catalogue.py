@@ -34,7 +34,7 @@ class Analysis:
     options: Mapping[str, Any] = field(default_factory=dict)
     factors: tuple[str, ...] = ()  # one of them must have several levels
     metric: str = ""  # a column that must have values
-    told: str = ""  # a column of texts of which some must not be empty
+    text_column: str = ""  # a column of texts of which some must not be empty
     drawn: bool = True  # whether the report draws it too (models take seconds a page)
     command: str = ""  # of fsmatrix, if it is not the name
     package: str = "fsmatrix.analysis"
@@ -83,7 +83,7 @@ STUDIES: dict[str, Analysis] = {
         "Replayed operations over threads", "studies.pagecache:replay", factors=pagecache.TRACES,
         metric="iops", command="curves --metric iops --along threads",
     ),
-    "lhcb": Analysis("The LHCb analysis on RNTuple", "studies.lhcb:lhcb", told="lhcb"),
+    "lhcb": Analysis("The LHCb analysis on RNTuple", "studies.lhcb:lhcb", text_column="lhcb"),
     "cpu": Analysis("Where CPU time goes", "studies.flash:cpu", metric="cpu_user"),
 }  # fmt: skip
 VARIATION: dict[str, Analysis] = {
@@ -134,7 +134,7 @@ def possible(data: Rows, among: Mapping[str, Analysis]) -> dict[str, Analysis]:
         if all(levels[role] >= least for role, least in analysis.needs.items())
         and (not analysis.factors or _levels(data, analysis.factors) > 1)
         and (not analysis.metric or _measured(data, analysis.metric))
-        and (not analysis.told or _told(data, analysis.told))
+        and (not analysis.text_column or _has_texts(data, analysis.text_column))
     }
 
 
@@ -148,7 +148,7 @@ def _levels(data: Rows, names: tuple[str, ...]) -> int:
     return max((np.unique(column).size for column in columns), default=0)
 
 
-def _told(data: Rows, column: str) -> bool:
+def _has_texts(data: Rows, column: str) -> bool:
     return column in data.columns and bool((data[column] != "").any())
 
 

@@ -110,7 +110,8 @@ def test_a_result_or_a_reason_and_never_anything_else(name: str) -> None:
         found, why = answered(analysis, opened(named))
         if found is None:
             assert len(why) > 10, named
-            assert named != "ordinary" or analysis.factors or analysis.metric, why
+            needs = analysis.factors or analysis.metric or analysis.text_column
+            assert named != "ordinary" or needs, why
             continue
         assert isinstance(found, Result), named
         assert found.says, named
