@@ -87,20 +87,20 @@ def kind(name: str, module: str, cure: str, matters: frozenset[str] = frozenset(
 
     def read(answers: Sequence[str]) -> tuple[str, frozenset[str]]:
         """Version, and features `has:imt`, `lacks:daos`...; EngineError with what it said else."""
-        told = answer(answers[0])
-        if told is None or "version" not in told:
-            said = (
-                str((told or {}).get("error", ""))
+        reply = answer(answers[0])
+        if reply is None or "version" not in reply:
+            reason = (
+                str((reply or {}).get("error", ""))
                 or ((ERROR.findall(answers[0]) or ["it says nothing"])[-1])
             )
             raise EngineError(
-                f"its Python cannot use {module} ({said[:300]}): {cure}, or name the Python that "
+                f"its Python cannot use {module} ({reason[:300]}): {cure}, or name the Python that "
                 f"has it by FSMATRIX_{name.upper()}"
             )
-        features = told.get("features")
+        features = reply.get("features")
         has = set(features) if isinstance(features, list) else set()
-        lacks = {f"lacks:{one}" for one in matters - has}
-        return str(told["version"]), frozenset({f"has:{one}" for one in has} | lacks)
+        lacks = {f"lacks:{feature}" for feature in matters - has}
+        return str(reply["version"]), frozenset({f"has:{feature}" for feature in has} | lacks)
 
     questions = (words(name, "probe"),)
     return PythonKind(name, "python3", cure, questions, read, module=module)

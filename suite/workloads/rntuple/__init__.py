@@ -91,16 +91,16 @@ class Rntuple(Workload):
             for digest in DIGEST.findall(output.stdout)
         }
         timed = [output for output in outputs if output.step in (WRITE, READ)]
-        found = parsed(timed, data, processes, options.fsync)
+        run = parsed(timed, data, processes, options.fsync)
         if options.source is not None and digests - {options.source.sha256}:
             changed = f"the nodes' source is not the one of the plan ({options.source})"
-            return Parsed(failure="; ".join(filter(None, (changed, found.failure))))
-        return found
+            return Parsed(failure="; ".join(filter(None, (changed, run.failure))))
+        return run
 
     def explain(self, output: Output) -> str:
-        """Why a program failed, as it said itself."""
-        said = answer(output.stdout) or {}
-        return str(said.get("error", ""))
+        """Why a program failed, in its own words."""
+        reply = answer(output.stdout) or {}
+        return str(reply.get("error", ""))
 
     def refusal(self, case: Case) -> str:
         """Why this case cannot be run (empty: it can)."""
@@ -177,8 +177,8 @@ def _described(name: str, program: str, path: str, tree: str, digest: str) -> in
     """Events of a user's file, whose columns are right; ValueError with what is wrong."""
     argv = [program, *words(name, "describe", path, tree)]
     done = programs.run(argv, "/", DESCRIBE_SECONDS)
-    said = answer(done.stdout) or {}
-    if "events" not in said:
-        reason = said.get("error") or done.stderr.strip()[-300:] or f"status {done.returncode}"
+    reply = answer(done.stdout) or {}
+    if "events" not in reply:
+        reason = reply.get("error") or done.stderr.strip()[-300:] or f"status {done.returncode}"
         raise ValueError(str(reason))
-    return int(str(said["events"]))
+    return int(str(reply["events"]))

@@ -22,7 +22,7 @@ TOGETHER = 0.8  # of the window, in which all processes worked
 
 
 @dataclass(frozen=True)
-class Told:
+class RankAnswer:
     """What the program of one process answered; times on the common clock."""
 
     rank: int
@@ -38,7 +38,7 @@ class Told:
     uncertain: float
 
 
-def told(output: Output) -> Told:
+def rank_answer(output: Output) -> RankAnswer:
     """ParseError if it is no answer."""
     where = f"{output.step} of rank {output.rank} on {output.host}"
     data = answer(output.stdout)
@@ -52,7 +52,7 @@ def told(output: Output) -> Told:
             name: float(times[name]) + output.clock_correction
             for name in ("began", "opened", "moved", "ended")
         }
-        return Told(
+        return RankAnswer(
             rank=output.rank,
             engine=str(data["engine"]),
             version=str(data["version"]),
@@ -69,7 +69,9 @@ def told(output: Output) -> Told:
 def parsed(outputs: Sequence[Output], data: str, processes: int, synced: bool) -> Parsed:
     """The run; its failure says which process did something else than was asked for."""
     answers = {
-        step: sorted((told(o) for o in outputs if o.step == step), key=lambda one: one.rank)
+        step: sorted(
+            (rank_answer(o) for o in outputs if o.step == step), key=lambda part: part.rank
+        )
         for step in (WRITE, READ)
     }
     phases, notes, wanted = [], [], None
@@ -77,10 +79,10 @@ def parsed(outputs: Sequence[Output], data: str, processes: int, synced: bool) -
         if not of_step:
             continue
         phase = _phase(step, of_step, data, wanted, synced)
-        wanted = together([one.found for one in of_step]) if step == WRITE else wanted
+        wanted = together([part.found for part in of_step]) if step == WRITE else wanted
         phases.append(phase)
         notes += _overlap(phase)
-    every = [one for of_step in answers.values() for one in of_step]
+    every = [part for of_step in answers.values() for part in of_step]
     return Parsed(
         engine=every[0].engine if every else "",
         version=every[0].version if every else "",
@@ -93,29 +95,29 @@ def parsed(outputs: Sequence[Output], data: str, processes: int, synced: bool) -
 
 def together(found: Sequence[Selection]) -> Selection:
     """Of several processes."""
-    counts = np.sum([one.counts for one in found], axis=0)
-    sums = {name: sum(getattr(one, name) for one in found) for name in CUTS}
+    counts = np.sum([part.counts for part in found], axis=0)
+    sums = {name: sum(getattr(part, name) for part in found) for name in CUTS}
     return read(Selection, {**sums, "counts": counts.tolist()}, "selected")
 
 
 def _phase(
-    step: str, answers: Sequence[Told], data: str, wanted: Selection | None, synced: bool
+    step: str, answers: Sequence[RankAnswer], data: str, wanted: Selection | None, synced: bool
 ) -> Phase:
     """Writing counts from opening to closing, reading is the event loop alone."""
-    starts = np.array([one.began if step == WRITE else one.opened for one in answers])
-    ends = np.array([one.ended if step == WRITE else one.moved for one in answers])
-    events = np.array([one.found.events for one in answers], np.int64)
-    began, stored = float(starts.min()), sum(one.stored for one in answers)
+    starts = np.array([part.began if step == WRITE else part.opened for part in answers])
+    ends = np.array([part.ended if step == WRITE else part.moved for part in answers])
+    events = np.array([part.found.events for part in answers], np.int64)
+    began, stored = float(starts.min()), sum(part.stored for part in answers)
     seen = Analysed(
         data=data,
-        found=together([one.found for one in answers]),
+        found=together([part.found for part in answers]),
         wanted=wanted,
         uncompressed=int(events.sum()) * EVENT[step],
         stored=stored,
-        initialisation=max(one.opened - one.began for one in answers),
-        loop=max(one.moved - one.opened for one in answers),
-        closing=max(one.ended - one.moved for one in answers),
-        start=max(one.began - one.start for one in answers),
+        initialisation=max(part.opened - part.began for part in answers),
+        loop=max(part.moved - part.opened for part in answers),
+        closing=max(part.ended - part.moved for part in answers),
+        start=max(part.began - part.start for part in answers),
         files=len(answers),
     )
     facts = {FACT: seen.document(), "synced": synced and step == WRITE}
@@ -126,10 +128,10 @@ def _phase(
         bytes=events * EVENT[step],
         operations=events,
         errors=np.zeros(len(answers), np.int64),
-        io_start=np.array([one.opened for one in answers]) - began,
-        io_end=np.array([one.moved for one in answers]) - began,
+        io_start=np.array([part.opened for part in answers]) - began,
+        io_end=np.array([part.moved for part in answers]) - began,
         began=began,
-        clock_uncertainty=max(one.uncertain for one in answers),
+        clock_uncertainty=max(part.uncertain for part in answers),
         facts=facts | ({STORED: stored} if stored else {}),
     )
 
@@ -145,18 +147,18 @@ def _overlap(phase: Phase) -> list[Note]:
     return [Note("nodes-overlap", text, phase=phase.name)]
 
 
-def _unlike(answers: Mapping[str, Sequence[Told]], processes: int) -> list[str]:
+def _unlike(answers: Mapping[str, Sequence[RankAnswer]], processes: int) -> list[str]:
     reasons = []
-    events = sum(one.found.events for one in answers[WRITE])
+    events = sum(part.found.events for part in answers[WRITE])
     for step, of_step in answers.items():
         if not of_step and step == READ:
             continue
         if len(of_step) != processes:
             reasons.append(f"{step}: {len(of_step)} processes answered, not {processes}")
-        for one in of_step:
-            first, last = share(events, one.rank, processes)
-            if one.found.events != last - first:
+        for part in of_step:
+            first, last = share(events, part.rank, processes)
+            if part.found.events != last - first:
                 reasons.append(
-                    f"{step} of rank {one.rank}: {one.found.events} events, not {last - first}"
+                    f"{step} of rank {part.rank}: {part.found.events} events, not {last - first}"
                 )
     return reasons

@@ -93,9 +93,9 @@ class Device(Backend):
             disk = claims.disk(handle)
         facts = devices.device_facts(disk.number)
         words = [facts.get("model", ""), f"serial number {disk.serial}" if disk.serial else ""]
-        told = ", ".join(word for word in words if word) or "no serial number"
+        identity = ", ".join(word for word in words if word) or "no serial number"
         return (
-            f"DESTROYS what is on {self._chosen.device} ({disk.name}, {told}, "
+            f"DESTROYS what is on {self._chosen.device} ({disk.name}, {identity}, "
             f"{format_size(disk.size, 1)}): its first {format_size(space, 1)} are overwritten"
         )
 

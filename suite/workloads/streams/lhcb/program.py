@@ -63,8 +63,8 @@ def _reason(error: Exception) -> str:
 
 def probe(engine: Any) -> str:
     """Versions, and what the build can do."""
-    told = {"version": engine.version(), "features": engine.features()}
-    return MARK + json.dumps(told | {"python": platform.python_version(), "numpy": np.__version__})
+    facts = {"version": engine.version(), "features": engine.features()}
+    return MARK + json.dumps(facts | {"python": platform.python_version(), "numpy": np.__version__})
 
 
 def describe(engine: Any, path: str, tree: str) -> str:

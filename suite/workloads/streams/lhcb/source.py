@@ -41,9 +41,9 @@ def columns(
     Cuts drop NaN without a word, and two programs may do so in different places.
     """
     checked(engine, source, tree)  # types of other columns are never handed to an interpreter
-    found = engine.values(source, tree, list(ALL), first, last)
+    values = engine.values(source, tree, list(ALL), first, last)
     made = {
-        name: np.ascontiguousarray(found[name].astype(kind, copy=False))
+        name: np.ascontiguousarray(values[name].astype(kind, copy=False))
         for name, kind in ALL.items()
     }
     wrong = {
@@ -51,10 +51,10 @@ def columns(
         for name, values in made.items()
         if values.dtype.kind == "f"
     }
-    if told := [f"{count} in {name}" for name, count in wrong.items() if count]:
+    if bad := [f"{count} in {name}" for name, count in wrong.items() if count]:
         where = f"events {first} to {last - 1}"
         raise Refused(
-            f"{source}, {tree}: NaN or infinite: {', '.join(told)} ({where}); "
+            f"{source}, {tree}: NaN or infinite: {', '.join(bad)} ({where}); "
             "leave such events out of the file"
         )
     return made
