@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import signal
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +17,7 @@ NEW_MOUNTS = 0x00020000  # linux/sched.h
 NEW_IPC = 0x08000000
 _MS_NOSUID, _MS_NODEV, _MS_REMOUNT, _MS_BIND = 0x2, 0x4, 0x20, 0x1000  # linux/mount.h
 _MS_REC, _MS_PRIVATE = 0x4000, 0x40000
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 @cache
@@ -62,6 +64,13 @@ def mount_error() -> OSError | None:
         return None
     number = ctypes.get_errno()
     return OSError(number, os.strerror(number)) if number == errno.EPERM else None
+
+
+def die_with(parent: int) -> None:
+    """Let the kernel kill this process when its parent ends; ProcessLookupError if it has."""
+    _check(libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL), "prctl")
+    if os.getppid() != parent:
+        raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH), str(parent))
 
 
 def unshare(flags: int) -> None:

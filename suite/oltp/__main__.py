@@ -24,7 +24,8 @@ from fsmatrix.suite.oltp.clients import Users
 from fsmatrix.suite.oltp.problems import OltpError, is_full, told
 from fsmatrix.suite.oltp.rows import Rows
 from fsmatrix.suite.oltp.server import Programs, Server, of_directory
-from fsmatrix.suite.oltp.task import DATA, RESULT, TASK, Task
+from fsmatrix.suite.oltp.sqlite import steps as sqlite
+from fsmatrix.suite.oltp.task import DATA, RESULT, SQLITE, TASK, Task
 
 # Folders in the scratch folder: the account's, for the socket; for a bound directory; and ours.
 RUN, BOUND, FILES = "s", "data", "files"
@@ -37,7 +38,10 @@ def main(folder: Path) -> int:
         del os.environ[name]  # PGOPTIONS, PGSERVICE...: of somebody's other server
     task = Task.read(folder / TASK)
     try:
-        answer = ACTIONS[task.do](task, server_of(task, folder))
+        if task.engine == SQLITE:
+            answer = sqlite.do(task, folder)
+        else:
+            answer = ACTIONS[task.do](task, server_of(task, folder))
     except (OltpError, ResultError) as error:
         print(f"tpcc: {error}", file=sys.stderr)
         return 1

@@ -83,6 +83,10 @@ _DELIVERED = """
 class Database(Protocol):
     """What is asked."""
 
+    @property
+    def snapshot(self) -> str:
+        """The statement that begins a transaction which sees one state of the database."""
+
     def sql(self, text: str) -> list[list[str]]:
         """Rows of the answers."""
 
@@ -92,7 +96,7 @@ def violations(database: Database) -> dict[int, int]:
     questions = "".join(
         f"SELECT {number}, ({question});\n" for number, question in CONDITIONS.items()
     )
-    text = f"BEGIN ISOLATION LEVEL REPEATABLE READ;\n{_DELIVERED}{questions}COMMIT;\n"
+    text = f"{database.snapshot};\n{_DELIVERED}{questions}COMMIT;\n"
     return {int(number): int(count) for number, count in database.sql(text)}
 
 

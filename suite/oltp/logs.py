@@ -1,4 +1,4 @@
-"""pgbench's log of each transaction (PostgreSQL 15 and later), counted within a window.
+"""A log of each transaction, as pgbench of PostgreSQL 15 writes it, counted within a window.
 
 A line: client, number of the transaction, latency in microseconds (or how it failed), number of
 the script, end as Unix seconds and microseconds, then with `--rate` the lag behind the schedule in
@@ -21,7 +21,7 @@ from fsmatrix.results import histogram
 from fsmatrix.results.files import safefile
 
 CHUNK = 1 << 20  # lines read at once
-FAILURES = ("serialization", "deadlock", "failed", "other")
+FAILURES = ("serialization", "deadlock", "locked", "failed", "other")  # locked: SQLite's
 
 
 @dataclass

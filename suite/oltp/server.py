@@ -73,6 +73,8 @@ class Server:
     _process: subprocess.Popen[bytes] | None = None
     _me: Process | None = None
 
+    snapshot = "BEGIN ISOLATION LEVEL REPEATABLE READ"
+
     # -- making ----------------------------------------------------------------------------
     def make(self) -> None:
         """initdb: locale C, UTF-8, checksums; OltpError with its own words if it fails."""

@@ -8,7 +8,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 TASK, RESULT = "task.json", "result.json"
-DATA = "pgdata"  # in the run's own directory on the target
+DATA = "pgdata"  # PostgreSQL's, in the run's own directory on the target
+SQLITE_DATA = "sqlite"  # SQLite's
+POSTGRESQL, SQLITE = "postgresql", "sqlite"
 
 
 @dataclass(frozen=True)
@@ -16,16 +18,17 @@ class Task:
     """One step: load, run or check."""
 
     do: str
-    programs: str  # folder of the PostgreSQL
+    programs: str  # folder of the PostgreSQL; of SQLite that of the Python
     path: str  # the run's own directory on the target
     seed: str  # a number; a text because it is filled in late
     warehouses: int
     users: int
-    settings: Mapping[str, str] = field(default_factory=dict)  # of the server
+    settings: Mapping[str, str] = field(default_factory=dict)  # of the server, or of connections
     warm_up: int = 0  # seconds
     seconds: int = 0
     rate: float = 0.0
     max_tries: int = 1
+    engine: str = POSTGRESQL
 
     def text(self) -> str:
         """As a file holds it."""

@@ -1,0 +1,102 @@
+"""The three steps on SQLite: load, run, check."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fsmatrix.suite.oltp import clients, consistency, logs
+from fsmatrix.suite.oltp.clients import Users
+from fsmatrix.suite.oltp.problems import OltpError
+from fsmatrix.suite.oltp.rows import Rows
+from fsmatrix.suite.oltp.server import of_directory
+from fsmatrix.suite.oltp.sqlite import users as virtual
+from fsmatrix.suite.oltp.sqlite.database import Database
+from fsmatrix.suite.oltp.task import SQLITE, SQLITE_DATA, Task
+
+
+def do(task: Task, folder: Path) -> dict[str, Any]:
+    """The step of a task; `folder`: of ours, for logs and for what SQLite sorts in files."""
+    os.environ["SQLITE_TMPDIR"] = str(folder)
+    data = Path(task.path) / SQLITE_DATA
+    if task.do == "load":
+        if data.exists():
+            raise OltpError(f"{data} is there already: a database is made in a new directory only")
+        data.mkdir(0o700)
+    if pids := of_directory(data):
+        raise OltpError(f"{data} is in use by another process, pid {pids[0]}")
+    os.chdir(data)  # by this its processes are known
+    try:
+        return STEPS[task.do](task, Database(data, task.settings), folder)
+    finally:
+        os.chdir("/")
+
+
+def load(task: Task, database: Database, folder: Path) -> dict[str, Any]:
+    """Make the database."""
+    del folder
+    began = time.monotonic()
+    seconds = database.load(Rows(task.warehouses, int(task.seed)))
+    return {
+        "database_bytes": database.size,
+        "seconds": {**seconds, "all": time.monotonic() - began},
+    }
+
+
+def run(task: Task, database: Database, folder: Path) -> dict[str, Any]:
+    """Let the users work; what they did after the warm-up."""
+    seconds = task.warm_up + task.seconds
+    seed = int(task.seed) % (1 << 31)
+    users = Users(task.users, task.warehouses, seconds, seed, task.max_tries, task.rate)
+    settings = database.in_use()
+    before = database.size
+    began = time.time()
+    try:
+        virtual.work(
+            users, database, Rows(task.warehouses, int(task.seed)).constants, folder, began
+        )
+    except virtual.Died as error:
+        raise _after_crash(error, database) from error
+    window = (began + task.warm_up, began + seconds)
+    found = logs.count(clients.logs(folder), virtual.NAMES, task.users, window, lag=bool(task.rate))
+    return {
+        "engine": SQLITE,
+        "began": began,
+        "window": window,
+        "account": pwd.getpwuid(os.geteuid()).pw_name,
+        "settings": settings,
+        "wal_bytes": None,
+        "database_bytes": [before, database.size],
+        **found.document(),
+    }
+
+
+def check(task: Task, database: Database, folder: Path) -> dict[str, Any]:
+    """Ask whether the consistency conditions hold."""
+    del task, folder
+    found = consistency.violations(database)
+    return {"violations": found, "says": consistency.sentence(found)}
+
+
+def _after_crash(error: OltpError, database: Database) -> OltpError:
+    """What a killed user left: does it recover, and is the data consistent?"""
+    began = time.monotonic()
+    try:
+        database.in_use()
+        seconds = time.monotonic() - began
+        found = consistency.violations(database)
+    except OltpError as failure:
+        return OltpError(f"{error}; the database does not recover: {failure}")
+    state = consistency.sentence(found) or "the consistency conditions hold"
+    return OltpError(f"{error}; opened again it recovered in {seconds:.1f} s, and {state}")
+
+
+STEPS: Mapping[str, Callable[[Task, Database, Path], dict[str, Any]]] = {
+    "load": load,
+    "run": run,
+    "check": check,
+}
