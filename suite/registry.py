@@ -37,6 +37,7 @@ ENGINES: Registry[Any] = Registry(
         "dbench": "fsmatrix.suite.engines.dbench:KIND",
         "ior+mdtest": "fsmatrix.suite.engines.ior_mdtest:KIND",
         "postgresql": "fsmatrix.suite.engines.postgresql:KIND",
+        "sqlite": "fsmatrix.suite.engines.sqlite:KIND",
         "root": "fsmatrix.suite.engines.root:KIND",
         "uproot": "fsmatrix.suite.engines.uproot:KIND",
     },

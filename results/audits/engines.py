@@ -61,6 +61,12 @@ NOTES: Mapping[str, tuple[str, Severity, str]] = {
         "compare it with runs of this workload only, never with audited results",
     ),
     "block-size": ("block-size", "info", "another size needs a PostgreSQL that was built with it"),
+    "embedded-database": (
+        "embedded-database",
+        "info",
+        "compare it with runs of SQLite only: PostgreSQL, the engine of the flash study, has a "
+        "server, one cache for all users, and another way to its files",
+    ),
     "sync-ignored": ("sync-ignored", "warning", "mdtest's -y syncs only what -w writes"),
     "empty-read": (
         "empty-read",

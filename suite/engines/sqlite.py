@@ -21,12 +21,13 @@ def read(answers: Sequence[str]) -> tuple[str, frozenset[str]]:
         raise EngineError(
             f"{sys.executable} was built without the module sqlite3: use another Python"
         )
+    version = f"{found[1]}.{found[2]}{found[3]}"
     if (int(found[1]), int(found[2])) < OLDEST:
         raise EngineError(
-            f"SQLite {found[1]}.{found[2]}{found[3]} of {sys.executable} is too old: it has no full "
-            f"joins; {OLDEST[0]}.{OLDEST[1]} or later is needed"
+            f"SQLite {version} of {sys.executable} is too old: it has no full joins; "
+            f"{OLDEST[0]}.{OLDEST[1]} or later is needed"
         )
-    return f"{found[1]}.{found[2]}{found[3]}", frozenset()
+    return version, frozenset()
 
 
 @dataclass(frozen=True)

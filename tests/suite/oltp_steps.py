@@ -18,13 +18,19 @@ import pytest
 
 from fsmatrix.suite.engines.postgresql import KIND
 from fsmatrix.suite.oltp.server import of_directory
-from fsmatrix.suite.oltp.task import DATA, RESULT, TASK, Task
+from fsmatrix.suite.oltp.task import DATA, RESULT, SQLITE, SQLITE_DATA, TASK, Task
 from fsmatrix.suite.session.programs import Finished
 from fsmatrix.suite.session.programs import run as run_program
 
 NEEDED = pytest.mark.needs("postgresql")
 PROGRAM = (sys.executable, "-P", "-m", "fsmatrix.suite.oltp", "{scratch}")
 SETTINGS = {"shared_buffers": "8192kB", "max_wal_size": "64MB", "min_wal_size": "32MB"}
+SQLITE_SETTINGS = {
+    "page_size": "4096",
+    "journal_mode": "wal",
+    "synchronous": "full",
+    "cache_size": "-8192",
+}
 PATIENCE = 120.0
 
 
@@ -35,8 +41,9 @@ def programs() -> Path:
 
 def task(do: str, path: Path, **more: Any) -> Task:
     given: dict[str, Any] = {"seed": "42", "warehouses": 1, "users": 2, "max_tries": 10}
-    given |= {"settings": SETTINGS, "warm_up": 1, "seconds": 3}
-    return Task(do, str(programs()), str(path), **{**given, **more})
+    embedded = more.get("engine") == SQLITE
+    given |= {"settings": SQLITE_SETTINGS if embedded else SETTINGS, "warm_up": 1, "seconds": 3}
+    return Task(do, "" if embedded else str(programs()), str(path), **{**given, **more})
 
 
 def step(do: str, path: Path, **more: Any) -> Finished:
@@ -66,6 +73,18 @@ class Background:
     def pgbench(self) -> int:
         """Pid of the running pgbench."""
         return self._wait(lambda: next(iter(named("pgbench", str(self.path))), 0))
+
+    def users(self, count: int) -> list[int]:
+        """Pids of SQLite's users, once all have begun; their parent is the step."""
+        pids: list[int] = []
+
+        def look() -> int:
+            there = of_directory(self.path / SQLITE_DATA)
+            pids[:] = [pid for pid in there if parent(pid) in there]
+            return int(len(pids) == count)
+
+        self._wait(look)
+        return pids
 
     def driver(self) -> int:
         """Pid of the step's own process."""
@@ -124,10 +143,10 @@ def parent(pid: int) -> int:
     return int(text.rpartition(")")[2].split()[1])
 
 
-def left_running(path: Path) -> list[int]:
-    """Processes of a server on a run's directory, after a little patience."""
+def left_running(path: Path, data: str = DATA) -> list[int]:
+    """Processes of a database in a run's directory, after a little patience."""
     deadline = time.monotonic() + 30
-    while (pids := of_directory(path / DATA)) and time.monotonic() < deadline:
+    while (pids := of_directory(path / data)) and time.monotonic() < deadline:
         time.sleep(0.05)
     return pids
 

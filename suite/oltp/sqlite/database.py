@@ -22,6 +22,11 @@ from fsmatrix.suite.oltp.rows import Rows
 
 FILE = "tpcc.db"
 BUSY_SECONDS = 2.0  # that a try waits for others' locks
+SHOWN = (
+    *("page_size", "journal_mode", "synchronous", "cache_size"),
+    *("busy_timeout", "wal_autocheckpoint", "mmap_size"),
+)
+SYNCHRONOUS = ("off", "normal", "full", "extra")  # SQLite tells their numbers
 NULL = r"\N"
 ROOM = 1 << 16  # bytes: with less, what cannot be written met a full disk
 _DECIMAL = re.compile(r"numeric\(\d+, \d+\)")
@@ -99,10 +104,8 @@ class Database:
         """Settings as a connection has them."""
         with told(self.folder), closing(self.connect()) as connection:
             self.prepare(connection)
-            names = ("page_size", "journal_mode", "synchronous", "cache_size", "busy_timeout")
-            names += ("wal_autocheckpoint", "mmap_size")
-            found = {n: str(connection.execute(f"PRAGMA {n}").fetchone()[0]) for n in names}
-        found["synchronous"] = ("off", "normal", "full", "extra")[int(found["synchronous"])]
+            found = {n: str(connection.execute(f"PRAGMA {n}").fetchone()[0]) for n in SHOWN}
+        found["synchronous"] = SYNCHRONOUS[int(found["synchronous"])]
         return found | {"block_size": found["page_size"], "server_version": sqlite3.sqlite_version}
 
     @property

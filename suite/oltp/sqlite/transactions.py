@@ -233,7 +233,7 @@ def do(db: sqlite3.Connection, statement: str, *values: object) -> None:
 
 def now() -> str:
     """As the new rows have it."""
-    return datetime.now().isoformat(" ", "seconds")  # noqa: DTZ005 - PostgreSQL's now() is local
+    return datetime.now().isoformat(" ", "seconds")
 
 
 Transaction = Callable[[sqlite3.Connection, Draws, int], None]

@@ -9,11 +9,11 @@ import random
 import signal
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from multiprocessing import connection as waiting
-from multiprocessing.process import BaseProcess
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 
 from fsmatrix.backends.system import libc
@@ -48,7 +48,7 @@ class User:
     def work(self, began: float) -> None:
         """Transactions until the time is over; the log is complete only then."""
         end = began + self.users.seconds
-        rng = random.Random(f"{self.users.seed} {self.number}")  # noqa: S311 - no secret
+        rng = random.Random(f"{self.users.seed} {self.number}")
         home = self.number % self.users.warehouses + 1
         with closing(self.database.connect()) as db, self._log().open("w") as log:
             self.database.prepare(db)
@@ -106,17 +106,16 @@ class User:
         try:
             self.work(began)
         except (sqlite3.Error, LookupError) as error:
-            said = (
-                sentence(error, self.database.folder) if isinstance(error, sqlite3.Error) else error
-            )
-            (self.logs / f"{ERROR}.{self.number}").write_text(str(said))
+            folder = self.database.folder
+            said = sentence(error, folder) if isinstance(error, sqlite3.Error) else str(error)
+            (self.logs / f"{ERROR}.{self.number}").write_text(said)
             raise SystemExit(1) from None
 
 
 def work(users: Users, database: Database, constants: Constants, logs: Path, began: float) -> None:
     """All users, to their ends.  OltpError if one fails; Died if one is killed."""
     fork = multiprocessing.get_context("fork")
-    processes: list[BaseProcess] = []
+    processes: list[ForkProcess] = []
     try:
         for number in range(users.users):
             user = User(number, users, database, constants, logs)
@@ -132,7 +131,7 @@ def work(users: Users, database: Database, constants: Constants, logs: Path, beg
             process.join()
 
 
-def _wait(processes: list[BaseProcess], logs: Path) -> None:
+def _wait(processes: Sequence[ForkProcess], logs: Path) -> None:
     running = {process.sentinel: number for number, process in enumerate(processes)}
     while running:
         for sentinel in waiting.wait(list(running)):

@@ -1,4 +1,6 @@
-"""The workload `tpcc`: transactions like those of TPC-C on a PostgreSQL of the run's own.
+"""The workload `tpcc`: transactions like those of TPC-C on a database of the run's own.
+
+By PostgreSQL, or by SQLite if it is named or where only that can be used.
 
 Derived from TPC-C and not audited: users neither key nor think, and the numbers are transactions
 per second of all types and new orders per second, never tpmC.  Three steps, each of which starts
@@ -10,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,7 +24,15 @@ from fsmatrix.results.record import Monitor
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.oltp import account
 from fsmatrix.suite.oltp.problems import OltpError
-from fsmatrix.suite.oltp.task import DATA, RESULT, TASK, Task
+from fsmatrix.suite.oltp.task import (
+    DATA,
+    POSTGRESQL,
+    RESULT,
+    SQLITE,
+    SQLITE_DATA,
+    TASK,
+    Task,
+)
 from fsmatrix.suite.workloads.base import (
     Argv,
     Footprint,
@@ -37,6 +47,7 @@ from fsmatrix.suite.workloads.tpcc.reading import (
     OBSERVED,
     TRANSACTIONS,
     answer,
+    engine_note,
     observed,
     transactions,
 )
@@ -51,14 +62,19 @@ FILES = 1200
 
 
 class Tpcc(Workload):
-    """Five transactions in the standard's mix, by pgbench."""
+    """Five transactions in the standard's mix, by pgbench or by SQLite's users."""
 
     name: ClassVar[str] = "tpcc"
     Options: ClassVar[type[WorkloadOptions]] = TpccOptions
     accesses: ClassVar[frozenset[str]] = frozenset({"path"})
-    engines: ClassVar[tuple[str, ...]] = ("postgresql",)
+    engines: ClassVar[tuple[str, ...]] = (POSTGRESQL, SQLITE)
     cold_metadata: ClassVar[bool] = True
     options: TpccOptions
+
+    @classmethod
+    def default_engine(cls, usable: Callable[[str], bool]) -> str:
+        """PostgreSQL where it can be used; SQLite where only that can."""
+        return SQLITE if not usable(POSTGRESQL) and usable(SQLITE) else POSTGRESQL
 
     def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:
         """Make the database, let the users work, ask for the conditions."""
@@ -70,7 +86,7 @@ class Tpcc(Workload):
         ]
 
     def _step(self, name: str, role: Role, do: str, engine: Engine) -> Step:
-        options = self.options
+        options, embedded = self.options, engine.name == SQLITE
         task = Task(
             do=do,
             programs=str(Path(engine.program).parent),
@@ -78,11 +94,12 @@ class Tpcc(Workload):
             seed="{seed}",
             warehouses=options.warehouses,
             users=options.users,
-            settings=options.server_settings(),
+            settings=options.sqlite_settings() if embedded else options.server_settings(),
             warm_up=int(options.warm_up),
             seconds=int(options.runtime),
             rate=options.rate or 0.0,
             max_tries=options.max_tries,
+            engine=engine.name,
         )
         what = Argv(
             (sys.executable, "-P", "-m", "fsmatrix.suite.oltp", "{scratch}"),
@@ -90,14 +107,15 @@ class Tpcc(Workload):
             collect=(RESULT,),
         )
         timed = role == "timed"
-        return Step(name, "node", role, what, reads=timed, files=(DATA,) * timed)
+        data = SQLITE_DATA if embedded else DATA
+        return Step(name, "node", role, what, reads=timed, files=(data,) * timed)
 
     def parse(self, case: Case, outputs: Sequence[Output]) -> Parsed:
         """The phase `transactions`; a violated condition is a failure, with its numbers."""
         del case
         by_step = {output.step: output for output in outputs}
         if TRANSACTIONS not in by_step:
-            return Parsed(engine=self.engines[0])
+            return Parsed()
         told = answer(by_step[TRANSACTIONS])
         try:
             phase = transactions(told, by_step[TRANSACTIONS], self.options.rate or 0.0)
@@ -119,15 +137,15 @@ class Tpcc(Workload):
             "consistency": checked,
             "database_bytes": told.get("database_bytes"),
         }
-        block = f"PostgreSQL's block has {facts['block_size']} bytes, fixed when it was built"
+        engine = str(told.get("engine", POSTGRESQL))
         return Parsed(
-            engine=self.engines[0],
+            engine=engine,
             version=str(settings.get("server_version", "")).partition(" ")[0],
             phases=(phase,),
             nodes=1,
             processes=self.options.users,
             failure=failure,
-            notes=(Note("tpc-derived", NOT_AUDITED), Note("block-size", block)),
+            notes=(Note("tpc-derived", NOT_AUDITED), engine_note(engine, settings)),
             facts=facts,
         )
 
@@ -154,15 +172,18 @@ class Tpcc(Workload):
                 "and virtual_users, not with nodes, processes_per_node or threads"
             )
         if case.cache == "bypass":
-            return "PostgreSQL reads and writes through the page cache: say cache: cold or warm"
+            return "a database reads and writes through the page cache: say cache: cold or warm"
         return ""
 
     def unsupported(self, case: Case, access: str, engine: Engine) -> str:
         """Why this cannot be run here (empty: it can)."""
-        del case, engine
+        del case
+        embedded = engine.name == SQLITE
         if access not in self.accesses:
-            return f"PostgreSQL works on paths, not on {access}"
-        if os.geteuid() == 0:
+            return f"{'SQLite' if embedded else 'PostgreSQL'} works on paths, not on {access}"
+        if reason := self.options.foreign(engine.name):
+            return reason
+        if os.geteuid() == 0 and not embedded:
             try:
                 account.choose().words("KILL")
             except OltpError as error:

@@ -9,10 +9,13 @@ from pydantic import BeforeValidator, Field, field_validator
 
 from fsmatrix.backends.allowed import Form, one_of
 from fsmatrix.results.units import Duration, PositiveSize
+from fsmatrix.suite.oltp.task import SQLITE
 from fsmatrix.suite.workloads.base import WorkloadOptions
 
 PAGE = 8192  # bytes of PostgreSQL's block, fixed when it is built
 LEAST_BUFFERS = 16 * PAGE
+PAGES = tuple(1 << n for n in range(9, 17))  # bytes of SQLite's
+STUDY_PAGE = 4096
 
 _SWITCH = one_of("on", "off")
 _SIZE = Form("a size in PostgreSQL's units: 64MB, 512kB, 2GB", r"[1-9]\d{0,8}(kB|MB|GB)")
@@ -95,13 +98,26 @@ class TpccOptions(WorkloadOptions):
         "count from when each was due; as fast as they can if absent",
     )
     shared_buffers: PositiveSize = Field(
-        default=8 << 20, description="the database's own buffers (the flash study: 8 MiB)"
+        default=8 << 20,
+        description="the database's own buffers (the flash study: 8 MiB); with SQLite each user's",
     )
     isolation: Literal["read committed", "repeatable read", "serializable"] = Field(
         default="read committed", description="of transactions; what fails by it is tried again"
     )
     max_tries: Annotated[int, Field(strict=True, ge=1, le=100)] = Field(
         default=10, description="of a transaction that others' keep from being done"
+    )
+    page_size: Annotated[int, Field(strict=True)] | None = Field(
+        default=None,
+        description="bytes of SQLite's pages, a power of two from 512 to 65536; 4096 if absent, as "
+        "in the flash study",
+    )
+    journal_mode: Literal["wal", "delete", "truncate", "persist"] | None = Field(
+        default=None,
+        description="of SQLite: its log, or a rollback journal and how that ends; `wal` if absent",
+    )
+    synchronous: Literal["normal", "full", "extra"] | None = Field(
+        default=None, description="of SQLite: when it syncs; `full` if absent"
     )
     settings: Annotated[dict[str, str], BeforeValidator(_settings)] = Field(
         default={}, description="of PostgreSQL, of those in SECURITY.md, in its words"
@@ -130,6 +146,13 @@ class TpccOptions(WorkloadOptions):
             )
         return value
 
+    @field_validator("page_size")
+    @classmethod
+    def _pages(cls, value: int | None) -> int | None:
+        if value is not None and value not in PAGES:
+            raise ValueError(f"{value}: one of {', '.join(map(str, PAGES))}")
+        return value
+
     @field_validator("settings")
     @classmethod
     def _allowed(cls, value: dict[str, str]) -> dict[str, str]:
@@ -147,6 +170,32 @@ class TpccOptions(WorkloadOptions):
     def users(self) -> int:
         """How many work at once."""
         return self.warehouses if self.virtual_users is None else self.virtual_users
+
+    def sqlite_settings(self) -> dict[str, str]:
+        """All that a connection to SQLite gets from this campaign."""
+        return {
+            "page_size": str(self.page_size or STUDY_PAGE),
+            "journal_mode": self.journal_mode or "wal",
+            "synchronous": self.synchronous or "full",
+            "cache_size": f"-{self.shared_buffers // 1024}",  # KiB
+        }
+
+    def foreign(self, engine: str) -> str:
+        """Why an option is none of this engine's (empty: none is)."""
+        if engine == SQLITE:
+            if self.settings:
+                names = ", ".join(self.settings)
+                return f"settings ({names}) are PostgreSQL's: leave them out for SQLite"
+            if self.isolation == "repeatable read":
+                return "isolation: SQLite's transactions are serializable: leave it out"
+            return ""
+        if self.page_size is not None:
+            fixed = f"PostgreSQL's block is fixed when it is built, to {PAGE} bytes"
+            return f"page_size is SQLite's: {fixed}"
+        for name in ("journal_mode", "synchronous"):
+            if getattr(self, name) is not None:
+                return f"{name} is SQLite's: PostgreSQL has its log always, see settings"
+        return ""
 
     def server_settings(self) -> dict[str, str]:
         """All that the server gets from this campaign."""

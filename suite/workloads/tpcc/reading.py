@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from fsmatrix.results import histogram
-from fsmatrix.results.formats.base import ParseError
+from fsmatrix.results.formats.base import Note, ParseError
 from fsmatrix.results.record import Floats, Latency, Monitor, Phase
 from fsmatrix.suite.oltp.clients import CANCELLED, NEW_ORDER
-from fsmatrix.suite.oltp.task import RESULT
+from fsmatrix.suite.oltp.task import RESULT, SQLITE
 from fsmatrix.suite.workloads.base import Output
 
 TRANSACTIONS = "transactions"
@@ -35,6 +35,19 @@ def answer(output: Output) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ParseError(f"{output.step} on {output.host}", 0, f"{RESULT} is no mapping")
     return found
+
+
+def engine_note(engine: str, settings: Mapping[str, str]) -> Note:
+    """What is to be known of the engine beside the numbers."""
+    size = int(settings.get("block_size", 0))
+    if engine != SQLITE:
+        return Note("block-size", f"PostgreSQL's block has {size} bytes, fixed when it was built")
+    mode, sync = settings.get("journal_mode"), settings.get("synchronous")
+    return Note(
+        "embedded-database",
+        f"SQLite with pages of {size} bytes, journal_mode {mode}, synchronous {sync}: no server, a "
+        "process and a cache for each user",
+    )
 
 
 def transactions(told: Mapping[str, Any], output: Output, rate: float) -> Phase:
@@ -62,7 +75,8 @@ def transactions(told: Mapping[str, Any], output: Output, rate: float) -> Phase:
         began=begin + output.clock_correction,
         clock_uncertainty=output.clock_uncertainty,
         facts={
-            "synced": True,
+            "synced": told["settings"].get("synchronous")
+            != "normal",  # SQLite's; PostgreSQL has none
             "window_seconds": seconds,
             "transactions": counts,
             "failures": told["failures"],

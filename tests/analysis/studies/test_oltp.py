@@ -11,6 +11,7 @@ import pytest
 
 from fsmatrix import analysis
 from fsmatrix.analysis.catalogue import STUDIES, possible
+from fsmatrix.analysis.comparison.compare import compare
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.studies.claims import files as claims_files
@@ -96,6 +97,29 @@ def test_the_report_has_a_section_of_it(store: Path) -> None:
     assert {"oltp", "cpu"} <= set(possible(rows(ds), STUDIES))
     published = rows(analysis.open("published:cern-ior-dfs-peaks"))
     assert "oltp" not in possible(published, STUDIES)
+
+
+def test_two_engines_are_never_compared_silently(tmp_path: Path) -> None:
+    engines = {"ext2": "postgresql", "nilfs2": "sqlite"}
+    records = [
+        campaigns.record(
+            target,
+            phases=(phase(speed),),
+            coordinates={"warehouses": 10},
+            block=block,
+            workload="tpcc",
+            engine=engines[target],
+        )
+        for block in range(4)
+        for target, speed in SPEED.items()
+    ]
+    ds = analysis.open(str(campaigns.write(tmp_path / "campaign.h5", records)))
+    with pytest.raises(ValueError, match="mix engines: ext2 has postgresql, nilfs2 has sqlite"):
+        compare(ds, "ext2", "nilfs2")
+    found = oltp(ds)
+    assert [cell.levels["engine"] for cell in found.cells] == ["postgresql", "sqlite"]
+    assert "postgresql" in found.says[1]
+    assert "sqlite" in found.says[2]
 
 
 def test_what_is_no_metric_is_no_column(store: Path) -> None:

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from fsmatrix.backends.system import mounts
 from fsmatrix.suite.oltp.consistency import CONDITIONS
+from fsmatrix.suite.oltp.rows import Rows
+from fsmatrix.suite.oltp.sqlite.database import Database
+from fsmatrix.suite.oltp.sqlite.draws import Draws
+from fsmatrix.suite.oltp.sqlite.transactions import TRANSACTIONS, perform
 from fsmatrix.suite.oltp.task import DATA
+from tests.suite import oltp_steps
 from tests.suite.oltp_steps import answer, in_background, left_running, statements, step
 
 pytestmark = [pytest.mark.needs("postgresql"), pytest.mark.xdist_group("oltp")]
@@ -133,6 +140,42 @@ def test_a_transaction_s_seed_decides_what_it_does(loaded: Path, tmp_path: Path)
         """
         seen.append(statements(tmp_path / name, question))
     assert seen[0] == seen[1]
+
+
+def test_both_engines_do_the_same(place: Path) -> None:
+    """The same rows, and the same transactions by their seeds; money is whole in SQLite."""
+    questions = """
+        SELECT sum(s_quantity * s_i_id), sum(s_ytd), sum(s_order_cnt * s_i_id) FROM stock;
+        SELECT count(*), sum(ol_i_id * ol_number), sum(ol_quantity * ol_o_id), max(ol_dist_info),
+            HUNDREDTHS(ol_amount) FROM order_line WHERE ol_o_id > 2100;
+        SELECT sum(c_payment_cnt * c_id), sum(c_delivery_cnt * c_id), HUNDREDTHS(c_balance)
+            FROM customer;
+        SELECT sum(o_carrier_id * o_id), sum(o_ol_cnt), sum(o_c_id * o_id) FROM orders;
+        SELECT count(*), sum(no_o_id), sum(no_d_id) FROM new_order;
+        SELECT count(*), sum(h_c_id), HUNDREDTHS(h_amount) FROM history;
+        SELECT sum(d_next_o_id * d_id), HUNDREDTHS(d_ytd * d_id), max(d_name) FROM district;
+    """
+    text = statements(
+        place,
+        """
+        SELECT new_order(1, 1, n), cancelled_order(1, 1, n), payment(1, 1, n), delivery(1, n),
+            order_status(1, n), stock_level(1, n) FROM generate_series(1, 25) AS n;
+        """
+        + re.sub(r"HUNDREDTHS\((.*?)\)", r"(sum(\1) * 100)::bigint", questions),
+    )
+    database = Database(place, oltp_steps.SQLITE_SETTINGS)
+    rows = Rows(1, 42)
+    database.load(rows)
+    with closing(database.connect()) as db:
+        for seed in range(1, 26):
+            for name, (_, size, _) in TRANSACTIONS.items():
+                perform(db, name, Draws.of(seed, size, rows.constants, 1), 1)
+    assert (
+        database.sql(re.sub(r"HUNDREDTHS\((.*?)\)", r"sum(\1)", questions))
+        == (
+            eval(text)[25:]  # noqa: S307 - what our own script printed
+        )
+    )
 
 
 def test_two_warehouses_order_and_pay_elsewhere(place: Path) -> None:

@@ -25,6 +25,7 @@ from fsmatrix.suite.workloads.tpcc.options import REFUSED, SETTINGS, TpccOptions
 
 ROOT = Path(__file__).resolve().parents[3]
 ENGINE = Engine("postgresql", "15.1", "/opt/pg/bin/postgres")
+SQLITE = Engine("sqlite", "3.40.1", "/usr/bin/python3")
 ACCESS = PathAccess("directory", "t", path="/t")
 
 
@@ -57,6 +58,10 @@ def case_of(cache: str = "cold", **geometry: int) -> Case:
         ({"warm_up": "1.5s"}, "whole seconds, not 1.5"),
         ({"rate": 0}, "greater than 0"),
         ({"isolation": "none"}, "read committed"),
+        ({"page_size": 4000}, "4000: one of 512, 1024, 2048, 4096"),
+        ({"page_size": "4KiB"}, "valid integer"),
+        ({"journal_mode": "off"}, "'wal', 'delete', 'truncate' or 'persist'"),
+        ({"synchronous": "off"}, "'normal', 'full' or 'extra'"),
         ({"fsync": False}, "Extra inputs"),
     ],
 )
@@ -98,6 +103,44 @@ def test_what_cannot_be(case: Case, message: str) -> None:
     assert message in workload().refusal(case)
     assert workload().refusal(case_of()) == ""
     assert "PostgreSQL works on paths" in workload().unsupported(case_of(), "rados", ENGINE)
+
+
+@pytest.mark.parametrize(
+    ("engine", "options", "message"),
+    [
+        (ENGINE, {"page_size": 4096}, "page_size is SQLite's: PostgreSQL's block is fixed"),
+        (ENGINE, {"journal_mode": "wal"}, "journal_mode is SQLite's"),
+        (ENGINE, {"synchronous": "full"}, "synchronous is SQLite's"),
+        (SQLITE, {"settings": {"work_mem": "1MB"}}, "settings (work_mem) are PostgreSQL's"),
+        (SQLITE, {"isolation": "repeatable read"}, "SQLite's transactions are serializable"),
+    ],
+)
+def test_options_of_the_other_engine_are_refused(
+    engine: Engine, options: dict[str, Any], message: str
+) -> None:
+    assert message in workload(**options).unsupported(case_of(), "path", engine)
+
+
+def test_sqlite_is_used_where_only_that_can_be() -> None:
+    assert Tpcc.default_engine(lambda _: True) == "postgresql"
+    assert Tpcc.default_engine(lambda name: name == "sqlite") == "sqlite"
+    assert Tpcc.default_engine(lambda _: False) == "postgresql"  # which says what to install
+    assert workload().unsupported(case_of(), "path", SQLITE) == ""
+    assert "SQLite works on paths" in workload().unsupported(case_of(), "rados", SQLITE)
+
+
+def test_steps_of_sqlite() -> None:
+    made = workload(journal_mode="delete").steps(case_of(), ACCESS, SQLITE)
+    assert [step.files for step in made] == [(), ("sqlite",), ()]
+    assert isinstance(made[1].what, Argv)
+    asked = json.loads(made[1].what.files[TASK])
+    assert asked["engine"] == "sqlite"
+    assert asked["settings"] == {
+        "page_size": "4096",
+        "journal_mode": "delete",
+        "synchronous": "full",
+        "cache_size": "-8192",
+    }
 
 
 def test_three_steps() -> None:
@@ -175,6 +218,19 @@ def test_what_outputs_become() -> None:
     assert found == {"transaction_rate": 10.0, "new_order_rate": 5.0}
     assert {note.key for note in parsed.notes} == {"tpc-derived", "block-size"}
     assert "8192 bytes" in parsed.notes[1].message
+
+
+@pytest.mark.parametrize(("synchronous", "synced"), [("full", True), ("normal", False)])
+def test_what_outputs_of_sqlite_become(synchronous: str, synced: bool) -> None:
+    settings = {"block_size": "4096", "server_version": "3.40.1", "journal_mode": "wal"}
+    settings |= {"synchronous": synchronous}
+    told = {**TOLD, "engine": "sqlite", "settings": settings, "wal_bytes": None}
+    parsed = workload(virtual_users=2).parse(case_of(), outputs(told))
+    assert (parsed.engine, parsed.version, parsed.failure) == ("sqlite", "3.40.1", "")
+    assert parsed.phases[0].facts["synced"] is synced
+    assert {note.key for note in parsed.notes} == {"tpc-derived", "embedded-database"}
+    assert "SQLite with pages of 4096 bytes, journal_mode wal" in parsed.notes[1].message
+    assert parsed.facts["block_size"] == 4096
 
 
 def test_a_violated_condition_fails_the_run() -> None:
