@@ -69,11 +69,14 @@ class Oltp:
     """All combinations of a campaign."""
 
     cells: tuple[Served, ...]
+    engines: tuple[str, ...] = ()  # the databases
 
     @property
     def says(self) -> list[str]:
-        """What it is, and each combination in a sentence."""
-        return [NOT_AUDITED, *(_sentence(cell) for cell in self.cells)]
+        """What it is, each combination in a sentence, and which databases did it."""
+        apart = " Never compare them with each other." * (len(self.engines) > 1)
+        by = f"Engine: {', '.join(self.engines)}.{apart}"
+        return [NOT_AUDITED, *(_sentence(cell) for cell in self.cells), *[by] * bool(self.engines)]
 
     def table(self) -> pd.DataFrame:
         """One row per combination; latencies in ms."""
@@ -200,7 +203,8 @@ def oltp(ds: xr.Dataset, *, where: Levels | None = None) -> Oltp:
         )
         for group, own in zip(groups, levels, strict=True)
     ]
-    return Oltp(tuple(sorted(cells, key=lambda cell: cell.named)))
+    engines = {str(own["engine"]) for own in levels if own.get("engine")}
+    return Oltp(tuple(sorted(cells, key=lambda cell: cell.named)), tuple(sorted(engines)))
 
 
 def _metrics(ds: xr.Dataset, of: Table, group: Counts) -> dict[str, Median]:

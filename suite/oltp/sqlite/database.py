@@ -22,6 +22,7 @@ from fsmatrix.suite.oltp.rows import Rows
 
 FILE = "tpcc.db"
 BUSY_SECONDS = 2.0  # that a try waits for others' locks
+PATIENCE = 60.0  # seconds for what is no transaction of a user
 SHOWN = (
     *("page_size", "journal_mode", "synchronous", "cache_size"),
     *("busy_timeout", "wal_autocheckpoint", "mmap_size"),
@@ -47,7 +48,7 @@ class Database:
     def connect(self) -> sqlite3.Connection:
         """A connection with the settings, which no transaction is open in."""
         uri = f"{(self.folder / FILE).as_uri()}?mode=rw"
-        connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_SECONDS)
+        connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=PATIENCE)
         for name in ("synchronous", "cache_size"):
             connection.execute(f"PRAGMA {name} = {self.settings[name]}")
         return connection
@@ -91,6 +92,7 @@ class Database:
         """A user's: of rollback journals each connection has its own mode."""
         if self.settings["journal_mode"] != "wal":
             self._set_journal(connection)
+        connection.execute(f"PRAGMA busy_timeout = {round(BUSY_SECONDS * 1000)}")
 
     def sql(self, text: str) -> list[list[str]]:
         """Run statements; the rows of their answers as texts."""

@@ -28,7 +28,7 @@ NAMES = tuple(SCRIPTS)
 WEIGHTS = [weight for weight, _ in SCRIPTS.values()]
 MOST_SEED = (1 << 53) - 1
 ERROR = "error"
-BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
+BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")  # others hold their locks
 
 
 class Died(OltpError):

@@ -77,6 +77,7 @@ def test_rates_and_latencies_by_type(store: Path) -> None:
     found = oltp(analysis.open(str(store)))
     assert isinstance(found, Result)
     assert found.says[0] == NOT_AUDITED
+    assert found.says[-1] == "Engine: postgresql."
     tpm, nopm = map(int, re.findall(r"(\d+) (?:tpm|NOPM)", found.says[2]))
     assert tpm == pytest.approx(3000, rel=0.01)
     assert nopm == pytest.approx(1350, rel=0.01)
@@ -120,6 +121,7 @@ def test_two_engines_are_never_compared_silently(tmp_path: Path) -> None:
     assert [cell.levels["engine"] for cell in found.cells] == ["postgresql", "sqlite"]
     assert "postgresql" in found.says[1]
     assert "sqlite" in found.says[2]
+    assert found.says[3] == "Engine: postgresql, sqlite. Never compare them with each other."
 
 
 def test_what_is_no_metric_is_no_column(store: Path) -> None:

@@ -124,6 +124,17 @@ def test_a_schedule_is_kept(place: Path) -> None:
         assert service["total"] <= told["latency"][name]["total"]
 
 
+def test_transactions_that_others_keep_out_are_failures(place: Path) -> None:
+    before = counts(place)
+    with closing(sqlite3.connect(place / SQLITE_DATA / FILE, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        told = answer(step("run", place, warm_up=0, seconds=6, max_tries=1))
+        other.execute("ROLLBACK")
+    assert told["failures"]["locked"] >= 1
+    assert set(told["latency"]) <= {"order-status", "stock-level"}  # readers need no lock
+    assert counts(place) == before
+
+
 def test_violated_conditions_are_counted(place: Path) -> None:
     for statement in (
         "UPDATE warehouse SET w_ytd = w_ytd + 1",
