@@ -37,7 +37,7 @@ class Sqlite(EngineKind):
     def find(self, given: str = "") -> str:
         """This Python; EngineError if another is named."""
         asked = given or os.environ.get(self.variable, "")
-        if asked and os.path.realpath(asked) != os.path.realpath(sys.executable):
+        if asked and os.path.realpath(super().find(asked)) != os.path.realpath(sys.executable):
             raise EngineError(
                 f"{asked}: the engine sqlite is the library of the Python that runs fsmatrix "
                 f"({sys.executable}), no other can be named: run fsmatrix with that Python"
