@@ -44,6 +44,11 @@ class User:
     database: Database
     constants: Constants
     logs: Path
+    clock: float  # Unix time less the monotonic clock's, when the run began
+
+    def _now(self) -> float:
+        """Unix time that no step of the machine's clock shifts."""
+        return time.monotonic() + self.clock
 
     def work(self, began: float) -> None:
         """Transactions until the time is over; the log is complete only then."""
@@ -56,9 +61,9 @@ class User:
                 (name,) = rng.choices(NAMES, WEIGHTS)
                 seed = rng.randint(1, MOST_SEED)
                 draws = Draws.of(seed, TRANSACTIONS[name][1], self.constants, self.users.warehouses)
-                start = time.time()
+                start = self._now()
                 tries = self._tried(db, name, draws, home, end)
-                done = time.time()
+                done = self._now()
                 origin = due or start
                 took = round((done - origin) * 1e6) if tries else "locked"
                 seconds, rest = divmod(int(done * 1e6), 1_000_000)
@@ -74,14 +79,14 @@ class User:
     def _dues(self, rng: random.Random, began: float, end: float) -> Iterator[float]:
         """When each transaction is due, as Unix time; 0: when the one before is done."""
         if not self.users.rate:
-            while time.time() < end:
+            while self._now() < end:
                 yield 0.0
             return
         mean = self.users.users / self.users.rate  # seconds between two of this user
         due = began
         while (due := due - mean * math.log(1.0 - rng.random())) < end:
-            time.sleep(max(0.0, due - time.time()))
-            if time.time() >= end:
+            time.sleep(max(0.0, due - self._now()))
+            if self._now() >= end:
                 return
             yield due
 
@@ -93,7 +98,7 @@ class User:
             except sqlite3.OperationalError as error:
                 if not error.sqlite_errorname.startswith(BUSY):
                     raise
-                if time.time() >= end:
+                if self._now() >= end:
                     break
             else:
                 return number
@@ -116,9 +121,10 @@ def work(users: Users, database: Database, constants: Constants, logs: Path, beg
     """All users, to their ends.  OltpError if one fails; Died if one is killed."""
     fork = multiprocessing.get_context("fork")
     processes: list[ForkProcess] = []
+    clock = time.time() - time.monotonic()
     try:
         for number in range(users.users):
-            user = User(number, users, database, constants, logs)
+            user = User(number, users, database, constants, logs, clock)
             process = fork.Process(target=user.process, args=(began, os.getpid()))
             process.start()
             processes.append(process)

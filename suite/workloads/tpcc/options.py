@@ -102,7 +102,8 @@ class TpccOptions(WorkloadOptions):
         description="the database's own buffers (the flash study: 8 MiB); with SQLite each user's",
     )
     isolation: Literal["read committed", "repeatable read", "serializable"] = Field(
-        default="read committed", description="of transactions; what fails by it is tried again"
+        default="read committed",
+        description="of transactions; what fails by it is tried again.  SQLite's are serializable",
     )
     max_tries: Annotated[int, Field(strict=True, ge=1, le=100)] = Field(
         default=10, description="of a transaction that others' keep from being done"
