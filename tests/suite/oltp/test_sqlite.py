@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from fsmatrix import analysis
 from fsmatrix.backends.system import mounts
 from fsmatrix.suite.oltp.consistency import CONDITIONS
 from fsmatrix.suite.oltp.rows import Rows
@@ -24,6 +25,7 @@ from fsmatrix.suite.oltp.task import SQLITE, SQLITE_DATA
 from fsmatrix.suite.session.programs import Finished
 from tests.suite import oltp_steps
 from tests.suite.oltp_steps import SQLITE_SETTINGS, answer, in_background, left_running
+from tests.suite.running import fsmatrix
 
 pytestmark = pytest.mark.xdist_group("sqlite")
 # what hashint8extended(k, seed) & 9223372036854775807 is in PostgreSQL 15, for k from 1 to 3
@@ -251,3 +253,32 @@ def fill(place: Path, leave: int) -> None:
     (place / "filler").unlink(missing_ok=True)
     with (place / "filler").open("wb") as filler:
         os.posix_fallocate(filler.fileno(), 0, shutil.disk_usage(place).free - leave)
+
+
+CAMPAIGN = """
+campaign: embedded
+targets:
+  here: {backend: directory, options: {path: PATH}}
+workloads:
+  tpcc: {workload: tpcc, engine: sqlite, options: {warm_up: 0s, runtime: 3s}}
+repetitions: 1
+order: {attachments: 1}
+cache: warm
+launcher: local
+limits: {time_per_run: 4min, space: 2GiB}
+"""
+
+
+def test_a_campaign_by_sqlite(tmp_path: Path) -> None:
+    place, out = tmp_path / "place", tmp_path / "out"
+    place.mkdir(mode=0o700)
+    (tmp_path / "c.yaml").write_text(CAMPAIGN.replace("PATH", str(place)))
+    done = fsmatrix("run", tmp_path / "c.yaml", "-o", out, "--no-report")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert list(place.iterdir()) == []
+    assert fsmatrix("collect", out).returncode == 0
+    ds = analysis.open(str(out))
+    assert ds["status"].values.tolist() == ["ok"]
+    assert ds["engine"].values.tolist() == [SQLITE]
+    assert ds["engine_version"].values.tolist() == [sqlite3.sqlite_version]
+    assert 0 < float(ds["new_order_rate"][0]) < float(ds["transaction_rate"][0])
