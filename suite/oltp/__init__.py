@@ -1,1 +1,1 @@
-"""What a client node does for the workload `tpcc`: a PostgreSQL server, its rows, its clients."""
+"""What a client node does for the workload `tpcc`: a database, its rows, its users."""
