@@ -10,7 +10,7 @@ import signal
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from multiprocessing import connection as waiting
 from multiprocessing.context import ForkProcess
@@ -107,6 +107,7 @@ class User:
     def process(self, began: float, parent: int) -> None:
         """The whole life of its process."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         libc.die_with(parent)
         try:
             self.work(began)
@@ -126,8 +127,9 @@ def work(users: Users, database: Database, constants: Constants, logs: Path, beg
         for number in range(users.users):
             user = User(number, users, database, constants, logs, clock)
             process = fork.Process(target=user.process, args=(began, os.getpid()))
-            process.start()
-            processes.append(process)
+            with _undisturbed():
+                process.start()
+                processes.append(process)
         _wait(processes, logs)
     finally:
         for process in processes:
@@ -135,6 +137,16 @@ def work(users: Users, database: Database, constants: Constants, logs: Path, beg
                 process.kill()
         for process in processes:
             process.join()
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """No SIGTERM while it forks: what its handler raises there is lost in hooks of the fork."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _wait(processes: Sequence[ForkProcess], logs: Path) -> None:
