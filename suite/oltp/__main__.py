@@ -21,7 +21,7 @@ from fsmatrix.results.files.errors import ResultError
 from fsmatrix.suite.oltp import account as accounts
 from fsmatrix.suite.oltp import clients, consistency, loading, logs
 from fsmatrix.suite.oltp.clients import Users
-from fsmatrix.suite.oltp.problems import OltpError, is_full, told
+from fsmatrix.suite.oltp.problems import OltpError, is_full, reason_of
 from fsmatrix.suite.oltp.rows import Rows
 from fsmatrix.suite.oltp.server import Programs, Server, of_directory
 from fsmatrix.suite.oltp.sqlite import steps as sqlite
@@ -203,7 +203,7 @@ def _settings(facts: dict[str, str]) -> dict[str, str]:
 def _after_crash(server: Server) -> OltpError:
     """What a server left that somebody killed: does it recover, and is the data consistent?"""
     how = server.died()
-    full = f" ({told(server.log)})" if is_full(server.log) else ""
+    full = f" ({reason_of(server.log)})" if is_full(server.log) else ""
     if left := server.wait_for_its_processes():
         return OltpError(f"{how}{full}; its processes {left} did not end: they hang")
     try:
@@ -221,7 +221,7 @@ def _with_full_disk(error: OltpError, server: Server) -> OltpError:
     """The same error, with the server's reason if that is a full disk: clients may not see it."""
     if is_full(str(error)) or not is_full(server.log):
         return error
-    return OltpError(f"{error}; {told(server.log)}")
+    return OltpError(f"{error}; {reason_of(server.log)}")
 
 
 ACTIONS: dict[str, Callable[[Task, Server], dict[str, Any]]] = {

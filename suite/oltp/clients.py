@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsmatrix.suite.oltp import account as accounts
-from fsmatrix.suite.oltp.problems import OltpError, told
+from fsmatrix.suite.oltp.problems import OltpError, reason_of
 from fsmatrix.suite.oltp.server import Server
 
 LOG = "log"
@@ -86,4 +86,4 @@ def logs(folder: Path) -> list[Path]:
 def problem(code: int, said: str) -> OltpError:
     """pgbench ended badly."""
     how = f"ended with status {code}" if code > 0 else f"was ended by signal {-code}"
-    return OltpError(f"pgbench {how}: {told(said)}")
+    return OltpError(f"pgbench {how}: {reason_of(said)}")

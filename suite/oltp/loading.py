@@ -22,7 +22,7 @@ from typing import TypeVar, cast
 
 from fsmatrix.suite.oltp import account as accounts
 from fsmatrix.suite.oltp.account import Account
-from fsmatrix.suite.oltp.problems import OltpError, told
+from fsmatrix.suite.oltp.problems import OltpError, reason_of
 from fsmatrix.suite.oltp.rows import Constants, Rows
 from fsmatrix.suite.oltp.server import DATABASE, Server
 
@@ -94,7 +94,7 @@ def copy(server: Server, rows: Rows, keys: bool = True) -> None:
         for pipe in pipes.values():
             pipe.unlink(missing_ok=True)
     if process.returncode:
-        raise OltpError(f"loading failed: {told(error.decode(errors='replace'))}")
+        raise OltpError(f"loading failed: {reason_of(error.decode(errors='replace'))}")
 
 
 def ahead(pieces: Iterator[T]) -> Generator[T, None, None]:

@@ -17,12 +17,12 @@ def is_full(text: str) -> bool:
     return bool(_FULL.search(text))
 
 
-def told(text: str, lines: int = 3) -> str:
+def reason_of(text: str, lines: int = 3) -> str:
     """The sentence for what a program printed: the full disk, else its errors, else its end."""
-    said = [line.strip() for line in text.splitlines() if line.strip()]
-    full = [line for line in said if is_full(line)]
+    printed = [line.strip() for line in text.splitlines() if line.strip()]
+    full = [line for line in printed if is_full(line)]
     full = [line if NO_SPACE in line else f"{line} ({NO_SPACE})" for line in full]
-    errors = [line for line in said if any(word in line for word in ("ERROR", "FATAL", "PANIC"))]
-    errors = errors or [line for line in said if "error:" in line]
-    chosen = full[:1] or errors[:lines] or said[-lines:]
+    errors = [line for line in printed if any(word in line for word in ("ERROR", "FATAL", "PANIC"))]
+    errors = errors or [line for line in printed if "error:" in line]
+    chosen = full[:1] or errors[:lines] or printed[-lines:]
     return " | ".join(chosen) or "it printed nothing"

@@ -24,7 +24,7 @@ from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.process import Process
 from fsmatrix.suite.oltp import account as accounts
 from fsmatrix.suite.oltp.account import Account
-from fsmatrix.suite.oltp.problems import OltpError, told
+from fsmatrix.suite.oltp.problems import OltpError, reason_of
 
 DATABASE = "tpcc"
 LOG = "server.log"
@@ -84,7 +84,7 @@ class Server:
         ]
         done = self._ran(argv)
         if done.returncode:
-            raise OltpError(f"initdb failed: {told(done.stderr)}")
+            raise OltpError(f"initdb failed: {reason_of(done.stderr)}")
 
     def _ran(self, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -122,7 +122,7 @@ class Server:
         while not self._is_ready():
             if self._process.poll() is not None:
                 self._process = None
-                raise OltpError(f"PostgreSQL does not start: {told(self.log)}")
+                raise OltpError(f"PostgreSQL does not start: {reason_of(self.log)}")
             if time.monotonic() - began > START_SECONDS:
                 self.kill()
                 raise OltpError(f"PostgreSQL did not start within {START_SECONDS:g} s")
@@ -225,7 +225,7 @@ class Server:
             check=False,
         )
         if done.returncode:
-            raise OltpError(told(done.stderr))
+            raise OltpError(reason_of(done.stderr))
         return [line.split("\t") for line in done.stdout.splitlines() if line]
 
     def psql(self, database: str = DATABASE) -> list[str]:

@@ -60,7 +60,7 @@ class Database:
         """
         began = time.monotonic()
         os.close(os.open(self.folder / FILE, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        with told(self.folder), closing(self.connect()) as connection:
+        with as_oltp_error(self.folder), closing(self.connect()) as connection:
             connection.execute(f"PRAGMA page_size = {self.settings['page_size']}")
             connection.execute("PRAGMA journal_mode = delete")
             connection.execute("BEGIN IMMEDIATE")
@@ -97,14 +97,14 @@ class Database:
     def sql(self, text: str) -> list[list[str]]:
         """Run statements; the rows of their answers as texts."""
         answers: list[list[str]] = []
-        with told(self.folder), closing(self.connect()) as connection:
+        with as_oltp_error(self.folder), closing(self.connect()) as connection:
             for statement in filter(str.strip, text.split(";")):
                 answers += [list(map(str, row)) for row in connection.execute(statement)]
         return answers
 
     def in_use(self) -> dict[str, str]:
         """Settings as a connection has them."""
-        with told(self.folder), closing(self.connect()) as connection:
+        with as_oltp_error(self.folder), closing(self.connect()) as connection:
             self.prepare(connection)
             found = {n: str(connection.execute(f"PRAGMA {n}").fetchone()[0]) for n in SHOWN}
         found["synchronous"] = SYNCHRONOUS[int(found["synchronous"])]
@@ -117,7 +117,7 @@ class Database:
 
 
 @contextmanager
-def told(folder: Path) -> Iterator[None]:
+def as_oltp_error(folder: Path) -> Iterator[None]:
     """SQLite's errors as OltpError, with a full disk named."""
     try:
         yield

@@ -160,6 +160,6 @@ def _wait(processes: Sequence[ForkProcess], logs: Path) -> None:
             if code < 0:
                 raise Died(f"user {number} ended by {signal.Signals(-code).name} while it worked")
             if code:
-                told = logs / f"{ERROR}.{number}"
-                said = told.read_text() if told.exists() else f"it ended with status {code}"
-                raise OltpError(f"user {number}: {said}")
+                file = logs / f"{ERROR}.{number}"
+                reason = file.read_text() if file.exists() else f"it ended with status {code}"
+                raise OltpError(f"user {number}: {reason}")
