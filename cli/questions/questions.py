@@ -237,7 +237,7 @@ def traffic(
 
 @question
 def lhcb() -> Ask:
-    """The histogram of the LHCb analysis, whether all runs have it, and rates with compression.
+    """The histogram of the LHCb analysis, whether all runs have it, and rates.
 
     Example: fsmatrix lhcb out --out mass.pdf
     """
