@@ -108,6 +108,13 @@ def remove_image(entry: Entry, journal: Journal) -> None:
     journal.end(entry)
 
 
+def remove_own(context: ProvisionContext) -> None:
+    """Remove the images that this campaign has made for the target."""
+    for entry in context.journal.pending("image", target=context.target):
+        if entry.is_own:
+            remove_image(entry, context.journal)
+
+
 def _place(path: str) -> Path:
     """Absolute path; its folder without links."""
     place = Path(path).expanduser().absolute()

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from fsmatrix.backends.system import mounts
 from fsmatrix.suite.engines.postgresql import KIND
 from fsmatrix.suite.oltp.server import of_directory
 from fsmatrix.suite.oltp.task import DATA, RESULT, SQLITE, SQLITE_DATA, TASK, Task
@@ -174,3 +175,15 @@ def statements(path: Path, text: str) -> str:
         )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+@contextmanager
+def small_disk(point: Path, mebibytes: int) -> Iterator[Path]:
+    """A file system of that size in memory, at a new folder."""
+    point.mkdir()
+    size = f"size={mebibytes}m"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", size, "fsmatrix-test", str(point)], check=True)
+    try:
+        yield point
+    finally:
+        mounts.unmount(point)

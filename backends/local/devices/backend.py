@@ -117,9 +117,7 @@ class Devices(Backend):
 
     def finish(self, context: ProvisionContext) -> None:
         """Remove the image."""
-        for entry in context.journal.pending("image", target=context.target):
-            if entry.is_own:
-                images.remove_image(entry, context.journal)
+        images.remove_own(context)
 
     def describe(self, access: Access) -> dict[str, Any]:
         """Facts of the first file system, sums over all, and each device with its limits."""

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends.system import mounts
 from fsmatrix.suite.oltp.consistency import CONDITIONS
 from fsmatrix.suite.oltp.rows import Rows
 from fsmatrix.suite.oltp.sqlite.database import Database
@@ -22,7 +21,14 @@ from fsmatrix.suite.oltp.sqlite.draws import Draws
 from fsmatrix.suite.oltp.sqlite.transactions import TRANSACTIONS, perform
 from fsmatrix.suite.oltp.task import DATA
 from tests.suite import oltp_steps
-from tests.suite.oltp_steps import answer, in_background, left_running, statements, step
+from tests.suite.oltp_steps import (
+    answer,
+    in_background,
+    left_running,
+    small_disk,
+    statements,
+    step,
+)
 
 pytestmark = [pytest.mark.needs("postgresql"), pytest.mark.xdist_group("oltp")]
 
@@ -252,13 +258,8 @@ def test_a_directory_that_is_there_is_refused(tmp_path: Path) -> None:
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     """A file system of 400 MiB."""
-    point = tmp_path / "small"
-    point.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400m", "none", str(point)], check=True)
-    try:
+    with small_disk(tmp_path / "small", 400) as point:
         yield point
-    finally:
-        mounts.unmount(point)
 
 
 @pytest.mark.root

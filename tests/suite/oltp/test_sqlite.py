@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from fsmatrix import analysis
-from fsmatrix.backends.system import mounts
 from fsmatrix.suite.oltp.consistency import CONDITIONS
 from fsmatrix.suite.oltp.rows import Rows
 from fsmatrix.suite.oltp.sqlite.database import FILE
@@ -24,7 +23,13 @@ from fsmatrix.suite.oltp.sqlite.transactions import perform
 from fsmatrix.suite.oltp.task import SQLITE, SQLITE_DATA
 from fsmatrix.suite.session.programs import Finished
 from tests.suite import oltp_steps
-from tests.suite.oltp_steps import SQLITE_SETTINGS, answer, in_background, left_running
+from tests.suite.oltp_steps import (
+    SQLITE_SETTINGS,
+    answer,
+    in_background,
+    left_running,
+    small_disk,
+)
 from tests.suite.running import fsmatrix
 
 pytestmark = pytest.mark.xdist_group("sqlite")
@@ -225,13 +230,8 @@ def test_what_is_no_database_is_an_error(tmp_path: Path) -> None:
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     """A file system of 200 MiB."""
-    point = tmp_path / "small"
-    point.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200m", "none", str(point)], check=True)
-    try:
+    with small_disk(tmp_path / "small", 200) as point:
         yield point
-    finally:
-        mounts.unmount(point)
 
 
 @pytest.mark.root

@@ -163,9 +163,7 @@ class Device(Backend):
 
     def finish(self, context: ProvisionContext) -> None:
         """Remove the image of an emulated device."""
-        for entry in context.journal.pending("image", target=context.target):
-            if entry.is_own:
-                images.remove_image(entry, context.journal)
+        images.remove_own(context)
 
     def describe(self, access: Access) -> dict[str, Any]:
         """Facts of the device, what was agreed to, and how runs divide it."""
