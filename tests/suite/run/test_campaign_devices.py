@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -186,8 +187,12 @@ def test_full_device_fails_the_run_by_name(tmp_path: Path, disks: list[Path]) ->
     running = Running(campaign, "-o", tmp_path / "out")
     running.until("finished")
     filler = disks[1] / "filler"
-    with pytest.raises(OSError, match="No space"):
-        filler.write_bytes(bytes(64 * MIB))
+    running.process.send_signal(signal.SIGSTOP)  # it must not end before the device is full
+    try:
+        with pytest.raises(OSError, match="No space"):
+            filler.write_bytes(bytes(64 * MIB))
+    finally:
+        running.process.send_signal(signal.SIGCONT)
     assert running.end() == 1, running.errors
     filler.unlink()
     found = reasons(running)
