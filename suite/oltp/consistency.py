@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-NEW_DELIVERED = 2100  # orders of a district that are delivered when it is loaded
+from fsmatrix.suite.oltp.rows import DELIVERED
 
 # number -> a question whose answer is a count of violations
 CONDITIONS: dict[int, str] = {
@@ -72,7 +72,7 @@ CONDITIONS: dict[int, str] = {
             ON (no_w_id, no_d_id) = (o_w_id, o_d_id)
         LEFT JOIN (SELECT c_w_id, c_d_id, sum(c_delivery_cnt) AS since FROM customer GROUP BY 1, 2)
             AS c ON (c_w_id, c_d_id) = (o_w_id, o_d_id)
-        WHERE ordered - coalesce(open, 0) IS DISTINCT FROM {NEW_DELIVERED} + since""",
+        WHERE ordered - coalesce(open, 0) IS DISTINCT FROM {DELIVERED} + since""",
     12: """
         SELECT count(*) FROM customer
         LEFT JOIN delivered ON (o_w_id, o_d_id, o_c_id) = (c_w_id, c_d_id, c_id)

@@ -21,7 +21,6 @@ from pathlib import Path
 
 from fsmatrix.results.files import safefile
 from fsmatrix.results.files.errors import ResultError
-from fsmatrix.results.process import Process
 from fsmatrix.suite.oltp import account as accounts
 from fsmatrix.suite.oltp.account import Account
 from fsmatrix.suite.oltp.problems import OltpError, reason_of
@@ -71,7 +70,6 @@ class Server:
     account: Account
     settings: Mapping[str, str] = field(default_factory=dict)
     _process: subprocess.Popen[bytes] | None = None
-    _me: Process | None = None
 
     snapshot = "BEGIN ISOLATION LEVEL REPEATABLE READ"
 
@@ -118,7 +116,6 @@ class Server:
                 stderr=log,
                 start_new_session=True,  # signals to our group are for us: we end it in order
             )
-        self._me = Process.of(self._process.pid)
         while not self._is_ready():
             if self._process.poll() is not None:
                 self._process = None

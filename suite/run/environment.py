@@ -128,16 +128,21 @@ class RunEnvironment:
         seconds = self.settings.time_per_run + REST_SECONDS
         self.session.call("remove_run", access, self.journal, seconds, name=spec.name)
 
+    def _has_own(self, method: str) -> bool:
+        """Whether the backend has a node-side method of its own: a call costs a round trip."""
+        own, inherited = getattr(self.backend, method), getattr(Backend, method)
+        return bool(own.__func__ is not inherited.__func__)
+
     def guard(self) -> None:
         """The backend's last look before a step, on every kernel; NodeError if it objects."""
-        if self.backend.guard.__func__ is Backend.guard.__func__:  # type: ignore[attr-defined]
-            return  # nothing to be looked at
+        if not self._has_own("guard"):
+            return
         self.session.call("guard", self.access.to_json(), self.journal, HEALTH_SECONDS)
 
     def look_at_health(self, run: RunContext, step: Step) -> None:
         """What the storage says is wrong with it, asked by one leader."""
-        if self.backend.health.__func__ is Backend.health.__func__:  # type: ignore[attr-defined]
-            return  # nothing to be asked
+        if not self._has_own("health"):
+            return
         answers = self.session.call(
             "health", self.access.to_json(), self.journal, HEALTH_SECONDS, only_first=True
         )

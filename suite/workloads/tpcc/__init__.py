@@ -116,9 +116,9 @@ class Tpcc(Workload):
         by_step = {output.step: output for output in outputs}
         if TRANSACTIONS not in by_step:
             return Parsed()
-        told = answer(by_step[TRANSACTIONS])
+        result = answer(by_step[TRANSACTIONS])
         try:
-            phase = transactions(told, by_step[TRANSACTIONS], self.options.rate or 0.0)
+            phase = transactions(result, by_step[TRANSACTIONS], self.options.rate or 0.0)
         except (KeyError, TypeError, ValueError) as error:
             raise ParseError(
                 TRANSACTIONS, 0, f"{RESULT} is not of this version: {error}"
@@ -128,16 +128,16 @@ class Tpcc(Workload):
         failure = str(checked.get("says", ""))
         if not failure and not phase.operations.any():
             failure = "no transaction ended within the measured time"
-        settings = told.get("settings", {})
+        settings = result.get("settings", {})
         facts: dict[str, Any] = {
             "block_size": int(settings.get("block_size", 0)),
             "settings": settings,
-            "account": told.get("account"),
+            "account": result.get("account"),
             "load": loaded,
             "consistency": checked,
-            "database_bytes": told.get("database_bytes"),
+            "database_bytes": result.get("database_bytes"),
         }
-        engine = str(told.get("engine", POSTGRESQL))
+        engine = str(result.get("engine", POSTGRESQL))
         return Parsed(
             engine=engine,
             version=str(settings.get("server_version", "")).partition(" ")[0],

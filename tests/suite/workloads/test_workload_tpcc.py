@@ -220,6 +220,13 @@ def test_what_outputs_become() -> None:
     assert "8192 bytes" in parsed.notes[1].message
 
 
+@pytest.mark.parametrize(("commit", "synced"), [("on", True), ("off", False)])
+def test_a_commit_that_returns_early_is_not_synced(commit: str, synced: bool) -> None:
+    settings = TOLD["settings"] | {"synchronous_commit": commit}
+    parsed = workload(virtual_users=2).parse(case_of(), outputs(TOLD | {"settings": settings}))
+    assert parsed.phases[0].facts["synced"] is synced
+
+
 @pytest.mark.parametrize(("synchronous", "synced"), [("full", True), ("normal", False)])
 def test_what_outputs_of_sqlite_become(synchronous: str, synced: bool) -> None:
     settings = {"block_size": "4096", "server_version": "3.40.1", "journal_mode": "wal"}

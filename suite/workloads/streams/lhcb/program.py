@@ -1,7 +1,7 @@
 """One process of the LHCb analysis: `main ENGINE probe|describe|write|read ...`, a line of JSON.
 
 It is started by the path of a Python that has the engine, which need not be fsmatrix's own
-(`command` in suite/workloads/rntuple/argv.py).  What it cannot do it says in its answer.
+(`words` in suite/engines/python.py).  What it cannot do it says in its answer.
 """
 
 from __future__ import annotations
