@@ -102,10 +102,10 @@ class Lab:
         job = next(part["job"] for part in found["parts"] if part["state"] == "running")
         return job["job"], job["nodes"]
 
-    def wait(self) -> dict[str, Any]:
-        """Until no part waits or runs."""
+    def wait(self, out: Path | None = None) -> dict[str, Any]:
+        """Until no part waits or runs; a job whose runs are all stored still has to clean up."""
         ended = {"done", "stopped", "not submitted"}
-        return self.until("at an end", lambda f: {p["state"] for p in f["parts"]} <= ended)
+        return self.until("at an end", lambda f: {p["state"] for p in f["parts"]} <= ended, out)
 
     def reported(self, out: Path | None = None) -> None:
         """The last job has merged and written the report."""

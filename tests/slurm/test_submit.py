@@ -107,6 +107,7 @@ def test_no_word_of_a_user_is_run(lab: Lab) -> None:
     job = next(iter(outcome["submitted"].values()))
     lab_there = Lab(lab.bed, place)
     lab_there.until("done", lambda f: f["runs"]["ok"] == 2, place / "-out")
+    lab_there.wait(place / "-out")
     shown = lab.slurm("scontrol", "show", "job", job)
     assert settings["mail-user"] in shown
     lab.complete(place / "-out")

@@ -154,6 +154,7 @@ def test_a_full_disk_for_the_results_is_said_and_resume_goes_on(lab: Lab) -> Non
         subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
         lab.submit("--resume", out=out)
         lab.until("done", lambda f: f["runs"]["ok"] == 4, out)
+        lab.wait(out)
         lab.complete(out)
         lab.reported(out)
     finally:
