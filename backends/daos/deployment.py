@@ -87,7 +87,7 @@ def of_mount(container: Deployment, caching: str, interception: str) -> Deployme
 
 
 def redundancy_of(oclass: str, factor: str = "") -> str | None:
-    """ "none", "replica 2" or "EC 2+1" of an object class; None for one that does not tell.
+    """ "none", "replica 2" or "EC 2+1" of an object class; None if it does not tell.
 
     Without a class a redundancy factor of 0 ("rd_fac0") means none; with another one libdfs
     chooses by itself between copies and an erasure code.
@@ -97,6 +97,8 @@ def redundancy_of(oclass: str, factor: str = "") -> str | None:
     try:
         kind = parse_class(oclass)
     except ValueError:
+        return None
+    if kind.everywhere:
         return None
     if kind.k:
         return f"EC {kind.k}+{kind.m}"

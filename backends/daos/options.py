@@ -101,10 +101,10 @@ class DaosOptions(BackendOptions):
     @model_validator(mode="after")
     def _enough_redundancy(self) -> DaosOptions:
         for name in self._classes:
-            outlives = parse_class(name).outlives
-            if self.rd_fac is not None and outlives < self.rd_fac:
+            kind = parse_class(name)
+            if self.rd_fac is not None and kind.outlives < self.rd_fac and not kind.everywhere:
                 raise ValueError(
-                    f"object class {name} outlives {outlives}, not rd_fac {self.rd_fac}"
+                    f"object class {name} outlives {kind.outlives}, not rd_fac {self.rd_fac}"
                 )
         return self
 

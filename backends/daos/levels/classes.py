@@ -2,7 +2,8 @@
 
 Of a group of n copies, or of k data and m parity cells, each lies in a failure domain of its
 own: a server, or an engine where the container's redundancy level is `rank`.  A class of g groups
-needs n (or k + m) targets for each of them; of X groups it takes as many as there are.
+needs n (or k + m) targets for each of them; of X groups it takes as many as there are.  RP_XSF, for
+scalable fetch, is the one with a copy in every failure domain, however many a pool has.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 _NAME = re.compile(
     r"(?:S|RP_(?P<copies>[2-6])G|EC_(?P<k>2|4|8|16)P(?P<m>[1-3])G)(?P<groups>X|[1-9]\d{0,3})"
 )
+_EVERYWHERE = "RP_XSF"
 
 
 @dataclass(frozen=True)
@@ -24,15 +26,16 @@ class ObjectClass:
     k: int = 0  # data cells of an erasure code; 0: none
     m: int = 0
     groups: int | None = None  # None: as many as there is room for
+    everywhere: bool = False  # a copy in every failure domain; `copies` is the least
 
     @property
     def domains(self) -> int:
-        """Failure domains that a group needs."""
+        """Failure domains that a group needs at least."""
         return self.k + self.m if self.k else self.copies
 
     @property
     def outlives(self) -> int:
-        """Failure domains that may fail without a loss."""
+        """Failure domains that may fail without a loss, at least."""
         return self.domains - (self.k or 1)
 
     @property
@@ -42,15 +45,19 @@ class ObjectClass:
 
     @property
     def redundancy(self) -> str:
-        """In the words of the coordinate `redundancy`: size=2, ec=4+2."""
+        """In the words of the coordinate `redundancy`: size=2, ec=4+2, size=all."""
+        if self.everywhere:
+            return "size=all"
         return f"ec={self.k}+{self.m}" if self.k else f"size={self.copies}"
 
 
 def parse_class(name: str) -> ObjectClass:
-    """Of S1, SX, RP_2G1, EC_4P2GX...; ValueError for anything else."""
+    """Of S1, SX, RP_2G1, RP_XSF, EC_4P2GX...; ValueError for anything else."""
+    if name == _EVERYWHERE:
+        return ObjectClass(name, groups=1, everywhere=True)
     match = _NAME.fullmatch(name)
     if match is None:
-        raise ValueError(f"object class {name!r}: write S1, S2, SX, RP_2G1, RP_3GX, EC_2P1GX...")
+        raise ValueError(f"object class {name!r}: write S1, S2, SX, RP_2G1, RP_XSF, EC_2P1GX...")
     groups = None if match["groups"] == "X" else int(match["groups"])
     if match["k"]:
         return ObjectClass(name, k=int(match["k"]), m=int(match["m"]), groups=groups)

@@ -16,6 +16,7 @@ from fsmatrix.backends.access import DfsAccess, PathAccess
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.daos import trees
 from fsmatrix.backends.daos.dfs import DaosDfs
+from fsmatrix.backends.daos.levels.classes import Shape
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.suite.campaign.settings import Source
@@ -78,6 +79,13 @@ def test_check_tells_version_and_system(standin: Standin) -> None:
 def test_bad_options(options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         registry.load("daos-dfs").Options(**options)
+
+
+def test_copies_everywhere_outlive_as_many_failures_as_the_pool_has_domains_to_lose() -> None:
+    chosen = daos(oclass="RP_XSF", rd_fac=1)._chosen
+    assert chosen.coordinates == {"redundancy": "size=all"}
+    assert chosen.misfit(Shape(servers=2, engines=2, targets=4)) == ""
+    assert chosen.misfit(Shape(1, 1, 4)) == "rd_fac 1 needs 2 servers, and the pool has 1"
 
 
 def test_from_container_to_nothing(standin: Standin, context: ProvisionContext) -> None:

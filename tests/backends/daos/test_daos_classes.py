@@ -22,6 +22,7 @@ THREE = Shape(servers=3, engines=6, targets=48)
         ("RP_2G1", 2, 2, 1, "size=2"),
         ("RP_2GX", 2, 2, 1, "size=2"),
         ("RP_3G4", 3, 12, 2, "size=3"),
+        ("RP_XSF", 1, 1, 0, "size=all"),
         ("EC_2P1G1", 3, 3, 1, "ec=2+1"),
         ("EC_2P1GX", 3, 3, 1, "ec=2+1"),
         ("EC_4P2G8", 6, 48, 2, "ec=4+2"),
@@ -43,7 +44,7 @@ def test_other_words_are_no_classes(text: str) -> None:
         parse_class(text)
 
 
-@pytest.mark.parametrize("name", ["", "S", "S0", "s1", "RP_1G1", "EC_3P1G1", "RP_2", "S1\n", "OC"])
+@pytest.mark.parametrize("name", ["", "S", "S0", "s1", "RP_1G1", "EC_3P1G1", "RP_XS", "S1\n", "OC"])
 def test_words_near_to_classes(name: str) -> None:
     with pytest.raises(ValueError, match="object class"):
         parse_class(name)
@@ -63,6 +64,7 @@ def test_words_near_to_classes(name: str) -> None:
         ("EC_4P2GX", THREE, "rank", ""),
         ("RP_2G32", THREE, "node", "needs 64 targets, and the pool has 48"),
         ("RP_2G32", Shape(3, 6, None), "node", ""),
+        ("RP_XSF", ONE_SERVER, "node", ""),
     ],
 )
 def test_what_a_pool_cannot_hold(name: str, shape: Shape, level: str, reason: str) -> None:
