@@ -2,8 +2,9 @@
 
     python job.py FOLDER      (prints JSON lines)
 
-FOLDER holds `campaign.yaml` and `lives.json` (backend -> its options).  It gets the campaign's
-results (`out`) and its words.  /dev/vda becomes the disk that holds images.
+FOLDER holds `campaign.yaml`, `bare.yaml` and `lives.json` (backend -> its options).  It gets the
+results, `NAME-out`, and the words, `NAME-words`, of the campaign NAME.  /dev/vda becomes the disk
+that holds images.
 """
 
 from __future__ import annotations
@@ -34,21 +35,21 @@ SCRATCH = Path("/run/scratch")
 SEED = 20
 
 
-def campaign(folder: Path) -> None:
-    """`fsmatrix run`; its results and its words are copied into `folder`.
+def campaign(folder: Path, name: str, device: str) -> None:
+    """`fsmatrix run` of NAME.yaml, which uses `device`; results and words are copied into `folder`.
 
     In a forked process: importing it all once more would take half a minute here.
     """
-    out = SCRATCH / "out"
+    out = SCRATCH / f"{name}-out"
     child = os.fork()
     if child == 0:
-        words = os.open(folder / "words", os.O_CREAT | os.O_WRONLY)
+        words = os.open(folder / f"{name}-words", os.O_CREAT | os.O_WRONLY)
         os.dup2(words, 1)
         os.dup2(words, 2)
         sys.argv = [
             "fsmatrix",
             "run",
-            str(folder / "campaign.yaml"),
+            str(folder / f"{name}.yaml"),
             "-o",
             str(out),
             "--no-report",
@@ -57,10 +58,10 @@ def campaign(folder: Path) -> None:
         command_line()  # ends with SystemExit
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if (out / "runs").exists():
-        shutil.copytree(out, folder / "out")
-    found = [one.type for one in signature.signatures("/dev/vdb")]
+        shutil.copytree(out, folder / out.name)
+    signatures = [entry.type for entry in signature.signatures(device)]
     left = sorted(str(path) for path in SCRATCH.rglob("*.img"))
-    tell("campaign", status=status, signatures=found, images=left)
+    tell(name, status=status, signatures=signatures, images=left)
 
 
 def life(name: str, options: dict[str, Any]) -> None:
@@ -164,7 +165,8 @@ def everything() -> None:
     subprocess.run(["mkfs.ext4", "-q", "/dev/vda"], check=True)
     SCRATCH.mkdir()
     subprocess.run(["mount", "/dev/vda", str(SCRATCH)], check=True)
-    campaign(folder)
+    campaign(folder, "campaign", "/dev/vdb")
+    campaign(folder, "bare", "/dev/vdc")
     for name, options in json.loads((folder / "lives.json").read_text()).items():
         life(name, options)
 

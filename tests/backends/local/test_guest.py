@@ -1,7 +1,8 @@
 """File systems that the host's kernel may lack, in a QEMU guest whose kernel has them.
 
 One guest for all: a campaign by the command line, every byte verified, and for each file system
-mount, write, unmount, mount, verify by the backend's own methods.  Function only: the guest
+mount, write, unmount, mount, verify by the backend's own methods; and a bare disk that has a serial
+number, as loop devices have none.  Function only: the guest
 is many times slower than any machine.
 """
 
@@ -22,6 +23,7 @@ import pytest
 from fsmatrix.backends.player.player import engine_name
 from fsmatrix.backends.testbed.ceph import testbed as ceph
 from fsmatrix.results.files.store import Store
+from fsmatrix.results.record import RunRecord
 
 HERE = Path(__file__).resolve().parents[2] / "guest"
 sys.path.insert(0, str(HERE))
@@ -39,6 +41,7 @@ KERNEL_CLIENT = "cephfs-kernel"
 DEADLINE = 600.0  # seconds; a generous bound: about 90 on a quiet machine
 BYTES = 2 * MIB
 LIFE = 4 * MIB  # bytes that a life writes (job.py)
+SERIAL = "guest2"  # of /dev/vdc, the third disk (machine.py)
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(2 * DEADLINE)]
 
@@ -65,7 +68,7 @@ def guest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             file.unlink()
 
 
-def campaign(backends: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def campaign(backends: dict[str, dict[str, Any]], **more: Any) -> dict[str, Any]:
     """Every byte that is read is compared; writes are read back."""
     options = {"bytes_per_process": BYTES, "chunk": 65536, "verify": True}
     return {
@@ -77,6 +80,7 @@ def campaign(backends: dict[str, dict[str, Any]]) -> dict[str, Any]:
         "repetitions": 1,
         "order": {"attachments": 1},
         "limits": {"time_per_run": DEADLINE / 2},
+        **more,
     }
 
 
@@ -95,16 +99,18 @@ def told(guest: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]
             conf = bed(stack, before, folder / "bed")
             lives[KERNEL_CLIENT] = targets[KERNEL_CLIENT] = {"conf": conf, "filesystem": "cephfs"}
         (share / "campaign.yaml").write_text(json.dumps(campaign(targets)))
+        disk = {"device": "/dev/vdc", "destroy": SERIAL}
+        (share / "bare.yaml").write_text(json.dumps(campaign({"device": disk}, cache="bypass")))
         (share / "lives.json").write_text(json.dumps(lives))
         result = guest.run(
             [sys.executable, "-P", str(HERE / "job.py"), str(machine.SHARE)],
-            disks=(1024 * MIB, 160 * MIB),
+            disks=(1024 * MIB, 160 * MIB, 8 * MIB),
             timeout=DEADLINE,
             share=share,
             network=True,
             before=before,
         )
-    words = (share / "words").read_text() if (share / "words").exists() else ""
+    words = "\n".join(path.read_text() for path in sorted(share.glob("*-words")))
     assert result.status == 0, f"{result.output}\n{words}\n{result.console[-2000:]}"
     lines = [json.loads(line) for line in result.output.splitlines() if line.startswith("{")]
     skipped = {KERNEL_CLIENT: reason} if reason else {}
@@ -156,13 +162,26 @@ def test_mounted_again_every_byte_is_there(told: Told, name: str) -> None:
 
 
 def test_campaign_by_the_command_line_is_verified(told: Told) -> None:
-    facts, words = told.lives["campaign"], (told.share / "words").read_text()
+    facts, words = told.lives["campaign"], (told.share / "campaign-words").read_text()
     assert facts["status"] == 0, words
     assert facts["signatures"] == [], "the device is left as empty as it was"
     assert facts["images"] == []
-    store = Store.open(told.share / "out")
-    records = [store.read(run_id) for run_id in store.ids()]
     targets = {"f2fs", "nilfs2", KERNEL_CLIENT} - set(told.skipped)
+    verified(told.share / "campaign-out", targets)
+
+
+def test_bare_disk_is_known_by_its_serial_number(told: Told) -> None:
+    facts, words = told.lives["bare"], (told.share / "bare-words").read_text()
+    assert facts["status"] == 0, words
+    assert facts["signatures"] == []
+    for record in verified(told.share / "bare-out", {"device"}):
+        assert record.environment["target"]["serial"] == SERIAL
+
+
+def verified(out: Path, targets: set[str]) -> list[RunRecord]:
+    """The records: one for each target and pattern, ok, with every byte and without an error."""
+    store = Store.open(out)
+    records = [store.read(run_id) for run_id in store.ids()]
     assert sorted((r.coordinates["target"], r.coordinates["pattern"]) for r in records) == sorted(
         (target, pattern) for target in targets for pattern in ("rand-write", "seq-read")
     )
@@ -172,6 +191,7 @@ def test_campaign_by_the_command_line_is_verified(told: Told) -> None:
         for phase in record.phases:
             assert int(phase.bytes.sum()) == BYTES
             assert int(phase.errors.sum()) == 0
+    return records
 
 
 def test_nilfs2_is_mounted_without_its_cleaner(told: Told) -> None:
