@@ -129,7 +129,7 @@ def test_a_bed_is_a_whole_cluster(plain: CephTestbed) -> None:
         tree = cluster.mon("osd tree")["nodes"]
         hosts = {node["name"]: node["children"] for node in tree if node["type"] == "host"}
         assert hosts == {"node1": [0], "node2": [1]}
-        assert all(cluster.pool_exists(name) for name in plain.pools.values())
+        assert all(cluster.pool_id(name) for name in plain.pools.values())
         assert cluster.mon("health")["status"] == "HEALTH_OK"
         assert [one["name"] for one in cluster.mon("fs ls")] == [plain.filesystem]
     assert "16." in plain.facts["version"] or "ceph version" in plain.facts["version"]
@@ -178,7 +178,8 @@ def test_what_ceph_refuses_is_an_error_with_its_words(plain: CephTestbed) -> Non
             cluster.mon("no such command")
         with pytest.raises(CephError, match=r"osd\.99"):
             cluster.osd(99, "version")
-        assert not cluster.pool_exists("nope")
+        with pytest.raises(CephError, match=r"pool nope: .*\(ENOENT\)"):
+            cluster.pool_id("nope")
         assert isinstance(cluster.mds("*", "session ls"), list)
         assert cluster.osd(0, "version")["version"] in plain.facts["version"]
 
